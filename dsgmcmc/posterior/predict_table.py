@@ -14,7 +14,6 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 
-from dsgmcmc.data.ingest.pipes import is_pipe
 from dsgmcmc.data.pairs import PairColumns, PairsTable, chunk_count, chunks, load_pairs
 from dsgmcmc.data.session import MINIMUM, default_memory, open_session
 from dsgmcmc.data.tables import append_results, output_format, write_query
@@ -95,8 +94,6 @@ def _predict_together(
 
     def begin() -> str:
         output_format(out)
-        if is_pipe(str(pairs)):
-            raise InputError("several processes cannot share standard input: give a file")
         return tempfile.mkdtemp(prefix=_PREFIX, dir=folder) if at_root else ""
 
     scratch = Path(comm.bcast(agree(comm, begin, "predict"), root=0))

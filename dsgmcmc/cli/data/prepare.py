@@ -41,7 +41,7 @@ def prepare(
         list[str],
         typer.Argument(
             metavar="RATINGS...",
-            help="Files, folders or globs with ratings; - for stdin.",
+            help="Files, folders or globs with ratings.",
             default_factory=list,
             show_default=False,
         ),
@@ -152,28 +152,26 @@ def prepare(
     # a batch system's stop leaves no temporary files either
     signal.signal(signal.SIGTERM, interrupt)
     from dsgmcmc.data.ingest.features import describe
-    from dsgmcmc.data.ingest.pipes import at_rest, is_pipe
     from dsgmcmc.data.ingest.prepare import prepare_ratings
     from dsgmcmc.data.session import parse_bytes
 
     given, names = {"user": user_features, "item": item_features}, {"user": user_id, "item": item_id}
     try:
-        with at_rest([*ratings, test, *given.values()], temp_dir or out.parent) as pipes, _progress() as report:
-            files = {entity: path and pipes.of(path) for entity, path in given.items()}
+        with _progress() as report:
             summary = prepare_ratings(
-                [str(pipes.of(name)) if is_pipe(name) else name for name in ratings],
+                ratings,
                 out,
                 format=format,
                 columns=columns,
                 test_fraction=test_fraction,
                 seed=seed,
                 split=split.value,
-                test=str(pipes.of(test)) if test else None,
+                test=test,
                 timestamps=timestamps,
                 context=context,
                 duplicates=duplicates,
                 drop_zeros=drop_zeros,
-                described=describe(files, names, feature_kinds, separator),
+                described=describe(given, names, feature_kinds, separator),
                 memory=None if memory is None else parse_bytes(memory),
                 temp_dir=temp_dir,
                 threads=threads,

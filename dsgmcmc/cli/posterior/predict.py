@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -23,7 +24,7 @@ from dsgmcmc.terminal import say, say_json
 
 def predict(
     run: RunArgument,
-    pairs: Annotated[str, typer.Argument(metavar="PAIRS", help="CSV or Parquet with users and items; - for stdin.")],
+    pairs: Annotated[Path, typer.Argument(metavar="PAIRS", help="CSV or Parquet with users and items.")],
     out: OutOption = None,
     of_mean: Annotated[bool, typer.Option("--of-mean", help="Predict the expected rating, without noise.")] = False,
     interval: IntervalOption = 0.9,
@@ -52,9 +53,7 @@ def predict(
       dsgmcmc predict run pairs.parquet -o predicted.parquet --interval 0.5
       dsgmcmc predict run pairs.csv -o predicted.csv --at-least 4 --probabilities
       mpirun -n 8 dsgmcmc predict run pairs.parquet -o predicted.parquet
-      printf 'user,item\\n1,1193\\n' | dsgmcmc predict run - --unknown prior
     """
-    from dsgmcmc.data.ingest.pipes import at_rest
     from dsgmcmc.data.pairs import parse_pair_columns
     from dsgmcmc.parallel.agreement import agree
     from dsgmcmc.posterior.predict import PredictOptions
@@ -74,20 +73,18 @@ def predict(
             say_json(done, indent=None, file=sys.stderr)
 
     comm = launch.world_comm() if launch.launched() else None
-    with at_rest([pairs] if comm is None or comm.size == 1 else []) as pipes:
-        given = pipes.of(pairs)
-        if comm is None:
-            tell(anew(lambda: predict_table(Run(run), given, out, options, unknown=unknown.value, columns=names))())
-            return
+    if comm is None:
+        tell(anew(lambda: predict_table(Run(run), pairs, out, options, unknown=unknown.value, columns=names))())
+        return
 
-        @anew
-        def work() -> int:
-            opened = agree(comm, lambda: Run(run), "predict")
-            if any(draws != opened.draws for draws in comm.allgather(opened.draws)):
-                raise AgreedGoneError(f"predict: {run} got new draws while the processes opened it. Try again")
-            done = predict_table(opened, given, out, options, unknown=unknown.value, columns=names, comm=comm)
-            if comm.rank == 0:
-                tell(done)
-            return EXIT_DONE
+    @anew
+    def work() -> int:
+        opened = agree(comm, lambda: Run(run), "predict")
+        if any(draws != opened.draws for draws in comm.allgather(opened.draws)):
+            raise AgreedGoneError(f"predict: {run} got new draws while the processes opened it. Try again")
+        done = predict_table(opened, pairs, out, options, unknown=unknown.value, columns=names, comm=comm)
+        if comm.rank == 0:
+            tell(done)
+        return EXIT_DONE
 
-        launch.run_parallel(comm, work)
+    launch.run_parallel(comm, work)

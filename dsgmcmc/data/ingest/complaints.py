@@ -110,21 +110,13 @@ def _fault(source: RatingsInput, fields: list[str]) -> str | None:
             return f"the {role} has zero bytes"
         if not field:
             return f"the {role} is missing"
-        if (role == "rating" and not _is_rating(source, field)) or (role == "timestamp" and not _is_time(field)):
-            return f"the {role} is {field!r}{_note(source, field.strip())}"
+        if (role == "rating" and not _is_number(field)) or (role == "timestamp" and not _is_time(field)):
+            return f"the {role} is {field!r}{_note(field.strip())}"
     return None
 
 
-def _is_rating(source: RatingsInput, field: str) -> bool:
-    if source.decimal_comma:
-        return "." not in field and _is_number(field.replace(",", "."))
-    return _is_number(field)
-
-
-def _note(source: RatingsInput, field: str) -> str:
-    """What is to be said of a number that is written otherwise than those of the file's beginning."""
-    if source.decimal_comma and re.fullmatch(r"-?[\d.]+(,\d*)?", field):
-        return " (a point where other ratings have a decimal comma)"
+def _note(field: str) -> str:
+    """What is to be said of a number that is written as in some countries."""
     return " (a decimal comma: write a point)" if re.fullmatch(r"-?\d+,\d+", field) else ""
 
 

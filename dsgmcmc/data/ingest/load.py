@@ -81,17 +81,11 @@ def _insert(
     parameters: list[str] | None = None,
 ) -> None:
     """Append what a query selects from a file."""
-    time, rating = "NULL", "rating"
+    time = "NULL"
     if "timestamp" in source.columns:
         time = "coalesce(try_cast(time AS DOUBLE), epoch(try_cast(time AS TIMESTAMPTZ)))"
-    if source.decimal_comma:  # a point in such a file may be of thousands
-        rating = "CASE WHEN NOT contains(rating, '.') THEN replace(rating, ',', '.') END"
-    context = list(source.context)
-    if source.decimal_comma:
-        comma = "CASE WHEN regexp_full_match(trim({0}), '-?[0-9]+,[0-9]+') THEN replace({0}, ',', '.') ELSE {0} END"
-        context = [comma.format(field) for field in source.context]
     into = ", ".join(["user_id, item_id, rating, time, test", *source.context])
-    values = ", ".join([f"user_id, item_id, try_cast({rating} AS FLOAT), {time}, {test}", *context])
+    values = ", ".join([f"user_id, item_id, try_cast(rating AS FLOAT), {time}, {test}", *source.context])
     connection.execute(
         f"INSERT INTO raw ({into}) SELECT {values} FROM ({selection})",
         parameters,

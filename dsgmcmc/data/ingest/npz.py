@@ -16,16 +16,6 @@ _COPIES = 4
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
-def is_npz(path: Path) -> bool:
-    """Whether a file is an archive of NumPy's arrays."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = archive.namelist()
-    except (OSError, zipfile.BadZipFile, NotImplementedError):
-        return False
-    return bool(names) and all(name.endswith(".npy") for name in names)
-
-
 def read_npz(path: Path, memory: int) -> Any:
     """Read a matrix of real numbers, scipy.sparse.coo_matrix or coo_array, that may take so many bytes.
 

@@ -34,7 +34,6 @@ FORMATS: dict[str, tuple[Kind, str | None]] = {
 }
 DELIMITERS = ("::", "\t", ",", ";", "|", " ")
 _LINE_END = r"\r\n|\n|\r"
-_DECIMAL_COMMA = r"\s*[+-]?\d+,(\d{1,2}|\d{4,})\s*"  # three digits may be thousands
 _MAGIC = {
     b"PK\x03\x04": "a zip archive or an Excel workbook: unpack it, or save the sheet as CSV",
     b"PK\x05\x06": "an empty zip archive",
@@ -73,8 +72,6 @@ class RatingsInput:
         Names of the columns; empty where the file has none.
     context : dict of str to int
         Position of every context column, by its field in the table that ratings are read into.
-    decimal_comma : bool
-        Of text, whether ratings are written such as 3,5.
     array : bool
         Of JSON, whether it is one array of objects, and not an object on each line.
     """
@@ -88,7 +85,6 @@ class RatingsInput:
     packed: bool = False
     skip: int = 0
     names: tuple[str, ...] = ()
-    decimal_comma: bool = False
     array: bool = False
     context: dict[str, int] = field(default_factory=dict)
 
@@ -99,7 +95,6 @@ class RatingsInput:
             return "user row, item column"
         names = self.names or [f"column {k + 1}" for k in range(self.width)]
         text = ", ".join(f"{role} {names[k]}" for role, k in self.columns.items())
-        text += ", decimal commas" if self.decimal_comma else ""
         return text if "rating" in self.columns else f"{text}, no rating column: treated as clicks"
 
     def open(self) -> IO[str]:
@@ -208,15 +203,7 @@ def _inspect_text(
     names = [field.strip() for field in first] if header else None
     roles = assign_columns(path, names, len(first), columns, timestamp)
     skip = every.index(lines[0]) + 1 if header else comments
-    comma = "rating" in roles and _has_decimal_commas(lines[header:], delimiter, roles["rating"])
-    return RatingsInput(path, "text", roles, len(first), delimiter, header, packed, skip, tuple(names or ()), comma)
-
-
-def _has_decimal_commas(lines: list[str], delimiter: str, position: int) -> bool:
-    """Whether numbers in a column are written such as 3,5, and none such as 3.5."""
-    rows = [split_line(line, delimiter) for line in lines if "," in line or "." in line]
-    fields = [row[position] for row in rows if len(row) > position]
-    return any(re.fullmatch(_DECIMAL_COMMA, field) for field in fields) and not any("." in field for field in fields)
+    return RatingsInput(path, "text", roles, len(first), delimiter, header, packed, skip, tuple(names or ()))
 
 
 def _inspect_json(path: Path, text: str, columns: dict[str, str], timestamp: bool, packed: bool) -> RatingsInput:

@@ -85,8 +85,6 @@ TEXTS = {
         "rating,Product_ID,time,User ID\n" + "".join(f"{r},{i},{t},{u}\n" for u, i, r, t in RATINGS),
     ),
     "upper case suffix": ("R.CSV", lines(",", True)),
-    "decimal commas": ("r.csv", lines(";", True).replace(".", ",")),
-    "decimal commas, quoted": ("r.csv", "".join(f'{u},{i},"{r}"\n'.replace(".", ",") for u, i, r, _ in RATINGS)),
 }
 
 
