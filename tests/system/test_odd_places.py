@@ -80,7 +80,11 @@ def test_a_run_of_another_user(of_root: Path, data: Path) -> None:
     """Who may read it can ask it everything; what would write there is refused in one line."""
     env = {"HOME": "/nonexistent", "DSGMCMC_CACHE_DIR": ""}
     before = content(of_root)
-    for line in (("info", of_root), ("verify", of_root), ("recommend", of_root, "--user", "3")):
+    for line in (
+        ("info", of_root),
+        ("verify", of_root),
+        ("recommend", of_root, "--user", "3", "--by", "mean", "--include-rated"),
+    ):
         run(*SOMEBODY, *dsgmcmc(*line), env=env).expect(0)
     shared = shutil.copy(data, of_root.parent)
     for refused in (
