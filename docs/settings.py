@@ -33,7 +33,7 @@ to `BPMF` as a parameter or in `options={...}`. `dsgmcmc sample DATA.h5 --out RU
 come to, and `RUN/run.toml` has them afterwards. Lengths are iterations, or such as `"500sweeps"`.
 """
 
-JOB = """Options alone, or attributes of the `Policy` that `sample_density` takes: the draws do not depend on them.
+JOB = """Options alone: the draws do not depend on them.
 """
 
 

@@ -70,9 +70,6 @@ def sample(
         typer.Option(help="auto: compare models first, as `dsgmcmc compare` does, and sample the recommended one."),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue RUN, or start it.")] = False,
-    verify: Annotated[
-        bool, typer.Option("--verify/--no-verify", help="Check the checksums of the ratings while reading.")
-    ] = True,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the resolved settings and costs, and stop.")
     ] = False,
@@ -110,7 +107,7 @@ def sample(
     command = os.environ.get(COMMAND)  # of `BPMF`, if that started it
 
     def work() -> int:
-        source = RatingsSource(data, verify, start)
+        source = RatingsSource(data, start)
         policy = agree(comm, partial(Policy, **of_job))
         layers, signals, chosen = Layers(of_run, config, assign or ()), installed(), model is not None
         if chosen:

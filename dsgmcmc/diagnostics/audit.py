@@ -8,13 +8,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from dsgmcmc.config.chain import FREE, ResolvedChain
-from dsgmcmc.config.density import ResolvedDensity
+from dsgmcmc.config.chain import FREE
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.diagnostics.comparison import Comparison
 from dsgmcmc.diagnostics.summary import read_summary
 from dsgmcmc.errors import GoneError
-from dsgmcmc.storage.facts import FOUND, JOB, MADE_WITH, Facts, made_with
+from dsgmcmc.storage.facts import FOUND, JOB, MADE_WITH, made_with
 from dsgmcmc.storage.manifest import MANIFEST, Manifest, read_manifest
 from dsgmcmc.storage.rundir import EXPOSURE, INDEX, SERIES, RunDirectory
 from dsgmcmc.storage.series import is_on_its_way, step_name, steps
@@ -40,15 +39,9 @@ class Audit(NamedTuple):
     unchecked: list[str]
 
 
-def config_of(run: RunDirectory) -> tuple[ResolvedChain, Facts]:
-    """Configuration and facts of a run of any target; raises InputError."""
-    kind = ResolvedDensity if "target" in run.read_settings()[1] else ResolvedConfig
-    return kind.of_run(run)
-
-
 def audit(run: RunDirectory) -> Audit:
     """Check every file of a run. Raises InputError naming the first file that is wrong."""
-    config, facts = config_of(run)
+    config, facts = ResolvedConfig.of_run(run)
     digest = verify_run(run)
     files = [Path(folder) / name for folder, _, names in os.walk(run.path) for name in names]
     manifests = dict(_manifests(run))

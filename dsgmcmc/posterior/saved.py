@@ -17,7 +17,7 @@ import numpy.typing as npt
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import Ratings, open_ratings
 from dsgmcmc.errors import InputError
-from dsgmcmc.model.parts import PARTS, Effects
+from dsgmcmc.model.parts import PARTS
 from dsgmcmc.model.parts.implicit import IMPLICIT
 from dsgmcmc.model.quantity import Quantities
 from dsgmcmc.posterior.context import RunContext
@@ -63,8 +63,6 @@ class SavedRun:
     def __init__(self, path: str | PathLike[str]) -> None:
         self.directory = RunDirectory(Path(path))
         self.path = self.directory.path
-        if "target" in self.directory.read_settings()[1]:
-            raise InputError(f"{self.path} is a run of a density: open it with dsgmcmc.DensityRun")
         self.config, self.facts = ResolvedConfig.of_run(self.directory)
         missing = [name for name in NEEDED if name not in self.facts]
         if missing:
@@ -74,7 +72,7 @@ class SavedRun:
         self._expected = Expected.of(self.config, self.index, len(self.facts.get("levels", [])))
         self._factor = self.index.factors
         self._ratings_file: Path | None = None  # where it was found, if it was moved
-        self._states = newest_states(self.directory, self.facts, "draws")
+        self._states = newest_states(self.directory, self.facts)
         check_posteriors(self._states, self._expected)
         if not self._states:
             raise nothing_yet(self.directory, self.config, self.facts)
@@ -147,7 +145,7 @@ class SavedRun:
     def has_effects(self) -> bool:
         """Whether a part of the model adds to the predictors of ratings."""
         given = self.config, self.index.transposed, self.index.feature_sizes()
-        return any(issubclass(part, Effects) and part.quantities_of(*given) for part in PARTS)
+        return any(part.has_effects and part.quantities_of(*given) for part in PARTS)
 
     @cached_property
     def context(self) -> RunContext:

@@ -10,6 +10,7 @@ would read what the file's author chose. Only data sets are read that lie in the
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -172,15 +173,48 @@ def plain_dataset(file: Any, name: str) -> Any:
     name : str
         Path from the root, without a leading slash.
     """
+    data = _own_dataset(file, name)
+    made = data.id.get_create_plist()
+    if made.get_layout() not in _IN_ONE_PIECE or made.get_external_count() or made.get_nfilters():
+        raise ValueError(f"/{name} is not stored in this file, plainly and in one piece")
+    return data
+
+
+def checked_dataset(file: Any, name: str, longest: int) -> Any:
+    """Return a data set of an open file that is stored in chunks with checksums; HDF5 raises OSError where they differ.
+
+    Raises ValueError if there is none, or it is a link, virtual, external, or without checksums, if parts of it are not
+    there, or if its chunks have more than `longest` entries. An empty data set has no chunks.
+
+    Parameters
+    ----------
+    name : str
+        Path from the root, without a leading slash.
+    """
+    data = _own_dataset(file, name)
+    made = data.id.get_create_plist()
+    if not data.size and not made.get_external_count() and made.get_layout() in _IN_ONE_PIECE:
+        return data
+    filters = [made.get_filter(number)[0] for number in range(made.get_nfilters())]
+    if made.get_layout() != h5py.h5d.CHUNKED or filters != [h5py.h5z.FILTER_FLETCHER32]:
+        raise ValueError(f"/{name} is not stored in this file, in chunks with checksums")
+    chunk = math.prod(data.chunks)
+    if chunk > longest:
+        raise ValueError(f"/{name} has chunks of {chunk} entries, more than {longest}")
+    count = math.prod(-(-n // part) for n, part in zip(data.shape, data.chunks, strict=True))
+    if data.id.get_storage_size() != count * (chunk * data.dtype.itemsize + _CHECKSUM_BYTES):
+        raise ValueError(f"/{name} declares {data.nbytes} bytes, not all of which are there: cut short?")
+    return data
+
+
+def _own_dataset(file: Any, name: str) -> Any:
+    """Return what a path names, if it is a data set and no link leads to it; raises ValueError."""
     for where in accumulate(name.split("/"), "{}/{}".format):
         if not _lies_here(file, where):
             raise ValueError(f"/{where} is missing, or a link elsewhere")
     data = file[name]
     if not isinstance(data, h5py.Dataset):
         raise ValueError(f"/{name} is not a dataset")
-    made = data.id.get_create_plist()
-    if made.get_layout() not in _IN_ONE_PIECE or made.get_external_count() or made.get_nfilters():
-        raise ValueError(f"/{name} is not stored in this file, plainly and in one piece")
     return data
 
 
@@ -197,6 +231,7 @@ def names_in(file: Any, group: str) -> tuple[str, ...]:
 
 
 _IN_ONE_PIECE = (h5py.h5d.CONTIGUOUS, h5py.h5d.COMPACT)
+_CHECKSUM_BYTES = 4  # of a chunk
 
 
 def _lies_here(file: Any, name: str) -> bool:

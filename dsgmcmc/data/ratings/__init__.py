@@ -1,6 +1,6 @@
 """The ratings file, which ``prepare`` writes, and of which every process reads a range of rows.
 
-Format ``dsgmcmc-ratings``, version 1, an HDF5 file with
+Format ``dsgmcmc-ratings``, version 2, an HDF5 file with
 
 ========================  =========================  ===========================================
 ``/train``, ``/test``     ``indptr``                 (I+1,) int64, compressed sparse rows
@@ -20,19 +20,22 @@ Format ``dsgmcmc-ratings``, version 1, an HDF5 file with
 ``/train``, ``/test``     ``context/NAME``           int32, categories of the ratings; one of each context column
 ``/context``              ``NAME/names``             (C,) UTF-8 of fixed length: its categories, see `Categories`
 ..                        ``NAME/edges``             (E,) float64, where the categories are groups of numbers
-``/checksums``            ``NAME``                   (pieces,) uint32 of each data set above, see `checksums`
 attributes                ``format version``         text is UTF-8 of fixed length
 ..                        ``I J nnz nnz_test``       sizes
 ..                        ``mean min max``           of the training ratings
 ..                        ``seed transposed``        of the shuffle and split; whether rows are items
 ..                        ``source source_sha256``   where the ratings came from
 ..                        ``content_sha256``         hash of these arrays but the encoding: the data's identity
-..                        ``seal``                   SHA-256 of the other attributes and the checksums
 ========================  =========================  ===========================================
 
 Rows and columns lie in a seeded random order, so that contiguous ranges of equal nnz are alike, and the
-rows are the longer side. The file knows nothing of grids or processes. Files come from other people: a
-reader checks everything that could be wrong before it allocates or indexes by it.
+rows are the longer side. The file knows nothing of grids or processes.
+
+Every data set is stored in chunks with HDF5's Fletcher32 checksum, which HDF5 compares with each chunk that it reads. A
+process that reads a range of rows checks the chunks that it touches, no more. Attributes and other metadata have HDF5's
+own checksums. ``prepare`` reads the file back, and ``verify`` reads it whole; both compare it with ``content_sha256``.
+
+Files come from other people: a reader checks types, lengths and ranges before it allocates or indexes by them.
 """
 
 from dsgmcmc.data.ratings.context import Categories

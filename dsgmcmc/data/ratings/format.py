@@ -12,7 +12,9 @@ import numpy as np
 from dsgmcmc.types import Array, Float32, Int32, Int64
 
 FORMAT = "dsgmcmc-ratings"
-VERSION = 1
+VERSION = 2
+CHUNK = 1 << 16  # entries of a data set that are read and checked together
+CONTENT = "dsgmcmc-ratings 1"  # begins what is hashed, and stays when the layout of the file changes
 MAX_SIDE = 2**31 - 1  # column indices are int32
 MAX_ID_BYTES = 1024
 MAX_RATING = 1e15  # squares of it, and of its inverse, leave float32 room for sums and small variances
@@ -21,7 +23,7 @@ Split = Literal["train", "test"]
 AGES = 100  # into so many parts, by time, are training ratings numbered that are earlier than the test ratings
 SPLITS: tuple[Split, Split] = ("train", "test")
 
-#: Attributes of the file, each one scalar; ``seal`` comes on top.
+#: Attributes of the file, each one scalar.
 ATTRIBUTES: dict[str, type] = {
     "format": str,
     "version": int,
@@ -74,7 +76,7 @@ class ContentHash:
 
     def hexdigest(self, n_rows: int, n_cols: int, transposed: bool) -> str:
         """Return the hash of everything seen."""
-        total = hashlib.sha256(f"{FORMAT} {VERSION} {n_rows} {n_cols} {int(transposed)}\n".encode())
+        total = hashlib.sha256(f"{CONTENT} {n_rows} {n_cols} {int(transposed)}\n".encode())
         for (name, dtype), part in sorted(self._parts.items(), key=lambda item: item[0]):
             total.update(f"{name} {dtype} {part.hexdigest()}\n".encode())
         return total.hexdigest()

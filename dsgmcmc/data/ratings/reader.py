@@ -1,4 +1,4 @@
-"""Reads ratings files, and trusts nothing in them."""
+"""Reads ratings files, and checks them as it reads."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 import h5py
 import numpy as np
 
-from dsgmcmc.data.ratings.checksums import CheckedDataset, pieces, seal
 from dsgmcmc.data.ratings.context import NO_CONTEXT, StoredContext
 from dsgmcmc.data.ratings.features import SIDES, Features, Side, StoredFeatures
 from dsgmcmc.data.ratings.format import (
     ATTRIBUTES,
+    CHUNK,
     FORMAT,
     MAX_ID_BYTES,
     SPLITS,
@@ -30,8 +30,8 @@ from dsgmcmc.data.ratings.format import (
 from dsgmcmc.data.ratings.times import StoredTimes
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.stored import Numbering
-from dsgmcmc.storage.hdf5 import check_size, names_in, plain_dataset
-from dsgmcmc.types import Array, Float32, Float64, Int32, Int64, UInt8, UInt32
+from dsgmcmc.storage.hdf5 import checked_dataset, names_in
+from dsgmcmc.types import Array, Float32, Float64, Int32, Int64, UInt8
 
 _SLAB = 1_000_000  # entries per slab where a whole part is streamed
 
@@ -40,11 +40,6 @@ class Ratings:
     """A ratings file, opened for reading and checked. Use as a context manager.
 
     Raises InputError if `path` is not a ratings file of this version, or contradicts itself.
-
-    Parameters
-    ----------
-    checksums : bool, optional
-        Whether what is read is compared with its checksums.
 
     Attributes
     ----------
@@ -77,23 +72,20 @@ class Ratings:
         Hash of the content (`verify` recomputes it), the identity of the data for runs.
     """
 
-    def __init__(self, path: str | os.PathLike[str], checksums: bool = True) -> None:
+    def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        self._data: dict[str, CheckedDataset] = {}
-        self._sums: dict[str, UInt32] = {}
+        self._data: dict[str, Any] = {}
         if not self.path.is_file():
             reason = "is not a file" if self.path.exists() else "does not exist"
             raise InputError(f"{self.path} {reason}; make a ratings file with `dsgmcmc prepare`")
-        self._size = self.path.stat().st_size
         try:
-            self._file = h5py.File(self.path, "r", locking=False)
+            self._file = h5py.File(self.path, "r", locking=False, rdcc_nbytes=0)
         except OSError as error:
             if not h5py.is_hdf5(self.path):
                 advice = f"make one of it with `dsgmcmc prepare {self.path} OUT.h5`"
                 raise self._wrong(f"it is not HDF5; if it holds ratings, {advice}") from error
             raise self._wrong(f"it cannot be opened as HDF5 ({error})") from error
         try:
-            self._sealed = checksums
             self._check()
         except InputError:
             self._file.close()
@@ -143,10 +135,9 @@ class Ratings:
     def columns(self, part: Split, start: int, stop: int) -> Int32:
         """Columns of the ratings in rows `start` to `stop` of a part, to count by: (n,) int32.
 
-        They are in range, but not compared with their checksums: what is kept is read by `slab`. Raises InputError if
-        the file holds indices out of range.
+        Raises InputError if the file holds indices out of range.
         """
-        indices = self._read(f"{part}/indices", *self._cells(part, start, stop), checked=False)
+        indices = self._read(f"{part}/indices", *self._cells(part, start, stop))
         if len(indices) and not 0 <= indices.min() <= indices.max() < self.n_cols:
             raise self._wrong(f"/{part} has indices outside 0..{self.n_cols - 1} in rows {start} to {stop}")
         return indices
@@ -234,14 +225,13 @@ class Ratings:
     def _wrong(self, what: str) -> InputError:
         return InputError(f"{self.path} is not a usable ratings file: {what}")
 
-    def _read(self, name: str, start: int, stop: int, checked: bool = True) -> Array:
-        data, cells = self._data[name], slice(start, stop)
+    def _read(self, name: str, start: int, stop: int) -> Array:
         try:
-            return data[cells] if checked else data.plain(cells)
+            read: Array = self._data[name][start:stop]
         except (OSError, RuntimeError) as error:
-            raise self._wrong(f"/{name} cannot be read ({error})") from error
-        except ValueError as error:
-            raise self._wrong(str(error)) from error
+            advice = "copy the file again, or prepare it again"
+            raise self._wrong(f"/{name} is damaged in entries {start} to {stop} ({error}): {advice}") from error
+        return read
 
     def _ids(self, side: str) -> Array:
         raw = self._read(f"{side}/ids", 0, len(self._data[f"{side}/ids"]))
@@ -271,8 +261,6 @@ class Ratings:
         if bad := find_bad_attributes(attributes):
             raise self._wrong(bad)
         self._check_data()
-        if self._sealed and read_attribute(self._file.attrs, "seal", str) != seal(attributes, self._sums):
-            raise self._wrong("its attributes or checksums are not those that were written; prepare it again")
 
     def _check_data(self) -> None:
         self._indptr: dict[str, Int64] = {}
@@ -304,30 +292,22 @@ class Ratings:
             self._dataset("train/age", self.nnz, np.uint8)
         self.context = StoredContext(self._indptr, self._dataset, names, self._wrong) if names else NO_CONTEXT
 
-    def _dataset(self, name: str, length: int | None, dtype: type | None) -> CheckedDataset:
-        """Take a data set of (`length`,) `dtype` (None: any length, identifiers) into `_data`, and its checksums."""
-        data = self._plain(name, length, dtype)
-        if self._sealed:
-            self._sums[name] = self._plain(f"checksums/{name}", pieces(len(data)), np.uint32)[:]
-        self._data[name] = CheckedDataset(data, self._sums.get(name))
-        return self._data[name]
-
-    def _plain(self, name: str, length: int | None, dtype: type | None) -> Any:
-        """Return a data set of (`length`,) `dtype` (None: any length, identifiers) that is stored in this file."""
+    def _dataset(self, name: str, length: int | None, dtype: type | None) -> Any:
+        """Take a data set of (`length`,) `dtype` (None: any length, identifiers) into `_data`."""
         try:
-            data = plain_dataset(self._file, name)
+            data = checked_dataset(self._file, name, CHUNK)
             if dtype is None:
                 wrong = data.dtype != np.int64 and not (data.dtype.kind == "S" and data.dtype.itemsize <= MAX_ID_BYTES)
             else:
                 wrong = data.dtype != dtype
             if data.ndim != 1 or length not in (None, len(data)) or wrong:
                 raise ValueError(f"/{name} has shape {data.shape} and type {data.dtype}")
-            check_size(data, self._size)
         except ValueError as error:
             raise self._wrong(str(error)) from error
+        self._data[name] = data
         return data
 
 
-def open_ratings(path: str | os.PathLike[str], checksums: bool = True) -> Ratings:
-    """Open a ratings file; see `Ratings`."""
-    return Ratings(path, checksums)
+def open_ratings(path: str | os.PathLike[str]) -> Ratings:
+    """Open a ratings file, to be used as a context manager."""
+    return Ratings(path)

@@ -17,11 +17,11 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from dsgmcmc.data.ratings.checksums import Checksums, pieces, seal
 from dsgmcmc.data.ratings.context import Categories
 from dsgmcmc.data.ratings.features import Features, Side
 from dsgmcmc.data.ratings.format import (
     ATTRIBUTES,
+    CHUNK,
     FORMAT,
     MAX_SIDE,
     SPLITS,
@@ -107,7 +107,6 @@ class RatingsWriter:
             "source_sha256": source_sha256,
         }
         self._content = ContentHash()
-        self._checksums: dict[str, Checksums] = {}
         self._filled: dict[str, int] = {}
         self._column_counts = np.zeros(n_cols, dtype=np.int64)
         self._row_sums: list[Float64] = []
@@ -204,9 +203,8 @@ class RatingsWriter:
         """Create every data set and reserve the space of all, so that a full disk shows now."""
 
         def make(name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> None:
-            self._file.create_dataset(name, shape, dtype)
-            self._checksums[name] = Checksums()
-            self._file.create_dataset(f"checksums/{name}", (pieces(shape[0]),), np.uint32)
+            chunks = (min(shape[0], CHUNK),) if shape[0] else None  # there are no chunks of nothing
+            self._file.create_dataset(name, shape, dtype, chunks=chunks, fletcher32=bool(chunks))
 
         for part, n in zip(SPLITS, (nnz, nnz_test), strict=True):
             make(f"{part}/indptr", (n_rows + 1,), np.int64)
@@ -241,7 +239,6 @@ class RatingsWriter:
                 self._check()
         if identity:
             self._content.update(name, array)
-        self._checksums[name].update(array)
         self._filled[name] = start + len(array)
 
     def _commit(self) -> None:
@@ -252,16 +249,12 @@ class RatingsWriter:
         counts |= dict(self._times.counts()) if self._times else {}
         for name, numbers in counts.items():
             self._file[name][:] = numbers
-            self._checksums[name].update(numbers)
         a = self._attributes
         a["mean"] = math.fsum(itertools.chain.from_iterable(self._row_sums)) / a["nnz"]
         a["min"], a["max"] = self._minimum, self._maximum
         a["content_sha256"] = self._content.hexdigest(a["I"], a["J"], a["transposed"])
-        sums = {name: each.values() for name, each in self._checksums.items()}
-        for name, values in sums.items():
-            self._file[f"checksums/{name}"][:] = values
-        sealed = {name: kind(a[name]) for name, kind in ATTRIBUTES.items()}
-        for name, value in (*sealed.items(), ("seal", seal(sealed, sums))):
+        for name, expected in ATTRIBUTES.items():
+            value = expected(a[name])
             text = value.encode() if isinstance(value, str) else None
             # text of fixed length: HDF5 hangs on some damaged files with text of variable length
             kind = None if text is None else h5py.string_dtype("utf-8", max(1, len(text)))

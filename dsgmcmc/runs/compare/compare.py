@@ -190,7 +190,7 @@ class Comparing:
     # ------------------------------------------------------------------ what is compared
 
     def _inner_source(self, seed: int) -> RatingsSource:
-        return RatingsSource(self._whole.path, self._whole.checksums, view=partial(held_out_of, seed=seed))
+        return RatingsSource(self._whole.path, view=partial(held_out_of, seed=seed))
 
     def _plan(self) -> Asked:
         """Find what to compare; on process 0."""

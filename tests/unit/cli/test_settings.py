@@ -25,7 +25,7 @@ from dsgmcmc.settings import OF_BPMF, in_python, named, settings
 ROOT = Path(__file__).resolve().parents[3]
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 #: Options of `sample` that are no settings.
-OTHERS = {"data", "out", "config", "assign", "model", "resume", "verify", "start", "dry_run"}
+OTHERS = {"data", "out", "config", "assign", "model", "resume", "start", "dry_run"}
 
 
 def test_the_table_says_what_is_declared() -> None:

@@ -142,13 +142,13 @@ def test_columns_that_cannot_be_are_refused(tmp_path: Path, context: str, said: 
 
 
 def test_a_file_that_contradicts_itself_is_refused(tmp_path: Path) -> None:
-    """Codes without a category, names that come twice, a link in the place of a group, whatever the checksums say."""
+    """Codes without a category, names that come twice, a link in the place of a group."""
     path = prepared(tmp_path, "device", test_fraction=0)
 
     def changed(change) -> None:
         with h5py.File(path, "r+") as file:
             change(file)
-        with pytest.raises(InputError, match="is not a usable ratings file"), open_ratings(path, False) as ratings:
+        with pytest.raises(InputError, match="is not a usable ratings file"), open_ratings(path) as ratings:
             ratings.context.slab("device", "train", 0, ratings.n_rows)
         prepared(tmp_path, "device", test_fraction=0)
 

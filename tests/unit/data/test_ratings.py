@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from dsgmcmc.data.ratings import Features, RatingsWriter, open_ratings, row_slabs, write_ratings
-from dsgmcmc.data.ratings.checksums import PIECE, Checksums, piece_sums, pieces
+from dsgmcmc.data.ratings.format import CHUNK
 from dsgmcmc.errors import InputError
 
 TRAIN = (
@@ -101,36 +101,13 @@ def test_row_slabs_cover_all_rows_once(entries):
     assert all(indptr[b] - indptr[a] <= entries or b == a + 1 for a, b in slabs)
 
 
-def test_more_ratings_than_32_bits_count(file):
-    """A file of 2^31 ratings and some, nearly all of them a hole: sizes, and rows that lie at its end."""
-    many = 2**31
-    with h5py.File(file, "r+") as opened:
-        for name, values in (("indices", TRAIN[1]), ("values", TRAIN[2])):
-            data = opened[f"train/{name}"][:]
-            del opened[f"train/{name}"]
-            layout = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-            layout.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
-            layout.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
-            space = h5py.h5s.create_simple((many + 4,))
-            kind = h5py.h5t.py_create(data.dtype)
-            h5py.h5d.create(opened["train"].id, name.encode(), kind, space, layout)
-            opened[f"train/{name}"][-4:] = values[2:]
-        opened["train/indptr"][:] = [0, many, many, many + 3, many + 4]
-        opened["train/column_counts"][:] = [many, 2, 2]
-        opened.attrs["nnz"] = many + 4
-    assert file.stat().st_blocks * 512 < 10**6 < many < file.stat().st_size
-    with open_ratings(file, checksums=False) as ratings:
-        assert (ratings.nnz, ratings.row_indptr[-1]) == (many + 4, many + 4)
-        assert [array.tolist() for array in ratings.slab("train", 2, 4)] == [[0, 3, 4], [0, 1, 2, 1], [3, 0.5, 5, 4]]
-        assert list(row_slabs(ratings.row_indptr, 10)) == [(0, 1), (1, 4)]
-
-
 # --------------------------------------------------------------------- other people's files
 
 
-def replace(file, name, array, **options):
+def replace(file, name, array, chunks=True, **options):
+    """Put other data in the place of a data set, with the checksums that belong to them."""
     del file[name]
-    file.create_dataset(name, data=array, **options)
+    file.create_dataset(name, data=array, chunks=chunks, fletcher32=True, **options)
 
 
 def set_value(name, index, value):
@@ -182,14 +159,24 @@ def external_storage(file, folder):
 def terabyte(file, folder):
     for name, dtype in (("train/indices", "i4"), ("train/values", "f4")):
         del file[name]
-        file.create_dataset(name, (10**12,), dtype)
+        file.create_dataset(name, (10**12,), dtype, chunks=(CHUNK,), fletcher32=True)
     file.attrs["nnz"] = 10**12
     file["train/indptr"][-1] = 10**12
 
 
-def empty_chunks(file, folder):
+def without_checksums(file, folder):
     del file["train/values"]
-    file.create_dataset("train/values", (6,), "f4", chunks=(6,))
+    file["train/values"] = TRAIN[2]
+
+
+def names_of_any_length(file, folder):
+    del file["rows/ids"]
+    file["rows/ids"] = ["a"] * 4
+
+
+def one_large_chunk(file, folder):
+    del file["train/values"]
+    file.create_dataset("train/values", (10**9,), "f4", chunks=(10**9,), fletcher32=True)
 
 
 def overflow(file, folder):
@@ -208,7 +195,7 @@ WRONG_STRUCTURE = {
     "format": (set_attribute("format", np.bytes_(b"something")), "its format is 'something'"),
     "text of variable length": (set_attribute("format", "dsgmcmc-ratings"), "'format' is not one str"),
     "text that is not UTF-8": (set_attribute("source", np.bytes_(b"\xff")), "cannot be read"),
-    "version": (set_attribute("version", 2), "version 2, this program reads 'dsgmcmc-ratings' version 1: prepare it"),
+    "version": (set_attribute("version", 1), "version 1, this program reads 'dsgmcmc-ratings' version 2: prepare it"),
     "no times of columns": (lambda f, d: f.create_group("rows/times"), "/rows/times/place is missing"),
     "no seed": (set_attribute("seed", None), "no attribute 'seed'"),
     "text for a number": (set_attribute("nnz", "6"), "attribute 'nnz' is not one int"),
@@ -232,7 +219,7 @@ WRONG_STRUCTURE = {
     "dtype": (lambda f, d: replace(f, "train/values", TRAIN[2].astype("f8")), "type float64"),
     "two dimensions": (lambda f, d: replace(f, "train/values", TRAIN[2].reshape(6, 1)), "shape (6, 1)"),
     "names of floats": (lambda f, d: replace(f, "rows/ids", np.ones(4)), "/rows/ids has"),
-    "names of any length": (lambda f, d: replace(f, "rows/ids", ["a"] * 4), "/rows/ids has"),
+    "names of any length": (names_of_any_length, "/rows/ids is not stored in this file, in chunks"),
     "too few names": (lambda f, d: replace(f, "cols/ids", COL_IDS[:2]), "/cols/ids has"),
     "no test": (lambda f, d: f.__delitem__("test"), "/test is missing"),
     "no values": (lambda f, d: f.__delitem__("train/values"), "/train/values is missing"),
@@ -242,9 +229,10 @@ WRONG_STRUCTURE = {
     "external link": (external_link, "link elsewhere"),
     "virtual": (virtual, "not stored in this file"),
     "external storage": (external_storage, "not stored in this file"),
-    "filter": (lambda f, d: replace(f, "train/values", TRAIN[2], compression="gzip"), "plainly"),
+    "filter": (lambda f, d: replace(f, "train/values", TRAIN[2], compression="gzip"), "in chunks"),
     "a terabyte in 8 kB": (terabyte, "declares"),
-    "chunks that are not there": (empty_chunks, "in one piece"),
+    "no checksums": (without_checksums, "in chunks with checksums"),
+    "a chunk of gigabytes": (one_large_chunk, "has chunks of"),
 }
 
 
@@ -255,7 +243,7 @@ def test_wrong_structure_is_refused_on_opening(file, tmp_path, name):
     with h5py.File(file, "r+") as opened:
         change(opened, tmp_path)
     with pytest.raises(InputError) as caught:
-        open_ratings(file, checksums=False)
+        open_ratings(file)
     assert message in str(caught.value)
     assert str(file) in str(caught.value)
 
@@ -274,7 +262,7 @@ def test_wrong_ratings_are_refused_when_read(file, name, index, value, message):
     """Indices that would write outside an array, and values that are no numbers, never leave `slab`."""
     with h5py.File(file, "r+") as opened:
         opened[f"train/{name}"][index] = value
-    with open_ratings(file, checksums=False) as ratings:
+    with open_ratings(file) as ratings:
         with pytest.raises(InputError, match=message):
             ratings.slab("train", 0, 4)
         with pytest.raises(InputError, match=message):
@@ -297,26 +285,17 @@ def test_verify_finds_changed_content(file, name, index, value):
     with h5py.File(file, "r+") as opened:
         opened[name][index] = value
     with (
-        open_ratings(file, checksums=False) as ratings,
+        open_ratings(file) as ratings,
         pytest.raises(InputError, match=r"content_sha256|column_counts"),
     ):
         ratings.verify()
-
-
-@pytest.mark.parametrize("lost", ["seal", "checksums"])
-def test_a_file_without_checksums_is_refused(file, lost):
-    """It could hold anything."""
-    with h5py.File(file, "r+") as opened:
-        del (opened.attrs if lost == "seal" else opened)[lost]
-    with pytest.raises(InputError, match=lost):
-        open_ratings(file)
 
 
 def test_names_that_are_not_utf8(file):
     """Names in another encoding are reported, not decoded to something else."""
     with h5py.File(file, "r+") as opened:
         replace(opened, "cols/ids", np.array([b"\xff", b"a", b"b"]))
-    with open_ratings(file, checksums=False) as ratings, pytest.raises(InputError, match="not UTF-8"):
+    with open_ratings(file) as ratings, pytest.raises(InputError, match="not UTF-8"):
         ratings.col_ids()
 
 
@@ -368,50 +347,23 @@ def test_flipped_bits_are_found_as_they_are_read(file):
     assert len(said) > 80  # the others lie where nothing is read
 
 
-@pytest.mark.parametrize("dtype", [np.int32, np.int64, "S5"])
-def test_any_two_changes_of_a_piece_are_found(dtype):
-    """Of every kind of data: one bit, two, a sector of zeros, two sectors that have changed places."""
-    rng = np.random.default_rng(1)
-    data = rng.integers(1, 255, (2 * PIECE + 77) * np.dtype(dtype).itemsize, dtype=np.uint8)
-    before = piece_sums(data.view(dtype))
-    assert len(before) == pieces(2 * PIECE + 77) == 3
-    for _ in range(200):
-        a, b = np.sort(rng.choice(len(data) // 512, 2, replace=False)) * 512
-        one, two, lost, swapped = (data.copy() for _ in range(4))
-        one[a + 5] ^= 16
-        two[[a, b]] ^= 16
-        lost[a : a + 512] = 0
-        swapped[a : a + 512], swapped[b : b + 512] = data[b : b + 512], data[a : a + 512]
-        for changed in (one, two, lost, swapped):
-            assert (piece_sums(changed.view(dtype)) != before).any()
-
-
-def test_checksums_do_not_depend_on_how_the_data_arrive():
-    """Of an array in parts of any length, and of one in a piece."""
-    data = np.random.default_rng(2).integers(0, 2**31, 3 * PIECE + 5)
-    for step in (PIECE - 1, PIECE, 2 * PIECE + 3):
-        sums = Checksums()
-        for start in range(0, len(data), step):
-            sums.update(data[start : start + step])
-        assert sums.values().tolist() == piece_sums(data).tolist()
-
-
 def test_only_what_is_read_is_checked(tmp_path):
-    """Damage in one piece is no matter to a process that reads others; with `checksums=False` it is to none."""
-    n = 5 * PIECE
+    """Damage in one chunk does not matter to a process that reads others."""
+    n = 5 * CHUNK
     train = np.arange(n + 1), np.zeros(n, np.int32), np.ones(n, np.float32)
     path = tmp_path / "r.h5"
     write_ratings(path, train, (np.zeros(n + 1, np.int64), train[1][:0], train[2][:0]), np.arange(n), np.arange(2))
-    with h5py.File(path, "r+") as opened:
-        opened["train/values"][3 * PIECE] = 2.0
+    with h5py.File(path) as opened:
+        place = opened["train/values"].id.get_chunk_info_by_coord((3 * CHUNK,)).byte_offset
+    with path.open("r+b") as raw:
+        raw.seek(place)
+        raw.write(np.float32(2).tobytes())
     with open_ratings(path) as ratings:
-        for start in (0, 17, PIECE, 3 * PIECE - 9, 4 * PIECE):
+        for start in (0, 17, CHUNK, 3 * CHUNK - 9, 4 * CHUNK):
             assert ratings.slab("train", start, start + 9)[2].tolist() == [1.0] * 9
-        for start, stop in ((3 * PIECE, 3 * PIECE + 1), (0, n), (4 * PIECE - 1, n)):
-            with pytest.raises(InputError, match=f"/train/values is damaged in entries {3 * PIECE} to {4 * PIECE}"):
+        for start, stop in ((3 * CHUNK, 3 * CHUNK + 1), (0, n), (4 * CHUNK - 1, n)):
+            with pytest.raises(InputError, match="/train/values is damaged in entries"):
                 ratings.slab("train", start, stop)
-    with open_ratings(path, checksums=False) as ratings:
-        assert ratings.slab("train", 3 * PIECE, 3 * PIECE + 2)[2].tolist() == [2.0, 1.0]
 
 
 # --------------------------------------------------------------------- writing
