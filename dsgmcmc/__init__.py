@@ -12,17 +12,15 @@ if TYPE_CHECKING:
     from typing import Any
 
     from dsgmcmc.bpmf import BPMF
-    from dsgmcmc.densities.run import DensityRun
-    from dsgmcmc.densities.source import sample_density
+    from dsgmcmc.densities.chains import sample_density
     from dsgmcmc.posterior.fitted import open_run
 
-__all__ = ["BPMF", "DensityRun", "__version__", "open_run", "sample_density"]
+__all__ = ["BPMF", "__version__", "open_run", "sample_density"]
 
 _HOMES = {
     "BPMF": "bpmf",
-    "DensityRun": "densities.run",
     "open_run": "posterior.fitted",
-    "sample_density": "densities.source",
+    "sample_density": "densities.chains",
 }
 
 

@@ -8,8 +8,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from dsgmcmc.config.chain import ChainConfig
-from dsgmcmc.config.density import DensityConfig
 from dsgmcmc.config.run import RunConfig
 from dsgmcmc.config.sampler import DEFAULT_SAMPLER, section_of
 from dsgmcmc.errors import InputError
@@ -84,13 +82,7 @@ def build(*layers: Mapping[str, Any]) -> RunConfig:
         merged.setdefault("standardise", LIKELIHOODS[law].has_noise)
     if merged["sampler"]["name"] == DEFAULT_SAMPLER:
         merged.setdefault("burn_in", BURN_IN)
-    return RunConfig.of({**_sampler_defaults(merged, RunConfig), **merged})
-
-
-def build_density(*layers: Mapping[str, Any]) -> DensityConfig:
-    """Merge layers of settings of a run on a density, and check them; see `build`."""
-    merged = _merge(layers, DEFAULT_SAMPLER)
-    return DensityConfig.of({**_sampler_defaults(merged, DensityConfig), **merged})
+    return RunConfig.of({**_sampler_defaults(merged), **merged})
 
 
 def _merge(layers: Sequence[Mapping[str, Any]], default: str) -> dict[str, Any]:
@@ -109,11 +101,11 @@ def _merge(layers: Sequence[Mapping[str, Any]], default: str) -> dict[str, Any]:
     return merged
 
 
-def _sampler_defaults(merged: Mapping[str, Any], kind: type[ChainConfig]) -> dict[str, Any]:
+def _sampler_defaults(merged: Mapping[str, Any]) -> dict[str, Any]:
     """Defaults of the run's settings that its sampler declares."""
     sampler = sampler_named(merged["sampler"]["name"])
     defaults = sampler.defaults if sampler else {}
-    return {setting: value for setting, value in defaults.items() if setting in kind.model_fields}
+    return {setting: value for setting, value in defaults.items() if setting in RunConfig.model_fields}
 
 
 def default_sampler(settings: Mapping[str, Any]) -> str:

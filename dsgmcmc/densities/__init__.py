@@ -1,10 +1,10 @@
-"""Everything about targets that are plain vectors: densities, their samplers, their runs, and what draws are asked.
+"""Everything about targets that are plain vectors: densities, their samplers, and their draws, in memory.
 
 `targets` has what is sampled, `metropolis` and `sgmcmc` samplers of densities alone; those of `dsgmcmc.samplers` sample
 them, too. No room below imports this one: the registries there name its classes by strings.
 
-What users import stands here: `sample_density`, `Density`, `DensityRun`, and `KERNELS`, the classes of all samplers of
-densities by name.
+What users import stands here: `sample_density`, `Density`, and `KERNELS`, the classes of all samplers of densities by
+name.
 """
 
 from __future__ import annotations
@@ -13,18 +13,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dsgmcmc.densities.front import Density
-    from dsgmcmc.densities.run import DensityRun
-    from dsgmcmc.densities.source import sample_density
+    from dsgmcmc.densities.chains import sample_density
+    from dsgmcmc.densities.targets.density import Density
     from dsgmcmc.samplers import KERNELS
 
-__all__ = ["KERNELS", "Density", "DensityRun", "sample_density"]
+__all__ = ["KERNELS", "Density", "sample_density"]
 
 _HOMES = {
     "KERNELS": "samplers",
-    "Density": "densities.front",
-    "DensityRun": "densities.run",
-    "sample_density": "densities.source",
+    "Density": "densities.targets.density",
+    "sample_density": "densities.chains",
 }
 
 

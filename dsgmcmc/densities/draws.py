@@ -1,4 +1,4 @@
-"""Draws of a density, wherever they are: what can be asked of them, and a short account of how well they mixed."""
+"""Draws of a density in memory: what can be asked of them, and a short account of how well the chains mixed."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from dsgmcmc.diagnostics.accuracy import Look
 from dsgmcmc.diagnostics.convergence import split_subchains
 from dsgmcmc.diagnostics.mixing import equal_weights, ess_bulk, ess_tail, halves, rhat
 from dsgmcmc.posterior.arviz import datatree
-from dsgmcmc.types import Array, Float64, Int64
+from dsgmcmc.types import Float64, Int64
 
 
 class Mixing(NamedTuple):
-    """How well the chains have mixed, of every element of theta; NaN where it cannot be told.
+    """How well the chains have mixed, for every element of theta; NaN where it cannot be told.
 
     Attributes
     ----------
-    rhat, ess : (m,) float64
+    rhat, ess : (D,) float64
         Rank-normalised R-hat (of a single chain between its quarters), and the smaller of bulk and tail ESS.
     """
 
@@ -39,16 +39,18 @@ class Draws:
         Name of the sampler.
     interleaved : int
         States that it moves in turns.
-    theta : (chains, draws, m) float64
-        Every draw of the `elements`.
+    theta : (chains, draws, D) float64
+        Every draw.
     energy : (chains, draws) float64
-        Minus the log posterior density, up to a constant; NaN where it was not taken.
+        Minus the log posterior density, up to a constant; NaN where it was not computed.
     weight : (chains, draws) float64
         Weight of every draw in averages.
     iteration : (chains, draws) int64
         Iterations made before every draw.
-    elements : (m,) int64
-        Elements of theta in `theta`.
+    statistics : list of dict
+        For every chain, what the sampler reports at its end, such as the part of the proposals that it accepted.
+    look : Look or None
+        The last check of the accuracy, if one was asked for.
     """
 
     sampler: str
@@ -57,14 +59,15 @@ class Draws:
     energy: Float64
     weight: Float64
     iteration: Int64
-    elements: Int64
+    statistics: list[dict[str, float]]
+    look: Look | None = None
 
     @cached_property
     def mixing(self) -> Mixing:
         """R-hat and effective sample size; they do not see a bias that all chains have."""
-        weights, values = self.weight, split_subchains(self.theta, self.interleaved)
-        if values.shape[1] < LEAST_DRAWS or not equal_weights(weights):
-            unknown = np.full(len(self.elements), np.nan)
+        values = split_subchains(self.theta, self.interleaved)
+        if values.shape[1] < LEAST_DRAWS or not equal_weights(self.weight):
+            unknown = np.full(self.theta.shape[2], np.nan)
             return Mixing(unknown, unknown)
         compared = halves(values) if len(self.theta) == 1 else values
         return Mixing(rhat(compared), np.minimum(ess_bulk(values), ess_tail(values)))
@@ -84,48 +87,17 @@ class Draws:
             If arviz-base is not installed.
         """
         groups: dict[str, dict[str, Any]] = {
-            "posterior": self.named,
+            "posterior": {"theta": self.theta},
             "sample_stats": {"weight": self.weight, "iteration": self.iteration, "lp": -self.energy},
         }
-        named = "theta" in self.named
-        coords, dims = ({"element": self.elements}, {"theta": ["element"]}) if named else ({}, {})
-        return datatree(groups, coords, dims, self.sampler)
-
-    @property
-    def named(self) -> dict[str, Array]:
-        """Draws by the names of the parameters, (chains, draws, their shape); theta alone, if it has no others."""
-        return {"theta": self.theta}
+        elements = np.arange(self.theta.shape[2])
+        return datatree(groups, {"element": elements}, {"theta": ["element"]}, self.sampler)
 
     def __repr__(self) -> str:
         chains, draws, m = self.theta.shape
-        found = f"{chains} chain(s) of {draws:,} draws of {m:,} elements of theta by {self.sampler}"
+        text = f"{chains} chain(s) of {draws:,} draws of {m:,} elements of theta by {self.sampler}"
         if np.isnan(self.mixing.rhat).all():
-            return f"{found}: R-hat and ESS cannot be told (too few draws, or of unequal weight)"
+            return f"{text}: R-hat and ESS cannot be told (too few draws, or of unequal weight)"
         return (
-            f"{found}: R-hat at most {np.nanmax(self.mixing.rhat):.3f}, ESS at least {np.nanmin(self.mixing.ess):,.0f}"
+            f"{text}: R-hat at most {np.nanmax(self.mixing.rhat):.3f}, ESS at least {np.nanmin(self.mixing.ess):,.0f}"
         )
-
-
-@dataclass(repr=False, eq=False)
-class MemoryDraws(Draws):
-    """Draws in memory, of all elements; see `Draws`.
-
-    Attributes
-    ----------
-    density : object
-        What was sampled.
-    statistics : list of dict
-        What the sampler says of itself at the end of every chain, such as the part of the proposals that it accepted.
-    look : Look or None
-        The last look at the accuracy, if one was asked for.
-    """
-
-    density: Any
-    statistics: list[dict[str, float]]
-    look: Look | None = None
-
-    @property
-    def named(self) -> dict[str, Array]:
-        """Draws by the names of the parameters, (chains, draws, their shape); theta alone, if it has no others."""
-        found: dict[str, Array] = getattr(self.density, "named", lambda theta: {"theta": theta})(self.theta)
-        return found

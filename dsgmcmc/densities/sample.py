@@ -1,4 +1,4 @@
-"""A sampler on a density, from Python and in memory; `dsgmcmc.densities.source` makes a run of it."""
+"""A sampler on a density, state by state; `dsgmcmc.densities.chains` makes chains of draws."""
 
 from __future__ import annotations
 
@@ -36,7 +36,6 @@ def vector_target(
     grid: int = 1,
     schedule: ScheduleName = "shuffled",
     timers: Phases | None = None,
-    **kept: Any,
 ) -> VectorTarget[D]:
     """Make the target that a sampler needs to sample a density.
 
@@ -56,8 +55,6 @@ def vector_target(
         Order in which parts are visited.
     timers : Phases, optional
         Where time is counted.
-    **kept
-        ``energy_every`` and ``follow`` of `VectorTarget`: what is recorded of draws.
 
     Raises
     ------
@@ -76,7 +73,6 @@ def vector_target(
         stream=stream,
         rows=rows,
         timers=timers,
-        **kept,
     )
 
 

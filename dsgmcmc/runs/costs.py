@@ -11,7 +11,7 @@ from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.kernels.outer import statistics_width
 from dsgmcmc.kernels.stored import index_type
-from dsgmcmc.model.factors import keeps_what_left
+from dsgmcmc.model.circulation import keeps_what_left
 from dsgmcmc.model.parts.effects import levels_of
 from dsgmcmc.model.parts.groups import costs_of
 from dsgmcmc.model.quantity import Quantities

@@ -20,7 +20,7 @@ Facts = dict[str, Any]
 
 MADE_WITH = "made_with"
 #: Where the data were found, and what was said of them, which may change from job to job.
-FOUND = ("data", "target", "cautions")
+FOUND = ("data", "cautions")
 #: What says which run it is; these stand in every manifest by themselves.
 IDENTITY = ("data_hash", "config_hash", "earlier_config_hashes")
 #: What the last job ran with.
@@ -28,13 +28,11 @@ JOB = ("versions",)
 
 
 class FactsModel(BaseModel):
-    """Section ``[run]`` of ``run.toml``; of a run of ratings, or of a density (`target`, `dimension`)."""
+    """Section ``[run]`` of ``run.toml``."""
 
     model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
 
     data: str = ""
-    target: str = ""
-    dimension: int = Field(1, ge=1)
     mean: float = 0.0
     minimum: float = 0.0
     maximum: float = 0.0

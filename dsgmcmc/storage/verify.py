@@ -38,8 +38,7 @@ def verify_run(run: RunDirectory) -> str:
     `GoneError`, if the run has removed what counts: begin anew.
     """
     _, facts = run.read_settings()
-    if "target" not in facts:  # a factorisation, whose rows and columns have names
-        run.open_index(facts).verify()
+    run.open_index(facts).verify()
     if (run.path / EXPOSURE).is_dir():
         run.open_exposure(facts).verify()
     for path in run.starts() if "start" in facts else ():

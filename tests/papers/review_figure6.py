@@ -32,6 +32,7 @@ from one_process import Chain, Theta
 
 from dsgmcmc.diagnostics.scores import coverage, pit, rmse
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
+from dsgmcmc.model.predictive.base import Moments
 
 mpl.use("Agg")
 from matplotlib import pyplot as plt
@@ -127,7 +128,7 @@ def follow(chain: Chain, iterations: int, per: int) -> Found:
             return found
     variance = square / max(n - 1, 1)
     found.sd = float(np.sqrt(variance).mean())
-    found.covered = coverage(pit(Gaussian.predictive_of_moments(mean, variance + 1 / TAU), values))[0.9]
+    found.covered = coverage(pit(Gaussian.predictive_of_moments(Moments(mean, variance + 1 / TAU)), values))[0.9]
     return found
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from support import OF_ANY_TARGET
 
-from dsgmcmc.config.layers import build_density
 from dsgmcmc.densities.sample import sample, vector_target
+from dsgmcmc.densities.settings import DensityConfig
 from dsgmcmc.densities.targets.density import Density
 from dsgmcmc.densities.targets.potentials import DoubleWell, Gaussian
 
@@ -31,7 +31,7 @@ def test_default_steps_leave_the_right_spread(name: str, density: Density, sd: n
     200 chains of 1,500 draws know them to 1 or 2 %; what the step leaves is 3 % at most. SGLD at 0.9 had 25 % too much,
     and lost the double well.
     """
-    section = build_density({"sampler": {"name": name}, "grid": 1}).resolved().sampler
+    section = DensityConfig.build({"sampler": {"name": name}, "grid": 1}).resolved().sampler
     sampler = section.kind(section.config, BURN_IN)
     target = vector_target(density, sampler, rows=CHAINS, seed=1)
     draws = np.array([theta.copy() for theta in sample(target, sampler, ITERATIONS)])[BURN_IN::10]

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dsgmcmc.config.layers import build_density
 from dsgmcmc.densities.sample import sample, vector_target
+from dsgmcmc.densities.settings import DensityConfig
 from dsgmcmc.densities.targets.density import ALL, Data, prior_gradient
 from dsgmcmc.densities.targets.regression import Regression
 from dsgmcmc.samplers import sampler_named
@@ -187,7 +187,7 @@ def test_default_steps_keep_the_spread_with_parts(name: str, schedule: str, regr
     if name == "matrix_sgnht" and schedule == "shuffled":
         pytest.skip("its parts are to be independent, and others are refused")
     density, _, truth = regression
-    section = build_density({"sampler": {"name": name}, "grid": 10, "schedule": schedule}).resolved().sampler
+    section = DensityConfig.build({"sampler": {"name": name}, "grid": 10, "schedule": schedule}).resolved().sampler
     sampler = section.kind(section.config, 0)
     target = vector_target(density, sampler, rows=200, grid=10, schedule=schedule)
     states = [theta.copy() for theta in sample(target, sampler, 4000, sd=0.1)][1500::25]

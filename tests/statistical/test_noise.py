@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy import stats
+from support import applied
 
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.kernels.philox import NoiseKey, normals
@@ -33,7 +34,7 @@ def test_moments():
     x = np.zeros((1 << 14, 64), np.float32)
     total = np.zeros(8)
     for iteration in range(MANY // x.size):
-        sums = formula.apply({"x": x}, noise=NoiseKey(0, 11, 0, 0, iteration, 0))
+        sums = applied(formula, {"x": x}, noise=NoiseKey(0, 11, 0, 0, iteration, 0))
         total += [sums[name] for name in names]
     double_factorial = {p: float(np.prod(np.arange(p - 1, 0, -2))) if p % 2 == 0 else 0.0 for p in range(1, 17)}
     for p in range(1, 9):

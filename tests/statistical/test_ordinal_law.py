@@ -13,7 +13,7 @@ from support import csr, sample
 from dsgmcmc.data.ratings import open_ratings, write_ratings
 from dsgmcmc.diagnostics.calibration import calibration
 from dsgmcmc.model.likelihoods.gaps import MOST
-from dsgmcmc.model.likelihoods.gaps import RATE as GAP_RATE
+from dsgmcmc.model.likelihoods.gaps import PRIOR as GAP_PRIOR
 from dsgmcmc.model.likelihoods.gaps import START as GAP_START
 from dsgmcmc.model.likelihoods.thresholds import GAP_SD, MIDDLE_SD, values_of
 from dsgmcmc.posterior.run import Run
@@ -89,7 +89,7 @@ def reference(data: Path, precision: float, draws: int, own: bool = False) -> tu
         if np.log(rng.random()) < start - new_value - r @ r / 2:
             at, value, gradient = new, new_value, g
         if own:
-            gap_precision = rng.gamma(1 + rows / 2) / (GAP_RATE + (at[of_factors:-2] ** 2).sum() / 2)
+            gap_precision = rng.gamma(1 + rows / 2) / (GAP_PRIOR.rate + (at[of_factors:-2] ** 2).sum() / 2)
             value, gradient = energy(at)
         found.append(values_of(at[-2:]))
         of_rows.append(thresholds(at))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -132,20 +131,3 @@ def check_gradient(density: Density, theta: Float64, found: Any) -> None:
     if np.shape(found) != theta.shape and not (len(theta) == 1 and np.shape(found) == theta.shape[1:]):
         kind = type(density).__name__
         raise InputError(f"{kind}.gradient must have the shape of theta, {theta.shape}: found {np.shape(found)}")
-
-
-def fingerprint(density: Density) -> str:
-    """SHA-256 of a density's class and of the numbers, texts and arrays that it keeps: which target a run is of.
-
-    What else it keeps, such as lists, and data of its module, are not seen.
-    """
-    kind = type(density)
-    digest = hashlib.sha256(f"{kind.__module__}.{kind.__qualname__}\n".encode())
-    content = {name: value for each in reversed(kind.__mro__) for name, value in vars(each).items()} | vars(density)
-    for name, value in sorted(content.items()):
-        if isinstance(value, np.ndarray | np.generic) and value.dtype != object:
-            digest.update(f"{name} {value.dtype.str} {value.shape}\n".encode())
-            digest.update(value.tobytes())
-        elif isinstance(value, bool | int | float | str) and not name.startswith("__"):
-            digest.update(f"{name} {value!r}\n".encode())
-    return digest.hexdigest()

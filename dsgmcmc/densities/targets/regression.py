@@ -61,7 +61,6 @@ class Regression(SumDensity):
         if not (np.isfinite(self.features).all() and np.isfinite(self.responses).all()):
             raise InputError("features and responses must be finite")
         self.link = link
-        self.law = f"{link.name}({link.shape!r})"  # tells runs of different links apart
         self.n_data, self.dimension = self.features.shape
         self.squares = (self.features**2).sum(axis=1)
         self.curvature = link.typical * (self.features**2).sum(axis=0)

@@ -1,6 +1,6 @@
-"""Any density on a plain vector, for the same samplers and runs as the factorisation.
+"""Any density on a plain vector, for the same samplers as the factorisation.
 
-One process a chain, float64. The vector may have several rows, (n, D), which samplers without dot products treat as
+All numbers are float64. The vector may have several rows, (n, D), which samplers without dot products treat as
 independent chains of the same density. Minibatches are the parts of the factorisation: part t of B holds the data
 t, t + B, t + 2 B, ..., and parts are visited by the same schedules. Every row has an order of its own, and so the noise
 of its gradients.
@@ -8,10 +8,9 @@ of its gradients.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import isfinite
-from time import perf_counter
-from typing import TYPE_CHECKING, Any, Generic, Literal
+from typing import Any, Generic
 
 import numpy as np
 
@@ -21,24 +20,15 @@ from dsgmcmc.kernels.formula import RowPrior
 from dsgmcmc.parallel.named import Named, Shapes, pack, unpack
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.parallel.timers import Phases
-from dsgmcmc.storage.manifest import Key
-from dsgmcmc.storage.snapshot import Lazy
-from dsgmcmc.targets.base import NOTHING, DrawInfo, DrawnField, Followed, Information, Momenta, Recorder
+from dsgmcmc.targets.base import NOTHING, Information, Momenta
 from dsgmcmc.targets.state import BlockLayout, ParameterBlock, RandomStream, StateField, gradient_in
 from dsgmcmc.types import Array, Factor, Float64
-
-if TYPE_CHECKING:
-    from dsgmcmc.storage.snapshot import Snapshot
 
 #: What to tell who wants to draw rows given the others.
 NOT_CONDITIONAL = (
     "a density says nothing of normal laws of its rows, which this sampler draws from: choose one that steps along "
     "gradients, such as sgld"
 )
-
-
-#: Seconds in which a chain does not listen to signals.
-LISTEN = 0.1
 
 
 def part_sizes(n_data: int, grid: int) -> list[int]:
@@ -71,7 +61,7 @@ class VectorCell:
 
 
 class VectorTarget(Generic[D]):
-    """A density of class `D` on a vector as samplers and chains see it; a `dsgmcmc.targets.base.RunTarget`.
+    """A density of class `D` on a vector as samplers see it; a `dsgmcmc.targets.base.Target`.
 
     Parameters
     ----------
@@ -89,10 +79,6 @@ class VectorTarget(Generic[D]):
         Number n of vectors that move together.
     timers : Phases, optional
         Where time is counted.
-    energy_every : int
-        Draws between energies of all data; 0 for none.
-    follow : int or "all"
-        Elements of the rows that are kept of every draw, evenly spaced.
     """
 
     def __init__(
@@ -105,23 +91,16 @@ class VectorTarget(Generic[D]):
         stream: RandomStream,
         rows: int = 1,
         timers: Phases | None = None,
-        energy_every: int = 1,
-        follow: int | Literal["all"] = "all",
     ) -> None:
-        self.energy_every, self.follow = energy_every, follow
         self.density, self.schedule, self.stream, self.subchain = density, schedule, stream, 0
         self.n_data = density.n_data
         self.sweep_length = schedule.grid if schedule else 1
         self.curvature = np.asarray(density.curvature, np.float64)
         self.curvature_bound, self.metric_uses_current_hyperparameters = float(np.max(self.curvature)), False
         prior = RowPrior(*(np.ascontiguousarray(a, np.float64) for a in (density.prior_mean, density.prior_precision)))
-        self.drawn: tuple[DrawnField, ...] = (DrawnField("theta", density.dimension, dtype=np.float64),)
-        self.untraced: frozenset[str] = frozenset()
         self.layout = BlockLayout((*fields, *(StateField(name) for name in scratch)), density.dimension)
-        self._asked = 0, perf_counter()
         self._probability: list[float] = schedule.probability.tolist() if schedule else []
         self._prior = prior
-        self._kept = tuple(field.name for field in fields)
         buffer = np.zeros(rows * self.layout.width)
         self.block = ParameterBlock(
             stream=stream,
@@ -268,53 +247,16 @@ class VectorTarget(Generic[D]):
         """Add named partial sums of all blocks in block order; every process gets `finish(totals)`. Collective."""
         return unpack(pack(finish(dict(partials[self.block])), result), result)
 
-    # ------------------------------------------------------------------ what a run uses
-
-    def at_once(self) -> int:
-        """Number of iterations between checks for signals; the same on all processes.
-
-        Here: as many iterations as take `LISTEN` seconds. No draw depends on it.
-        """
-        now, iteration = perf_counter(), self.stream.iteration
-        made, since = iteration - self._asked[0], now - self._asked[1]
-        self._asked = iteration, now
-        return max(1, int(LISTEN * made / since)) if since > 0 else 1
-
     def begin(self, iteration: int) -> None:
         """Begin an iteration."""
         self.stream.iteration = iteration
 
-    def reset(self) -> None:
-        """Set everything but the sampler's fields to its initial value."""
+    # ------------------------------------------------------------------ what is asked about a state
 
-    def saved(self) -> Iterator[tuple[Key, Array]]:
-        """State of this process, for a checkpoint."""
-        for name in self._kept:
-            yield Key("state", "W", 0, name), self.block[name]
-
-    def small(self) -> dict[str, Float64]:
-        """State that is the same on all processes."""
-        return {}
-
-    def load(self, snapshot: Snapshot, but: Collection[str] | None = None) -> None:
-        """Load the state of a checkpoint; blocks are placed where the next iteration needs them."""
-        if but is None:
-            self.begin(snapshot.manifest.iteration)
-        for key, array in self.saved():
-            if not but or key.field not in but:
-                array[:] = snapshot.read(key)
-
-    def home(self, names: Sequence[str]) -> Iterator[ParameterBlock]:
-        """Blocks with these fields, each on the process that keeps its averages, wherever it is now. Collective."""
-        yield self.block
-
-    def rows_at_home(self) -> dict[tuple[Factor, int], int]:
-        """Number of rows of every block that `home` yields."""
-        return {(Factor.W, 0): len(self.block.counts)}
-
-    def parameters(self) -> dict[str, Float64]:
-        """A draw's parameters that all rows share, of the current sub-chain, in the unit of the data."""
-        return {}
+    def energy(self, position: str) -> Float64:
+        """Energy of the posterior of every row, (n,)."""
+        theta = self.block[position]
+        return np.atleast_1d(self.density.energy(theta) + prior_energy(self.density, theta))
 
     def find_divergence(self, position: str) -> str:
         """Say where the state is not finite or has exploded; empty if nowhere. Collective."""
@@ -322,67 +264,4 @@ class VectorTarget(Generic[D]):
         if isfinite(theta.sum()) or np.isfinite(theta).all():  # a sum that is finite is of finite numbers
             return ""
         strange = np.argwhere(~np.isfinite(theta))[0]
-        return f"element {strange.tolist()} of theta is {self.block[position][tuple(strange)]}"
-
-    def recorders(self) -> Sequence[Recorder]:
-        """The target's own recorders, besides the one of moments and draws that every run has.
-
-        Here: the energy of every draw, and its elements.
-        """
-        return [VectorTrace(self)]
-
-
-class VectorTrace:
-    """Energy and followed elements of every draw; a `dsgmcmc.targets.base.Recorder`."""
-
-    def __init__(self, target: VectorTarget[Any]) -> None:
-        self._target = target
-        size = len(target.block.counts) * target.density.dimension
-        kept = size if target.follow == "all" else min(size, target.follow)
-        self._followed = np.unique(np.linspace(0, size - 1, kept).astype(np.int64))
-        self._unknown = np.full(len(target.block.counts), np.nan)
-        self._trace: dict[str, list[Float64]] = {"theta": [], "energy": []}
-
-    def record(self, position: str, draw: DrawInfo | None) -> None:
-        """Record the state in field `position`, and include it in averages if it is a draw. Collective.
-
-        The energy of a draw whose turn it is not is NaN.
-        """
-        self._position = position
-        if draw is None:
-            return
-        every, made = self._target.energy_every, len(self._trace["energy"])
-        self._trace["theta"].append(self._target.block[position].ravel()[self._followed])
-        self._trace["energy"].append(self._energy() if every and made % every == 0 else self._unknown)
-
-    def _energy(self) -> Float64:
-        """Of all rows, (n,)."""
-        theta, density = self._target.block[self._position], self._target.density
-        return np.atleast_1d(density.energy(theta) + prior_energy(density, theta))
-
-    def metrics(self) -> dict[str, float | None]:
-        """Energy of the current state, on average over the rows."""
-        return {"energy": float(self._energy().mean())}
-
-    def followed(self) -> dict[int, Followed]:
-        """What ESS and R-hat are computed from, by block here; may be empty. Here: the elements of theta."""
-        return {0: Followed(np.array(self._trace["theta"]).reshape(-1, len(self._followed)), np.zeros(0))}
-
-    def saved(self) -> Iterator[tuple[Key, Array]]:
-        """Accumulators of this process, for a checkpoint."""
-        widths = {"theta": len(self._followed), "energy": len(self._unknown)}
-        for name, draws in self._trace.items():
-            yield Key("trace", "W", 0, name), np.array(draws).reshape(len(draws), widths[name])
-        yield Key("trace", "W", 0, "followed"), self._followed
-
-    def small(self) -> dict[str, Float64]:
-        """Accumulators that are the same on all processes."""
-        return {}
-
-    def load(self, snapshot: Snapshot) -> None:
-        """Load the accumulators of a checkpoint."""
-        self._trace = {name: list(snapshot.read(Key("trace", "W", 0, name))) for name in self._trace}
-
-    def posterior(self, weight: float) -> Iterator[tuple[Key, Lazy]]:
-        """Arrays of the saved posterior, such as means, given the total weight of all draws."""
-        yield from self.saved()
+        return f"element {strange.tolist()} of theta is {theta[tuple(strange)]}"

@@ -57,8 +57,6 @@ class RatingsSource:
     ----------
     path : Path
         The file.
-    checksums : bool, optional
-        Whether to verify checksums.
     start : Path, optional
         Run from which a new run starts; a resumed run has a copy of what it started from.
     view : callable, optional
@@ -71,17 +69,16 @@ class RatingsSource:
     def __init__(
         self,
         path: Path,
-        checksums: bool = True,
         start: Path | None = None,
         view: Callable[[Ratings], Ratings] | None = None,
     ) -> None:
-        self.path, self.checksums, self.start, self._view = path, checksums, start, view
+        self.path, self.start, self._view = path, start, view
         self._earlier: WarmStart | None = None
 
     @cached_property
     def ratings(self) -> Ratings:
         """The file, opened once: checking it again for each question would take longer than a short run."""
-        opened = open_ratings(self.path, self.checksums)
+        opened = open_ratings(self.path)
         return opened if self._view is None else self._view(opened)
 
     @cached_property
@@ -281,8 +278,8 @@ def targets_of(
         by_parts = sampler.gradient.by_parts
         place = Place(config, ratings.transposed, blocks, ring, sizes, len(sampler.positions), by_parts)
         schedule = Schedule(config.schedule, blocks.part_sizes.tolist(), config.seed, chain) if by_parts else None
-        return FactorTarget(
-            ring, blocks, schedule, FactorModel.of(place, data), sampler, RandomStream(config.seed, chain)
-        )
+        model, stream = FactorModel.of(place, data), RandomStream(config.seed, chain)
+        keeps = sampler.kept, sampler.working, sampler.positions
+        return FactorTarget(ring, blocks, schedule, model, *keeps, stream)
 
     return make

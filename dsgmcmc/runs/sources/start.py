@@ -57,8 +57,6 @@ class WarmStart:
 
     def __init__(self, path: Path) -> None:
         self.directory = RunDirectory(path)
-        if "target" in self.directory.read_settings()[1]:
-            raise InputError(f"{path} is a run of a density, and {named('from')} takes a run of ratings")
         self.config, facts = ResolvedConfig.of_run(self.directory)
         self.levels = len(facts.get("levels", []))
         newest = [(chain, steps(self.directory.series("checkpoints", chain))) for chain in self.directory.chains()]

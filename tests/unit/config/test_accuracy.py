@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dsgmcmc.config.accuracy import format_accuracy, parse_accuracy
-from dsgmcmc.config.layers import build, build_density
+from dsgmcmc.config.layers import build
 from dsgmcmc.errors import InputError
 
 
@@ -65,9 +65,3 @@ def test_how_long_a_run_is(settings: dict[str, Any], end: tuple[str | None, int]
     assert (config.until, config.iterations) == end
     again = build(config.table()).resolved()
     assert (again.until, again.iterations) == end, "resumed without a word"
-
-
-def test_a_density_has_a_fixed_length() -> None:
-    """The default is of predictions."""
-    config = build_density({}).resolved()
-    assert (config.until, config.iterations) == (None, 700)

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from dsgmcmc.config.chain import FREE, ResolvedChain
-from dsgmcmc.config.density import ResolvedDensity
-from dsgmcmc.config.layers import build, build_density
+from dsgmcmc.config.chain import FREE
+from dsgmcmc.config.layers import build
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.model.likelihoods import LIKELIHOODS
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
@@ -115,12 +114,3 @@ def test_the_hash_sees_every_setting_of_the_sampler() -> None:
     """A changed alpha is another chain."""
     base = build({"sampler": {"name": "psgld"}}).resolved()
     assert build({"sampler": {"name": "psgld", "alpha": 0.98}}).resolved().hash() != base.hash()
-
-
-def test_settings_that_came_later_do_not_change_what_a_run_of_a_density_is() -> None:
-    """A run from before has neither, and did what their first values say; others are other draws to keep."""
-    config = build_density({"sampler": "mala", "energy_every": 1, "follow": 256}).resolved()
-    settings = {name: value for name, value in config.table().items() if name not in ("energy_every", "follow")}
-    assert ResolvedDensity.of(settings) == config
-    assert config.hash() == ResolvedChain.of(settings).hash()
-    assert config.model_copy(update={"follow": "all"}).hash() != config.hash()

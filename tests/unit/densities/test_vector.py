@@ -1,35 +1,24 @@
-"""A density on a vector: what is asked of it, its parts, what is kept and said of it."""
+"""A density on a vector: what is asked of it, its parts, its rows."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from densities import D, Logistic, N
-from mpi4py import MPI
-from support import OF_ANY_TARGET
 
-from dsgmcmc.config.layers import build_density
 from dsgmcmc.densities.sample import sample, vector_target
-from dsgmcmc.densities.source import DensitySource
-from dsgmcmc.densities.targets.density import ALL, Data, fingerprint, prior_energy
+from dsgmcmc.densities.targets.density import ALL, Data, prior_energy
 from dsgmcmc.densities.targets.potentials import Gaussian
 from dsgmcmc.densities.targets.vector import VectorTarget, part_sizes
 from dsgmcmc.errors import InputError
-from dsgmcmc.samplers import OF_DENSITIES, SAMPLERS
-from dsgmcmc.samplers.base import Sampler
+from dsgmcmc.samplers import OF_DENSITIES
 from dsgmcmc.samplers.sgmcmc.baoab import BAOAB, BAOABConfig
 from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
-from dsgmcmc.storage.manifest import Key
-from dsgmcmc.storage.snapshot import Snapshot
-from dsgmcmc.storage.writer import write_snapshot
-from dsgmcmc.targets.base import DrawInfo
 from dsgmcmc.types import Factor, ScheduleName
 
 PARTS = 7
-FOLLOWED = 256
 
 
 def target_of(density: Any = None, gradient: str = "part", rows: int = 4, **more: Any) -> VectorTarget:
@@ -170,7 +159,7 @@ def test_sums_are_what_is_made_of_them() -> None:
     assert {name: value.tolist() for name, value in found.items()} == {"b": [2.0, 4.0], "c": [1.0]}
 
 
-# ---------------------------------------------------------------------- divergence, identity
+# ---------------------------------------------------------------------- divergence
 
 
 @pytest.mark.parametrize(("value", "text"), [(np.nan, "nan"), (np.inf, "inf"), (-np.inf, "-inf")])
@@ -182,128 +171,7 @@ def test_divergence_is_named(value: float, text: str) -> None:
     assert target.find_divergence("theta") == f"element [2, 1] of theta is {text}"
 
 
-class Scaled(Logistic):
-    """The same data under another name."""
-
-
-class WithSetting(Logistic):
-    """Its numbers are of several kinds."""
-
-    power: Any = 2.0
-    link: Any = "logit"
-
-
-class Inherited(WithSetting):
-    """Nothing of its own."""
-
-
-def changes() -> dict[str, tuple[Any, Any]]:
-    """Densities that are not the same target."""
-    label, precision, shape = Logistic(), Logistic(), Logistic()
-    label.labels[-1] = 1 - label.labels[-1]
-    precision.prior_precision = np.nextafter(precision.prior_precision, 9)
-    shape.features = shape.features.reshape(D, N)
-    single, instance, text = Logistic(), WithSetting(), WithSetting()
-    single.labels = single.labels.astype(np.float32)
-    instance.power, text.link = 3.0, "probit"
-    scalar, other_scalar = WithSetting(), WithSetting()
-    scalar.power, other_scalar.power = np.int64(2), np.int64(3)
-    return {
-        "one label": (Logistic(), label),
-        "one bit of the prior": (Logistic(), precision),
-        "the shape": (Logistic(), shape),
-        "the type": (Logistic(), single),
-        "the class": (Logistic(), Scaled()),
-        "a number": (WithSetting(), instance),
-        "a text": (WithSetting(), text),
-        "a NumPy number": (scalar, other_scalar),
-    }
-
-
-@pytest.mark.parametrize("change", changes())
-def test_another_target_has_another_fingerprint(change: str) -> None:
-    """A run must not be resumed on other data than it was begun with."""
-    one, other = changes()[change]
-    assert fingerprint(one) != fingerprint(other)
-
-
-def test_data_of_a_base_class_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are found by the density's methods, wherever they lie."""
-    before = fingerprint(Inherited())
-    monkeypatch.setattr(WithSetting, "power", 5.0)
-    assert fingerprint(Inherited()) != before
-
-
-def test_the_same_target_has_the_same_fingerprint() -> None:
-    """In another process too: nothing of it is an address or an order."""
-    one, other = Logistic(), Logistic()
-    other.labels = np.repeat(other.labels, 2)[::2]  # the same numbers, lying otherwise
-    other.__dict__ = dict(reversed(other.__dict__.items()))
-    assert fingerprint(one) == fingerprint(other)
-    assert len(fingerprint(one)) == 64
-
-
-# ---------------------------------------------------------------------- what is kept and recorded
-
-
-@pytest.mark.parametrize("name", OF_ANY_TARGET)
-def test_what_is_saved_is_all_that_there_is(name: str, tmp_path: Path) -> None:
-    """A new target and sampler with what a checkpoint holds of the old ones go on with the same bits."""
-
-    def fresh() -> tuple[VectorTarget, Sampler[Any, Any]]:
-        sampler = SAMPLERS[name](SAMPLERS[name].Config(step_size=0.05), 8)
-        return vector_target(Logistic(), sampler, seed=3, grid=PARTS), sampler
-
-    target, sampler = fresh()
-    for _ in sample(target, sampler, 13):
-        pass
-    arrays = dict(target.saved())
-    assert not {key.field for key in arrays} & set(sampler.working)
-    header = {"kind": "checkpoint", "chain": 0, "iteration": 13, "grid": 1, "state": {}, "about": {}}
-    header |= {"config_hash": "0" * 64, "data_hash": "0" * 64}
-    snapshot = Snapshot(write_snapshot(tmp_path, "step-000000000013", arrays, lambda: header, MPI.COMM_SELF))
-    copy, new = fresh()
-    copy.load(snapshot)
-    assert copy.stream.iteration == 13
-    for old_state, new_state in zip(sampler.replicated, new.replicated, strict=True):
-        new_state.take({key: value.copy() for key, value in old_state.arrays().items()})
-    for each, its_sampler in ((target, sampler), (copy, new)):
-        for iteration in range(13, 30):
-            each.begin(iteration)
-            its_sampler.step(each, iteration)
-    kept = dict(target.saved())
-    assert all(array.tobytes() == kept[key].tobytes() for key, array in copy.saved())
-
-
-def test_the_trace_has_the_energy_and_the_elements_of_every_draw() -> None:
-    """The energy of the posterior, prior included; of a long vector some elements, evenly spaced; nothing of others."""
-    target = target_of(rows=200, seed=1, follow=FOLLOWED)
-    density, size = target.density, 200 * D
-    (trace,) = target.recorders()
-    expected: dict[str, list[np.ndarray]] = {"theta": [], "energy": []}
-    rng = np.random.default_rng(0)
-    for iteration, is_draw in enumerate([False, True, True, False]):
-        target.block["theta"][:] = rng.normal(size=(200, D))
-        theta = target.block["theta"].copy()
-        offset = theta - density.prior_mean
-        energy = density.energy(theta) + (0.5 * offset**2 * density.prior_precision).sum(axis=1)
-        trace.record("theta", DrawInfo(iteration + 1, 1.0, 1.0) if is_draw else None)
-        assert trace.metrics()["energy"] == pytest.approx(energy.mean())
-        if is_draw:
-            expected["theta"].append(theta.ravel())
-            expected["energy"].append(energy)
-    found = {key.field: array for key, array in trace.posterior(2.0)}
-    followed = found["followed"]
-    assert len(followed) == FOLLOWED
-    assert (followed[0], followed[-1]) == (0, size - 1)
-    assert set(np.diff(followed)) == {2, 3}
-    np.testing.assert_array_equal(found["theta"], np.array(expected["theta"])[:, followed])
-    np.testing.assert_allclose(found["energy"], expected["energy"])
-    assert {key: array.shape for key, array in trace.saved()} == {
-        Key("trace", "W", 0, "theta"): (2, FOLLOWED),
-        Key("trace", "W", 0, "energy"): (2, 200),
-        Key("trace", "W", 0, "followed"): (FOLLOWED,),
-    }
+# ---------------------------------------------------------------------- rows and chains
 
 
 def test_rows_are_independent_chains() -> None:
@@ -319,6 +187,15 @@ def test_rows_are_independent_chains() -> None:
     for few, many in zip(*paths, strict=True):
         np.testing.assert_allclose(few, many[:3], rtol=1e-9, atol=1e-12)
     assert len(np.unique(paths[1][-1][:, 0])) == 4
+
+
+def test_the_energy_is_that_of_the_posterior() -> None:
+    """Of every row, prior included."""
+    target = target_of(rows=200, seed=1)
+    density, theta = target.density, target.block["theta"]
+    offset = theta - density.prior_mean
+    expected = density.energy(theta) + (0.5 * offset**2 * density.prior_precision).sum(axis=1)
+    np.testing.assert_allclose(target.energy("theta"), expected)
 
 
 def test_chains_differ() -> None:
@@ -371,26 +248,3 @@ def test_arrays_of_any_numbers_will_do() -> None:
     plain, other = Logistic(), Slip(prior_precision=np.arange(1, D + 1), prior_mean=np.full(D, 0.5, np.float32))
     states = [next(sample(target_of(density), SGLD(SGLDConfig(), 0), 1)).copy() for density in (plain, other)]
     np.testing.assert_array_equal(*states)
-
-
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ({"energy": lambda theta, data=ALL: np.ones((1, N))}, r"Slip.energy must be \(n,\) for .* found \(1, 53\)"),
-        ({"energy": lambda theta, data=ALL: np.full(1, np.nan)}, r"Slip.energy is NaN at 8 points such as"),
-        ({"gradient": lambda theta, data=ALL: np.ones((1, D + 1))}, r"Slip.gradient .* \(1, 3\): found \(1, 4\)"),
-    ],
-)
-def test_a_run_says_so_before_it_writes(wrong: dict[str, Any], said: str) -> None:
-    """A slip of the user is a line on the screen, not a traceback from inside the first iteration."""
-    config = build_density({"sampler": {"name": "sgld"}, "grid": 1}).resolved()
-    with pytest.raises(InputError, match=said):
-        DensitySource(Slip(**wrong)).check(config, 1)
-
-
-def test_the_default_grid_is_no_finer_than_the_data() -> None:
-    """A law without data, such as a normal one, is sampled by any sampler with nothing set."""
-    source = DensitySource(Gaussian(np.zeros(2), np.eye(2)))
-    config = source.build({"sampler": "sgld"}).resolved(1, source.finest_grid())
-    source.check(config, 1)
-    assert config.grid == source.density.n_data == 1

@@ -19,6 +19,7 @@ from dsgmcmc.data.ratings import open_ratings, write_ratings
 from dsgmcmc.diagnostics.comparison import Comparison
 from dsgmcmc.errors import DivergenceError, InputError
 from dsgmcmc.model.likelihoods import LIKELIHOODS, Levels
+from dsgmcmc.model.predictive.base import Moments
 from dsgmcmc.parallel.alone import Alone
 from dsgmcmc.runs.compare import choice
 from dsgmcmc.runs.compare.auto import sample_recommended
@@ -144,7 +145,7 @@ def test_laws_are_compared_by_the_probability_of_the_recorded_value(tmp_path):
     mean, variance = np.full(len(values), 40.0), np.full(len(values), 3000.0)
     for law, shape in (("gaussian", None), ("student-t", [1.5]), ("negative-binomial", [1.0, 1e4, 1.0])):
         given = None if shape is None else np.tile(shape, (len(values), 1))
-        found = LIKELIHOODS[law].predictive_of_moments(mean, variance, None, values, variance, given)
+        found = LIKELIHOODS[law].predictive_of_moments(Moments(mean, variance, None, values, variance, given))
         assert np.exp(found.log_probability(values)).sum() == pytest.approx(1.0, abs=1e-6)
 
 

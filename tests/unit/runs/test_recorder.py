@@ -12,11 +12,8 @@ from mpi4py import MPI
 from support import MODEL, factor_target, write_planted
 
 from dsgmcmc.data.ratings import open_ratings
-from dsgmcmc.densities.sample import vector_target
-from dsgmcmc.densities.targets.potentials import Gaussian
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.runs.recorder import DrawNumbers, DrawRecorder
-from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.targets.base import Recorder
 from dsgmcmc.types import Factor
@@ -42,10 +39,9 @@ def test_between_keep_and_twice_keep_draws_stand_for_the_chain(keep: int) -> Non
         assert made - numbers.kept[-1] < 2 * numbers.spacing, "the end of the chain is covered too"
 
 
-def test_what_waits_to_be_saved_is_gone_through_once_in_a_while() -> None:
+def test_what_waits_to_be_saved_is_gone_through_once_in_a_while(tmp_path: Path) -> None:
     """Only where the spacing doubles: once a draw made a run quadratic in its draws until a checkpoint."""
-    sampler = SGLD(SGLDConfig(), 0)
-    target = vector_target(Gaussian(np.zeros(1), np.eye(1)), sampler)
+    target = factor_target(MPI.COMM_SELF, write_planted(tmp_path / "r.h5", ROWS, COLUMNS))
     recorder, rebuilt = DrawRecorder(target, True, 20), 0
     for iteration in range(1, 200):
         before = recorder.pending

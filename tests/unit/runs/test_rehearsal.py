@@ -8,18 +8,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from mpi4py import MPI
 
 from dsgmcmc.config.layers import Layers
-from dsgmcmc.densities.source import DensitySource
-from dsgmcmc.densities.targets.density import ALL, Data
-from dsgmcmc.densities.targets.regression import Regression
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.job import Job
 from dsgmcmc.runs.rehearsal import rehearse
 from dsgmcmc.runs.resolve import resolve
-from dsgmcmc.runs.sources.base import Source
 from dsgmcmc.runs.sources.ratings import RatingsSource
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.storage.rundir import RunDirectory
@@ -41,26 +36,13 @@ STARS: list[dict[str, Any]] = [
 ]
 
 
-class Normal:
-    """A density: 20 data, each with the energy theta^2 / 2."""
-
-    dimension, n_data = 2, 20
-    curvature, prior_mean, prior_precision = np.full(2, 20.0), np.zeros(2), np.zeros(2)
-
-    def energy(self, theta: np.ndarray, data: Data = ALL) -> np.ndarray:
-        return 0.5 * len(range(20)[data]) * (theta**2).sum(axis=1)
-
-    def gradient(self, theta: np.ndarray, data: Data = ALL) -> np.ndarray:
-        return len(range(20)[data]) * theta
-
-
 def kernels() -> set[str]:
     """All but the normal distribution function, which the summary takes when the clock has stopped."""
     made = {name for name in sys.modules if name.startswith("dsgmcmc_")}
     return {name for name in made if name.rpartition("_")[0] != "dsgmcmc_normal"}
 
 
-def compare(source: Source[Any], out: Path, settings: dict[str, Any]) -> None:
+def compare(source: RatingsSource, out: Path, settings: dict[str, Any]) -> None:
     """Rehearse a run, then run it: nothing is loaded any more."""
     layers = Layers(settings)
     config = resolve(MPI.COMM_SELF, source, RunDirectory(out), layers, resume=False, override=False).config
@@ -73,7 +55,7 @@ def compare(source: Source[Any], out: Path, settings: dict[str, Any]) -> None:
 
 
 def test_runs_compile_nothing_after_their_rehearsal(tmp_path: Path) -> None:
-    """Of every sampler, on ratings and on a density: what is compiled inside a run spoils its times.
+    """Of every sampler: what is compiled inside a run spoils its times.
 
     In a process of its own, where no other test has loaded kernels.
     """
@@ -93,7 +75,3 @@ if __name__ == "__main__":
     for number, (data, changed) in enumerate(given):
         thin = 5 if changed["sampler"]["name"] == "hamcmc" else 3
         compare(RatingsSource(data), folder / str(number), {**SHORT, "thin": thin, "features": "no", **changed})
-    for name in (name for name, sampler in SAMPLERS.items() if not sampler.draws_conditionals):
-        compare(DensitySource(Normal()), folder / name, {**SHORT, "thin": 5, "sampler": {"name": name}})
-    sums = Regression(np.random.default_rng(0).normal(size=(50, 2)), np.arange(50) % 2)
-    compare(DensitySource(sums), folder / "smh2", {**SHORT, "sampler": {"name": "smh2"}})

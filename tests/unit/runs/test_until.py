@@ -9,16 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from densities import Logistic
 from mpi4py import MPI
 from support import digest, sample, typed, write_planted
 
-from dsgmcmc.config.layers import Layers
-from dsgmcmc.densities.run import DensityRun
-from dsgmcmc.densities.source import DensitySource
 from dsgmcmc.diagnostics.accuracy import accuracy, reached
 from dsgmcmc.errors import InputError
-from dsgmcmc.runs.job import Job
 from dsgmcmc.runs.until import next_look
 
 #: Mixes within tens of iterations: a tight prior leaves one mode.
@@ -124,16 +119,6 @@ def test_the_limit_ends_a_run_and_says_how_far_it_was(data: Path, tmp_path: Path
     assert facts["why"].startswith(why)
     assert facts["complete"]
     assert why in typed("info", tmp_path / "run").expect(0).out
-
-
-def test_a_density_ends_with_the_accuracy_of_theta(tmp_path: Path) -> None:
-    """Chains of one process go on in turn, and end at the same iteration."""
-    settings = {"sampler": "baoab", "chains": 2, "until": "rhat=1.1,ess=100", "iterations": 3000, "grid": 4, "thin": 1}
-    assert Job(MPI.COMM_SELF, DensitySource(Logistic()), tmp_path / "run", Layers(settings)).run() == 0
-    look, found = last(tmp_path / "run"), DensityRun(tmp_path / "run")
-    assert look["reached"]
-    assert found.theta.shape[:2] == (2, look["iteration"] - 100)
-    assert accuracy(found.theta, 1, ["rhat", "ess"]) == look["found"]
 
 
 def test_without_test_ratings_there_is_nothing_to_follow(tmp_path: Path) -> None:

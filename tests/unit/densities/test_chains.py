@@ -1,0 +1,240 @@
+"""`sample_density`: draws, energies and weights of chains; errors that a program can catch; curvature that is found."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from densities import D, Logistic, N
+
+from dsgmcmc import sample_density
+from dsgmcmc.densities import KERNELS
+from dsgmcmc.densities.chains import check_room
+from dsgmcmc.densities.sample import sample, vector_target
+from dsgmcmc.densities.settings import DensityConfig
+from dsgmcmc.densities.targets.density import ALL, Data, prior_energy
+from dsgmcmc.densities.targets.potentials import Gaussian
+from dsgmcmc.densities.targets.probe import with_curvature
+from dsgmcmc.diagnostics.accuracy import accuracy
+from dsgmcmc.diagnostics.mixing import rhat
+from dsgmcmc.errors import DivergenceError, InputError
+
+SETTINGS: dict[str, Any] = {"chains": 2, "iterations": 150, "burn_in": 50, "thin": 5, "grid": 4, "seed": 3}
+
+
+class Unmeasured(Logistic):
+    """A regression that does not say how curved it is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        del self.curvature
+
+
+@pytest.mark.parametrize("name", ["sgld", "hmc", "matrix_sgnht", "hamcmc", "smh2"])
+def test_draws_are_the_states_of_the_chain(name: str, regression: Any) -> None:
+    """Every fifth state after burn-in, bit for bit, with its weight and iteration, and every third energy."""
+    draws = sample_density(regression, sampler=name, energy_every=3, **SETTINGS)
+    assert draws.theta.shape == (2, 20, D)
+    assert draws.iteration.tolist() == [list(range(55, 151, 5))] * 2
+    config = DensityConfig.build({**SETTINGS, "sampler": name}).resolved()
+    for chain in range(2):
+        sampler = config.make_sampler()
+        settings = {"seed": config.seed, "chain": chain, "grid": config.grid, "schedule": config.schedule}
+        target = vector_target(regression, sampler, **settings)
+        states = [state[0].copy() for state in sample(target, sampler, 150, config.initial_sd)]
+        np.testing.assert_array_equal(draws.theta[chain], states[54::5])
+        assert draws.weight[chain].tolist() == [sampler.weight(target, number) for number in range(54, 150, 5)]
+    energy = regression.energy(draws.theta[0]) + prior_energy(regression, draws.theta[0])
+    np.testing.assert_allclose(draws.energy[0, ::3], energy[::3])
+    assert np.isnan(np.delete(draws.energy, np.s_[::3], axis=1)).all()
+
+
+@pytest.fixture(scope="module")
+def regression() -> Any:
+    """The logistic regression of the tests as a class that every sampler takes."""
+    from dsgmcmc.densities.targets.regression import Regression
+
+    plain = Logistic()
+    return Regression(plain.features, plain.labels, prior_precision=0.5)
+
+
+def test_energies_are_off_where_data_are_subsampled() -> None:
+    """They take all data, which minibatches are there to avoid; on where every iteration takes all of them anyway."""
+    asked: list[int] = []
+
+    class Counting(Logistic):
+        """Counts the energies of all data."""
+
+        def energy(self, theta: np.ndarray, data: Data = ALL) -> np.ndarray:
+            asked.append(len(self.labels[data]))
+            return super().energy(theta, data)
+
+    parts = sample_density(Counting(), **SETTINGS, sampler="sgld")
+    assert len(asked) < 5, "some to see that it is one"
+    assert np.isnan(parts.energy).all()
+    whole = sample_density(Counting(), **SETTINGS, sampler="baoab")
+    assert np.isfinite(whole.energy).all()
+
+
+def test_draws_that_do_not_fit_into_memory_are_refused() -> None:
+    """Before the first iteration, with what is needed and what is there; few draws are not."""
+    law = Gaussian(np.zeros(300), np.eye(300))
+    long: dict[str, Any] = {"sampler": "sgld", "iterations": 10**9, "burn_in": 0, "thin": 1}
+    with pytest.raises(InputError, match=r"1,000,000,000 draws would hold 4515.1 GiB, of which .* larger thin"):
+        sample_density(law, **long)
+    check_room(law, DensityConfig.build({**long, "thin": 10**5}).resolved())
+
+
+def test_how_well_it_mixed_is_said() -> None:
+    """R-hat and ESS of every element, the worst of them in its repr; ArviZ has the draws."""
+    draws = sample_density(Logistic(), sampler="hmc", chains=3, iterations=400, burn_in=200)
+    np.testing.assert_array_equal(draws.mixing.rhat, rhat(draws.theta))
+    assert draws.mixing.ess.min() > 200
+    text = repr(draws)
+    assert text.startswith("3 chain(s) of 200 draws of 3 elements of theta by hmc: R-hat at most 1.0")
+    assert f"ESS at least {draws.mixing.ess.min():,.0f}" in text
+    assert 0.5 < draws.statistics[0]["acceptance"] <= 1
+    pytest.importorskip("arviz_base")
+    tree = draws.to_arviz()
+    np.testing.assert_array_equal(tree["posterior"]["theta"], draws.theta)
+    np.testing.assert_array_equal(tree["sample_stats"]["lp"], -draws.energy)
+
+
+@pytest.mark.parametrize("settings", [{"sampler": "hmc", "until": "ess=150"}, {"until": "rhat=1.1,ess=100", "grid": 4}])
+def test_chains_end_at_an_accuracy(settings: dict[str, Any]) -> None:
+    """All at the same iteration, with the accuracy that the last look says; longer ones go on from the same draws."""
+    settings = {**settings, "chains": 2, "burn_in": 50, "thin": 1, "seed": 2}
+    draws = sample_density(Logistic(), **settings)
+    assert draws.look.reached
+    assert draws.theta.shape[:2] == (2, draws.look.iteration - 50)
+    assert accuracy(draws.theta, 1, list(draws.look.found)) == draws.look.found
+    longer = sample_density(Logistic(), **{**settings, "until": "none", "iterations": draws.look.iteration + 10})
+    np.testing.assert_array_equal(longer.theta[:, :-10], draws.theta)
+
+
+def test_without_an_accuracy_chains_have_a_fixed_length() -> None:
+    """The default accuracy is that of predictions, which a density has not."""
+    config = DensityConfig.build({}).resolved()
+    assert (config.until, config.iterations) == (None, 700)
+
+
+# ---------------------------------------------------------------------- errors
+
+
+class Broken(Logistic):
+    """Fails after some gradients."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left = 30
+
+    def gradient(self, theta: np.ndarray, data: Data = ALL) -> np.ndarray:
+        """Of some of the data."""
+        self.left -= 1
+        return super().gradient(theta, data) * (1 // max(self.left, 0))
+
+
+def test_errors_are_exceptions() -> None:
+    """A notebook survives them: not SystemExit; and names are those of Python."""
+    with pytest.raises(InputError, match="nuts' is not known"):
+        sample_density(Logistic(), sampler="nuts")
+    with pytest.raises(InputError, match=r"matrix_sgnht needs .* Use schedule random"):
+        sample_density(Logistic(), sampler="matrix_sgnht", schedule="shuffled")
+    with pytest.raises(DivergenceError, match=r"chain 0 diverged .* Use a smaller step_size of the sampler"):
+        sample_density(Logistic(), sampler={"name": "sgld", "step_size": 1e4}, iterations=500, burn_in=0)
+    with pytest.raises(ZeroDivisionError):
+        sample_density(Broken(), sampler="baoab", iterations=500)
+    with pytest.raises(InputError, match="before the first draw"):
+        sample_density(Logistic(), sampler="mala", iterations=100, burn_in=100)
+
+
+class Slip(Logistic):
+    """A density with one thing wrong."""
+
+    def __init__(self, **wrong: Any) -> None:
+        super().__init__()
+        vars(self).update(wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"energy": lambda theta, data=ALL: np.ones((1, N))}, r"Slip.energy must be \(n,\) for .* found \(1, 53\)"),
+        ({"energy": lambda theta, data=ALL: np.full(1, np.nan)}, r"Slip.energy is NaN at 8 points such as"),
+        ({"gradient": lambda theta, data=ALL: np.ones((1, D + 1))}, r"Slip.gradient .* \(1, 3\): found \(1, 4\)"),
+    ],
+)
+def test_slips_of_a_density_are_named_before_it_is_sampled(wrong: dict[str, Any], said: str) -> None:
+    """A slip of the user is one sentence, not a traceback from inside the first iteration."""
+    with pytest.raises(InputError, match=said):
+        sample_density(Slip(**wrong), sampler="sgld", grid=1)
+
+
+class Flat:
+    """A density that is no sum."""
+
+    n_data, dimension, curvature, prior_mean, prior_precision = 1, 2, np.ones(2), np.zeros(2), np.ones(2)
+
+    def energy(self, theta: np.ndarray, data: Any = None) -> np.ndarray:
+        return np.zeros(len(theta))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("smh1", "sampler smh1 samples a Regression, which this Flat is not"),
+        ("austerity", "sampler austerity samples a SumDensity"),
+        ("gibbs", "says nothing of normal laws"),
+    ],
+)
+def test_a_sampler_of_other_targets_is_refused(name: str, words: str) -> None:
+    """With the class that it needs."""
+    with pytest.raises(InputError, match=words):
+        sample_density(Flat(), sampler=name)
+
+
+def test_the_default_grid_is_no_finer_than_the_data() -> None:
+    """A law without data, such as a normal one, is sampled by any sampler with nothing set."""
+    draws = sample_density(Gaussian(np.zeros(2), np.eye(2)), sampler="sgld", iterations=150, thin=1)
+    assert draws.theta.shape == (1, 50, 2)
+    with pytest.raises(InputError, match="grid 4: 1 data cannot be cut into so many parts"):
+        sample_density(Gaussian(np.zeros(2), np.eye(2)), sampler="sgld", grid=4)
+
+
+def test_every_kernel_is_offered_by_name() -> None:
+    """With its settings; but Gibbs, which no density can be sampled by."""
+    assert {"sgld", "hmc", "matrix_sgnht", "smh2"} < set(KERNELS)
+    assert "gibbs" not in KERNELS
+    assert KERNELS["hmc"].Config().acceptance == 0.8
+
+
+# ---------------------------------------------------------------------- curvature that is found
+
+
+def test_the_curvature_is_found() -> None:
+    """That of a correlated normal law: its diagonal, times the largest eigenvalue in that metric; to .1 %."""
+    covariance = np.array([[4.0, 0.9], [0.9, 0.25]])
+    law = Gaussian(np.array([3.0, -1.0]), covariance)
+    del law.curvature
+    found = with_curvature(law).curvature
+    diagonal = np.diag(law.precision)
+    largest = np.linalg.eigvalsh(law.precision / np.sqrt(np.outer(diagonal, diagonal))).max()
+    np.testing.assert_allclose(found, largest * diagonal, rtol=1e-3)
+    given = Logistic()
+    assert with_curvature(given) is given
+
+
+@pytest.fixture(scope="module")
+def exact() -> np.ndarray:
+    """Draws of the regression by an exact kernel that is told its curvature, (4, 1500, 3)."""
+    return sample_density(Logistic(), sampler="hmc", chains=4, iterations=1800, burn_in=300, seed=2).theta
+
+
+@pytest.mark.parametrize("name", ["hmc", "mala", "baoab", "sghmc", "matrix_sgnht"])
+def test_no_curvature_is_needed(name: str, exact: np.ndarray) -> None:
+    """Posterior means are right to four of their standard errors, .01 to .03, and .01 that the others are known to."""
+    settings = {"sampler": name, "chains": 2, "iterations": 2000, "burn_in": 300, "thin": 5, "seed": 1}
+    draws = sample_density(Unmeasured(), **settings)
+    error = exact.std(axis=(0, 1)) / np.sqrt(draws.mixing.ess)
+    assert (abs(draws.theta.mean(axis=(0, 1)) - exact.mean(axis=(0, 1))) < 4 * error + 0.01).all()
