@@ -1,4 +1,4 @@
-"""Compiled loops: gradient, noise, fused elementwise formulas, prediction.
+"""Compiled loops: gradients, random numbers, fused elementwise formulas, predictions.
 
-They see arrays and numbers alone. No process, no file but the cache of compiled code, and no sampler is known here.
+Kernels take arrays and numbers. They know nothing of processes, samplers or files, except the cache of compiled code.
 """

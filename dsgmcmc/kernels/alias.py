@@ -1,4 +1,4 @@
-"""Alias tables: draws from a fixed law of N outcomes, each in constant time."""
+"""Alias tables: draws from a fixed distribution over N outcomes, in constant time each."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dsgmcmc.types import Float64, Int64
 
 
 def alias_table(weights: Float64) -> tuple[Float64, Int64]:
-    """Table to draw i with probability w_i / sum w in constant time [Vose 1991].
+    """Make the table for drawing i with probability w_i / sum w [Vose 1991].
 
     Parameters
     ----------
     weights : (N,) float64
-        Not negative, and not all zero.
+        Not negative, not all zero.
 
     Returns
     -------
     chance, alias : (N,) float64 and int64
-        Draw a place evenly; stay there with its chance, else go to its alias.
+        Draw i uniformly; keep it with probability chance[i], and otherwise take alias[i].
     """
     n = len(weights)
     chance, alias = weights * (n / weights.sum()), np.arange(n)

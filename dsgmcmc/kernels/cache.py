@@ -1,9 +1,9 @@
-"""The folder that keeps compiled kernels.
+"""The folder of compiled kernels.
 
-It is ``DSGMCMC_CACHE_DIR``, else ``$XDG_CACHE_HOME/dsgmcmc``, else ``~/.cache/dsgmcmc``; where none can be
-written, or has no room, a private temporary folder that goes with the process. Numba's cache files are pickles: who can
-write them can run code as the user. So the folder is created with mode 0700, and one that belongs to somebody else, or
-that group or others may write, is refused.
+It is ``DSGMCMC_CACHE_DIR``, or else ``$XDG_CACHE_HOME/dsgmcmc``, or else ``~/.cache/dsgmcmc``. If that folder cannot be
+written or its disk is full, the process uses a private temporary folder and removes it at exit. Numba's cache files are
+pickles: whoever can write them can run code as the user. So the folder is created with mode 0700, and a folder that
+belongs to another user, or that group or others may write, is refused.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from pathlib import Path
 
 from dsgmcmc.errors import InputError, naming
 
-_ROOM = 1 << 18  # bytes; few kernels take more
+_ROOM = 1 << 18  # bytes, enough for nearly every kernel
 
 
 @functools.cache
 def cache_directory() -> Path:
-    """The folder of compiled kernels, checked, created where missing; constant for the process."""
+    """Return the folder of compiled kernels after checking it. It is created if missing, and stays the same."""
     given = os.environ.get("DSGMCMC_CACHE_DIR")
     home = os.environ.get("XDG_CACHE_HOME")
     try:
         folder = Path(given) if given else (Path(home) if home else Path.home() / ".cache") / "dsgmcmc"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder) as file:
-            file.write(bytes(_ROOM))  # a quota that is used up lets files be made
+            file.write(bytes(_ROOM))  # a full quota still lets empty files be created
     except (OSError, RuntimeError):
         private = tempfile.mkdtemp(prefix="dsgmcmc-kernels-")
         atexit.register(shutil.rmtree, private, ignore_errors=True)
@@ -48,7 +48,7 @@ def cache_directory() -> Path:
 
 
 def wait_for_turn(source: str, turn: ExitStack) -> bool:
-    """Wait until no other process compiles this source; whether that can be known. `turn` then ends our own."""
+    """Wait until no other process compiles this source, and hold the lock until `turn` ends. False without locks."""
     try:
         folder = os.open(Path(source).parent, os.O_RDONLY)
         turn.callback(os.close, folder)
@@ -59,7 +59,7 @@ def wait_for_turn(source: str, turn: ExitStack) -> bool:
 
 
 def publish(cache: Path, digest: str, file_name: str, source: str) -> Path:
-    """Path of the source inside the cache; written beside and renamed, never changed in place."""
+    """Write the source into the cache by an atomic rename, unless it is there, and return its path."""
     final = cache / digest
     path = final / file_name
     if path.exists():
@@ -74,5 +74,5 @@ def publish(cache: Path, digest: str, file_name: str, source: str) -> Path:
     except OSError:
         if not path.exists():
             raise
-        shutil.rmtree(draft, ignore_errors=True)  # another process was first, with the same text
+        shutil.rmtree(draft, ignore_errors=True)  # another process wrote the same text first
     return path

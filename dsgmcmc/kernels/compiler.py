@@ -1,8 +1,8 @@
-"""Numba: a kernel's source compiled, or its machine code loaded from Numba's cache.
+"""Compiles kernels with Numba, or loads their machine code from Numba's cache.
 
-Importing this module imports Numba, and turns its SLP vectorisation on for the whole process: without it the unrolled
-kernels run at a quarter of their speed, and their last bits differ. So the generated modules alone import it
-(`kernels.jit`), which is when a kernel is needed.
+Importing this module imports Numba and turns on its SLP vectorisation for the whole process. Without it the unrolled
+kernels run at a quarter of their speed, and their last bits differ. Only generated modules import this module
+(`kernels.jit`), so it is imported when the first kernel is needed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ numba.config.SLP_VECTORIZE = 1  # type: ignore[attr-defined]
 
 
 def compiled(signature: str, **options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Decorate a kernel of generated source: ``numba.njit(signature, cache=True, **options)``, loaded in less time."""
+    """Decorate a kernel as ``numba.njit(signature, cache=True, **options)`` does, but load cached code faster."""
 
     def decorate(function: Callable[..., Any]) -> Any:
         dispatcher = numba.njit(**options)(function)
@@ -47,21 +47,21 @@ def compiled(signature: str, **options: Any) -> Callable[[Callable[..., Any]], A
 
 @intrinsic
 def wide_vectors(typing_context: Any) -> Any:
-    """In a kernel: have its vectors 512 bits wide where the processor has such; compilers take half of that by default.
+    """Make the vectors of a kernel 512 bits wide if the processor supports it; the compiler's default is 256 bits.
 
-    Sums whose order is free (`kernels.jit.FAST`) are added in another one then, so that last bits differ.
+    Sums may be reordered (`kernels.jit.FAST`), so the last bits of results depend on the width.
     """
 
     def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         attributes = builder.function.attributes
-        set.add(attributes, '"prefer-vector-width"="512"')  # its own `add` knows none that has a value
+        set.add(attributes, '"prefer-vector-width"="512"')  # its own `add` accepts only attributes without a value
         return context.get_dummy_value()
 
     return types.none(), lower
 
 
 def vector_width() -> int:
-    """float32 in a register of the processor that is compiled for, of those with whole vectors of them: 16 or 8."""
+    """Return how many float32 a vector register of this processor holds: 16 or 8."""
     features = numba.config.CPU_FEATURES  # type: ignore[attr-defined]
     if features is None:
         features = llvmlite.binding.get_host_cpu_features().flatten()
@@ -69,13 +69,13 @@ def vector_width() -> int:
 
 
 class _Cache(FunctionCache):
-    """Numba's cache, without the compiler where there is nothing to compile, or where somebody else compiles it.
+    """Numba's cache, which loads cached code without preparing the compiler, and compiles each kernel only once.
 
-    Numba's own first imports all that it knows of Python and NumPy, a third of a second, also for machine code that is
-    in the cache and needs none of it. The compiler imports it for itself when it starts.
+    Numba's own class first registers all of its typing rules, which takes a third of a second even if the machine code
+    is in the cache. The compiler registers them itself when it starts.
 
-    Processes that find nothing take turns for each kernel, so that the first one compiles it and the others load it.
-    `turn` ends the turn of this process. Where the file system has no locks all compile it, and write the same.
+    Processes that find no machine code take turns: the first one compiles the kernel, and the others load it. Leaving
+    `turn` ends the turn. On a file system without locks every process compiles the kernel, and all write the same file.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -83,7 +83,7 @@ class _Cache(FunctionCache):
         self.turn = ExitStack()
 
     def load_overload(self, sig: str, target_context: Any) -> Any:
-        rtsys.initialize(target_context)  # all that machine code needs besides itself: memory of arrays
+        rtsys.initialize(target_context)  # cached machine code needs only the memory manager of arrays
         found = self._load(sig, target_context)
         if found is None and wait_for_turn(self._py_func.__code__.co_filename, self.turn):
             found = self._load(sig, target_context)
@@ -96,7 +96,7 @@ class _Cache(FunctionCache):
 
 @functools.cache
 def machine() -> str:
-    """Everything besides the source that decides the machine code."""
+    """Describe everything but the source that the machine code depends on."""
     flags = (
         "OPT",
         "LOOP_VECTORIZE",

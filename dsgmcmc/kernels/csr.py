@@ -1,4 +1,4 @@
-"""The cutting of a process's rows of ratings (CSR) into blocks of columns, and the same ratings by column."""
+"""Cuts rows of ratings (CSR) into blocks of columns, and transposes them."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ def split_columns(indptr: Int64, indices: Int32, values: Array, bounds: Int64) -
     Returns
     -------
     blocks : list of B tuples (indptr (n + 1,) int64, indices of `index_type` of the widest block, values)
-        Columns count from the block's first. Order inside a row is kept.
+        Columns are counted from the first column of the block. The order within a row is kept.
 
     Raises
     ------
     ValueError
-        Arrays of unlike lengths, or a column outside the bounds.
+        If lengths differ, or a column is outside the bounds.
     """
     blocks = len(bounds) - 1
     if indptr[0] != 0 or indptr[-1] != len(indices) or len(indices) != len(values):
@@ -97,7 +97,7 @@ def split_columns(indptr: Int64, indices: Int32, values: Array, bounds: Int64) -
 
 
 def turned(indptr: Int64, indices: Array, values: Array, columns: int) -> Ratings:
-    """The same ratings by column, and there by row, in CSR; in the types of `split_columns`."""
+    """Transpose ratings in CSR; the result has the types of `split_columns`."""
     found = np.zeros(columns + 1, np.int64)
     np.cumsum(np.bincount(indices, minlength=columns), out=found[1:])
     out_indices, out_values = np.empty(len(indices), index_type(len(indptr) - 1)), np.empty_like(values)

@@ -1,15 +1,16 @@
-"""What the ratings of groups say of a change of their predictors, under any law whose score is known.
+"""Sums over the ratings of groups, from which changes of the groups' effects are proposed and accepted.
 
-With e(eta) = d log p / d eta the score of a rating, at its predictor and what else its law needs (`Score.terms`), and
-c the change of its group's effect, a pass adds over the ratings of every group
+They need no more of a likelihood than its score. With e(eta) = d log p / d eta the score of a rating at its predictor
+and its further terms (`Score.terms`), and with c the change of its group's effect, a pass sums over the ratings of
+every group
 
     S = sum e(eta + c)      I = sum max(i(eta + c), e(eta + c)^2 / 4)      L = sum log p(eta + c) - log p(eta)
 
-with the curvature i(x) = [e(x - H) - e(x)] / H, which is not relied upon where it is small beside the score, as in the
-tails of a law, or negative, as there of a law that is not log-concave; and with L as the integral of the score from eta
-to eta + c by Gauss and Legendre's rule. With its 3 nodes a logistic law and a change of 1 err by 3e-7, as float32 does;
-any formula has 6, as heavy tails let changes be large. So a law has to give nothing but its score. Scores are taken
-`LANES` side by side.
+with the curvature i(x) = [e(x - H) - e(x)] / H. In the tails it can be small compared with the score, and for densities
+that are not log-concave it can be negative, so I has e^2 / 4 as a lower bound. L is the integral of the score from eta
+to eta + c by Gauss-Legendre quadrature. With 3 nodes the error for logistic levels and a change of 1 is 3e-7, that of
+float32; scores given as formulas have 6 nodes, because heavy tails allow large changes. `LANES` scores are computed
+side by side.
 """
 
 from __future__ import annotations
@@ -34,18 +35,18 @@ STEP = 0.1
 
 
 class Score(NamedTuple):
-    """Score of a rating, for the compiler.
+    """The score of a rating, as source.
 
     Attributes
     ----------
     name : str
-        For file names.
+        Part of file names.
     lines : str
-        Assign it to ``e``, given ``eta`` and the terms.
+        Assign the score to ``e``, given ``eta`` and the terms.
     terms : tuple of str
-        What else it is of, a number for each rating.
+        Its further arguments, one number for each rating.
     nodes : int
-        Of the rule by which it is integrated.
+        Nodes of the quadrature.
     """
 
     name: str
@@ -55,12 +56,12 @@ class Score(NamedTuple):
 
 
 def formula_score(score: str) -> Score:
-    """Score that is an expression of x and eta, in the language of formulas."""
+    """Make a score from an expression of x and eta, in the language of formulas."""
     return Score("formula", f"e = {score_expression(score)}")
 
 
 def level_score(link: Link, scaled: bool) -> Score:
-    """Score of a level (`dsgmcmc.kernels.ordinal`), of the thresholds above and below it, and of its scale s."""
+    """Make the score of a level (`dsgmcmc.kernels.ordinal`), from the thresholds above and below it and its scale."""
     scale = "" if scaled else "s = float32(1)\n"
     return Score(link, f"{scale}{DERIVATIVES[link, True]}e = -s * both", ("upper", "lower", *("s" * scaled)), 3)
 
@@ -100,7 +101,7 @@ def effects(groups, predictors, terms, nodes, sums):
 
 
 def _nodes(n: int) -> Float32:
-    """Where scores are taken, (n + 2, 5): so many times c and so far off; and their shares in S, I and L / c."""
+    """Return where scores are computed and their weights, (n + 2, 5): factor of c, shift, weights in S, I and L / c."""
     nodes, weights = np.polynomial.legendre.leggauss(n)
     inside = [((node + 1) / 2, 0, 0, 0, weight / 2) for node, weight in zip(nodes, weights, strict=True)]
     return np.array([*inside, (1, 0, 1, -1 / STEP, 0), (1, -STEP, 0, 1 / STEP, 0)], np.float32)
@@ -200,22 +201,22 @@ def _steps() -> Any:
 
 
 def propose(effects: Float32, here: Float32, tau: float, precision: float, noise: Float32) -> Float32:
-    """Propose changes of effects d, (G,) float32, by a step of Newton's with noise.
+    """Propose changes of effects by a Newton step with noise.
 
     Parameters
     ----------
     effects : (G,) float32
     here : (G, 4) float32
-        0, S and I at these, at noise precision 1.
+        0, S, I and L at these effects, for noise precision 1.
     tau, precision : float
         Precisions of the noise and of the effects' prior.
     noise : (G,) float32
-        Normal.
+        Standard normals.
 
     Returns
     -------
     (G, 4) float32
-        The changes, and zeros.
+        The changes in the first column, zeros in the others.
     """
     out = np.zeros_like(here)
     _steps().propose(effects, here, tau, precision, noise, out)
@@ -223,22 +224,24 @@ def propose(effects: Float32, here: Float32, tau: float, precision: float, noise
 
 
 def accept(effects: Float32, here: Float32, there: Float32, tau: float, precision: float, noise: Float32) -> None:
-    """Accept changes in the first column of `there`, or replace them by 0 and their S and I by those of `here`.
+    """Accept or reject the changes in the first column of `there`.
+
+    A rejected change is replaced by 0, and its S and I by those of `here`.
 
     Parameters
     ----------
     effects, here, tau, precision
-        As of `propose`.
+        As in `propose`.
     there : (G, 4) float32
-        The changes, with S, I and L.
+        The changes, and S, I and L there.
     noise : (2 G,) float32
-        Normal: minus half the squares of two is the logarithm of a uniform number.
+        Standard normals; minus half the sum of two squares is the logarithm of a uniform number.
     """
     _steps().accept(effects, here, there, tau, precision, noise)
 
 
 def along(effects: Float32, sums: Float32, tau: float) -> Float64:
-    """Sums of d^2, d S, d^2 I and L over groups, (4,) float64, d being the effects with their changes."""
+    """Sum d^2, d S, d^2 I and L over groups, (4,) float64, where d is an effect plus its change."""
     out = np.zeros(4)
     _steps().along(effects, sums, tau, out)
     return out
@@ -246,14 +249,14 @@ def along(effects: Float32, sums: Float32, tau: float) -> Float64:
 
 @functools.cache
 def level_terms_kernel(scaled: bool, cut_by: CutSide | None) -> Callable[..., None]:
-    """Compile the terms of `level_score` of a cell's ratings.
+    """Compile the computation of the terms of `level_score` for a cell's ratings.
 
     Returns
     -------
     f(indptr, indices, values, tables, out) -> None
-        The first two are of a cell's ratings (`dsgmcmc.kernels.stored.kernel_arguments`), `values` (nnz,) float32.
-        `tables` (1, R + 1) float32 are the thresholds with both ends, or (n, R + 1), (m, R + 1) where rows have their
-        own. `out` (2, nnz) float32 is set; with scales, of which (n,) and (m,) come before it, (3, nnz).
+        `indptr` and `indices` come from `dsgmcmc.kernels.stored.kernel_arguments`; `values` (nnz,) float32. `tables`
+        (1, R + 1) float32 are the thresholds with both ends, or (n, R + 1) or (m, R + 1) if rows have their own.
+        `out` (2, nnz) float32 is set. With scales, arrays (n,) and (m,) precede `out`, which is (3, nnz).
     """
     owner = OWNER[cut_by] if cut_by else "uint64(0)"
     lines = ["j = column(indices, halves, r)", "level = uint64(values[r])"]

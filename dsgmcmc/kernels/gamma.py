@@ -1,7 +1,6 @@
-"""Counter-based gamma variables.
+"""Counter-based gamma variables, by the rejection sampler of [Marsaglia & Tsang 2000].
 
-Rejection after [Marsaglia & Tsang 2000]: attempt a of row i uses counter 64 i + a, so that the variable is a function
-of what it is for, however many attempts it takes.
+Attempt a for row i uses counter 64 i + a, so a variable depends only on its key and row.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from dsgmcmc.kernels import jit
 from dsgmcmc.kernels.philox import NoiseKey, noise_words, rounds
 from dsgmcmc.types import Float64
 
-ATTEMPTS = 64  # all of them are rejected with probability below 1e-80
+ATTEMPTS = 64  # the probability that all are rejected is below 1e-80
 
 _SOURCE = (
     '''
@@ -64,7 +63,7 @@ def gammas(shape: Float64, key: NoiseKey) -> Float64:
     shape : (n,) float64
         Shape parameters, at least 1.
     key : NoiseKey
-        What they are for.
+        Identifies the variables.
 
     Returns
     -------

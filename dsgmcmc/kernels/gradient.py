@@ -1,11 +1,11 @@
 """The gradient of a cell's energy, generated for one rank K and one likelihood.
 
-For every rating x_ij of a cell, with eta = W_i . H_j + a_i + b_j and e the score d log density / d eta, which is
-x - eta for a Gaussian,
+For every rating x_ij of a cell, with eta = W_i . H_j + a_i + b_j and the score e = d log density / d eta, which is
+x - eta for Gaussian ratings,
 
     out_w[i] -= scale * e * (H_j, 1)        out_h[j] -= scale * e * (W_i, 1)
 
-and the sum of e^2 is returned. The passes over the ratings are those of `dsgmcmc.kernels.records`.
+and the sum of e^2 is returned. `dsgmcmc.kernels.records` makes the passes over the ratings.
 """
 
 from __future__ import annotations
@@ -30,31 +30,31 @@ def gradient_kernel(
     Parameters
     ----------
     K : int
-        Rank, 0 to 512; 0 with biases alone.
+        Rank, 0 to 512; 0 only with biases.
     biases : bool
-        The factors have one more column, the biases: D = K + 1, else D = K.
+        Whether the factors have biases in one more column: D = K + 1, otherwise D = K.
     weighted : bool
-        Scale the gradient and the squared scores by row and by column: heteroscedastic noise.
+        Whether rows and columns have noise scales.
     score : str
         e as an expression of x and eta, in the language of formulas.
     offset : bool
-        The predictor of every rating has an offset, besides.
+        Whether an offset is added to the predictor of every rating.
 
     Returns
     -------
     f(indptr, indices, codes, values, theta_w, theta_h, out_w, out_h, scale) -> float
-        The first four are the cell's ratings, centred (`dsgmcmc.kernels.stored.kernel_arguments`). `theta_w`, `out_w`
-        (n, D) and `theta_h`, `out_h` (m, D) float32; gradients are added to the latter. `scale` float. The sum of
-        squared scores is returned. Offsets, (nnz,) float32, come after `values`.
+        The first four are the cell's centred ratings (`dsgmcmc.kernels.stored.kernel_arguments`). `theta_w`, `out_w`
+        (n, D) and `theta_h`, `out_h` (m, D) are float32; the gradient is added to `out_w` and `out_h`. `scale` is a
+        float. The sum of squared scores is returned. Offsets, (nnz,) float32, follow `values`.
 
-        With noise scales g_i and g'_j there are four more arguments before `scale`: `weight_w` (n,) and `weight_h`
-        (m,) float32, `sse_w` (n,) and `sse_h` (m,) float64. The gradient and the returned sum are of
-        g_i g'_j e^2, and sum_j g'_j e^2 is added to sse_w[i], g_i e^2 to sse_h[j].
+        With noise scales g_i and g'_j four arguments precede `scale`: `weight_w` (n,) and `weight_h` (m,) float32,
+        `sse_w` (n,) and `sse_h` (m,) float64. Each rating's gradient and its e^2 in the returned sum are multiplied by
+        g_i g'_j; sum_j g'_j e^2 is added to sse_w[i], and sum_i g_i e^2 to sse_h[j].
 
     Raises
     ------
     ValueError
-        K is outside 0 to 512, or 0 without biases; or the score is no such expression.
+        If K is outside 0 to 512, or 0 without biases, or the score is not such an expression.
     """
     name = f"gradient_{K}{'_biases' if biases else ''}{'_weighted' if weighted else ''}{'_offset' if offset else ''}"
     source = functions("float32") + PASSES + _gradient(Record(K, biases), weighted, score_expression(score), offset)

@@ -1,4 +1,4 @@
-"""Passes over the ratings of a cell that belong to groups: their predictors, sums over groups, and what these add."""
+"""Passes over a cell's ratings for effects of groups: predictors, sums by group, and adding the effects."""
 
 from __future__ import annotations
 
@@ -41,14 +41,13 @@ def weigh(indptr, indices, weight_w, weight_h, out):
 
 @functools.cache
 def predictor_kernel(K: int, biases: bool, sign: Literal["+", "-"]) -> Callable[..., None]:
-    """Compile the predictors of a cell's ratings, added to something or taken off it, for one rank.
+    """Compile the sum, or the difference, of given values and the predictors of a cell's ratings, for one rank.
 
     Returns
     -------
     f(indptr, indices, values, theta_w, theta_h, errors)
-        The first two are of a cell's ratings (`dsgmcmc.kernels.stored.kernel_arguments`), `values` (nnz,) float32;
-        `theta_w` (n, D) and `theta_h` (m, D) float32. `errors` (nnz,) float32 is set to the values plus, or minus,
-        their predictors.
+        `indptr` and `indices` come from `dsgmcmc.kernels.stored.kernel_arguments`; `values` (nnz,), `theta_w` (n, D)
+        and `theta_h` (m, D) are float32. `errors` (nnz,) float32 is set to the values plus, or minus, the predictors.
     """
     signature = f"void(int64[::1], uint16[::1], float32[::1], {'float32[:, ::1], ' * 2}float32[::1])"
     record = Record(K, biases)
@@ -81,24 +80,24 @@ def _module() -> Any:
 
 
 def add_to_groups(groups: Int32, residuals: Float32, weights: Float32, out: Float32) -> None:
-    """Add the sums of weighted residuals and of weights to those of groups.
+    """Add the weighted residuals and the weights of ratings to the sums of their groups.
 
     Parameters
     ----------
     groups : (nnz,) int32
-        Of every rating.
+        Group of every rating.
     residuals, weights : (nnz,) float32
     out : (G, 2) float32
-        What is added to.
+        Sums of each group, which are added to.
     """
     _module().add(groups, residuals, weights, out)
 
 
 def subtract_groups(groups: Int32, effects: Float32, out: Float32) -> None:
-    """Take the effects of groups, (G,) float32, off `out`, (nnz,) float32, whose groups are (nnz,) int32."""
+    """Subtract from `out`, (nnz,) float32, the effects (G,) float32 of the groups (nnz,) int32 of its ratings."""
     _module().subtract(groups, effects, out)
 
 
 def weigh_ratings(pattern: tuple[Array, ...], weight_w: Float32, weight_h: Float32, out: Float32) -> None:
-    """Set `out`, (nnz,) float32, to the product of the noise scales of every rating's row and column."""
+    """Set `out`, (nnz,) float32, to the product of the noise scales of each rating's row and column."""
     _module().weigh(*pattern, weight_w, weight_h, out)

@@ -1,21 +1,17 @@
-"""Generated source, compiled once per CPU and found again at the next start.
+"""Compiles generated source once per CPU, and loads it from the cache afterwards.
 
-The kernels are Python source generated for a rank, a formula or a dtype. Numba's own cache does not
-serve functions made by ``exec``, and its key knows neither of SLP vectorisation nor of what the generator
-would write today. So the source is written to a folder of its own
+The kernels are Python source, generated for a rank, a formula or a dtype. Numba's own cache cannot store functions made
+by ``exec``, and its key contains neither SLP vectorisation nor the generated text. So the source is written to a folder
 
     CACHE / <SHA-256 of source, name, compiler flags, versions, CPU> / <module>.py
 
-and imported from there; Numba's ``cache=True`` then keeps the machine code in that folder. A folder
-appears by one atomic rename and is never changed afterwards, so any number of processes on a shared file
-system may start at once. Where it has locks one of them compiles a kernel, and the others wait for it.
-
-CACHE is found in `kernels.cache`.
+and imported from there, and Numba's ``cache=True`` keeps the machine code in the same folder. `kernels.cache` chooses
+CACHE. A folder appears by an atomic rename and never changes, so many processes can start at once on a shared file
+system. If the file system supports locks, one process compiles a kernel while the others wait for it.
 
 ``DSGMCMC_SHOW_KERNELS=1`` prints the source of every kernel to stderr as it is loaded.
 
-Numba itself is imported with the first kernel that is asked for (`kernels.compiler`): commands that compute nothing do
-without it.
+Numba is imported with the first kernel (`kernels.compiler`), so commands that compute nothing start without it.
 """
 
 from __future__ import annotations
@@ -31,9 +27,9 @@ from dsgmcmc.kernels.cache import cache_directory, publish
 from dsgmcmc.terminal import say
 
 FAST = '{"contract", "reassoc", "nsz"}'
-"""Fast-math flags of the kernels: sums may be reordered and products fused. There is no promise that NaN and
-infinity do not occur, so that divergence shows in sums, and divisions and roots are exact: the processor's
-estimates ("arcp", "afn") differ between makers, make NaN of 1 / sqrt(0), and gain nothing."""
+"""Fast-math flags of the kernels: sums may be reordered and products fused. NaN and infinity keep their meaning, so
+divergence shows in sums. Divisions and roots are exact: the estimates of processors ("arcp", "afn") differ between
+makers, turn 1 / sqrt(0) into NaN, and save no time."""
 
 _HEADER = """\
 import math
@@ -47,20 +43,20 @@ from numpy import float32, float64, int32, int64, uint32, uint64
 
 
 def compile_source(name: str, source: str) -> ModuleType:
-    """Import generated source from the cache, writing it there first if need be.
+    """Import generated source from the cache, after writing it there if it is new.
 
     Parameters
     ----------
     name : str
         Part of the module's name; shown in tracebacks and profiles.
     source : str
-        Python source. `math`, `np`, `njit`, `compiled` and Numba's scalar types are imported for it. Functions carry
-        their decorator, made by `decorator`, so that the flags are part of the hash.
+        Python source, which can use `math`, `np`, `njit`, `compiled` and Numba's scalar types. It contains the
+        decorators made by `decorator`, so the compiler flags are part of the hash.
 
     Returns
     -------
     module
-        The imported module. Functions with signatures are compiled, or loaded, when this returns.
+        The imported module, whose kernels are compiled or loaded.
 
     Raises
     ------
@@ -91,16 +87,16 @@ def compile_source(name: str, source: str) -> ModuleType:
 
 
 def decorator(signature: str, fastmath: str = FAST) -> str:
-    """The line above a kernel's ``def``: one signature, so that racing processes write the same entry."""
+    """Return the decorator of a kernel. It has one signature, so that processes write the same cache entry."""
     return f'@compiled("{signature}", nogil=True, error_model="numpy", fastmath={fastmath})'
 
 
 def helper(fastmath: str = FAST) -> str:
-    """The line above a function that kernels of the same module call; it lives inside their code."""
+    """Return the decorator of a function that is inlined into the kernels of its module."""
     return f'@njit(nogil=True, error_model="numpy", fastmath={fastmath})'
 
 
 def indented(text: str | Sequence[str], depth: int = 1) -> list[str]:
-    """Lines of a source, so many steps to the right."""
+    """Indent lines of source by `depth` levels."""
     lines = text.splitlines() if isinstance(text, str) else text
     return ["    " * depth + line for line in lines]

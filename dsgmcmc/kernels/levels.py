@@ -1,4 +1,4 @@
-"""Probabilities of ordered levels, and their moments; the law is that of `dsgmcmc.kernels.ordinal`."""
+"""Probabilities and moments of ordered levels, whose model is in `dsgmcmc.kernels.ordinal`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dsgmcmc.kernels.jit import indented
 from dsgmcmc.kernels.ordinal import FUNCTIONS, LANES, Link
 from dsgmcmc.types import Array, Float32, Float64, Int32
 
-#: P(level at least r) and below it, of z = s (C_{r-1} - eta).
+#: Lines that compute the smaller of F(z) and 1 - F(z), with z = s (C_{r-1} - eta).
 _TAILS = {
     "logit": """\
 e = exp32(abs(z))
@@ -92,7 +92,7 @@ def _levels(link: Link) -> Any:
 def level_probabilities(
     link: Link, eta: Float32, scale: Float32, thresholds: Array, owner: Int32 | None = None
 ) -> Float32:
-    """Probabilities of all levels, (q, R) float32.
+    """Compute the probabilities of all levels, (q, R) float32.
 
     Parameters
     ----------

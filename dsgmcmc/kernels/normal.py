@@ -1,6 +1,6 @@
 """The normal distribution function, from a table.
 
-SciPy's takes longer to import than a prediction, and twice as long to compute.
+SciPy's function takes longer to import than a prediction takes, and twice as long to compute.
 """
 
 from __future__ import annotations
@@ -38,10 +38,7 @@ def ndtr(x, table, density, out):
 
 
 def ndtr(x: Array) -> Float64:
-    """Standard normal distribution function, elementwise, float64: accurate to 2e-11 of itself.
-
-    `tests/unit/kernels/test_normal.py` has it beside SciPy's.
-    """
+    """Compute the standard normal distribution function elementwise, in float64, with a relative error below 2e-11."""
     points = np.ascontiguousarray(x, np.float64)
     probability = np.empty_like(points)
     _kernel()(points.reshape(-1), normal_table(), _density(), probability.reshape(-1))

@@ -1,4 +1,4 @@
-r"""Rows drawn from normal laws, each with a precision matrix of its own.
+r"""Draws of rows from normal distributions that have different precision matrices.
 
 Row i has the precision P_i = Lambda + s_i G_i and the mean P_i^-1 v_i with v_i = Lambda m_i + s_i q_i: its prior is
 N(m_i, Lambda^-1), and G_i and q_i are the Gram matrix and the moment of its statistics (`dsgmcmc.kernels.outer`). The
@@ -7,12 +7,12 @@ Cholesky factor of
     | P    v |            | L      |
     | v^T  . |     is     | y^T  . |     with  y = L^-1 v,
 
-so that with z standard normal theta = L^-T (y + z) is the draw: its mean is P^-1 v, its covariance P^-1.
+so with z standard normal, theta = L^-T (y + z) has mean P^-1 v and covariance P^-1.
 
-All is float64. `LANES` rows are solved side by side, number e of their packed triangles in the places e `LANES` and
-following, so that one instruction does a step of several of them. The generated lines have a scalar variable for every
-number that the compiler is to keep in vectors; `ROWS` rows of the triangles at a time share what they read of the rows
-above them.
+Everything is float64. `LANES` rows are solved side by side: element e of their packed triangles is at e `LANES` and
+following, so one instruction processes several rows. The generated lines have a scalar variable for each number that
+the compiler should keep in a vector. `ROWS` rows of the triangles are updated together, so that the rows above them are
+read once.
 """
 
 from __future__ import annotations
@@ -77,12 +77,12 @@ def _function(header: str, *lines: str) -> str:
 
 
 def _lanes(line: str) -> list[str]:
-    """A line for each lane ``{i}``."""
+    """Repeat a line for each lane ``{i}``."""
     return [line.format(i=i) for i in range(LANES)]
 
 
 def _places(rows: str) -> list[str]:
-    """Where the rows a, a + 1, ... begin."""
+    """Lines that compute where rows a, a + 1, ... begin."""
     return [
         f"p{r} = ({rows} + uint64({r})) * ({rows} + uint64({r + 1})) // uint64(2) * uint64({LANES})"
         for r in range(ROWS)
@@ -90,7 +90,7 @@ def _places(rows: str) -> list[str]:
 
 
 def _below() -> str:
-    """Column c of the rows a, a + 1, ..., all of which are below row c."""
+    """Source of the function that computes column c of rows a, a + 1, ..., all below row c."""
     lines = [f"q = c * (c + uint64(1)) // uint64(2) * uint64({LANES})", f"d = c * uint64({LANES})", *_places("a")]
     for r in range(ROWS):
         lines += _lanes(f"s{r}_{{i}} = L[p{r} + d + uint64({{i}})]")
@@ -105,7 +105,7 @@ def _below() -> str:
 
 
 def _corner() -> str:
-    """The triangle at the diagonal of the rows a, a + 1, ..., whose columns before a are there."""
+    """Source of the function that computes the diagonal triangle of rows a, a + 1, ..., after the columns before a."""
     lines = [f"d = a * uint64({LANES})", *_places("a")]
     triangle = [(r, c) for c, r in combinations_with_replacement(range(ROWS), 2)]
     for r, c in triangle:
@@ -128,7 +128,7 @@ def _corner() -> str:
 
 
 def _substitute() -> str:
-    """Element k of the solution, taken from all before it."""
+    """Source of the function that computes element k of the solution, and subtracts it from those before k."""
     lines = [f"p = k * (k + uint64(1)) // uint64(2) * uint64({LANES})", f"d = k * uint64({LANES})"]
     lines += _lanes("v{i} = x[d + uint64({i})] * inverse[d + uint64({i})]")
     lines += _lanes("x[d + uint64({i})] = v{i}")
@@ -146,16 +146,16 @@ def _module() -> Any:
 
 
 def draw_normal_rows(theta: Float32, statistics: Float32, scale: Float64, prior: RowPrior) -> None:
-    """Draw rows from their normal laws.
+    """Draw rows from their normal distributions.
 
     Parameters
     ----------
     theta : (n, D) float32
         Standard normals, which are replaced by the draws.
     statistics : (n, (D + 1)(D + 2) / 2) float32
-        Of the rows, see `dsgmcmc.kernels.outer`.
+        Statistics of the rows (`dsgmcmc.kernels.outer`).
     scale : (n,) float64
-        s_i, what the statistics are multiplied by.
+        s_i, by which the statistics are multiplied.
     prior : RowPrior
         Mean m_i of every row, and precision Lambda.
     """
@@ -164,5 +164,5 @@ def draw_normal_rows(theta: Float32, statistics: Float32, scale: Float64, prior:
     if lambda_.ndim == 1:
         pull, lambda_ = mean * lambda_, np.diag(lambda_)
     else:
-        pull = np.einsum("nk,kc->nc", mean, lambda_)  # not by BLAS, whose bits are its own
+        pull = np.einsum("nk,kc->nc", mean, lambda_)  # the last bits of BLAS depend on the machine
     _module().solve(theta, statistics, scale, lambda_[np.tril_indices(len(lambda_))], pull)

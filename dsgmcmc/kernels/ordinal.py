@@ -1,4 +1,4 @@
-"""Ordered levels: the gradient of a cell's energy in factors, scales and thresholds.
+"""Ordered levels: the gradient of a cell's energy with respect to factors, scales and thresholds.
 
 A rating is of level r = 0 .. R - 1 with probability F(z_u) - F(z_l), z_u = s (C_r - eta), z_l = s (C_{r-1} - eta). F is
 the logistic or the normal distribution function, C_{-1} = -inf, C_{R-1} = inf, and s = s_i s'_j is 1 or the product of
@@ -6,17 +6,16 @@ the scales of row and column. With du = d log p / d z_u and dl = d log p / d z_l
 
     d log p / d eta = -s (du + dl)      d log p / d C_r = s du      d log p / d log s = z_u du + z_l dl
 
-Ends at infinity are stood for by thresholds of +-1e30. Logistic, with E = exp(-z):
+Thresholds of +-1e30 stand for those at infinity. For the logistic function, with E = exp(-z),
 
     du = E_u (1 + E_l) / ((1 + E_u) (E_l - E_u))      du + dl = 1 - F(z_u) - F(z_l)
 
-Normal: with Q(|z|) = phi(z) M(|z|), M being Mills' ratio, a polynomial of 1 / (1 + 0.3 |z|) to 2e-7, all is divided by
-the larger of the two densities, so that nothing vanishes in the tails.
+Without scales, E_u and E_l are exp(eta) times a constant of the level, and du is another constant minus F(z_u). For the
+normal function, Q(|z|) = phi(z) M(|z|) with Mills' ratio M, a polynomial of 1 / (1 + 0.3 |z|) with an error of 2e-7;
+everything is divided by the larger of the two densities, so that nothing underflows in the tails. Rows or columns may
+have their own thresholds.
 
-where without scales E_u and E_l are exp(eta) times a number of the level, and du is another less F(z_u). Rows, or
-columns, may have thresholds of their own.
-
-The predictors of some rows are gathered first, then their scores are taken 16 side by side, then the gradients
+The predictors of a group of ratings are computed first, then the scores of 16 ratings side by side, then the gradients
 (`dsgmcmc.kernels.records`). Sums over ratings by level are float64.
 """
 
@@ -41,14 +40,14 @@ Link = Literal["logit", "probit"]
 CutSide = Literal["w", "h"]
 
 END = 1e30
-"""Where the thresholds below the first level and above the last one are."""
+"""Size of the thresholds below the first level and above the last."""
 
 LANES = 16
-"""Ratings that are scored side by side."""
+"""Number of ratings whose scores are computed side by side."""
 
 
 def exp32(x: Any) -> Any:
-    """Exponential function from -87 to 87, Cephes' polynomial; beyond, as at the ends."""
+    """Exponential function by Cephes' polynomial; arguments are clipped to -87 and 87."""
     x = min(max(x, float32(-87)), float32(87))
     n = int32(x * float32(1.44269504) + (float32(0.5) if x > float32(0) else float32(-0.5)))
     f = float32(n)
@@ -64,7 +63,7 @@ def exp32(x: Any) -> Any:
 
 
 def mills(z: Any) -> Any:
-    """Q(z) / phi(z) of the standard normal law, z at least 0."""
+    """Q(z) / phi(z) of the standard normal distribution, for z >= 0."""
     t = float32(1) / (float32(1) + float32(0.3) * z)
     p = float32(-0.03260947)
     p = p * t + float32(0.188988156)
@@ -80,7 +79,7 @@ def mills(z: Any) -> Any:
 
 
 FUNCTIONS = "\n\n".join(jit.helper('{"contract"}') + "\n" + inspect.getsource(function) for function in (exp32, mills))
-"""Of the fast-math flags only `contract`: the exponential's remainder is exact as it is written."""
+"""Only the fast-math flag `contract` is set: the exponential's remainder must be computed as written."""
 
 _NORMAL = """\
 a = abs(zl)
@@ -98,7 +97,7 @@ du = first if b < a else second
 both = du - (second if b < a else first)
 """
 
-#: du, and its sum with dl, of `eta` and what stands in the level's tables, with and without scales.
+#: Lines that compute du, and du + dl as `both`, from `eta` and the tables of the level, with and without scales.
 DERIVATIVES = {
     ("logit", False): """\
 t = exp32(min(max(eta, float32(-40)), float32(40)))
@@ -129,30 +128,31 @@ def ordinal_kernel(
     Parameters
     ----------
     K : int
-        Rank, 0 to 512; 0 with biases alone.
+        Rank, 0 to 512; 0 only with biases.
     biases : bool
-        The factors have one more column, the biases: D = K + 1, else D = K.
+        Whether the factors have biases in one more column: D = K + 1, otherwise D = K.
     link : {"logit", "probit"}
-        F is the logistic or the normal distribution function.
+        Whether F is the logistic or the normal distribution function.
     scaled : bool
-        Rows and columns have scales s.
+        Whether rows and columns have scales s.
     cut_by : {"w", "h"}, optional
-        Rows of W, or of H, have thresholds of their own; then `scaled` must be true.
+        Factor whose rows have their own thresholds; then `scaled` must be true.
     offset : bool
-        The predictor of every rating has an offset, besides.
+        Whether an offset is added to the predictor of every rating.
 
     Returns
     -------
     f(indptr, indices, codes, values, theta_w, theta_h, out_w, out_h, tables, sums, scale) -> None
-        As of `dsgmcmc.kernels.gradient.gradient_kernel`, offsets included; values are levels.
-        `tables` (3, R) float32 is `level_tables` of the thresholds. To `sums` (R, 2) float64 are added, for every
-        level, the sums over its ratings of s du and of -s (du + dl), times `scale`.
+        Arguments are those of `dsgmcmc.kernels.gradient.gradient_kernel`, offsets included; values are levels.
+        `tables` (3, R) float32 comes from `level_tables`. The sums of s du and of -s (du + dl) over the ratings of each
+        level, times `scale`, are added to `sums` (R, 2) float64.
 
-        With scales there are four more arguments before `scale`: `scale_w` (n,) and `scale_h` (m,) float32, and
-        `slope_w` (n,) and `slope_h` (m,) float32, to which the derivatives of log p in log s are added, times `scale`.
+        With scales four arguments precede `scale`: `scale_w` (n,) and `scale_h` (m,) float32, and `slope_w` (n,) and
+        `slope_h` (m,) float32, to which the derivatives of log p with respect to log s, times `scale`, are added.
 
-        With thresholds of their own `tables` is (n, R + 1) float32, or (m, R + 1), their thresholds from -`END` to
-        `END`, and `sums` is float64 of that shape: to it are added the derivatives of log p in these, times `scale`.
+        If rows have their own thresholds, `tables` (n, R + 1) or (m, R + 1) float32 contains them, from -`END` to
+        `END`, and the derivatives of log p with respect to them, times `scale`, are added to `sums`, float64 of the
+        same shape.
     """
     if cut_by and not scaled:
         raise ValueError("thresholds of rows come with scales of rows")
@@ -187,16 +187,16 @@ def _gradient(K: int, biases: bool, link: Link, scaled: bool, cut_by: CutSide | 
     return "\n".join((decorator, header, *indented(lines))) + "\n"
 
 
-#: Of rating r, of row i and column j: its scale, and what its slope is added to.
+#: Lines for rating r of row i and column j: its scale, and the sums that its slope is added to.
 _SCALES = ["scales[r - base] = scale_w[i] * scale_h[j]"]
 _SLOPES = ["slope_w[i] += slopes[r - base]", "slope_h[j] += slopes[r - base]"]
 
-#: Row of the tables that a rating finds its thresholds in.
+#: Row of the tables with the thresholds of a rating.
 OWNER: dict[CutSide, str] = {"w": "i", "h": "j"}
 
 
 def _cuts(cut_by: CutSide) -> list[str]:
-    """Lines for rating r: the thresholds above and below it."""
+    """Lines that look up the thresholds above and below rating r."""
     return [
         "level = uint64(given[r - base])",
         f"lowers[r - base] = tables[{OWNER[cut_by]}, level]",
@@ -205,7 +205,7 @@ def _cuts(cut_by: CutSide) -> list[str]:
 
 
 def _cut_slopes(cut_by: CutSide) -> list[str]:
-    """Lines for rating r: its du, which came back in ``uppers``, and dl go to its thresholds' sums."""
+    """Lines that add du of rating r, which is in ``uppers``, and dl to the sums of its thresholds."""
     return [
         "level = uint64(given[r - base])",
         f"sums[{OWNER[cut_by]}, level] -= errors[r - base] + uppers[r - base]",
@@ -214,10 +214,11 @@ def _cut_slopes(cut_by: CutSide) -> list[str]:
 
 
 def _scores(link: Link, scaled: bool, cut_by: CutSide | None) -> list[str]:
-    """Lines that turn the `count` predictors in ``errors`` into scores, times `scale`, and add to the sums.
+    """Lines that replace the `count` predictors in ``errors`` by scores times `scale`, and add to the sums.
 
-    `LANES` ratings at a time: what their levels have in the tables is put into ``tile``, and du comes back in it.
-    Thresholds of rows are in ``uppers`` and ``lowers``, and du comes back in the first.
+    `LANES` ratings are processed at a time. The table entries of their levels are copied to ``tile``, and du replaces
+    the first of them. If rows have their own thresholds, these are in ``uppers`` and ``lowers``, and du replaces
+    ``uppers``.
     """
     s = "s * " if scaled else ""
     back = "uppers[block + lane]" if cut_by else "tile[lane]"
@@ -247,10 +248,10 @@ def _scores(link: Link, scaled: bool, cut_by: CutSide | None) -> list[str]:
 
 
 def level_tables(link: Link, scaled: bool, thresholds: Float64) -> Float32:
-    """What `ordinal_kernel` looks up for a level, (3, R) float32, given the thresholds (R - 1,).
+    """Make the tables that `ordinal_kernel` reads, (3, R) float32, from the thresholds (R - 1,).
 
-    The thresholds above and below it; for the logistic function without scales exp of minus those, and what less F(z_u)
-    is du.
+    They are the thresholds above and below each level. For the logistic function without scales they are exp of minus
+    these thresholds, and the constant c of du = c - F(z_u).
     """
     upper, lower = np.append(thresholds, END), np.append(-END, thresholds)
     rise = np.zeros(len(upper))

@@ -1,22 +1,22 @@
-r"""Sums of outer products: all that the ratings of a row say about it, given the other factor.
+r"""Sums of outer products: the sufficient statistics of a row's ratings, given the other factor.
 
 Row i has ratings x_r of columns j(r). With phi = (H_j, 1), or phi = H_j without biases, t = x_r - b_j and the other
 factor's noise scales g', its *statistics* are
 
     A_i = sum_r g'_j (phi, t) (phi, t)^T
 
-of which the lower triangle is kept, packed row by row: (D + 1)(D + 2) / 2 float32. Its first D rows are the Gram matrix
-sum g' phi phi^T; the last is the moment sum g' t phi, and sum g' t^2. So the squared errors of the row at any theta are
-u^T A_i u with u = (theta, -1).
+The lower triangle of A_i is stored, packed row by row: (D + 1)(D + 2) / 2 float32. Its first D rows are the Gram matrix
+sum g' phi phi^T; its last row has the moment sum g' t phi and sum g' t^2. The squared errors of the row at any theta
+are u^T A_i u with u = (theta, -1).
 
-The sum is a symmetric update of rank n, and most of what a Gibbs sweep costs. The features of `CHUNK` ratings at a time
-are gathered in a panel that stays in the first cache, each times sqrt(g'), its columns filled up to a multiple of
-`WIDE`. Tiles of `TALL` x `WIDE` sums, on and below the diagonal only, then pass over the panel. A tile is `TALL`
-vectors of `WIDE` sums that stay in registers (`dsgmcmc.kernels.vectors`): of scalar variables the compiler makes such
-vectors for some processors only, and for others (AMD, and those without AVX-512) code that takes 8 times as long.
+This symmetric update of rank n takes most of the time of a Gibbs sweep. The features of `CHUNK` ratings, each times
+sqrt(g'), are gathered in a panel that stays in the first-level cache and is padded to a multiple of `WIDE` columns.
+Tiles of `TALL` x `WIDE` sums, on and below the diagonal only, then pass over the panel. A tile is `TALL` vectors of
+`WIDE` sums that stay in registers (`dsgmcmc.kernels.vectors`). If a tile is written as scalar variables, the compiler
+finds these vectors for some processors only; on others (AMD, and those without AVX-512) the code takes 8 times as long.
 
-Products are added in float32: over a chunk, over the chunks of a cell, over the cells. On MovieLens 1M, K = 32, rows
-drawn from these sums and from sums in float64 differ by 1e-7 of their norm, 7e-7 at most.
+Products are added in float32: over a chunk, over the chunks of a cell, and over the cells. On MovieLens 1M with K = 32,
+rows drawn from these sums differ from rows drawn from float64 sums by 1e-7 of their norm, and by 7e-7 at most.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def errors(theta, statistics, out):
 
 
 def _tile() -> list[str]:
-    """Lines that add rows r < n of the panel to a tile: square[a + i, c :] += panel[r, a + i] panel[r, c :]."""
+    """Lines that add rows r < n of the panel to a tile: square[a + i, c:] += panel[r, a + i] panel[r, c:]."""
     each = range(TALL)
     return [
         *(f"s{i} = load(square, (a + uint64({i})) * stride + c, {WIDE})" for i in each),
@@ -124,7 +124,7 @@ def _module() -> Any:
 
 
 def statistics_width(dimension: int) -> int:
-    """Numbers in the statistics of a row, whose theta has D of them."""
+    """Return the length of the statistics of a row whose theta has D elements."""
     return (dimension + 1) * (dimension + 2) // 2
 
 
@@ -134,28 +134,28 @@ def add_outer_products(ratings: tuple[Array, ...], features: Float32, root: Floa
     Parameters
     ----------
     ratings : tuple of arrays
-        See `dsgmcmc.kernels.stored.kernel_arguments`; by the rows whose statistics they are.
+        From `dsgmcmc.kernels.stored.kernel_arguments`, by the rows that have the statistics.
     features : (m, D) float32
         Theta of the other factor.
     root : (m,) float32
         Square roots of its noise scales.
     rank : int
-        K; with biases D = K + 1, else D = K.
+        K; with biases D = K + 1, otherwise D = K.
     out : (n, (D + 1)(D + 2) / 2) float32
-        What is added to.
+        Statistics of the rows, which are added to.
     """
     _module().add(*ratings, features, root, rank, out)
 
 
 def squared_errors(theta: Float32, statistics: Float32) -> Float64:
-    """Sums of the squared errors of every row's ratings, times the other factor's noise scales, (n,) float64.
+    """Sum the squared errors of every row's ratings, times the other factor's noise scales; (n,) float64.
 
     Parameters
     ----------
     theta : (n, D) float32
-        Where the errors are taken.
+        Rows at which the errors are computed.
     statistics : (n, (D + 1)(D + 2) / 2) float32
-        Of the rows.
+        Statistics of the rows.
     """
     out = np.empty(len(theta))
     _module().errors(theta, statistics, out)

@@ -1,4 +1,4 @@
-"""Sums along the pattern of a cell's ratings, whatever their values: who rated what."""
+"""Sums over the pattern of a cell's ratings: which pairs are rated, whatever the values."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from dsgmcmc.kernels.records import PASSES, Record
 
 @functools.cache
 def spread_kernel(D: int) -> Callable[..., None]:
-    """Compile the sums along the pattern for rows of D numbers.
+    """Compile the products of the pattern, and of its transpose, with factors of D columns.
 
     Returns
     -------
     f(indptr, indices, in_w, in_h, out_w, out_h)
-        The first two are the pattern R of a cell (`dsgmcmc.kernels.stored.kernel_arguments`). ``R in_h`` is added to
-        `out_w` (n, D), ``R^T in_w`` to `out_h` (m, D); all float32.
+        `indptr` and `indices` are the pattern R of a cell (`dsgmcmc.kernels.stored.kernel_arguments`). ``R in_h`` is
+        added to `out_w` (n, D), and ``R^T in_w`` to `out_h` (m, D); all float32.
     """
     record = Record(D, biases=False)
     row = ["begin = uint64(indptr[i])", "end = uint64(indptr[i + 1])", *record.gradients(score="float32(-1)")]

@@ -102,12 +102,12 @@ def radius(word: Any) -> Any:
 
 
 def quadrant(word: Any) -> Any:
-    """Round a word, read as a fraction of a turn, to quarter turns."""
+    """Round a word, taken as a fraction of a turn, to quarter turns."""
     return uint32(uint32(word + uint32(0x20000000)) >> uint32(30))
 
 
 def angle(word: Any, quarter: Any) -> Any:
-    """Compute what is left of 2 pi (word + 1/2) 2^-32 after the quarter turns: from -pi/4 to pi/4."""
+    """Compute 2 pi (word + 1/2) 2^-32 minus the quarter turns: from -pi/4 to pi/4."""
     rest = uint32(word - uint32(quarter << uint32(30))).view(int32)
     return (float32(rest) + float32(0.5)) * float32(2 * math.pi * 2.0**-32)
 
@@ -131,14 +131,14 @@ def cosine(a: Any) -> Any:
 
 
 def turned(value: Any, quarter: Any) -> Any:
-    """Change the sign in the third and fourth of the quarters."""
+    """Change the sign in the third and fourth quarter."""
     return uint32(float32(value).view(uint32) ^ uint32((quarter & uint32(2)) << uint32(30))).view(float32)
 
 
 def rounds(first: str, indent: int) -> str:
-    """Ten rounds of Philox 4x32 on x0 .. x3, uint64 below 2^32, written out.
+    """Write out ten rounds of Philox 4x32 on x0 .. x3, uint64 below 2^32.
 
-    Loops and functions that return several values keep the compiler from computing 16 counters at once.
+    Loops, and functions that return several values, would keep the compiler from computing 16 counters at once.
     """
     lines = [first]
     for step in range(10):
@@ -154,7 +154,7 @@ def rounds(first: str, indent: int) -> str:
 
 
 def _pair(x: str, y: str, word: int) -> str:
-    """Box-Muller of two words: two of the group's four rows of 16 normals."""
+    """Lines of the Box-Muller transform of two words, which gives two of the four rows of 16 normals in a group."""
     return f"""\
             word = uint32({y})
             quarter = quadrant(word)
@@ -169,9 +169,9 @@ def _pair(x: str, y: str, word: int) -> str:
 
 
 def transform() -> str:
-    """Source of the transform; to find it takes too long for commands that make no noise.
+    """Return the source of the transform. A function, because `inspect` is too slow for commands without noise.
 
-    Of the fast-math flags only `contract`, so that the bits do not depend on the kernel around it.
+    Only the fast-math flag `contract` is set, so that the bits do not depend on the kernel that contains it.
     """
     return "\n\n".join(
         jit.helper('{"contract"}') + "\n" + inspect.getsource(function)
@@ -242,9 +242,9 @@ def words(counter, key, out):
 
 @functools.cache
 def groups_module() -> str:
-    """Name of the module that has `normal_groups`, for kernels that make their noise themselves.
+    """Return the name of the module with `normal_groups`, for kernels that generate their own noise.
 
-    Compiled once and linked into them, which saves each of them a second of compilation.
+    It is compiled once and linked into them, which saves each kernel a second of compilation.
     """
     signature = "void(float32[::1], int64, int64, uint64, uint64, uint64, uint64, uint64)"
     decorator = jit.decorator(signature, '{"contract"}')
@@ -271,12 +271,12 @@ def normals(
     iteration: int,
     factor: int,
 ) -> None:
-    """Fill an array with standard normals that depend on their names alone.
+    """Fill an array with standard normals that depend on their keys alone.
 
     Parameters
     ----------
     out : (n,) float32, C-contiguous
-        Filled: out[i] is the normal of element `first` + i, whatever range is asked for.
+        out[i] is set to the normal of element `first` + i, whatever the range.
     first : int
         Element = global row * D + k of the first normal, below 2^49.
     seed : int

@@ -1,4 +1,4 @@
-"""Predictions of cells: at one state, at a draw with its noise; and sums of the scores of all items."""
+"""Predictions for pairs of a row and a column, at a state or a draw, and sums of the scores of all items."""
 
 from __future__ import annotations
 
@@ -53,25 +53,25 @@ _BIASES = " + (theta_w[i, {K}] + theta_h[j, {K}])"
 
 @functools.cache
 def predict_kernel(K: int, biases: bool) -> Callable[..., None]:
-    """Compile the prediction of cells for one rank.
+    """Compile the prediction for pairs of a row and a column, for one rank.
 
     Parameters
     ----------
     K : int
-        Rank, 0 to 512; 0 with biases alone.
+        Rank, 0 to 512; 0 only with biases.
     biases : bool
-        The factors have one more column, the biases.
+        Whether the factors have biases in one more column.
 
     Returns
     -------
     f(rows, cols, theta_w, theta_h, out) -> None
-        `rows`, `cols` (q,) int32, `theta_w` (n, D) and `theta_h` (m, D) float32, `out` (q,) float32: filled with
+        `rows`, `cols` (q,) int32, `theta_w` (n, D) and `theta_h` (m, D) float32. `out` (q,) float32 is set to
         W_i . H_j + a_i + b_j, without the mean.
 
     Raises
     ------
     ValueError
-        K is outside 0 to 512, or 0 without biases.
+        If K is outside 0 to 512, or 0 without biases.
     """
     if not 1 - biases <= K <= 512:
         raise ValueError(f"rank K = {K} is outside {1 - biases} to 512")
@@ -86,13 +86,13 @@ def predict_kernel(K: int, biases: bool) -> Callable[..., None]:
 
 @functools.cache
 def cells_kernel(K: int, biases: bool) -> Callable[..., None]:
-    """Compile the predictor of cells at one draw.
+    """Compile the predictors of pairs, and their noise variances, at one draw.
 
     Returns
     -------
     f(rows, cols, theta_w, theta_h, inverse_w, inverse_h, noise, d, centre, variance) -> None
         `rows`, `cols` (q,) int32; `theta_w` (n, D), `theta_h` (m, D) float32; `inverse_w` (n,), `inverse_h` (m,)
-        float32, 1 / g of every row; `noise` 1 / tau; fills column `d` of `centre` and `variance`, (q, draws) float32.
+        float32, 1 / g of every row; `noise` 1 / tau. Column `d` of `centre` and `variance`, (q, draws) float32, is set.
     """
     signature = (
         "void(int32[::1], int32[::1], float32[:, ::1], float32[:, ::1], float32[::1], float32[::1], float64, int64, "
@@ -105,7 +105,7 @@ def cells_kernel(K: int, biases: bool) -> Callable[..., None]:
 
 @functools.cache
 def scores_kernel() -> Callable[..., None]:
-    """Compile the sum over draws of the scores of all items, for ranking.
+    """Compile the sums over draws of all items' scores and squared scores, for ranking.
 
     Returns
     -------

@@ -1,7 +1,7 @@
-"""Products of a block's rows with small matrices, and of its columns with each other, in loops of our own.
+"""Products of a block's rows with small matrices, and Gram matrices of its columns, without BLAS.
 
-BLAS would choose its kernels by processor, version and number of threads, and with them the last bits. Rows are taken
-64 at a time and transposed, so that the inner loops run over rows, whatever the number of columns.
+The last bits of BLAS results depend on the processor, the version and the number of threads. Here 64 rows at a time are
+transposed, so that inner loops run over rows, whatever the number of columns.
 """
 
 from __future__ import annotations
@@ -79,11 +79,11 @@ def add_rotated(out: Array, values: Array, matrix: Array, keep: float = 1.0) -> 
     Parameters
     ----------
     out, values : (n, D) array
-        C-contiguous, float32 or float64; may be one and the same.
+        C-contiguous, float32 or float64; may be the same array.
     matrix : (D, D) array
-        Of the same type.
+        Of the same dtype.
     keep : float
-        0 where `out` is replaced.
+        0 replaces `out`.
     """
     _kernel("rotate", values.dtype.name)(values, np.ascontiguousarray(matrix, values.dtype), out, keep)
 
@@ -96,9 +96,9 @@ def gram(values: Array, weights: Array, ones: bool = False) -> Float64:
     values : (n, D) array
         C-contiguous, float32 or float64.
     weights : (n,) array
-        Of the same type.
+        Of the same dtype.
     ones : bool
-        Whether 1 stands for the last column.
+        Whether the last column is taken to be 1.
     """
     out = np.zeros((values.shape[1],) * 2)
     _kernel("gram", values.dtype.name)(values, weights, ones, out)

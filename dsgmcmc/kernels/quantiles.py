@@ -1,7 +1,7 @@
 """Means, sds and quantiles of mixtures of normals.
 
-The quantiles are found by Newton's method on its distribution function, kept inside the range
-of the components' own quantiles, to 2e-6 in probability. The normal distribution function is read from a table.
+Newton's method solves for a quantile to 2e-6 in probability, and stays between the smallest and the largest quantile of
+the components. The normal distribution function is read from a table.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def summarise(
     levels: tuple[float, float],
     z: tuple[float, float],
 ) -> tuple[Float32, Float32, Float32, Float32]:
-    """Mean, sd and two quantiles of mixtures of normals.
+    """Compute the mean, the sd and two quantiles of mixtures of normals.
 
     Parameters
     ----------

@@ -1,22 +1,24 @@
-"""Passes over a cell's ratings, row by row: predictors, and shares of both gradients; source for kernels.
+"""Source of the passes over a cell's ratings, row by row: predictors, and contributions to both gradients.
 
-With eta = W_i . H_j + a_i + b_j and e a rating's score,
+With eta = W_i . H_j + a_i + b_j and e the score of a rating,
 
     out_w[i] -= e * (H_j, 1)        out_h[j] -= e * (W_i, 1)
 
-Factors are (n, D), with the biases in column K: rows of 33 numbers straddle cache lines at every load and store. So a
-kernel copies every row of the cell into a *record*: theta, then its gradient, each in whole vectors and, if it has more
-than half of one, in whole cache lines. All columns' records are made at the kernel's start, and added to `out_h` at its
-end; a row's record serves while its ratings pass. Where the last vector has room, it takes the biases in:
+Factors are (n, D), with the biases in column K, so rows of 33 numbers would cross cache lines at every load and store.
+A kernel therefore copies each row of the cell into a *record*: theta, then its gradient, each padded to whole vectors
+and, if longer than half a cache line, to whole cache lines. The records of all columns are made when the kernel starts,
+and their gradients are added to `out_h` when it ends. A row has a record while its ratings are processed. If the last
+vector has room for both biases, it contains them:
 
     (W_i, a_i, 1) . (H_j, 1, b_j) = W_i . H_j + a_i + b_j
 
-and the gradients of the biases come out with the others'; of rank 0 that vector is all there is. Else biases of columns
-are pairs, value and gradient, behind all records. Vectors have 16 elements where the processor has such, and 8 at a
-rank's end; predictors are summed four ratings at a time (`dsgmcmc.kernels.vectors.sums_of`).
+and the gradients of the biases are computed with the others. For rank 0 there is only this vector. If there is no room,
+the biases of columns follow all records, as pairs of value and gradient. Vectors have 16 elements if the processor
+supports that, and 8 at the end of a row. Predictors are summed four ratings at a time
+(`dsgmcmc.kernels.vectors.sums_of`).
 
-Rows to come are called for ahead; columns' records, too, where they do not fit into the second-level cache. What is
-stored of a group's ratings (`dsgmcmc.kernels.stored`) is looked up before its passes.
+Rows are prefetched, and so are the records of columns if they do not fit into the second-level cache. Columns and
+values of a group of ratings (`dsgmcmc.kernels.stored`) are looked up before its passes.
 """
 
 from __future__ import annotations
@@ -31,41 +33,41 @@ from dsgmcmc.kernels.jit import indented
 from dsgmcmc.kernels.stored import COLUMN
 
 LINE = 16
-"""float32 of a cache line."""
+"""Number of float32 in a cache line."""
 
 REGISTERS = 8
-"""Vectors of a row, and as many of its gradient, that stay in registers: longer records are gone through in blocks."""
+"""Vectors of a row that stay in registers, with as many of its gradient; longer rows are processed in blocks."""
 
 AHEAD = 16
-"""Ratings from one whose record is used to one whose record is called for."""
+"""How many ratings ahead the records of columns are prefetched."""
 
 ROWS_AHEAD = 4
-"""Rows from one that is used to one that is called for."""
+"""How many rows ahead rows are prefetched."""
 
 NEAR = 1 << 18
-"""float32 of records that the second-level cache holds for sure: no need to call for them."""
+"""float32 that fit into any second-level cache: so many records are not prefetched."""
 
 CACHE = 1 << 12
-"""float32 of half a first-level cache, which the columns of a group of ratings may fill."""
+"""float32 in half a first-level cache, which the columns of a group of ratings may fill."""
 
 
 COLUMN_OF = "column(indices, halves, {})"
-"""Expression: the column of a rating."""
+"""Expression for the column of a rating."""
 
 IN_GROUP = "uint64(places[{} - base])"
-"""The same of a rating of a group, whose columns `by_groups` has put there."""
+"""Expression for the column of a rating in a group; `by_groups` has stored the columns in ``places``."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """Where the numbers of a row stand in its record.
+    """Layout of a row's record.
 
     Attributes
     ----------
     rank : int
         K, at most 512; 0 only with biases.
     biases : bool
-        Rows have a bias, in column K of their D = K + 1.
+        Whether rows have a bias, in column K of D = K + 1.
     """
 
     rank: int
@@ -97,35 +99,35 @@ class Record:
 
     @property
     def half(self) -> int:
-        """float32 of a record's theta, and of its gradient."""
+        """Number of float32 of theta, and of its gradient, in a record."""
         length = sum(self.vectors[-1])
         return length if length <= LINE // 2 else -(-length // LINE) * LINE
 
     @property
     def size(self) -> int:
-        """float32 of a record."""
+        """Number of float32 in a record."""
         return 2 * self.half
 
     @property
     def group(self) -> int:
-        """Ratings whose predictors are kept at a time: a multiple of `LINE`, for kernels that score so many at once."""
+        """Number of ratings in a group: a multiple of `LINE`, for kernels that score as many at once."""
         return min(max(CACHE // self.half // LINE * LINE, 32), 128)
 
     @property
     def _copied(self) -> tuple[list[tuple[int, int]], range]:
-        """Vectors that are copied whole, and the columns that are left."""
+        """Vectors that are copied whole, and the columns after them."""
         whole = [(at, width) for at, width in self.vectors if at + width <= self.rank]
         return whole, range(sum(width for _, width in whole), self.rank)
 
     @property
     def _blocks(self) -> list[list[tuple[int, int]]]:
-        """Vectors by as many as stay in registers."""
+        """Vectors in blocks that fit into the registers."""
         return [self.vectors[k : k + REGISTERS] for k in range(0, len(self.vectors), REGISTERS)]
 
     # ------------------------------------------------------------------ rows to records and back
 
     def _filled(self, side: str, theta: str, record: str) -> list[str]:
-        """Lines that copy D numbers of the array `theta` from `p` on to the record that begins at `q` of `record`."""
+        """Lines that copy a row of D numbers, which starts at `p` of `theta`, to the record at `q` of `record`."""
         whole, rest = self._copied
         lines = [f"store({record}, q + uint64({at}), load({theta}, p + uint64({at}), {n}))" for at, n in whole]
         lines += [f"{record}[q + uint64({k})] = {theta}[p + uint64({k})]" for k in rest]
@@ -139,7 +141,7 @@ class Record:
         return lines + zeros
 
     def _emptied(self, side: str, record: str, out: str) -> list[str]:
-        """Lines that add the gradient of such a record to D numbers of the array `out` from `p` on."""
+        """Lines that add the gradient of such a record to the row of D numbers at `p` of `out`."""
         whole, rest = self._copied
         lines = []
         for at, n in whole:
@@ -156,7 +158,7 @@ class Record:
         return self.biases and not self.inside
 
     def begin(self, gradients: bool = True) -> list[str]:
-        """Lines at a kernel's start: flat arrays, and the records of all columns."""
+        """Lines that begin a kernel: flat arrays, and the records of all columns."""
         each = [f"p = j * uint64({self.dimension})", f"q = aligned + j * uint64({self.size})"]
         each += self._filled("h", "th", "records")
         if self._apart:
@@ -180,7 +182,7 @@ class Record:
         ]
 
     def end(self) -> list[str]:
-        """Lines at its end: the columns' gradients."""
+        """Lines that end a kernel: the gradients of all columns."""
         each = [f"p = j * uint64({self.dimension})", f"q = aligned + j * uint64({self.size})"]
         each += self._emptied("h", "records", "oh")
         if self._apart:
@@ -190,7 +192,7 @@ class Record:
     # ------------------------------------------------------------------ passes over the ratings of a row
 
     def _row(self, ahead: str) -> list[str]:
-        """Lines for row i: its own record; and a later row of the array `ahead` is called for."""
+        """Lines that make the record of row i, and prefetch a later row of the array `ahead`."""
         lines = [f"p = min(uint64(i) + uint64({ROWS_AHEAD}), uint64(theta_w.shape[0] - 1)) * uint64({self.dimension})"]
         for at in range(0, self.dimension, LINE):
             lines += [f"prefetch({ahead}, p + uint64({at}))"]
@@ -198,7 +200,7 @@ class Record:
         return lines + self._filled("w", "tw", "own")
 
     def predictors(self, also: Sequence[str] = (), column: str = COLUMN_OF) -> list[str]:
-        """Lines for row i that put the predictors of its ratings into ``errors``; see `by_groups`."""
+        """Lines that write the predictors of row i's ratings to ``errors``, for `by_groups`."""
         lines, last = self._row("tw"), len(self._blocks) - 1
         lines += [f"bias = tw[p + uint64({self.rank})]"] if self._apart else []
         also = [*(["errors[r - base] += bias + records[pairs + j + j]"] if self._apart else []), *also]
@@ -218,7 +220,7 @@ class Record:
         return [f"r = s + uint64({x})", f"j = j{x}", *lines] if lines else []
 
     def _calls(self) -> list[str]:
-        """Lines that call for the records of four ratings to come."""
+        """Lines that prefetch the records of four later ratings."""
         lines = []
         for x in range(4):
             rating = f"min(s + uint64({AHEAD + x}), final - uint64(1))"
@@ -227,7 +229,7 @@ class Record:
         return ["if far:", *indented(lines)]
 
     def _products(self, block: list[tuple[int, int]], count: int, column: str) -> list[str]:
-        """Products of the row's vectors with those of `count` ratings, summed by width."""
+        """Lines that multiply the row's vectors by those of `count` ratings, and sum the products by width."""
         lines = []
         for x in range(count):
             lines += [f"j{x} = {column.format(f's + uint64({x})')}", f"c = aligned + j{x} * uint64({self.size})"]
@@ -241,7 +243,7 @@ class Record:
 
     @staticmethod
     def _sums(block: list[tuple[int, int]], count: int, more: bool) -> list[str]:
-        """These sums into ``errors``, added to what is there if there are `more` blocks."""
+        """Lines that write these sums to ``errors``; after the first block (`more`) they add to it."""
         widths = sorted({n for _, n in block})
         if count == 1:
             found = " + ".join(f"sum_of(d{n}_0)" for n in widths)
@@ -253,7 +255,7 @@ class Record:
     def gradients(
         self, also: Sequence[str] = (), score: str = "errors[r - base]", column: str = COLUMN_OF
     ) -> list[str]:
-        """Lines for row i that add its ratings' shares of both gradients; see `by_groups`."""
+        """Lines that add the contributions of row i's ratings to both gradients, for `by_groups`."""
         lines = self._row("ow")
         lines += ["bias = float32(0)"] if self._apart else []
         for number, block in enumerate(self._blocks):
@@ -279,26 +281,26 @@ PASSES = (
     "from dsgmcmc.kernels.vectors import sum_of, sums_of, times, times_plus\n\n\n"
     f"{COLUMN}"
 )
-"""What a module with such passes begins with."""
+"""Imports and functions that the source of such a module begins with."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Passes:
-    """What a kernel does with ratings, a group of `Record.group` at a time: predictors, then scores, then gradients.
+    """Lines of a kernel that processes `Record.group` ratings at a time: predictors, then scores, then gradients.
 
     Attributes
     ----------
     scores : list of str
-        Lines that turn the first `count` numbers in ``errors`` from predictors into scores.
+        Replace the first `count` numbers in ``errors``, which are predictors, by scores.
     kept : sequence of str
-        Arrays, (group,) float32, for the ratings of a group, besides ``errors``.
+        Names of further arrays, (group,) float32, with a number for each rating of a group.
     before, after : list of str
-        For rating r, of row i and column j: before the scores are taken, and after that. Its place in such arrays is
-        r less `base`; the rating itself is in ``given`` there.
+        For rating r of row i and column j, before and after the scores are computed. Its index in the arrays of a group
+        is r - `base`, and the rating itself is in ``given``.
     own, of_row : list of str
-        For row i: before the gradients of its ratings `begin` to `end` - 1 of the group, and after them.
+        For row i, before and after the gradients of its ratings `begin` to `end` - 1 of the group.
     score : str
-        What the gradients take as the score of rating r.
+        Expression for the score of rating r.
     """
 
     scores: list[str]
@@ -312,10 +314,10 @@ class Passes:
 
 
 def by_groups(record: Record, passes: Passes) -> list[str]:
-    """Lines of the whole loop over a cell's ratings."""
+    """Return the lines of the whole loop over a cell's ratings."""
 
     def of_rows(lines: Sequence[str]) -> list[str]:
-        """For every row i that has ratings in the group."""
+        """Lines that run others for every row i with ratings in the group."""
         bounds = ["begin = max(uint64(indptr[i]), base)", "end = min(uint64(indptr[i + 1]), last)"]
         row = [*bounds, "if begin < end:", "    row = i", *indented(lines), "begin = end", "i += 1"]
         return ["i = first_row", "begin = base", "while begin < last:", *indented(row)]
@@ -349,5 +351,5 @@ def by_groups(record: Record, passes: Passes) -> list[str]:
 
 
 def _aligned(array: str) -> str:
-    """Expression: the first number of a flat array that begins a cache line."""
+    """Expression for the index of a flat array's first element that begins a cache line."""
     return f"uint64({LINE - 1}) & (uint64({LINE}) - (uint64({array}.ctypes.data) >> uint64(2)))"

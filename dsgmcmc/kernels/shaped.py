@@ -1,8 +1,8 @@
-"""The gradient of a cell's energy for laws with parameters of their own, and sums over ratings to draw these from.
+"""The gradient of a cell's energy for likelihoods with shape parameters, and the sums from which these are drawn.
 
-As of `dsgmcmc.kernels.gradient`, with a score e that depends on parameters which change from sweep to sweep. Of every
-rating numbers are added up besides, in float32 over a group of ratings and then in float64; with scales of rows, the
-derivatives of log p in their logarithms, too.
+The gradient is that of `dsgmcmc.kernels.gradient`, but the score e depends on parameters that change from sweep to
+sweep. Further expressions of each rating are summed, in float32 over a group of ratings and in float64 over groups. If
+rows have scales, the derivatives of log p with respect to their logarithms are summed, too.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def log32(x: Any) -> Any:
 
 
 def log1p32(x: Any) -> Any:
-    """Logarithm of 1 + x, x at least 0: a series up to 1 / 8, and no cancellation beyond."""
+    """Logarithm of 1 + x for x >= 0: a series up to 1 / 8, and without cancellation beyond."""
     near = min(x, float32(0.125))
     z = near / (float32(2) + near)
     square = z * z
@@ -55,7 +55,7 @@ def log1p32(x: Any) -> Any:
 
 
 def positive32(x: Any) -> Any:
-    """1 - exp(-x), x at least 0: a series up to 1 / 4, and no cancellation beyond."""
+    """1 - exp(-x) for x >= 0: a series up to 1 / 4, and without cancellation beyond."""
     near = min(x, float32(0.25))
     p = float32(1) - near * float32(1 / 6)
     p = float32(1) - near * float32(1 / 5) * p
@@ -71,20 +71,21 @@ FUNCTIONS = "\n\n".join(
 
 
 class Shaped(NamedTuple):
-    """What the compiler needs of such a law.
+    """A likelihood with shape parameters, as source.
 
     Attributes
     ----------
     name : str
-        For file names.
+        Part of file names.
     lines : str
         Assign the score to ``e``, given the rating ``x``, its predictor ``eta``, the product ``s`` of the scales of row
         and column (1 without scales), and the parameters.
     parameters : tuple of str
+        Their names.
     tallies : tuple of str
-        Expressions whose sums over ratings are wanted.
+        Expressions to be summed over ratings.
     slope : str
-        With scales of rows: the derivative of log p in log s.
+        The derivative of log p with respect to log s, if rows have scales.
     """
 
     name: str
@@ -101,23 +102,23 @@ def shaped_kernel(K: int, biases: bool, law: Shaped, scaled: bool = False, offse
     Parameters
     ----------
     K : int
-        Rank, 0 to 512; 0 with biases alone.
+        Rank, 0 to 512; 0 only with biases.
     biases : bool
-        The factors have one more column, the biases: D = K + 1, else D = K.
+        Whether the factors have biases in one more column: D = K + 1, otherwise D = K.
     law : Shaped
     scaled : bool
-        Rows and columns have scales.
+        Whether rows and columns have scales.
     offset : bool
-        The predictor of every rating has an offset, besides.
+        Whether an offset is added to the predictor of every rating.
 
     Returns
     -------
     f(indptr, indices, codes, values, theta_w, theta_h, out_w, out_h, parameters, sums, scale) -> None
-        As of `dsgmcmc.kernels.gradient.gradient_kernel`, offsets included. `parameters` (m,) float32 are those of the
-        law; to `sums` (t,) float64 the tallies are added.
+        Arguments are those of `dsgmcmc.kernels.gradient.gradient_kernel`, offsets included. `parameters` (m,) float32
+        are the values of the parameters; the tallies are added to `sums` (t,) float64.
 
-        With scales there are four more arguments before `scale`: `scale_w` (n,) and `scale_h` (m,) float32, and
-        `slope_w` (n,) and `slope_h` (m,) float32, to which the slopes are added.
+        With scales four arguments precede `scale`: `scale_w` (n,) and `scale_h` (m,) float32, and `slope_w` (n,) and
+        `slope_h` (m,) float32, to which the slopes are added.
     """
     name = f"{law.name}_{K}{'_biases' if biases else ''}{'_scaled' if scaled else ''}{'_offset' if offset else ''}"
     source = PASSES + FUNCTIONS + "\n\n" + _gradient(Record(K, biases), law, scaled, offset)

@@ -1,8 +1,8 @@
-"""How the ratings of a cell are stored: three bytes each where columns and different values are few, else up to eight.
+"""How the ratings of a cell are stored in memory: in three to eight bytes each.
 
-Columns take two bytes where a block has at most 65,536 of them, else four. Values take one byte, their number in a
-table, where at most `FEW` differ, else four. Both are chosen anew for any data, and nothing that is computed depends on
-it: kernels look the values up, and are compiled once for all kinds.
+A column index takes two bytes in a block of at most 65,536 columns, and otherwise four. If at most `FEW` values differ,
+a value takes one byte, which is its index in a table; otherwise it takes four bytes. Results do not depend on this
+choice: kernels look values up, and one compiled kernel reads all kinds.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from dsgmcmc.kernels import jit
 from dsgmcmc.types import Array, Float32, UInt8
 
 FEW = 256
-"""Different values that one byte numbers."""
+"""Number of different values that one byte can index."""
 
 RATINGS = "int64[::1], uint16[::1], uint8[::1], float32[::1]"
-"""Types of what `kernel_arguments` returns: ``indptr, indices, codes, values`` of a kernel."""
+"""Types of the arrays ``indptr, indices, codes, values`` that `kernel_arguments` returns."""
 
 COLUMN = f'''\
 {jit.helper()}
@@ -31,23 +31,23 @@ def column(indices, halves, r):
 
 
 '''
-"""Source of what kernels read columns with; there are `halves` where `indices` is longer than there are ratings."""
+"""Source of the function that reads columns. They are in `halves` if `indices` is longer than the ratings."""
 
 
 def index_type(n: int) -> type[np.uint16 | np.int32]:
-    """Type of numbers below n."""
+    """Return the type for indices below n."""
     return np.uint16 if n <= 1 << 16 else np.int32
 
 
 def kernel_arguments(indptr: Array, indices: Array, stored: Array, table: Float32 | None) -> tuple[Array, ...]:
-    """Ratings as kernels take them.
+    """Arrange ratings as arguments of kernels.
 
     Parameters
     ----------
     indptr : (n + 1,) int64
     indices : (nnz,) uint16 or int32
     stored : (nnz,) uint8 or float32
-        Numbers in the table; without one, values.
+        Indices in the table, or values if there is no table.
     table : (at most 256,) float32, optional
 
     Returns
@@ -56,7 +56,7 @@ def kernel_arguments(indptr: Array, indices: Array, stored: Array, table: Float3
     indices : (nnz,) or (2 nnz,) uint16
     codes : (nnz,) or (0,) uint8
     values : (at most 256,) or (nnz,) float32
-        Of the codes, or, where there are none, of the ratings.
+        The table, or without one the ratings.
     """
     values = (np.zeros(0, np.uint8), stored) if table is None else (stored, table)
     return indptr, indices.view(np.uint16), *values
@@ -83,18 +83,18 @@ def number(values, table, slots, known, codes):
 
 
 class Numbering:
-    """Numbers for different values, in the order in which they come, as long as they are few."""
+    """Indices of different values, in the order in which they first occur, as long as there are at most `FEW`."""
 
     def __init__(self) -> None:
         self._table, self._slots, self._known = np.zeros(FEW, np.float32), np.full(4 * FEW, -1, np.int64), 0
 
     @property
     def values(self) -> Float32:
-        """The values by number, (n,) float32, n at most `FEW`."""
+        """The different values, (n,) float32, n at most `FEW`."""
         return self._table[: self._known]
 
     def numbers(self, values: Float32) -> UInt8 | None:
-        """Numbers of values, (n,) uint8; None once they, and those before, are more than `FEW`; -0 is not 0."""
+        """Return the indices of values, (n,) uint8, or None once more than `FEW` have been seen; -0 is not 0."""
         codes = np.empty(len(values), np.uint8)
         if self._known <= FEW:
             bits = values.view(np.uint32), self._table.view(np.uint32)

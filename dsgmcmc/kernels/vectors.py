@@ -1,10 +1,10 @@
-"""Vectors of float32 for kernels of generated source: loads, stores, products, and sums of four vectors at a time.
+"""Vectors of float32 for generated kernels: loads, stores, products, and sums of four vectors at a time.
 
-Compilers find the vectors of a scalar source, but not where a row begins on a cache line, nor the sum of four dot
-products by shared shuffles. So kernels over rows of factors name their vectors. A vector has 4, 8 or 16 elements; what
-is wider than the processor's own registers is cut by the compiler.
+Compilers vectorise scalar source, but they do not know that a row begins on a cache line, and they do not sum four dot
+products with shared shuffles. So kernels over rows of factors use explicit vectors of 4, 8 or 16 elements. The compiler
+splits vectors that are wider than the processor's registers.
 
-Like `dsgmcmc.kernels.compiler` this imports Numba, and is imported by generated modules alone.
+This module imports Numba, like `dsgmcmc.kernels.compiler`, so only generated modules import it.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from numba.core import cgutils
 from numba.extending import intrinsic, models, register_model
 
 FAST = ("contract", "reassoc", "nsz")
-"""As `dsgmcmc.kernels.jit.FAST`."""
+"""The flags of `dsgmcmc.kernels.jit.FAST`."""
 
 _FLOAT, _INDEX = ir.FloatType(), ir.IntType(32)
 
 
 class Vector(types.Type):
-    """Numba's type of a vector of `width` float32."""
+    """Numba type of a vector of `width` float32."""
 
     def __init__(self, width: int) -> None:
         self.width = width
@@ -39,7 +39,7 @@ class _VectorModel(models.PrimitiveModel):
 
 @intrinsic
 def pointer(typing: Any, address: Any) -> Any:
-    """The pointer to what begins at an address, (int64); ``carray`` makes an array of it."""
+    """Convert an address, int64, to a pointer, from which ``carray`` makes an array."""
 
     def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.inttoptr(arguments[0], cgutils.voidptr_t)
@@ -48,7 +48,7 @@ def pointer(typing: Any, address: Any) -> Any:
 
 
 def _place(context: Any, builder: Any, signature: Any, arguments: Any, width: int) -> Any:
-    """Pointer to the vector that begins at an index of an array."""
+    """Return a pointer to the vector at an index of an array."""
     array = context.make_array(signature.args[0])(context, builder, arguments[0])
     element = builder.gep(array.data, [arguments[1]], inbounds=True)
     return builder.bitcast(element, ir.VectorType(_FLOAT, width).as_pointer())
@@ -56,7 +56,7 @@ def _place(context: Any, builder: Any, signature: Any, arguments: Any, width: in
 
 @intrinsic(prefer_literal=True)
 def load(typing: Any, array: Any, index: Any, width: Any) -> Any:
-    """The `width` elements of a flat array from `index` on."""
+    """Load `width` elements of a flat array, starting at `index`."""
     count = width.literal_value
 
     def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -69,7 +69,7 @@ def load(typing: Any, array: Any, index: Any, width: Any) -> Any:
 
 @intrinsic
 def store(typing: Any, array: Any, index: Any, vector: Any) -> Any:
-    """Put a vector into a flat array, from `index` on."""
+    """Store a vector in a flat array, starting at `index`."""
 
     def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         place = _place(context, builder, signature, arguments, vector.width)
@@ -81,7 +81,7 @@ def store(typing: Any, array: Any, index: Any, vector: Any) -> Any:
 
 @intrinsic(prefer_literal=True)
 def spread(typing: Any, x: Any, width: Any) -> Any:
-    """A vector whose `width` elements are all the float32 `x`."""
+    """Make a vector of `width` elements equal to the float32 `x`."""
     count = width.literal_value
 
     def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -94,19 +94,19 @@ def spread(typing: Any, x: Any, width: Any) -> Any:
 
 @intrinsic
 def plus(typing: Any, a: Any, b: Any) -> Any:
-    """Sum of two vectors."""
+    """Add two vectors."""
     return a(a, b), lambda context, builder, signature, given: _add(builder, *given)
 
 
 @intrinsic
 def times(typing: Any, a: Any, b: Any) -> Any:
-    """Product of two vectors, element by element."""
+    """Multiply two vectors elementwise."""
     return a(a, b), lambda context, builder, signature, given: builder.fmul(*given, flags=FAST)
 
 
 @intrinsic
 def times_plus(typing: Any, a: Any, b: Any, c: Any) -> Any:
-    """Product of two vectors plus a third."""
+    """Multiply two vectors elementwise and add a third."""
 
     def lower(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         return _add(builder, builder.fmul(given[0], given[1], flags=FAST), given[2])
@@ -116,7 +116,7 @@ def times_plus(typing: Any, a: Any, b: Any, c: Any) -> Any:
 
 @intrinsic
 def sum_of(typing: Any, a: Any) -> Any:
-    """Sum of the elements of a vector."""
+    """Sum the elements of a vector."""
 
     def lower(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         return builder.extract_element(_halved(builder, given[0], 1), _INDEX(0))
@@ -126,7 +126,7 @@ def sum_of(typing: Any, a: Any) -> Any:
 
 @intrinsic
 def sums_of(typing: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
-    """Sums of the elements of four vectors, of at least four each, as a vector: by two shuffles a vector, not four."""
+    """Sum the elements of each of four vectors, and return the four sums as a vector. It takes half the shuffles."""
 
     def lower(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         pairs = [_folded(builder, given[k], given[k + 1], turns=True) for k in (0, 2)]
@@ -137,7 +137,7 @@ def sums_of(typing: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
 
 @intrinsic
 def prefetch(typing: Any, array: Any, index: Any) -> Any:
-    """Have the cache line of an element brought nearer, to be written to."""
+    """Prefetch the cache line of an element, for writing."""
 
     def lower(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         byte = ir.IntType(8).as_pointer()
@@ -153,7 +153,7 @@ def prefetch(typing: Any, array: Any, index: Any) -> Any:
     return types.none(array, index), lower
 
 
-# ---------------------------------------------------------------------- as instructions
+# ---------------------------------------------------------------------- instructions
 
 
 def _add(builder: Any, a: Any, b: Any) -> Any:
@@ -161,14 +161,15 @@ def _add(builder: Any, a: Any, b: Any) -> Any:
 
 
 def _shuffle(builder: Any, a: Any, b: Any, chosen: Sequence[int]) -> Any:
-    """Elements of a and then b, by number."""
+    """Select elements of the concatenation of a and b."""
     return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(_INDEX, len(chosen)), list(chosen)))
 
 
 def _folded(builder: Any, a: Any, b: Any, turns: bool) -> Any:
-    """In every four elements: the first two of a and of b plus the last two, in turns or one pair after the other.
+    """Add, within each group of four elements, the last two of a and of b to the first two.
 
-    In turns first, then in pairs, this leaves in every four elements one of each of four vectors.
+    With `turns` the results of a and b alternate; otherwise the pair of a precedes the pair of b. Folding four vectors
+    first in turns and then in pairs leaves one element of each vector in every group of four.
     """
     width = a.type.count
     fours = range(0, width, 4)
@@ -181,7 +182,7 @@ def _folded(builder: Any, a: Any, b: Any, turns: bool) -> Any:
 
 
 def _halved(builder: Any, a: Any, width: int) -> Any:
-    """The halves of a vector added until it has `width` elements."""
+    """Add the two halves of a vector until it has `width` elements."""
     while (count := a.type.count) > width:
         lower, upper = range(count // 2), range(count // 2, count)
         a = _add(builder, _shuffle(builder, a, a, lower), _shuffle(builder, a, a, upper))

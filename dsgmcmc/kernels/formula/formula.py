@@ -133,52 +133,11 @@ class Formula:
     def _roles(self) -> dict[tuple[Any, ...], _Roles]:
         return {}
 
-    def apply(
-        self,
-        arrays: Mapping[str, Array],
-        given: Mapping[str, Any] = _NOTHING,
-        *,
-        noise: NoiseKey | None = None,
-        prior: Callable[[], RowPrior] | None = None,
-        gradient: Gradient | None = None,
-    ) -> dict[str, Any]:
-        """Run the formula over all elements, in place.
-
-        Parameters
-        ----------
-        arrays : mapping of str to (n, D) array
-            Fields, of which the formula may name some: C-contiguous, all float32 or all float64, none overlapping
-            another.
-        given : mapping of str to float, (D,) or (n,) array, or str
-            Scalars, taken in the fields' dtype; declared vectors, of the fields' dtype; or, as a str, the name of
-            the field that stands for this name, of width 1 if it stands for a row vector.
-        noise : NoiseKey, if `z` is read
-            `first` names the first element.
-        prior : callable, if the prior's gradient is read
-            The gradient is Lambda (theta_i - m - shift_i). Of the fields' dtype.
-        gradient : Gradient, if `grad` or `grad_likelihood` is read
-            What they mean.
-
-        Returns
-        -------
-        totals : dict of str to float or float64 array
-            By name: a float for `sums`, (D,) for `column_sums`, (n,) for `row_sums` and `row_max`.
-
-        Raises
-        ------
-        ValueError
-            A name is neither a field nor given; an array has the wrong shape, dtype or order; noise or prior is
-            missing; the noise's numbers are out of range.
-        """
-        priors = None if prior is None else lambda: [RowPrior(*prior())]
-        totals = self.apply_to(Batch([arrays]), given, noise=noise, prior=priors, gradient=gradient)
-        return self.of_one(totals)
-
     def of_one(self, totals: dict[str, Any]) -> dict[str, Any]:
-        """What `apply` returns, from what `apply_to` returns for one block."""
+        """Totals of a batch of one block: a float for `sums`, (D,) for `column_sums`; the others as they are."""
         return totals and {name: total if name in self._of_rows else total[0] for name, total in totals.items()}
 
-    def apply_to(
+    def apply(
         self,
         batch: Batch,
         given: Mapping[str, Any] = _NOTHING,
@@ -188,16 +147,24 @@ class Formula:
         gradient: Gradient | None = None,
         stride: int = 0,
     ) -> dict[str, Any]:
-        """Run the formula over all blocks of a batch, in one call; each as `apply` does.
+        """Run the formula over all elements of all blocks of a batch, in place, in one call.
 
         Parameters
         ----------
         batch : Batch
-            The blocks.
-        given, noise, gradient
-            As for `apply`; of row vectors those of all blocks, one after the other.
-        prior : callable
-            The blocks' priors, of which only the shifts may differ: one for each block, or one if there are no shifts.
+            The blocks. Their arrays are fields, of which the formula may name some: (n, D), C-contiguous, all float32
+            or all float64, none overlapping another.
+        given : mapping of str to float, (D,) or (n,) array, or str
+            Scalars, taken in the fields' dtype; declared vectors, of the fields' dtype, row vectors for the rows of all
+            blocks, one after the other; or, as a str, the name of the field that stands for this name, of width 1 if it
+            stands for a row vector.
+        noise : NoiseKey, if `z` is read
+            `first` names the first element.
+        prior : callable, if the prior's gradient is read
+            The blocks' priors, of the fields' dtype, of which only the shifts may differ: one for each block, or one if
+            there are no shifts. The gradient is Lambda (theta_i - m - shift_i).
+        gradient : Gradient, if `grad` or `grad_likelihood` is read
+            What they mean.
         stride : int
             Numbers of noise for each row before a block's first.
 
@@ -210,7 +177,8 @@ class Formula:
         Raises
         ------
         ValueError
-            As `apply`.
+            A name is neither a field nor given; an array has the wrong shape, dtype or order; noise or prior is
+            missing; the noise's numbers are out of range.
         """
         if gradient is not None and not self._reads_gradient:
             gradient = None
