@@ -26,6 +26,7 @@ import matplotlib.pyplot as plt
 
 from dsgmcmc.diagnostics.scores import coverage, pit
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
+from dsgmcmc.model.predictive.base import Moments
 from dsgmcmc.posterior.run import Run
 
 README = Path(__file__).resolve().parents[1] / "README.md"
@@ -70,7 +71,7 @@ def draw_calibration(run: Path, out: Path) -> None:
     """Share of held-out ratings inside intervals, by their level."""
     found = Run(run).test
     variances = found.variance + found.noise_variance, found.variance
-    laws = (Gaussian.predictive_of_moments(found.mean, variance) for variance in variances)
+    laws = (Gaussian.predictive_of_moments(Moments(found.mean, variance)) for variance in variances)
     inside, point = (coverage(pit(law, found.rating), LEVELS.tolist()) for law in laws)
     figure, axes = plt.subplots(figsize=(3.2, 2.9), layout="constrained")
     axes.plot([0, 1], [0, 1], color=GREY, linewidth=1, label="ideal")

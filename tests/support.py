@@ -10,12 +10,13 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
 from functools import partial
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import h5py
@@ -26,6 +27,7 @@ from mpi4py import MPI
 from dsgmcmc.cli.app import main
 from dsgmcmc.config.layers import Layers
 from dsgmcmc.data.ratings import SIDES, Categories, Features, Side, Times, open_ratings, write_ratings
+from dsgmcmc.kernels.formula import Batch, Formula, RowPrior
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.likelihoods import Law, Levels
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
@@ -166,6 +168,18 @@ def write_synthetic(path: Path, n_users: int, n_items: int, n: int) -> int:
     return total
 
 
+def applied(
+    formula: Formula,
+    arrays: Mapping[str, np.ndarray],
+    given: Mapping[str, Any] = MappingProxyType({}),
+    prior: Callable[[], RowPrior] | None = None,
+    **more: Any,
+) -> dict[str, Any]:
+    """Apply a formula to one block of rows; its totals."""
+    priors = None if prior is None else lambda: [RowPrior(*prior())]
+    return formula.of_one(formula.apply(Batch([arrays]), given, prior=priors, **more))
+
+
 #: Samplers that take steps, and those that sample any target.
 STEPPING = [name for name, sampler in SAMPLERS.items() if issubclass(sampler.Config, StepSize)]
 OF_ANY_TARGET = [name for name, sampler in SAMPLERS.items() if not sampler.draws_conditionals]
@@ -247,7 +261,8 @@ def factor_target(
     m = len(sampler.positions)
     turns = {"first": model.first, "every": model.every}
     whole = FactorModel(law, model.noise(ring.blocks, m), model.rows(m), *parts, **turns)
-    target = FactorTarget(ring, blocks, order, whole, sampler, RandomStream(seed, 0), frozen)
+    keeps = sampler.kept, sampler.working, sampler.positions
+    target = FactorTarget(ring, blocks, order, whole, *keeps, RandomStream(seed, 0), frozen)
     target.reset()
     return target
 

@@ -162,14 +162,14 @@ def _describe(path: Path) -> dict[str, Any]:
 
 
 def _describe_run(run: Any) -> dict[str, Any]:
+    from dsgmcmc.config.run import ResolvedConfig
     from dsgmcmc.diagnostics.accuracy import ending
-    from dsgmcmc.diagnostics.audit import config_of
     from dsgmcmc.diagnostics.comparison import Comparison
     from dsgmcmc.diagnostics.summary import read_summary
     from dsgmcmc.posterior.live import progress as progress_of
     from dsgmcmc.storage.series import steps
 
-    config, facts = config_of(run)
+    config, facts = ResolvedConfig.of_run(run)
     settings = config.table()
     chains = {
         f"chain_{chain}": {
@@ -206,7 +206,7 @@ def _describe_parts(path: Path) -> dict[str, Any]:
 
     run = RunDirectory(path)
     _, about = run.read_settings()
-    if "target" in about or not newest_states(run, about, "draws"):
+    if not newest_states(run, about):
         return {}
     opened = Run(path)
     features = {kind: asdict(each) for kind, each in importance(opened).items()}
@@ -243,7 +243,7 @@ def _shown_of_run(facts: dict[str, Any]) -> dict[str, Any]:
         shown |= {f"{name}.{key}": v for key, v in value.items()} if isinstance(value, dict) else {name: value}
     run = facts["run"]
     shown |= started(facts["jobs"])
-    shown["sampled from"] = run.get("data") or run.get("target", "")
+    shown["sampled from"] = run.get("data", "")
     shown["config_hash"] = run.get("config_hash", "")
     if "comparison" in facts:
         models = facts["comparison"]["models"]

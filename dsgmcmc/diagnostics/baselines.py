@@ -33,7 +33,7 @@ from dsgmcmc.data.ratings import Ratings, Split, row_slabs
 from dsgmcmc.diagnostics.paired import of_sums
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
-from dsgmcmc.model.predictive.base import SMALLEST, Predictive
+from dsgmcmc.model.predictive.base import SMALLEST, Moments, Predictive
 from dsgmcmc.posterior.heldout import TestPredictions
 from dsgmcmc.types import Float64, Int32, Int64
 
@@ -71,7 +71,7 @@ class BiasesOnly(NamedTuple):
     def predictive(self, rows: Int64, columns: Int32, levels: Float64 | None = None) -> Predictive:
         """Predictive distributions of the ratings of pairs, with these levels if they are known."""
         variance = self.noise + self.variances[0][rows] + self.variances[1][columns]
-        return Gaussian.predictive_of_moments(self.predict(rows, columns), variance, None, levels)
+        return Gaussian.predictive_of_moments(Moments(self.predict(rows, columns), variance, None, levels))
 
 
 def fit_biases_only(ratings: Ratings) -> BiasesOnly:

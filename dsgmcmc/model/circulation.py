@@ -1,25 +1,52 @@
-"""Which process holds each column block, and how blocks are sent: row blocks stay, column blocks go round the ring."""
+"""The blocks of both factors that a process holds, and how they are sent.
+
+Row blocks stay. Column blocks go round the ring: those that are paired with the row blocks here rest here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from dsgmcmc.kernels.pattern import spread_kernel
-from dsgmcmc.model.blocks import RatingBlocks
-from dsgmcmc.model.cell import RatingsCell
-from dsgmcmc.model.factors import LocalFactors
+from dsgmcmc.model.blocks import RatingBlocks, RatingsBlock
 from dsgmcmc.parallel.partition import column_of
 from dsgmcmc.parallel.schedule import Schedule
-from dsgmcmc.targets.state import BlockLayout, Blocks, ParameterBlock, StateField
-from dsgmcmc.types import Float32
+from dsgmcmc.targets.state import BlockLayout, FactorRows, ParameterBlock, StateField
+from dsgmcmc.types import Factor, Float32
 
 if TYPE_CHECKING:
     from dsgmcmc.parallel.ring import Ring, SharedTour  # which load MPI
     from dsgmcmc.parallel.shared_buffers import SharedColumnBuffers
+
+
+#: Bytes of all column blocks up to which those that have left keep their memory: to use it again takes less time.
+KEPT = 1 << 26
+
+#: Makes a `ParameterBlock` from its factor, index, start, counts and arrays.
+MakeBlock = Callable[..., ParameterBlock]
+
+
+def keeps_what_left(columns: int, width: int) -> bool:
+    """Whether column blocks that have left keep their memory: of so many columns, and so many float32 for each."""
+    return 4 * columns * width <= KEPT
+
+
+class RatingsCell(NamedTuple):
+    """A pair of a row block and a column block. On a tour the column block has only the arrays that are sent.
+
+    Attributes
+    ----------
+    row, column : ParameterBlock
+    ratings : RatingsBlock
+    """
+
+    row: ParameterBlock
+    column: ParameterBlock
+    ratings: RatingsBlock
 
 
 class _Copies(NamedTuple):
@@ -39,31 +66,57 @@ class Circulation:
     ring : Ring
         The processes of the chain.
     ratings : RatingBlocks
-        The ratings of this process's rows.
+        The ratings of this process's rows; bounds and counts of the blocks.
     schedule : Schedule or None
         Which part each iteration visits; None if the column blocks stay at home.
-    factors : LocalFactors
-        The blocks that this process holds.
+    make : callable
+        Makes a `ParameterBlock`; what all blocks have in common is already bound.
+    layout : BlockLayout
+        Fields that are sent with a block.
+    scratch : tuple of str
+        (n, D) arrays that are not sent.
+    dimension : int
+        Columns D of a factor.
 
     Attributes
     ----------
+    rows, columns : dict of int to ParameterBlock
+        Those that rest here, by their number.
+    left : dict of int to ParameterBlock
+        Column blocks that have left, whose memory is kept.
     part : int
         The part at which the column blocks rest.
     part_probability : float
         Probability p_t of visiting that part; 1 if there are no parts.
     """
 
-    def __init__(self, ring: Ring, ratings: RatingBlocks, schedule: Schedule | None, factors: LocalFactors) -> None:
-        self.ring, self.ratings, self.schedule, self.factors = ring, ratings, schedule, factors
-        self.grid = ring.grid
+    def __init__(
+        self,
+        ring: Ring,
+        ratings: RatingBlocks,
+        schedule: Schedule | None,
+        make: MakeBlock,
+        layout: BlockLayout,
+        scratch: tuple[str, ...],
+        dimension: int,
+    ) -> None:
+        self.ring, self.ratings, self.schedule, self.grid = ring, ratings, schedule, ring.grid
+        self._make, self.layout, self._scratch_names, self._dimension = make, layout, scratch, dimension
+        self._keeps = keeps_what_left(int(ratings.column_bounds[-1]), layout.width + dimension * len(scratch))
         self._shared: dict[int, SharedColumnBuffers | None] = {}  # by width of the layout
         self._copies: dict[tuple[str, ...], _Copies] = {}  # by names of arrays
+        self._together: tuple[FactorRows, FactorRows] | None = None
+        self.rows = {b: self._row(b) for b in ring.blocks}
         self.place(0)
 
     def place(self, iteration: int) -> None:
-        """Allocate the column blocks that rest here before `iteration`; the caller sets their contents."""
+        """Allocate the column blocks that rest here before `iteration`, filled with zeros."""
         self._at(self._part_of(iteration))
-        self.factors.place(self.part)
+        self.columns: dict[int, ParameterBlock] = {}
+        self.left: dict[int, ParameterBlock] = {}
+        self._scratch: dict[int, dict[str, Float32]] = {}  # by column block
+        self._spare: list[dict[str, Float32]] = []  # of blocks that have left
+        self._arrange({c: np.zeros(self._length(c), np.float32) for c in self._resting()})
 
     def _part_of(self, iteration: int) -> int:
         return self.schedule.part(iteration) if self.schedule else 0
@@ -76,36 +129,99 @@ class Circulation:
 
     def blocks(self) -> Iterator[ParameterBlock]:
         """All blocks that rest here: rows in block order, then the columns paired with them."""
-        yield from self.factors
+        yield from self.rows.values()
+        yield from self.columns.values()
 
     def pairs(self) -> Iterator[tuple[ParameterBlock, ParameterBlock]]:
         """Row blocks of this process, in order, with the column blocks that rest with them."""
-        for b, row in self.factors.rows.items():
-            yield row, self.factors.columns[column_of(b, self.part, self.grid)]
+        for b, row in self.rows.items():
+            yield row, self.columns[column_of(b, self.part, self.grid)]
 
-    def together(self) -> Iterator[Blocks]:
+    def together(self) -> Iterator[FactorRows]:
         """The row blocks of this process, then the column blocks that rest with them, in the order of `pairs`."""
-        yield from self.factors.together()
+        if self._together is None:
+            self._together = FactorRows([*self.rows.values()]), FactorRows([*self.columns.values()])
+        yield from self._together
+
+    # ------------------------------------------------------------------ their memory
+
+    def _resting(self) -> list[int]:
+        """Column blocks that rest here."""
+        return [column_of(b, self.part, self.grid) for b in self.ring.blocks]
+
+    def _length(self, column_block: int, width: int = 0) -> int:
+        """Number of float32 that are sent of a column block: all its fields, or `width` columns."""
+        start, stop = self.ratings.bounds(Factor.H, column_block)
+        return (stop - start) * (width or self.layout.width)
+
+    def _buffer(self, column_block: int) -> Float32:
+        """Memory for a column block that arrives: that which it had when it was here last, if it was kept."""
+        left = self.left.get(column_block)
+        return np.empty(self._length(column_block), np.float32) if left is None else left.buffer
+
+    def _arrange(self, buffers: dict[int, Float32]) -> None:
+        """Make blocks of the column buffers that have arrived."""
+        here = self._resting()
+        for c in self.columns.keys() - here:
+            if self._keeps:
+                self.left[c] = self.columns[c]
+            else:
+                self._spare.append(self._scratch.pop(c))
+        self.columns = {c: self._arrived(c, buffers[c]) for c in here}
+        self._together = None
+
+    def _arrived(self, index: int, buffer: Float32) -> ParameterBlock:
+        """Column block that rests here, with scratch; the one that was made before, if this is its buffer."""
+        known = self.columns.get(index) or self.left.pop(index, None)
+        if known is not None and known.buffer is buffer:
+            return known
+        block = self._column(index, self.layout, buffer)
+        rows = len(block.counts)
+        if index not in self._scratch:
+            self._scratch[index] = self._spare.pop() if self._spare else self._new_scratch(rows)
+        block.arrays |= {name: whole[:rows] for name, whole in self._scratch[index].items()}
+        return block
+
+    def _new_scratch(self, rows: int) -> dict[str, Float32]:
+        """Scratch for a column block of so many rows, or, if others will use it, for the largest."""
+        room = rows if self._keeps else int(np.diff(self.ratings.column_bounds).max())
+        return {name: np.zeros((room, self._dimension), np.float32) for name in self._scratch_names}
+
+    def _column(self, index: int, layout: BlockLayout, buffer: Float32) -> ParameterBlock:
+        """Column block `index`, with the fields of `layout` in this buffer."""
+        start, stop = self.ratings.bounds(Factor.H, index)
+        arrays = layout.views(buffer, stop - start)
+        counts = self.ratings.column_counts[start:stop]
+        return self._make(factor=Factor.H, index=index, start=start, counts=counts, arrays=arrays, buffer=buffer)
+
+    def _row(self, index: int) -> ParameterBlock:
+        """Row block `index`, filled with zeros."""
+        start, stop = self.ratings.bounds(Factor.W, index)
+        buffer = np.zeros((stop - start) * self.layout.width, np.float32)
+        arrays = self.layout.views(buffer, stop - start)
+        for name in self._scratch_names:
+            arrays[name] = np.zeros((stop - start, self._dimension), np.float32)
+        counts = self.ratings.row_counts[index]
+        return self._make(factor=Factor.W, index=index, start=start, counts=counts, arrays=arrays, buffer=buffer)
 
     # ------------------------------------------------------------------ travelling
 
     def visit(self, iteration: int, send: bool) -> Iterator[RatingsCell]:
         """Cells of an iteration's part; with `send` the departing ones come first, and are sent during the others."""
         going = None
-        columns = self.factors.columns
         if send:
             after = self._part_of(iteration + 1)
-            buffers = {c: column.buffer for c, column in columns.items()}
-            going = self.ring.move(buffers, self.part, after, self.factors.buffer)
+            buffers = {c: column.buffer for c, column in self.columns.items()}
+            going = self.ring.move(buffers, self.part, after, self._buffer)
         for b in going.order if going else self.ring.blocks:
             c = column_of(b, self.part, self.grid)
-            yield self._cell(b, columns[c])
+            yield self._cell(b, self.columns[c])
             if going:
                 going.depart(c)
         if going:
             arrived = going.finish()
             self._at(after)
-            self.factors.arrange(arrived, after)
+            self._arrange(arrived)
 
     def tour(
         self, names: Sequence[str], returning: Sequence[str] = (), sums: Sequence[str] = ()
@@ -123,14 +239,14 @@ class Circulation:
         sums : sequence of str
             Those of the latter that begin at zero, of all blocks.
         """
-        factors, alone = self.factors, self.ring.size == 1
-        for block in self.blocks() if alone else factors.rows.values():
+        alone = self.ring.size == 1
+        for block in self.blocks() if alone else self.rows.values():
             for name in sums:
                 block[name].fill(0.0)
         if alone:
             for step in range(self.grid):
                 for b in self.ring.blocks:
-                    yield self._cell(b, factors.columns[column_of(b, step, self.grid)])
+                    yield self._cell(b, self.columns[column_of(b, step, self.grid)])
             return
         copies = self._copies_of(tuple(names))
         layout, shared = copies.layout, copies.shared
@@ -142,8 +258,8 @@ class Circulation:
             for b, c in copies.tour(bool(returning)):
                 yield self._cell(b, copies.blocks[c])
         else:
-            for b, c, buffer in self.ring.tour(buffers, partial(factors.length, width=layout.width), bool(returning)):
-                yield self._cell(b, factors.column(c, layout, buffer))
+            for b, c, buffer in self.ring.tour(buffers, partial(self._length, width=layout.width), bool(returning)):
+                yield self._cell(b, self._column(c, layout, buffer))
         if returning:
             self._take_back(copies, buffers, returning)
 
@@ -160,19 +276,19 @@ class Circulation:
 
         Fields in `returning` are taken back to where the column blocks rest.
         """
-        yield from self.factors.rows.values()
+        yield from self.rows.values()
         if self.part == 0 or self.ring.size == 1:
-            yield from self.factors.columns.values()
+            yield from self.columns.values()
             return
         copies = _Copies(self._layout(names))
         buffers = self._brought_home(copies)
-        yield from (self.factors.column(c, copies.layout, buffer) for c, buffer in buffers.items())
+        yield from (self._column(c, copies.layout, buffer) for c, buffer in buffers.items())
         if returning:
             self._take_back(copies, buffers, returning)
 
     def _layout(self, names: Sequence[str]) -> BlockLayout:
         """Layout of copies of these arrays of a column block."""
-        arrays = next(iter(self.factors.columns.values())).arrays
+        arrays = next(iter(self.columns.values())).arrays
         return BlockLayout([StateField(name, arrays[name].shape[1]) for name in names], 0)
 
     def _copies_of(self, names: tuple[str, ...]) -> _Copies:
@@ -183,19 +299,19 @@ class Circulation:
         return copies
 
     def _new_copies(self, layout: BlockLayout) -> _Copies:
-        length = partial(self.factors.length, width=layout.width)
+        length = partial(self._length, width=layout.width)
         if layout.width not in self._shared:
             self._shared[layout.width] = self.ring.shared_buffers([length(c) for c in range(self.grid)])
         shared = self._shared[layout.width]
         if not shared:
             return _Copies(layout)
-        blocks = {c: self.factors.column(c, layout, shared.buffer(c, length(c))) for c in range(self.grid)}
+        blocks = {c: self._column(c, layout, shared.buffer(c, length(c))) for c in range(self.grid)}
         return _Copies(layout, shared, self.ring.shared_tour(shared, length), blocks)
 
     def _brought_home(self, copies: _Copies, sums: Sequence[str] = ()) -> dict[int, Float32]:
         """Copies of arrays of the column blocks whose home this is, wherever they rest; `sums` are zero. Collective."""
         buffers = {}
-        for c, block in self.factors.columns.items():
+        for c, block in self.columns.items():
             copy = self._copy(copies, c)
             for name in copies.layout.names:
                 if name in sums:
@@ -208,7 +324,7 @@ class Circulation:
     def _take_back(self, copies: _Copies, buffers: dict[int, Float32], names: Sequence[str]) -> None:
         """Copy fields from the copies at home back to the column blocks, wherever they rest. Collective."""
         for c, buffer in self._moved(buffers, copies, 0, self.part).items():
-            block, copy = self.factors.columns[c], self._copy(copies, c, buffer)
+            block, copy = self.columns[c], self._copy(copies, c, buffer)
             for name in names:
                 block[name][:] = copy[name]
         if copies.shared:
@@ -219,8 +335,8 @@ class Circulation:
         if copies.blocks:
             return copies.blocks[c]
         if buffer is None:
-            buffer = np.empty(self.factors.length(c, copies.layout.width), np.float32)
-        return self.factors.column(c, copies.layout, buffer)
+            buffer = np.empty(self._length(c, copies.layout.width), np.float32)
+        return self._column(c, copies.layout, buffer)
 
     def _moved(
         self,
@@ -232,7 +348,7 @@ class Circulation:
         """Move copies from where `part` has the column blocks to where `after` has them. Collective."""
         if part == after:
             return buffers
-        shared, length = copies.shared, partial(self.factors.length, width=copies.layout.width)
+        shared, length = copies.shared, partial(self._length, width=copies.layout.width)
 
         def buffer(c: int) -> Float32:
             return shared.buffer(c, length(c)) if shared else np.empty(length(c), np.float32)
@@ -243,4 +359,4 @@ class Circulation:
         return going.finish()
 
     def _cell(self, row_block: int, column: ParameterBlock) -> RatingsCell:
-        return RatingsCell(self.factors.rows[row_block], column, self.ratings.train[row_block, column.index])
+        return RatingsCell(self.rows[row_block], column, self.ratings.train[row_block, column.index])

@@ -9,8 +9,8 @@ import numpy as np
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.model.parts.base import NO_TERMS, PrecisionTerms
 from dsgmcmc.model.quantity import SHIFT
-from dsgmcmc.targets.state import Blocks
-from dsgmcmc.types import Float64
+from dsgmcmc.targets.state import FactorRows
+from dsgmcmc.types import Array, Float64
 
 WISHART_BETA = 2.0
 
@@ -22,12 +22,12 @@ SUMS = {
 }
 
 
-def sums_of_rows(rows: Blocks, position: str, dense: bool) -> tuple[Float64, Float64]:
+def sums_of_rows(rows: FactorRows, position: str, dense: bool) -> tuple[Float64, Float64]:
     """Sufficient statistics of rows for drawing their mean and precision, block by block.
 
     Parameters
     ----------
-    rows : Blocks
+    rows : FactorRows
         The rows theta; their shift, if they have one, is subtracted.
     position : str
         Field that holds theta.
@@ -54,6 +54,11 @@ class GammaPrior(NamedTuple):
 
     shape: float
     rate: float
+
+    def draw(self, squares: Array | float, n: Array | float, rng: np.random.Generator) -> Float64:
+        """Draw precisions given the sum of squares of n numbers from N(0, 1 / precision), elementwise."""
+        found: Float64 = rng.gamma(self.shape + n / 2, 1 / (self.rate + squares / 2))
+        return found
 
 
 PUBLISHED = GammaPrior(1.0, 5.0)

@@ -16,11 +16,10 @@ import numpy.typing as npt
 
 from dsgmcmc.kernels.prediction import predict_kernel
 from dsgmcmc.model.blocks import TestRows
-from dsgmcmc.model.cell import RatingsCell
-from dsgmcmc.model.circulation import Circulation
+from dsgmcmc.model.circulation import Circulation, RatingsCell
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.likelihoods.base import State
-from dsgmcmc.model.parts import Effects
+from dsgmcmc.model.parts import Part
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.snapshot import Lazy, Snapshot
 from dsgmcmc.targets.base import DrawInfo, Followed
@@ -42,8 +41,8 @@ class HeldOut:
         Distribution of a rating.
     noise_precision : callable
         Returns the current tau.
-    effects : Effects, optional
-        Added to the predictors of the test ratings.
+    effects : Part, optional
+        Its effects are added to the predictors of the test ratings.
     """
 
     def __init__(
@@ -51,7 +50,7 @@ class HeldOut:
         circulation: Circulation,
         likelihood: Law,
         noise_precision: Callable[[], float],
-        effects: Effects | None = None,
+        effects: Part | None = None,
     ) -> None:
         self._effects = effects
         self._circulation, self._ring, self._noise_precision = circulation, circulation.ring, noise_precision

@@ -38,7 +38,6 @@ def fisher_information(
     prior: Callable[[ParameterBlock], RowPrior],
     position: str,
     tau: float,
-    biases: bool,
     bound: bool,
     earlier: Mapping[Factor, Float64],
 ) -> Information:
@@ -49,22 +48,20 @@ def fisher_information(
     circulation : Circulation
         The blocks of both factors.
     likelihood : Law
-        Determines the weight of each rating.
+        Determines the weight of each rating, and whether the last column is the bias.
     prior : callable
         Returns a block's prior.
     position : str
         Field that holds the state.
     tau : float
         Precision of the noise.
-    biases : bool
-        Whether the last column is the bias.
     bound : bool
         Whether to compute the bounds even if no row has grown.
     earlier : dict of Factor to (D,) float64
         `Information.c` of an earlier state, in whose units rows have their sizes; empty if there is none.
     """
     n, squares = likelihood.counts(circulation)
-    c, sizes, grown = _mean_squares(circulation, position, n, biases, earlier)
+    c, sizes, grown = _mean_squares(circulation, position, n, likelihood.biases, earlier)
     first = [rows.blocks[0] for rows in circulation.together()]
     common = {block.factor: prior(block).precision.astype(np.float64) for block in first}
     curvature = dict.fromkeys(common, 1.0)
@@ -105,21 +102,21 @@ def second_moments(
     return circulation.ring.sum(partials, means, result)
 
 
-def own_sums(circulation: Circulation, likelihood: Law, position: str, biases: bool, out: str) -> None:
+def own_sums(circulation: Circulation, likelihood: Law, position: str, out: str) -> None:
     """Set field `out` of every row to sum_j w_ij phi_j of its own data, as in `own_products`. Collective."""
     for block in circulation.blocks():
-        block.arrays[SENT] = _covariates(block, position, biases, likelihood.noise_scale(block))
+        block.arrays[SENT] = _covariates(block, position, likelihood.biases, likelihood.noise_scale(block))
     circulation.spread(SENT, out)
     for block in circulation.blocks():
         del block.arrays[SENT]
         block[out][:] *= likelihood.noise_scale(block)[:, None]
 
 
-def own_products(circulation: Circulation, likelihood: Law, position: str, biases: bool, field: str) -> None:
+def own_products(circulation: Circulation, likelihood: Law, position: str, field: str) -> None:
     """Multiply every row y_i of a field by the second moments of its own data. Collective."""
     blocks = list(circulation.blocks())
     for block in blocks:
-        block.arrays[SENT] = _covariates(block, position, biases, np.sqrt(likelihood.noise_scale(block)))
+        block.arrays[SENT] = _covariates(block, position, likelihood.biases, np.sqrt(likelihood.noise_scale(block)))
         block.arrays[PRODUCT] = np.empty_like(block[SENT])
     kernel = product_kernel(blocks[0].dimension)
     for cell in circulation.tour((SENT, field, PRODUCT), returning=(PRODUCT,), sums=(PRODUCT,)):

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dsgmcmc.model.likelihoods import Law
-from dsgmcmc.model.parts import PARTS, Effects, Noise, Part, PriorMean, RowPriors
+from dsgmcmc.model.parts import PARTS, Noise, Part, RowPriors
 from dsgmcmc.model.parts.base import DrawContext, Place, PrecisionTerms
 from dsgmcmc.model.quantity import Quantities, Sampled, Sizes, sizes_of
 from dsgmcmc.parallel.named import shapes_of
 from dsgmcmc.targets.base import DrawnField
+from dsgmcmc.targets.state import arrays_of, take_all
 from dsgmcmc.types import Array, Factor, Float64, Purpose
 
 if TYPE_CHECKING:
@@ -54,8 +55,7 @@ class FactorModel:
         self.likelihood, self.noise, self.rows = likelihood, noise, rows
         likelihood.noise_parameters = noise.parameters
         self.parts: tuple[Part, ...] = (likelihood, noise, rows, *others)
-        self.effects = next((part for part in others if isinstance(part, Effects)), None)
-        self._means = [part for part in others if isinstance(part, PriorMean)]
+        self.effects = next((part for part in others if part.has_effects), None)
         self._first, self._every = first, every
         quantities = dict.fromkeys(quantity for part in self.parts for quantity in part.quantities)
         self.quantities = Quantities(tuple(quantities), sizes or sizes_of(rows.dimension, likelihood.n_levels))
@@ -93,8 +93,8 @@ class FactorModel:
     # ------------------------------------------------------------------ drawing its parameters
 
     def precision_terms(self) -> dict[Factor, PrecisionTerms]:
-        """What parameters of the rows' means say of Lambda."""
-        return {factor: term for part in self._means for factor, term in part.precision_terms().items()}
+        """Extra sufficient statistics for drawing Lambda, of all parts."""
+        return {factor: term for part in self.parts for factor, term in part.precision_terms().items()}
 
     def draw(self, context: DrawContext) -> None:
         """Draw the parameters of all parts whose turn it is, but for effects on ratings. Collective."""
@@ -121,24 +121,17 @@ class FactorModel:
             return
 
         replicated = [each for part in drawn for each in part.replicated]
-
-        def arrays() -> dict[str, Float64]:
-            return {name: array for each in replicated for name, array in each.arrays().items()}
-
-        def take(arrays: dict[str, Float64]) -> None:
-            for each in replicated:
-                each.take(arrays)
+        before = arrays_of(replicated)
 
         def draw(sums: dict[str, Float64]) -> dict[str, Float64]:
-            take({name: array.copy() for name, array in before.items()})
+            take_all(replicated, {name: array.copy() for name, array in before.items()})
             rng = context.stream.generator(Purpose.HYPERPARAMETERS)
             for subchain in range(len(context.positions)):
                 for part in drawn:
                     part.draw_shared(subchain, sums, context, rng)
-            return arrays()
+            return arrays_of(replicated)
 
-        before = arrays()
-        take(context.circulation.ring.sum(partials, draw, shapes_of(before)))
+        take_all(replicated, context.circulation.ring.sum(partials, draw, shapes_of(before)))
 
     # ------------------------------------------------------------------ what belongs to a draw
 

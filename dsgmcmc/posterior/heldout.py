@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dsgmcmc.model.likelihoods import Law
-from dsgmcmc.model.predictive.base import Predictive
+from dsgmcmc.model.predictive.base import Moments, Predictive
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.series import steps
@@ -48,7 +48,7 @@ class TestPredictions:
     def predictive(self, law: type[Law], levels: Float64 | None) -> Predictive:
         """Predictive distributions under a likelihood, with these levels if they are known."""
         variance, more = self.variance + self.noise_variance, (self.noise_variance, self.shape)
-        return law.predictive_of_moments(self.mean, variance, self.probability, levels, *more)
+        return law.predictive_of_moments(Moments(self.mean, variance, self.probability, levels, *more))
 
 
 def posteriors(run: RunDirectory) -> list[Snapshot]:

@@ -7,7 +7,7 @@ draws, and lists which of the draws on disk belong to it; its moments cannot be 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from dsgmcmc.config.chain import ResolvedChain
@@ -15,7 +15,6 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.storage.facts import Facts
 from dsgmcmc.storage.lock import is_held
 from dsgmcmc.storage.logs import Line
-from dsgmcmc.storage.manifest import Key, Manifest
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.series import steps
 from dsgmcmc.storage.snapshot import Snapshot
@@ -26,10 +25,10 @@ UNITS = ((3600, "h"), (60, "min"), (1, "s"))
 LINES = 10  # last lines of metrics from which the rate is estimated
 
 
-def newest_states(run: RunDirectory, facts: Facts, wanted: str) -> list[Snapshot]:
+def newest_states(run: RunDirectory, facts: Facts) -> list[Snapshot]:
     """Return the posterior of every chain that has draws, or its newest checkpoint if that has later ones.
 
-    Checkpoints without what is `wanted` are skipped. Raises InputError if one is damaged, or was not made with the
+    Checkpoints without saved draws are skipped. Raises InputError if one is damaged, or was not made with the
     settings in ``run.toml``.
     """
     states = []
@@ -37,7 +36,7 @@ def newest_states(run: RunDirectory, facts: Facts, wanted: str) -> list[Snapshot
         done, made = (steps(run.series(kind, chain))[-1:] for kind in ("posterior", "checkpoints"))
         if made > done:
             snapshot = run.open_snapshot("checkpoints", chain, made[0], facts)
-            if _USABLE[wanted](snapshot.manifest):
+            if snapshot.manifest.saved_draws:
                 states.append(snapshot)
                 continue
         states += [run.open_snapshot("posterior", chain, iteration, facts) for iteration in done]
@@ -46,25 +45,12 @@ def newest_states(run: RunDirectory, facts: Facts, wanted: str) -> list[Snapshot
 
 def progress(run: RunDirectory, config: ResolvedChain, facts: Facts) -> LiveProgress | None:
     """Return the progress of a run; None if it has ended. Raises InputError as `newest_states`, and if a log is bad."""
-    wanted = "traces" if "target" in facts else "draws"
-    states = newest_states(run, facts, wanted)
+    states = newest_states(run, facts)
     if not (unfinished(states) or is_held(run.lock_file)):
         return None
     manifests = [snapshot.manifest for snapshot in states]  # a posterior does not say which draws were saved
-    draws = [_USABLE[wanted](each) or len(steps(run.series("draws", each.chain))) for each in manifests]
+    draws = [len(each.saved_draws) or len(steps(run.series("draws", each.chain))) for each in manifests]
     return LiveProgress.of(run, config, sum(draws))
-
-
-def _draws_made(manifest: Manifest) -> int:
-    """Number of draws of which a checkpoint has traces."""
-    iteration = Key("trace", "run", 0, "iteration")
-    return next((entry.shape[0] for entry in manifest.blocks if entry.key == iteration and entry.shape), 0)
-
-
-_USABLE: dict[str, Callable[[Manifest], int]] = {
-    "draws": lambda manifest: len(manifest.saved_draws),
-    "traces": _draws_made,
-}
 
 
 def unfinished(snapshots: Iterable[Snapshot]) -> bool:

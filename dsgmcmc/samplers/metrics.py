@@ -250,7 +250,7 @@ p = information / precision
         for rows, values in given.items():
             for block in rows.blocks:
                 self._to_axes(block)
-            found |= _by_block(rows, alignment(rows, "g", **values))
+            found.update(rows.by_block(alignment(rows, "g", **values)))
         return found
 
     def _along_own(
@@ -277,7 +277,7 @@ p = information / precision
                 self._to_axes(block)
             lengths = np.sqrt(rows.update(PRODUCT, **values)["square"])
             rows.update(NORMALISED, length=lengths.astype(rows.dtype))
-            found |= _by_block(rows, lengths)
+            found.update(rows.by_block(lengths))
         return found
 
     def _from_axes(self, block: ParameterBlock) -> None:
@@ -425,12 +425,6 @@ class Kronecker(Fisher):
             for block in rows.blocks:
                 add_rotated(block["turned"], block["turned"], self.vectors[block.factor], keep=0.0)
             rows.gradient = TURNED
-
-
-def _by_block(rows: Rows, vector: Float64) -> dict[ParameterBlock, Float64]:
-    """Parts of a vector of all rows, by block."""
-    ends = np.cumsum([len(block.counts) for block in rows.blocks])
-    return dict(zip(rows.blocks, np.split(vector, ends[:-1]), strict=True))
 
 
 def _diagonal(rows: Rows) -> Array:

@@ -39,4 +39,4 @@ class RunningMoments:
     def count(self, x: Array, draw: DrawInfo) -> None:
         """Add a draw."""
         self._arrays |= {"x": x, "mean": self.mean, "m2": self.m2}
-        _COUNT.apply_to(self._batch, {"share": draw.share, "weight": draw.weight})
+        _COUNT.apply(self._batch, {"share": draw.share, "weight": draw.weight})

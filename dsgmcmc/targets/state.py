@@ -7,10 +7,10 @@ without depending on the sampler.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -27,29 +27,6 @@ class StateField(NamedTuple):
 
     name: str
     width: int = 0
-
-
-class Keeps(Protocol):
-    """What a sampler keeps with every block; see `dsgmcmc.samplers.base.Sampler`.
-
-    Attributes
-    ----------
-    kept : sequence of StateField
-        Fields that are sent with a block.
-    working : tuple of str
-        Arrays of the shape of theta that are not sent.
-    positions : tuple of str
-        The field that holds the state of each interleaved sub-chain.
-    """
-
-    @property
-    def kept(self) -> Sequence[StateField]: ...  # noqa: D102
-
-    @property
-    def working(self) -> tuple[str, ...]: ...  # noqa: D102
-
-    @property
-    def positions(self) -> tuple[str, ...]: ...  # noqa: D102
 
 
 class Conditional(NamedTuple):
@@ -123,40 +100,6 @@ class RandomStream:
         state["state"]["counter"] = np.array([0, part, self.iteration, self.chain], np.uint64)
         found.bit_generator.state = state
         return found
-
-
-class Rows(Protocol):
-    """Rows of one factor that are updated in one call: those of a `ParameterBlock`, or of several, `Blocks`.
-
-    Attributes
-    ----------
-    blocks : sequence of ParameterBlock
-        Their blocks.
-    factor : Factor
-        Row factor or column factor.
-    dimension : int
-        Columns D of the factor.
-    dtype : dtype
-        Type of the arrays.
-    frozen, gradient
-        As in `ParameterBlock`; the same for all blocks.
-    """
-
-    factor: Factor
-    dimension: int
-    frozen: bool
-    gradient: Gradient | None
-
-    @property
-    def blocks(self) -> Sequence[ParameterBlock]: ...  # noqa: D102
-
-    @property
-    def dtype(self) -> np.dtype[Any]: ...  # noqa: D102
-
-    def update(
-        self, formula: Formula, purpose: Purpose = Purpose.STEP, width: int = 0, /, **given: Any
-    ) -> dict[str, Any]:
-        """Apply a formula to every element in one pass: drift, prior, preconditioner, noise."""
 
 
 @dataclass(eq=False)
@@ -261,6 +204,10 @@ class ParameterBlock:
         """The block alone."""
         return (self,)
 
+    def by_block(self, vector: Array) -> Iterator[tuple[ParameterBlock, Array]]:
+        """The block alone, with a vector of its rows."""
+        yield self, vector
+
     def rowwise(self, kernel: Callable[..., None], name: str) -> None:
         """Let a kernel replace the rows of an array, given their conditional distribution and their prior.
 
@@ -286,8 +233,8 @@ class ParameterBlock:
         self.gradient = gradient_in(out, prior)
 
 
-class Blocks:
-    """Blocks of one factor, which have the same arrays and are updated in one call; `Rows`."""
+class FactorRows:
+    """The rows of several blocks of one factor, which have the same arrays and are updated in one call."""
 
     def __init__(self, blocks: Sequence[ParameterBlock]) -> None:
         self.blocks = blocks
@@ -330,6 +277,10 @@ class Blocks:
         return _updated(self.blocks, self._batch, formula, purpose, width, given)
 
 
+#: Rows of one factor that are updated in one call: those of one block, or of several.
+Rows = ParameterBlock | FactorRows
+
+
 def _updated(
     blocks: Sequence[ParameterBlock],
     batch: Batch,
@@ -347,7 +298,7 @@ def _updated(
         return [prior] if prior.shift is None else [block.prior(block) for block in blocks]
 
     begin = first.timers.enter()
-    result = formula.apply_to(
+    result = formula.apply(
         batch,
         given,
         noise=first.stream.key(purpose, first.factor, 0),
@@ -401,3 +352,14 @@ class Replicated:
                 setattr(self, attribute, getattr(self, attribute) | given)
             elif name in arrays:
                 setattr(self, attribute, arrays[name])
+
+
+def arrays_of(replicated: Iterable[Replicated]) -> dict[str, Float64]:
+    """All arrays of several, by their names on disk."""
+    return {name: array for each in replicated for name, array in each.arrays().items()}
+
+
+def take_all(replicated: Iterable[Replicated], arrays: Mapping[str, Float64]) -> None:
+    """Replace the arrays of several, as `Replicated.take` does."""
+    for each in replicated:
+        each.take(arrays)

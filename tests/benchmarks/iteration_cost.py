@@ -26,7 +26,7 @@ from dsgmcmc.config.layers import build
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import Ratings, open_ratings
 from dsgmcmc.kernels.philox import normals
-from dsgmcmc.model.cell import RatingsCell
+from dsgmcmc.model.circulation import RatingsCell
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.sources.ratings import targets_of
 

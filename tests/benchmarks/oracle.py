@@ -19,9 +19,9 @@ import argparse
 
 import numpy as np
 
-from dsgmcmc.config.layers import build_density
 from dsgmcmc.densities import KERNELS
 from dsgmcmc.densities.sample import sample, vector_target
+from dsgmcmc.densities.settings import DensityConfig
 from dsgmcmc.densities.targets.potentials import DoubleWell, Gaussian
 from dsgmcmc.densities.targets.regression import Regression
 from dsgmcmc.errors import InputError
@@ -55,7 +55,7 @@ def targets():
 def made(name, grid, schedule="shuffled", step=None):
     """The sampler that `sample_density` makes."""
     section = {"name": name, **({"step_size": step} if step else {})}
-    found = build_density({"sampler": section, "grid": grid, "schedule": schedule, "thin": 1}).resolved().sampler
+    found = DensityConfig.build({"sampler": section, "grid": grid, "schedule": schedule, "thin": 1}).resolved().sampler
     return found.kind(found.config, 1000)
 
 

@@ -24,6 +24,7 @@ import numpy as np
 from dsgmcmc.data.ratings import SIDES, open_ratings
 from dsgmcmc.diagnostics.scores import coverage, pit
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
+from dsgmcmc.model.predictive.base import Moments
 from dsgmcmc.parallel.mpirun import run_dsgmcmc
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.storage.rundir import RunDirectory
@@ -121,7 +122,7 @@ def describe(
     if "sd" in found:
         total = found["sd"] ** 2 + found["noise_variance"]
         line["predictive_sd"] = float(found["sd"].mean())
-        predicted = Gaussian.predictive_of_moments(found["mean"], total)
+        predicted = Gaussian.predictive_of_moments(Moments(found["mean"], total))
         line["log_predictive_density"] = float(predicted.log_density(ratings).mean())
         line["coverage"] = {str(level): share for level, share in coverage(pit(predicted, ratings)).items()}
         if reference is not None:

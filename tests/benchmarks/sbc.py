@@ -198,7 +198,8 @@ def make(path: Path, config: ResolvedConfig, sampler: Sampler[Any, Any]) -> Fact
         place = Place(config, ratings.transposed, blocks, ring, sizes, by_parts=by_parts)
         model = FactorModel.of(place, FactorModel.read(config, ratings, blocks, ring))
         schedule = Schedule(config.schedule, blocks.part_sizes.tolist(), config.seed, 0) if by_parts else None
-        return FactorTarget(ring, blocks, schedule, model, sampler, RandomStream(config.seed, 0))
+        keeps = sampler.kept, sampler.working, sampler.positions
+        return FactorTarget(ring, blocks, schedule, model, *keeps, RandomStream(config.seed, 0))
 
 
 def ranks(seed: int, settings: dict[str, Any], sampler: str, n: int, scale: float) -> dict[str, np.ndarray] | None:

@@ -19,6 +19,7 @@ from gibbs import from_ratings, gibbs
 
 from dsgmcmc.config.run import automatic_rank
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
+from dsgmcmc.model.predictive.base import Moments
 
 PRIORS = {"published": False, "default": True}
 MAX_TEST = 4000
@@ -64,7 +65,7 @@ def measure(train, test, shape, rank: int, standardise: bool, sweeps: int, seed:
     options = {"centre": False, "sweeps": sweeps, "burn_in": sweeps // 4, "seed": seed, "standardise": standardise}
     found = gibbs(train, test, shape, rank=rank, **options)
     variance = found.sd**2 + found.noise_variance
-    density = Gaussian.predictive_of_moments(found.mean, variance).log_density(test[2])
+    density = Gaussian.predictive_of_moments(Moments(found.mean, variance)).log_density(test[2])
     return np.array([found.rmse_mean, density.mean()])
 
 

@@ -15,7 +15,7 @@ from mpi4py import MPI
 from support import digest, metrics, sample
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.model import factors
+from dsgmcmc.model import circulation
 from dsgmcmc.parallel import ring
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.gradients import GRADIENTS
@@ -112,7 +112,7 @@ def test_blocks_that_are_large(
 ) -> None:
     """They travel as messages, and a process keeps no memory for those that have left."""
     monkeypatch.setattr(ring, "LARGEST", 0)
-    monkeypatch.setattr(factors, "KEPT", 0)
+    monkeypatch.setattr(circulation, "KEPT", 0)
     settings = settings_of(sampler, schedule="random" if sampler in INDEPENDENT else "shuffled", noise="both")
     compare(comm, together, data, mpi_tmp_path, settings, [7, 17])
 

@@ -31,6 +31,7 @@ from scipy.stats import wishart
 from dsgmcmc.data.ratings import SPLITS, open_ratings
 from dsgmcmc.diagnostics import scores
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
+from dsgmcmc.model.predictive.base import Moments
 
 NU_GRID = 2.0 ** np.arange(2, 10.5, 0.5)
 """Prior support of a sampled nu, equally likely each; from 4 on 1 / g has a variance."""
@@ -294,7 +295,7 @@ def main() -> None:
     result = gibbs(train, test, shape, **options)
     seconds = time.perf_counter() - began
     variance = result.sd**2 + result.noise_variance
-    found = Gaussian.predictive_of_moments(result.mean, variance)
+    found = Gaussian.predictive_of_moments(Moments(result.mean, variance))
     covered = scores.coverage(scores.pit(found, test[2]))
     print(f"rmse_mean {result.rmse_mean:.4f}  mae {scores.mae(test[2], result.mean):.4f}", end="  ")
     print(f"tau {result.tau.mean():.4f}  nu {result.nu.mean(axis=0)}  sd {result.sd.mean():.4f}")

@@ -102,13 +102,10 @@ def test_another_model_is_refused(earlier, tmp_path, settings, words):
 
 
 def test_what_cannot_be_a_start_is_refused(earlier, tmp_path):
-    """Another kind of run, none, names that have nothing in common; a run that began without one."""
-    (of_a_density := tmp_path / "density").mkdir()
-    RunDirectory(of_a_density).write_settings({}, {"target": "module.Density", "dimension": 2})
+    """No run, names that have nothing in common; a run that began without one."""
     strangers = prepared(tmp_path / "strangers.h5", 30, 20, "x")
     for data, start, words in (
         (strangers, earlier, "no user and no item in common"),
-        (strangers, of_a_density, "a run of a density"),
         (strangers, tmp_path / "nothing", "is not a run directory"),
     ):
         result = run(*dsgmcmc("sample", data, "--out", tmp_path / "new", "--from", start)).expect(2)

@@ -15,7 +15,8 @@ are the rows of W and H: users and items.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import exp, log, log1p, sqrt
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -26,15 +27,15 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.effects import Score, formula_score
 from dsgmcmc.kernels.gradient import gradient_kernel, weigh_kernel
 from dsgmcmc.model.blocks import SLAB
-from dsgmcmc.model.cell import RatingsCell
-from dsgmcmc.model.circulation import Circulation
+from dsgmcmc.model.circulation import Circulation, RatingsCell
 from dsgmcmc.model.parts.base import FeatureSizes, Intercept, Part, Place, chosen_factors
 from dsgmcmc.model.parts.noise import heteroscedastic_factors
-from dsgmcmc.model.predictive.base import Predictive, PredictorDraws
-from dsgmcmc.model.predictive.mixture import Mixture
+from dsgmcmc.model.predictive.base import Moments, Predictive, PredictorDraws
+from dsgmcmc.model.predictive.mixture import LawOfMoments, Mixture
 from dsgmcmc.model.predictive.scores import Scores
-from dsgmcmc.model.quantity import Quantity
+from dsgmcmc.model.quantity import WEIGHT, Quantity
 from dsgmcmc.settings import named
+from dsgmcmc.storage.manifest import Key
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Array, Factor, Float32, Float64, Int32, Int64
 
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 
 Counts = dict[ParameterBlock, Array]
 
+#: Metropolis steps of one draw.
+STEPS = 64
 #: `Law.width` of laws whose predictors are on the scale of a link.
 LINK_WIDTH = 4.0
 
@@ -77,6 +80,24 @@ def times(counts: tuple[Counts, Counts], weight: np.float32) -> tuple[Counts, Co
     """Weigh all ratings alike: sums of their weights times `weight`, and of the squares times its square."""
     n, squares = counts
     return {b: weight * each for b, each in n.items()}, {b: weight**2 * each for b, each in squares.items()}
+
+
+def metropolis(
+    log_density: Callable[[Float64], float], start: Sequence[float], n: float, rng: np.random.Generator
+) -> Float64:
+    """Draw parameters of a law given n ratings, by `STEPS` Metropolis steps from where they are.
+
+    The sizes of the steps vary from below 1 / sqrt(n) to a hundred times as much.
+    """
+    here = np.array(start)
+    density, least, most = log_density(here), log(0.3 / sqrt(n)), log(100 / sqrt(n))
+    normals, uniform = rng.standard_normal((STEPS, len(here))), rng.random((STEPS, 2)).tolist()
+    for normal, (size, chance) in zip(normals, uniform, strict=True):
+        new = here + exp(least + size * (most - least)) * normal
+        there = log_density(new)
+        if log1p(-chance) < there - density:
+            here, density = new, there
+    return here
 
 
 class State(NamedTuple):
@@ -142,6 +163,11 @@ class Law(Part):
     starts: ClassVar[Mapping[str, float]] = {}
     #: Default settings of a run with this likelihood, where they differ from the general ones.
     defaults: ClassVar[dict[str, Any]] = {}
+    #: Fields of rows that gather sums over a sweep, where rows have them.
+    swept_fields: ClassVar[tuple[str, ...]] = ()
+    #: Name in checkpoints, and shape, of sums over a sweep that are kept for every row block; empty if there are none.
+    sums_name: str = ""
+    sums_shape: tuple[int, ...] = ()
 
     def __init__(
         self,
@@ -159,7 +185,9 @@ class Law(Part):
         #: Names of a row's quantities besides theta; `drawn` has those among them that belong to a draw.
         self.fields = tuple(quantity.name for quantity in of_rows)
         self.drawn = tuple(quantity.name for quantity in of_rows if quantity.drawn)
+        self._sums: dict[int, Float64] = {}
         self._set_up(levels)
+        self.start(())
 
     def momenta_of(self, factor: Factor) -> Mapping[str, str]:
         """Fields of a factor's rows with momenta of the law's own parameters, N(0, 1) each, by their names."""
@@ -304,6 +332,41 @@ class Law(Part):
         """Whether the expected rating is the predictor."""
         return False
 
+    # ------------------------------------------------------------------ the state of a chain
+
+    def start(self, blocks: Iterable[ParameterBlock]) -> None:
+        """Set the part's fields of the blocks and its shared parameters to their initial values.
+
+        Here: scales of rows are 1, and their other fields 0.
+        """
+        for block in blocks:
+            for name in self.fields:
+                block[name].fill(1.0 if name == WEIGHT.name else 0.0)
+            self.refresh_derived_fields(block)
+
+    def begin(self, blocks: Iterable[ParameterBlock], first: bool) -> None:
+        """Prepare for an iteration; `first` says whether it is the first of a sweep. Collective.
+
+        Here: sums over gradients are those of one sweep.
+        """
+        if not first:
+            return
+        for sums in self._sums.values():
+            sums[:] = 0.0
+        names = [name for name in self.swept_fields if name in self.fields]
+        for block in blocks if names else ():
+            for name in names:
+                block[name].fill(0.0)
+
+    def sums_of(self, row_block: int) -> Float64:
+        """Sums over the sweep of a row block, of the shape `sums_shape`, to which gradients add."""
+        return self._sums.setdefault(row_block, np.zeros(self.sums_shape))
+
+    def saved(self, row_blocks: Iterable[int]) -> Iterator[tuple[Key, Array]]:
+        """What else the part keeps for these row blocks, to be saved in a checkpoint."""
+        for b in row_blocks if self.sums_name else ():
+            yield Key("state", "W", b, self.sums_name), self.sums_of(b)
+
     # ------------------------------------------------------------------ of training ratings
 
     def refresh_derived_fields(self, block: ParameterBlock) -> None:
@@ -344,12 +407,16 @@ class Law(Part):
         """
         raise InputError(f"effects of groups need {type(self).__name__}.score_terms: leave them out")
 
+    def row_scale(self, block: ParameterBlock) -> Float32:
+        """Field ``weight`` of a block's rows, (n,) float32; 1 where rows have no scales of their own."""
+        return block.row(WEIGHT.name) if self.heteroscedastic else np.ones(len(block.counts), np.float32)
+
     def noise_scale(self, block: ParameterBlock) -> Float32:
         """Noise scales g of a block's rows, (n,) float32; 1 if all have the same noise.
 
         The information that a rating has about its predictor is taken as tau g_i g'_j, also by laws without noise.
         """
-        return np.ones(len(block.counts), np.float32)
+        return self.row_scale(block)
 
     def keep_errors(self, block: ParameterBlock, errors: Float64) -> None:
         """Keep sums of squared errors over each row's ratings, (n,), weighted by the other factor's g."""
@@ -357,8 +424,10 @@ class Law(Part):
     def counts(self, circulation: Circulation) -> tuple[Counts, Counts]:
         """For every row, sums over its ratings of their weights in its information, and of the squares. Collective.
 
-        If all weights are 1, both are the number of ratings, (n,) float32.
+        Here: a rating's weight is g_i g'_j. If all weights are 1, both are the number of ratings, (n,) float32.
         """
+        if self.heteroscedastic:
+            return self.weighted_counts(circulation)
         n = {block: block.n_data for block in circulation.blocks()}
         return n, n
 
@@ -455,30 +524,8 @@ class Law(Part):
 
     @classmethod
     @abstractmethod
-    def predictive_of_moments(
-        cls,
-        mean: Float64,
-        variance: Float64,
-        probability: Float64 | None = None,
-        levels: Float64 | None = None,
-        noise: Float64 | None = None,
-        shape: Float64 | None = None,
-    ) -> Predictive:
-        """Predictive distributions from moments over draws.
-
-        Parameters
-        ----------
-        mean, variance : (q,) float64
-            Of the ratings.
-        probability : (q, R) float64, optional
-            Probabilities of the levels, if there are some.
-        levels : (R,) float64, optional
-            Possible ratings, if known.
-        noise : (q,) float64, optional
-            The part of the variance that is the mean variance of a rating given a draw; all of it by default.
-        shape : (q, m) float64, optional
-            Means of `shape` over the draws, for laws that have such parameters.
-        """
+    def predictive_of_moments(cls, moments: Moments) -> Predictive:
+        """Predictive distributions from moments over draws."""
 
 
 class Likelihood(Law):
@@ -546,7 +593,10 @@ class Likelihood(Law):
 
     def noise(self, cell: RatingsCell, rows: Int32, columns: Int32, tau: float) -> Float32 | float:
         """Noise variance of q ratings, given their rows and columns in the cell; one number if all have the same."""
-        return 1 / tau
+        if not self.heteroscedastic:
+            return 1 / tau
+        precision = np.float32(tau) * cell.row.row(WEIGHT.name)[rows] * cell.column.row(WEIGHT.name)[columns]
+        return np.reciprocal(precision, dtype=np.float32)
 
     def log_likelihood(self, x: Float32, found: State) -> float:
         """Sum of the log densities of ratings, given their distributions; the variance may be one for all, (1,)."""
@@ -559,9 +609,15 @@ class Likelihood(Law):
         shares, nodes = zip(*draws.over_effects(), strict=True)
         eta, noise = (np.concatenate([getattr(some, name) for some in nodes], axis=1) for name in ("eta", "noise"))
         weights = np.concatenate([share * some.weights for share, some in zip(shares, nodes, strict=True)])
-        eta, shape = eta.astype(np.float64), cls._shapes(list(nodes))
-        mean, variance = cls.mean(eta, *shape), np.asarray(cls.variance(eta, noise, *shape))
-        return cls.mixture(cls, mean, variance, weights, centre, levels, shape)
+        law, mean, variance, shape = cls.components(eta.astype(np.float64), noise, cls._shapes(list(nodes)))
+        return cls.mixture(law, mean, variance, weights, centre, levels, shape)
+
+    @classmethod
+    def components(
+        cls, eta: Float64, noise: Array, shape: Sequence[Array]
+    ) -> tuple[type[LawOfMoments], Array, Array, Sequence[Array]]:
+        """Components of a mixture over draws: their law, means, variances, and other parameters; elementwise."""
+        return cls, cls.mean(eta, *shape), np.asarray(cls.variance(eta, noise, *shape)), shape
 
     @classmethod
     def _shapes(cls, nodes: Sequence[PredictorDraws]) -> list[Float64]:
@@ -581,15 +637,7 @@ class Likelihood(Law):
         return Scores(mean, draws.spread, draws.weights, centre)
 
     @classmethod
-    def predictive_of_moments(
-        cls,
-        mean: Float64,
-        variance: Float64,
-        probability: Float64 | None = None,
-        levels: Float64 | None = None,
-        noise: Float64 | None = None,
-        shape: Float64 | None = None,
-    ) -> Predictive:
+    def predictive_of_moments(cls, moments: Moments) -> Predictive:
         """Predictive distributions from moments over draws."""
-        mean, variance = (np.asarray(each, np.float64)[:, None] for each in (mean, variance))
-        return cls.mixture(cls, mean, variance, np.ones(1), levels=levels)
+        mean, variance = (np.asarray(each, np.float64)[:, None] for each in moments[:2])
+        return cls.mixture(cls, mean, variance, np.ones(1), levels=moments.levels)

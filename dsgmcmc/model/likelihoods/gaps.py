@@ -30,6 +30,7 @@ from pydantic import BaseModel
 
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.kernels.ordinal import END
+from dsgmcmc.model.conjugate import GammaPrior
 from dsgmcmc.model.likelihoods.scales import MOST_KICK
 from dsgmcmc.model.likelihoods.thresholds import CURVATURE, EPS, FRICTION, ThresholdModel, values_of
 from dsgmcmc.model.quantity import Quantity, Sampled
@@ -39,7 +40,7 @@ from dsgmcmc.types import Float32, Float64, Purpose, ThresholdsName
 
 CUTS, CUT_SLOPE, GAPS, GAP_DRIFT = "cuts", "cut_slope", "gaps", "gap_drift"
 GAP_SLOPE = "gap_slope"  # while they are moved
-RATE = 0.1
+PRIOR = GammaPrior(1.0, 0.1)  # of lambda
 START = 10.0  # precision of d before it is first drawn
 MOST = 2.0  # of |f(d)|
 #: Fewer levels have no gap between thresholds.
@@ -138,12 +139,6 @@ def gap_information(model: ThresholdModel) -> Float64:
 def gap_squares(block: ParameterBlock) -> Float64:
     """Sums of d^2 over a block's rows, (R - 2,) float64."""
     return np.asarray(np.square(block[GAPS], dtype=np.float64).sum(axis=0))
-
-
-def draw_gap_precision(squares: Float64, n: int, rng: np.random.Generator) -> Float64:
-    """Draw lambda given the sums of d^2 over n rows."""
-    found: Float64 = rng.gamma(1.0 + n / 2, 1 / (RATE + squares / 2))
-    return found
 
 
 def move_gaps(

@@ -9,7 +9,7 @@ errors, times the other factor's scales.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -17,15 +17,14 @@ import numpy as np
 from dsgmcmc.data.ratings.format import row_slabs
 from dsgmcmc.kernels.gradient import gradient_kernel
 from dsgmcmc.model.blocks import SLAB
-from dsgmcmc.model.cell import RatingsCell
-from dsgmcmc.model.circulation import Circulation
-from dsgmcmc.model.likelihoods.base import Counts, Likelihood, State
+from dsgmcmc.model.circulation import RatingsCell
+from dsgmcmc.model.likelihoods.base import Likelihood, State
 from dsgmcmc.model.predictive.base import Predictive, PredictorDraws
 from dsgmcmc.model.predictive.normal_mixture import Normal, NormalMixture
 from dsgmcmc.model.predictive.scores import Scores
 from dsgmcmc.model.quantity import WEIGHT, Quantity
 from dsgmcmc.targets.state import ParameterBlock
-from dsgmcmc.types import Array, Float32, Float64, Int32
+from dsgmcmc.types import Array, Float32, Float64
 
 if TYPE_CHECKING:
     from dsgmcmc.data.ratings import Ratings
@@ -39,6 +38,7 @@ class Gaussian(Normal, Likelihood):
     score = "x - eta"
     mixture = NormalMixture
     noise_quantities: ClassVar[tuple[Quantity, ...]] = (WEIGHT, ROW_ERROR)
+    swept_fields = ("row_error",)
 
     @classmethod
     def is_linear(cls) -> bool:
@@ -63,19 +63,6 @@ class Gaussian(Normal, Likelihood):
 
     # ------------------------------------------------------------------ of training ratings
 
-    def start(self, blocks: Iterable[ParameterBlock]) -> None:
-        """Set all scales to 1."""
-        for block in blocks if self.heteroscedastic else ():
-            block["weight"].fill(1.0)
-
-    def begin(self, blocks: Iterable[ParameterBlock], first: bool) -> None:
-        """Prepare for an iteration; `first` says whether it is the first of a sweep. Collective.
-
-        Here: the errors of rows are of one sweep.
-        """
-        for block in blocks if self.heteroscedastic and first else ():
-            block["row_error"].fill(0.0)
-
     def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> float:
         """Add the gradient of a cell's energy, times `scale`, to `out` of both blocks.
 
@@ -94,23 +81,10 @@ class Gaussian(Normal, Likelihood):
                 block["row_error"][:, 0] += share * error
         return float(total)
 
-    def noise_scale(self, block: ParameterBlock) -> Float32:
-        """Noise scales g of a block's rows, (n,) float32; 1 if all have the same noise."""
-        return block.row("weight") if self.heteroscedastic else super().noise_scale(block)
-
     def keep_errors(self, block: ParameterBlock, errors: Float64) -> None:
         """Keep sums of squared errors over each row's ratings, (n,), weighted by the other factor's g."""
         if self.heteroscedastic:
             block["row_error"][:, 0] = errors
-
-    def counts(self, circulation: Circulation) -> tuple[Counts, Counts]:
-        """For every row, sums over its ratings of their weights in its information, and of the squares.
-
-        Here: sums of g_i g'_j and of its square. Collective.
-        """
-        if not self.heteroscedastic:
-            return super().counts(circulation)
-        return self.weighted_counts(circulation)
 
     @staticmethod
     def statistics(features: Float64, x: Float64, precision: Float64) -> tuple[Float64, Float64]:
@@ -123,13 +97,6 @@ class Gaussian(Normal, Likelihood):
     def noise_varies(self) -> bool:
         """Whether the noise variance differs between ratings; else all have the same."""
         return self.heteroscedastic
-
-    def noise(self, cell: RatingsCell, rows: Int32, columns: Int32, tau: float) -> Float32 | float:
-        """Noise variance of q ratings, given their rows and columns in the cell; one number if all have the same."""
-        if not self.heteroscedastic:
-            return super().noise(cell, rows, columns, tau)
-        precision = np.float32(tau) * cell.row.row("weight")[rows] * cell.column.row("weight")[columns]
-        return np.reciprocal(precision, dtype=np.float32)
 
     @staticmethod
     def mean(eta: Array, *shape: Array | float) -> Array:

@@ -35,10 +35,10 @@ mean and variance.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import exp, inf, log, log1p, sqrt
+from math import exp, inf, log, sqrt
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -48,11 +48,10 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.effects import Score
 from dsgmcmc.kernels.shaped import Shaped, shaped_kernel
 from dsgmcmc.model.blocks import SLAB, RatingBlocks
-from dsgmcmc.model.cell import RatingsCell
-from dsgmcmc.model.circulation import Circulation
-from dsgmcmc.model.likelihoods.base import LINK_WIDTH, Counts, Levels, Likelihood
+from dsgmcmc.model.circulation import Circulation, RatingsCell
+from dsgmcmc.model.likelihoods.base import LINK_WIDTH, Counts, Levels, Likelihood, metropolis
 from dsgmcmc.model.parts.base import DrawContext
-from dsgmcmc.model.predictive.base import Predictive, PredictorDraws
+from dsgmcmc.model.predictive.base import Moments, Predictive
 from dsgmcmc.model.predictive.counts import (
     CountMixture,
     NegativeBinomialLaw,
@@ -60,10 +59,10 @@ from dsgmcmc.model.predictive.counts import (
     moments_above_zero,
     rate_above_zero,
 )
+from dsgmcmc.model.predictive.mixture import LawOfMoments
 from dsgmcmc.model.quantity import Quantity, Sampled
 from dsgmcmc.parallel.named import Named
 from dsgmcmc.settings import named
-from dsgmcmc.storage.manifest import Key
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Array, Factor, Float32, Float64, Int64
 
@@ -72,7 +71,7 @@ if TYPE_CHECKING:
     from dsgmcmc.parallel.ring import Ring  # which loads MPI
 
 START, BOUNDS = 10.0, (0.1, 1000.0)  # of r
-PRIOR_SD, STEPS = 2.0, 64
+PRIOR_SD = 2.0
 CEILING = 10.0  # times the largest training count
 NODES = np.array([-0.3, -0.15, 0.0, 0.15, 0.3])  # of log r, about where it is
 
@@ -138,7 +137,10 @@ class NegativeBinomial(Likelihood):
         " * dispersion / (dispersion + 1 / (exp(-eta) + 1 / ceiling)) + 0 * least"
     )
     starts: ClassVar[Mapping[str, float]] = {"dispersion": START, "ceiling": 1e4, "least": 0.0}
+    parameters: Dispersion
     mixture = CountMixture
+    sums_name = "dispersion"
+    sums_shape = (len(NODES),)
     has_noise = False
     in_place_of_mean = "biases"
     width = LINK_WIDTH
@@ -155,16 +157,6 @@ class NegativeBinomial(Likelihood):
         self._least, self._top = self.starts["least"], self.starts["ceiling"]
         if levels is not None:
             self._least, self._top = float(levels.values[0] > 0), CEILING * float(levels.values[-1])
-        self._sums: dict[int, Float64] = {}  # over the sweep, by row block
-        self._begin()
-
-    def _begin(self) -> None:
-        self.parameters = Dispersion(*(np.full(1, each) for each in (START, self._top, self._least)))
-
-    @property
-    def replicated(self) -> tuple[Sampled, ...]:
-        """The part's parameters that are the same on all processes."""
-        return (self.parameters,)
 
     @classmethod
     def read(cls, config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> Levels:
@@ -239,18 +231,7 @@ class NegativeBinomial(Likelihood):
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
         """Set the part's fields of the blocks and its shared parameters to their initial values."""
-        self._begin()
-
-    def begin(self, blocks: Iterable[ParameterBlock], first: bool) -> None:
-        """Prepare for an iteration; `first` says whether it is the first of a sweep. Collective.
-
-        Here: sums are of one sweep.
-        """
-        for sums in self._sums.values() if first else ():
-            sums[:] = 0.0
-
-    def _sums_of(self, row_block: int) -> Float64:
-        return self._sums.setdefault(row_block, np.zeros(len(NODES)))
+        self.parameters = Dispersion(*(np.full(1, each) for each in (START, self._top, self._least)))
 
     def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> float:
         """Add the gradient of a cell's energy, times `scale`, to `out` of both blocks."""
@@ -260,18 +241,13 @@ class NegativeBinomial(Likelihood):
         arrays = [block[name] for name in (position, out) for block in blocks]
         kernel(*ratings.arrays, *arrays, parameters, sums, scale)
         if share:
-            self._sums_of(cell.row.index)[:] += share * sums
+            self.sums_of(cell.row.index)[:] += share * sums
         return 0.0
 
     def _dispersions(self) -> Float64:
         """Dispersions at which the sums are taken, (5,)."""
         found: Float64 = self.dispersion * np.exp(NODES)
         return found
-
-    @classmethod
-    def has_score(cls) -> bool:
-        """Whether scores of single ratings are defined, for effects of groups: true for laws with `score_terms`."""
-        return True
 
     @property
     def score_source(self) -> Score:
@@ -330,7 +306,7 @@ class NegativeBinomial(Likelihood):
 
     def sums(self, context: DrawContext) -> Named:
         """Partial sums from which `draw_shared` draws, (blocks here, ...) each, in block order; None if none."""
-        return {"dispersion": np.array([self._sums_of(row.index) for row, _ in context.circulation.pairs()])}
+        return {"dispersion": np.array([self.sums_of(row.index) for row, _ in context.circulation.pairs()])}
 
     def draw_shared(
         self, subchain: int, sums: Mapping[str, Float64], context: DrawContext, rng: np.random.Generator
@@ -341,11 +317,6 @@ class NegativeBinomial(Likelihood):
         """
         assert self._table is not None
         self.parameters.dispersion = np.full(1, draw_dispersion(self.dispersion, sums["dispersion"], self._table, rng))
-
-    def saved(self, row_blocks: Iterable[int]) -> Iterator[tuple[Key, Array]]:
-        """What else the part keeps for these row blocks, to be saved in a checkpoint."""
-        for b in row_blocks:
-            yield Key("state", "W", b, "dispersion"), self._sums_of(b)
 
     # ------------------------------------------------------------------ of new ratings
 
@@ -388,35 +359,24 @@ class NegativeBinomial(Likelihood):
         return NegativeBinomialLaw.cdf(x, mean, variance, rate, dispersion, least)
 
     @classmethod
-    def predictive(cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None) -> Predictive:
-        """Posterior predictive distributions of ratings: mixtures over draws of their predictors."""
-        shares, nodes = zip(*draws.over_effects(), strict=True)
-        eta = np.concatenate([some.eta for some in nodes], axis=1).astype(np.float64)
-        weights = np.concatenate([share * some.weights for share, some in zip(shares, nodes, strict=True)])
-        shape = cls._shapes(list(nodes))
-        mean, variance = cls._moments(eta, *shape)
-        of_law = rate_of(eta, shape[1]), shape[0], shape[2]
-        return CountMixture(NegativeBinomialLaw, mean, variance, weights, centre, levels, of_law)
+    def components(
+        cls, eta: Float64, noise: Array, shape: Sequence[Array]
+    ) -> tuple[type[LawOfMoments], Array, Array, Sequence[Array]]:
+        """Components of a mixture over draws: their law, means, variances, and other parameters; elementwise."""
+        dispersion, ceiling, least = shape
+        return NegativeBinomialLaw, *cls._moments(eta, *shape), (rate_of(eta, ceiling), dispersion, least)
 
     @classmethod
-    def predictive_of_moments(
-        cls,
-        mean: Float64,
-        variance: Float64,
-        probability: Float64 | None = None,
-        levels: Float64 | None = None,
-        noise: Float64 | None = None,
-        shape: Float64 | None = None,
-    ) -> Predictive:
+    def predictive_of_moments(cls, moments: Moments) -> Predictive:
         """Predictive distributions from moments over draws."""
-        mean, variance = (np.asarray(each, np.float64)[:, None] for each in (mean, variance))
+        mean, variance = (np.asarray(each, np.float64)[:, None] for each in moments[:2])
         more = variance > (1 + 1e-6) * mean
         rate, dispersion = mean, np.where(more, mean**2 / np.where(more, variance - mean, 1.0), inf)
-        least = np.zeros((1, 1)) if shape is None else np.ceil(shape[:, 2:3])
+        least = np.zeros((1, 1)) if moments.shape is None else np.ceil(moments.shape[:, 2:3])
         if np.any(least > 0):
             rate, dispersion = matched_above_zero(mean, variance)
         of_law = rate, dispersion, least
-        return CountMixture(NegativeBinomialLaw, mean, variance, np.ones(1), levels=levels, shape=of_law)
+        return CountMixture(NegativeBinomialLaw, mean, variance, np.ones(1), levels=moments.levels, shape=of_law)
 
 
 def rate_of(eta: Array, ceiling: Array | float) -> Array:
@@ -458,7 +418,8 @@ def draw_dispersion(dispersion: float, sums: Float64, table: Levels, rng: np.ran
     centre, total = log(dispersion), float(n.sum())
     middle = NODES[-1] * (rng.random() - 0.5)
 
-    def log_density(move: float) -> float:
+    def log_density(moved: Float64) -> float:
+        move = moved.item()
         at = centre + move
         if abs(move - middle) > NODES[-1] / 2 or not BOUNDS[0] <= exp(at) <= BOUNDS[1]:
             return -inf
@@ -467,12 +428,4 @@ def draw_dispersion(dispersion: float, sums: Float64, table: Levels, rng: np.ran
             found = found * move + term
         return found - ((at - log(START)) / PRIOR_SD) ** 2 / 2
 
-    move = 0.0
-    here, least, most = log_density(move), log(0.3 / sqrt(total)), log(100 / sqrt(total))
-    normals, uniform = rng.standard_normal(STEPS).tolist(), rng.random((STEPS, 2)).tolist()
-    for normal, (size, chance) in zip(normals, uniform, strict=True):
-        new = move + exp(least + size * (most - least)) * normal
-        there = log_density(new)
-        if log1p(-chance) < there - here:
-            move, here = new, there
-    return exp(centre + move)
+    return exp(centre + metropolis(log_density, (0.0,), total, rng).item())

@@ -25,9 +25,8 @@ from dsgmcmc.kernels.effects import Score, level_score, level_terms_kernel
 from dsgmcmc.kernels.levels import level_moments, level_probabilities
 from dsgmcmc.kernels.ordinal import END, CutSide, Link, level_tables, ordinal_kernel
 from dsgmcmc.model.blocks import RatingBlocks
-from dsgmcmc.model.cell import RatingsCell
-from dsgmcmc.model.circulation import Circulation
-from dsgmcmc.model.likelihoods.base import LINK_WIDTH, Counts, Law, Levels, State, times
+from dsgmcmc.model.circulation import Circulation, RatingsCell
+from dsgmcmc.model.likelihoods.base import LINK_WIDTH, Counts, Levels, State, times
 from dsgmcmc.model.likelihoods.gaps import (
     CUT_SLOPE,
     CUTS,
@@ -38,7 +37,6 @@ from dsgmcmc.model.likelihoods.gaps import (
     GapPrecision,
     ThresholdSettings,
     cut_table,
-    draw_gap_precision,
     gap_information,
     gap_squares,
     keep_cut_slopes,
@@ -46,26 +44,18 @@ from dsgmcmc.model.likelihoods.gaps import (
     set_cuts,
     slopes_of,
 )
+from dsgmcmc.model.likelihoods.gaps import PRIOR as GAP_PRIOR
 from dsgmcmc.model.likelihoods.gaps import START as GAP_START
-from dsgmcmc.model.likelihoods.scales import (
-    DRIFT,
-    SCALE_QUANTITIES,
-    ScalePrecision,
-    draw_precision,
-    move_scales,
-    square_sum,
-    start_scales,
-)
+from dsgmcmc.model.likelihoods.scales import PRIOR, ScaledRows, ScalePrecision
 from dsgmcmc.model.likelihoods.thresholds import ThresholdModel, Thresholds
 from dsgmcmc.model.parts.base import DrawContext, Intercept
-from dsgmcmc.model.predictive.base import Predictive, PredictorDraws, nearest_level
+from dsgmcmc.model.predictive.base import Moments, Predictive, PredictorDraws, nearest_level
 from dsgmcmc.model.predictive.levels import LevelDistribution, log_probability
 from dsgmcmc.model.predictive.scores import Scores
 from dsgmcmc.model.quantity import Quantity, Sampled
 from dsgmcmc.parallel.named import shapes_of, stacked
 from dsgmcmc.settings import named
-from dsgmcmc.storage.manifest import Key
-from dsgmcmc.targets.state import ParameterBlock, RandomStream
+from dsgmcmc.targets.state import ParameterBlock, RandomStream, arrays_of, take_all
 from dsgmcmc.types import Array, Factor, Float32, Float64, Int32, Purpose
 
 if TYPE_CHECKING:
@@ -88,7 +78,7 @@ def scale_of(ratings: Ratings) -> Float64 | None:
     return found if found is not None and (2 * len(found) <= ratings.nnz or np.all(2 * found % 1 == 0)) else None
 
 
-class Ordinal(Law):
+class Ordinal(ScaledRows):
     """Ratings of ordered levels; `link` names F."""
 
     link: ClassVar[Link]
@@ -97,7 +87,7 @@ class Ordinal(Law):
     in_place_of_mean = "thresholds"
     Settings = ThresholdSettings
     width = LINK_WIDTH
-    noise_quantities = SCALE_QUANTITIES
+    swept_fields = ("slope", CUT_SLOPE)
     defaults: ClassVar[dict[str, Any]] = {"noise_precision": 1.0}
 
     def _set_up(self, levels: Levels | None) -> None:
@@ -107,10 +97,10 @@ class Ordinal(Law):
         self.model = ThresholdModel(self.link, levels.counts)
         if self.own_thresholds is not None:
             self._gap_information = gap_information(self.model)
-        self._begin()
+        else:
+            self.sums_name, self.sums_shape = "level_sums", (self.n_levels, 2)
         two = len(levels.values) == 2 and self.link == "logit"
         self._weight = max(self.model.information, 0.6 * self.largest_curvature * (0.5 if two else 1.0))
-        self._sums: dict[int, Float64] = {}  # of the scores, by level, over the sweep, by row block
 
     @classmethod
     def quantities_with(cls, factors: tuple[Factor, ...], own_thresholds: Factor | None = None) -> tuple[Quantity, ...]:
@@ -122,8 +112,7 @@ class Ordinal(Law):
 
     def momenta_of(self, factor: Factor) -> dict[str, str]:
         """Fields of a factor's rows with momenta of the law's own parameters, N(0, 1) each, by their names."""
-        scales = {"scales": DRIFT} if factor in self.factors else {}
-        return scales | ({"gaps": GAP_DRIFT} if factor == self.own_thresholds else {})
+        return super().momenta_of(factor) | ({"gaps": GAP_DRIFT} if factor == self.own_thresholds else {})
 
     @property
     def intercept(self) -> Intercept:
@@ -139,11 +128,6 @@ class Ordinal(Law):
         self.thresholds.position[len(self.thresholds.position) // 2] += step
         for block in blocks:
             self.refresh_derived_fields(block)
-
-    def _begin(self) -> None:
-        self.thresholds, self.scales = self.model.start(), start_scales(self.factors)
-        own = self.own_thresholds is not None
-        self.gaps = GapPrecision(np.full(len(self.values) - 2, GAP_START) if own else None)
 
     @property
     def replicated(self) -> tuple[Sampled, ...]:
@@ -209,13 +193,10 @@ class Ordinal(Law):
 
         Here: all scales are 1, and all thresholds the same, at rest.
         """
-        self._begin()
-        begin = {"weight": 1.0, DRIFT: 0.0, GAPS: 0.0, GAP_DRIFT: 0.0}
-        names = [name for name in self.fields if name in begin]
-        for block in blocks:
-            for name in names:
-                block[name].fill(begin[name])
-            self.refresh_derived_fields(block)
+        self.thresholds = self.model.start()
+        own = self.own_thresholds is not None
+        self.gaps = GapPrecision(np.full(len(self.values) - 2, GAP_START) if own else None)
+        super().start(blocks)
 
     def refresh_derived_fields(self, block: ParameterBlock) -> None:
         """Recompute fields of a block that depend on others or on `replicated`, after these were set from outside.
@@ -224,23 +205,6 @@ class Ordinal(Law):
         """
         if block.factor == self.own_thresholds:
             set_cuts(block, self.thresholds.position)
-
-    def begin(self, blocks: Iterable[ParameterBlock], first: bool) -> None:
-        """Prepare for an iteration; `first` says whether it is the first of a sweep. Collective.
-
-        Here: the scores' sums by level and by row are of one sweep.
-        """
-        if not first:
-            return
-        for sums in self._sums.values():
-            sums[:] = 0.0
-        gathered = [name for name in self.fields if name in ("slope", CUT_SLOPE)]
-        for block in blocks if gathered else ():
-            for name in gathered:
-                block[name].fill(0.0)
-
-    def _sums_of(self, row_block: int) -> Float64:
-        return self._sums.setdefault(row_block, np.zeros((len(self.values), 2)))
 
     def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> float:
         """Add the gradient of a cell's energy, times `scale`, to `out` of both blocks."""
@@ -252,14 +216,14 @@ class Ordinal(Law):
         tables = cut_table(blocks[own]) if own is not None else level_tables(self.link, scaled, self.thresholds.values)
         sums = np.zeros(tables.shape if own is not None else (len(self.values), 2))
         slopes = [np.zeros(len(block.counts), np.float32) for block in blocks] if scaled else []
-        arrays += [tables, sums, *(self._scale(block) for block in blocks[: len(slopes)]), *slopes]
+        arrays += [tables, sums, *(self.row_scale(block) for block in blocks[: len(slopes)]), *slopes]
         kernel(*ratings.arrays, *arrays, scale)
         if share and own is not None:
             keep_cut_slopes(blocks[own], sums, share / scale)
         elif share:
-            self._sums_of(cell.row.index)[:] += share / scale * sums
-        for block, slope in zip(blocks if share and self.heteroscedastic else (), slopes, strict=False):
-            block["slope"][:, 0] += np.float32(share / scale) * slope
+            self.sums_of(cell.row.index)[:] += share / scale * sums
+        if share and self.heteroscedastic:
+            self.keep_slopes(blocks, slopes, share / scale)
         return 0.0
 
     @property
@@ -273,17 +237,13 @@ class Ordinal(Law):
         Here: the thresholds above and below a rating, and its scale.
         """
         ratings, blocks, own = cell.ratings, (cell.row, cell.column), self.own_thresholds
-        scales = [self._scale(block) for block in blocks] if self.heteroscedastic else []
+        scales = [self.row_scale(block) for block in blocks] if self.heteroscedastic else []
         table = np.concatenate([[-END], self.thresholds.values, [END]]).astype(np.float32)[None]
         found = np.empty((3 if scales else 2, len(ratings.indices)), np.float32)
         kernel = level_terms_kernel(bool(scales), None if own is None else _SIDES[own])
         given = *ratings.pattern, ratings.values
         kernel(*given, table if own is None else cut_table(blocks[own]), *scales, found)
         return found
-
-    def _scale(self, block: ParameterBlock) -> Float32:
-        """Scales s of a block's rows, (n,)."""
-        return block.row("weight") if self.heteroscedastic else np.ones(len(block.counts), np.float32)
 
     def draw(self, context: DrawContext) -> None:
         """Draw everything that `draw_shared` does not draw, if it is due (`DrawContext.is_turn`).
@@ -297,21 +257,17 @@ class Ordinal(Law):
         circulation, own, earlier, partials = context.circulation, self.own_thresholds, self.gaps.precision, []
         slopes = {block: slopes_of(block) for block in circulation.blocks() if block.factor == own}
         for pair in circulation.pairs():
-            sums = {
-                f"{b.factor.name}.scales": square_sum(b, self.scale_bound) for b in pair if b.factor in self.factors
-            }
+            sums = self.square_sums(pair)
             if own is None:
-                sums["slopes"] = self._sums_of(pair[0].index)
+                sums["slopes"] = self.sums_of(pair[0].index)
             else:
                 sums |= {"slopes": slopes[pair[own]].sum(axis=0), GAPS: gap_squares(pair[own])}
             partials.append(sums)
         rows = dict(zip(Factor, circulation.ratings.shape, strict=True))
-        shapes = shapes_of({name: array for each in self.replicated for name, array in each.arrays().items()})
+        shapes = shapes_of(arrays_of(self.replicated))
         finish = partial(self._finish, context.stream, rows, context.is_turn())
-        found = circulation.ring.sum(stacked(partials), finish, shapes)
-        for replicated in self.replicated:
-            replicated.take(found)
-        move_scales(circulation.blocks(), SCALE_INFORMATION[self.link], self.scales, self.scale_bound)
+        take_all(self.replicated, circulation.ring.sum(stacked(partials), finish, shapes))
+        self.move_scales(circulation.blocks(), SCALE_INFORMATION[self.link])
         for block, slope in slopes.items():
             assert earlier is not None
             assert self.gaps.precision is not None
@@ -331,23 +287,17 @@ class Ordinal(Law):
         for factor in Factor:
             if factor in self.factors:
                 name = f"{factor.name}.scales"
-                found[name] = draw_precision(sums[name], rows[factor], rng)
+                found[name] = PRIOR.draw(sums[name], rows[factor], rng)
         if own is not None:
-            found["thresholds.precision"] = draw_gap_precision(sums[GAPS], rows[own], rng)
+            found["thresholds.precision"] = GAP_PRIOR.draw(sums[GAPS], rows[own], rng)
         return found
-
-    def saved(self, row_blocks: Iterable[int]) -> Iterator[tuple[Key, Array]]:
-        """What else the part keeps for these row blocks, to be saved in a checkpoint."""
-        for b in row_blocks if self.own_thresholds is None else ():
-            yield Key("state", "W", b, "level_sums"), self._sums_of(b)
 
     def noise_scale(self, block: ParameterBlock) -> Float32:
         """Noise scales g of a block's rows, (n,) float32; 1 if all have the same noise.
 
         Here: s^2 times the root of the information of a rating, so that both rows' make it up.
         """
-        scale = block.row("weight") ** 2 if self.heteroscedastic else super().noise_scale(block)
-        return np.float32(np.sqrt(self._weight)) * scale
+        return np.float32(np.sqrt(self._weight)) * self.row_scale(block) ** 2
 
     def counts(self, circulation: Circulation) -> tuple[Counts, Counts]:
         """For every row, sums over its ratings of their weights in its information, and of the squares.
@@ -429,19 +379,11 @@ class Ordinal(Law):
         return Scores(means, draws.spread, draws.weights)
 
     @classmethod
-    def predictive_of_moments(
-        cls,
-        mean: Float64,
-        variance: Float64,
-        probability: Float64 | None = None,
-        levels: Float64 | None = None,
-        noise: Float64 | None = None,
-        shape: Float64 | None = None,
-    ) -> Predictive:
+    def predictive_of_moments(cls, moments: Moments) -> Predictive:
         """Predictive distributions from moments over draws."""
-        assert probability is not None
-        assert levels is not None
-        return LevelDistribution(probability, levels)
+        assert moments.probability is not None
+        assert moments.levels is not None
+        return LevelDistribution(moments.probability, moments.levels)
 
 
 class OrdinalLogit(Ordinal):

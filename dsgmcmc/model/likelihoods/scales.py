@@ -24,10 +24,12 @@ from typing import ClassVar
 import numpy as np
 
 from dsgmcmc.kernels.formula import Formula
+from dsgmcmc.model.conjugate import GammaPrior
+from dsgmcmc.model.likelihoods.base import Law
 from dsgmcmc.model.likelihoods.thresholds import CURVATURE, EPS, FRICTION
 from dsgmcmc.model.quantity import WEIGHT, Quantity, Sampled
 from dsgmcmc.targets.state import ParameterBlock
-from dsgmcmc.types import Factor, Float64, Purpose
+from dsgmcmc.types import Factor, Float32, Float64, Purpose
 
 DRIFT = "drift"
 SCALE_QUANTITIES = (
@@ -35,7 +37,7 @@ SCALE_QUANTITIES = (
     Quantity("slope", of_rows=True, drawn=False),
     Quantity(DRIFT, of_rows=True, drawn=False),
 )
-RATE = 0.02
+PRIOR = GammaPrior(1.0, 0.02)  # of lambda
 START = 10.0  # precision of u before it is first drawn
 MOST_KICK = 3.0
 
@@ -78,49 +80,64 @@ class ScalePrecision(Sampled):
     precision: dict[Factor, Float64]
 
 
-def start_scales(factors: tuple[Factor, ...]) -> ScalePrecision:
-    """Precisions before they are first drawn."""
-    return ScalePrecision({factor: np.full(1, START) for factor in factors})
-
-
 def log_scale(u: Float64, bound: float) -> Float64:
     """f(u), elementwise."""
     return np.asarray(bound * np.tanh(u / bound), np.float64)
 
 
-def square_sum(block: ParameterBlock, bound: float) -> Float64:
-    """Sum of u^2 over a block's rows, (1,) float64."""
-    return np.array([block.update(SQUARES, weight="weight", bound=bound)["square"]])
+class ScaledRows(Law):
+    """A law whose rows may have scales of their own."""
 
+    noise_quantities = SCALE_QUANTITIES
+    swept_fields: ClassVar[tuple[str, ...]] = ("slope",)
+    scales: ScalePrecision
 
-def draw_precision(square: Float64, n: int, rng: np.random.Generator) -> Float64:
-    """Draw lambda given the sum of u^2 over n rows."""
-    return rng.gamma(1.0 + n / 2, 1 / (RATE + square / 2))
+    def momenta_of(self, factor: Factor) -> dict[str, str]:
+        """Fields of a factor's rows with momenta of the law's own parameters, N(0, 1) each, by their names."""
+        return {"scales": DRIFT} if factor in self.factors else {}
 
+    def start(self, blocks: Iterable[ParameterBlock]) -> None:
+        """Set the part's fields of the blocks and its shared parameters to their initial values.
 
-def move_scales(blocks: Iterable[ParameterBlock], information: float, state: ScalePrecision, bound: float) -> None:
-    """Move the scales of all rows that have some, given the slopes of the last sweep, of the log likelihood in log s.
+        Here: all scales are 1, at rest.
+        """
+        self.scales = ScalePrecision({factor: np.full(1, START) for factor in self.factors})
+        super().start(blocks)
 
-    Parameters
-    ----------
-    blocks : iterable of ParameterBlock
-    information : float
-        Fisher information of a rating on log s.
-    state : ScalePrecision
-    bound : float
-        b, of |log s|.
-    """
-    for block in blocks:
-        if block.factor in state.precision:
-            block.update(
-                MOVE,
-                Purpose.NOISE_SCALE,
-                n=block.n_data,
-                h=sqrt(2 * EPS / CURVATURE),
-                most=MOST_KICK,
-                bound=bound,
-                information=information,
-                precision=float(state.precision[block.factor][0]),
-                damp=FRICTION,
-                spread=sqrt(1 - FRICTION**2),
-            )
+    def keep_slopes(self, blocks: Iterable[ParameterBlock], slopes: Iterable[Float32], share: float) -> None:
+        """Add `share` times derivatives of the log likelihood in log s, (n,) for each block, to those of the sweep."""
+        for block, slope in zip(blocks, slopes, strict=True):
+            block["slope"][:, 0] += np.float32(share) * slope
+
+    def square_sums(self, blocks: Iterable[ParameterBlock]) -> dict[str, Float64]:
+        """Sums of u^2 over the rows of each of these blocks that has scales, (1,) float64, by the precision's name."""
+        found = {}
+        for block in blocks:
+            if block.factor in self.factors:
+                square = block.update(SQUARES, weight="weight", bound=self.scale_bound)["square"]
+                found[f"{block.factor.name}.scales"] = np.array([square])
+        return found
+
+    def move_scales(self, blocks: Iterable[ParameterBlock], information: float) -> None:
+        """Move the scales of all rows that have some, given the slopes of the last sweep.
+
+        Parameters
+        ----------
+        blocks : iterable of ParameterBlock
+        information : float
+            Fisher information of a rating on log s.
+        """
+        for block in blocks:
+            if block.factor in self.factors:
+                block.update(
+                    MOVE,
+                    Purpose.NOISE_SCALE,
+                    n=block.n_data,
+                    h=sqrt(2 * EPS / CURVATURE),
+                    most=MOST_KICK,
+                    bound=self.scale_bound,
+                    information=information,
+                    precision=float(self.scales.precision[block.factor][0]),
+                    damp=FRICTION,
+                    spread=sqrt(1 - FRICTION**2),
+                )

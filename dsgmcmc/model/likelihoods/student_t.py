@@ -32,35 +32,25 @@ a rating on log g is nu / (2 (nu + 3)).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from math import exp, inf, lgamma, log, log1p, pi, sqrt
+from math import exp, inf, lgamma, log, pi, sqrt
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from dsgmcmc.kernels.effects import Score
 from dsgmcmc.kernels.shaped import Shaped, shaped_kernel
-from dsgmcmc.model.cell import RatingsCell
-from dsgmcmc.model.circulation import Circulation
-from dsgmcmc.model.likelihoods.base import Counts, Levels, Likelihood, times
-from dsgmcmc.model.likelihoods.scales import (
-    DRIFT,
-    SCALE_QUANTITIES,
-    ScalePrecision,
-    draw_precision,
-    move_scales,
-    square_sum,
-    start_scales,
-)
+from dsgmcmc.model.circulation import Circulation, RatingsCell
+from dsgmcmc.model.likelihoods.base import Counts, Levels, Likelihood, metropolis, times
+from dsgmcmc.model.likelihoods.scales import PRIOR, ScaledRows, ScalePrecision
 from dsgmcmc.model.parts.base import DrawContext
-from dsgmcmc.model.predictive.base import Predictive
+from dsgmcmc.model.predictive.base import Moments, Predictive
 from dsgmcmc.model.predictive.mixture import SymmetricMixture
 from dsgmcmc.model.quantity import Quantity, Sampled
-from dsgmcmc.parallel.named import Named
-from dsgmcmc.storage.manifest import Key
+from dsgmcmc.parallel.named import Named, stacked
 from dsgmcmc.targets.state import ParameterBlock
-from dsgmcmc.types import Array, Factor, Float32, Float64, Int32
+from dsgmcmc.types import Array, Factor, Float32, Float64
 
 if TYPE_CHECKING:
     from dsgmcmc.data.ratings import Ratings
@@ -70,7 +60,7 @@ if TYPE_CHECKING:
 START = 8.0
 BOUNDS, MOST = (2.02, 1000.0), 14.0  # of nu, and of the logarithm of tau in either direction
 PRIOR_RATE, TAU_SD = 0.1, 3.0
-REACH, STEPS = 0.3, 64
+REACH = 0.3
 FEW, OF_DISTANCE = 100, 0.2  # different ratings, and the least s in units of their least distance
 LARGEST = 4.0
 _NODES, _SHARES = np.polynomial.hermite_e.hermegauss(9)
@@ -121,19 +111,17 @@ class Tails(Sampled):
     nu: Float64
 
 
-class StudentT(Likelihood):
+class StudentT(ScaledRows, Likelihood):
     """Student-t ratings; `shape` is how many times the variance is the squared scale, nu / (nu - 2)."""
 
     score = "((3 * inflation - 1) / (inflation - 1)) * (x - eta) / (2 * inflation / (inflation - 1) + (x - eta)**2)"
     starts: ClassVar[Mapping[str, float]] = {"inflation": START / (START - 2)}
     mixture = SymmetricMixture
-    noise_quantities = SCALE_QUANTITIES
     draws_precision = True
     scale_bound = LARGEST
-
-    def momenta_of(self, factor: Factor) -> dict[str, str]:
-        """Fields of a factor's rows with momenta of the law's own parameters, N(0, 1) each, by their names."""
-        return {"scales": DRIFT} if factor in self.factors else {}
+    sums_name = "tails"
+    sums_shape = (len(RATINGS.tallies),)
+    tails: Tails
 
     @classmethod
     def quantities_with(cls, factors: tuple[Factor, ...], own_thresholds: Factor | None = None) -> tuple[Quantity, ...]:
@@ -153,11 +141,6 @@ class StudentT(Likelihood):
         """Find the largest log tau."""
         least = 0.0 if levels is None else OF_DISTANCE * float(np.diff(levels.values).min(initial=1.0))
         self._most = -2 * log(max(least, exp(-MOST / 2)))
-        self._sums: dict[int, Float64] = {}  # over the sweep, by row block
-        self._begin()
-
-    def _begin(self) -> None:
-        self.tails, self.scales = Tails(np.full(1, START)), start_scales(self.factors)
 
     @property
     def replicated(self) -> tuple[Sampled, ...]:
@@ -191,32 +174,9 @@ class StudentT(Likelihood):
     # ------------------------------------------------------------------ of training ratings
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
-        """Set the part's fields of the blocks and its shared parameters to their initial values.
-
-        Here: all scales are 1, at rest.
-        """
-        self._begin()
-        for block in blocks if self.heteroscedastic else ():
-            block["weight"].fill(1.0)
-            block[DRIFT].fill(0.0)
-
-    def begin(self, blocks: Iterable[ParameterBlock], first: bool) -> None:
-        """Prepare for an iteration; `first` says whether it is the first of a sweep. Collective.
-
-        Here: sums are of one sweep.
-        """
-        if not first:
-            return
-        for sums in self._sums.values():
-            sums[:] = 0.0
-        for block in blocks if self.heteroscedastic else ():
-            block["slope"].fill(0.0)
-
-    def _sums_of(self, row_block: int) -> Float64:
-        return self._sums.setdefault(row_block, np.zeros(len(RATINGS.tallies)))
-
-    def _scale(self, block: ParameterBlock) -> Float32:
-        return block.row("weight") if self.heteroscedastic else np.ones(len(block.counts), np.float32)
+        """Set the part's fields of the blocks and its shared parameters to their initial values."""
+        self.tails = Tails(np.full(1, START))
+        super().start(blocks)
 
     def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> float:
         """Add the gradient of a cell's energy, times `scale`, to `out` of both blocks."""
@@ -225,18 +185,12 @@ class StudentT(Likelihood):
         parameters = np.array([self._tau / nu, (nu + 1) / nu, (nu + 1) / 2], np.float32)
         arrays, sums = [block[name] for name in (position, out) for block in blocks], np.zeros(len(RATINGS.tallies))
         slopes = [np.zeros(len(block.counts), np.float32) for block in blocks if self.heteroscedastic]
-        arrays += [parameters, sums, *(self._scale(block) for block in blocks[: len(slopes)]), *slopes]
+        arrays += [parameters, sums, *(self.row_scale(block) for block in blocks[: len(slopes)]), *slopes]
         kernel(*ratings.arrays, *arrays, scale)
         if share:
-            self._sums_of(cell.row.index)[:] += share * sums
-            for block, slope in zip(blocks, slopes, strict=False):
-                block["slope"][:, 0] += np.float32(share) * slope
+            self.sums_of(cell.row.index)[:] += share * sums
+            self.keep_slopes(blocks[: len(slopes)], slopes, share)
         return 0.0
-
-    @classmethod
-    def has_score(cls) -> bool:
-        """Whether scores of single ratings are defined, for effects of groups: true for laws with `score_terms`."""
-        return True
 
     @property
     def score_source(self) -> Score:
@@ -252,7 +206,7 @@ class StudentT(Likelihood):
         found = np.empty((4, len(ratings.indices)), np.float32)
         rows = np.repeat(np.arange(len(cell.row.counts)), np.diff(ratings.indptr))
         found[0], found[2], found[3] = ratings.values, self.nu, self._tau
-        found[1] = self._scale(cell.row)[rows] * self._scale(cell.column)[ratings.indices]
+        found[1] = self.row_scale(cell.row)[rows] * self.row_scale(cell.column)[ratings.indices]
         return found
 
     def noise_scale(self, block: ParameterBlock) -> Float32:
@@ -260,25 +214,21 @@ class StudentT(Likelihood):
 
         Here: g, times the root of (nu + 1) / (nu + 3), so that both rows' make it up.
         """
-        return np.float32(sqrt((self.nu + 1) / (self.nu + 3))) * self._scale(block)
+        return np.float32(sqrt((self.nu + 1) / (self.nu + 3))) * self.row_scale(block)
 
     def counts(self, circulation: Circulation) -> tuple[Counts, Counts]:
         """For every row, sums over its ratings of their weights in its information, and of the squares.
 
         Here: a rating counts g g' (nu + 1) / (nu + 3). Collective.
         """
-        both = self.weighted_counts(circulation) if self.heteroscedastic else super().counts(circulation)
-        return times(both, np.float32((self.nu + 1) / (self.nu + 3)))
+        return times(super().counts(circulation), np.float32((self.nu + 1) / (self.nu + 3)))
 
     # ------------------------------------------------------------------ drawing its parameters
 
     def sums(self, context: DrawContext) -> Named:
         """Partial sums from which `draw_shared` draws, (blocks here, ...) each, in block order; None if none."""
-        pairs = list(context.circulation.pairs())
-        found = {"tails": np.array([self._sums_of(row.index) for row, _ in pairs])}
-        for factor in self.factors:
-            found[f"{factor.name}.scales"] = np.array([square_sum(pair[factor], self.scale_bound) for pair in pairs])
-        return found
+        pairs = context.circulation.pairs()
+        return stacked({"tails": self.sums_of(pair[0].index), **self.square_sums(pair)} for pair in pairs)
 
     def draw_shared(
         self, subchain: int, sums: Mapping[str, Float64], context: DrawContext, rng: np.random.Generator
@@ -293,20 +243,14 @@ class StudentT(Likelihood):
         self.noise_parameters.tau[subchain] = tau
         rows = dict(zip(Factor, ratings.shape, strict=True))
         for factor in self.factors:
-            found = draw_precision(sums[f"{factor.name}.scales"], rows[factor], rng)
-            self.scales.precision[factor] = np.reshape(found, 1)
+            self.scales.precision[factor] = PRIOR.draw(sums[f"{factor.name}.scales"], rows[factor], rng)
 
     def draw(self, context: DrawContext) -> None:
         """Draw everything that `draw_shared` does not draw, if it is due (`DrawContext.is_turn`): moves the scales.
 
         Collective.
         """
-        move_scales(context.circulation.blocks(), self.nu / (2 * (self.nu + 3)), self.scales, self.scale_bound)
-
-    def saved(self, row_blocks: Iterable[int]) -> Iterator[tuple[Key, Array]]:
-        """What else the part keeps for these row blocks, to be saved in a checkpoint."""
-        for b in row_blocks:
-            yield Key("state", "W", b, "tails"), self._sums_of(b)
+        self.move_scales(context.circulation.blocks(), self.nu / (2 * (self.nu + 3)))
 
     @classmethod
     def log_likelihood_of_predictors(
@@ -322,16 +266,6 @@ class StudentT(Likelihood):
     def noise_varies(self) -> bool:
         """Whether the noise variance differs between ratings; else all have the same."""
         return self.heteroscedastic
-
-    def noise(self, cell: RatingsCell, rows: Int32, columns: Int32, tau: float) -> Float32 | float:
-        """Noise variance of q ratings, given their rows and columns in the cell; one number if all have the same.
-
-        Here: the squared scale.
-        """
-        if not self.heteroscedastic:
-            return 1 / tau
-        precision = np.float32(tau) * cell.row.row("weight")[rows] * cell.column.row("weight")[columns]
-        return np.reciprocal(precision, dtype=np.float32)
 
     @staticmethod
     def mean(eta: Array, *shape: Array | float) -> Array:
@@ -359,16 +293,9 @@ class StudentT(Likelihood):
         return probability
 
     @classmethod
-    def predictive_of_moments(
-        cls,
-        mean: Float64,
-        variance: Float64,
-        probability: Float64 | None = None,
-        levels: Float64 | None = None,
-        noise: Float64 | None = None,
-        shape: Float64 | None = None,
-    ) -> Predictive:
+    def predictive_of_moments(cls, moments: Moments) -> Predictive:
         """Predictive distributions from moments over draws: Student-t noise about a normal predictor, by quadrature."""
+        mean, variance, _, levels, noise, shape = moments
         inflation = np.array([list(cls.starts.values())]) if shape is None else shape
         if noise is None or np.array_equal(noise, variance):
             at, weights, own = np.asarray(mean, np.float64)[:, None], np.ones(1), np.asarray(variance, np.float64)
@@ -408,7 +335,10 @@ def draw_tails(
     middle = REACH * (2 * rng.random() - 1)
     terms = (sums / np.array([1, 1, 2, 6, 24])).tolist()
 
-    def log_density(u: float, v: float) -> float:
+    def log_density(at: Float64) -> float:
+        u, v = at.tolist()
+        if most is None:
+            v = log(tau)
         found = 2 + exp(u)
         move = v - log(found) - y
         if abs(move - middle) > REACH or not (range_of_v[0] <= v <= range_of_v[1] and BOUNDS[0] <= found <= BOUNDS[1]):
@@ -418,14 +348,5 @@ def draw_tails(
         prior = 2 * u - PRIOR_RATE * exp(u) - (v / TAU_SD) ** 2 / 2
         return float(n * each - (found + 1) / 2 * f + prior)
 
-    u, v = log(nu - 2), log(tau)
-    here = log_density(u, v)
-    normals, uniform = rng.standard_normal((STEPS, 2)).tolist(), rng.random((STEPS, 2)).tolist()
-    least, most = log(0.3 / sqrt(n)), log(100 / sqrt(n))
-    for (a, b), (size, chance) in zip(normals, uniform, strict=True):
-        step = exp(least + size * (most - least))
-        new = u + step * a, v + step * b * (most is not None)
-        there = log_density(*new)
-        if log1p(-chance) < there - here:
-            (u, v), here = new, there
+    u, v = metropolis(log_density, (log(nu - 2), log(tau)), n, rng).tolist()
     return 2 + exp(u), tau if most is None else exp(v)

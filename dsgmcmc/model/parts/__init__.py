@@ -1,6 +1,6 @@
 """What a model has besides its likelihood: a file for each part, which `PARTS` and `PartSettings` name."""
 
-from dsgmcmc.model.parts.base import Effects, Part, PriorMean
+from dsgmcmc.model.parts.base import Part
 from dsgmcmc.model.parts.effects import EffectSettings, RatingEffects
 from dsgmcmc.model.parts.features import FeatureEffects, FeatureSettings
 from dsgmcmc.model.parts.implicit import ImplicitFeatures, ImplicitSettings
@@ -17,13 +17,11 @@ class PartSettings(EffectSettings, FeatureSettings, ImplicitSettings, NoiseSetti
 
 __all__ = [
     "PARTS",
-    "Effects",
     "FeatureEffects",
     "ImplicitFeatures",
     "Noise",
     "Part",
     "PartSettings",
-    "PriorMean",
     "RatingEffects",
     "RowPriors",
 ]

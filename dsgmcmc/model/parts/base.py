@@ -16,7 +16,7 @@ A method that is *collective* has to be called by all processes of the chain, in
 
 The rows' prior is theta_i ~ N(m + shift_i, Lambda^-1). Several parts may contribute to shift_i, field ``shift`` of a
 block, which the gradient of the prior and the draws of (m, Lambda) use: a part adds to it the change of its own
-contribution (`PriorMean`).
+contribution.
 """
 
 from __future__ import annotations
@@ -31,10 +31,9 @@ from pydantic import BaseModel
 
 from dsgmcmc.kernels.effects import Score
 from dsgmcmc.kernels.formula import RowPrior
-from dsgmcmc.model.cell import RatingsCell
-from dsgmcmc.model.circulation import Circulation
+from dsgmcmc.model.circulation import Circulation, RatingsCell
 from dsgmcmc.model.parts.context import GivenTerm
-from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled, SavedDraw, Sizes
+from dsgmcmc.model.quantity import Quantity, Sampled, SavedDraw, Sizes
 from dsgmcmc.targets.state import ParameterBlock, RandomStream
 from dsgmcmc.types import Array, Factor, Float32, Float64, ImplicitName, Int32, ThresholdsName
 
@@ -211,12 +210,26 @@ class Part(ABC):
     ----------
     Settings : type of BaseModel
         Its settings, declared by `dsgmcmc.settings.setting`; a base of `dsgmcmc.config.run.ModelConfig`.
+    has_effects : bool
+        Whether it adds effects to the predictors of ratings: it then defines `of_ratings`, `ratings` and `test`. A
+        model has at most one such part.
     quantities : tuple of Quantity
         What a chain keeps of it.
+    parameters : Sampled, optional
+        Its parameters that are the same on all processes.
+    ratings : RatingBlocks
+        With effects: the training ratings for everything else that is sampled, less the effects, or with the effects
+        as offsets.
+    test : dict of int to (q,) float32
+        With effects: for every row block, the effects on the predictors of its test ratings.
     """
 
     Settings: ClassVar[type[BaseModel]]
+    has_effects: ClassVar[bool] = False
     quantities: tuple[Quantity, ...]
+    parameters: Sampled | None = None
+    ratings: RatingBlocks
+    test: dict[int, Float32]
 
     # ------------------------------------------------------------------ of settings, and of files of ratings
 
@@ -275,8 +288,8 @@ class Part(ABC):
 
     @property
     def replicated(self) -> tuple[Sampled, ...]:
-        """The part's parameters that are the same on all processes."""
-        return ()
+        """All of the part's parameters that are the same on all processes: by default `parameters`."""
+        return () if self.parameters is None else (self.parameters,)
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:  # noqa: B027 (some keep nothing)
         """Set the part's fields of the blocks and its shared parameters to their initial values."""
@@ -319,6 +332,10 @@ class Part(ABC):
         Momenta then get the two halves of their kick apart, each with the prior of its time.
         """
         return False
+
+    def precision_terms(self) -> dict[Factor, PrecisionTerms]:
+        """Extra sufficient statistics for drawing Lambda, if the part's prior depends on it; of one part per factor."""
+        return {}
 
     def sums(self, context: DrawContext) -> Named | None:
         """Partial sums from which `draw_shared` draws, (blocks here, ...) each, in block order; None if none."""
@@ -383,54 +400,3 @@ class Part(ABC):
         mean, variance : (q,) float32, or one number for all
         """
         return 0.0, 0.0
-
-
-class PriorMean(Part):
-    """A part that contributes to the rows' prior means, by field ``shift``.
-
-    Attributes
-    ----------
-    parameters : Sampled
-        Its parameters that all rows share.
-    """
-
-    parameters: Sampled
-
-    @property
-    def replicated(self) -> tuple[Sampled, ...]:
-        """The part's parameters that are the same on all processes."""
-        return (self.parameters,)
-
-    def precision_terms(self) -> dict[Factor, PrecisionTerms]:
-        """Extra sufficient statistics for drawing Lambda, if the part's prior depends on it; of one part per factor."""
-        return {}
-
-    @staticmethod
-    def shifting(quantities: tuple[Quantity, ...]) -> tuple[Quantity, ...]:
-        """The part's quantities together with the shift that they contribute to; empty if it has none."""
-        return (SHIFT, *quantities) if quantities else ()
-
-
-class Effects(Part):
-    """A part that adds effects to the predictors of ratings.
-
-    Attributes
-    ----------
-    ratings : RatingBlocks
-        The training ratings for everything else that is sampled: less the effects, or with the effects as offsets.
-    test : dict of int to (q,) float32
-        For every row block, the effects on the predictors of its test ratings.
-    """
-
-    ratings: RatingBlocks
-    test: dict[int, Float32]
-
-    @classmethod
-    @abstractmethod
-    def of_ratings(
-        cls, draw: SavedDraw, users: Int32, items: Int32, given: Sequence[GivenTerm]
-    ) -> tuple[Float32 | float, Float32 | float]:
-        """Mean and variance of what the part adds to the predictors of new ratings, at one draw.
-
-        Required here, as predictions need it.
-        """

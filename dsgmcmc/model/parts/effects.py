@@ -1,13 +1,13 @@
 r"""Effects of groups of ratings: of ratings given together in time, and of ratings with the same context.
 
-With l the levels, g_l(ij) the group of rating ij at level l (`dsgmcmc.model.parts.groups`): levels of time
-(`dsgmcmc.model.parts.time_levels`), then terms of the context (`dsgmcmc.model.parts.context`),
+With l the levels, g_l(ij) the group of rating ij at level l: levels of time (`dsgmcmc.model.parts.groups`), then terms
+of the context (`dsgmcmc.model.parts.context`),
 
     eta_ij    =  a_i + b_j + W_i . H_j + sum_l d_{l, g_l(ij)}
     d_lg ~ N(0, 1 / lambda_l),      lambda_l ~ Gamma(1, rate RATE)
 
-Every few sweeps one level after another is drawn given everything else: exactly where ratings are normal
-(`dsgmcmc.model.parts.normal_effects`), elsewhere by Metropolis's rule (`dsgmcmc.model.parts.metropolis_effects`).
+Every few sweeps one level after another is drawn given everything else: exactly where ratings are normal, elsewhere by
+Metropolis's rule (`dsgmcmc.model.parts.effect_draws`).
 Normal ratings have the effects taken off, so that all else is drawn as without; others have them for offsets of their
 predictors.
 """
@@ -24,13 +24,18 @@ from pydantic import BaseModel, field_validator
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.blocks import RatingBlocks
-from dsgmcmc.model.parts.base import DrawContext, Effects, FeatureSizes, Place
+from dsgmcmc.model.parts.base import DrawContext, FeatureSizes, Part, Place
 from dsgmcmc.model.parts.context import ContextTerm, GivenTerm, canonical_terms, check_columns, terms_of
+from dsgmcmc.model.parts.effect_draws import MetropolisDraws, NormalDraws
 from dsgmcmc.model.parts.group_effects import EffectParameters, GroupEffects
-from dsgmcmc.model.parts.groups import Level, RatingGroups, read_groups
-from dsgmcmc.model.parts.metropolis_effects import MetropolisDraws
-from dsgmcmc.model.parts.normal_effects import NormalDraws
-from dsgmcmc.model.parts.time_levels import canonical_levels, no_times, time_levels_of
+from dsgmcmc.model.parts.groups import (
+    Level,
+    RatingGroups,
+    canonical_levels,
+    no_times,
+    read_groups,
+    time_levels_of,
+)
 from dsgmcmc.model.quantity import Quantity, SavedDraw
 from dsgmcmc.settings import named, setting
 from dsgmcmc.storage.manifest import Key
@@ -87,7 +92,7 @@ def quantities_of(levels: Sequence[Level]) -> tuple[Quantity, ...]:
     return (*parameters, *(term.quantity for term in terms if term.factor is not None))
 
 
-class RatingEffects(Effects):
+class RatingEffects(Part):
     """The effects of all levels, and the ratings without them, or with these for offsets.
 
     Parameters
@@ -107,6 +112,7 @@ class RatingEffects(Effects):
     """
 
     Settings = EffectSettings
+    has_effects = True
 
     def __init__(
         self, groups: RatingGroups, ratings: RatingBlocks, ring: Ring, law: type[Law], rank: int, biases: bool

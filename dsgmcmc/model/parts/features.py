@@ -28,13 +28,14 @@ from pydantic import BaseModel
 
 from dsgmcmc.data.ratings import SIDES, Features, Ratings
 from dsgmcmc.errors import InputError
+from dsgmcmc.model.conjugate import GammaPrior
 from dsgmcmc.model.parts.base import (
     DESCRIBED,
     DrawContext,
     FeatureSizes,
+    Part,
     Place,
     PrecisionTerms,
-    PriorMean,
     chosen_factors,
     is_due,
 )
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
 
 #: Sweeps between draws.
 EVERY = 10
+#: Of beta.
+STRENGTH_PRIOR = GammaPrior(1.0, 1.0)
 
 
 def used_factors(features: FeaturesName, there: Collection[Factor], transposed: bool) -> tuple[Factor, ...]:
@@ -101,7 +104,7 @@ class FeatureParameters(Sampled):
 
 def feature_quantities(factors: Sequence[Factor]) -> tuple[Quantity, ...]:
     """What there is where features of these factors' rows are used."""
-    return PriorMean.shifting((DESCRIBED, *FeatureParameters.about(factors))) if factors else ()
+    return (SHIFT, DESCRIBED, *FeatureParameters.about(factors)) if factors else ()
 
 
 class FeatureSettings(BaseModel):
@@ -112,7 +115,7 @@ class FeatureSettings(BaseModel):
     )
 
 
-class FeatureEffects(PriorMean):
+class FeatureEffects(Part):
     """Features of the rows of one factor or both.
 
     Parameters
@@ -274,8 +277,7 @@ def draw_strength(effects: Float64, groups: Int64, precision: Float64, rng: np.r
     (groups,) float64
     """
     squares = np.bincount(groups, ((effects @ precision) * effects).sum(axis=1))
-    found: Float64 = rng.gamma(1 + np.bincount(groups) * effects.shape[1] / 2, 1 / (1 + squares / 2))
-    return found
+    return STRENGTH_PRIOR.draw(squares, np.bincount(groups) * effects.shape[1], rng)
 
 
 def draw_effects(

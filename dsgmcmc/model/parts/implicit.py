@@ -3,7 +3,7 @@ r"""Implicit features: who rated what shifts the rows' prior means, whatever the
 As in SVD++, but for both sides and in the prior, so that the likelihood stays as it is:
 
     theta_i ~ N(m + rho_i sum_{j in R_i} y_j, Lambda^-1),    rho_i = |R_i|^-1/2
-    y_jk    ~ N(0, 1 / beta_k),                                    beta_k ~ Gamma(1, rate RATE)
+    y_jk    ~ N(0, 1 / beta_k),                                    beta_k ~ Gamma(1, rate 0.2)
 
 R_i are the columns that row i has training ratings of, y_j belongs to column j and
 rests with its block; the same mirrored for the columns' means. With X = diag(rho) R and u = theta - m -
@@ -30,16 +30,17 @@ from pydantic import BaseModel
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
-from dsgmcmc.model.parts.base import DESCRIBED, DrawContext, FeatureSizes, Place, PriorMean, chosen_factors, is_due
-from dsgmcmc.model.quantity import Quantity, Sampled, SavedDraw
-from dsgmcmc.parallel.named import stacked
+from dsgmcmc.model.conjugate import GammaPrior
+from dsgmcmc.model.parts.base import DESCRIBED, DrawContext, FeatureSizes, Part, Place, chosen_factors, is_due
+from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled, SavedDraw
+from dsgmcmc.parallel.named import shapes_of, stacked
 from dsgmcmc.settings import named, setting
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Factor, Float64, ImplicitName, Int32, Purpose
 
 #: Sweeps between draws, which take about half of the time of a run (docs/defaults.md).
 EVERY = 5
-RATE = 0.2
+PRIOR = GammaPrior(1.0, 0.2)  # of beta
 #: What is left of a residual. Where a share e of it is left, y has (1 - e) / (1 + e) of its variance: with 0.2 the
 #: precisions of rows given y were wrong by a fifth.
 TOLERANCE = 0.05
@@ -133,7 +134,7 @@ def implicit_quantities(factors: Sequence[Factor]) -> tuple[Quantity, ...]:
     if not factors:
         return ()
     of_rows = IMPLICIT if len(factors) > 1 else IMPLICIT.of(Factor(1 - factors[0]))
-    return PriorMean.shifting((of_rows, *ImplicitParameters.about(factors)))
+    return (SHIFT, of_rows, *ImplicitParameters.about(factors))
 
 
 class ImplicitSettings(BaseModel):
@@ -142,7 +143,7 @@ class ImplicitSettings(BaseModel):
     implicit_features: ImplicitName = setting("Learn also from who rated what: about users, items, or both.", "no")
 
 
-class ImplicitFeatures(PriorMean):
+class ImplicitFeatures(Part):
     """Implicit features of the users, the items, or both.
 
     Field ``implicit`` of a block has the y of its rows, which shift the means of the other factor's.
@@ -348,8 +349,8 @@ class _Draw:
                 sizes = [np.count_nonzero(rows.counts), len(coefficients.counts)]
                 sums[f"{factor.name}.sizes"] = np.array(sizes, np.float64)
             partials.append(sums)
-        result = {name: array.shape for name, array in self.parameters.arrays().items()}
-        self.parameters.take(self.circulation.ring.sum(stacked(partials), self._draw_parameters, result))
+        shapes = shapes_of(self.parameters.arrays())
+        self.parameters.take(self.circulation.ring.sum(stacked(partials), self._draw_parameters, shapes))
         for block, factor in self._rows():
             law = {"average": self.parameters.average[factor], "variance": self.parameters.variance[factor]}
             self._update(block, factor, UNKNOWN, Purpose.IMPLICIT_UNKNOWN, **law)
@@ -360,8 +361,7 @@ class _Draw:
         found = ImplicitParameters({}, {}, {})
         for factor in self.factors:
             rows, coefficients = sums[f"{factor.name}.sizes"]
-            rate = RATE + sums[f"{factor.name}.squares"] / 2
-            found.precision[factor] = rng.gamma(1 + coefficients / 2, 1 / rate)
+            found.precision[factor] = PRIOR.draw(sums[f"{factor.name}.squares"], coefficients, rng)
             found.average[factor] = sums[f"{factor.name}.total"] / max(rows, 1.0)
             variance = sums[f"{factor.name}.square"] / max(rows, 1.0) - found.average[factor] ** 2
             found.variance[factor] = np.maximum(variance, SMALLEST_VARIANCE)

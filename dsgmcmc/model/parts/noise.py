@@ -139,6 +139,7 @@ class Noise(Part):
     """
 
     Settings = NoiseSettings
+    parameters: NoiseParameters
 
     def __init__(
         self,
@@ -174,11 +175,6 @@ class Noise(Part):
             scale=place.ratings.scale,
             subchains=place.subchains,
         )
-
-    @property
-    def replicated(self) -> tuple[NoiseParameters]:
-        """The part's parameters that are the same on all processes."""
-        return (self.parameters,)
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
         """Set the part's fields of the blocks and its shared parameters to their initial values.

@@ -2,11 +2,11 @@ r"""Priors of the rows of both factors, theta_i ~ N(m, Lambda^-1), and the draws
 
 A row theta_i has D = K + 1 columns, the last is the bias, or D = K without biases; at rank 0 it is the bias alone. The
 bias has m = 0, or of counts half the logarithm of their mean; what the prior means have besides m is said by other
-parts (`dsgmcmc.model.parts.base.PriorMean`).
+parts, in field ``shift`` (`dsgmcmc.model.parts.base`).
 
 Priors of (m, Lambda), drawn from their exact conditionals given the factor's current state:
 
-- ``fixed``: m = 0, Lambda = lambda I [Simsekli 2016, 4.3]; nothing is self.parameters.
+- ``fixed``: m = 0, Lambda = lambda I [Simsekli 2016, 4.3]; nothing is drawn.
 - ``normal-gamma``: Lambda = diag(lambda), lambda_k ~ Gamma(1, rate 5), m_k | lambda_k ~ N(0, 1 / lambda_k)
   [Nemeth 2021, 6.3]. Where ratings are standardised, or have a law without noise, which has no unit, it is lambda_k ~
   Gamma(4, rate 3 b), so that E[1 / lambda_k] = b.
@@ -43,7 +43,7 @@ from dsgmcmc.model.parts.base import NO_TERMS, DrawContext, FeatureSizes, Part, 
 from dsgmcmc.model.parts.translation import EVERY, FIRST, translate
 from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled, SavedDraw
 from dsgmcmc.settings import setting
-from dsgmcmc.targets.state import Blocks, ParameterBlock
+from dsgmcmc.targets.state import FactorRows, ParameterBlock
 from dsgmcmc.types import Factor, Float64, PriorName
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class RowPriors(Part):
         Whether there is a bias column.
     prior : {"fixed", "normal-gamma", "normal-wishart"}
     prior_precision : float
-        lambda if `prior` is fixed, in the ratings' own unit; else its value until it is first self.parameters.
+        lambda if `prior` is fixed, in the ratings' own unit; else its value until it is first drawn.
     subchains : int
         Number M of interleaved sub-chains.
     scale : float
@@ -128,6 +128,7 @@ class RowPriors(Part):
     """
 
     Settings = RowSettings
+    parameters: RowParameters
 
     def __init__(
         self,
@@ -184,11 +185,6 @@ class RowPriors(Part):
             bias_mean=data,
             exchanges=place.subchains == 1 and not place.by_parts,
         )
-
-    @property
-    def replicated(self) -> tuple[RowParameters]:
-        """The part's parameters that are the same on all processes."""
-        return (self.parameters,)
 
     @classmethod
     def of_unseen(cls, draw: SavedDraw, kind: str) -> tuple[Float64, Float64]:
@@ -263,7 +259,7 @@ class RowPriors(Part):
             return None
         return {rows.factor.name: self._sums(rows, context.positions) for rows in context.circulation.together()}
 
-    def _sums(self, rows: Blocks, positions: tuple[str, ...]) -> Float64:
+    def _sums(self, rows: FactorRows, positions: tuple[str, ...]) -> Float64:
         found = [sums_of_rows(rows, position, self.prior == "normal-wishart") for position in positions]
         flat = [each.reshape(len(each), -1) for both in found for each in both]
         return np.concatenate(flat, axis=1).reshape(len(rows.blocks), len(positions), -1)
@@ -296,6 +292,5 @@ class RowPriors(Part):
             b = self.bias_mean  # the squares of the biases about it are those about 0, and
             from_mean = n * b * (b - 2 * average[k])
             square = squares[k] + from_mean + more.of(d)[k, k]
-            shape, rate = self.bias_prior.shape + (n + more.n) / 2, self.bias_prior.rate
-            precision[(k,) * precision.ndim] = rng.gamma(shape, 1 / (rate + square / 2))
+            precision[(k,) * precision.ndim] = self.bias_prior.draw(square, n + more.n, rng)
         return mean, precision

@@ -132,6 +132,31 @@ class Prediction(NamedTuple):
     high: Float32
 
 
+class Moments(NamedTuple):
+    """Moments over draws, from which a rating's predictive distribution is approximated.
+
+    Attributes
+    ----------
+    mean, variance : (q,) float64
+        Of the ratings.
+    probability : (q, R) float64, optional
+        Probabilities of the levels, if there are some.
+    levels : (R,) float64, optional
+        Possible ratings, if known.
+    noise : (q,) float64, optional
+        The part of the variance that is the mean variance of a rating given a draw; all of it by default.
+    shape : (q, m) float64, optional
+        Means of `Law.shape` over the draws, for laws that have such parameters.
+    """
+
+    mean: Float64
+    variance: Float64
+    probability: Float64 | None = None
+    levels: Float64 | None = None
+    noise: Float64 | None = None
+    shape: Float64 | None = None
+
+
 class Predictive(ABC):
     """Posterior predictive distributions of q ratings, in the ratings' own unit.
 

@@ -9,6 +9,7 @@ from scipy.stats import nbinom, poisson
 from dsgmcmc.diagnostics import scores
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.model.likelihoods.negative_binomial import NegativeBinomial
+from dsgmcmc.model.predictive.base import Moments
 from dsgmcmc.posterior import heldout
 
 
@@ -27,7 +28,7 @@ def test_float32_sums_do_not_drift():
 
 def normal(mean, variance):
     """Predictive distributions that are normal."""
-    return Gaussian.predictive_of_moments(np.asarray(mean, float), np.asarray(variance, float))
+    return Gaussian.predictive_of_moments(Moments(np.asarray(mean, float), np.asarray(variance, float)))
 
 
 def covered(values, mean, variance, levels=scores.LEVELS):

@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pytest
+from support import applied
 
 from dsgmcmc.kernels.formula import Batch, Formula, Gradient, RowPrior
 from dsgmcmc.kernels.philox import NoiseKey, normals
@@ -88,7 +89,7 @@ def test_equals_numpy(n, D, dense, by_row):
     """Protects every feature at once: noise, all kinds of prior, row and column vectors, literals, all totals."""
     fields, arguments = inputs(n, D, dense=dense, by_row=by_row)
     want, want_totals = in_numpy(fields, **arguments)
-    totals = EVERYTHING.apply(fields, **arguments)
+    totals = applied(EVERYTHING, fields, **arguments)
     for name, value in want.items():
         np.testing.assert_allclose(fields[name], value, rtol=2e-5, atol=2e-5)
     assert set(totals) == set(want_totals)
@@ -101,7 +102,7 @@ def test_double_precision():
     """Protects generic targets in float64: nothing on the way is rounded to float32 but the noise."""
     fields, arguments = inputs(40, 7, np.float64)
     want, _ = in_numpy(fields, **arguments)
-    EVERYTHING.apply(fields, **arguments)
+    applied(EVERYTHING, fields, **arguments)
     for name, value in want.items():
         np.testing.assert_allclose(fields[name], value, rtol=1e-13, atol=1e-13)
 
@@ -111,7 +112,7 @@ def test_exp_and_log():
     formula = Formula("y = exp(x)\nx = log(x)")
     values = np.array([[0.5, 3.0, 80.0, 1e-30], [-1.0, 0.0, np.inf, np.nan]], np.float32)
     fields = {"x": values.copy(), "y": np.zeros_like(values)}
-    formula.apply(fields)
+    applied(formula, fields)
     with np.errstate(all="ignore"):
         np.testing.assert_allclose(fields["y"], np.exp(values), rtol=3e-7)
         np.testing.assert_allclose(fields["x"], np.log(values), rtol=3e-7)
@@ -121,7 +122,7 @@ def test_division_and_roots_are_exact():
     """Protects extreme values: no estimates of reciprocals and roots, which differ between processors."""
     x = np.resize(np.array([0, 4, np.inf, -0.0, 0.25, 3e38, 1e-38, 7], np.float32), (30, 8))
     fields = {"x": x.copy(), "y": np.zeros_like(x)}
-    Formula("y = 1 / sqrt(x)\nx = 3 / x").apply(fields)
+    applied(Formula("y = 1 / sqrt(x)\nx = 3 / x"), fields)
     with np.errstate(all="ignore"):
         np.testing.assert_array_equal(fields["y"], np.float32(1) / np.sqrt(x))
         np.testing.assert_array_equal(fields["x"], np.float32(3) / x)
@@ -131,7 +132,7 @@ def test_single_precision_is_kept():
     """Protects speed and bits: literals and scalars take the arrays' dtype instead of promoting them."""
     x = np.full((1, 4), 1 + 2.0**-12, np.float32)  # its square needs 25 bits
     formula = Formula("a = 0.5 * x * x\nb = half * x * x", sums=("a", "b"))
-    totals = formula.apply({"x": x}, {"half": 0.5})
+    totals = applied(formula, {"x": x}, {"half": 0.5})
     assert totals == {"a": 2 * (1 + 2.0**-11), "b": 2 * (1 + 2.0**-11)}
 
 
@@ -140,10 +141,10 @@ def test_noise_is_that_of_the_generator():
     formula = Formula("x = z")
     n, D = 211, 33
     x = np.empty((n, D), np.float32)
-    formula.apply({"x": x}, noise=KEY)
+    applied(formula, {"x": x}, noise=KEY)
     assert np.array_equal(x, noise(n, D))
     part = np.empty((n - 100, D), np.float32)
-    formula.apply({"x": part}, noise=KEY._replace(first=KEY.first + 100 * D))
+    applied(formula, {"x": part}, noise=KEY._replace(first=KEY.first + 100 * D))
     assert np.array_equal(part, x[100:])
 
 
@@ -160,10 +161,10 @@ def test_a_block_has_the_same_bits_alone_and_among_others(dense, by_row):
     for (fields, _), start, own, vector in zip(each, starts, priors, vectors, strict=True):
         block = {name: array.copy() for name, array in fields.items()}
         key = KEY._replace(first=KEY.first + start * D)
-        totals = EVERYTHING.apply(block, given | {"by_row": vector}, noise=key, prior=lambda own=own: own)
+        totals = applied(EVERYTHING, block, given | {"by_row": vector}, noise=key, prior=lambda own=own: own)
         alone.append((block, totals))
     together = [dict(fields) for fields, _ in each]
-    totals = EVERYTHING.apply_to(
+    totals = EVERYTHING.apply(
         Batch(together, starts),
         given | {"by_row": np.concatenate(vectors)},
         noise=KEY,
@@ -182,26 +183,26 @@ def test_row_vectors_may_be_fields_of_width_1():
     """Protects vectors that travel with a block: they are read where they lie, and nobody copies them."""
     formula = Formula("x = x + by_row", rows=("by_row",))
     blocks = [{"x": np.zeros((n, 3)), "own": np.arange(n, dtype=float)[:, None]} for n in (2, 4)]
-    formula.apply_to(Batch(blocks, (0, 2)), {"by_row": "own"})
+    formula.apply(Batch(blocks, (0, 2)), {"by_row": "own"})
     for block in blocks:
         assert np.array_equal(block["x"], np.repeat(block["own"], 3, axis=1))
     with pytest.raises(ValueError, match="'x' has shape"):
-        formula.apply_to(Batch(blocks, (0, 2)), {"by_row": "x"})
+        formula.apply(Batch(blocks, (0, 2)), {"by_row": "x"})
 
 
 def test_arrays_may_be_replaced_between_calls():
     """Protects memory: the addresses of an array that is gone must not be used again."""
     formula, blocks = Formula("x = x + 1"), [{"x": np.zeros((2, 3))}, {"x": np.zeros((4, 3))}]
     batch = Batch(blocks, (0, 2))
-    formula.apply_to(batch)
+    formula.apply(batch)
     before, blocks[1]["x"] = blocks[1]["x"], np.full((5, 3), 7.0)
-    formula.apply_to(batch)
+    formula.apply(batch)
     assert (before == 1).all()
     assert (blocks[0]["x"] == 2).all()
     assert (blocks[1]["x"] == 8).all()
     blocks[0]["x"] = np.zeros((2, 4))
     with pytest.raises(ValueError, match="shape"):
-        formula.apply_to(batch)
+        formula.apply(batch)
 
 
 @pytest.mark.parametrize("dense", [False, True])
@@ -214,8 +215,8 @@ def test_bits_do_not_depend_on_place_in_memory(dense):
     for position, name in enumerate(("g", "theta", "v")):  # fields of one buffer, one after the other
         moved[name] = buffer[5 + position * n * D :][: n * D].reshape(n, D)
         moved[name][:] = fields[name]
-    totals = EVERYTHING.apply(fields, **arguments)
-    again = EVERYTHING.apply(moved, **arguments)
+    totals = applied(EVERYTHING, fields, **arguments)
+    again = applied(EVERYTHING, moved, **arguments)
     for name in fields:
         assert np.array_equal(fields[name], moved[name])
     for name in totals:
@@ -227,7 +228,7 @@ def test_divergence_shows():
     formula = Formula("x = minimum(x, 2)\ny = maximum(1, y)\nt = x", sums=("t",), row_sums=("x",), row_max=("y",))
     x = np.ones((40, 5), np.float32)
     x[7, 2] = np.nan
-    totals = formula.apply({"x": x, "y": x.copy()})
+    totals = applied(formula, {"x": x, "y": x.copy()})
     assert np.isnan(totals["t"])
     assert np.flatnonzero(np.isnan(totals["x"])).tolist() == [7]
     assert np.flatnonzero(np.isnan(totals["y"])).tolist() == [7]
@@ -236,7 +237,7 @@ def test_divergence_shows():
 def test_no_rows():
     """Protects blocks without rows: nothing happens, totals are zero."""
     formula = Formula("x = x + 1\ny = x", sums=("x",), column_sums=("y",))
-    totals = formula.apply({"x": np.zeros((0, 3), np.float32)})
+    totals = applied(formula, {"x": np.zeros((0, 3), np.float32)})
     assert totals["x"] == 0
     assert np.array_equal(totals["y"], np.zeros(3))
 
@@ -250,9 +251,9 @@ def test_a_name_is_what_it_is_where_the_formula_is_applied():
     for shift in (np.full((2, 3), 10.0, np.float32), 100.0, 1000.0, np.full((2, 3), 20.0, np.float32)):
         x = np.ones((2, 3), np.float32)
         if isinstance(shift, float):
-            formula.apply({"x": x}, {"shift": shift})
+            applied(formula, {"x": x}, {"shift": shift})
         else:
-            formula.apply({"x": x, "shift": shift})
+            applied(formula, {"x": x, "shift": shift})
         assert (x == 1 + np.max(shift)).all()
 
 
@@ -260,9 +261,9 @@ def test_a_text_names_the_field_that_stands_for_a_name():
     """Protects fields that are numbered, and those that exchange their names: the arrays themselves are changed."""
     formula = Formula("new = old + 1\nold = 0.5 * new")
     arrays = {name: np.full((2, 2), value) for name, value in (("a", 1.0), ("b", 2.0), ("new", 7.0))}
-    formula.apply(arrays, {"old": "a", "new": "b"})
+    applied(formula, arrays, {"old": "a", "new": "b"})
     assert {name: array[0, 0] for name, array in arrays.items()} == {"a": 1.0, "b": 2.0, "new": 7.0}
-    formula.apply(arrays, {"old": "b", "new": "a"})
+    applied(formula, arrays, {"old": "b", "new": "a"})
     assert {name: array[0, 0] for name, array in arrays.items()} == {"a": 3.0, "b": 1.5, "new": 7.0}
 
 
@@ -270,9 +271,9 @@ def test_a_name_that_is_no_field_is_the_formulas_own():
     """Protects the state: what a formula computes on the way is not kept, and needs no array."""
     x, y = np.ones((3, 2)), np.ones((3, 2))
     formula = Formula("y = 3 * x\nx = y + 1")
-    formula.apply({"x": x})
+    applied(formula, {"x": x})
     assert (x == 4).all()
-    formula.apply({"x": x, "y": y})
+    applied(formula, {"x": x, "y": y})
     assert (y == 12).all()
 
 
@@ -292,12 +293,12 @@ def test_the_gradient_means_what_was_taken(dense):
         arrays = {"theta": theta.copy(), "g": g} | {
             name: np.zeros_like(g) for name in ("mean_gradient", "all_of_it", "again")
         }
-        formula.apply(arrays, prior=arguments["prior"], gradient=gradient)
+        applied(formula, arrays, prior=arguments["prior"], gradient=gradient)
         np.testing.assert_allclose(arrays["mean_gradient"], likelihood / 7, rtol=1e-12)
         np.testing.assert_allclose(arrays["all_of_it"], likelihood + prior, rtol=1e-12, err_msg="before this pass")
         np.testing.assert_array_equal(arrays["again"], arrays["all_of_it"])
     with_prior = {"theta": theta.copy(), "g": g}
-    Formula("theta = theta - grad").apply(with_prior, gradient=Gradient("g"))
+    applied(Formula("theta = theta - grad"), with_prior, gradient=Gradient("g"))
     np.testing.assert_array_equal(with_prior["theta"], theta - g)
 
 
@@ -306,7 +307,7 @@ def test_numbers_of_the_gradient_are_not_taken_for_the_samplers():
     arrays = {"theta": np.ones((2, 2)), "g": np.ones((2, 2))}
     formula = Formula("theta = theta - tau * grad")
     with pytest.raises(ValueError, match="tau"):
-        formula.apply(arrays, {"tau": 0.5}, gradient=Gradient("tau * g", "tau * g", {"tau": 4.0}))
+        applied(formula, arrays, {"tau": 0.5}, gradient=Gradient("tau * g", "tau * g", {"tau": 4.0}))
 
 
 # ---------------------------------------------------------------------- what is refused
@@ -386,14 +387,14 @@ def test_refuses_names_that_nobody_gives(source, message):
     arrays = {name: np.ones((2, 2), np.float32) for name in ("x", "g")}
     given = {"eps": 0.1} | ({"other": "nowhere"} if "other" in source else {})
     with pytest.raises(ValueError, match=re.escape(message)):
-        Formula(source).apply(arrays, given, gradient=Gradient("g"))
+        applied(Formula(source), arrays, given, gradient=Gradient("g"))
     assert (arrays["x"] == 1).all()
 
 
 def test_refuses_a_gradient_that_was_not_taken():
     """Protects against stepping along what another formula left in scratch."""
     with pytest.raises(ValueError, match="'grad', which was not taken"):
-        Formula("x = grad").apply({"x": np.ones((2, 2))})
+        applied(Formula("x = grad"), {"x": np.ones((2, 2))})
 
 
 @pytest.mark.parametrize(
@@ -423,11 +424,11 @@ def test_refuses_wrong_arrays(change):
     others = {name: value for name, value in change.items() if name in ("noise", "prior")}
     before = fields["v"].copy()
     with pytest.raises(ValueError, match=r".+"):
-        EVERYTHING.apply(fields, **(arguments | {"given": given} | others))
+        applied(EVERYTHING, fields, **(arguments | {"given": given} | others))
     assert np.array_equal(fields["v"], before)
 
 
 def test_refuses_integers():
     """Protects against compiling for dtypes in which a formula has no meaning."""
     with pytest.raises(ValueError, match="int64"):
-        Formula("x = x + 1").apply({"x": np.zeros((2, 2), int)})
+        applied(Formula("x = x + 1"), {"x": np.zeros((2, 2), int)})

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from mpi4py import MPI
-from support import MODEL, factor_target, write_planted
+from support import MODEL, applied, factor_target, write_planted
 
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.kernels.formula import Formula
@@ -19,7 +19,7 @@ from dsgmcmc.model import likelihoods
 from dsgmcmc.model.likelihoods import LIKELIHOODS, Law, Likelihood
 from dsgmcmc.model.likelihoods.base import State
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
-from dsgmcmc.model.predictive.base import Predictive, PredictorDraws
+from dsgmcmc.model.predictive.base import Moments, Predictive, PredictorDraws
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
 from dsgmcmc.storage.manifest import Key, _check_key
@@ -74,14 +74,14 @@ def known(eta: np.ndarray, tau: float = 1.0, weights: np.ndarray | None = None) 
 
 def predicted(likelihood: type[Likelihood], eta: np.ndarray, tau: float = 1.0) -> Predictive:
     """What is predicted at predictors, with the variance that a rating has given them."""
-    return likelihood.predictive_of_moments(*moments_at(likelihood, eta, tau))
+    return likelihood.predictive_of_moments(Moments(*moments_at(likelihood, eta, tau)))
 
 
 def score_of(likelihood: Likelihood, x: np.ndarray, eta: np.ndarray) -> np.ndarray:
     """Its score, as formulas read it, in float64."""
     arrays = {name: np.array(value, np.float64)[:, None] for name, value in (("x", x), ("eta", eta), ("e", eta))}
     arrays |= {name: np.full_like(arrays["x"], value) for name, value in likelihood.starts.items()}
-    Formula(f"e = {likelihood.score}").apply(arrays)
+    applied(Formula(f"e = {likelihood.score}"), arrays)
     return arrays["e"][:, 0]
 
 

@@ -88,7 +88,7 @@ def test_the_gradient_in_the_coordinates_is_that_of_the_energy(name: str, data: 
     position = law.thresholds.position + np.array([0.3, -0.2, 0.1, 0.4])
     law.thresholds.position = position
     target.full_gradient("theta", "g")
-    sums = np.sum([law._sums_of(b) for b in target.ring.blocks], axis=0)
+    sums = np.sum([law.sums_of(b) for b in target.ring.blocks], axis=0)
     eta, x = predictors(data, target, "train")
     level = np.searchsorted(law.values, x)
     sds = np.array([GAP_SD, GAP_SD, MIDDLE_SD, GAP_SD])

@@ -19,8 +19,7 @@ from dsgmcmc.model.likelihoods.gaps import (
     CUTS,
     GAPS,
     MOST,
-    RATE,
-    draw_gap_precision,
+    PRIOR,
     gap_information,
     slopes_of,
 )
@@ -117,8 +116,8 @@ def test_no_row_has_more_information_than_the_metric_says() -> None:
 def test_the_precision_of_gaps_is_drawn_from_its_conditional() -> None:
     """Gamma(1 + n / 2, rate + sum / 2): means of 20,000 draws to five standard errors."""
     rng, squares, n = np.random.default_rng(0), np.array([2.0, 8.0]), 30
-    drawn = np.array([draw_gap_precision(squares, n, rng) for _ in range(20_000)])
-    shape, rate = 1 + n / 2, RATE + squares / 2
+    drawn = np.array([PRIOR.draw(squares, n, rng) for _ in range(20_000)])
+    shape, rate = 1 + n / 2, PRIOR.rate + squares / 2
     np.testing.assert_allclose(drawn.mean(axis=0), shape / rate, rtol=5 / np.sqrt(20_000 * shape))
     np.testing.assert_allclose(drawn.var(axis=0), shape / rate**2, rtol=0.06)
 

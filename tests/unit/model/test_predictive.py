@@ -13,7 +13,7 @@ from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.model.likelihoods.negative_binomial import NegativeBinomial
 from dsgmcmc.model.likelihoods.ordinal import OrdinalLogit
 from dsgmcmc.model.likelihoods.student_t import StudentT
-from dsgmcmc.model.predictive.base import PredictorDraws
+from dsgmcmc.model.predictive.base import Moments, PredictorDraws
 from dsgmcmc.model.predictive.counts import moments_above_zero, rate_above_zero
 from dsgmcmc.model.predictive.levels import LevelDistribution
 from dsgmcmc.model.predictive.mixture import Mixture
@@ -143,7 +143,7 @@ def test_student_t_noise_about_a_normal_predictor_has_its_density() -> None:
     nu, s, sd = 4.0, 0.5, 0.4
     inflation = np.full((3, 1), nu / (nu - 2))
     noise = np.full(3, s**2 * inflation[0, 0])
-    found = StudentT.predictive_of_moments(np.zeros(3), noise + sd**2, None, None, noise, inflation)
+    found = StudentT.predictive_of_moments(Moments(np.zeros(3), noise + sd**2, None, None, noise, inflation))
     at = np.linspace(-8 * sd, 8 * sd, 4001)
     weight = norm.pdf(at, 0, sd)
     x = np.array([0.0, 1.0, 4.0])
@@ -162,7 +162,7 @@ def test_counts_above_zero_are_those_of_scipy(rate: float, r: float) -> None:
     np.testing.assert_allclose(moments_above_zero(np.array(rate), np.array(r)), (mean, variance), rtol=1e-6)
     np.testing.assert_allclose(rate_above_zero(np.array(mean), np.array(r)), rate, rtol=1e-5)
     found = NegativeBinomial.predictive_of_moments(
-        np.full(3, mean), np.full(3, variance), shape=np.tile([0.0, 1e4, 1.0], (3, 1))
+        Moments(np.full(3, mean), np.full(3, variance), shape=np.tile([0.0, 1e4, 1.0], (3, 1)))
     )
     np.testing.assert_allclose(np.exp(found.log_density(np.array([1.0, 2.0, 5.0]))), p[[0, 1, 4]], rtol=2e-4)
     np.testing.assert_allclose(found.cdf(np.array([0.0, 1.0, 2.0])), [0, p[0], p[0] + p[1]], rtol=2e-4)

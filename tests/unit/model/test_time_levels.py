@@ -18,9 +18,8 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.likelihoods import LIKELIHOODS, Law
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
-from dsgmcmc.model.parts.groups import read_groups
-from dsgmcmc.model.parts.normal_effects import draw_precision
-from dsgmcmc.model.parts.time_levels import time_levels_of
+from dsgmcmc.model.parts.effect_draws import draw_precision
+from dsgmcmc.model.parts.groups import read_groups, time_levels_of
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.sources.ratings import RatingsSource
 
@@ -35,11 +34,11 @@ def written(folder: Path, lines: list[str] = LINES, **options) -> Path:
     return folder / "r.h5"
 
 
-def groups_of(path: Path, name: str, checksums: bool = True) -> dict[tuple[str, str], int]:
+def groups_of(path: Path, name: str) -> dict[tuple[str, str], int]:
     """Group of every rating at one level, by user and item, on one process; of a block's groups the first is 0."""
     found = {}
     ring = Ring(MPI.COMM_SELF, 1)
-    with open_ratings(path, checksums) as ratings:
+    with open_ratings(path) as ratings:
         blocks = RatingBlocks(ratings, ring, 0.0)
         groups = read_groups(time_levels_of(name, ratings.transposed), ratings, blocks, ring)
         rows, cols = ratings.row_ids(), ratings.col_ids()
@@ -88,13 +87,13 @@ def test_timestamps_that_are_none_are_refused(tmp_path, lines, said):
 
 
 def test_a_file_with_other_places_is_refused(tmp_path):
-    """A place that its row does not have, and counts that do not add up, whatever its checksums say."""
+    """A place that its row does not have, and counts that do not add up."""
     path = written(tmp_path, timestamps=True, test_fraction=0.0)
     for name, said in (("train/times/rows/place", "outside those"), ("rows/times/page", "cannot be")):
         with h5py.File(path, "r+") as file:
             before, file[name][0] = file[name][0], 9
         with pytest.raises(InputError, match=said):
-            groups_of(path, "user:page,item:page", checksums=False)
+            groups_of(path, "user:page,item:page")
         with h5py.File(path, "r+") as file:
             file[name][0] = before
 
