@@ -218,7 +218,7 @@ class BPMF(FittedModel, Estimator):
             else:
                 from dsgmcmc.runs.compare.auto import sample_recommended, with_best_model
                 from dsgmcmc.runs.job import Job  # it needs the compiler, which whoever reads a model does not
-                from dsgmcmc.runs.sources.ratings import RatingsSource
+                from dsgmcmc.runs.source import RatingsSource
 
                 policy = Policy(log_level="warning" if line else "info")
                 quiet = not (line or self.verbose)
@@ -265,7 +265,7 @@ class BPMF(FittedModel, Estimator):
             If ratings or parameters are wrong, or ratings too few to hold some out.
         """
         from dsgmcmc.runs.compare.compare import Comparing
-        from dsgmcmc.runs.sources.ratings import RatingsSource
+        from dsgmcmc.runs.source import RatingsSource
 
         settings, comm, scratch = self._left_open(self._settings()), self.comm or Alone(), Scratch()
         data = self._prepare(X, y, scratch.path / "ratings.h5", comm, settings["seed"], scratch.path, compared=True)

@@ -39,7 +39,7 @@ from dsgmcmc.parallel.mpirun import openmpi_environment
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.runs.job import Job
-from dsgmcmc.runs.sources.ratings import RatingsSource
+from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig

@@ -68,7 +68,7 @@ def compare(
     from dsgmcmc.config.layers import Layers
     from dsgmcmc.parallel.signals import installed
     from dsgmcmc.runs.compare.compare import Comparing, Stopped
-    from dsgmcmc.runs.sources.ratings import RatingsSource
+    from dsgmcmc.runs.source import RatingsSource
     from dsgmcmc.storage.files import write_whole
 
     def refuse() -> None:

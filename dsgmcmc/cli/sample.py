@@ -101,7 +101,7 @@ def sample(
     from dsgmcmc.runs.compare.auto import sample_recommended, with_best_model
     from dsgmcmc.runs.compare.compare import Stopped
     from dsgmcmc.runs.job import Job
-    from dsgmcmc.runs.sources.ratings import RatingsSource
+    from dsgmcmc.runs.source import RatingsSource
 
     of_job, of_run = _split(given)
     command = os.environ.get(COMMAND)  # of `BPMF`, if that started it

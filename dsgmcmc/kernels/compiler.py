@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import logging
 import platform
 import sys
 from collections.abc import Callable
@@ -27,6 +28,8 @@ from numba.extending import intrinsic
 
 from dsgmcmc.kernels import vectors
 from dsgmcmc.kernels.cache import wait_for_turn
+
+log = logging.getLogger(__name__)
 
 numba.config.SLP_VECTORIZE = 1  # type: ignore[attr-defined]
 
@@ -87,11 +90,19 @@ class _Cache(FunctionCache):
         found = self._load(sig, target_context)
         if found is None and wait_for_turn(self._py_func.__code__.co_filename, self.turn):
             found = self._load(sig, target_context)
+        if found is None:
+            _announce()
         return found
 
     def _load(self, sig: str, target_context: Any) -> Any:
         with self._guard_against_spurious_io_errors():
             return self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
+
+
+@functools.cache
+def _announce() -> None:
+    """Say once that this process compiles."""
+    log.info("compiling kernels for this processor, which takes some 20 s once")
 
 
 @functools.cache

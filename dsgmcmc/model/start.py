@@ -33,7 +33,7 @@ def take_start(target: FactorTarget, start: Snapshot) -> None:
     target : FactorTarget
         The target at its usual start, before its first iteration.
     start : Snapshot
-        A start with the blocks of this grid (`dsgmcmc.runs.sources.start`).
+        A start with the blocks of this grid (`dsgmcmc.runs.warm_start`).
 
     Raises
     ------

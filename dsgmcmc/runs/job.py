@@ -5,20 +5,17 @@ from __future__ import annotations
 import logging
 import os
 import platform
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from threading import Timer
 from time import monotonic
-from typing import Any
 
 import tomli_w
 from threadpoolctl import threadpool_limits
 
-from dsgmcmc.config.chain import ResolvedChain
 from dsgmcmc.config.job import Policy
 from dsgmcmc.config.layers import Layers
+from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.errors import (
     EXIT_DONE,
     EXIT_INTERRUPTED,
@@ -42,10 +39,10 @@ from dsgmcmc.runs.chain import Chain
 from dsgmcmc.runs.control import Control
 from dsgmcmc.runs.logs import LogErrors, logs_as_before, start_logs
 from dsgmcmc.runs.progress import Progress
-from dsgmcmc.runs.rehearsal import rehearse
+from dsgmcmc.runs.recovery import fallbacks
 from dsgmcmc.runs.resolve import Changes, Resolution, resolve
 from dsgmcmc.runs.scheduler import ChainScheduler
-from dsgmcmc.runs.sources.base import Source
+from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.runs.summary import RunTimes, saved_result, write_summary
 from dsgmcmc.runs.until import Limit, Until
 from dsgmcmc.settings import named
@@ -56,15 +53,12 @@ from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.terminal import say
 from dsgmcmc.types import Comm
 
-WORTH_SAYING = 2.0  # seconds of compiling or loading kernels
-
 log = logging.getLogger(__name__)
 
 
 #: Contexts for a job inside another program. The last bits of BLAS results depend on its number of threads, so it gets
-#: one; also in libraries that the rehearsal loads.
-_LOGS = Together(logs_as_before)
-_BLAS, _BLAS_AFTER_REHEARSAL = (Together(partial(threadpool_limits, 1, user_api="blas")) for _ in range(2))
+#: one.
+_LOGS, _BLAS = Together(logs_as_before), Together(partial(threadpool_limits, 1, user_api="blas"))
 
 
 class Job:
@@ -74,7 +68,7 @@ class Job:
     ----------
     comm : Comm
         All processes.
-    source : Source
+    source : RatingsSource
         What is sampled.
     out : Path
         Run directory.
@@ -93,7 +87,7 @@ class Job:
     def __init__(
         self,
         comm: Comm,
-        source: Source[Any],
+        source: RatingsSource,
         out: Path,
         layers: Layers,
         resume: bool = False,
@@ -107,7 +101,6 @@ class Job:
         self._at_root = comm.rank == 0
         self._signals, self._age = Signals(), seconds_since_start
         self._lock = Lock(self.run_directory.lock_file)
-        self._after_rehearsal: AbstractContextManager[object] = nullcontext()
         #: Lines for the user at the end; on process 0.
         self.result: list[str] = []
 
@@ -160,7 +153,9 @@ class Job:
         StoppedError
             If the job was stopped, and the signal that stopped it raised no exception.
         """
-        self._after_rehearsal, begin = _BLAS_AFTER_REHEARSAL, monotonic()
+        import scipy.linalg  # noqa: F401  # has a BLAS of its own, whose threads are limited, too
+
+        begin = monotonic()
         self._age = lambda: monotonic() - begin
         if self.comm.size == 1:
             self.policy = replace(self.policy, watchdog=0)
@@ -203,7 +198,7 @@ class Job:
             if self._at_root:
                 self._lock.release()
 
-    def _open(self, config: ResolvedChain, overridden: Changes, given: list[str]) -> tuple[list[str], Facts]:
+    def _open(self, config: ResolvedConfig, overridden: Changes, given: list[str]) -> tuple[list[str], Facts]:
         """Create and lock the run directory, and write the settings; on process 0.
 
         Returns
@@ -222,7 +217,7 @@ class Job:
             raise
 
     def _prepare(
-        self, config: ResolvedChain, overridden: Changes, given: list[str], taken_over: str
+        self, config: ResolvedConfig, overridden: Changes, given: list[str], taken_over: str
     ) -> tuple[list[str], Facts]:
         """Do the work of `_open` once the directory is locked."""
         run = self.run_directory
@@ -253,7 +248,7 @@ class Job:
 
     def _run(
         self,
-        config: ResolvedChain,
+        config: ResolvedConfig,
         given: list[str],
         deadline: float | None,
         watchdog: Watchdog,
@@ -268,36 +263,43 @@ class Job:
         make_target, n_data = self.source.open(config, ring)
         data_hash = comm.bcast(agree(comm, self.source.digest if self._at_root else str))
         _, seconds = config.checkpoint_interval()
-        fallbacks = self.source.fallbacks(config, given)
         control = Control(mine, self._signals, seconds, deadline, watchdog)
 
         def open_chain(number: int) -> Chain:
             run, begin = self.run_directory, partial(self.source.begin, self.run_directory, made, number)
             chain = Chain(
-                config, make_target, ring, run, number, data_hash, control, self.policy, made, begin, fallbacks
+                config,
+                make_target,
+                ring,
+                run,
+                number,
+                data_hash,
+                control,
+                self.policy,
+                made,
+                begin,
+                fallbacks(config, given),
             )
             if not (self._resume and chain.resume(earlier)):
                 chain.start()
             return chain
 
-        with Progress(config.iterations, n_data / config.sweep_length, self.source.unit, self._quiet) as progress:
-            self._rehearse(config)
+        with Progress(config.iterations, n_data / config.sweep_length, self._quiet) as progress:
             end = Until(config, comm, control, progress) if config.until else Limit(config.iterations)
             scheduler = ChainScheduler(
                 open_chain, range(group, config.chains, groups), end, control, progress, self._note_job, self._age
             )
-            with self._after_rehearsal:
-                scheduler.run()
+            scheduler.run()
             sampling = scheduler.seconds
         watchdog.stop()  # other chains may take much longer
         self._share(scheduler.failure)
         agree(comm, log_errors.check, "writing a log", WriteError)
         request = max(comm.allgather(scheduler.request))
         agree(comm, self.run_directory.merge_metrics if self._at_root else lambda: None, "writing metrics", WriteError)
-        before = saved_result(self.source, self.run_directory) if self._at_root else []
-        news = scheduler.iterations or before is None
+        before = saved_result(self.run_directory) if self._at_root else []
+        news = scheduler.made[0] or before is None
         if any(comm.allgather(bool(news))):  # another group may have finished its chains before
-            times = RunTimes(scheduler.startup, sampling, scheduler.iterations if ring.rank == 0 else 0)
+            times = RunTimes(scheduler.startup, sampling, *(scheduler.made if ring.rank == 0 else (0, 0)))
             measured = config, ring.phases, n_data, times
             self.result = write_summary(comm, self.source, *measured, self.run_directory, library_of(comm), end.look)
         else:
@@ -308,23 +310,8 @@ class Job:
 
     def _note_job(self) -> None:
         """Record the command of this job, now that it samples; a job with nothing to do leaves the run unchanged."""
-        if self._at_root and self._rehearsed > WORTH_SAYING:
-            self.run_directory.note("kernels ready", seconds=round(self._rehearsed, 1))
         if self._at_root and self._command:
             self.run_directory.note_job(self._command, self.comm.size)
-
-    def _rehearse(self, config: ResolvedChain) -> None:
-        """Compile or load the kernels that sampling needs; log it if that took long."""
-        make_target = partial(self.source.miniature, config, Ring(Alone(), 1))
-        said = Timer(WORTH_SAYING, log.info, ["compiling kernels for this processor, which takes some 20 s once"])
-        if self._at_root:
-            said.start()
-        self._rehearsed = rehearse(config, make_target, self.comm.rank)
-        if self._at_root:
-            said.cancel()
-            said.join()
-        if self._at_root and self._rehearsed > WORTH_SAYING:
-            log.info("kernels compiled or loaded in %.1f s", self._rehearsed)
 
     def _share(self, failure: InputError | DivergenceError | None) -> None:
         """Raise on all processes the errors that ended any chain. Collective."""

@@ -78,15 +78,13 @@ class Progress:
     iterations : int
         Total number of iterations.
     data : float
-        Number of data that an iteration uses.
-    unit : str
-        Name of the data.
+        Number of ratings that an iteration uses.
     quiet : bool
         Whether to show nothing.
     """
 
-    def __init__(self, iterations: int, data: float, unit: str = "ratings", quiet: bool = False) -> None:
-        self._iterations, self._data, self._unit = iterations, data, unit
+    def __init__(self, iterations: int, data: float, quiet: bool = False) -> None:
+        self._iterations, self._data = iterations, data
         shown = console(stderr=True)
         relayed = bool(os.environ.get(RELAYED))  # then a notebook may have set FORCE_COLOR, and there is no terminal
         live = shown.is_terminal and not relayed and not quiet
@@ -144,5 +142,5 @@ class Progress:
         if speed:
             left = (self._iterations - line["iteration"]) / speed
             most = "at most " if self.look else ""
-            parts += [f"{in_units(speed * self._data)} {self._unit}/s", f"{most}{left:.0f} s left"]
+            parts += [f"{in_units(speed * self._data)} ratings/s", f"{most}{left:.0f} s left"]
         return parts

@@ -6,11 +6,12 @@ import logging
 import shutil
 from typing import Any, NamedTuple
 
-from dsgmcmc.config.chain import FREE, OVERRIDABLE, ResolvedChain
+from dsgmcmc.config.chain import FREE, OVERRIDABLE
 from dsgmcmc.config.layers import Layers
+from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.agreement import agree
-from dsgmcmc.runs.sources.base import Source
+from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.settings import named
 from dsgmcmc.storage.facts import Facts, check_made_with
 from dsgmcmc.storage.manifest import read_manifest
@@ -29,20 +30,20 @@ class Resolution(NamedTuple):
 
     Attributes
     ----------
-    config : ResolvedChain
+    config : ResolvedConfig
     overridden : dict of str to (object, object)
         Old and new values of the settings that ``--override`` changes.
     given : list of str
         Settings of the sampler that the user named when the run was started, in order.
     """
 
-    config: ResolvedChain
+    config: ResolvedConfig
     overridden: Changes
     given: list[str]
 
 
 def resolve(
-    comm: Comm, source: Source[Any], run: RunDirectory, layers: Layers, *, resume: bool, override: bool
+    comm: Comm, source: RatingsSource, run: RunDirectory, layers: Layers, *, resume: bool, override: bool
 ) -> Resolution:
     """Resolve the configuration on process 0, for all. Collective.
 
@@ -50,7 +51,7 @@ def resolve(
     ----------
     comm : MPI.Comm
         All processes of the job.
-    source : Source
+    source : RatingsSource
         What is sampled.
     run : RunDirectory
         Run directory; if the run is resumed, its settings are the defaults.
@@ -81,22 +82,21 @@ def resolve(
             )
         if not saved:
             _check_disk(run, source.costs(config, comm.size))
-        changes = _changes(source.resolved.of(saved), config, run, override) if saved else {}
+        changes = _changes(ResolvedConfig.of(saved), config, run, override) if saved else {}
         given = run.read_settings()[1].get("given_of_sampler", []) if saved else sorted(layers.of_sampler())
         return config.model_dump(), changes, given
 
     settings, overridden, given = comm.bcast(agree(comm, work))
-    return Resolution(source.resolved.of(settings), overridden, given)
+    return Resolution(ResolvedConfig.of(settings), overridden, given)
 
 
-def _saved_settings(run: RunDirectory, source: Source[Any], resume: bool) -> dict[str, Any]:
+def _saved_settings(run: RunDirectory, source: RatingsSource, resume: bool) -> dict[str, Any]:
     """Return the settings of the run that is resumed; none for a new run, which needs an empty directory."""
     if resume and run.settings_file.exists():
-        before: ResolvedChain
-        before, facts = source.resolved.of_run(run)
+        before, facts = ResolvedConfig.of_run(run)
         if facts.get("data_hash") != source.digest():
             raise InputError(
-                f"{run.path} was sampled from other data than {source.name}, and a run cannot change its data: start "
+                f"{run.path} was sampled from other data than {source.path}, and a run cannot change its data: start "
                 f"another run with another {named('out')}"
             )
         _check_facts(run, facts)
@@ -139,7 +139,7 @@ def _check_disk(run: RunDirectory, costs: dict[str, Any]) -> None:
         log.warning("%s%s", text, advice)
 
 
-def _changes(before: ResolvedChain, now: ResolvedChain, run: RunDirectory, override: bool) -> Changes:
+def _changes(before: ResolvedConfig, now: ResolvedConfig, run: RunDirectory, override: bool) -> Changes:
     """Return the settings that `override` changes; refuse those that cannot change during a run."""
     old, new = before.model_dump(exclude=set(FREE)), now.model_dump(exclude=set(FREE))
     changes = {name: (old[name], new[name]) for name in old if old[name] != new[name]}

@@ -42,9 +42,9 @@ class ChainScheduler:
     failure : AgreedError, DivergenceError or None
         The error that ended a chain, on all processes of the group.
     startup : float
-        Seconds of the job before sampling began.
-    iterations : int
-        Iterations made.
+        Seconds of the job until the first sweep was made: kernels are compiled, or loaded, where they are first needed.
+    made : (int, int)
+        Iterations made, and those of them after the first sweep.
     """
 
     def __init__(
@@ -64,13 +64,13 @@ class ChainScheduler:
         self.request = Request.GO_ON
         self.failure: AgreedError | DivergenceError | None = None
         self._age = age
-        self.startup, self.iterations = age(), 0
+        self.startup, self.made = age(), (0, 0)
         self._begin = perf_counter()
 
     @property
     def seconds(self) -> float:
-        """Wall seconds since sampling began; 0 if there was nothing to sample."""
-        return perf_counter() - self._begin if self.iterations else 0.0
+        """Wall seconds since the first sweep; 0 if no more was sampled."""
+        return perf_counter() - self._begin if self.made[1] else 0.0
 
     @property
     def stopped(self) -> bool:
@@ -112,18 +112,26 @@ class ChainScheduler:
         if self._begins:
             self._begins()
             self._begins = None
-        if not self.iterations:  # everything before this belongs to the startup
-            self.startup, self._begin = self._age(), perf_counter()
-            chain.ring.phases.clear()
-        before = chain.made
         self._chains.remove(chain)  # if it fails it is neither evaluated nor saved
         try:
-            self.request = chain.advance(goal, self._report)
+            if not self.made[0]:
+                self._make_first_sweep(chain, goal)
+            before = chain.made
+            if not self.stopped:
+                self.request = chain.advance(goal, self._report)
         except BaseException:
             chain.close()
             raise
         self._chains.append(chain)
-        self.iterations += chain.made - before
+        self.made = self.made[0] + chain.made - before, self.made[1] + chain.made - before
+
+    def _make_first_sweep(self, chain: Chain, goal: int) -> None:
+        """Make the first sweep, in which kernels are compiled or loaded, and start the clock after it."""
+        sweep = chain.config.sweep_length
+        self.request = chain.advance(min(goal, chain.iteration + sweep), self._report)
+        self.made = chain.made, 0
+        self.startup, self._begin = self._age(), perf_counter()
+        chain.ring.phases.clear()
 
     def _attempt(self, work: Callable[[], None]) -> None:
         """Do something with a chain, and keep its error for the end of the job: other groups continue."""

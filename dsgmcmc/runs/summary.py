@@ -11,16 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc.config.chain import ResolvedChain
+from dsgmcmc.config.run import ResolvedConfig
+from dsgmcmc.diagnostics import verdict
 from dsgmcmc.diagnostics.accuracy import Look
 from dsgmcmc.diagnostics.comparison import Comparison
 from dsgmcmc.diagnostics.summary import read_summary, save_summary
-from dsgmcmc.diagnostics.verdict import ending, in_units
 from dsgmcmc.errors import InputError, WriteError
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.machine import peak_memory
 from dsgmcmc.parallel.timers import PHASES, Phases
-from dsgmcmc.runs.sources.base import Source
+from dsgmcmc.runs.recovery import fallbacks
+from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.storage.manifest import read_manifest
 from dsgmcmc.storage.provenance import versions
 from dsgmcmc.storage.rundir import RunDirectory, now
@@ -39,20 +40,21 @@ class RunTimes:
     Attributes
     ----------
     startup, sampling : float
-        Seconds.
-    iterations : int
-        Iterations made, counted by one process of a chain.
+        Seconds until the first sweep was made, and after it.
+    iterations, timed : int
+        Iterations made, and those of them after the first sweep; counted by one process of a chain.
     """
 
     startup: float
     sampling: float
     iterations: int
+    timed: int
 
 
 def write_summary(
     comm: Comm,
-    source: Source[Any],
-    config: ResolvedChain,
+    source: RatingsSource,
+    config: ResolvedConfig,
     phases: Phases,
     n_data: int,
     times: RunTimes,
@@ -66,14 +68,14 @@ def write_summary(
     ----------
     comm : MPI.Comm
         All processes.
-    source : Source
+    source : RatingsSource
         What was sampled.
-    config : ResolvedChain
+    config : ResolvedConfig
         Settings of the run.
     phases : Phases
         Seconds of this process by phase.
     n_data : int
-        Number of data; for a factorisation that of training ratings.
+        Number of training ratings.
     times : RunTimes
         How long this process took.
     run : RunDirectory
@@ -97,7 +99,7 @@ def write_summary(
     rss = comm.allgather(peak_memory())
     sampling = comm.allgather(times.sampling)
     hosts = comm.allgather(platform.node())
-    made, longest = comm.allreduce(times.iterations), max(sampling)
+    made, timed, longest = comm.allreduce(times.iterations), comm.allreduce(times.timed), max(sampling)
 
     def write() -> list[str]:
         if comm.rank != 0:
@@ -116,31 +118,31 @@ def write_summary(
             "sampler": config.sampler.name,
             "seconds_startup": times.startup,
             "seconds_sampling": longest,
-            f"{source.unit}_per_second": made * per_iteration / longest if longest else 0.0,
+            "ratings_per_second": timed * per_iteration / longest if longest else 0.0,
             "phases": {
                 name: {"mean": float(column.mean()), "max": float(column.max()), "by_process": column.tolist()}
                 for name, column in zip(PHASES, everyone.T, strict=True)
             },
             "straggler": straggler([s - w for s, w in zip(sampling, waited, strict=True)], hosts, longest),
             "events": run.events(),
-            "fell_back": _fell_back(source, run, config),
+            "fell_back": _fell_back(run, config),
             "peak_rss_bytes": [peak_memory(), *rss[1:]],  # this process has scored the test ratings since
             "versions": {**versions(), "mpi": mpi},
         }
         save_summary(run.summary_file, summary)
-        return _result(source, summary, run.path)
+        return _result(summary, run.path)
 
     return agree(comm, write, "writing the summary", WriteError)
 
 
-def _fell_back(source: Source[Any], run: RunDirectory, config: ResolvedChain) -> list[dict[str, Any]]:
+def _fell_back(run: RunDirectory, config: ResolvedConfig) -> list[dict[str, Any]]:
     """What diverged: models that were given up, and chains each time that they began again, with what came then."""
     found: list[dict[str, Any]] = []
     if run.comparison_file.exists():
         comparison = Comparison.read(run.comparison_file)
         models = [*comparison.given_up, comparison.recommended]
         found += [{"model": model, "next": following} for model, following in pairwise(models)]
-    samplers = source.fallbacks(config, run.read_settings()[1].get("given_of_sampler", []))
+    samplers = fallbacks(config, run.read_settings()[1].get("given_of_sampler", []))
     for chain, reached in enumerate(run.reached(config.chains)):
         folder = run.series("checkpoints", chain) / step_name(reached)
         diverged = read_manifest(folder).diverged if folder.is_dir() else ()
@@ -175,27 +177,27 @@ def straggler(busy: list[float], hosts: list[str], sampling: float) -> dict[str,
     return {"process": slowest, "host": hosts[slowest], "busy_seconds": busy[slowest], "others_seconds": others}
 
 
-def saved_result(source: Source[Any], run: RunDirectory) -> list[str] | None:
+def saved_result(run: RunDirectory) -> list[str] | None:
     """Return the last lines of a finished run; None without a readable summary."""
     try:
         summary = read_summary(run.summary_file)
     except (FileNotFoundError, InputError):
         return None
     summary["reached"] = [summary["iterations"]]  # some older summaries lack it
-    first, *others = _result(source, summary, run.path)
+    first, *others = _result(summary, run.path)
     return [f"finished before: {first}", *others]
 
 
-def _result(source: Source[Any], summary: dict[str, Any], path: Path) -> list[str]:
+def _result(summary: dict[str, Any], path: Path) -> list[str]:
     """Return the lines that the user reads at the end."""
-    rate = in_units(summary.get(f"{source.unit}_per_second", 0.0))
-    speed = [f"{rate} {source.unit}/s on {summary['processes']} process(es)"]
+    rate = verdict.in_units(summary.get("ratings_per_second", 0.0))
+    speed = [f"{rate} ratings/s on {summary['processes']} process(es)"]
     slow = summary.get("straggler")
     if slow:
         speed.append(
             f"process {slow['process']} on {slow['host']} was the slowest: it worked {slow['busy_seconds']:.1f} s, "
             f"the others {slow['others_seconds']:.1f} s, and waited for it"
         )
-    first, *others = source.headline(summary)
+    first, *others = (*verdict.result(summary), *(f"warning: {doubt}" for doubt in verdict.doubts(summary)))
     speed[0] = f"{summary['seconds_sampling']:.1f} s of sampling, {speed[0]}"
-    return [f"{path}: {first}", *(f"  {line}" for line in (*others, *speed, ending(summary)))]
+    return [f"{path}: {first}", *(f"  {line}" for line in (*others, *speed, verdict.ending(summary)))]

@@ -30,8 +30,8 @@ HERE = Path(__file__).resolve().parent
 NOISE = {"shared": (), "both": ("--noise", "both")}
 RIVALS = "BAOAB / tau 1.6,BAOAB,BAOAB / own noise,smurff,myfm,libmf"
 AIMS = {
-    "sample, warm: until the first iteration": 1.0,
-    "sample, cold: until the first iteration": 6.0,
+    "sample, warm: until the first sweep is done": 1.0,
+    "sample, cold: until the first sweep is done": 6.0,
     "predict: wall": 0.7,
     "recommend: wall": 0.8,
     "info: wall": 0.7,

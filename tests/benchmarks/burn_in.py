@@ -23,7 +23,7 @@ from mpi4py import MPI
 from dsgmcmc.config.layers import build, parse_assignments
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.parallel.ring import Ring
-from dsgmcmc.runs.sources.ratings import targets_of
+from dsgmcmc.runs.source import targets_of
 from dsgmcmc.types import Float32
 
 EVERY = 2

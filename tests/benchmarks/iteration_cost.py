@@ -28,7 +28,7 @@ from dsgmcmc.data.ratings import Ratings, open_ratings
 from dsgmcmc.kernels.philox import normals
 from dsgmcmc.model.circulation import RatingsCell
 from dsgmcmc.parallel.ring import Ring
-from dsgmcmc.runs.sources.ratings import targets_of
+from dsgmcmc.runs.source import targets_of
 
 CASES: dict[str, dict[str, Any]] = {
     "sgld": {"name": "sgld"},

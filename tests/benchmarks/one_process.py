@@ -11,7 +11,7 @@ from mpi4py import MPI
 
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.parallel.ring import Ring
-from dsgmcmc.runs.sources.ratings import RatingsSource
+from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.types import Factor, Float64
 
 Theta = dict[Factor, Float64]

@@ -25,7 +25,7 @@ from dsgmcmc.config.layers import build
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.costs import Costs
-from dsgmcmc.runs.sources.ratings import targets_of
+from dsgmcmc.runs.source import targets_of
 
 SETTLED = 50  # sweeps after which metrics are renewed, and means and biases exchanged, at a constant rate
 CYCLE = 10  # sweeps after which the updates of a metric repeat

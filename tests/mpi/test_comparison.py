@@ -12,7 +12,7 @@ from dsgmcmc.config.layers import Layers
 from dsgmcmc.diagnostics.comparison import Comparison
 from dsgmcmc.runs.compare import choice
 from dsgmcmc.runs.compare.compare import Comparing
-from dsgmcmc.runs.sources.ratings import RatingsSource
+from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.types import Comm
 
 pytestmark = pytest.mark.mpi

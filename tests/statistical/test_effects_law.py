@@ -20,7 +20,7 @@ from dsgmcmc.model.likelihoods.thresholds import GAP_SD, MIDDLE_SD, values_of
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.runs.sources.ratings import targets_of
+from dsgmcmc.runs.source import targets_of
 
 pytestmark = pytest.mark.statistical
 DRAWS = 4000

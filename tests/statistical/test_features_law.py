@@ -14,7 +14,7 @@ from support import csr
 from dsgmcmc.config.run import RunConfig
 from dsgmcmc.data.ratings import Features, open_ratings, write_ratings
 from dsgmcmc.parallel.ring import Ring
-from dsgmcmc.runs.sources.ratings import targets_of
+from dsgmcmc.runs.source import targets_of
 from dsgmcmc.types import Factor
 
 pytestmark = pytest.mark.statistical

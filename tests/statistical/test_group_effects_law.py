@@ -13,7 +13,7 @@ from support import csr, in_time
 from dsgmcmc.config.run import RunConfig
 from dsgmcmc.data.ratings import Categories, Times, open_ratings, write_ratings
 from dsgmcmc.parallel.ring import Ring
-from dsgmcmc.runs.sources.ratings import targets_of
+from dsgmcmc.runs.source import targets_of
 from dsgmcmc.targets.base import DrawInfo
 
 pytestmark = pytest.mark.statistical

@@ -28,7 +28,7 @@ from dsgmcmc.errors import DivergenceError, InputError
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.runs.job import Job
-from dsgmcmc.runs.sources.ratings import RatingsSource
+from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.storage.manifest import MANIFEST, seal
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.series import step_name, steps

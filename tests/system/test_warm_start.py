@@ -13,7 +13,7 @@ from dsgmcmc import BPMF
 from dsgmcmc.data.ingest.prepare import prepare_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.names import Index
-from dsgmcmc.runs.sources.start import WarmStart
+from dsgmcmc.runs.warm_start import WarmStart
 from dsgmcmc.storage.rundir import RunDirectory
 
 MODEL = {"rank": 2, "noise": "by-user", "grid": 2, "burn_in": 5, "thin": 2}

@@ -55,7 +55,7 @@ def chosen_factors(whose: ImplicitName | ThresholdsName, transposed: bool) -> tu
 
 
 def is_due(turn: int, every: int, first: int = 1) -> bool:
-    """Whether what is drawn every `every` turns, from `first` on, is due; so it is at turn 1, for the rehearsal."""
+    """Whether what is drawn every `every` turns, from `first` on, is due; so it is at turn 1."""
     return (turn == 1 or turn >= max(first, 1)) and turn % every == 1 % every
 
 

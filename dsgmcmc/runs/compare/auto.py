@@ -20,7 +20,7 @@ from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.signals import Signals
 from dsgmcmc.runs.compare.compare import Comparing
 from dsgmcmc.runs.resolve import refuse_taken
-from dsgmcmc.runs.sources.ratings import RatingsSource
+from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.settings import named
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.terminal import say
@@ -136,5 +136,5 @@ def read_comparison(run: RunDirectory, source: RatingsSource) -> Comparison | No
             raise InputError(f"{run.path} was started with a model of its own: leave out {named('model')}") from None
         return None
     if comparison.data_hash != source.digest():
-        raise InputError(f"{run.comparison_file} is of other ratings than {source.name}: start another run")
+        raise InputError(f"{run.comparison_file} is of other ratings than {source.path}: start another run")
     return comparison

@@ -44,7 +44,7 @@ from dsgmcmc.runs.compare.scores import Halves, Metric, Scores, ranking_scores, 
 from dsgmcmc.runs.costs import Costs
 from dsgmcmc.runs.job import Job
 from dsgmcmc.runs.logs import logs_as_before, start_logs
-from dsgmcmc.runs.sources.ratings import RatingsSource
+from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.settings import named
 from dsgmcmc.storage.files import write_whole
 from dsgmcmc.terminal import say

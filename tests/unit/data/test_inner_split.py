@@ -16,7 +16,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.alone import Alone
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.runs.job import Job
-from dsgmcmc.runs.sources.ratings import RatingsSource
+from dsgmcmc.runs.source import RatingsSource
 
 
 def cells(ratings, part):

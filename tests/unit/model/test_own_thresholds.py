@@ -27,7 +27,7 @@ from dsgmcmc.model.likelihoods.thresholds import ThresholdModel, values_of
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.runs.sources.ratings import RatingsSource, targets_of
+from dsgmcmc.runs.source import RatingsSource, targets_of
 from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.types import Factor

@@ -16,7 +16,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.model.parts import PARTS, Noise, Part, RowPriors
 from dsgmcmc.model.quantity import SHIFT
 from dsgmcmc.parallel.ring import Ring
-from dsgmcmc.runs.sources.ratings import targets_of
+from dsgmcmc.runs.source import targets_of
 from dsgmcmc.settings import settings
 from dsgmcmc.types import Factor
 

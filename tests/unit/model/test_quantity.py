@@ -22,7 +22,7 @@ from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.posterior.export import export
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import labels, scalar_traces
-from dsgmcmc.runs.sources.ratings import RatingsSource
+from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.types import Factor
 
 MODELS: dict[str, dict[str, Any]] = {

@@ -21,7 +21,7 @@ from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.model.parts.effect_draws import draw_precision
 from dsgmcmc.model.parts.groups import read_groups, time_levels_of
 from dsgmcmc.parallel.ring import Ring
-from dsgmcmc.runs.sources.ratings import RatingsSource
+from dsgmcmc.runs.source import RatingsSource
 
 #: User, item, rating, time: user a rates in three seconds, five ratings in all; b in one.
 LINES = ["a,p,1,10.2", "a,q,2,10.9", "a,r,3,5", "a,s,4,77", "a,t,5,77", "b,p,2,3", "b,q,4,3", "b,r,3,3"]

@@ -27,7 +27,7 @@ from dsgmcmc.runs.compare.candidates import candidates, laws_for
 from dsgmcmc.runs.compare.compare import Comparing
 from dsgmcmc.runs.compare.scores import Scores, recorded_values
 from dsgmcmc.runs.job import Job
-from dsgmcmc.runs.sources.ratings import RatingsSource
+from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.storage.rundir import RunDirectory
 
 OWNERS = np.repeat(np.arange(100), 10)

@@ -21,10 +21,10 @@ from dsgmcmc.data.ratings.context import NO_CONTEXT
 from dsgmcmc.data.ratings.features import StoredFeatures
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.ring import Ring
+from dsgmcmc.runs.checks import MAX_COUNT, MAX_ITERATION, check_limits
 from dsgmcmc.runs.costs import Costs
-from dsgmcmc.runs.limits import MAX_COUNT, MAX_ITERATION, check_limits
 from dsgmcmc.runs.recorder import DrawRecorder
-from dsgmcmc.runs.sources.ratings import targets_of
+from dsgmcmc.runs.source import targets_of
 from dsgmcmc.samplers import SAMPLERS
 
 SETTINGS: dict[str, Any] = {"rank": 8, "grid": 5, "save_draws": 3}

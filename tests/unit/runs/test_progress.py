@@ -22,16 +22,16 @@ def test_progress_counts_the_ratings_of_an_iteration(
     shown = []
 
     class Watched(Progress):
-        def __init__(self, iterations: int, data: float, unit: str, quiet: bool) -> None:
-            super().__init__(iterations, data, unit, quiet)
-            shown.append((iterations, data, unit))
+        def __init__(self, iterations: int, data: float, quiet: bool) -> None:
+            super().__init__(iterations, data, quiet)
+            shown.append((iterations, data))
 
     monkeypatch.setattr(job, "Progress", Watched)
     data = write_planted(tmp_path / "r.h5")
     settings = {"sampler": sampler, "grid": 3, "rank": 2, "iterations": 4, "burn_in": 1, "thin": 2}
     assert sample(MPI.COMM_SELF, data, tmp_path / "run", **settings) == 0
     with open_ratings(data) as ratings:
-        assert shown == [(4, ratings.nnz / parts, "ratings")]
+        assert shown == [(4, ratings.nnz / parts)]
 
 
 def test_a_line_says_which_rmse_is_which(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ from support import csr, planted, sample
 from dsgmcmc.data.ratings import open_ratings, write_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.runs.sources.ratings import RatingsSource
+from dsgmcmc.runs.source import RatingsSource
 
 
 def write(path: Path, rows: int, columns: int, values: Any = lambda x: x, share: float = 0.5, seed: int = 0) -> Path:

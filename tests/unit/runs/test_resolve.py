@@ -15,7 +15,7 @@ from dsgmcmc.config.layers import Layers
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.errors import AgreedError
 from dsgmcmc.runs.resolve import Resolution, resolve
-from dsgmcmc.runs.sources.ratings import RatingsSource
+from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.storage.rundir import RunDirectory
 
 SMALL = {"rank": 2, "sampler": "psgld", "iterations": 20, "burn_in": 4, "thin": 4}

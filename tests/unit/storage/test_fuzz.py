@@ -81,7 +81,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small run with all text files."""
     short = {"grid": 2, "iterations": 60, "burn_in": 20, "evaluate_every": 5, "save_draws": 2}
     path = make_run(tmp_path_factory.mktemp("fuzzed"), users=30, items=14, **short).path
-    RunDirectory(path).note("kernels ready", seconds=1.0)
+    RunDirectory(path).note("resumed", chain=0)
     return path
 
 

@@ -1,9 +1,9 @@
-"""Runs of a factorisation: its ratings file as the source of a job."""
+"""The ratings file that a job samples: checks the settings, makes the targets of its chains, and scores the result."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,6 @@ from dsgmcmc.config.chain import DEFAULT_LENGTH
 from dsgmcmc.config.layers import build
 from dsgmcmc.config.run import ResolvedConfig, RunConfig, automatic_rank
 from dsgmcmc.data.ratings import Ratings, open_ratings
-from dsgmcmc.diagnostics import verdict
 from dsgmcmc.diagnostics.baselines import BiasesOnly, advantage, baselines, fit_biases_only
 from dsgmcmc.diagnostics.calibration import held_out_scores
 from dsgmcmc.diagnostics.convergence import agreement, slowest
@@ -32,13 +31,9 @@ from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.posterior.heldout import posteriors, test_parts
 from dsgmcmc.posterior.names import write_index
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.runs.checks import check_limits, check_values, levels_of_scale, warnings_for_data
 from dsgmcmc.runs.costs import Costs
-from dsgmcmc.runs.limits import check_limits
-from dsgmcmc.runs.recovery import Fallback, fallbacks
-from dsgmcmc.runs.rehearsal import FewRatings
-from dsgmcmc.runs.sources.base import MakeTarget
-from dsgmcmc.runs.sources.fitness import check_values, levels_of_scale, warnings_for_data
-from dsgmcmc.runs.sources.start import WarmStart, start_digest
+from dsgmcmc.runs.warm_start import WarmStart, start_digest
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.settings import named
 from dsgmcmc.storage.facts import Facts, made_with
@@ -49,9 +44,13 @@ from dsgmcmc.types import Comm, Float64
 
 log = logging.getLogger(__name__)
 
+#: Makes the target of a chain for a sampler, in its state before the first iteration, given the number of its random
+#: numbers (`dsgmcmc.targets.state.again`).
+MakeTarget = Callable[[int, Sampler[Any, Any]], FactorTarget]
+
 
 class RatingsSource:
-    """A ratings file; a `dsgmcmc.runs.sources.base.Source`.
+    """What a job samples. All methods except `open` and `begin` are called only on process 0.
 
     Parameters
     ----------
@@ -62,9 +61,6 @@ class RatingsSource:
     view : callable, optional
         Makes of the open file what is sampled in its place, such as a part of it.
     """
-
-    unit = "ratings"
-    resolved = ResolvedConfig
 
     def __init__(
         self,
@@ -86,15 +82,9 @@ class RatingsSource:
         """The baseline that models are held to."""
         return fit_biases_only(self.ratings)
 
-    @property
-    def name(self) -> str:
-        """Name of the source in messages."""
-        return str(self.path)
-
     def digest(self) -> str:
-        """SHA-256 that identifies what is sampled."""
-        ratings = self.ratings
-        return str(ratings.digest)
+        """SHA-256 of the ratings."""
+        return str(self.ratings.digest)
 
     def build(self, *layers: Mapping[str, Any]) -> RunConfig:
         """Merge layers of settings, of which later ones take precedence, and check them.
@@ -190,15 +180,6 @@ class RatingsSource:
         else:
             fit_biases(target)
 
-    def miniature(self, config: ResolvedConfig, ring: Ring) -> MakeTarget:
-        """Return a function that makes a target with the same code but next to no data; `ring` has one block."""
-        small = config.model_copy(update={"grid": ring.grid, "hyper_start": 1, "hyper_every": 1})
-        return targets_of(small, FewRatings(self.ratings), ring)
-
-    def fallbacks(self, config: ResolvedConfig, given: Collection[str]) -> list[Fallback]:
-        """Samplers that a chain falls back to if it diverges; called on all processes. See `runs.recovery`."""
-        return fallbacks(config, given)
-
     def costs(self, config: ResolvedConfig, processes: int) -> dict[str, Any]:
         """Bytes that a run will need, by name."""
         ratings = self.ratings
@@ -255,19 +236,13 @@ class RatingsSource:
             return None
         return advantage(test_parts(run), config.law, levels, ratings, self.biases_only)
 
-    def headline(self, summary: Mapping[str, Any]) -> list[str]:
-        """Results that the user reads at the end: one or two lines, or none."""
-        return [*verdict.result(summary), *(f"warning: {doubt}" for doubt in verdict.doubts(summary))]
-
 
 def _centre(config: ResolvedConfig, ratings: Ratings) -> float:
     """Centre subtracted from the ratings; 0 for levels, which have thresholds, and counts, which have prior means."""
     return ratings.mean if config.center and config.law.is_centred() else 0.0
 
 
-def targets_of(
-    config: ResolvedConfig, ratings: Ratings, ring: Ring
-) -> Callable[[int, Sampler[Any, Any]], FactorTarget]:
+def targets_of(config: ResolvedConfig, ratings: Ratings, ring: Ring) -> MakeTarget:
     """Read the ratings, and return a function that makes the target of a chain in its initial state. Collective."""
     levels = ring.agree(partial(config.law.levels_of, ratings))
     centre, codes = _centre(config, ratings), partial(config.law.codes, levels=levels)

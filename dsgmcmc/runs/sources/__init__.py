@@ -1,1 +1,0 @@
-"""What a job samples: one source of targets a file."""
