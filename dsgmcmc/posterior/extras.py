@@ -7,10 +7,10 @@ from importlib.util import find_spec
 from dsgmcmc.errors import InputError
 
 #: Modules of the extra `report`, and the names of their packages.
-PACKAGES = {"arviz_base": "arviz-base", "h5netcdf": "h5netcdf"}
-TO_NETCDF, TO_ARVIZ = "`dsgmcmc export --out RUN.nc`", "`to_arviz`"
+PACKAGES = {"arviz_base": "arviz-base", "h5netcdf": "h5netcdf", "matplotlib": "matplotlib"}
+TO_NETCDF, TO_ARVIZ, REPORT = "`dsgmcmc export --out RUN.nc`", "`to_arviz`", "a report"
 #: Which of them each function needs.
-NEEDS = {TO_NETCDF: ("arviz_base", "h5netcdf"), TO_ARVIZ: ("arviz_base",)}
+NEEDS = {TO_NETCDF: ("arviz_base", "h5netcdf"), TO_ARVIZ: ("arviz_base",), REPORT: ("matplotlib",)}
 
 
 def require(what: str) -> None:

@@ -149,8 +149,8 @@ class Chain:
         if self._move_start is not None:
             self._move_start(self.target)
 
-    def advance(self, goal: int, report: Report) -> Request:
-        """Iterate until `goal` iterations are made, or all agree to stop. Collective.
+    def advance(self, goal: int, report: Report, timed: bool = True) -> Request:
+        """Iterate until `goal` iterations are made, or all agree to stop; its seconds count if `timed`. Collective.
 
         Returns
         -------
@@ -164,7 +164,7 @@ class Chain:
         WriteError
             If something cannot be written, and ``on_checkpoint_error`` does not let the chain continue without it.
         """
-        self._begin = perf_counter()
+        self._begin = perf_counter() if timed else None
         while True:
             try:
                 with np.errstate(all="ignore"):  # `_check_finite` detects divergence

@@ -128,7 +128,7 @@ class ChainScheduler:
     def _make_first_sweep(self, chain: Chain, goal: int) -> None:
         """Make the first sweep, in which kernels are compiled or loaded, and start the clock after it."""
         sweep = chain.config.sweep_length
-        self.request = chain.advance(min(goal, chain.iteration + sweep), self._report)
+        self.request = chain.advance(min(goal, chain.iteration + sweep), self._report, timed=False)
         self.made = chain.made, 0
         self.startup, self._begin = self._age(), perf_counter()
         chain.ring.phases.clear()

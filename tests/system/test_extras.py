@@ -27,6 +27,8 @@ def test_what_is_lacking_is_said_where_it_is_needed(tmp_path: Path, monkeypatch:
     assert "install" not in typed("sample", data, "--out", tmp_path / "run", *SMALL).expect().err
     exported = typed("export", tmp_path / "run", "--out", tmp_path / "run.nc").expect(2)
     assert "needs arviz-base and h5netcdf, which are not installed: pip install arviz-base h5netcdf," in exported.err
+    reported = typed("report", tmp_path / "run").expect(2)
+    assert "a report needs matplotlib, which is not installed: pip install matplotlib," in reported.err
     with pytest.raises(InputError, match="`to_arviz` needs arviz-base, which is not installed: pip install arviz-base"):
         open_run(tmp_path / "run").to_arviz()
 

@@ -14,30 +14,28 @@ from dsgmcmc.terminal import pass_on
 
 @anew
 def report(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run directories; several are compared.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")],
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="FILE.html", help="The page.", show_default="RUN/report.html of one run"),
+        typer.Option("--out", "-o", metavar="FILE.html", help="The page.", show_default="RUN/report.html"),
     ] = None,
 ) -> None:
-    """Write one HTML file with error, traces, convergence, calibration, residuals, times and configuration.
+    """Write one HTML file with convergence, traces, errors, calibration, residuals, times and configuration.
 
-    The file is self-contained and needs no network.
+    The file is self-contained and needs no network. Its figures need Matplotlib, which `pip install 'dsgmcmc[report]'`
+    installs.
 
     \b
     Examples:
       dsgmcmc report run
-      dsgmcmc report run1 run2 -o comparison.html
+      dsgmcmc report run -o page.html
     """
     from dsgmcmc.diagnostics.report import write_report
 
-    if out is None:
-        if len(runs) > 1:
-            raise InputError("a report of several runs needs --out FILE.html")
-        out = runs[0] / "report.html"
-        if not runs[0].is_dir():
-            raise InputError(f"{runs[0]} is not a run directory")
-    elif not out.parent.is_dir():
-        raise InputError(f"the folder {out.parent} does not exist")
-    write_report(runs, out)
-    pass_on([os.fsencode(f"{out}\n")])
+    if not run.is_dir():
+        raise InputError(f"{run} is not a run directory")
+    page = run / "report.html" if out is None else out
+    if not page.parent.is_dir():
+        raise InputError(f"the folder {page.parent} does not exist")
+    write_report(run, page)
+    pass_on([os.fsencode(f"{page}\n")])

@@ -13,7 +13,7 @@ from support import csr, sample
 from dsgmcmc.data.ratings import open_ratings, write_ratings
 from dsgmcmc.diagnostics import verdict
 from dsgmcmc.diagnostics.ranking import click_scores, evaluate
-from dsgmcmc.diagnostics.report.page import write_report
+from dsgmcmc.diagnostics.report import write_report
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.foldin import FoldIn
 from dsgmcmc.posterior.names import Vocabulary
@@ -60,7 +60,7 @@ def test_the_summary_has_rankings_and_no_errors(run: Run, data: Path) -> None:
     assert rules["likely"]["recall@20"]["mean"] > recall["popular"] + 0.2
     assert verdict.result(summary)[0].startswith(f"Recall@20 of held-out clicks {recall['mean']:.4f}")
     assert verdict.doubts(summary) == []
-    write_report([run.path], run.path.parent / "report.html")
+    write_report(run.path, run.path.parent / "report.html")
     page = (run.path.parent / "report.html").read_text()
     assert f"<b>{recall['mean']:.4f}</b><span>recall@20 of held-out clicks" in page
     assert "RMSE" not in page.partition("<h2>Words")[0]
