@@ -1,10 +1,417 @@
 #!/usr/bin/env python3
-"""Make synthetic ratings: ``data/synthetic.py OUT ...`` is ``dsgmcmc synthetic OUT ...``."""
+"""Make synthetic ratings with a known truth, shaped like MovieLens, of any size.
+
+    python data/synthetic.py ratings.csv
+    python data/synthetic.py large.parquet --rows 138493 --cols 26744 --ratings 20000000
+
+Who rates what. User i has 20 ratings (half the mean where that is less) plus a share of the rest that follows the
+quantiles of Gamma(0.6); item j has one plus a share that follows those of Gamma(0.5), the chi-square law with one
+degree of freedom. Nobody rates more than 60 % of the items, nor is any item rated by more than 60 % of the users. Both
+shapes were fitted to the percentiles of MovieLens 1M. Given their number, a user's items are drawn one after the other
+without replacement, with weights solved for so that the items' expected numbers are those wanted: the most popular
+weigh more than their share, since nobody rates them twice. Ratings are missing at random. A user's ratings are some
+seconds apart.
+
+The law. User i and item j have factors W_i, H_j ~ N(0, s^2 I), s^4 = 0.5^2 / K, so that their product has
+sd 0.5 at any rank K, and biases a_i ~ N(0, 0.4^2), b_j ~ N(0, 0.5^2). A rating is
+
+    x_ij = 3.5 + a_i + b_j + W_i . H_j + noise,   noise ~ N(0, sigma^2 / (g_i g'_j)),
+
+where g = g' = 1, or with a noise spread nu, g_i, g'_j ~ Gamma(nu / 2, rate nu / 2). Half-star ratings are x
+rounded to the nearest of 0.5, 1, ... 5. Of half-star ratings the best possible prediction is therefore not the
+predictor but E[rounded | truth], see `best_prediction`.
+
+Everything is drawn user by user in chunks: memory grows with rows and columns, not with ratings. A file is
+a function of the arguments, the release, and the versions of NumPy and DuckDB.
+"""
+
+from __future__ import annotations
 
 import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
 
-from dsgmcmc.cli.app import main
+import duckdb
+import numpy as np
+import typer
+from numba import njit
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import gammaincinv, ndtr
+
+from dsgmcmc.data.session import literal
+from dsgmcmc.diagnostics.scores import rmse
+from dsgmcmc.errors import EXIT_FAILURE, EXIT_USAGE, InputError, WriteError, writing
+from dsgmcmc.terminal import complain, console, say
+from dsgmcmc.types import Array, Float32, Float64, Int32, Int64
+
+USER_SHAPE, ITEM_SHAPE, FEWEST, MOST = 0.6, 0.5, 20, 0.6
+MEAN, FACTOR_SD, USER_SD, ITEM_SD = 3.5, 0.5, 0.4, 0.5
+STARS = np.arange(1, 11) / 2
+_CHUNK = 1 << 18  # ratings drawn at a time
+_START, _PERIOD = 946_684_800, 3 * 365 * 86_400  # timestamps: from 2000 on, three years
+
+
+@dataclass(frozen=True)
+class SyntheticOptions:
+    """What to make; see the module's docstring for the law.
+
+    Attributes
+    ----------
+    rows, cols, ratings : int
+        Users, items, ratings.
+    rank : int
+        Length K of the planted factors.
+    noise : float
+        sigma, standard deviation of the noise where g = 1.
+    noise_spread : float or None
+        nu of the users' and items' own noise, above 2; None for the same noise everywhere.
+    half_stars : bool
+        Round to half stars, or leave real numbers.
+    seed : int
+    """
+
+    rows: int = 6040
+    cols: int = 3706
+    ratings: int = 1_000_000
+    rank: int = 10
+    noise: float = 0.8
+    noise_spread: float | None = None
+    half_stars: bool = True
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What the ratings were drawn from; rows are users (``userId`` - 1), columns items (``movieId`` - 1).
+
+    Attributes
+    ----------
+    W, H : (I, K) and (J, K) float32
+        Factors.
+    a, b : (I,) and (J,) float32
+        Biases.
+    g_rows, g_cols : (I,) and (J,) float32
+        Noise precisions relative to the mean one.
+    mean, sigma : float
+    half_stars : bool
+    """
+
+    W: Float32
+    H: Float32
+    a: Float32
+    b: Float32
+    g_rows: Float32
+    g_cols: Float32
+    mean: float
+    sigma: float
+    half_stars: bool
+
+
+def generate(
+    out: Path,
+    options: SyntheticOptions,
+    *,
+    force: bool = False,
+    progress: Callable[[int], None] = lambda done: None,
+) -> Truth:
+    """Write ratings to `out`, CSV or Parquet by its suffix, and the truth beside them, at `truth_path`.
+
+    Columns are userId, movieId, rating and timestamp (seconds), by user. `progress` is called with the number of
+    ratings drawn so far. Raises InputError if options are impossible, or `out` exists without `force`, has another
+    suffix, or cannot be written.
+    """
+    _check(out, options, force)
+    truth = draw_truth(options)
+    try:
+        with writing(out), tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder:
+            written = Path(folder) / out.name
+            _write(written, chunks(options, truth), progress)
+            np.savez(truth_path(written), **asdict(truth))
+            truth_path(written).replace(truth_path(out))
+            written.replace(out)
+    except duckdb.IOException as error:
+        raise WriteError(f"{out} cannot be written: {str(error).splitlines()[0]}") from error
+    return truth
+
+
+def truth_path(out: Path) -> Path:
+    """Path of the truth of the ratings in `out`: ``NAME.truth.npz``."""
+    return out.with_suffix(".truth.npz")
+
+
+def load_truth(path: Path) -> Truth:
+    """Read a truth that `generate` wrote."""
+    with np.load(path, allow_pickle=False) as file:
+        return Truth(**{name: file[name] if file[name].ndim else file[name].item() for name in file.files})
+
+
+def draw_truth(options: SyntheticOptions) -> Truth:
+    """Draw factors, biases and relative noise precisions."""
+    rng = _generator(options, 0)
+    scale = np.float32((FACTOR_SD**2 / options.rank) ** 0.25)
+    W, H = (scale * rng.standard_normal((n, options.rank), np.float32) for n in (options.rows, options.cols))
+    a = np.float32(USER_SD) * rng.standard_normal(options.rows, np.float32)
+    b = np.float32(ITEM_SD) * rng.standard_normal(options.cols, np.float32)
+    g = [np.ones(n, np.float32) for n in (options.rows, options.cols)]
+    if options.noise_spread is not None:
+        half = options.noise_spread / 2
+        g = [rng.gamma(half, 1 / half, len(side)).astype(np.float32) for side in g]
+    return Truth(W, H, a, b, g[0], g[1], MEAN, options.noise, options.half_stars)
+
+
+def best_prediction(truth: Truth, rows: NDArray[np.integer[Any]], cols: NDArray[np.integer[Any]]) -> Float64:
+    """Prediction with the least expected squared error that anyone could make who knows the truth, (n,) float64.
+
+    It is the predictor; for half stars E[rounded | truth] = 0.5 + sum over the other stars s of 0.5 P(x > s - 0.25).
+    """
+    best = np.empty(len(rows))
+    for start in range(0, len(rows), _CHUNK):
+        part = slice(start, start + _CHUNK)
+        mean, sd = _predictor(truth, rows[part], cols[part])
+        if truth.half_stars:
+            mean = STARS[0] + 0.5 * sum(ndtr((mean - (star - 0.25)) / sd) for star in STARS[1:])
+        best[part] = mean
+    return best
+
+
+def chunks(options: SyntheticOptions, truth: Truth) -> Iterator[tuple[Int32, Int32, Float32, Int64]]:
+    """Draw users (from 0, ascending), items (from 0), ratings and timestamps of some ratings at a time."""
+    activity, popularity = marginals(options.rows, options.cols, options.ratings, _generator(options, 3))
+    order = _generator(options, 1).permutation(options.cols).astype(np.int32)
+    cdf = np.cumsum(item_weights(activity, popularity))
+    cdf /= cdf[-1]
+    guide = np.searchsorted(cdf, np.arange(options.cols) / options.cols, side="right").astype(np.int32)
+    ends = np.cumsum(activity)
+    first = 0
+    while first < options.rows:
+        before = int(ends[first - 1]) if first else 0
+        last = max(first + 1, int(np.searchsorted(ends, before + _CHUNK, side="right")))
+        counts = activity[first:last]
+        rng = _generator(options, 2, first)
+        cols = np.empty(counts.sum(), np.int32)
+        draw_distinct(rng.integers(2**64, dtype=np.uint64), first, counts, order, options.rows, cdf, guide, cols)
+        rows = np.repeat(np.arange(first, last, dtype=np.int32), counts)
+        mean, sd = _predictor(truth, rows, cols)
+        values = (mean + sd * rng.standard_normal(len(mean))).astype(np.float32)
+        if truth.half_stars:
+            values = np.clip(np.round(2 * values) / 2, 0.5, 5.0)
+        pauses = np.cumsum(rng.integers(1, 60, len(rows)))
+        begins = np.cumsum(counts) - counts
+        began = _START + rng.integers(0, _PERIOD, last - first)
+        yield rows, cols, values, np.repeat(began - pauses[begins], counts) + pauses
+        first = last
+
+
+def _predictor(truth: Truth, rows: Array, cols: Array) -> tuple[Float64, Float64]:
+    """Mean and standard deviation of x at the given pairs."""
+    product = np.einsum("rk,rk->r", truth.W[rows], truth.H[cols]).astype(np.float64)
+    sd = truth.sigma / np.sqrt(truth.g_rows[rows].astype(np.float64) * truth.g_cols[cols])
+    mean: Float64 = truth.mean + truth.a[rows] + truth.b[cols] + product
+    return mean, sd
+
+
+def _generator(options: SyntheticOptions, *purpose: int) -> np.random.Generator:
+    """Make independent random numbers for every purpose."""
+    return np.random.default_rng(np.random.SeedSequence(options.seed, spawn_key=purpose))
+
+
+def _write(path: Path, drawn: Iterator[tuple[Any, ...]], progress: Callable[[int], None]) -> None:
+    """Collect chunks in a temporary database, which bounds memory, and copy it to CSV or Parquet."""
+    with duckdb.connect(path.with_suffix(".duckdb")) as database:
+        database.execute("SET memory_limit = '400MB'; SET threads = 2")
+        database.execute("CREATE TABLE r (userId INTEGER, movieId INTEGER, rating FLOAT, timestamp BIGINT)")
+        done = 0
+        for rows, cols, values, times in drawn:
+            columns = {"userId": rows + 1, "movieId": cols + 1, "rating": values, "timestamp": times}
+            database.register("chunk", columns)
+            database.execute("INSERT INTO r SELECT * FROM chunk")
+            database.unregister("chunk")
+            progress(done := done + len(rows))
+        form = "FORMAT parquet" if path.suffix == ".parquet" else "FORMAT csv, HEADER"
+        database.execute(f"COPY r TO {literal(str(path))} ({form})")
+
+
+def _check(out: Path, options: SyntheticOptions, force: bool) -> None:
+    """Refuse what cannot be made, before anything is drawn."""
+    rows, cols, total = options.rows, options.cols, options.ratings
+    least, most = rows * -(-cols // rows), rows * cols // 4
+    if out.suffix not in (".csv", ".parquet"):
+        raise InputError(f"{out}: expected a name that ends in .csv or .parquet")
+    for path in (out, truth_path(out)):
+        if path.exists() and not force:
+            raise InputError(f"{path} exists; give --force to replace it")
+    if min(rows, cols) < 2 or options.rank < 1 or options.seed < 0:
+        given = f"{rows} rows, {cols} columns, rank {options.rank}, seed {options.seed}"
+        raise InputError(f"{given}: at least 2, 2, 1 and 0")
+    if max(rows, cols) >= 2**31:
+        raise InputError(f"{rows} rows, {cols} columns: at most {2**31 - 1}")
+    if not least <= total <= most:
+        raise InputError(
+            f"{total} ratings of {rows} rows and {cols} columns: give {least} (every row and column has one) "
+            f"to {most} (a quarter of all pairs)"
+        )
+    if not 0 < options.noise < np.inf:
+        raise InputError(f"noise {options.noise}: expected a standard deviation above 0")
+    if options.noise_spread is not None and not 2 < options.noise_spread < np.inf:
+        raise InputError(f"noise spread {options.noise_spread}: above 2, where the noise has a finite variance")
+
+
+@njit
+def draw_distinct(
+    seed: np.uint64,
+    first_user: int,
+    counts: Int64,
+    order: Int32,
+    stride: int,
+    cdf: Float64,
+    guide: Int32,
+    out: Int32,
+) -> None:
+    """Draw distinct items for consecutive users, by weight without replacement.
+
+    User ``first_user + i`` gets ``counts[i]`` distinct items, written one user after the other into `out` (int32):
+    first the items ``order[first_user + i :: stride]`` (no more than its count), then items drawn with the
+    probabilities of `cdf` (J,) float64, whose last element is 1, until enough are new. `guide` (J,) int32 holds the
+    first index at which the cdf exceeds k / J [Chen & Asau 1974], so that a draw takes two steps on average. Uniforms
+    are SplitMix64 [Steele 2014] from `seed` (uint64).
+    """
+    n_items = cdf.shape[0]
+    seen = np.zeros(n_items, np.int32)
+    state = seed
+    place = 0
+    for i in range(counts.shape[0]):
+        stop = place + counts[i]
+        for k in range(first_user + i, n_items, stride):
+            out[place] = order[k]
+            seen[order[k]] = i + 1
+            place += 1
+        while place < stop:
+            state += np.uint64(0x9E3779B97F4A7C15)
+            x = state
+            x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            x ^= x >> np.uint64(31)
+            u = np.float64(x >> np.uint64(11)) * 2.0**-53
+            j = guide[np.int64(u * n_items)]
+            while cdf[j] <= u:
+                j += 1
+            if seen[j] != i + 1:
+                seen[j] = i + 1
+                out[place] = j
+                place += 1
+
+
+def marginals(rows: int, cols: int, ratings: int, rng: np.random.Generator) -> tuple[Int64, Float64]:
+    """Number of ratings of every user, and expected number of every item, both in random order.
+
+    Parameters
+    ----------
+    rows, cols, ratings : int
+        Users, items, ratings: at least one of each user and item, a quarter of all pairs at most.
+    rng : numpy Generator
+        Puts users and items in order.
+
+    Returns
+    -------
+    activity : (I,) int64
+        Adds up to the number of ratings.
+    popularity : (J,) float64
+        Adds up to it too.
+    """
+    fewest = max(min(FEWEST, ratings // (2 * rows)), -(-cols // rows))
+    spare = rng.permutation(_spread(rows, ratings - rows * fewest, USER_SHAPE, MOST * cols - fewest))
+    edges = np.rint(np.cumsum(spare)).astype(np.int64)
+    popularity = 1 + rng.permutation(_spread(cols, ratings - cols, ITEM_SHAPE, MOST * rows - 1))
+    return fewest + np.diff(edges, prepend=0), popularity
+
+
+def item_weights(activity: Int64, popularity: Float64) -> Float64:
+    """Weights with which users draw items so that items are rated as often as wanted.
+
+    A user who draws until n items are distinct has item j with probability 1 - exp(-w_j t) to a good
+    approximation, t such that these add up to n. Users of like activity share one t. Each pass corrects the
+    weights by wanted over expected and takes a Newton step for every t.
+
+    Parameters
+    ----------
+    activity : (I,) int64
+        Ratings of every user.
+    popularity : (J,) float64
+        Wanted ratings of every item, one of which is given and not drawn.
+    """
+    given = len(popularity) / len(activity)
+    target = popularity - 1 + 1e-9  # positive also where nothing is to be drawn
+    groups = [group for group in np.array_split(np.sort(activity), 64) if len(group)]
+    wanted = [max(group.mean() - given, 1e-9) for group in groups]
+    weights: Float64 = target / target.sum()
+    times = list(wanted)
+    for _ in range(40):
+        expected = np.zeros_like(weights)
+        for k, group in enumerate(groups):
+            absent = np.exp(-weights * times[k])
+            expected += len(group) * (1 - absent)
+            newton = times[k] + (wanted[k] - (1 - absent).sum()) / (weights @ absent)
+            times[k] = min(max(newton, times[k] / 2), 2 * times[k])
+        weights *= target / expected
+        weights /= weights.sum()
+    return weights
+
+
+def _spread(n: int, total: float, shape: float, most: float) -> Float64:
+    """Add up to `total` by n ascending numbers in the ratios of Gamma(shape)'s quantiles, capped at `most`."""
+    quantiles = gammaincinv(shape, (np.arange(n) + 0.5) / n)
+    if total == 0:
+        return np.zeros(n)
+    scale = brentq(lambda c: np.minimum(most, c * quantiles).sum() - total, 0, 2 * most / quantiles[0])
+    numbers: Float64 = np.minimum(most, scale * quantiles)
+    return numbers
+
+
+def synthetic(
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="File to write: .csv or .parquet.", show_default=False)],
+    rows: Annotated[int, typer.Option(min=2, help="Users.")] = 6040,
+    cols: Annotated[int, typer.Option(min=2, help="Items.")] = 3706,
+    ratings: Annotated[int, typer.Option(min=2, help="Ratings.")] = 1_000_000,
+    rank: Annotated[int, typer.Option(min=1, help="Length of the planted factors.")] = 10,
+    noise: Annotated[float, typer.Option(metavar="SIGMA", help="Standard deviation of the noise.")] = 0.8,
+    noise_spread: Annotated[
+        float | None,
+        typer.Option(
+            metavar="NU",
+            help="Users and items have their own noise: precisions times Gamma(NU/2, NU/2).",
+            show_default="none",
+        ),
+    ] = None,
+    half_stars: Annotated[
+        bool, typer.Option("--half-stars/--real", help="Ratings 0.5, 1, ... 5, or real numbers.")
+    ] = True,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same file.")] = 0,
+    force: Annotated[bool, typer.Option("--force", help="Replace OUT if it exists.")] = False,
+) -> None:
+    """Make synthetic ratings shaped like MovieLens, from planted factors, biases and noise.
+
+    The truth goes to NAME.truth.npz beside OUT. The defaults have the size of MovieLens 1M.
+    """
+    from rich.progress import Progress
+
+    options = SyntheticOptions(rows, cols, ratings, rank, noise, noise_spread, half_stars, seed)
+    shown = console(stderr=True)
+    with Progress(console=shown, transient=True, disable=not shown.is_terminal) as bar:
+        task = bar.add_task("drawing ratings", total=ratings)
+        truth = generate(out, options, force=force, progress=lambda done: bar.update(task, completed=done))
+    users, items, values, _ = next(chunks(options, truth))
+    best = rmse(values, best_prediction(truth, users, items))
+    say(f"{out}: {ratings:,} synthetic ratings of {rows:,} users and {cols:,} items")
+    say(f"{truth_path(out)}: the truth; its predictions have RMSE {best:.4f}, the lowest possible")
+
 
 if __name__ == "__main__":
-    sys.argv.insert(1, "synthetic")
-    main()
+    try:
+        typer.run(synthetic)
+    except InputError as refused:
+        complain(refused)
+        sys.exit(EXIT_FAILURE if isinstance(refused, WriteError) else EXIT_USAGE)

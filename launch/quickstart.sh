@@ -30,7 +30,7 @@ elif ratings=$(dsgmcmc fetch ml-1m --out "$root/downloads"); then
 else
   say "NO NETWORK: these are SYNTHETIC ratings in the shape of MovieLens 1M; results say nothing about real users"
   name=synthetic-ml-1m
-  [ -e "$runs/$name.csv" ] || dsgmcmc synthetic "$runs/$name.csv"
+  [ -e "$runs/$name.csv" ] || python "$root/data/synthetic.py" "$runs/$name.csv"
   set -- "$runs/$name.csv"
 fi
 

@@ -16,7 +16,6 @@ from dsgmcmc._version import __version__
 from dsgmcmc.cli.compare import compare
 from dsgmcmc.cli.data.fetch import fetch
 from dsgmcmc.cli.data.prepare import prepare
-from dsgmcmc.cli.data.synthetic import synthetic
 from dsgmcmc.cli.doctor import doctor
 from dsgmcmc.cli.info import info
 from dsgmcmc.cli.posterior.evaluate import evaluate
@@ -99,7 +98,6 @@ def program(
 
 
 app.command(short_help="Download a MovieLens data set and check it.")(fetch)
-app.command(short_help="Make synthetic ratings with a known truth.")(synthetic)
 app.command(short_help="Make a ratings file from CSV, Parquet and others.")(prepare)
 app.command(short_help="Compare models, and recommend one.")(compare)
 app.command(cls=Sections, short_help="Sample the posterior, alone or under mpirun.")(sample)

@@ -101,7 +101,7 @@ def _blocks(url: str) -> Iterator[tuple[bytes, int]]:
         reason = error.reason if type(error) is urllib.error.URLError else error
         raise InputError(
             f"cannot download {url}: {reason}. Without a network, copy the archive here and unpack it, or "
-            "make synthetic ratings with `dsgmcmc synthetic`"
+            "make synthetic ratings with data/synthetic.py of the repository"
         ) from error
 
 

@@ -8,22 +8,20 @@ that were not rated in training are recommended; h_r = 1 if the item at rank r i
 
 averaged over users with a liked item, with normal 95 % intervals of that average. Two rankings are compared by the mean
 of the differences by user, and its standard error, which is smaller than those of the two means. Items that a user has
-not rated count as not liked, so the numbers compare rules and mean little by themselves. *Novelty* is the mean of -log2
-of the fraction of users who rated a recommended item: how surprising the lists are, in bits.
+not rated count as not liked, so the numbers compare rules and mean little by themselves.
 
 [Järvelin & Kekäläinen 2002] Cumulated gain-based evaluation of IR techniques, ACM TOIS 20(4).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.diagnostics.neighbours import MOST_ITEMS, Neighbours
 from dsgmcmc.diagnostics.paired import difference
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.rated import Rated
@@ -35,7 +33,6 @@ from dsgmcmc.types import Float32, Float64, Int32, Int64
 Lists = npt.NDArray[np.int32]  # (users, k): rows of items, the best first; -1 where there are no more
 
 MEASURES = ("ndcg", "precision", "recall", "reciprocal_rank")
-AT = (5, 10, 20)
 
 #: Rules of `recommend` that are compared, the default first, by what to give it for each.
 RULES = {
@@ -60,15 +57,13 @@ CLEAR = 2.0  # standard errors from which on a difference is spoken of
 def evaluate(
     run: Run,
     rated: Rated | None = None,
-    at: int | Sequence[int] = AT,
+    at: int = 10,
     liked: float | None = None,
     users: int | None = USERS,
-    progress: Callable[[float], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """Compare rankings on the test ratings: by the rules of `recommend`, and without the model.
+    """Compare rankings on the test ratings: by the rules of `recommend`, and by popularity.
 
-    Without the model are: by exposure alone, which is EASE^R (`dsgmcmc.posterior.exposure`), and by item neighbours
-    (`dsgmcmc.diagnostics.neighbours`), which both use who rated what but no rating values; and by popularity.
+    The rule `exposure` is EASE^R (`dsgmcmc.posterior.exposure`), which uses who rated what but no rating values.
 
     Parameters
     ----------
@@ -76,23 +71,19 @@ def evaluate(
         With test ratings: from `dsgmcmc.open_run`, or `run_` of a `BPMF`.
     rated : Rated, optional
         Training ratings, whose items are left out; by default read from the ratings file that the run names.
-    at : int, or several
-        Lengths k of the lists. Rankings are compared by NDCG at the middle one.
+    at : int, optional
+        Length k of the lists.
     liked : float, optional
         Lowest rating that counts as liked; default three quarters up the scale; every click is liked.
     users : int, optional
         Most users, evenly spaced among those who liked anything; None for all.
-    progress : callable, optional
-        Called with the fraction that is done.
 
     Returns
     -------
     dict
-        ``at``, ``liked``, ``users`` (their number), ``of_users`` (of how many), ``compared_by`` (``"ndcg@10"``),
-        ``exposure`` (its ``penalty`` and ``width``), ``advice`` (a sentence) and ``rules``: for each its name ``rule``;
-        ``{"mean", "low", "high"}`` by measure and length, such as ``"recall@20"``; ``difference`` in what they are
-        compared by from the default rule, ``{"mean", "se"}``; ``coverage``, the fraction of all items that are
-        recommended to anybody; and ``novelty``.
+        ``at``, ``liked``, ``users`` (their number), ``of_users`` (of how many), ``advice`` (a sentence) and ``rules``:
+        for each its name ``rule``; ``{"mean", "low", "high"}`` by measure, such as ``"recall"``; and ``difference`` in
+        NDCG from the default rule, ``{"mean", "se"}``.
 
     Raises
     ------
@@ -102,7 +93,6 @@ def evaluate(
     if rated is None:
         with run.open_ratings() as ratings:
             rated = Rated(ratings)
-    lengths = sorted({at} if isinstance(at, int) else set(at))
     liked = liked_from(run) if liked is None else liked
     chosen = run.test.rating >= liked
     if not chosen.any():
@@ -113,31 +103,16 @@ def evaluate(
     everyone = np.unique(whose)
     those = evenly(everyone, users)
     asked = np.isin(whose, those)
-    lists = _lists(run, those, rated, lengths[-1], liked, progress)
-    compared = f"ndcg@{lengths[len(lengths) // 2]}"
     rows, of_default = [], None
-    surprise = -np.log2(np.maximum(run.counts("item"), 1) / len(run.users))
-    for name, best_of in lists.items():
-        values = {
-            f"{measure}@{k}": each
-            for k in lengths
-            for measure, each in measures(those, best_of[:, :k], whose[asked], items[asked]).items()
-        }
-        of_default = values[compared] if of_default is None else of_default
-        change = difference(values[compared], of_default, those)
-        shown = best_of[best_of >= 0]
-        rows.append(
-            {
-                "rule": name,
-                **{measure: average(each) for measure, each in values.items()},
-                "difference": {"mean": change.mean, "se": min(change.error, 1.0)},  # of a single user it is unknown
-                "coverage": len(np.unique(shown)) / len(run.items),
-                "novelty": float(surprise[shown].mean()),
-            }
-        )
-    found = {"at": lengths, "liked": liked, "users": len(those), "of_users": len(everyone), "compared_by": compared}
-    ease = {"penalty": run.exposure.penalty, "width": run.exposure.rows.shape[1]}
-    return {**found, "exposure": ease, "advice": advice(rows), "rules": rows}
+    for name, lists in _lists(run, those, rated, at, liked).items():
+        values = measures(those, lists, whose[asked], items[asked])
+        of_default = values["ndcg"] if of_default is None else of_default
+        change = difference(values["ndcg"], of_default, those)
+        shown = {measure: average(each) for measure, each in values.items()}
+        se = min(change.error, 1.0)  # of a single user it is unknown
+        rows.append({"rule": name, **shown, "difference": {"mean": change.mean, "se": se}})
+    found = {"at": at, "liked": liked, "users": len(those), "of_users": len(everyone)}
+    return {**found, "advice": advice(rows), "rules": rows}
 
 
 def advice(rows: Sequence[dict[str, Any]]) -> str:
@@ -156,19 +131,15 @@ def evenly(users: Int32, most: int | None) -> Int32:
     return users[np.linspace(0, len(users) - 1, number).astype(np.int64)]
 
 
-def _lists(
-    run: Run, users: Int32, rated: Rated, top: int, liked: float, progress: Callable[[float], None]
-) -> dict[str, Lists]:
+def _lists(run: Run, users: Int32, rated: Rated, top: int, liked: float) -> dict[str, Lists]:
     """Lists of every ranking, by its name; what rules have in common is worked out once."""
     with_ratings = run.config.law.can_be_evaluated()  # clicks have no probability of being liked
     mean = Scorer(run, Ranking(top, "lcb"), None)
     likely = Scorer(run, Ranking(top, "likely", at_least=liked if with_ratings else None), None)
     popularity, exposure = _popularity(run), run.exposure
-    neighbours = Neighbours(rated.pattern()) if len(run.items) <= MOST_ITEMS else None
     lists: dict[str, list[Lists]] = {}
     step = max(1, _CELLS // len(run.items))
     for start in range(0, len(users), step):
-        progress(start / len(users))
         some = users[start : start + step]
         own = [rated.of(user) for user in some.tolist()]
         centre, variance = mean.moments(some)
@@ -180,12 +151,10 @@ def _lists(
             "mean": centre,
             "lcb, z = 1": centre - sd,
             "lcb, z = 3": centre - 3 * sd,
-            **({"item neighbours": neighbours.of(own)} if neighbours else {}),
             "most popular": np.tile(popularity, (len(some), 1)),
         }
         for name, each in scores.items():
             lists.setdefault(name, []).append(_listed(each, own, top))
-    progress(1.0)
     return {name: np.concatenate(several) for name, several in lists.items()}
 
 

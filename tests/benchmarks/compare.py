@@ -17,10 +17,12 @@ import argparse
 import json
 import resource
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import tomli_w
+from made_up import SyntheticOptions, generate
 
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.diagnostics.paired import difference
@@ -73,12 +75,17 @@ def made_of(ratings: Path, out: Path) -> Iterator[tuple[str, Path]]:
 
 def synthetic(out: Path) -> Iterator[tuple[str, Path]]:
     """Normal ratings with the same noise for all; the same and with noise that differs, rounded to 1 to 10."""
-    size = ["--rows", "3000", "--cols", "1500", "--ratings", "200000"]
-    differs = ["--noise-spread", "6"]
-    kinds = {"normal": [], "1 to 10, same noise": [], "1 to 10": differs, "1 to 10 seed 2": [*differs, "--seed", "2"]}
+    same = SyntheticOptions(3000, 1500, 200_000, half_stars=False)
+    differs = replace(same, noise_spread=6.0)
+    kinds = {
+        "normal": same,
+        "1 to 10, same noise": same,
+        "1 to 10": differs,
+        "1 to 10 seed 2": replace(differs, seed=2),
+    }
     for name, options in kinds.items():
         raw = out / f"{name}.csv"
-        quietly("synthetic", raw, *size, "--real", *options, "--force")
+        generate(raw, options, force=True)
         if name != "normal":
             head, *lines = raw.read_text().splitlines()
             rows = [line.split(",") for line in lines]

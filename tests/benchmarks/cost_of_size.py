@@ -15,11 +15,11 @@ import tempfile
 from pathlib import Path
 
 from iteration_cost import STEADY, Run
+from made_up import SyntheticOptions, generate
 from mpi4py import MPI
 
 from dsgmcmc.config.layers import build
 from dsgmcmc.data.ratings import open_ratings
-from dsgmcmc.data.synthetic.generate import SyntheticOptions, generate
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.parallel.ring import Ring
 

@@ -29,6 +29,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+from made_up import SyntheticOptions, generate
 from network import Network
 
 from dsgmcmc.parallel.mpirun import run_dsgmcmc
@@ -89,8 +90,7 @@ def made(folder: Path, millions: float) -> Path:
     """A ratings file of so many million synthetic ratings."""
     raw, out = folder / f"{millions:g}.parquet", folder / f"{millions:g}.h5"
     if not out.exists():
-        sizes = ["--rows", str(round(USERS * millions)), "--cols", str(ITEMS), "--ratings", str(round(millions * 1e6))]
-        run_dsgmcmc(["synthetic", str(raw), *sizes], capture_output=True)
+        generate(raw, SyntheticOptions(round(USERS * millions), ITEMS, round(millions * 1e6)))
         run_dsgmcmc(["prepare", str(raw), str(out), "--test-fraction=0"], capture_output=True)
         raw.unlink()
     return out

@@ -24,8 +24,18 @@ from typing import Any
 
 import h5py
 import numpy as np
+from made_up import (
+    FACTOR_SD,
+    ITEM_SD,
+    USER_SD,
+    SyntheticOptions,
+    Truth,
+    best_prediction,
+    generate,
+    load_truth,
+    truth_path,
+)
 
-from dsgmcmc.data.synthetic.generate import FACTOR_SD, ITEM_SD, USER_SD, Truth, best_prediction, load_truth, truth_path
 from dsgmcmc.parallel.mpirun import run_dsgmcmc
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.verify import verify_run
@@ -94,9 +104,8 @@ def main() -> None:
     raw, data = Path("ratings.parquet"), Path("ratings.h5")
     if not data.exists():
         sizes = {"rows": given.users, "cols": given.items, "ratings": given.ratings, "rank": given.rank}
-        options = [f"--{name}={size}" for name, size in sizes.items()]
         if not raw.exists():
-            timed("synthetic", "synthetic", raw, *options, "--real", f"--seed={given.seed}")
+            generate(raw, SyntheticOptions(**sizes, half_stars=False, seed=given.seed))
         timed(f"prepare --memory {given.memory}", "prepare", raw, data, "--memory", given.memory)
         raw.unlink()
     truth = load_truth(truth_path(raw))

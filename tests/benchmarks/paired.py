@@ -16,14 +16,15 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+from made_up import SyntheticOptions, generate
 
 from dsgmcmc.parallel.mpirun import run_dsgmcmc
 from dsgmcmc.posterior.run import Run
 
 SYNTHETIC = {
-    "same noise": ["--rows=3000", "--cols=1500", "--ratings=300000", "--real"],
-    "half stars": ["--rows=610", "--cols=9724", "--ratings=100000", "--noise-spread=6"],
-    "few a user": ["--rows=20000", "--cols=1000", "--ratings=70000", "--noise-spread=6"],
+    "same noise": SyntheticOptions(3000, 1500, 300_000, half_stars=False),
+    "half stars": SyntheticOptions(610, 9724, 100_000, noise_spread=6.0),
+    "few a user": SyntheticOptions(20_000, 1000, 70_000, noise_spread=6.0),
 }
 
 
@@ -89,7 +90,7 @@ def main() -> None:
         for kind, options in SYNTHETIC.items() if arguments.synthetic else ():
             made = folder / kind.replace(" ", "-")
             made.mkdir()
-            quietly("synthetic", made / "ratings.csv", *options)
+            generate(made / "ratings.csv", options)
             tell(kind, *compare(made / "ratings.csv", arguments.seeds, both, made))
 
 

@@ -1,6 +1,6 @@
 """How far an allocation scales: sweeps of the same ratings on 1, 2, 4, ... of its processes, as a table and a plot.
 
-    dsgmcmc synthetic ratings.csv && dsgmcmc prepare ratings.csv ratings.h5
+    python data/synthetic.py ratings.csv && dsgmcmc prepare ratings.csv ratings.h5
     mpirun -n 8 python tests/benchmarks/scaling.py ratings.h5 --out scaling.png
     srun --mpi=pmix python tests/benchmarks/scaling.py ratings.h5 --rank 64 --grid 256      # in a job of Slurm
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from gibbs import from_ratings, gibbs
 from support import dsgmcmc, run
+from synthetic import SyntheticOptions, generate
 
-from dsgmcmc.data.synthetic.generate import SyntheticOptions, generate
 from dsgmcmc.posterior import heldout
 from dsgmcmc.posterior.names import Index
 from dsgmcmc.storage.manifest import Key

@@ -168,7 +168,7 @@ def test_no_network(tmp_path):
         run = fetch(f"http://127.0.0.1:{unused.getsockname()[1]}", "ml-1m", "--out", tmp_path / "downloads")
     assert run.returncode == 2
     assert "cannot download http://127.0.0.1" in run.stderr
-    assert "dsgmcmc synthetic" in run.stderr
+    assert "data/synthetic.py" in run.stderr
     assert len(run.stderr.splitlines()) == 1
 
 

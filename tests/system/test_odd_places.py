@@ -50,7 +50,7 @@ def test_a_cache_without_room(finished: Path, full_disk: Path, pairs: Path) -> N
     assert result.out == run(*line).expect(0).out
 
 
-@pytest.mark.parametrize("words", ["report RUN -o OUT.html", "predict RUN PAIRS -o OUT.csv", "synthetic OUT.csv"])
+@pytest.mark.parametrize("words", ["report RUN -o OUT.html", "predict RUN PAIRS -o OUT.csv"])
 def test_a_read_only_file_system(finished: Path, small_disk: Path, pairs: Path, words: str) -> None:
     """One line with the reason, and nothing left behind."""
     subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)

@@ -229,7 +229,6 @@ def test_commands_without_mpi(blocked, tmp_path):
     Path(new).write_text("user,item,rating\n100,3,4\n", encoding="utf-8")
     every = [
         ["fetch", "--help"],
-        ["synthetic", str(tmp_path / "made.csv"), "--rows", "50", "--cols", "40", "--ratings", "400"],
         ["prepare", ratings, prepared],
         ["compare", "--help"],
         ["sample", prepared, "--out", run, "--rank", "2", "--iterations", "20", "--burn-in", "4", "--thin", "4"],

@@ -1,4 +1,4 @@
-"""Synthetic ratings: the promises of ``dsgmcmc.data.synthetic.generate`` and ``dsgmcmc.data.synthetic.sparsity``."""
+"""Synthetic ratings: the promises of ``data/synthetic.py``."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import pytest
+import synthetic
 from scipy.stats import chi2, gamma
+from synthetic import SyntheticOptions
 
-from dsgmcmc.data.synthetic import generate, sparsity
-from dsgmcmc.data.synthetic.generate import SyntheticOptions
 from dsgmcmc.errors import InputError
 
-ROOT = Path(__file__).resolve().parents[3]
+PROGRAM = Path(__file__).resolve().parents[3] / "data" / "synthetic.py"
 SMALL = SyntheticOptions(rows=400, cols=250, ratings=12_000, rank=3, seed=4)
 
 
-def draw(options: SyntheticOptions) -> tuple[generate.Truth, list[np.ndarray]]:
+def draw(options: SyntheticOptions) -> tuple[synthetic.Truth, list[np.ndarray]]:
     """Truth, and rows, columns, values and timestamps in whole."""
-    truth = generate.draw_truth(options)
-    return truth, [np.concatenate(parts) for parts in zip(*generate.chunks(options, truth), strict=True)]
+    truth = synthetic.draw_truth(options)
+    return truth, [np.concatenate(parts) for parts in zip(*synthetic.chunks(options, truth), strict=True)]
 
 
 def read(path: Path) -> dict[str, np.ndarray]:
@@ -77,7 +77,7 @@ def test_marginals_are_skewed_as_promised():
     real = [(users, (96, 906, 2314)), (items, (123, 1784, 3428))]
     for found, figures in real:
         assert np.quantile(found, [0.5, 0.99, 1]) == pytest.approx(figures, rel=0.15)
-    _, popularity = generate.marginals(6040, 3706, 1_000_000, generate._generator(options, 3))
+    _, popularity = synthetic.marginals(6040, 3706, 1_000_000, synthetic._generator(options, 3))
     assert 0.5 < np.mean((items - popularity) ** 2 / popularity) < 1.05
     top = np.argsort(popularity)[-100:]
     assert items[top].sum() == pytest.approx(popularity[top].sum(), rel=0.005)
@@ -89,7 +89,7 @@ def test_weights_give_the_wanted_numbers_in_the_mean():
     In a dense matrix weights in proportion to the wanted numbers would leave the most popular short.
     """
     activity, popularity = np.full(200, 30), np.linspace(5.0, 115.0, 100)
-    weights = sparsity.item_weights(activity, popularity)
+    weights = synthetic.item_weights(activity, popularity)
     expected = np.zeros(100)
     time = 1.0
     for _ in range(50):
@@ -104,7 +104,7 @@ def test_noise_is_as_planted(spread):
     """Real-valued ratings deviate from the predictor by N(0, sigma^2 / (g_i g'_j)), and by nothing else."""
     options = dataclasses.replace(SMALL, ratings=25_000, noise=0.3, noise_spread=spread, half_stars=False)
     truth, (rows, cols, values, _) = draw(options)
-    error = values - generate.best_prediction(truth, rows, cols)
+    error = values - synthetic.best_prediction(truth, rows, cols)
     z = error * np.sqrt(truth.g_rows[rows] * truth.g_cols[cols]) / 0.3
     n = len(z)
     assert abs(z.mean()) < 5 / np.sqrt(n)
@@ -122,14 +122,14 @@ def test_noise_is_as_planted(spread):
 def test_signal_does_not_depend_on_the_rank(rank):
     """Biases have sd 0.4 and 0.5, the product of factors 0.5 at any rank; a predictor is their sum with 3.5."""
     options = SyntheticOptions(rows=4000, cols=3000, ratings=100_000, rank=rank, half_stars=False)
-    truth = generate.draw_truth(options)
+    truth = synthetic.draw_truth(options)
     assert truth.a.std() == pytest.approx(0.4, rel=0.05)
     assert truth.b.std() == pytest.approx(0.5, rel=0.05)
     product = truth.W @ truth.H.T
     assert product.std() == pytest.approx(0.5, rel=0.1)
     rows, cols = np.array([0, 7, 7]), np.array([5, 5, 2999])
     by_hand = 3.5 + truth.a[rows] + truth.b[cols] + product[rows, cols]
-    assert generate.best_prediction(truth, rows, cols) == pytest.approx(by_hand, rel=1e-6)
+    assert synthetic.best_prediction(truth, rows, cols) == pytest.approx(by_hand, rel=1e-6)
 
 
 def test_half_stars():
@@ -153,12 +153,12 @@ def test_best_prediction_of_half_stars():
     a = np.array([-6.0, -3.1, -1.0, 0.0, 0.4, 1.2, 2.5], np.float32)
     ones, zeros = np.ones((7, 1), np.float32), np.zeros((1, 1), np.float32)
     g_rows, g_cols = np.linspace(0.3, 3, 7, dtype=np.float32), np.array([1.7], np.float32)
-    truth = generate.Truth(ones, zeros, a, np.zeros(1, np.float32), g_rows, g_cols, 3.5, 0.9, half_stars=True)
+    truth = synthetic.Truth(ones, zeros, a, np.zeros(1, np.float32), g_rows, g_cols, 3.5, 0.9, half_stars=True)
     draws = 400_000
     x = 3.5 + a[:, None] + 0.9 / np.sqrt(g_rows[:, None] * 1.7) * rng.standard_normal((7, draws))
     simulated = np.clip(np.round(2 * x) / 2, 0.5, 5)
     error = np.maximum(simulated.std(axis=1), 1e-3) / np.sqrt(draws)
-    best = generate.best_prediction(truth, np.arange(7), np.zeros(7, int))
+    best = synthetic.best_prediction(truth, np.arange(7), np.zeros(7, int))
     assert np.all(np.abs(best - simulated.mean(axis=1)) < 5 * error)
 
 
@@ -168,7 +168,7 @@ def test_file_holds_what_was_drawn(tmp_path, suffix):
     options = dataclasses.replace(SMALL, half_stars=False, noise_spread=5.0)
     out = tmp_path / f"it's{suffix}"
     seen: list[int] = []
-    truth = generate.generate(out, options, progress=seen.append)
+    truth = synthetic.generate(out, options, progress=seen.append)
     again, (rows, cols, values, times) = draw(options)
     with duckdb.connect() as database:
         database.execute("CREATE TABLE r (userId INT, movieId INT, rating FLOAT, timestamp BIGINT)")
@@ -180,7 +180,7 @@ def test_file_holds_what_was_drawn(tmp_path, suffix):
     assert np.array_equal(found["movieId"], cols + 1)
     assert np.array_equal(found["rating"], values)
     assert np.array_equal(found["timestamp"], times)
-    loaded = generate.load_truth(generate.truth_path(out))
+    loaded = synthetic.load_truth(synthetic.truth_path(out))
     for field in dataclasses.fields(truth):
         assert np.array_equal(getattr(loaded, field.name), getattr(truth, field.name))
         assert np.array_equal(getattr(again, field.name), getattr(truth, field.name))
@@ -205,11 +205,11 @@ def test_same_seed_same_bytes(tmp_path, suffix):
     files = [tmp_path / (name + suffix) for name in "abc"]
     options = dataclasses.replace(SMALL, rows=6000, cols=3000, ratings=300_000)  # two chunks
     for path, seed in zip(files, (1, 1, 2), strict=True):
-        generate.generate(path, dataclasses.replace(options, seed=seed))
+        synthetic.generate(path, dataclasses.replace(options, seed=seed))
     first, second, other = (path.read_bytes() for path in files)
     assert first == second
     assert first != other
-    first, second, other = (generate.truth_path(path).read_bytes() for path in files)
+    first, second, other = (synthetic.truth_path(path).read_bytes() for path in files)
     assert first == second
     assert first != other
 
@@ -232,45 +232,44 @@ def test_same_seed_same_bytes(tmp_path, suffix):
 def test_impossible_options(tmp_path, change, message):
     """What cannot be made is refused with its numbers, and nothing is written."""
     with pytest.raises(InputError, match=message):
-        generate.generate(tmp_path / "out.csv", dataclasses.replace(SMALL, **change))
+        synthetic.generate(tmp_path / "out.csv", dataclasses.replace(SMALL, **change))
     assert not list(tmp_path.iterdir())
 
 
 def test_impossible_files(tmp_path):
     """Other suffixes, a missing folder, and files that exist are refused; --force replaces."""
     with pytest.raises(InputError, match=r"ends in .csv or .parquet"):
-        generate.generate(tmp_path / "out.txt", SMALL)
+        synthetic.generate(tmp_path / "out.txt", SMALL)
     with pytest.raises(InputError, match="cannot be written"):
-        generate.generate(tmp_path / "missing" / "out.csv", SMALL)
+        synthetic.generate(tmp_path / "missing" / "out.csv", SMALL)
     out = tmp_path / "out.csv"
     out.write_text("precious")
     with pytest.raises(InputError, match="exists"):
-        generate.generate(out, SMALL)
+        synthetic.generate(out, SMALL)
     assert out.read_text() == "precious"
-    generate.generate(out, SMALL, force=True)
+    synthetic.generate(out, SMALL, force=True)
     assert len(read(out)["rating"]) == SMALL.ratings
     out.unlink()
     with pytest.raises(InputError, match=r"out\.truth\.npz exists"):
-        generate.generate(out, SMALL)
+        synthetic.generate(out, SMALL)
 
 
-@pytest.mark.parametrize("program", [["-m", "dsgmcmc", "synthetic"], [str(ROOT / "data" / "synthetic.py")]])
-def test_command(tmp_path, program):
-    """The command and data/synthetic.py make the same file as the function, and name the best possible RMSE."""
+def test_command(tmp_path):
+    """The script makes the same file as the function, and names the best possible RMSE."""
     options = dataclasses.replace(SMALL, noise_spread=4.0, half_stars=False, noise=0.5)
     arguments = "--rows 400 --cols 250 --ratings 12000 --rank 3 --seed 4 --noise 0.5 --noise-spread 4 --real"
     done = subprocess.run(
-        [sys.executable, *program, str(tmp_path / "a.csv"), *arguments.split()],
+        [sys.executable, PROGRAM, str(tmp_path / "a.csv"), *arguments.split()],
         capture_output=True, text=True, timeout=300, env=os.environ | {"COLUMNS": "200"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    generate.generate(tmp_path / "b.csv", options)
+    synthetic.generate(tmp_path / "b.csv", options)
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
     truth, (rows, cols, values, _) = draw(options)
-    best = np.sqrt(np.mean((values - generate.best_prediction(truth, rows, cols)) ** 2))
+    best = np.sqrt(np.mean((values - synthetic.best_prediction(truth, rows, cols)) ** 2))
     assert f"RMSE {best:.4f}" in done.stdout
     again = subprocess.run(
-        [sys.executable, *program, str(tmp_path / "a.csv")], capture_output=True, text=True, timeout=300
+        [sys.executable, PROGRAM, str(tmp_path / "a.csv")], capture_output=True, text=True, timeout=300
     )
     assert again.returncode == 2
     assert "exists; give --force" in again.stderr

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import scipy.sparse
 from runs import make_run
 
-from dsgmcmc.diagnostics.neighbours import Neighbours
 from dsgmcmc.diagnostics.ranking import MEASURES, RULES, advice, average, evaluate, measures
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
@@ -48,29 +46,24 @@ def test_rules_of_a_run(tmp_path, users, items):
             values.append(np.mean([*(int(item) in liked for item in best), *[False] * (4 - len(best))]))
     rules = {rule["rule"]: rule for rule in found["rules"]}
     for rule, values in expected.items():
-        assert rules[rule]["precision@4"]["mean"] == pytest.approx(np.mean(values))
+        assert rules[rule]["precision"]["mean"] == pytest.approx(np.mean(values))
         half = 1.96 * np.std(values, ddof=1) / np.sqrt(len(values))
-        assert rules[rule]["precision@4"]["high"] == pytest.approx(np.mean(values) + half)
-    assert list(rules) == [*RULES, "item neighbours", "most popular"]
-    assert rules["most popular"]["novelty"] == min(rule["novelty"] for rule in found["rules"])
+        assert rules[rule]["precision"]["high"] == pytest.approx(np.mean(values) + half)
+    assert list(rules) == [*RULES, "most popular"]
     assert found["users"] == found["of_users"] == len(expected["mean"])
     assert evaluate(run, at=4, liked=4.0) == found, "the ratings file is found by itself"
-    assert 0 < rules["most popular"]["coverage"] <= 1
     with pytest.raises(InputError, match="give another --liked"):
         evaluate(run, rated, liked=99.0)
 
 
 def test_what_evaluate_compares_is_what_recommend_does(tmp_path):
-    """Rules share what they have in common, at several lengths at once, for some users or all."""
+    """Rules share what they have in common; for some of the users."""
     made = make_run(tmp_path, users=40, items=30)
     run = made.open()
     with run.open_ratings() as ratings:
         rated = Rated(ratings)
-    steps: list[float] = []
-    found = evaluate(run, rated, at=(2, 5), liked=3.5, users=9, progress=steps.append)
-    assert (found["users"], found["compared_by"]) == (9, "ndcg@5")
-    assert steps == sorted(steps)
-    assert steps[-1] == 1.0
+    found = evaluate(run, rated, at=5, liked=3.5, users=9)
+    assert (found["users"], found["at"]) == (9, 5)
     test_users, test_items = run.test_pairs()
     chosen = run.test.rating >= 3.5
     everyone = np.unique(test_users[chosen])
@@ -87,13 +80,11 @@ def test_what_evaluate_compares_is_what_recommend_does(tmp_path):
         for rows, items, _ in recommend(run, users, ranking, rated):
             for place, user in enumerate(users.tolist()):
                 lists[place, : (rows == user).sum()] = items[rows == user]
-        for k in (2, 5):
-            values[name, k] = measures(users, lists[:, :k], test_users[asked], test_items[asked])["ndcg"]
+        values[name] = measures(users, lists, test_users[asked], test_items[asked])["ndcg"]
     for row in found["rules"]:
         if row["rule"] in rankings:
-            for k in (2, 5):
-                assert row[f"ndcg@{k}"] == pytest.approx(average(values[row["rule"], k]))
-            paired = values[row["rule"], 5] - values["likely", 5]
+            assert row["ndcg"] == pytest.approx(average(values[row["rule"]]))
+            paired = values[row["rule"]] - values["likely"]
             assert row["difference"]["mean"] == pytest.approx(paired.mean())
             assert row["difference"]["se"] == pytest.approx(paired.std(ddof=1) / 3)
 
@@ -110,11 +101,3 @@ def test_advice_follows_what_ranks_clearly_better():
     by_none = advice([first, row("most popular", 0.05, 0.01), row("mean", -0.1, 0.01)])
     assert by_none.startswith("most popular ranks clearly better")
     assert by_none.endswith("take --by likely")
-
-
-def test_item_neighbours_by_hand():
-    """Cosines of columns, without the item itself; of two equally near neighbours both count."""
-    pattern = np.array([[1, 1, 0], [1, 1, 0], [1, 0, 1], [0, 0, 1]])
-    scores = Neighbours(scipy.sparse.csr_matrix(pattern)).of([np.int32([0]), np.int32([1, 2])])
-    near, far = 2 / np.sqrt(3 * 2), 1 / np.sqrt(3 * 2)
-    np.testing.assert_allclose(scores, [[0, near, far], [near + far, 0, 0]], rtol=1e-6)
