@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 #: Settings that may change when a run is resumed: they do not affect the chain.
 FREE = ("iterations", "until", "checkpoint_every", "keep_checkpoints", "chains")
 
-#: Settings that ``--override`` may change during a run: they select draws and evaluations, and do not affect the chain.
-OVERRIDABLE = ("thin", "evaluate_every")
-
 #: Default number of iterations: in total without an accuracy to reach, at most with one.
 DEFAULT_LENGTH, DEFAULT_LIMIT = "700sweeps", "5000sweeps"
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Literal, get_args
 
 from dsgmcmc.config.units import seconds_of
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named, setting
 
-OnCheckpointError = Literal["stop", "continue"]
 OnDivergence = Literal["recover", "stop"]
 LogLevel = Literal["debug", "info", "warning"]
 
@@ -31,21 +29,14 @@ class Policy:
     watchdog: Annotated[
         float, setting("Abort (status 70) after this many seconds without progress; 0: never.", metavar="SECONDS")
     ] = 600.0
-    on_checkpoint_error: Annotated[
-        OnCheckpointError, setting("If a checkpoint cannot be written: stop, or continue without it.")
-    ] = "stop"
     on_divergence: Annotated[
         OnDivergence,
         setting("If a chain diverges: begin it again with a smaller step, then with a safer sampler, or stop."),
     ] = "recover"
-    override: Annotated[bool, setting("With --resume: allow --thin and --evaluate-every to change from here on.")] = (
-        False
-    )
-    log_dir: Annotated[Path | None, setting("Folder for a log file of every process.", metavar="DIR")] = None
     log_level: Annotated[LogLevel, setting("Least important messages that are logged.")] = "info"
 
     def __post_init__(self) -> None:
-        choices = {"on_checkpoint_error": OnCheckpointError, "on_divergence": OnDivergence, "log_level": LogLevel}
+        choices = {"on_divergence": OnDivergence, "log_level": LogLevel}
         for name, known in choices.items():
             if (given := getattr(self, name)) not in get_args(known):
                 raise InputError(f"{named(name)} {given}: expected one of {', '.join(get_args(known))}")

@@ -9,7 +9,7 @@ with it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -120,7 +120,6 @@ class Chain:
         self.target = self._make_target(again(self.chain, times), self.sampler)
         draws = DrawRecorder(self.target, self.ring.rank == 0, config.save_draws)
         self.state = ChainState(self.target, self.sampler, draws, tuple(self.target.recorders()), diverged)
-        go_on = self.policy.on_checkpoint_error == "continue"
         self.checkpoints = Checkpoints(
             self.ring,
             self.state,
@@ -129,7 +128,6 @@ class Chain:
             self._hashes,
             config.keep_checkpoints,
             self.control,
-            go_on,
             self._made,
             self._refuge,
         )
@@ -162,7 +160,7 @@ class Chain:
         DivergenceError
             If the chain diverges, and ``on_divergence`` or its settings do not let it fall back to another sampler.
         WriteError
-            If something cannot be written, and ``on_checkpoint_error`` does not let the chain continue without it.
+            If something cannot be written.
         """
         self._begin = perf_counter() if timed else None
         while True:
@@ -227,22 +225,16 @@ class Chain:
         if not self._is_lost():
             self.checkpoints.save(self.iteration, self.seconds, last, wait=self.iteration == self._refuge)
 
-    def resume(self, config_hashes: Collection[str] = ()) -> bool:
+    def resume(self) -> bool:
         """Go on from the newest complete checkpoint; False if there is none. Collective.
-
-        Parameters
-        ----------
-        config_hashes : collection of str
-            Hashes of this run's configuration before it was overridden.
 
         Raises
         ------
         InputError
             If there are checkpoints, but none can be read.
         """
-        hashes = {self._hashes["config_hash"], *config_hashes}
-        data_hash = self._hashes["data_hash"]
-        source = Resume(self.ring, self._state_for, self.run_directory, self.chain, data_hash, hashes)
+        hashes = self._hashes["data_hash"], self._hashes["config_hash"]
+        source = Resume(self.ring, self._state_for, self.run_directory, self.chain, *hashes)
         manifest = source.newest()
         if manifest is None:
             return False

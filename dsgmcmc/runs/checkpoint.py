@@ -63,14 +63,10 @@ class _Write:
         Time at which writing began, on the clock of `time.monotonic`.
     drafts : list of SnapshotWriter
         The snapshots, in the order in which they are committed.
-    pending : dict
-        The draws, which are kept if they cannot be written.
     task : Future
         The task of the writer's thread.
     prune : callable
         Removes snapshots that these replace; called on process 0.
-    needed : bool
-        Whether the job must fail if they cannot be written.
     steps : list of callable
         What the writer's thread does next, each after all processes have done the one before. They are collective.
     """
@@ -78,10 +74,8 @@ class _Write:
     iteration: int
     begin: float
     drafts: list[SnapshotWriter]
-    pending: PendingDraws
     task: Future[None]
     prune: Callable[[], None]
-    needed: bool
     steps: list[Callable[[_Write], Future[None]]]
 
 
@@ -107,8 +101,6 @@ class Checkpoints:
         Number of checkpoints to keep.
     control : Control
         Waits for other processes, and takes note of how long writing takes.
-    go_on : bool
-        Whether the chain continues if a checkpoint cannot be written.
     made : dict, optional
         Facts that the snapshots record; see `dsgmcmc.storage.facts`.
     but : int, optional
@@ -124,13 +116,12 @@ class Checkpoints:
         hashes: dict[str, str],
         keep: int,
         control: Control,
-        go_on: bool = False,
         made: Facts | None = None,
         but: int | None = None,
     ) -> None:
         self._ring, self._state, self._run, self._chain = ring, state, run, chain
         self._draws, self._made = state.draws, made or {}
-        self._hashes, self._keep, self._go_on, self._control = hashes, keep, go_on, control
+        self._hashes, self._keep, self._control = hashes, keep, control
         self._but = but
         self._at_root = self._ring.rank == 0
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
@@ -158,14 +149,14 @@ class Checkpoints:
         seconds : float
             Sampling time so far.
         last : bool
-            Whether the job ends with it: it must succeed, and is not copied, as the state no longer changes.
+            Whether the job ends with it: it is not copied, as the state no longer changes.
         wait : bool
             Whether to wait until it is written, in place of copying it, which takes the memory of the state again.
 
         Raises
         ------
         WriteError
-            On all processes, if it cannot be written and the chain must not continue without it.
+            On all processes, if it cannot be written.
         """
         self.settle()
         begin = monotonic()
@@ -174,7 +165,7 @@ class Checkpoints:
         with self._ring.phases("checkpoint"):
             drafts = self._drafts(iteration, seconds, pending, not (last or wait))
         prune = self._prune if iteration else partial(self._run.cut, self._chain, 0)
-        self._begin(iteration, begin, drafts, pending, prune, last)
+        self._begin(iteration, begin, drafts, prune)
         log.debug("chain %d: writing the checkpoint of iteration %d", self._chain, iteration)
         if wait:
             self.settle()
@@ -195,13 +186,11 @@ class Checkpoints:
         iteration: int,
         begin: float,
         drafts: list[SnapshotWriter],
-        pending: PendingDraws,
         prune: Callable[[], None],
-        needed: bool,
     ) -> None:
         """Have the writer's thread make the folders: a disk that stalls holds up nothing but this thread."""
         task = self._writer.submit(_do, [draft.make for draft in drafts] if self._at_root else [], [], [])
-        self._write = _Write(iteration, begin, drafts, pending, task, prune, needed, [self._shard, self._commit])
+        self._write = _Write(iteration, begin, drafts, task, prune, [self._shard, self._commit])
 
     def _shard(self, write: _Write) -> Future[None]:
         shards, secures = [draft.shard for draft in write.drafts], [draft.secure for draft in write.drafts]
@@ -234,10 +223,10 @@ class Checkpoints:
             try:
                 what = f"writing {write.drafts[-1].final}"
                 agree(self._ring.comm, write.task.result, what, WriteError)
-            except WriteError as error:
+            except WriteError:
                 self._write = None
-                self._failed(error, write.iteration, write.drafts, write.pending, write.needed)
-                return
+                self._discard(write.drafts)
+                raise
             if write.steps:
                 write.task = write.steps.pop(0)(write)
                 return
@@ -257,20 +246,6 @@ class Checkpoints:
     def close(self) -> None:
         """End the writer's thread; nothing may be under way."""
         self._writer.shutdown()
-
-    def _failed(
-        self, error: WriteError, iteration: int, drafts: list[SnapshotWriter], pending: PendingDraws, needed: bool
-    ) -> None:
-        """Clean up, and raise the error or continue; the next checkpoint then includes these draws."""
-        self._discard(drafts)
-        if needed or not self._go_on:
-            raise error
-        kept = set(self._draws.numbers.kept)
-        back = {number: draw for number, draw in pending.items() if number in kept}
-        self._draws.pending = back | self._draws.pending
-        if self._at_root:
-            log.warning("%s; the chain goes on without this checkpoint", error)
-            self._run.note("checkpoint failed", chain=self._chain, iteration=iteration, error=str(error))
 
     def _discard(self, drafts: list[SnapshotWriter]) -> None:
         if self._at_root:
@@ -313,7 +288,7 @@ class Checkpoints:
             return
         header = partial(self._header, "posterior", iteration, seconds, {})
         draft = SnapshotWriter(parent, step_name(iteration), dict(self._state.posterior()), header, self._ring.comm)
-        self._begin(iteration, begin, [draft], {}, partial(_keep_newest, parent), True)
+        self._begin(iteration, begin, [draft], partial(_keep_newest, parent))
         self.settle()
 
     def _series(self, kind: str) -> Path:

@@ -40,7 +40,7 @@ from dsgmcmc.runs.control import Control
 from dsgmcmc.runs.logs import LogErrors, logs_as_before, start_logs
 from dsgmcmc.runs.progress import Progress
 from dsgmcmc.runs.recovery import fallbacks
-from dsgmcmc.runs.resolve import Changes, Resolution, resolve
+from dsgmcmc.runs.resolve import Resolution, resolve
 from dsgmcmc.runs.scheduler import ChainScheduler
 from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.runs.summary import RunTimes, saved_result, write_summary
@@ -106,8 +106,7 @@ class Job:
 
     def _resolve(self) -> Resolution:
         """Resolve the configuration; see `dsgmcmc.runs.resolve`. Collective."""
-        override = self.policy.override
-        return resolve(self.comm, self.source, self.run_directory, self._layers, resume=self._resume, override=override)
+        return resolve(self.comm, self.source, self.run_directory, self._layers, resume=self._resume)
 
     def describe(self) -> int:
         """``--dry-run``: print the resolved settings, memory and messages. Collective."""
@@ -173,8 +172,7 @@ class Job:
 
     def _sample(self) -> int:
         comm, policy, signals = self.comm, self.policy, self._signals
-        start = partial(start_logs, comm.rank, policy.log_level, policy.log_dir, self._quiet)
-        agree(comm, start, "opening the log", WriteError)
+        start_logs(comm.rank, policy.log_level, self._quiet)
         crowded = oversubscription(comm)
         processors = sorted(set(comm.allgather(cpu_name())))
         if self._at_root and crowded:
@@ -185,40 +183,33 @@ class Job:
                 ", ".join(processors),
             )
         deadline = agree(comm, partial(policy.deadline, self._age()))
-        config, overridden, given = self._resolve()
+        config, given = self._resolve()
         log.debug("process %d of %d is %d on %s", comm.rank, comm.size, os.getpid(), platform.node())
-        begin = partial(self._open, config, overridden, given) if self._at_root else tuple
-        earlier, made = comm.bcast(agree(comm, begin))
+        begin = partial(self._open, config, given) if self._at_root else dict
+        made = comm.bcast(agree(comm, begin))
         who = f"process {comm.rank} of {comm.size} ({os.getpid()} on {platform.node()})"
-        log_errors = self.run_directory.on_log_error = LogErrors(signals, policy.on_checkpoint_error == "continue")
+        log_errors = self.run_directory.on_log_error = LogErrors(signals)
         try:
             with Watchdog(policy.watchdog, who) as watchdog:
-                return self._run(config, given, deadline, watchdog, earlier, made, log_errors)
+                return self._run(config, given, deadline, watchdog, made, log_errors)
         finally:
             if self._at_root:
                 self._lock.release()
 
-    def _open(self, config: ResolvedConfig, overridden: Changes, given: list[str]) -> tuple[list[str], Facts]:
+    def _open(self, config: ResolvedConfig, given: list[str]) -> Facts:
         """Create and lock the run directory, and write the settings; on process 0.
 
-        Returns
-        -------
-        earlier : list of str
-            Hashes of this run's configurations before they were overridden.
-        made : dict
-            Facts that its snapshots record; see `dsgmcmc.storage.facts`.
+        Returns the facts that its snapshots record (`dsgmcmc.storage.facts`).
         """
         self.run_directory.path.mkdir(parents=True, exist_ok=True)
         taken_over = self._lock.acquire()
         try:
-            return self._prepare(config, overridden, given, taken_over)
+            return self._prepare(config, given, taken_over)
         except BaseException:
             self._lock.release()
             raise
 
-    def _prepare(
-        self, config: ResolvedConfig, overridden: Changes, given: list[str], taken_over: str
-    ) -> tuple[list[str], Facts]:
+    def _prepare(self, config: ResolvedConfig, given: list[str], taken_over: str) -> Facts:
         """Do the work of `_open` once the directory is locked."""
         run = self.run_directory
         run.refuse_links()
@@ -228,23 +219,15 @@ class Job:
         if taken_over:
             log.warning("taking over %s: %s", run.path, taken_over)
             run.note("lock taken over", reason=taken_over)
-        earlier = []
-        if run.settings_file.exists():
-            before = run.read_settings()[1]
-            earlier = [*before.get("earlier_config_hashes", []), before.get("config_hash", "")]
-        if overridden:
-            log.warning("overridden: %s", ", ".join(f"{n} {a} -> {b}" for n, (a, b) in overridden.items()))
-            run.note("overridden", changes={name: list(change) for name, change in overridden.items()})
         facts = {
             "data_hash": self.source.digest(),
             "config_hash": config.hash(),
-            "earlier_config_hashes": sorted(set(earlier) - {config.hash(), ""}),
             "versions": versions(),
             "given_of_sampler": given,
         }
         data = self.source.prepare(run, config, Alone())
         run.write_settings(config.table(), data | facts)
-        return earlier, made_with(data)
+        return made_with(data)
 
     def _run(
         self,
@@ -252,7 +235,6 @@ class Job:
         given: list[str],
         deadline: float | None,
         watchdog: Watchdog,
-        earlier: list[str],
         made: Facts,
         log_errors: LogErrors,
     ) -> int:
@@ -280,7 +262,7 @@ class Job:
                 begin,
                 fallbacks(config, given),
             )
-            if not (self._resume and chain.resume(earlier)):
+            if not (self._resume and chain.resume()):
                 chain.start()
             return chain
 

@@ -6,7 +6,7 @@ import logging
 import shutil
 from typing import Any, NamedTuple
 
-from dsgmcmc.config.chain import FREE, OVERRIDABLE
+from dsgmcmc.config.chain import FREE
 from dsgmcmc.config.layers import Layers
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.errors import InputError
@@ -19,9 +19,6 @@ from dsgmcmc.storage.rundir import INDEX, RunDirectory
 from dsgmcmc.storage.series import step_name, steps
 from dsgmcmc.types import Comm
 
-#: Settings before and now.
-Changes = dict[str, tuple[Any, Any]]
-
 log = logging.getLogger(__name__)
 
 
@@ -31,20 +28,15 @@ class Resolution(NamedTuple):
     Attributes
     ----------
     config : ResolvedConfig
-    overridden : dict of str to (object, object)
-        Old and new values of the settings that ``--override`` changes.
     given : list of str
         Settings of the sampler that the user named when the run was started, in order.
     """
 
     config: ResolvedConfig
-    overridden: Changes
     given: list[str]
 
 
-def resolve(
-    comm: Comm, source: RatingsSource, run: RunDirectory, layers: Layers, *, resume: bool, override: bool
-) -> Resolution:
+def resolve(comm: Comm, source: RatingsSource, run: RunDirectory, layers: Layers, *, resume: bool) -> Resolution:
     """Resolve the configuration on process 0, for all. Collective.
 
     Parameters
@@ -57,8 +49,8 @@ def resolve(
         Run directory; if the run is resumed, its settings are the defaults.
     layers : Layers
         Where the settings come from.
-    resume, override : bool
-        Whether to continue the run in `run`, and whether settings in `OVERRIDABLE` may change.
+    resume : bool
+        Whether to continue the run in `run`.
 
     Raises
     ------
@@ -66,9 +58,9 @@ def resolve(
         On all processes, if settings, source or run directory are wrong.
     """
 
-    def work() -> tuple[dict[str, Any], Changes, list[str]]:
+    def work() -> tuple[dict[str, Any], list[str]]:
         if comm.rank != 0:
-            return {}, {}, []
+            return {}, []
         saved = _saved_settings(run, source, resume)
         asked = source.build(saved, *layers.read())
         processes = -(-comm.size // min(comm.size, asked.chains))
@@ -80,14 +72,15 @@ def resolve(
                 "nothing; ask for more --iterations or a shorter --burn-in",
                 *(f"{number:,}" for number in (config.iterations, config.first_draw, config.burn_in)),
             )
-        if not saved:
+        if saved:
+            _refuse_changes(ResolvedConfig.of(saved), config, run)
+        else:
             _check_disk(run, source.costs(config, comm.size))
-        changes = _changes(ResolvedConfig.of(saved), config, run, override) if saved else {}
         given = run.read_settings()[1].get("given_of_sampler", []) if saved else sorted(layers.of_sampler())
-        return config.model_dump(), changes, given
+        return config.model_dump(), given
 
-    settings, overridden, given = comm.bcast(agree(comm, work))
-    return Resolution(ResolvedConfig.of(settings), overridden, given)
+    settings, given = comm.bcast(agree(comm, work))
+    return Resolution(ResolvedConfig.of(settings), given)
 
 
 def _saved_settings(run: RunDirectory, source: RatingsSource, resume: bool) -> dict[str, Any]:
@@ -139,16 +132,13 @@ def _check_disk(run: RunDirectory, costs: dict[str, Any]) -> None:
         log.warning("%s%s", text, advice)
 
 
-def _changes(before: ResolvedConfig, now: ResolvedConfig, run: RunDirectory, override: bool) -> Changes:
-    """Return the settings that `override` changes; refuse those that cannot change during a run."""
+def _refuse_changes(before: ResolvedConfig, now: ResolvedConfig, run: RunDirectory) -> None:
+    """Refuse settings that cannot change during a run."""
     old, new = before.model_dump(exclude=set(FREE)), now.model_dump(exclude=set(FREE))
-    changes = {name: (old[name], new[name]) for name in old if old[name] != new[name]}
-    fixed = [name for name in changes if name not in OVERRIDABLE]
-    if not changes or (override and not fixed):
-        return changes
-    notes = {name: "" if name in fixed else " (--override allows it)" for name in changes}
-    table = "\n  ".join(f"{n}: {a} in the run, {b} asked for{notes[n]}" for n, (a, b) in changes.items())
-    raise InputError(
-        f"{run.path} was started with other settings, which cannot change during a run:\n"
-        f"  {table}\nLeave them out to go on with the run's own, or start another run"
-    )
+    changes = [f"{name}: {old[name]} in the run, {new[name]} asked for" for name in old if old[name] != new[name]]
+    if changes:
+        raise InputError(
+            f"{run.path} was started with other settings, which cannot change during a run:\n  "
+            + "\n  ".join(changes)
+            + "\nLeave them out to go on with the run's own, or start another run"
+        )

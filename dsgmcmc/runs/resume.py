@@ -7,7 +7,7 @@ checkpoint before it, and makes the same draws again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -39,8 +39,8 @@ class Resume:
         Number of the chain.
     data_hash : str
         Hash of the data.
-    config_hashes : collection of str
-        Hashes of the configurations whose checkpoints may be read.
+    config_hash : str
+        Hash of the configuration.
     """
 
     def __init__(
@@ -50,10 +50,10 @@ class Resume:
         run: RunDirectory,
         chain: int,
         data_hash: str,
-        config_hashes: Collection[str],
+        config_hash: str,
     ) -> None:
         self._ring, self._state_for, self._run, self._chain = ring, state_for, run, chain
-        self._data_hash, self._config_hashes = data_hash, config_hashes
+        self._data_hash, self._config_hash = data_hash, config_hash
         self._at_root = self._ring.rank == 0
         self._checked: set[Path] = set()  # draws that several checkpoints need are read once
 
@@ -150,7 +150,7 @@ class Resume:
     def _check(self, manifest: Manifest, path: Path) -> None:
         if manifest.data_hash != self._data_hash:
             raise InputError(f"{path} belongs to another run: its data_hash differs")
-        if manifest.config_hash not in self._config_hashes:
+        if manifest.config_hash != self._config_hash:
             raise InputError(f"{path} belongs to another run: its config_hash differs")
         identity = (manifest.kind, manifest.chain, manifest.grid, step_name(manifest.iteration))
         expected = ("checkpoint", self._chain, self._ring.grid, path.name)

@@ -22,7 +22,7 @@ MADE_WITH = "made_with"
 #: Where the data were found, and what was said of them, which may change from job to job.
 FOUND = ("data", "cautions")
 #: What says which run it is; these stand in every manifest by themselves.
-IDENTITY = ("data_hash", "config_hash", "earlier_config_hashes")
+IDENTITY = ("data_hash", "config_hash")
 #: What the last job ran with.
 JOB = ("versions",)
 
@@ -46,7 +46,6 @@ class FactsModel(BaseModel):
     cautions: list[str] = []
     data_hash: Sha256 = ""
     config_hash: Sha256 = ""
-    earlier_config_hashes: list[Sha256] = []
     versions: dict[str, str] = {}
 
 
@@ -60,12 +59,8 @@ def check_made_with(manifest: Manifest, facts: Mapping[str, Any], path: Path) ->
 
     Raises InputError naming what differs; `path` is the snapshot's.
     """
-    configs = [facts.get("config_hash"), *facts.get("earlier_config_hashes", [])]
-    for name, value, known in (
-        ("data_hash", manifest.data_hash, [facts.get("data_hash")]),
-        ("config_hash", manifest.config_hash, configs),
-    ):
-        if known[0] and value not in known:
+    for name, value in (("data_hash", manifest.data_hash), ("config_hash", manifest.config_hash)):
+        if facts.get(name) and value != facts[name]:
             raise InputError(f"{path} is of another run, or run.toml has been changed since: {name} differs")
     before = manifest.about.get(MADE_WITH, {})
     changed = [name for name, value in before.items() if facts.get(name) != value]

@@ -12,7 +12,7 @@
 ``posterior/chain-c/``     moments of the posterior, the newest only
 ``summary.json``           the result
 ``events.jsonl``           jobs and the commands that started them; what happened on the way: resumed, fell
-                           back, diverged, settings overridden
+                           back, diverged
 ``lock``                   present while a process works in the directory
 =========================  ============================================================================
 """

@@ -87,21 +87,6 @@ def test_more_processes_or_threads_than_cores_are_warned_of(data: Path, tmp_path
     assert "warning" not in run(*command(data, tmp_path / "well", None)).expect(0).err
 
 
-# ---------------------------------------------------------------------- logs
-
-
-def test_every_process_has_a_log_and_the_terminal_hears_one(data: Path, tmp_path: Path) -> None:
-    """No line is said P times."""
-    logs = tmp_path / "logs"
-    result = run(*command(data, tmp_path / "run", 3, f"--log-dir={logs}", "--log-level=debug")).expect(0)
-    texts = [(logs / f"process-0000{rank}.log").read_text() for rank in range(3)]
-    for rank, text in enumerate(texts):
-        assert f"process {rank} of 3 is " in text
-        assert "pausing at iteration 60" in text
-    assert result.err.count("pausing at iteration 60") == 1
-    assert result.err.count("process 1 of 3 is") == 0
-
-
 # ---------------------------------------------------------------------- slow processes, large messages
 
 
@@ -110,7 +95,7 @@ def test_a_slow_process_changes_nothing_and_is_named(data: Path, tmp_path: Path)
     result = run(*command(data, tmp_path / "slow", 3), env=injected("iteration=sleep:0.1,rank=2,at=*")).expect(0)
     found = json.loads((tmp_path / "slow" / "summary.json").read_text())["straggler"]
     assert found["process"] == 2
-    assert found["busy_seconds"] > 6 > found["others_seconds"]
+    assert found["busy_seconds"] > 5 > found["others_seconds"]  # the clock starts after the first sweep
     assert "process 2 on " in result.out
     sampler = {"name": "psgld"}
     assert sample(MPI.COMM_SELF, data, tmp_path / "alone", sampler=sampler, **SETTINGS) == 0

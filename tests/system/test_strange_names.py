@@ -131,7 +131,7 @@ def cases(folder: Path) -> dict[str, list[tuple[int, list[str]]]]:
             (2, [ratings, at("x.h5"), "--columns", f"user={HOSTILE},item=item,rating=rating"]),
         ],
         "sample": [
-            (0, [data, "--out", sampled, *short, "--log-dir", at("logs")]),
+            (0, [data, "--out", sampled, *short]),
             (2, [data, "--out", sampled]),
             (2, [data, "--out", sampled, "--resume", "--sampler", HOSTILE]),
             (2, [data, "--out", sampled, "--resume", "--set", f"{HOSTILE}=1"]),

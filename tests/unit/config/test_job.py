@@ -33,7 +33,7 @@ def test_the_end_of_a_slurm_job(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"watchdog": -1.0}, {"watchdog": float("nan")}, {"on_divergence": "pray"}, {"on_checkpoint_error": "x"}],
+    [{"watchdog": -1.0}, {"watchdog": float("nan")}, {"on_divergence": "pray"}],
 )
 def test_wrong_policies_are_refused(wrong: dict[str, object]) -> None:
     """Named as the user gave them."""

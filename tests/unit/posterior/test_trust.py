@@ -77,7 +77,7 @@ def test_a_changed_fact_is_named(made: Made, path: Path, name: str) -> None:
     "change", [("center = true", "center = false"), ("rank = 3", "rank = 4"), ("seed = 0", "seed = 1")]
 )
 def test_a_changed_setting_is_refused(made: Made, path: Path, change: tuple[str, str]) -> None:
-    """Also where the snapshots could be read with it; and it is not taken for an override on resuming."""
+    """Also where the snapshots could be read with it."""
     edit(path, *change)
     for read in (Run, lambda path: audit(RunDirectory(path))):
         with pytest.raises(InputError, match="its settings do not match its config_hash"):
@@ -106,17 +106,6 @@ def test_what_may_change_from_job_to_job_is_free_and_named(path: Path) -> None:
     assert found == [
         "run.toml (chains, checkpoint_every, data, given_of_sampler, iterations, keep_checkpoints, versions)"
     ]
-
-
-def test_a_run_that_was_overridden_is_whole(made: Made, path: Path) -> None:
-    """Draws, index and posterior may have the hash of one of its earlier configurations."""
-    before = Run(path).moments[0].mean["user"]
-    settings, facts = RunDirectory(path).read_settings()
-    other = Run(path).config.model_copy(update={"evaluate_every": 30}).hash()
-    facts |= {"earlier_config_hashes": [facts["config_hash"]], "config_hash": other}
-    RunDirectory(path).write_settings({**settings, "evaluate_every": 30}, facts)
-    audit(RunDirectory(path))
-    np.testing.assert_array_equal(Run(path).moments[0].mean["user"], before)
 
 
 def test_files_of_others_are_named(path: Path) -> None:

@@ -36,11 +36,9 @@ def messages(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixt
     logger.propagate = before
 
 
-def ask(data: Path, out: Path, *, resume: bool = False, override: bool = False, **options: Any) -> Resolution:
+def ask(data: Path, out: Path, *, resume: bool = False, **options: Any) -> Resolution:
     """Resolve options on this process."""
-    return resolve(
-        MPI.COMM_SELF, RatingsSource(data), RunDirectory(out), Layers(options), resume=resume, override=override
-    )
+    return resolve(MPI.COMM_SELF, RatingsSource(data), RunDirectory(out), Layers(options), resume=resume)
 
 
 @pytest.fixture
@@ -56,27 +54,17 @@ def begun(data: Path, tmp_path: Path) -> Path:
 
 def test_a_resumed_run_keeps_its_settings(data: Path, begun: Path) -> None:
     """Nobody has to give them again; what touches no draw may change."""
-    config, overridden, _ = ask(data, begun, resume=True, iterations=40, keep_checkpoints=3)
+    config, _ = ask(data, begun, resume=True, iterations=40, keep_checkpoints=3)
     assert (config.rank, config.sampler.name, config.thin) == (2, "psgld", 4)
     assert (config.iterations, config.keep_checkpoints) == (40, 3)
-    assert not overridden
 
 
 def test_what_a_chain_cannot_change_is_refused(data: Path, begun: Path) -> None:
-    """With both values, and a word on those that could be overridden."""
+    """With both values."""
     with pytest.raises(AgreedError) as caught:
         ask(data, begun, resume=True, rank=3, thin=5)
     assert "rank: 2 in the run, 3 asked for\n" in str(caught.value)
-    assert "thin: 4 in the run, 5 asked for (--override allows it)" in str(caught.value)
-    with pytest.raises(AgreedError, match="rank: 2 in the run"):
-        ask(data, begun, resume=True, override=True, rank=3)
-
-
-def test_what_is_overridden_is_said(data: Path, begun: Path) -> None:
-    """The run notes it, before and after."""
-    config, overridden, _ = ask(data, begun, resume=True, override=True, thin=5)
-    assert config.thin == 5
-    assert overridden == {"thin": (4, 5)}
+    assert "thin: 4 in the run, 5 asked for\n" in str(caught.value)
 
 
 def test_a_run_is_not_written_over(data: Path, begun: Path) -> None:
