@@ -104,7 +104,7 @@ app.command(cls=Sections, short_help="Sample the posterior, alone or under mpiru
 app.command(short_help="Predict ratings: mean, sd and an interval.")(predict)
 app.command(short_help="Recommend items to users.")(recommend)
 app.command(short_help="Compare rankings of items on the test ratings.")(evaluate)
-app.command(short_help="Write a run for other tools: HDF5, Parquet, netCDF.")(export)
+app.command(short_help="Write a run for other tools: Parquet, netCDF.")(export)
 app.command(short_help="Write one HTML page about sampling and predictions.")(report)
 app.command(short_help="Describe a run and its quality, or a file.")(info)
 app.command(short_help="Check every checksum, print the digest.")(verify)

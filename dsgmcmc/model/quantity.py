@@ -60,8 +60,6 @@ class Quantity:
         ``{number}`` for 1, 2, ... and ``{label}`` for the name of an element.
     as_sd : bool
         Whether diagnostics show a precision as a standard deviation.
-    exported : str
-        Its name in exports, if that differs from `name`.
     label : str
         Its name for people; ``{kind}`` as above.
     factor : Factor or None
@@ -85,7 +83,6 @@ class Quantity:
     per_chain: bool = False
     diagnosed: str = ""
     as_sd: bool = False
-    exported: str = ""
     label: str = ""
     factor: Factor | None = None
     general: Quantity | None = None

@@ -139,18 +139,6 @@ class _Disk:
             self._error = self._error or error
 
 
-def check_sums(path: Path) -> None:
-    """Read all that a file holds; HDF5 compares it with its own checksums, and raises OSError where it differs."""
-
-    def read(_: str, item: Any) -> None:
-        if isinstance(item, h5py.Dataset) and item.chunks:
-            for cells in item.iter_chunks():
-                item[cells]
-
-    with h5py.File(path, "r", locking=False) as file:
-        file.visititems(read)
-
-
 def stored_bytes(file: IO[bytes], data: Any) -> Iterator[bytes]:
     """Bytes of a plain data set, piece by piece, as they lie in its `file`; raises ValueError if they are not there."""
     place = data.id.get_offset() or 0

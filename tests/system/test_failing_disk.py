@@ -145,7 +145,6 @@ def test_a_log_that_cannot_be_written_stops_the_run_after_a_checkpoint(
 COMMANDS = {
     "prepare": ("prepare", "{folder}/ratings.csv", "{out}.h5"),
     "prepare with features": ("prepare", "{folder}/ratings.csv", "{out}.h5", "--user-features={folder}/users.csv"),
-    "export to HDF5": ("export", "{folder}/run", "-o", "{out}.h5"),
     "export to netCDF": ("export", "{folder}/run", "-o", "{out}.nc"),
     "export to Parquet": ("export", "{folder}/run", "-o", "{out}.parquet"),
     "report": ("report", "{folder}/run", "-o", "{out}.html"),

@@ -418,7 +418,7 @@ def test_readers_while_the_run_writes(data: Path, tmp_path: Path) -> None:
         ("predict", out, pairs, "--out", tmp_path / "predicted.csv"),
         ("recommend", out, "--user", "1"),
         ("evaluate", out, "--liked", "1"),
-        ("export", out, "--out", tmp_path / "run.h5", "--force"),
+        ("export", out, "--out", tmp_path / "run.nc", "--force"),
         ("export", out, "--out", tmp_path / "run.parquet", "--draws", "--force"),
         ("report", out, "--out", tmp_path / "run.html"),
     )

@@ -80,7 +80,7 @@ def test_everything_works_on_it(tree: Path) -> None:
     )
     assert math.isfinite(float(run(tree, "-c", code)))
     run(tree, *command, "sample", data, "--out", "next", "--from", "whole", "--iterations", "20sweeps")
-    run(tree, *command, "export", "whole", "--out", "whole.h5")
+    run(tree, *command, "export", "whole", "--out", "whole.parquet")
     assert "taste" in run(tree, *command, "info", "whole", "--diagnostics")
     code = "from dsgmcmc import BPMF; print(*BPMF.load('whole').to_arviz().posterior)"
     assert "taste_precision" in run(tree, "-c", code).split()

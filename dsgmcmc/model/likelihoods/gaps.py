@@ -70,7 +70,7 @@ class ThresholdSettings(BaseModel):
 
 #: What rows with thresholds of their own have, where ratings have at least `LEAST_LEVELS` levels.
 GAP_QUANTITIES = (
-    Quantity(CUTS, ("threshold",), of_rows=True, exported="thresholds"),
+    Quantity(CUTS, ("threshold",), of_rows=True),
     Quantity(CUT_SLOPE, ("threshold",), of_rows=True, drawn=False),
     Quantity(GAPS, ("gap",), of_rows=True, drawn=False, started=True),
     Quantity(GAP_DRIFT, ("gap",), of_rows=True, drawn=False),

@@ -75,8 +75,7 @@ class ContextTerm(NamedTuple):
     def quantity(self) -> Quantity:
         """Effects of a row; of a term that is not shared."""
         axis = (axis_of(self.column),)
-        exported = f"context_{self.column}"
-        return Quantity(self.field, axis, of_rows=True, at_home=True, rating=1, exported=exported, factor=self.factor)
+        return Quantity(self.field, axis, of_rows=True, at_home=True, rating=1, factor=self.factor)
 
     def counts(self, ratings: Ratings) -> Int32:
         """How many groups every row has, (n,); of no row, how many there are, (1,)."""

@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 import pytest
 from mpi4py import MPI
@@ -19,7 +18,6 @@ from dsgmcmc.model.parts.noise import TAU
 from dsgmcmc.model.parts.rows import MEAN, PRECISION, row_quantities
 from dsgmcmc.model.quantity import THETA, Quantity
 from dsgmcmc.parallel.ring import Ring
-from dsgmcmc.posterior.export import export
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import labels, scalar_traces
 from dsgmcmc.runs.source import RatingsSource
@@ -76,7 +74,7 @@ def test_a_chain_keeps_what_its_model_says(data: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_all_of_it_can_be_read_shown_and_exported(data: Path, tmp_path: Path, name: str) -> None:
+def test_all_of_it_can_be_read_and_shown(data: Path, tmp_path: Path, name: str) -> None:
     """A run opens, which checks what it has against what its model says; nothing is left out on the way to users."""
     assert sample(MPI.COMM_SELF, data, tmp_path / "run", **SETTINGS | MODELS[name]) == 0
     run = Run(tmp_path / "run")
@@ -86,18 +84,6 @@ def test_all_of_it_can_be_read_shown_and_exported(data: Path, tmp_path: Path, na
     traces = scalar_traces(run)
     assert set(traces) <= set(labels(run))
     assert not [label for label in labels(run).values() if "{" in label]
-    export(run, tmp_path / "run.h5")
-    with h5py.File(tmp_path / "run.h5") as file:
-        exported = {name: data_set.shape for name, data_set in file["draws"].items()}
-    sizes, number = run.quantities.sizes, len(run.draws)
-    for quantity in run.quantities.shared:
-        name = run.name_of(quantity.name).replace(".", "_")
-        assert exported.pop(name) == (number, *quantity.shape(sizes))
-    rows = {kind: len(run.vocabulary(kind)) for kind in ("user", "item")}
-    assert {exported.pop(f"{kind}s") for kind in rows} == {(number, n, sizes["column"]) for n in rows.values()}
-    assert {exported.pop(name) for name in ("chain", "iteration", "weight")} == {(number,)}
-    of_rows = [quantity for quantity in run.quantities.drawn_of_rows if quantity != THETA]
-    assert len(exported) == sum(1 if quantity.factor is not None else 2 for quantity in of_rows)
 
 
 def test_a_warm_start_takes_what_is_marked(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import subprocess
 import sys
 
 import duckdb
-import h5py
 import numpy as np
 import pytest
 import xarray
@@ -24,28 +23,6 @@ def made(request, tmp_path_factory) -> Made:
     users, items = (18, 40) if text else (40, 18)
     folder = tmp_path_factory.mktemp("run")
     return make_run(folder, users=users, items=items, strings=text, noise=noise, chains=2)
-
-
-@pytest.mark.parametrize(("float16", "tolerance"), [(False, 1e-5), (True, 2e-2)])
-def test_hdf5_predicts_as_the_run_does(made, tmp_path, float16, tolerance):
-    """By the formula in the module's documentation, from the file alone."""
-    run, out = made.open(), tmp_path / "run.h5"
-    export(run, out, float16=float16)
-    user, item = 3, 7
-    with h5py.File(out, "r") as file:
-        assert (file.attrs["format"], file.attrs["version"]) == ("dsgmcmc-export", 1)
-        k = file.attrs["rank"]
-        ids = file["users/ids"].asstr()[:] if "Zo" in str(made.users[0]) else file["users/ids"][:]
-        assert ids.tolist() == run.users.ids.tolist()
-        w, h = (file[f"draws/{side}"][:, row].astype(float) for side, row in (("users", user), ("items", item)))
-        assert file["draws/users"].dtype == (np.float16 if float16 else np.float32)
-        x = file.attrs["mean"] + (w[:, :k] * h[:, :k]).sum(axis=1) + w[:, k] + h[:, k]
-        mean = file["draws/weight"][:] @ x
-        assert ("user_weight" in file["draws"]) == (run.config.noise != "shared")
-        np.testing.assert_array_equal(file["items/mean"][1], run.moments[1].mean["item"])
-        np.testing.assert_array_equal(file["users/ratings"][:], run.counts("user"))
-    expected = Predictor(run, PredictOptions())(np.int32([user]), np.int32([item])).mean[0]
-    assert mean == pytest.approx(expected, abs=tolerance)
 
 
 def test_parquet_has_moments_or_draws_by_name(made, tmp_path):
@@ -123,9 +100,9 @@ def test_arviz_reads_the_netcdf(made, tmp_path):
 
 WRONG = [
     ("run.xlsx", {}, "suffix"),
-    ("run.nc", {"float16": True}, "half precision"),
-    ("run.h5", {"draws": True}, "--draws"),
-    ("taken.h5", {}, "exists"),
+    ("run.h5", {}, "suffix"),
+    ("run.nc", {"draws": True}, "--draws"),
+    ("taken.nc", {}, "exists"),
     ("no/folder/run.nc", {}, "does not exist"),
 ]
 
@@ -133,8 +110,8 @@ WRONG = [
 @pytest.mark.parametrize(("name", "options", "message"), WRONG)
 def test_what_cannot_be_is_refused_and_nothing_is_left(made, tmp_path, name, options, message):
     """No partial output, and what was there stays."""
-    (tmp_path / "taken.h5").write_text("mine")
+    (tmp_path / "taken.nc").write_text("mine")
     with pytest.raises(InputError, match=message):
         export(made.open(), tmp_path / name, **options)
-    assert [path.name for path in tmp_path.iterdir()] == ["taken.h5"]
-    assert (tmp_path / "taken.h5").read_text() == "mine"
+    assert [path.name for path in tmp_path.iterdir()] == ["taken.nc"]
+    assert (tmp_path / "taken.nc").read_text() == "mine"

@@ -90,7 +90,6 @@ def test_what_only_a_posterior_has_is_refused_in_words(under_way: Path, tmp_path
     with pytest.raises(InputError, match="no moments yet"):
         export(run, tmp_path / "run.parquet")
     export(run, tmp_path / "run.parquet", draws=True)
-    export(run, tmp_path / "run.h5")
     write_report(under_way, tmp_path / "run.html")
     page = (tmp_path / "run.html").read_text(encoding="utf-8")
     assert "not finished: its last job ended at iteration 120 of 120" in page

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import h5py
 import numpy as np
 import pytest
 from runs import Made, make_run
@@ -13,7 +10,6 @@ from scipy.stats import nbinom, norm
 from scipy.stats import t as student
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.posterior.export import export
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.recommend import recommend
 from dsgmcmc.posterior.rules import Ranking
@@ -127,14 +123,11 @@ def test_items_are_ranked_by_what_is_asked_for(made: Made) -> None:
         np.testing.assert_allclose(score, p[items] @ LEVELS, rtol=1e-4)
 
 
-def test_thresholds_of_users_are_exported_and_followed(made: Made, tmp_path: Path) -> None:
+def test_thresholds_of_users_are_followed(made: Made) -> None:
     """Those of the draws, whose means are kept, too; in predictions one who is new has those of all."""
     run = made.open()
     if run.config.thresholds == "shared":
         pytest.skip("of all")
-    export(run, tmp_path / "run.h5")
-    with h5py.File(tmp_path / "run.h5") as file:
-        np.testing.assert_array_equal(file["draws/user_thresholds"][3], run.draw(3).own_thresholds)
     assert {"gap_sd_1", "gap_sd_2", "gap_sd_3"} <= set(scalar_traces(run))
     (iteration,) = steps(run.directory.series("posterior", 0))
     posterior = run.directory.open_snapshot("posterior", 0, iteration, run.facts)
