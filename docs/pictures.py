@@ -94,7 +94,7 @@ def photograph(page: Path, out: Path) -> None:
     part, whole = page.with_name("part.html"), page.with_suffix(".png")
     part.write_text(f"{head}<main>{shown}</main></body></html>", encoding="utf-8")
     options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"]
-    subprocess.run([browser, *options, "--window-size=1200,480", f"--screenshot={whole}", part.as_uri()], check=True)
+    subprocess.run([browser, *options, "--window-size=1200,530", f"--screenshot={whole}", part.as_uri()], check=True)
     with Image.open(whole) as image:
         image.convert("RGB").quantize(96).save(out, optimize=True)
 
