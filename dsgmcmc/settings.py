@@ -70,7 +70,7 @@ def settings() -> list[Setting]:
 
 
 #: What callers of `BPMF` give for options whose names it does not have.
-OF_BPMF = {
+BPMF_NAMES = {
     "resume": "warm_start=True",
     "from": "start",
     "step_size": "sampler.step_size",
@@ -83,7 +83,7 @@ _in_python: ContextVar[Mapping[str, str] | None] = ContextVar("_in_python", defa
 
 
 @contextmanager
-def in_python(names: Mapping[str, str] = OF_BPMF) -> Iterator[None]:
+def in_python(names: Mapping[str, str] = BPMF_NAMES) -> Iterator[None]:
     """Context in which messages name settings as Python does, those that it calls otherwise by `names`."""
     token = _in_python.set(names)
     try:

@@ -10,7 +10,7 @@ import typer
 
 from dsgmcmc.errors import InputError
 
-MOST = 10**15  # users, items or ratings
+MAX_NUMBER = 10**15  # users, items or ratings
 
 
 class Unknown(StrEnum):
@@ -108,6 +108,6 @@ def number_of(option: str, text: str, least: int = 1) -> int:
         number = float(text.replace(",", "").replace("_", ""))
     except ValueError:
         number = -1.0
-    if not least <= number <= MOST or number != int(number):
-        raise InputError(f"{option} {text}: expected a number from {least:,} to {MOST:,}, such as 480189 or 1e8")
+    if not least <= number <= MAX_NUMBER or number != int(number):
+        raise InputError(f"{option} {text}: expected a number from {least:,} to {MAX_NUMBER:,}, such as 480189 or 1e8")
     return int(number)

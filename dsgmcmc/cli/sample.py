@@ -26,7 +26,7 @@ class Model(StrEnum):
     auto = "auto"
 
 
-KINDS: dict[str, Any] = {kind.__name__: kind for kind in (int, float, bool, str, Path)}
+OPTION_TYPES: dict[str, Any] = {kind.__name__: kind for kind in (int, float, bool, str, Path)}
 
 
 def _parameter(setting: Setting) -> inspect.Parameter:
@@ -38,7 +38,7 @@ def _parameter(setting: Setting) -> inspect.Parameter:
         help=setting.help + default,
         rich_help_panel=f"Settings of the {setting.section}",
     )
-    kind: Any = Annotated[KINDS[setting.kind] | None, option]
+    kind: Any = Annotated[OPTION_TYPES[setting.kind] | None, option]
     return inspect.Parameter(setting.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
 
 

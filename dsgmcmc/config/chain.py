@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dsgmcmc.storage.rundir import RunDirectory
 
 #: Settings that may change when a run is resumed: they do not affect the chain.
-FREE = ("iterations", "until", "checkpoint_every", "keep_checkpoints", "chains")
+CHANGEABLE = ("iterations", "until", "checkpoint_every", "keep_checkpoints", "chains")
 
 #: Default number of iterations: in total without an accuracy to reach, at most with one.
 DEFAULT_LENGTH, DEFAULT_LIMIT = "700sweeps", "5000sweeps"
@@ -260,5 +260,5 @@ class ResolvedChain(ChainConfig):
 
     def hash(self) -> str:
         """SHA-256 of the settings that the draws depend on; it identifies the chain."""
-        content = self.model_dump(exclude=set(FREE))
+        content = self.model_dump(exclude=set(CHANGEABLE))
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -10,9 +10,9 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, ValidationError, model_serializer
 
 from dsgmcmc.errors import InputError, what_it_must_be
-from dsgmcmc.samplers import OF_DENSITIES, SAMPLERS, sampler_named
+from dsgmcmc.samplers import DENSITY_SAMPLERS, SAMPLERS, sampler_named
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.samplers.gradients import ON_DATA
+from dsgmcmc.samplers.gradients import DATUM_GRADIENTS
 from dsgmcmc.samplers.step_size import SamplerConfig
 
 _UNION_MEMBER = re.compile(
@@ -31,7 +31,7 @@ class SamplerSection(BaseModel):
     Attributes
     ----------
     name : str
-        One of `dsgmcmc.samplers.SAMPLERS` or ``OF_DENSITIES``.
+        One of `dsgmcmc.samplers.SAMPLERS` or ``DENSITY_SAMPLERS``.
     config : SamplerConfig
         Its configuration, of that sampler's class `Config`.
     """
@@ -61,14 +61,14 @@ class SamplerSection(BaseModel):
             return given
         section = section_of(given)
         name = section.pop("name", DEFAULT_SAMPLER)
-        known = [*SAMPLERS, *(OF_DENSITIES if of_densities else ())]
+        known = [*SAMPLERS, *(DENSITY_SAMPLERS if of_densities else ())]
         kind = sampler_named(name) if isinstance(name, str) else None
         if kind is None or name not in known:
             why = "is not known" if kind is None else "samples densities alone"
             raise ValueError(f"sampler {_shown(name)} {why}; choose one of {', '.join(known)}")
         if section.get("gradient") == kind.gradients[0]:  # the same chain as with the default
             del section["gradient"]
-        if section.get("gradient") in ON_DATA and not of_densities:
+        if section.get("gradient") in DATUM_GRADIENTS and not of_densities:
             raise ValueError(
                 f"sampler.gradient = {section['gradient']!r} is only for densities that are sums over data"
             )
@@ -113,7 +113,9 @@ def _in_words(detail: Any, known: Iterable[str], prefix: str) -> str:
     if detail["type"] != "extra_forbidden":
         return what_it_must_be(detail)
     name = str(detail["loc"][-1])
-    owned = {field for sampler in (*SAMPLERS.values(), *OF_DENSITIES.values()) for field in sampler.Config.model_fields}
+    owned = {
+        field for sampler in (*SAMPLERS.values(), *DENSITY_SAMPLERS.values()) for field in sampler.Config.model_fields
+    }
     if not prefix and name in owned:
         return f"is not a setting of a run, but of its sampler: sampler.{name}"
     near = get_close_matches(name, known, 1)

@@ -23,7 +23,7 @@ from dsgmcmc.parallel.alone import Alone
 from dsgmcmc.parallel.launch import launched, run_for_caller
 from dsgmcmc.parallel.machine import memory_limit
 from dsgmcmc.runs.until import next_look
-from dsgmcmc.samplers.step_size import TOO_MUCH
+from dsgmcmc.samplers.step_size import EXCESS_OF_WARNING
 from dsgmcmc.settings import in_python
 from dsgmcmc.types import Comm, Float64, Int64
 
@@ -261,7 +261,7 @@ def check(density: Density, config: ResolvedDensity) -> None:
     check_results(density, config)
     noise = kind.noise_of_parts(config.sampler.config, config.grid)
     excess = None if noise is None else kind.excess(config.sampler.config, noise, density.curvature)
-    if excess is not None and excess > TOO_MUCH:
+    if excess is not None and excess > EXCESS_OF_WARNING:
         log.warning(
             "the noise of gradients of one part of %d makes standard deviations up to %.2f times too wide at these "
             "settings of %s: take a smaller grid or step_size",

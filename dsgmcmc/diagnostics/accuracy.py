@@ -3,9 +3,9 @@
 Shared parameters, such as thresholds and precisions, mix more slowly than predictions, and many wander along directions
 that no prediction sees: thresholds with the means of the factors, a precision of biases with these biases. What
 predictions see of all of them is how well a draw predicts the test ratings. So the log likelihood of the test ratings
-at each draw is the shared parameter that a target looks at. It needs a `SHARED`-th of the accuracy of predictions,
-which tells a chain that has settled from one that still drifts, and is not waited for once predictions are `ENOUGH`
-times as accurate as wanted: docs/defaults.md has what waiting gains.
+at each draw is the shared parameter that a target looks at. It needs 1 / `SHARED_FRACTION` of the accuracy of
+predictions, which tells a chain that has settled from one that still drifts, and is not waited for once predictions
+are `ENOUGH_ALONE` times as accurate as wanted: docs/defaults.md has what waiting gains.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from dsgmcmc.diagnostics.convergence import SPARED, split_subchains
 from dsgmcmc.types import Float64
 
 #: Shared parameters need this fraction of the ESS, and this multiple of the excess of R-hat over 1.
-SHARED = 10
-ENOUGH = 1.5
+SHARED_FRACTION = 10
+ENOUGH_ALONE = 1.5
 LABELS = {
     "rhat": ("R-hat", ".3f"),
     "ess": ("ESS", ".0f"),
@@ -137,16 +137,16 @@ def scaled(wanted: Mapping[str, float], times: float) -> dict[str, float]:
 
 def limits(wanted: Mapping[str, float], found: Mapping[str, float]) -> dict[str, float]:
     """Limit of each measure that was found."""
-    of_shared = {f"shared_{name}": limit for name, limit in scaled(wanted, 1 / SHARED).items()}
+    of_shared = {f"shared_{name}": limit for name, limit in scaled(wanted, 1 / SHARED_FRACTION).items()}
     return {name: limit for name, limit in {**wanted, **of_shared}.items() if name in found}
 
 
 def reached(wanted: Mapping[str, float], found: Mapping[str, float]) -> bool:
-    """Whether predictions have the wanted accuracy, and shared parameters theirs or predictions `ENOUGH` times that."""
+    """Whether predictions, and shared parameters, are as accurate as wanted; or predictions `ENOUGH_ALONE` times so."""
 
     def met(wanted: Mapping[str, float]) -> bool:
         return all(
             found[name] <= limit if name.endswith("rhat") else found[name] >= limit for name, limit in wanted.items()
         )
 
-    return bool(found) and met(wanted) and (met(limits(wanted, found)) or met(scaled(wanted, ENOUGH)))
+    return bool(found) and met(wanted) and (met(limits(wanted, found)) or met(scaled(wanted, ENOUGH_ALONE)))

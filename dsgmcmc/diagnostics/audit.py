@@ -8,12 +8,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from dsgmcmc.config.chain import FREE
+from dsgmcmc.config.chain import CHANGEABLE
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.diagnostics.comparison import Comparison
 from dsgmcmc.diagnostics.summary import read_summary
 from dsgmcmc.errors import GoneError
-from dsgmcmc.storage.facts import FOUND, JOB, MADE_WITH, made_with
+from dsgmcmc.storage.facts import DATA_FACTS, JOB_FACTS, MADE_WITH, made_with
 from dsgmcmc.storage.manifest import MANIFEST, Manifest, read_manifest
 from dsgmcmc.storage.rundir import EXPOSURE, INDEX, SERIES, RunDirectory
 from dsgmcmc.storage.series import is_on_its_way, step_name, steps
@@ -46,8 +46,10 @@ def audit(run: RunDirectory) -> Audit:
     files = [Path(folder) / name for folder, _, names in os.walk(run.path) for name in names]
     manifests = dict(_manifests(run))
     bound = {name for manifest in manifests.values() for name in manifest.about.get(MADE_WITH, {})}
-    settings = [name for name in config.table() if name in FREE]
-    loose = [name for name in facts if name in (*FOUND, *JOB) or (name in made_with(facts) and name not in bound)]
+    settings = [name for name in config.table() if name in CHANGEABLE]
+    loose = [
+        name for name in facts if name in (*DATA_FACTS, *JOB_FACTS) or (name in made_with(facts) and name not in bound)
+    ]
     unchecked = [f"{run.settings_file.name} ({', '.join(sorted([*settings, *loose]))})"]
     known = {run.settings_file, *(run.path / name for name in LIVE)}
     if run.summary_file.exists():

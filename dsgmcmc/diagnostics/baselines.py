@@ -38,9 +38,9 @@ from dsgmcmc.posterior.heldout import TestPredictions
 from dsgmcmc.types import Float64, Int32, Int64
 
 #: Shape of the prior of a precision of biases, and its rate over the variance of the ratings.
-SHAPE, RATE = 4.0, 0.375
+PRECISION_SHAPE, PRECISION_RATE = 4.0, 0.375
 
-SETTLED = 0.02  # relative change of every precision in a sweep at which the fit ends
+CONVERGED_BELOW = 0.02  # relative change of every precision in a sweep at which the fit ends
 MOST_SWEEPS = 50
 _SLAB = 2_000_000  # ratings read at a time
 
@@ -88,10 +88,11 @@ def fit_biases_only(ratings: Ratings) -> BiasesOnly:
         squares += sum(float(number @ spread) for number, spread in zip(counts, variances, strict=True))
         before, tau = np.array([tau, *strengths]), (1 + n / 2) / (variance + squares / 2)
         strengths = [
-            (SHAPE + (len(mean) - strength * spread.sum()) / 2) / (RATE * variance + float(mean @ mean) / 2)
+            (PRECISION_SHAPE + (len(mean) - strength * spread.sum()) / 2)
+            / (PRECISION_RATE * variance + float(mean @ mean) / 2)
             for mean, spread, strength in zip(means, variances, strengths, strict=True)
         ]
-        if np.all(np.abs(np.array([tau, *strengths]) / before - 1) < SETTLED):
+        if np.all(np.abs(np.array([tau, *strengths]) / before - 1) < CONVERGED_BELOW):
             break
     return BiasesOnly(ratings.mean, 1 / tau, means, (variances[0], variances[1]))
 

@@ -20,7 +20,7 @@ from dsgmcmc.config.accuracy import ESS_PER_CHAIN, LEAST_DRAWS
 from dsgmcmc.diagnostics import mixing
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import (
-    OF_PRIORS,
+    PRIOR_SCALARS,
     TEST_LOG_LIKELIHOOD,
     draw_weights,
     labels,
@@ -119,7 +119,7 @@ def slowest(run: Run) -> dict[str, dict[str, Any]]:
     label_of, interleaved = labels(run), _interleaved(run)
     found: dict[str, dict[str, Any]] = {}
     for name, trace in scalar_traces(run).items():
-        kind = "likelihood" if name == TEST_LOG_LIKELIHOOD else "prior" if name in OF_PRIORS else "shared"
+        kind = "likelihood" if name == TEST_LOG_LIKELIHOOD else "prior" if name in PRIOR_SCALARS else "shared"
         chains = split_subchains(trace[..., None], interleaved)
         ess, rhat = float(min(mixing.ess_bulk(chains)[0], mixing.ess_tail(chains)[0])), float(mixing.rhat(chains)[0])
         if np.isfinite(rhat) and (kind not in found or ess < found[kind]["ess"]):  # else it moved once, or never

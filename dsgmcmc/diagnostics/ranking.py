@@ -51,7 +51,7 @@ MAX_USERS = 2000
 #: The same of `evaluate`, if it is not told.
 USERS = 1000
 _CELLS = 1 << 20  # scores of a block of users
-CLEAR = 2.0  # standard errors from which on a difference is spoken of
+CLEAR_ERRORS = 2.0  # standard errors from which on a difference is spoken of
 
 
 def evaluate(
@@ -119,7 +119,7 @@ def advice(rows: Sequence[dict[str, Any]]) -> str:
     """Say by which rule to recommend; `rows` are the ``rules`` of `evaluate`, the default first."""
     first, *others = sorted(rows, key=lambda row: -row["difference"]["mean"])
     gain = first["difference"]
-    if gain["mean"] <= CLEAR * gain["se"]:
+    if gain["mean"] <= CLEAR_ERRORS * gain["se"]:
         return f"recommend ranks by {rows[0]['rule']}, than which nothing here is clearly better"
     options = next((RULES[row["rule"]] for row in (first, *others) if row["rule"] in RULES), "")
     return f"{first['rule']} ranks clearly better here than {rows[0]['rule']}; of the rules of recommend take {options}"

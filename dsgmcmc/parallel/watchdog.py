@@ -16,7 +16,9 @@ from dsgmcmc.errors import EXIT_ABORT
 from dsgmcmc.terminal import say
 
 TICKS = 20
-LATER = 3  # ticks by which a process ends the job later that waits for none of its files: another may know which it is
+LATE_TICKS = (
+    3  # ticks by which a process ends the job later that waits for none of its files: another may know which it is
+)
 LONGEST = 4096  # bytes of a path
 NO_DISK = ("/dev/", "/proc/", "/sys/", "/memfd:")  # what is open under these names lies on none
 
@@ -69,7 +71,7 @@ class Watchdog:
             if writing == TICKS:
                 self._tell_of(files_waited_for())
             files = files_waited_for() if idle >= TICKS else []
-            if files or idle >= TICKS + LATER:
+            if files or idle >= TICKS + LATE_TICKS:
                 self._end_job(" and ".join(files))
 
     def _tell_of(self, files: list[str]) -> None:

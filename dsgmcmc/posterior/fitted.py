@@ -22,7 +22,7 @@ from dsgmcmc.posterior.new_ratings import PendingRatings, fold_in, tell
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.rated import Rated
 from dsgmcmc.posterior.recommend import recommendations, those_among
-from dsgmcmc.posterior.rules import OF_PATTERN, By, Ranking
+from dsgmcmc.posterior.rules import PATTERN_RULES, By, Ranking
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.similar import similar
 from dsgmcmc.storage.rundir import EXPOSURE
@@ -344,7 +344,7 @@ class FittedModel:
         """
         run = self._fitted()
         ranking = Ranking(n, by, z, seed=seed, clip=self.clip, at_least=at_least, include_rated=include_rated)
-        rated = None if include_rated and by not in OF_PATTERN else self._ratings()
+        rated = None if include_rated and by not in PATTERN_RULES else self._ratings()
         newcomers = self._newcomers if self._newcomers is not None and self._newcomers.kind == "user" else None
         if newcomers is None and self._newcomers is not None:
             raise InputError("this model has folded-in items, which cannot be ranked: recommend from the run itself")

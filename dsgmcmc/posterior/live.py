@@ -19,7 +19,7 @@ from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.series import steps
 from dsgmcmc.storage.snapshot import Snapshot
 
-LATER = "when its job ends, or is stopped with SIGUSR1"
+WHEN_IT_HAS_MOMENTS = "when its job ends, or is stopped with SIGUSR1"
 GO_ON = "once a job has resumed it (--resume), and ended or was stopped with SIGUSR1"
 UNITS = ((3600, "h"), (60, "min"), (1, "s"))
 LINES = 10  # last lines of metrics from which the rate is estimated
@@ -134,7 +134,7 @@ class LiveProgress:
         if not self.running:
             return "no draw can be used yet"
         if not self.saves:
-            return f"it saves no draws (--save-draws 0): it can be used {LATER}"
+            return f"it saves no draws (--save-draws 0): it can be used {WHEN_IT_HAS_MOMENTS}"
         if self.first_draw > self.iterations:
             return f"it ends before its first draw, at iteration {self.first_draw:,}"
         if self.iteration >= self.first_draw:
@@ -176,5 +176,5 @@ def nothing_yet(run: RunDirectory, config: ResolvedChain, facts: Facts) -> Input
 def not_yet(run: RunDirectory, what: str, instead: str = "") -> InputError:
     """Error for a result of the posterior that is requested before the run has ended."""
     return InputError(
-        f"{run.path} has no {what} yet: it has them {LATER if is_held(run.lock_file) else GO_ON}{instead}"
+        f"{run.path} has no {what} yet: it has them {WHEN_IT_HAS_MOMENTS if is_held(run.lock_file) else GO_ON}{instead}"
     )

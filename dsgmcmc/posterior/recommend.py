@@ -14,7 +14,7 @@ from dsgmcmc.posterior.foldin import FoldIn
 from dsgmcmc.posterior.names import unknown_names
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.rated import Rated
-from dsgmcmc.posterior.rules import OF_PATTERN, Ranking, Scorer
+from dsgmcmc.posterior.rules import PATTERN_RULES, Ranking, Scorer
 from dsgmcmc.posterior.saved import SavedRun
 from dsgmcmc.types import Float32, Int32, Mask
 
@@ -62,7 +62,7 @@ def recommend(
     InputError
         If the rule uses who rated what, users of the run are to be ranked for, and `rated` is not given.
     """
-    if ranking.by in OF_PATTERN and rated is None and (users < len(run.users)).any():
+    if ranking.by in PATTERN_RULES and rated is None and (users < len(run.users)).any():
         raise InputError(f"{run.path}: ranking by {ranking.by} needs the training ratings: give the ratings file")
     scorer = None if ranking.by == "exposure" else Scorer(run, ranking, newcomers, context)
     step = max(1, _CELLS // len(run.items))
@@ -70,7 +70,7 @@ def recommend(
         some = users[start : start + step]
         own = [_rated_by(user, len(run.users), rated, newcomers) for user in some.tolist()]
         scores = scorer.scores(some, start) if scorer else np.ones((len(some), len(run.items)), np.float32)
-        if ranking.by in OF_PATTERN:
+        if ranking.by in PATTERN_RULES:
             scores *= run.exposure.of(own)
         if not ranking.include_rated:
             leave_out(scores, own)

@@ -37,7 +37,7 @@ from dsgmcmc.types import Float32, Float64, Int32
 
 By = Literal["likely", "exposure", "mean", "ucb", "lcb", "thompson"]
 
-OF_PATTERN = ("likely", "exposure")  # rules that use who rated what
+PATTERN_RULES = ("likely", "exposure")  # rules that use who rated what
 
 LIKED = 0.75  # a rating counts as liked from this fraction of the way from the lowest to the highest one
 _LEAST = 1e-3  # scores of clicks below it count as this, where exposure is multiplied by them
@@ -87,7 +87,7 @@ class Ranking:
     @property
     def of_score(self) -> str:
         """What the score is, in a few words."""
-        if self.by in OF_PATTERN:
+        if self.by in PATTERN_RULES:
             return self.by
         if self.at_least is not None:
             return f"P(rating >= {self.at_least:g})"

@@ -31,7 +31,7 @@ from dsgmcmc.types import Float64
 
 TEST_LOG_LIKELIHOOD = "test_log_likelihood"
 #: Scalars of the priors of rows.
-OF_PRIORS = ("user_bias_precision", "item_bias_precision", "mean_product", "variance_product")
+PRIOR_SCALARS = ("user_bias_precision", "item_bias_precision", "mean_product", "variance_product")
 
 #: Labels of scalars that do not belong to a single quantity of the model.
 LABELS = {

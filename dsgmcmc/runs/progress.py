@@ -22,7 +22,7 @@ from dsgmcmc.terminal import console, say
 
 PLAIN_SECONDS, LIVE_SECONDS = 5.0, 0.5
 #: What is shown of a line of metrics besides the RMSE, if present: name and format.
-SHOWN = (("tau", "{:.4g}".format), ("energy", "{:.6g}".format))
+SHOWN_METRICS = (("tau", "{:.4g}".format), ("energy", "{:.6g}".format))
 
 
 def folded(parts: Sequence[str], width: int) -> str:
@@ -138,7 +138,7 @@ class Progress:
         errors = (("rmse", "this draw"), ("rmse_mean", "posterior mean"))
         shown = [f"{label} {written(line[name])}" for name, label in errors if line.get(name) is not None]
         parts += [f"RMSE: {', '.join(shown)}"] if shown else []
-        parts += [f"{name} {write(line[name])}" for name, write in SHOWN if line.get(name) is not None]
+        parts += [f"{name} {write(line[name])}" for name, write in SHOWN_METRICS if line.get(name) is not None]
         if speed:
             left = (self._iterations - line["iteration"]) / speed
             most = "at most " if self.look else ""

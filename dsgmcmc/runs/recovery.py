@@ -20,7 +20,7 @@ from dsgmcmc.config.sampler import SamplerSection
 from dsgmcmc.samplers import SAMPLERS
 
 #: Settings of a sampler that say which it is to be.
-NAMED = {"name", "step_size", "metric"}
+NAMED_SETTINGS = {"name", "step_size", "metric"}
 
 
 class Fallback(NamedTuple):
@@ -45,7 +45,7 @@ def fallbacks(config: ResolvedConfig, given: Collection[str]) -> list[Fallback]:
     section = config.sampler
     safer = section.kind.safer(section.config, given)
     found = [Fallback(name, section.model_copy(update={"config": each})) for name, each in safer.items()]
-    if NAMED & set(given) or not config.law.is_conditionally_gaussian():
+    if NAMED_SETTINGS & set(given) or not config.law.is_conditionally_gaussian():
         return found
     exact = [SamplerSection.of(name) for name, kind in SAMPLERS.items() if kind.draws_conditionals]
     same_sweeps = [each for each in exact if each.kind.sweep_length(each.config, config.grid) == config.sweep_length]

@@ -6,7 +6,7 @@ import logging
 import shutil
 from typing import Any, NamedTuple
 
-from dsgmcmc.config.chain import FREE
+from dsgmcmc.config.chain import CHANGEABLE
 from dsgmcmc.config.layers import Layers
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.errors import InputError
@@ -134,7 +134,7 @@ def _check_disk(run: RunDirectory, costs: dict[str, Any]) -> None:
 
 def _refuse_changes(before: ResolvedConfig, now: ResolvedConfig, run: RunDirectory) -> None:
     """Refuse settings that cannot change during a run."""
-    old, new = before.model_dump(exclude=set(FREE)), now.model_dump(exclude=set(FREE))
+    old, new = before.model_dump(exclude=set(CHANGEABLE)), now.model_dump(exclude=set(CHANGEABLE))
     changes = [f"{name}: {old[name]} in the run, {new[name]} asked for" for name in old if old[name] != new[name]]
     if changes:
         raise InputError(

@@ -29,8 +29,8 @@ from dsgmcmc.storage.series import step_name
 from dsgmcmc.types import Comm
 
 WAITING = ("exchange", "reduce", "checkpoint")  # phases in which a process mostly waits for others
-SLOWER = 1.25  # times the median of the others: a process is named from here on
-WORTH_NAMING = 0.05  # of the sampling time: it is named only if the others wait longer than this
+SLOW_FACTOR = 1.25  # times the median of the others: a process is named from here on
+SLOW_SHARE = 0.05  # of the sampling time: it is named only if the others wait longer than this
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def straggler(busy: list[float], hosts: list[str], sampling: float) -> dict[str,
         return None
     slowest = int(np.argmax(busy))
     others = median(busy[:slowest] + busy[slowest + 1 :])
-    if busy[slowest] < SLOWER * others or busy[slowest] - others <= WORTH_NAMING * sampling:
+    if busy[slowest] < SLOW_FACTOR * others or busy[slowest] - others <= SLOW_SHARE * sampling:
         return None
     return {"process": slowest, "host": hosts[slowest], "busy_seconds": busy[slowest], "others_seconds": others}
 

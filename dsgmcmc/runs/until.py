@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # `dsgmcmc info` does without them
     from dsgmcmc.runs.control import Control
     from dsgmcmc.runs.progress import Progress
 
-LOOK_SWEEPS, DIGITS = 10, 3
+LOOK_SWEEPS, LOOK_DIGITS = 10, 3
 
 #: What is followed, by chain and block.
 Parts = dict[tuple[int, int], Followed]
@@ -44,7 +44,7 @@ def next_look(iteration: int, burn_in: int, sweep: int) -> int:
         Iterations in a sweep.
     """
     number = max(1, -(-(iteration - burn_in) // (LOOK_SWEEPS * sweep)))
-    spacing = 1 << max(0, number.bit_length() - DIGITS)
+    spacing = 1 << max(0, number.bit_length() - LOOK_DIGITS)
     return burn_in + -(-number // spacing) * spacing * LOOK_SWEEPS * sweep
 
 

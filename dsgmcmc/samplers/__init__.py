@@ -27,7 +27,7 @@ SAMPLERS: Registry[Sampler[Any, Any]] = Registry(
 )
 
 #: Samplers that only sample densities on a plain vector.
-OF_DENSITIES: Registry[Sampler[Any, Any]] = Registry(
+DENSITY_SAMPLERS: Registry[Sampler[Any, Any]] = Registry(
     {
         "mh": "densities.metropolis.mh.MH",
         "hmc": "densities.metropolis.hmc.HMC",
@@ -49,10 +49,10 @@ OF_DENSITIES: Registry[Sampler[Any, Any]] = Registry(
 #: All that sample a density, by the names that `sample_density` takes; ``KERNELS[name].Config`` has the settings.
 #: Gibbs sampling is of conditionals, which a density does not give.
 KERNELS: Registry[Sampler[Any, Any]] = Registry(
-    {name: home for name, home in {**SAMPLERS.data, **OF_DENSITIES.data}.items() if name != "gibbs"}
+    {name: home for name, home in {**SAMPLERS.data, **DENSITY_SAMPLERS.data}.items() if name != "gibbs"}
 )
 
 
 def sampler_named(name: str) -> type[Sampler[Any, Any]] | None:
     """Class of a sampler of either kind; None if there is none of that name."""
-    return SAMPLERS.get(name) or OF_DENSITIES.get(name)
+    return SAMPLERS.get(name) or DENSITY_SAMPLERS.get(name)

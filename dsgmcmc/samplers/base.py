@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
-from dsgmcmc.samplers.gradients import GRADIENTS, ON_DATA, GradientEstimator, PartGradient, T
+from dsgmcmc.samplers.gradients import DATUM_GRADIENTS, GRADIENTS, GradientEstimator, PartGradient, T
 from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.settings import named
 from dsgmcmc.targets.base import Target
@@ -45,7 +45,7 @@ class Sampler(ABC, Generic[C, T]):
     Config: ClassVar[type[SamplerConfig]]
     #: Names of the gradient estimators that it can use, its default first.
     gradients: ClassVar[tuple[str, ...]] = ("part",)
-    #: Whether it can also use gradient estimators that draw single data: those of `ON_DATA`.
+    #: Whether it can also use gradient estimators that draw single data: those of `DATUM_GRADIENTS`.
     draws_data: ClassVar[bool] = False
     #: Whether it draws rows from their conditional distributions, which must then be normal.
     draws_conditionals: ClassVar[bool] = False
@@ -103,8 +103,8 @@ class Sampler(ABC, Generic[C, T]):
             If this sampler cannot use it.
         """
         name = config.gradient or cls.gradients[0]
-        if name not in cls.gradients and not (cls.draws_data and name in ON_DATA):
-            also = f", and of sums over data {' or '.join(ON_DATA)}" if cls.draws_data else ""
+        if name not in cls.gradients and not (cls.draws_data and name in DATUM_GRADIENTS):
+            also = f", and of sums over data {' or '.join(DATUM_GRADIENTS)}" if cls.draws_data else ""
             raise InputError(
                 f"sampler.gradient: {cls.__name__} cannot use {name!r}; it takes {' or '.join(cls.gradients)}{also}"
             )
@@ -113,7 +113,7 @@ class Sampler(ABC, Generic[C, T]):
                 "sampler.anchor_every is only for control variates: leave it out, or "
                 f"{named('sampler.gradient')}=control-variate"
             )
-        return GRADIENTS.get(name) or ON_DATA[name]
+        return GRADIENTS.get(name) or DATUM_GRADIENTS[name]
 
     @classmethod
     def sweep_length(cls, config: SamplerConfig, grid: int) -> int:
@@ -167,7 +167,7 @@ class Sampler(ABC, Generic[C, T]):
 
     @classmethod
     def suited_to_density(cls, config: C, noise: float | None) -> C:
-        """Return the configuration for a plain vector; open steps are chosen such that the `excess` is below `MOST`."""
+        """Return the configuration for a plain vector; open steps keep the `excess` below `MAX_EXCESS`."""
         return config
 
     @classmethod
@@ -182,7 +182,7 @@ class Sampler(ABC, Generic[C, T]):
     @classmethod
     def corrects_noise(cls, config: C, schedule: str, grid: int) -> None:
         """Raise `InputError` if a correction for the noise of plain parts would be wrong."""
-        if config.gradient == "control-variate" or config.gradient in ON_DATA:
+        if config.gradient == "control-variate" or config.gradient in DATUM_GRADIENTS:
             raise InputError(
                 "sampler.noise_correction is for the noise of plain parts: leave it out, or take sampler.gradient=part"
             )

@@ -213,7 +213,7 @@ GRADIENTS: dict[str, type[GradientEstimator[Any]]] = {
 }
 
 #: Estimators that draw single data; only for densities that are sums over data.
-ON_DATA: Registry[GradientEstimator[Any]] = Registry(
+DATUM_GRADIENTS: Registry[GradientEstimator[Any]] = Registry(
     {
         "saga": "densities.subsampling.Saga",
         "importance": "densities.subsampling.Importance",

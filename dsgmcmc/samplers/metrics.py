@@ -35,10 +35,10 @@ from dsgmcmc.types import Array, Factor, Float64, Purpose
 MOMENTUM = "r"
 TURNING = (MOMENTUM, "direction")
 
-#: The curvature of each row's own data costs as much as three gradients. It is computed at the first FIRST refreshes;
-#: at one in EARLY until SETTLED refreshes, when chains have settled; then at one in BOUND_EVERY. And where a row has
-#: grown.
-FIRST, EARLY, SETTLED, BOUND_EVERY = 4, 4, 20, 40
+#: The curvature of each row's own data costs as much as three gradients. It is computed at each of the first
+#: EVERY_REFRESH_UNTIL refreshes; at one in EARLY_BOUND_EVERY until EARLY_UNTIL refreshes, when chains have settled;
+#: then at one in BOUND_EVERY; and where a row has grown.
+EVERY_REFRESH_UNTIL, EARLY_BOUND_EVERY, EARLY_UNTIL, BOUND_EVERY = 4, 4, 20, 40
 
 #: A row has grown if its mean square is so many times the larger of its own and the average when the bounds were
 #: computed last; and by so much more, over its columns, as rows of a few columns have by chance.
@@ -47,15 +47,15 @@ GROWTH, CHANCE = 4.0, 30.0
 #: l_i is at least this part of the largest eigenvalue of a row's own Hessian.
 PART_OF_OWN = 0.5
 
-OF_P = {"columns": ("c", "lambda_"), "rows": ("n",)}
-PROBE = Formula("g = direction / sqrt(tau * n * c + lambda_)", **OF_P)
+PRECISION_FIELDS = {"columns": ("c", "lambda_"), "rows": ("n",)}
+PROBE = Formula("g = direction / sqrt(tau * n * c + lambda_)", **PRECISION_FIELDS)
 PRODUCT = Formula(
     """
 precision = tau * n * c + lambda_
 direction = tau * g / sqrt(precision) + lambda_ / precision * direction
 square = direction * direction
 """,
-    **OF_P,
+    **PRECISION_FIELDS,
     row_sums=("square",),
 )
 ANY = Formula("direction = z\nsquare = z * z", row_sums=("square",))
@@ -100,8 +100,8 @@ class Metric(Replicated, ABC):
         """Recompute it from the current state once in `every` iterations. Collective."""
         if iteration % every == 0:
             turn = iteration // every
-            settled = turn >= SETTLED
-            due = turn < FIRST or turn % (BOUND_EVERY if settled else EARLY) == 0
+            settled = turn >= EARLY_UNTIL
+            due = turn < EVERY_REFRESH_UNTIL or turn % (BOUND_EVERY if settled else EARLY_BOUND_EVERY) == 0
             self.take_from(target, due, settled=settled)
 
     @abstractmethod

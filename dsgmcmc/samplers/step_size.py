@@ -11,12 +11,12 @@ from dsgmcmc.settings import setting
 
 #: Largest variance over the true one for default steps on vectors, by `Sampler.excess`: an error of 2 % in a standard
 #: deviation. A direction l times as curved as in the metric has l times the error; unlike parts increase it, too.
-MOST = 1.04
+MAX_EXCESS = 1.04
 #: Largest h^2 V at which the splitting of a thermostat is accurate, for noise of variance V: at twice that the error is
 #: 5 %.
-HEAT = 0.3
+MAX_STEP_NOISE = 0.3
 #: Excess above which a user is warned.
-TOO_MUCH = 1.1
+EXCESS_OF_WARNING = 1.1
 
 
 def langevin_excess(eps: float, noise: float) -> float:
@@ -25,8 +25,8 @@ def langevin_excess(eps: float, noise: float) -> float:
 
 
 def langevin_step(most: float, noise: float | None) -> float:
-    """Largest step, at most `most`, at which `langevin_excess` is `MOST`."""
-    return most if noise is None else min(most, 2 * (MOST - 1) / (noise + MOST))
+    """Largest step, at most `most`, at which `langevin_excess` is `MAX_EXCESS`."""
+    return most if noise is None else min(most, 2 * (MAX_EXCESS - 1) / (noise + MAX_EXCESS))
 
 
 class SamplerConfig(BaseModel):
@@ -106,7 +106,7 @@ Steps = TypeVar("Steps", bound=StepSize)
 
 
 def suited_thermostat(config: Steps, noise: float | None) -> Steps:
-    """Configuration with the largest eps, at most its own, at which h^2 V is `HEAT`; itself if its step was given."""
+    """Configuration with eps at most so large that h^2 V is `MAX_STEP_NOISE`; itself if its step was given."""
     if "step_size" in config.model_fields_set or not noise:
         return config
-    return config.model_copy(update={"step_size": min(config.step_size, 0.5 * HEAT / noise)})
+    return config.model_copy(update={"step_size": min(config.step_size, 0.5 * MAX_STEP_NOISE / noise)})

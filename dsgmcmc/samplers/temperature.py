@@ -20,10 +20,10 @@ from dsgmcmc.targets.state import Replicated
 from dsgmcmc.types import Float64
 
 #: Sweeps between measurements, within which momenta forget what they were; and how many may tell of divergence.
-MEASURE_EVERY, ENOUGH = 20, 10
+MEASURE_EVERY, MIN_MEASUREMENTS = 20, 10
 
 #: Above this a chain has diverged.
-LOST = 1.3
+DIVERGED_ABOVE = 1.3
 
 SQUARES = Formula("square = theta * theta", column_sums=("square",))
 NAME = "temperature.{}"
@@ -106,8 +106,8 @@ class Temperatures(Replicated):
 
     def find_divergence(self) -> str:
         """Name the first field that is so hot that the chain has diverged; empty if there is none."""
-        for name, temperature in self.found().items() if self.measurements[0] >= ENOUGH else ():
-            if temperature.exceeds(LOST):
+        for name, temperature in self.found().items() if self.measurements[0] >= MIN_MEASUREMENTS else ():
+            if temperature.exceeds(DIVERGED_ABOVE):
                 factor, _, what = name.rpartition(".")
                 whose = f"the {what} of {factor}" if factor else what
                 return f"the momenta of {whose} have the temperature {temperature.value:.3g} and not 1,"

@@ -20,11 +20,11 @@ Facts = dict[str, Any]
 
 MADE_WITH = "made_with"
 #: Where the data were found, and what was said of them, which may change from job to job.
-FOUND = ("data", "cautions")
+DATA_FACTS = ("data", "cautions")
 #: What says which run it is; these stand in every manifest by themselves.
-IDENTITY = ("data_hash", "config_hash")
+IDENTITY_FACTS = ("data_hash", "config_hash")
 #: What the last job ran with.
-JOB = ("versions",)
+JOB_FACTS = ("versions",)
 
 
 class FactsModel(BaseModel):
@@ -51,7 +51,7 @@ class FactsModel(BaseModel):
 
 def made_with(facts: Mapping[str, Any]) -> Facts:
     """Of the facts about the data, those that a snapshot is bound to."""
-    return {name: value for name, value in facts.items() if name not in (*FOUND, *IDENTITY, *JOB)}
+    return {name: value for name, value in facts.items() if name not in (*DATA_FACTS, *IDENTITY_FACTS, *JOB_FACTS)}
 
 
 def check_made_with(manifest: Manifest, facts: Mapping[str, Any], path: Path) -> None:

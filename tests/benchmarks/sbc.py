@@ -33,7 +33,7 @@ from dsgmcmc.model.likelihoods.thresholds import GAP_SD, MIDDLE_SD, values_of
 from dsgmcmc.model.model import FactorModel
 from dsgmcmc.model.parts import RowPriors
 from dsgmcmc.model.parts.base import Place
-from dsgmcmc.model.parts.group_effects import RATE
+from dsgmcmc.model.parts.group_effects import PRECISION_RATE
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.schedule import Schedule
@@ -99,7 +99,7 @@ class Truth:
         self.codes = tuple(rng.integers(0, size, eta.shape) for size in (DEVICES, DAYS))
         effects, precisions = None, np.zeros(0)
         if config.context != "no":
-            precisions = rng.gamma(1.0, 1 / RATE, 2)
+            precisions = rng.gamma(1.0, 1 / PRECISION_RATE, 2)
             device, day = (
                 rng.normal(size=shape) / np.sqrt(precision)
                 for shape, precision in zip(((DEVICES,), (ROWS, DAYS)), precisions, strict=True)

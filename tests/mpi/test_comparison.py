@@ -20,7 +20,7 @@ pytestmark = pytest.mark.mpi
 
 def test_the_choice_does_not_depend_on_the_processes(comm: MPI.Comm, together, mpi_tmp_path: Path, monkeypatch) -> None:
     """Every figure but seconds and memory is the same to the bit, also where the first try ends after two chains."""
-    monkeypatch.setattr(choice, "MOST", 80)
+    monkeypatch.setattr(choice, "MAX_SWEEPS", 80)
     data, folder = mpi_tmp_path / "r.h5", mpi_tmp_path / "compare"
     if comm.rank == 0:
         write_planted(data, stars=True)

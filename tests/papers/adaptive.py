@@ -23,8 +23,8 @@ from scipy.stats import kurtosis
 
 from dsgmcmc.densities.sample import vector_target
 from dsgmcmc.densities.targets.regression import Regression
-from dsgmcmc.samplers import OF_DENSITIES, SAMPLERS
-from dsgmcmc.samplers.gradients import ON_DATA
+from dsgmcmc.samplers import DENSITY_SAMPLERS, SAMPLERS
+from dsgmcmc.samplers.gradients import DATUM_GRADIENTS
 
 SIZE, STEPS, EPS = 122, (5e-3, 5e-4, 5e-5), 5e-3
 #: Rows of the table of laws: sampler, gradient, eps.
@@ -78,7 +78,7 @@ class Problem:
         density, root = self.density, np.linalg.inv(np.linalg.cholesky(self.hessian)).T
         round_ = Regression(density.features @ root, density.responses, prior_precision=root.T @ root)
         round_.curvature = 1 - np.diag(round_.prior_precision)
-        kind = OF_DENSITIES["mala"]
+        kind = DENSITY_SAMPLERS["mala"]
         sampler = kind(kind.Config(step_size=0.6 / len(self.mode) ** (1 / 3)), 0)
         target = vector_target(round_, sampler, rows=8)
         sampler.start(target, 1.0)
@@ -92,7 +92,7 @@ class Problem:
 
     def chain(self, name, gradient, eps, iterations, look=None):
         """States from the mode on, and the sampler; `look(target, sampler, iteration)` before every iteration."""
-        kind = SAMPLERS.get(name) or OF_DENSITIES[name]
+        kind = SAMPLERS.get(name) or DENSITY_SAMPLERS[name]
         sampler = kind(kind.Config(step_size=eps * self.density.curvature.max(), gradient=gradient), 0)
         target = vector_target(self.density, sampler, grid=self.grid, schedule="random")
         sampler.start(target, 0.0)
@@ -107,7 +107,7 @@ class Problem:
 
     def kernel(self, name, variance, iterations):
         """States of a Metropolis kernel that walks with steps N(0, variance I), and the sampler."""
-        kind = OF_DENSITIES[name]
+        kind = DENSITY_SAMPLERS[name]
         more = {"batch": SIZE, "risk": 0.01} if name != "mh" else {}
         scale = sqrt(variance * self.density.n_data)
         sampler = kind(kind.Config(proposal="walk", scale=scale, **more), 0)
@@ -130,7 +130,7 @@ def noise(density, sampler, target):
     """Largest variance of the gradient at the state: of (sum a a^T / p - a a^T) / S for the terms a of all data."""
     block = target.block
     p, terms = np.full(density.n_data, 1 / density.n_data), density.gradients(block["theta"])[0]
-    if type(sampler.gradient) in ON_DATA.values():
+    if type(sampler.gradient) in DATUM_GRADIENTS.values():
         p = sampler.gradient.probabilities(target, block, 0, block["theta"][0])
         if sampler.gradient.control_variate:
             terms = terms - density.spread(sampler.gradient.table(density, block))[0]
@@ -143,7 +143,7 @@ def along_one_path(problem, eps, iterations):
     """Noise of every estimator that follows the same path of LD, with draws and tables of its own."""
     density, rng = problem.density, np.random.default_rng(0)
     kind, followers = SAMPLERS["sgld"], {}
-    for name in (None, *ON_DATA):
+    for name in (None, *DATUM_GRADIENTS):
         sampler = kind(kind.Config(step_size=eps * density.curvature.max(), gradient=name), 0)
         followers[name or "uniform"] = sampler, vector_target(density, sampler, grid=problem.grid, schedule="random")
     theta, found = problem.mode.copy(), {name: [] for name in followers}

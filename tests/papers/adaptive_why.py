@@ -19,7 +19,7 @@ import numpy as np
 from adaptive import EPS, SIZE, Problem, noise
 
 from dsgmcmc.densities.sample import vector_target
-from dsgmcmc.samplers import OF_DENSITIES
+from dsgmcmc.samplers import DENSITY_SAMPLERS
 
 #: Kernel, variance of its steps, risk.
 KERNELS = (
@@ -130,7 +130,7 @@ def metropolis(problem, budgets):
     )
     print("|---|---|---|---|---|---|---|---|---|---|")
     for name, variance, risk in KERNELS:
-        kind = OF_DENSITIES[name]
+        kind = DENSITY_SAMPLERS[name]
         more = {} if risk is None else {"batch": SIZE, "risk": risk}
         sampler = kind(kind.Config(proposal="walk", scale=sqrt(variance * problem.density.n_data), **more), 0)
         target = vector_target(problem.density, sampler)

@@ -32,7 +32,7 @@ import numpy as np
 from dsgmcmc.densities.sample import vector_target
 from dsgmcmc.densities.targets.links import LOGISTIC, Link, student
 from dsgmcmc.densities.targets.regression import Regression
-from dsgmcmc.samplers import OF_DENSITIES
+from dsgmcmc.samplers import DENSITY_SAMPLERS
 
 APART = 5
 
@@ -99,7 +99,7 @@ def effective(draws: np.ndarray) -> float:
 def measure(density: Regression, name: str, iterations: int, run: int, **settings: Any) -> Measured:
     """Run a chain, look at every fifth state, and time blocks of steps apart from that."""
     burn_in = iterations // 10
-    sampler = OF_DENSITIES[name](OF_DENSITIES[name].Config(**settings), burn_in)
+    sampler = DENSITY_SAMPLERS[name](DENSITY_SAMPLERS[name].Config(**settings), burn_in)
     target = vector_target(density, sampler, seed=run)
     sampler.start(target, 1.0)
     states = []
@@ -179,7 +179,7 @@ def normality(model: Model, sizes: list[int]) -> None:
         "\n| n | mean, in sd of the approximation | sd / its sd | skewness | effective draws |\n|---|---|---|---|---|"
     )
     for n in sizes:
-        kind = OF_DENSITIES["smh2"]
+        kind = DENSITY_SAMPLERS["smh2"]
         sampler = kind(kind.Config(proposal="pcn", rho=0.5), 0)
         target = vector_target(data(model, n, 0), sampler)
         sampler.start(target, 1.0)

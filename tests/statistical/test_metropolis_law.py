@@ -10,7 +10,7 @@ import pytest
 from dsgmcmc.densities.sample import vector_target
 from dsgmcmc.densities.targets.density import ALL, Data
 from dsgmcmc.densities.targets.regression import Regression
-from dsgmcmc.samplers import OF_DENSITIES
+from dsgmcmc.samplers import DENSITY_SAMPLERS
 
 pytestmark = pytest.mark.statistical
 
@@ -30,7 +30,7 @@ class DoubleWell:
 
 def states(name: str, density: Any, rows: int, looks: int, apart: int, **settings: Any) -> tuple[np.ndarray, Any]:
     """(looks * rows, D) states after a burn-in of a tenth, and the sampler."""
-    sampler = OF_DENSITIES[name](OF_DENSITIES[name].Config(**settings), 0)
+    sampler = DENSITY_SAMPLERS[name](DENSITY_SAMPLERS[name].Config(**settings), 0)
     target = vector_target(density, sampler, rows=rows, seed=4)
     sampler.start(target, 0.5)  # from far out in light tails a Langevin step overshoots, and is rejected for ever
     found = []

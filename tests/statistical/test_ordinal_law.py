@@ -12,9 +12,9 @@ from support import csr, sample
 
 from dsgmcmc.data.ratings import open_ratings, write_ratings
 from dsgmcmc.diagnostics.calibration import calibration
-from dsgmcmc.model.likelihoods.gaps import MOST
+from dsgmcmc.model.likelihoods.gaps import MAX_DEVIATION
 from dsgmcmc.model.likelihoods.gaps import PRIOR as GAP_PRIOR
-from dsgmcmc.model.likelihoods.gaps import START as GAP_START
+from dsgmcmc.model.likelihoods.gaps import START_PRECISION as GAP_START
 from dsgmcmc.model.likelihoods.thresholds import GAP_SD, MIDDLE_SD, values_of
 from dsgmcmc.posterior.run import Run
 
@@ -51,7 +51,7 @@ def reference(data: Path, precision: float, draws: int, own: bool = False) -> tu
 
     def thresholds(at: np.ndarray) -> np.ndarray:
         phi = np.tile(at[-2:], (rows, 1))
-        phi[:, 0] += MOST * np.tanh(at[of_factors:-2] / MOST) if own else 0.0
+        phi[:, 0] += MAX_DEVIATION * np.tanh(at[of_factors:-2] / MAX_DEVIATION) if own else 0.0
         return values_of(phi)
 
     def energy(at: np.ndarray) -> tuple[float, np.ndarray]:
@@ -68,7 +68,7 @@ def reference(data: Path, precision: float, draws: int, own: bool = False) -> tu
         by_row = [np.bincount(i, d_up * (level == r) + d_down * (level == r + 1), rows) for r in range(2)]
         of_gap = -(cuts[:, 2] - cuts[:, 1]) * by_row[0]
         g_phi = phi / SDS**2 - np.array([of_gap.sum(), by_row[0].sum() + by_row[1].sum()])
-        g_gaps = gap_precision * gaps - of_gap / np.cosh(gaps / MOST) ** 2 if own else gaps
+        g_gaps = gap_precision * gaps - of_gap / np.cosh(gaps / MAX_DEVIATION) ** 2 if own else gaps
         value = -np.log(up - down).sum() + precision * (w**2).sum() / 2 + precision * (h**2).sum() / 2
         value += (phi**2 / SDS**2).sum() / 2 + gap_precision * (gaps**2).sum() / 2
         return value, np.concatenate([g_w.ravel(), g_h.ravel(), g_gaps, g_phi])

@@ -14,7 +14,7 @@ import typer
 
 from dsgmcmc.cli.app import app
 from dsgmcmc.config.sampler import DEFAULT_SAMPLER
-from dsgmcmc.samplers import OF_DENSITIES, SAMPLERS
+from dsgmcmc.samplers import DENSITY_SAMPLERS, SAMPLERS
 
 PACKAGE = Path(__file__).resolve().parents[2] / "dsgmcmc"
 FILES = {str(path.relative_to(PACKAGE)): path for path in sorted(PACKAGE.rglob("*.py"))}
@@ -116,7 +116,7 @@ def test_samplers_and_kernels_know_neither_processes_nor_files():
 
 def test_samplers_do_not_know_each_other():
     """One algorithm, one file; what two of them share has a file of its own below them."""
-    algorithms = {sampler.__module__ for sampler in (*SAMPLERS.values(), *OF_DENSITIES.values())}
+    algorithms = {sampler.__module__ for sampler in (*SAMPLERS.values(), *DENSITY_SAMPLERS.values())}
     for name in FILES:
         if name.startswith(("samplers/", "densities/")):
             assert not imports(name) & algorithms, name
@@ -180,7 +180,7 @@ def test_defining_the_commands_loads_nothing_heavy():
 def test_a_run_loads_what_it_needs():
     """Whoever reads a run waits for its own sampler's settings, not for all samplers, the compiler or a database."""
     found = loaded("from dsgmcmc.config.layers import build\nimport dsgmcmc.posterior.recommend\nbuild({})")
-    samplers = {name for name, sampler in {**SAMPLERS, **OF_DENSITIES}.items() if sampler.__module__ in found}
+    samplers = {name for name, sampler in {**SAMPLERS, **DENSITY_SAMPLERS}.items() if sampler.__module__ in found}
     assert samplers == {DEFAULT_SAMPLER}
     assert not {"numba", "duckdb", "mpi4py", "scipy.stats"} & found
     assert not {name for name in found if name.startswith("dsgmcmc.densities")}

@@ -88,7 +88,7 @@ def recommend(
     from dsgmcmc.posterior.names import item_titles
     from dsgmcmc.posterior.rated import Rated
     from dsgmcmc.posterior.recommend import recommendations, those_among
-    from dsgmcmc.posterior.rules import OF_PATTERN, Ranking
+    from dsgmcmc.posterior.rules import PATTERN_RULES, Ranking
     from dsgmcmc.posterior.run import Run
     from dsgmcmc.storage.rundir import EXPOSURE
 
@@ -116,10 +116,10 @@ def recommend(
         users = opened.users.index_of(list(dict.fromkeys(user or [])), refuse=True)
         opened = opened.with_users(users)
     rated = None
-    if not include_rated or by.value in OF_PATTERN:
+    if not include_rated or by.value in PATTERN_RULES:
         with opened.open_ratings(data) as ratings:
             rated = Rated(ratings, users)
-    if by.value in OF_PATTERN and sys.stderr.isatty() and not (opened.path / EXPOSURE).is_dir():
+    if by.value in PATTERN_RULES and sys.stderr.isatty() and not (opened.path / EXPOSURE).is_dir():
         say("working out who rates what, once: it is kept beside the run", file=sys.stderr)
     codes = opened.context.one(_given(context or []))
     blocks = recommendations(opened, users, ranking, rated, titles=titles, among=among, context=codes)

@@ -27,7 +27,7 @@ from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.types import Float64, Purpose
 
 #: Step at which adaptation begins.
-FIRST = 0.3
+START_STEP = 0.3
 
 
 class MALAConfig(SamplerConfig):
@@ -54,7 +54,7 @@ class MALA(Metropolis[MALAConfig, Density]):
         """One iteration."""
         theta, density = target.block["theta"], target.density
         if self.adapted.steps is None:
-            self.adapted.begin(np.full(len(theta), self.config.step_size or FIRST))
+            self.adapted.begin(np.full(len(theta), self.config.step_size or START_STEP))
         adapting = self.config.step_size is None and iteration < self.burn_in
         eps = self.adapted.eps(adapting)[:, None]
         energies, counts = self.tallied(target, iteration)

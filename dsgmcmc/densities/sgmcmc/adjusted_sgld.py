@@ -22,7 +22,7 @@ from dsgmcmc.densities.subsampling import Subsample, SumTarget
 from dsgmcmc.densities.targets.sums import SumDensity
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.samplers.gradients import ON_DATA
+from dsgmcmc.samplers.gradients import DATUM_GRADIENTS
 from dsgmcmc.samplers.step_size import StepSize
 from dsgmcmc.targets.state import Replicated
 from dsgmcmc.types import Float64
@@ -54,7 +54,7 @@ class AdjustedSGLD(Sampler[AdjustedSGLDConfig, SumTarget]):
     """Langevin dynamics with the noise of exact gradients."""
 
     Config = AdjustedSGLDConfig
-    gradients = ("adaptive", *(name for name in ON_DATA if name != "adaptive"))
+    gradients = ("adaptive", *(name for name in DATUM_GRADIENTS if name != "adaptive"))
     densities = SumDensity
     scratch = ("g", "normal")
     gradient: Subsample

@@ -93,7 +93,7 @@ class MatrixSGNHT(Sampler[MatrixSGNHTConfig, VectorTarget[Density]]):
 
     @classmethod
     def suited_to_density(cls, config: MatrixSGNHTConfig, noise: float | None) -> MatrixSGNHTConfig:
-        """Return the configuration for a plain vector; open steps are chosen such that the `excess` is below `MOST`.
+        """Return the configuration for a plain vector; open steps keep the `excess` below `MAX_EXCESS`.
 
         Here: what a thermostat does not correct is of the order of h^2 V.
         """

@@ -5,7 +5,7 @@ Samplers count steps in units of the typical curvature, with P = curvature + the
 1. theta* is where L-BFGS ends that begins at `start`, or the prior's mean: a mode, or close to one.
 2. c is the diagonal of the matrix H of second derivatives of the likelihood's energy there, by central differences of
    gradients: along every axis, or for D above `EVERY_AXIS` the mean of z * (H z) over `SIGNS` vectors of random signs.
-   Elements that are negative or tiny become `LEAST` of the largest.
+   Elements that are negative or tiny become `MIN_CURVATURE` of the largest.
 3. A stability probe: lambda, the largest eigenvalue of P^-1/2 (H + prior) P^-1/2 by power iteration, and P times lambda
    is what is used, if lambda is above 1. In that metric no direction is more curved than 1, so that no step below the
    limit of N(0, 1) is unstable at theta*.
@@ -26,7 +26,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.types import Float64
 
 DESCENT, EVERY_AXIS, SIGNS, POWER = 300, 200, 100, 20
-LEAST = 1e-6
+MIN_CURVATURE = 1e-6
 #: Of differences: first in units of theta, then in standard deviations.
 SPACING = (1e-3, 0.1)
 
@@ -84,7 +84,7 @@ def _descend(density: Density) -> Float64:
 
 def _positive(diagonal: Float64, of_prior: Float64) -> Float64:
     """The diagonal with what is not positive, or tiny, replaced; of a flat energy 1."""
-    least = LEAST * max(float(np.nanmax(diagonal)), float(of_prior.max()))
+    least = MIN_CURVATURE * max(float(np.nanmax(diagonal)), float(of_prior.max()))
     found: Float64 = np.where(diagonal > least, diagonal, least if least > 0 else 1.0)
     return found
 

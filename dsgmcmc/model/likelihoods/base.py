@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 Counts = dict[ParameterBlock, Array]
 
 #: Metropolis steps of one draw.
-STEPS = 64
+METROPOLIS_STEPS = 64
 #: `Law.width` of laws whose predictors are on the scale of a link.
 LINK_WIDTH = 4.0
 
@@ -85,13 +85,13 @@ def times(counts: tuple[Counts, Counts], weight: np.float32) -> tuple[Counts, Co
 def metropolis(
     log_density: Callable[[Float64], float], start: Sequence[float], n: float, rng: np.random.Generator
 ) -> Float64:
-    """Draw parameters of a law given n ratings, by `STEPS` Metropolis steps from where they are.
+    """Draw parameters of a law given n ratings, by `METROPOLIS_STEPS` Metropolis steps from where they are.
 
     The sizes of the steps vary from below 1 / sqrt(n) to a hundred times as much.
     """
     here = np.array(start)
     density, least, most = log_density(here), log(0.3 / sqrt(n)), log(100 / sqrt(n))
-    normals, uniform = rng.standard_normal((STEPS, len(here))), rng.random((STEPS, 2)).tolist()
+    normals, uniform = rng.standard_normal((METROPOLIS_STEPS, len(here))), rng.random((METROPOLIS_STEPS, 2)).tolist()
     for normal, (size, chance) in zip(normals, uniform, strict=True):
         new = here + exp(least + size * (most - least)) * normal
         there = log_density(new)

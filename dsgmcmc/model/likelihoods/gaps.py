@@ -41,8 +41,8 @@ from dsgmcmc.types import Float32, Float64, Purpose, ThresholdsName
 CUTS, CUT_SLOPE, GAPS, GAP_DRIFT = "cuts", "cut_slope", "gaps", "gap_drift"
 GAP_SLOPE = "gap_slope"  # while they are moved
 PRIOR = GammaPrior(1.0, 0.1)  # of lambda
-START = 10.0  # precision of d before it is first drawn
-MOST = 2.0  # of |f(d)|
+START_PRECISION = 10.0  # precision of d before it is first drawn
+MAX_DEVIATION = 2.0  # of |f(d)|
 #: Fewer levels have no gap between thresholds.
 LEAST_LEVELS = 3
 
@@ -97,7 +97,9 @@ class GapPrecision(Sampled):
 
 def cuts_of(position: Float64, gaps: Float64) -> Float64:
     """Thresholds (..., R - 1) of rows with these coordinates d, (..., R - 2), given the coordinates of those of all."""
-    return values_of(position + np.insert(MOST * np.tanh(gaps / MOST), len(position) // 2, 0.0, axis=-1))
+    return values_of(
+        position + np.insert(MAX_DEVIATION * np.tanh(gaps / MAX_DEVIATION), len(position) // 2, 0.0, axis=-1)
+    )
 
 
 def set_cuts(block: ParameterBlock, position: Float64) -> None:
@@ -146,7 +148,7 @@ def move_gaps(
 ) -> None:
     """Move d of a block's rows, given what `slopes_of` it were after the last sweep, and lambda before and now."""
     of_log_gaps = np.delete(slopes, slopes.shape[1] // 2, axis=1)
-    of_f = 1 - np.square(np.tanh(block[GAPS].astype(np.float64) / MOST))
+    of_f = 1 - np.square(np.tanh(block[GAPS].astype(np.float64) / MAX_DEVIATION))
     block.arrays[GAP_SLOPE] = (of_log_gaps * of_f).astype(block.dtype)
     block.update(
         MOVE,

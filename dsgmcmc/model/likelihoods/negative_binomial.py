@@ -25,9 +25,9 @@ counts have lie in the tails of their posterior. Beyond all this kicks are bound
 *Dispersion.* With R(x) = lgamma(x + r) - lgamma(r) - x log r, which follows from a table of the training counts, log p
 depends on r through R and T = -(x + r) log(1 + m / r) - log(1 - p_0). The gradient adds up T at `NODES` dispersions
 about r, so that log p of all counts is known as a polynomial of log r between them. r is drawn without another pass:
-`STEPS` Metropolis steps in log r, whose sizes vary from below 1 / sqrt(N) to a hundred times as much. They stay in an
-interval half as wide as the nodes, in which the present r has a uniform place: as if the line had been cut into such
-intervals by chance, so that the law is kept. Prior: log r ~ N(log 10, 2^2).
+by `METROPOLIS_STEPS` Metropolis steps in log r, whose sizes vary from below 1 / sqrt(N) to a hundred times as much.
+They stay in an interval half as wide as the nodes, in which the present r has a uniform place: as if the line had been
+cut into such intervals by chance, so that the law is kept. Prior: log r ~ N(log 10, 2^2).
 
 Over draws a count is a mixture of such laws. Where only moments are kept, as of test ratings, it is the law of the same
 mean and variance.

@@ -45,7 +45,7 @@ from dsgmcmc.model.likelihoods.gaps import (
     slopes_of,
 )
 from dsgmcmc.model.likelihoods.gaps import PRIOR as GAP_PRIOR
-from dsgmcmc.model.likelihoods.gaps import START as GAP_START
+from dsgmcmc.model.likelihoods.gaps import START_PRECISION as GAP_START
 from dsgmcmc.model.likelihoods.scales import PRIOR, ScaledRows, ScalePrecision
 from dsgmcmc.model.likelihoods.thresholds import ThresholdModel, Thresholds
 from dsgmcmc.model.parts.base import DrawContext, Intercept

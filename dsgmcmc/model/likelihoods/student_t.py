@@ -14,13 +14,13 @@ adds up F and its first four derivatives, which are polynomials of p:
 
     F' = sum p      F'' = sum p (1 - p)      F''' = sum p (1 - p)(1 - 2 p)      F'''' = sum p (1 - p)(1 - 6 p (1 - p))
 
-F is then known near y by Taylor's formula, and (nu, tau) is drawn without another pass over the ratings: `STEPS`
-Metropolis steps in (log(nu - 2), log tau), whose sizes vary from below 1 / sqrt(N) to a hundred times as much. They
-stay in an interval of y of the width 2 `REACH`, in which the present y has a uniform place: as if the line had been cut
-into such intervals by chance, so that the law is kept. Priors: nu - 2 ~ Gamma(2, rate 0.1), so that ratings have a
-variance and the normal distribution is within reach [Juarez & Steel 2010]; log tau ~ N(0, 3^2), with ratings in units
-of their sd, of which outliers can be the most. nu stays within `BOUNDS`, and s between e^-7 and e^7: ratings of which
-most are the same number have no density. Where there are few different ratings s is also at least a fifth of the
+F is then known near y by Taylor's formula, and (nu, tau) is drawn without another pass over the ratings: by
+`METROPOLIS_STEPS` Metropolis steps in (log(nu - 2), log tau), whose sizes vary from below 1 / sqrt(N) to a hundred
+times as much. They stay in an interval of y of the width 2 `NU_STEP_REACH`, in which the present y has a uniform place:
+as if the line had been cut into such intervals by chance, so that the law is kept. Priors: nu - 2 ~ Gamma(2, rate
+0.1), so that ratings have a variance and the normal distribution is within reach [Juarez & Steel 2010]; log tau ~ N(0,
+3^2), with ratings in units of their sd, of which outliers can be the most. nu stays within `NU_BOUNDS`, and s between e^-7 and e^7: ratings of
+which most are the same number have no density. Where there are few different ratings s is also at least a fifth of the
 distance between the closest two, or of the ratings' sd if that is less.
 
 *Scales of rows*, g_i, are those of `dsgmcmc.model.likelihoods.scales`, with |log g| below `LARGEST`; the information of
@@ -58,10 +58,10 @@ if TYPE_CHECKING:
     from dsgmcmc.parallel.ring import Ring  # which loads MPI
 
 START = 8.0
-BOUNDS, MOST = (2.02, 1000.0), 14.0  # of nu, and of the logarithm of tau in either direction
+NU_BOUNDS, MAX_LOG_TAU = (2.02, 1000.0), 14.0  # of nu, and of the logarithm of tau in either direction
 PRIOR_RATE, TAU_SD = 0.1, 3.0
-REACH = 0.3
-FEW, OF_DISTANCE = 100, 0.2  # different ratings, and the least s in units of their least distance
+NU_STEP_REACH = 0.3
+FEW_VALUES, MIN_SCALE_SHARE = 100, 0.2  # different ratings, and the least s in units of their least distance
 LARGEST = 4.0
 _NODES, _SHARES = np.polynomial.hermite_e.hermegauss(9)
 _SHARES /= _SHARES.sum()
@@ -134,13 +134,13 @@ class StudentT(ScaledRows, Likelihood):
 
         Here: the different training ratings in units of their sd, if they are few. Collective.
         """
-        values = ratings.levels(FEW)
+        values = ratings.levels(FEW_VALUES)
         return None if values is None else Levels(values / blocks.scale, np.zeros(len(values), np.int64))
 
     def _set_up(self, levels: Levels | None) -> None:
         """Find the largest log tau."""
-        least = 0.0 if levels is None else OF_DISTANCE * float(np.diff(levels.values).min(initial=1.0))
-        self._most = -2 * log(max(least, exp(-MOST / 2)))
+        least = 0.0 if levels is None else MIN_SCALE_SHARE * float(np.diff(levels.values).min(initial=1.0))
+        self._most = -2 * log(max(least, exp(-MAX_LOG_TAU / 2)))
 
     @property
     def replicated(self) -> tuple[Sampled, ...]:
@@ -316,7 +316,7 @@ def log_density_of(error: Array, square: Array, inflation: Array) -> Array:
 
 
 def draw_tails(
-    nu: float, tau: float, sums: Float64, n: int, rng: np.random.Generator, most: float | None = MOST
+    nu: float, tau: float, sums: Float64, n: int, rng: np.random.Generator, most: float | None = MAX_LOG_TAU
 ) -> tuple[float, float]:
     """Draw nu and tau given n residuals.
 
@@ -331,8 +331,8 @@ def draw_tails(
     most : float or None
         Largest log tau; None if tau is not drawn, and stays.
     """
-    y, range_of_v = log(tau / nu), (-inf, inf) if most is None else (-MOST, most)
-    middle = REACH * (2 * rng.random() - 1)
+    y, range_of_v = log(tau / nu), (-inf, inf) if most is None else (-MAX_LOG_TAU, most)
+    middle = NU_STEP_REACH * (2 * rng.random() - 1)
     terms = (sums / np.array([1, 1, 2, 6, 24])).tolist()
 
     def log_density(at: Float64) -> float:
@@ -341,7 +341,9 @@ def draw_tails(
             v = log(tau)
         found = 2 + exp(u)
         move = v - log(found) - y
-        if abs(move - middle) > REACH or not (range_of_v[0] <= v <= range_of_v[1] and BOUNDS[0] <= found <= BOUNDS[1]):
+        if abs(move - middle) > NU_STEP_REACH or not (
+            range_of_v[0] <= v <= range_of_v[1] and NU_BOUNDS[0] <= found <= NU_BOUNDS[1]
+        ):
             return -inf
         f = terms[0] + move * (terms[1] + move * (terms[2] + move * (terms[3] + move * terms[4])))
         each = lgamma((found + 1) / 2) - lgamma(found / 2) + (v - log(found)) / 2

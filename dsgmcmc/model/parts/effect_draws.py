@@ -5,7 +5,7 @@ residual of a rating, its effects taken off, w = tau g g' its precision, N_g the
 group g, and B_g that of w (e + d_g), one level after another:
 
     d_g | rest      ~ N(B_g / (N_g + lambda), 1 / (N_g + lambda))
-    lambda | d      ~ Gamma(1 + G / 2, rate RATE + sum d_g^2 / 2)
+    lambda | d      ~ Gamma(1 + G / 2, rate PRECISION_RATE + sum d_g^2 / 2)
     d, lambda       <- c d, lambda / c^2,  c ~ N(sum d_g B_g / S, 1 / S),  S = sum d_g^2 N_g
 
 The last is a step in lambda^-1/2 given d lambda^1/2, accepted with the ratio of its priors; it moves effects and
@@ -23,11 +23,11 @@ another, all its groups at once, as they are independent given all else:
 accepted with probability min(1, exp(L_g(d') - lambda (d'^2 - d^2) / 2) q(d | d') / q(d' | d)), S and I being taken
 again at d' for the reverse density q(d | d'). A group without training ratings is so drawn from its prior. Then
 
-    lambda | d      ~ Gamma(1 + G / 2, rate RATE + sum d_g^2 / 2)
+    lambda | d      ~ Gamma(1 + G / 2, rate PRECISION_RATE + sum d_g^2 / 2)
     d, lambda       <- c d, lambda / c^2,      c ~ N(1 + T / V, 1 / V),  T = sum d_g S_g,  V = sum d_g^2 I_g
 
-the last accepted with min(1, exp(L(c d) + RATE lambda (1 - c^-2)) c^-4 q(1 / c | c d) / q(c | d)): the measure on the
-line of all c is c^-3 dc, and the step back from c d is by 1 / c, whose density in c is another 1 / c.
+the last accepted with min(1, exp(L(c d) + b lambda (1 - c^-2)) c^-4 q(1 / c | c d) / q(c | d)), b = 0.1: the measure on
+the line of all c is c^-3 dc, and the step back from c d is by 1 / c, whose density in c is another 1 / c.
 
 [Yu & Meng 2011] To center or not to center: that is not the question. J. Comput. Graph. Stat. 20.
 """
@@ -44,7 +44,7 @@ from numpy.typing import NDArray
 from dsgmcmc.kernels.effects import accept, along, effects_kernel, propose
 from dsgmcmc.kernels.groups import add_to_groups, predictor_kernel, subtract_groups, weigh_ratings
 from dsgmcmc.model.parts.base import DrawContext
-from dsgmcmc.model.parts.group_effects import RATE, CellRatings, GroupEffects
+from dsgmcmc.model.parts.group_effects import PRECISION_RATE, CellRatings, GroupEffects
 from dsgmcmc.model.quantity import WEIGHT
 from dsgmcmc.targets.state import RandomStream
 from dsgmcmc.types import Float32, Float64, Purpose
@@ -158,11 +158,11 @@ def draw_precision(sums: Float64, rng: np.random.Generator) -> tuple[Float64, Fl
         Source of randomness.
     """
     groups, squares, fit, weight = sums
-    precision = rng.gamma(1 + groups / 2) / (RATE + squares / 2)
+    precision = rng.gamma(1 + groups / 2) / (PRECISION_RATE + squares / 2)
     scale = 1.0
     if weight > 0:
         proposal = rng.normal(fit / weight, 1 / np.sqrt(weight))
-        ratio = RATE * precision * (1 - 1 / proposal**2) - 3 * np.log(abs(proposal))
+        ratio = PRECISION_RATE * precision * (1 - 1 / proposal**2) - 3 * np.log(abs(proposal))
         if np.log(rng.random()) < ratio:
             scale = proposal
     return np.array([precision / scale**2]), np.array([scale])
@@ -221,7 +221,7 @@ class MetropolisDraws:
         def propose_scale(total: dict[str, Float64]) -> dict[str, Float64]:
             rng = stream.generator(Purpose.TIME_PRECISION, part=number)
             groups, squares, *slope = total["sums"].tolist()
-            precision, line = rng.gamma(1 + groups / 2) / (RATE + squares / 2), Line(*slope[:2])
+            precision, line = rng.gamma(1 + groups / 2) / (PRECISION_RATE + squares / 2), Line(*slope[:2])
             return {"drawn": np.array([precision, line.draw(rng), *line])}
 
         def accept_scale(total: dict[str, Float64]) -> dict[str, Float64]:
@@ -313,5 +313,5 @@ def log_ratio(scale: float, precision: float, here: Line, there: Line) -> float:
     """Logarithm of the ratio by which a scale is accepted, but for what the log density gains."""
     if scale == 1.0 or there.curvature <= 0:
         return -inf
-    prior = RATE * precision * (1 - scale**-2) - 4 * log(abs(scale))
+    prior = PRECISION_RATE * precision * (1 - scale**-2) - 4 * log(abs(scale))
     return prior + there.log_density(1 / scale) - here.log_density(scale)

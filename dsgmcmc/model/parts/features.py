@@ -12,7 +12,7 @@ Lambda factors out of the posterior of B: with A = X^T X + diag(beta) = L L^T,
     B | rest = A^-1 (X^T (theta - m) + L Z Lambda^-1/2),    Z standard normal
 
 all of them exact. theta - m stands for what is left of theta when the other parts of its mean are taken away, too.
-beta, the factor L and B are renewed together, every `EVERY` sweeps, by a Cholesky factor of A at the root: that of
+beta, the factor L and B are renewed together, every `DRAW_EVERY` sweeps, by a Cholesky factor of A at the root: that of
 another beta would draw B from another law. In between Lambda and m move given B; B's prior adds F / 2 to the shape of
 lambda_k and sum_f beta_f B_fk^2 / 2 to its rate.
 """
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from dsgmcmc.parallel.ring import Ring  # which loads MPI
 
 #: Sweeps between draws.
-EVERY = 10
+DRAW_EVERY = 10
 #: Of beta.
 STRENGTH_PRIOR = GammaPrior(1.0, 1.0)
 
@@ -204,11 +204,11 @@ class FeatureEffects(Part):
 
     def renews_prior(self, turn: int) -> bool:
         """Whether the draw at this turn changes the prior means of single rows, which are given its newest values."""
-        return is_due(turn, EVERY)
+        return is_due(turn, DRAW_EVERY)
 
     def draw(self, context: DrawContext) -> None:
         """Draw everything that `draw_shared` does not draw, if it is due (`DrawContext.is_turn`). Collective."""
-        if not context.is_turn(EVERY):
+        if not context.is_turn(DRAW_EVERY):
             return
         precision = {block.factor: context.prior(block).precision for block in context.circulation.blocks()}
         moments = self._moments(context)

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
     from dsgmcmc.parallel.ring import Ring  # which loads MPI
 
-#: Of the prior of a precision, Gamma(1, rate RATE).
-RATE = 0.1
+#: Of the prior of a precision, Gamma(1, rate PRECISION_RATE).
+PRECISION_RATE = 0.1
 #: Precisions before they are first drawn, where the predictors' priors have width 1.
-START = 50.0
+START_PRECISION = 50.0
 
 CellRatings = dict[tuple[int, int], Float32]
 
@@ -100,7 +100,7 @@ class GroupEffects:
 
     def __init__(self, groups: RatingGroups, ratings: RatingBlocks, ring: Ring, width: float) -> None:
         self.groups, self.levels, self.ring, self.given = groups, groups.levels, ring, ratings.train
-        self._test, self._start = ratings.test, START / width**2
+        self._test, self._start = ratings.test, START_PRECISION / width**2
         self.values = [
             {b: np.zeros(groups.size(number, b), np.float32) for b in ring.blocks} for number in range(len(self.levels))
         ]

@@ -39,7 +39,7 @@ from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Factor, Float64, ImplicitName, Int32, Purpose
 
 #: Sweeps between draws, which take about half of the time of a run (docs/defaults.md).
-EVERY = 5
+DRAW_EVERY = 5
 PRIOR = GammaPrior(1.0, 0.2)  # of beta
 #: What is left of a residual. Where a share e of it is left, y has (1 - e) / (1 + e) of its variance: with 0.2 the
 #: precisions of rows given y were wrong by a fifth.
@@ -221,11 +221,11 @@ class ImplicitFeatures(Part):
 
     def renews_prior(self, turn: int) -> bool:
         """Whether the draw at this turn changes the prior means of single rows, which are given its newest values."""
-        return is_due(turn, EVERY)
+        return is_due(turn, DRAW_EVERY)
 
     def draw(self, context: DrawContext) -> None:
         """Draw everything that `draw_shared` does not draw, if it is due (`DrawContext.is_turn`). Collective."""
-        if context.is_turn(EVERY):
+        if context.is_turn(DRAW_EVERY):
             _Draw(self.factors, self.parameters, context).run()
 
 

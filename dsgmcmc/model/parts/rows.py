@@ -40,7 +40,7 @@ from dsgmcmc.model.conjugate import (
     with_mean_variance,
 )
 from dsgmcmc.model.parts.base import NO_TERMS, DrawContext, FeatureSizes, Part, Place, PrecisionTerms
-from dsgmcmc.model.parts.translation import EVERY, FIRST, translate
+from dsgmcmc.model.parts.translation import FIRST_MOVE, MOVE_EVERY, translate
 from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled, SavedDraw
 from dsgmcmc.settings import setting
 from dsgmcmc.targets.state import FactorRows, ParameterBlock
@@ -242,7 +242,7 @@ class RowPriors(Part):
 
         Here: means against biases. Collective.
         """
-        if not self._exchanges or not context.is_turn(EVERY, FIRST):
+        if not self._exchanges or not context.is_turn(MOVE_EVERY, FIRST_MOVE):
             return
         if any(rows.frozen for rows in context.circulation.together()):
             return

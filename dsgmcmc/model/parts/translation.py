@@ -31,7 +31,7 @@ from dsgmcmc.targets.state import FactorRows
 from dsgmcmc.types import Factor, Float64, Purpose
 
 #: Turns between moves, and the first. Earlier ones only keep biases, which are the first to be found, from settling.
-EVERY, FIRST = 5, 50
+MOVE_EVERY, FIRST_MOVE = 5, 50
 
 MOVE = Formula("theta = theta + step\nexchanged = across * theta", columns=("step", "across"), row_sums=("exchanged",))
 

@@ -23,7 +23,7 @@ from dsgmcmc.runs.compare.candidates import BIASES_ONLY, Candidate
 from dsgmcmc.runs.compare.scores import Scores
 
 #: Sweeps of burn-in, and most of a chain; of all chains together, of few and of many training ratings; which are many.
-BURN_IN, MOST, LONG, SHORT, MANY = 50, 300, 1400, 840, 500_000
+BURN_IN_SWEEPS, MAX_SWEEPS, ALL_SWEEPS, ALL_SWEEPS_MANY, MANY_RATINGS = 50, 300, 1400, 840, 500_000
 #: The law with which parts are tried, where it is another.
 TRIAL = {"logistic": "noise", "ordinal": "noise"}
 
@@ -32,12 +32,12 @@ def length_of(ratings: int, models: Sequence[Candidate]) -> int:
     """Sweeps of every candidate's chain, burn-in included, by the number of training ratings and of chains."""
     laws = sum(not each.added and each.law != BIASES_ONLY for each in models)  # its sweeps cost little
     parts = len({each.added for each in models if len(each.added) == 1})
-    return min(MOST, (SHORT if ratings >= MANY else LONG) // (laws + parts + 1))
+    return min(MAX_SWEEPS, (ALL_SWEEPS_MANY if ratings >= MANY_RATINGS else ALL_SWEEPS) // (laws + parts + 1))
 
 
 def half_way(length: int) -> int:
     """Sweeps after which a chain has made half of its draws."""
-    return (BURN_IN + length) // 2
+    return (BURN_IN_SWEEPS + length) // 2
 
 
 def best_of(scores: Mapping[int, Scores]) -> int:

@@ -39,7 +39,7 @@ from dsgmcmc.posterior.heldout import TestPredictions
 from dsgmcmc.posterior.rated import Rated
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.runs.compare.candidates import ADDED, BIASES_ONLY, Candidate, candidates, laws_for
-from dsgmcmc.runs.compare.choice import BURN_IN, TRIAL, best_of, half_way, helpful, length_of, recommended
+from dsgmcmc.runs.compare.choice import BURN_IN_SWEEPS, TRIAL, best_of, half_way, helpful, length_of, recommended
 from dsgmcmc.runs.compare.scores import Halves, Metric, Scores, ranking_scores, recorded_values, scores_of
 from dsgmcmc.runs.costs import Costs
 from dsgmcmc.runs.job import Job
@@ -51,9 +51,12 @@ from dsgmcmc.terminal import say
 from dsgmcmc.types import Array, Comm, Float64
 
 DRAWS, RANKING_DRAWS = 5, 20  # draws that a candidate keeps for its rankings, at least; where they are the criterion
-LEAST = 2  # times the effective sample size of the median prediction is above that by which runs end
-RANKED = 300  # users whose rankings are measured where they are not the criterion
-SHARE, FEW = 0.1, 1000  # of the training ratings that are held out; of few ratings so many, up to a quarter
+MIN_ESS_RATIO = 2  # times the effective sample size of the median prediction is above that by which runs end
+RANKED_USERS = 300  # users whose rankings are measured where they are not the criterion
+HELD_OUT_SHARE, HELD_OUT_MIN = (
+    0.1,
+    1000,
+)  # of the training ratings that are held out; of few ratings so many, up to a quarter
 
 
 class Stopped(Exception):
@@ -66,7 +69,7 @@ class Stopped(Exception):
 
 def held_out_of(ratings: Ratings, seed: int) -> InnerSplit:
     """Divide the training ratings of an open file: of some of them models are sampled, and judged by the others."""
-    return InnerSplit(ratings, min(0.25, max(SHARE, FEW / ratings.nnz)), seed)
+    return InnerSplit(ratings, min(0.25, max(HELD_OUT_SHARE, HELD_OUT_MIN / ratings.nnz)), seed)
 
 
 class Asked(NamedTuple):
@@ -198,7 +201,7 @@ class Comparing:
         whole, inner = self._whole.ratings, self._inner_source(asked.seed)
         ratings = inner.ratings
         clicks = ratings.minimum == ratings.maximum
-        fixed = {"rank": asked.rank, "chains": 1, "until": "none", "burn_in": f"{BURN_IN}sweeps"}
+        fixed = {"rank": asked.rank, "chains": 1, "until": "none", "burn_in": f"{BURN_IN_SWEEPS}sweeps"}
         fixed |= {"evaluate_every": "10sweeps", "save_draws": DRAWS, "checkpoint_every": "10min"}
         columns = tuple(whole.context.columns)
         given = any(layer.get("rank", "auto") != "auto" for layer in self._layers.read())
@@ -354,7 +357,7 @@ class Comparing:
         names = [field.name for field in dataclasses.fields(TestPredictions)]
         with np.load(self._file(number, half_way(self._asked.length)), allow_pickle=False) as kept:
             first = TestPredictions(**{name: kept[name] for name in names if name in kept})
-        return Halves(first, (half_way(self._asked.length) - BURN_IN) / (self._asked.length - BURN_IN))
+        return Halves(first, (half_way(self._asked.length) - BURN_IN_SWEEPS) / (self._asked.length - BURN_IN_SWEEPS))
 
     def _iterations(self, run: Run, number: int) -> float:
         """Iterations that the whole run of a candidate will make, by the effective sample size of this one."""
@@ -364,7 +367,7 @@ class Comparing:
         followed = np.stack(run.followed()[1]).astype(np.float64)
         if not followed.size or followed.shape[1] < 2 * LEAST_DRAWS:
             return config.iterations
-        size = float(np.median(ess_bulk(followed))) / LEAST
+        size = float(np.median(ess_bulk(followed))) / MIN_ESS_RATIO
         sampled = config.burn_in + followed.shape[1] * config.thin * config.wanted["ess"] / size
         return float(min(sampled, config.iterations))
 
@@ -401,7 +404,7 @@ class Comparing:
         unit = 2 * measured.rmse if rooted else 1.0  # of a difference of mean squared errors
         listed = mean if self._asked.metric == "ndcg" else None
         if sweeps == self._asked.length and listed is None:
-            ranked = ranking_scores(Run(self._run_of(number)), self._rated, RANKED, False).each
+            ranked = ranking_scores(Run(self._run_of(number)), self._rated, RANKED_USERS, False).each
             listed = float(ranked.mean()) if len(ranked) else None  # perhaps nobody likes what is held out
         found: dict[str, float | None]
         found = {"criterion": measured.rmse if rooted else mean, "behind": gap.mean / unit, "error": gap.error / unit}

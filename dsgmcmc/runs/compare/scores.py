@@ -21,7 +21,7 @@ from dsgmcmc.types import Float64, Int32
 Metric = Literal["log-probability", "log-density", "rmse", "ndcg"]
 
 #: Length of the lists whose NDCG is taken.
-AT = 10
+LIST_LENGTH = 10
 
 
 class Scores(NamedTuple):
@@ -110,7 +110,7 @@ def ranking_scores(run: Run, rated: Rated, most: int, halves: bool) -> Scores:
     Items are ranked by the usual rule, ``likely``. With `halves` of the run's saved draws the Monte Carlo error is
     known.
     """
-    rule, run.exposure = Ranking(AT), rated.exposure
+    rule, run.exposure = Ranking(LIST_LENGTH), rated.exposure
     liked = run.test.rating >= liked_from(run)
     of_users, of_items = (side[liked] for side in run.test_pairs())
     users = np.unique(of_users)

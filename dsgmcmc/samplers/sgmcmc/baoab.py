@@ -45,12 +45,12 @@ from dsgmcmc.samplers.underdamped import BAOA, Underdamped
 from dsgmcmc.targets.base import Target
 
 #: Defaults with the Kronecker metric, which is there for data and models under which the others are not stable.
-ROBUST = {"step_size": 0.2, "warm_up": 40, "warm_up_factor": 0.02}
-ENOUGH = 20_000  # ratings, from which on the step need not depend on their number
-PER_DATUM = 0.4  # eps at most, times the ratings that there are for each number of the factors
+KRONECKER_DEFAULTS = {"step_size": 0.2, "warm_up": 40, "warm_up_factor": 0.02}
+FULL_STEP_RATINGS = 20_000  # ratings, from which on the step need not depend on their number
+MAX_STEP_PER_PARAMETER_RATIO = 0.4  # eps at most, times the ratings that there are for each number of the factors
 FRICTION = 0.95  # c where eps is as large as it may be
 
-OF_DENSITIES = 0.1  # eps on vectors, of whose energies nothing is known
+DENSITY_STEP = 0.1  # eps on vectors, of whose energies nothing is known
 
 
 class BAOABConfig(StepSize):
@@ -74,7 +74,7 @@ class BAOABConfig(StepSize):
     @model_validator(mode="before")
     @classmethod
     def _step_of_metric(cls, given: Any) -> Any:
-        return {**ROBUST, **given} if given.get("metric") == "kronecker" else given
+        return {**KRONECKER_DEFAULTS, **given} if given.get("metric") == "kronecker" else given
 
 
 class BAOAB(Underdamped[BAOABConfig]):
@@ -88,15 +88,19 @@ class BAOAB(Underdamped[BAOABConfig]):
     def suited(cls, config: BAOABConfig, n_data: int, per_number: float) -> BAOABConfig:
         """Return the configuration with open settings chosen by the number of data, in total and `per_number`.
 
-        Here: eps, if not given, falls with the cube root of the number of data below `ENOUGH`.
+        Here: eps, if not given, falls with the cube root of the number of data below `FULL_STEP_RATINGS`.
 
-        Averages over few rows say less of a single one, and l_i may be too small for it. And it is at most `PER_DATUM`
-        times the data `per_number`: what a step leaves adds up over all numbers of the factors, and few data do not
-        hold tau against it (docs/baoab.md). Where neither is so, c is larger, too, if it is not given.
+        Averages over few rows say less of a single one, and l_i may be too small for it. And it is at most
+        `MAX_STEP_PER_PARAMETER_RATIO` times the data `per_number`: the error of a step adds up over all parameters of
+        the factors, and few data do not hold tau against it (docs/baoab.md). Where neither limit holds, c is larger,
+        too, if it is not given.
         """
         if "step_size" in config.model_fields_set:
             return config
-        eps = min(config.step_size * min(1.0, (n_data / ENOUGH) ** (1 / 3)), PER_DATUM * per_number)
+        eps = min(
+            config.step_size * min(1.0, (n_data / FULL_STEP_RATINGS) ** (1 / 3)),
+            MAX_STEP_PER_PARAMETER_RATIO * per_number,
+        )
         keeps = config.friction if eps < config.step_size or "friction" in config.model_fields_set else FRICTION
         return config.model_copy(update={"step_size": round(eps, 4), "friction": keeps})
 
@@ -109,7 +113,11 @@ class BAOAB(Underdamped[BAOABConfig]):
         found = super().safer(config, given)
         if "metric" not in given and config.metric != "kronecker":
             kept = {name: getattr(config, name) for name in given if name in cls.Config.model_fields}
-            robust = {"step_size": min(config.step_size, ROBUST["step_size"]), **kept, "metric": "kronecker"}
+            robust = {
+                "step_size": min(config.step_size, KRONECKER_DEFAULTS["step_size"]),
+                **kept,
+                "metric": "kronecker",
+            }
             found["the Kronecker metric"] = BAOABConfig.model_validate(robust)
         return found
 
@@ -121,7 +129,7 @@ class BAOAB(Underdamped[BAOABConfig]):
         """
         if "step_size" in config.model_fields_set:
             return config
-        return config.model_copy(update={"step_size": OF_DENSITIES})
+        return config.model_copy(update={"step_size": DENSITY_STEP})
 
     def __init__(self, config: BAOABConfig, burn_in: int) -> None:
         super().__init__(config, burn_in)

@@ -67,14 +67,14 @@ from dsgmcmc.types import Float64
 PAIR_PRODUCTS = ("sy", "yhy", "sbs")  # those among pairs, which are kept from one iteration to the next
 
 
-STEPS = {"identity": 0.9, "diagonal": 0.04, "fisher": 0.03}
+DEFAULT_STEPS = {"identity": 0.9, "diagonal": 0.04, "fisher": 0.03}
 
 
 class HAMCMCConfig(StepSize):
     """Configuration of HAMCMC; `step_size` is eps gamma u, see the module."""
 
     step_size: float = Field(
-        STEPS["identity"],
+        DEFAULT_STEPS["identity"],
         gt=0,
         allow_inf_nan=False,
         description="step; 0.04 with the diagonal metric, 0.03 with fisher",
@@ -89,7 +89,7 @@ class HAMCMCConfig(StepSize):
     @model_validator(mode="before")
     @classmethod
     def _step_of_metric(cls, given: Any) -> Any:
-        return {"step_size": STEPS[given["metric"]], **given} if given.get("metric") in STEPS else given
+        return {"step_size": DEFAULT_STEPS[given["metric"]], **given} if given.get("metric") in DEFAULT_STEPS else given
 
 
 @dataclass

@@ -41,7 +41,7 @@ from pydantic import Field
 from dsgmcmc.errors import InputError
 from dsgmcmc.samplers.base import NORMAL
 from dsgmcmc.samplers.metrics import METRICS
-from dsgmcmc.samplers.step_size import MOST, StepSize
+from dsgmcmc.samplers.step_size import MAX_EXCESS, StepSize
 from dsgmcmc.samplers.underdamped import BAOA, Underdamped
 from dsgmcmc.settings import named
 from dsgmcmc.targets.base import Target
@@ -157,7 +157,7 @@ class SGHMC(Underdamped[SGHMCConfig]):
 
     @classmethod
     def suited_to_density(cls, config: SGHMCConfig, noise: float | None) -> SGHMCConfig:
-        """Return the configuration for a plain vector; open steps are chosen such that the `excess` is below `MOST`.
+        """Return the configuration for a plain vector; open steps keep the `excess` below `MAX_EXCESS`.
 
         Here: more friction, which fades by `FADE_OF_NOISE` in a step, and shorter steps.
 
@@ -165,7 +165,7 @@ class SGHMC(Underdamped[SGHMCConfig]):
         """
         if not noise or {"step_size", "gamma", "splitting", "friction", "noise_correction"} & config.model_fields_set:
             return config
-        eps = min(config.step_size, (MOST - 1) / (1.19 * noise))
+        eps = min(config.step_size, (MAX_EXCESS - 1) / (1.19 * noise))
         return config.model_copy(update={"step_size": eps, "gamma": FADE_OF_NOISE / sqrt(2 * eps)})
 
     def step(self, target: Target, iteration: int) -> None:

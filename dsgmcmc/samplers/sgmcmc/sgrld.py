@@ -90,7 +90,7 @@ class SGRLD(Sampler[SGRLDConfig, Target]):
 
     @classmethod
     def suited_to_density(cls, config: SGRLDConfig, noise: float | None) -> SGRLDConfig:
-        """Return the configuration for a plain vector; open steps are chosen such that the `excess` is below `MOST`."""
+        """Return the configuration for a plain vector; open steps keep the `excess` below `MAX_EXCESS`."""
         if "step_size" in config.model_fields_set or config.noise_correction:
             return config
         return config.model_copy(update={"step_size": langevin_step(config.step_size, noise)})

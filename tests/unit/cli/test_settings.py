@@ -19,8 +19,8 @@ from dsgmcmc.config.job import Policy
 from dsgmcmc.config.layers import build
 from dsgmcmc.config.run import RunConfig
 from dsgmcmc.errors import InputError
-from dsgmcmc.samplers import OF_DENSITIES, SAMPLERS
-from dsgmcmc.settings import OF_BPMF, in_python, named, settings
+from dsgmcmc.samplers import DENSITY_SAMPLERS, SAMPLERS
+from dsgmcmc.settings import BPMF_NAMES, in_python, named, settings
 
 ROOT = Path(__file__).resolve().parents[3]
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
@@ -98,7 +98,7 @@ def test_a_name_is_that_of_who_is_told() -> None:
 def test_every_name_in_messages_is_one() -> None:
     """An option of some command, or a setting of some sampler."""
     options = {word for each in COMMANDS.values() for one in each.params for word in (*one.opts, *one.secondary_opts)}
-    own = {name for kind in (*SAMPLERS.values(), *OF_DENSITIES.values()) for name in kind.Config.model_fields}
+    own = {name for kind in (*SAMPLERS.values(), *DENSITY_SAMPLERS.values()) for name in kind.Config.model_fields}
     found = set()
     for path in (ROOT / "dsgmcmc").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -109,7 +109,7 @@ def test_every_name_in_messages_is_one() -> None:
             ):
                 found.add(str(node.args[0].value))
     assert len(found) > 20
-    for name in found | OF_BPMF.keys():
+    for name in found | BPMF_NAMES.keys():
         section, _, last = name.rpartition(".")
         assert last in own if section == "sampler" else named(name) in options, name
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dsgmcmc.config.chain import FREE
+from dsgmcmc.config.chain import CHANGEABLE
 from dsgmcmc.config.layers import build
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.model.likelihoods import LIKELIHOODS
@@ -104,8 +104,8 @@ def test_the_hash_is_of_what_the_draws_depend_on(monkeypatch: pytest.MonkeyPatch
         given = {"likelihood": likelihood} if likelihood else {}
         base, changed = build(given).resolved(), build(given, {name: value}).resolved()
         assert getattr(changed, name) != getattr(base, name)
-        assert (changed.hash() == base.hash()) == (name in FREE), name
-    assert set(FREE) == {"iterations", "until", "checkpoint_every", "keep_checkpoints", "chains"}, (
+        assert (changed.hash() == base.hash()) == (name in CHANGEABLE), name
+    assert set(CHANGEABLE) == {"iterations", "until", "checkpoint_every", "keep_checkpoints", "chains"}, (
         "no draw depends on these"
     )
 

@@ -21,9 +21,9 @@ from dsgmcmc.densities.targets.vector import VectorTarget
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.alias import alias_table
 from dsgmcmc.kernels.philox import NoiseKey
-from dsgmcmc.samplers import OF_DENSITIES, SAMPLERS
+from dsgmcmc.samplers import DENSITY_SAMPLERS, SAMPLERS
 
-METROPOLIS = [name for name, kind in OF_DENSITIES.items() if issubclass(kind, Metropolis)]
+METROPOLIS = [name for name, kind in DENSITY_SAMPLERS.items() if issubclass(kind, Metropolis)]
 THINNED = ["fmh", "tfmh", "smh1", "smh2"]
 LINKS = {"logistic": LOGISTIC, "student": student(4.0)}
 BOUNDS = ["published", "whitened"]
@@ -38,7 +38,7 @@ def regression(n: int, d: int, link: Link = LOGISTIC, prior: float = 1.0, seed: 
 
 def made(name: str, density: Any, rows: int = 1, burn_in: int = 0, **settings: Any) -> tuple[Any, VectorTarget]:
     """Sampler and target at its start."""
-    sampler = OF_DENSITIES[name](OF_DENSITIES[name].Config(**settings), burn_in)
+    sampler = DENSITY_SAMPLERS[name](DENSITY_SAMPLERS[name].Config(**settings), burn_in)
     target = vector_target(density, sampler, rows=rows, seed=11)
     sampler.start(target, 1.0)
     return sampler, target
@@ -269,7 +269,7 @@ def test_a_link_of_your_own_is_compiled() -> None:
 @pytest.mark.parametrize("name", METROPOLIS)
 def test_it_cites_its_paper_and_says_what_it_samples(name: str) -> None:
     """A reader has the paper in hand."""
-    kind = OF_DENSITIES[name]
+    kind = DENSITY_SAMPLERS[name]
     text = inspect.getmodule(kind).__doc__
     assert re.search(r"\[[A-Z][A-Za-z&. -]+ (19|20)\d\d, |\[[A-Z][a-z]+ (19|20)\d\d[;\]]", text)
     assert "Target: " in text
@@ -281,7 +281,7 @@ def test_it_cites_its_paper_and_says_what_it_samples(name: str) -> None:
 
 def test_a_factorisation_is_not_offered_them() -> None:
     """Neither by its list of samplers nor by their names; in one line."""
-    assert not set(SAMPLERS) & set(OF_DENSITIES)
+    assert not set(SAMPLERS) & set(DENSITY_SAMPLERS)
     with pytest.raises(InputError, match="'smh2' samples densities alone; choose one of sgld, ") as error:
         build({"sampler": {"name": "smh2"}})
     assert "tfmh" not in str(error.value)

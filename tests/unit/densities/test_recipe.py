@@ -15,7 +15,7 @@ from dsgmcmc.densities.recipe import Dynamics, drift, euler, residual
 from dsgmcmc.densities.sample import vector_target
 from dsgmcmc.densities.targets.vector import VectorTarget
 from dsgmcmc.kernels.philox import normals
-from dsgmcmc.samplers import OF_DENSITIES, SAMPLERS, sampler_named
+from dsgmcmc.samplers import DENSITY_SAMPLERS, SAMPLERS, sampler_named
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.step_size import StepSize
 from dsgmcmc.types import Factor, Purpose
@@ -322,6 +322,6 @@ def test_what_no_law_admits_is_refused() -> None:
 
 def test_every_sampler_is_held_to_it() -> None:
     """But those that cannot be, and those that take no step."""
-    every = {**SAMPLERS, **OF_DENSITIES}
+    every = {**SAMPLERS, **DENSITY_SAMPLERS}
     steps = {name for name, sampler in every.items() if issubclass(sampler.Config, StepSize)}
     assert {case.name for case in CASES} | OTHERS == steps

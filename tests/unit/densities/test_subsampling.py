@@ -21,7 +21,7 @@ from dsgmcmc.densities.targets.vector import VectorTarget
 from dsgmcmc.errors import InputError
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.samplers.gradients import ON_DATA
+from dsgmcmc.samplers.gradients import DATUM_GRADIENTS
 from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
 
 FEATURES = np.random.default_rng(0).normal(size=(5, 2)) * np.array([1.0, 3.0])
@@ -80,7 +80,7 @@ def mean_over_draws(target: VectorTarget, estimator: Subsample) -> np.ndarray:
 
 
 @pytest.mark.parametrize("density", [FIVE, Plain(), NETWORK], ids=["regression", "any sum", "network"])
-@pytest.mark.parametrize("name", ON_DATA)
+@pytest.mark.parametrize("name", DATUM_GRADIENTS)
 def test_every_estimator_is_unbiased(name: str, density: SumDensity) -> None:
     """All 25 draws of two of five data, after 0 to 6 iterations, which leave tables of mixed ages: to 1e-12."""
     target, sampler = made(name, density)
@@ -135,7 +135,7 @@ def test_data_of_probability_zero_are_never_drawn() -> None:
     assert set(draw(p, 2000, np.random.default_rng(0))) == {1, 3}
 
 
-@pytest.mark.parametrize("name", ON_DATA)
+@pytest.mark.parametrize("name", DATUM_GRADIENTS)
 def test_gradients_are_counted_and_rows_do_not_share_draws(name: str) -> None:
     """A table takes the gradients of all data once, and an iteration those of its own."""
     target, sampler = made(name, rows=2)
@@ -162,7 +162,7 @@ def test_sums_of_tables_are_those_of_the_tables() -> None:
 def test_any_sampler_takes_any_of_them(name: str) -> None:
     """Twenty iterations with each of the six: finite, and other than along parts."""
     ends = set()
-    for gradient in (*ON_DATA, "part"):
+    for gradient in (*DATUM_GRADIENTS, "part"):
         sampler = SAMPLERS[name](SAMPLERS[name].Config(gradient=gradient, step_size=0.01), 5)
         target = vector_target(FIVE, sampler, grid=2, schedule="random")
         sampler.start(target, 1.0)

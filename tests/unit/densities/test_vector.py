@@ -13,7 +13,7 @@ from dsgmcmc.densities.targets.density import ALL, Data, prior_energy
 from dsgmcmc.densities.targets.potentials import Gaussian
 from dsgmcmc.densities.targets.vector import VectorTarget, part_sizes
 from dsgmcmc.errors import InputError
-from dsgmcmc.samplers import OF_DENSITIES
+from dsgmcmc.samplers import DENSITY_SAMPLERS
 from dsgmcmc.samplers.sgmcmc.baoab import BAOAB, BAOABConfig
 from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
 from dsgmcmc.types import Factor, ScheduleName
@@ -238,7 +238,7 @@ def test_slips_of_a_density_are_named(wrong: dict[str, Any], said: str, gradient
 @pytest.mark.parametrize("name", ["gsgrhmc", "adjusted_sgld", "smh2"])
 def test_a_sampler_of_other_densities_says_so(name: str) -> None:
     """In memory as in a run; it was an attribute that the density has not."""
-    kind = OF_DENSITIES[name]
+    kind = DENSITY_SAMPLERS[name]
     with pytest.raises(InputError, match=f"sampler {kind.__name__} samples a .*, which this Logistic is not"):
         vector_target(Logistic(), kind(kind.Config(), 0))
 

@@ -13,7 +13,7 @@ from support import csr, planted, write_planted
 
 from dsgmcmc.data.ratings import Ratings, open_ratings, write_ratings
 from dsgmcmc.diagnostics import baselines
-from dsgmcmc.diagnostics.baselines import RATE, SHAPE, advantage, fit_biases_only
+from dsgmcmc.diagnostics.baselines import PRECISION_RATE, PRECISION_SHAPE, advantage, fit_biases_only
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.model.likelihoods.negative_binomial import NegativeBinomial
 from dsgmcmc.posterior import heldout
@@ -33,7 +33,7 @@ def test_the_fit_solves_its_equations(tmp_path: Path, monkeypatch: pytest.Monkey
     tau are what their updates make of the fit. In slabs of some rows and in one.
     """
     monkeypatch.setattr(baselines, "_SLAB", slab)
-    monkeypatch.setattr(baselines, "SETTLED", 0.0)
+    monkeypatch.setattr(baselines, "CONVERGED_BELOW", 0.0)
     monkeypatch.setattr(baselines, "MOST_SWEEPS", 400)
     with open_ratings(write_planted(tmp_path / "r.h5")) as ratings:
         found = fit_biases_only(ratings)
@@ -50,7 +50,7 @@ def test_the_fit_solves_its_equations(tmp_path: Path, monkeypatch: pytest.Monkey
     np.testing.assert_allclose(np.concatenate(found.variances), 1 / np.diag(precision), rtol=1e-6)
     variance = np.mean(centred**2)
     for strength, mean, spread in zip(strengths, found.means, found.variances, strict=True):
-        expected = (SHAPE + len(mean) / 2) / (RATE * variance + np.sum(mean**2 + spread) / 2)
+        expected = (PRECISION_SHAPE + len(mean) / 2) / (PRECISION_RATE * variance + np.sum(mean**2 + spread) / 2)
         assert strength == pytest.approx(expected, rel=1e-6)
     errors = (centred - design @ np.concatenate(found.means)) ** 2 + design @ np.concatenate(found.variances)
     assert tau == pytest.approx((1 + len(values) / 2) / (variance + errors.sum() / 2), rel=1e-6)

@@ -18,7 +18,7 @@ from dsgmcmc.model.likelihoods import LIKELIHOODS
 from dsgmcmc.model.likelihoods.gaps import (
     CUTS,
     GAPS,
-    MOST,
+    MAX_DEVIATION,
     PRIOR,
     gap_information,
     slopes_of,
@@ -71,7 +71,7 @@ def test_slopes_are_those_of_the_log_likelihood(name: str, factor: int, scaled: 
     target = target_of(data, name, owner, scaled)
     target.full_gradient("theta", "g")
     position = target.likelihood.thresholds.position
-    gaps = MOST * np.tanh(whole(target, owner, GAPS) / MOST)
+    gaps = MAX_DEVIATION * np.tanh(whole(target, owner, GAPS) / MAX_DEVIATION)
     w, h = whole(target, Factor.W, "theta"), whole(target, Factor.H, "theta")
     with open_ratings(data) as ratings:
         indptr, j, x = ratings.slab("train", 0, ratings.n_rows)
@@ -154,7 +154,7 @@ def test_rows_without_ratings_have_their_prior(data: Path, tmp_path: Path) -> No
     draws = [run.draw(number) for number in range(len(run.draws))]
     row = int(np.flatnonzero(run.counts("user") == 0)[0])
     f = np.array([np.log(np.diff(draw.own_thresholds[row]) / np.diff(draw.thresholds)) for draw in draws])
-    d = MOST * np.arctanh(f / MOST)
+    d = MAX_DEVIATION * np.arctanh(f / MAX_DEVIATION)
     sd = np.sqrt((1 / np.concatenate([trace["thresholds.precision"] for trace in run.traces])).mean(axis=0))
     np.testing.assert_allclose(d.mean(axis=0) / sd, 0.0, atol=0.2)
     np.testing.assert_allclose(d.std(axis=0) / sd, 1.0, atol=0.15)

@@ -15,7 +15,7 @@ from support import Model, factor_target, write_planted
 from dsgmcmc.model.likelihoods.ordinal import OrdinalLogit
 from dsgmcmc.model.parts.base import Intercept
 from dsgmcmc.model.parts.rows import START_MEAN
-from dsgmcmc.model.parts.translation import EVERY, draw
+from dsgmcmc.model.parts.translation import MOVE_EVERY, draw
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers.gibbs import Gibbs, GibbsConfig
 from dsgmcmc.types import Factor, Float64
@@ -126,7 +126,7 @@ def test_thresholds_move_with_biases(tmp_path: Path) -> None:
     [
         (Model(K, prior="fixed", exchanges=True), 1, frozenset()),
         (Model(K), 1, frozenset()),
-        (Model(K, exchanges=True), EVERY, frozenset()),
+        (Model(K, exchanges=True), MOVE_EVERY, frozenset()),
         (Model(K, exchanges=True), 1, frozenset({Factor.H})),
     ],
     ids=["fixed", "not wanted", "not due", "frozen"],

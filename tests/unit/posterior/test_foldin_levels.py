@@ -16,7 +16,7 @@ from scipy import stats
 from scipy.special import expit
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.model.likelihoods.gaps import MOST
+from dsgmcmc.model.likelihoods.gaps import MAX_DEVIATION
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.posterior.foldin import FoldIn
 from dsgmcmc.posterior.names import Vocabulary
@@ -53,7 +53,7 @@ def reference(run: Run, number: int, kind: str) -> tuple[np.ndarray, np.ndarray,
     s, d = np.ones(REFERENCE), np.zeros((REFERENCE, 0))
     if kind == "user" and run.config.thresholds == "user":
         precision = draw.shared["thresholds.precision"]
-        d = MOST * np.tanh(rng.normal(0, precision**-0.5, (REFERENCE, len(precision))) / MOST)
+        d = MAX_DEVIATION * np.tanh(rng.normal(0, precision**-0.5, (REFERENCE, len(precision))) / MAX_DEVIATION)
     if run.config.noise == "both":
         bound = run.config.law.scale_bound
         s = np.exp(bound * np.tanh(rng.normal(0, draw.shared[f"{kind}.scales"] ** -0.5, REFERENCE) / bound))

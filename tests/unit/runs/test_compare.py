@@ -107,7 +107,7 @@ def write_noisy(path, noises, seed=0):
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
     """Chains of 100 sweeps are enough for what is planted here."""
-    monkeypatch.setattr(choice, "MOST", 100)
+    monkeypatch.setattr(choice, "MAX_SWEEPS", 100)
 
 
 def compare(tmp_path, data, metric=None, **settings):

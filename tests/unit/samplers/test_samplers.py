@@ -26,7 +26,7 @@ from dsgmcmc.config.layers import build
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.model.target import FactorTarget
-from dsgmcmc.samplers import OF_DENSITIES, SAMPLERS
+from dsgmcmc.samplers import DENSITY_SAMPLERS, SAMPLERS
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.gradients import GRADIENTS
 from dsgmcmc.samplers.step_size import SamplerConfig, StepSize
@@ -220,7 +220,7 @@ def test_every_sampler_of_the_package_is_registered() -> None:
     for module in itertools.chain.from_iterable(rooms):
         content = vars(importlib.import_module(module.name)).values()
         found |= {c for c in content if inspect.isclass(c) and issubclass(c, Sampler) and not inspect.isabstract(c)}
-    every = {**SAMPLERS, **OF_DENSITIES}
+    every = {**SAMPLERS, **DENSITY_SAMPLERS}
     assert found == set(every.values())
     assert all(name.replace("_", "") == sampler.__name__.lower() for name, sampler in every.items())
 

@@ -12,7 +12,7 @@ from support import MODEL, factor_target, write_planted
 from dsgmcmc.diagnostics.temperatures import warm
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers.sgmcmc.baoab import BAOAB, BAOABConfig
-from dsgmcmc.samplers.temperature import ENOUGH, Temperatures
+from dsgmcmc.samplers.temperature import MIN_MEASUREMENTS, Temperatures
 from dsgmcmc.types import Factor
 
 
@@ -34,7 +34,7 @@ def measure(temperatures: Temperatures, target: FactorTarget, sd: dict[Factor, f
 def test_a_temperature_is_the_mean_square_of_the_momenta_of_a_field(target: FactorTarget) -> None:
     """By factor, and of biases apart, within four standard errors; the field that is hot is named, and none else is."""
     temperatures = Temperatures()
-    for seed in range(ENOUGH):
+    for seed in range(MIN_MEASUREMENTS):
         measure(temperatures, target, {Factor.W: 1.0, Factor.H: 1.3}, seed)
     found = temperatures.found()
     expected = {"W.factors": 1.0, "W.biases": 1.0, "H.factors": 1.69, "H.biases": 1.0}
