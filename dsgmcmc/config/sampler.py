@@ -113,9 +113,8 @@ def _in_words(detail: Any, known: Iterable[str], prefix: str) -> str:
     if detail["type"] != "extra_forbidden":
         return what_it_must_be(detail)
     name = str(detail["loc"][-1])
-    owned = {
-        field for sampler in (*SAMPLERS.values(), *DENSITY_SAMPLERS.values()) for field in sampler.Config.model_fields
-    }
+    kinds = *SAMPLERS.values(), *DENSITY_SAMPLERS.values()
+    owned = {field for kind in kinds for field in kind.Config.model_fields}
     if not prefix and name in owned:
         return f"is not a setting of a run, but of its sampler: sampler.{name}"
     near = get_close_matches(name, known, 1)

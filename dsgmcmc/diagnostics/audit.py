@@ -47,9 +47,7 @@ def audit(run: RunDirectory) -> Audit:
     manifests = dict(_manifests(run))
     bound = {name for manifest in manifests.values() for name in manifest.about.get(MADE_WITH, {})}
     settings = [name for name in config.table() if name in CHANGEABLE]
-    loose = [
-        name for name in facts if name in (*DATA_FACTS, *JOB_FACTS) or (name in made_with(facts) and name not in bound)
-    ]
+    loose = sorted({*DATA_FACTS, *JOB_FACTS, *(set(made_with(facts)) - bound)} & set(facts))
     unchecked = [f"{run.settings_file.name} ({', '.join(sorted([*settings, *loose]))})"]
     known = {run.settings_file, *(run.path / name for name in LIVE)}
     if run.summary_file.exists():

@@ -17,8 +17,6 @@ import errno
 import os
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 _SIGNALS = {
     "kill": signal.SIGKILL,
@@ -56,17 +54,6 @@ class _Fault:
 
 
 _FAULTS: tuple[_Fault, ...] = tuple(_Fault(text) for text in os.environ.get("DSGMCMC_FAULT", "").split(";") if text)
-
-
-@contextmanager
-def no_faults() -> Iterator[None]:
-    """Context in which points are passed without being counted."""
-    global _FAULTS
-    faults, _FAULTS = _FAULTS, ()
-    try:
-        yield
-    finally:
-        _FAULTS = faults
 
 
 def fault(point: str) -> None:

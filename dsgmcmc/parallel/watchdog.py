@@ -16,9 +16,7 @@ from dsgmcmc.errors import EXIT_ABORT
 from dsgmcmc.terminal import say
 
 TICKS = 20
-LATE_TICKS = (
-    3  # ticks by which a process ends the job later that waits for none of its files: another may know which it is
-)
+LATE_TICKS = 3  # by which a process that waits for none of its files ends the job later: another may know which it is
 LONGEST = 4096  # bytes of a path
 NO_DISK = ("/dev/", "/proc/", "/sys/", "/memfd:")  # what is open under these names lies on none
 

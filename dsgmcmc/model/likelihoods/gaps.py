@@ -97,9 +97,8 @@ class GapPrecision(Sampled):
 
 def cuts_of(position: Float64, gaps: Float64) -> Float64:
     """Thresholds (..., R - 1) of rows with these coordinates d, (..., R - 2), given the coordinates of those of all."""
-    return values_of(
-        position + np.insert(MAX_DEVIATION * np.tanh(gaps / MAX_DEVIATION), len(position) // 2, 0.0, axis=-1)
-    )
+    deviation = MAX_DEVIATION * np.tanh(gaps / MAX_DEVIATION)
+    return values_of(position + np.insert(deviation, len(position) // 2, 0.0, axis=-1))
 
 
 def set_cuts(block: ParameterBlock, position: Float64) -> None:

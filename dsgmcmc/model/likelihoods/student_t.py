@@ -19,9 +19,9 @@ F is then known near y by Taylor's formula, and (nu, tau) is drawn without anoth
 times as much. They stay in an interval of y of the width 2 `NU_STEP_REACH`, in which the present y has a uniform place:
 as if the line had been cut into such intervals by chance, so that the law is kept. Priors: nu - 2 ~ Gamma(2, rate
 0.1), so that ratings have a variance and the normal distribution is within reach [Juarez & Steel 2010]; log tau ~ N(0,
-3^2), with ratings in units of their sd, of which outliers can be the most. nu stays within `NU_BOUNDS`, and s between e^-7 and e^7: ratings of
-which most are the same number have no density. Where there are few different ratings s is also at least a fifth of the
-distance between the closest two, or of the ratings' sd if that is less.
+3^2), with ratings in units of their sd, of which outliers can be the most. nu stays within `NU_BOUNDS`, and s between
+e^-7 and e^7: ratings of which most are the same number have no density. Where there are few different ratings, s is
+also at least a fifth of the distance between the closest two, or of the ratings' sd if that is less.
 
 *Scales of rows*, g_i, are those of `dsgmcmc.model.likelihoods.scales`, with |log g| below `LARGEST`; the information of
 a rating on log g is nu / (2 (nu + 3)).
@@ -341,9 +341,8 @@ def draw_tails(
             v = log(tau)
         found = 2 + exp(u)
         move = v - log(found) - y
-        if abs(move - middle) > NU_STEP_REACH or not (
-            range_of_v[0] <= v <= range_of_v[1] and NU_BOUNDS[0] <= found <= NU_BOUNDS[1]
-        ):
+        bounded = range_of_v[0] <= v <= range_of_v[1] and NU_BOUNDS[0] <= found <= NU_BOUNDS[1]
+        if abs(move - middle) > NU_STEP_REACH or not bounded:
             return -inf
         f = terms[0] + move * (terms[1] + move * (terms[2] + move * (terms[3] + move * terms[4])))
         each = lgamma((found + 1) / 2) - lgamma(found / 2) + (v - log(found)) / 2

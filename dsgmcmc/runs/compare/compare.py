@@ -53,10 +53,8 @@ from dsgmcmc.types import Array, Comm, Float64
 DRAWS, RANKING_DRAWS = 5, 20  # draws that a candidate keeps for its rankings, at least; where they are the criterion
 MIN_ESS_RATIO = 2  # times the effective sample size of the median prediction is above that by which runs end
 RANKED_USERS = 300  # users whose rankings are measured where they are not the criterion
-HELD_OUT_SHARE, HELD_OUT_MIN = (
-    0.1,
-    1000,
-)  # of the training ratings that are held out; of few ratings so many, up to a quarter
+HELD_OUT_SHARE = 0.1  # of the training ratings
+HELD_OUT_MIN = 1000  # ratings, of few up to a quarter
 
 
 class Stopped(Exception):

@@ -97,10 +97,8 @@ class BAOAB(Underdamped[BAOABConfig]):
         """
         if "step_size" in config.model_fields_set:
             return config
-        eps = min(
-            config.step_size * min(1.0, (n_data / FULL_STEP_RATINGS) ** (1 / 3)),
-            MAX_STEP_PER_PARAMETER_RATIO * per_number,
-        )
+        eps = config.step_size * min(1.0, (n_data / FULL_STEP_RATINGS) ** (1 / 3))
+        eps = min(eps, MAX_STEP_PER_PARAMETER_RATIO * per_number)
         keeps = config.friction if eps < config.step_size or "friction" in config.model_fields_set else FRICTION
         return config.model_copy(update={"step_size": round(eps, 4), "friction": keeps})
 
@@ -113,11 +111,8 @@ class BAOAB(Underdamped[BAOABConfig]):
         found = super().safer(config, given)
         if "metric" not in given and config.metric != "kronecker":
             kept = {name: getattr(config, name) for name in given if name in cls.Config.model_fields}
-            robust = {
-                "step_size": min(config.step_size, KRONECKER_DEFAULTS["step_size"]),
-                **kept,
-                "metric": "kronecker",
-            }
+            largest = min(config.step_size, KRONECKER_DEFAULTS["step_size"])
+            robust = {"step_size": largest, **kept, "metric": "kronecker"}
             found["the Kronecker metric"] = BAOABConfig.model_validate(robust)
         return found
 
