@@ -56,14 +56,11 @@ class Signals:
     request : Request
     came : set of int
         The signals received.
-    failure : str
-        Why this process must end without writing anything more; empty if nothing is wrong.
     """
 
     def __init__(self) -> None:
         self.request = Request.GO_ON
         self.came: set[int] = set()
-        self.failure = ""
         self._interrupted = 0.0
         self._second: Any = signal.SIG_DFL  # what a second Ctrl-C is for
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc.errors import AgreedError
 from dsgmcmc.parallel.signals import Request, Signals
 from dsgmcmc.parallel.watchdog import Watchdog
 from dsgmcmc.types import Comm
@@ -116,8 +115,6 @@ class Control:
             self._reduction = None
 
     def _progress(self, writing: bool = False) -> None:
-        if self._signals.failure:
-            raise AgreedError(self._signals.failure)
         if self._watchdog is not None:
             self._watchdog.progress()
             self._watchdog.writing = writing

@@ -158,7 +158,6 @@ class Job:
         self._age = lambda: monotonic() - begin
         if self.comm.size == 1:
             self.policy = replace(self.policy, watchdog=0)
-            self._lock = Lock(self.run_directory.lock_file, partial(setattr, self._signals, "failure"))
         with _LOGS, _BLAS, self._signals.borrowed():
             status = self._sample()
         if status != EXIT_DONE:
@@ -202,23 +201,20 @@ class Job:
         Returns the facts that its snapshots record (`dsgmcmc.storage.facts`).
         """
         self.run_directory.path.mkdir(parents=True, exist_ok=True)
-        taken_over = self._lock.acquire()
+        self._lock.acquire()
         try:
-            return self._prepare(config, given, taken_over)
+            return self._prepare(config, given)
         except BaseException:
             self._lock.release()
             raise
 
-    def _prepare(self, config: ResolvedConfig, given: list[str], taken_over: str) -> Facts:
+    def _prepare(self, config: ResolvedConfig, given: list[str]) -> Facts:
         """Do the work of `_open` once the directory is locked."""
         run = self.run_directory
         run.refuse_links()
         run.remove_left()
         run.mend_logs()
         run.split_metrics()
-        if taken_over:
-            log.warning("taking over %s: %s", run.path, taken_over)
-            run.note("lock taken over", reason=taken_over)
         facts = {
             "data_hash": self.source.digest(),
             "config_hash": config.hash(),
