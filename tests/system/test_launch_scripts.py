@@ -45,7 +45,7 @@ def test_job_scripts_differ_only_in_what_depends_on_the_cluster():
 def checkout(tmp_path) -> Path:
     """A copy of what the scripts need, so that what they make (runs, downloads) is not made in the repository."""
     folder = tmp_path / "check out"  # with a space, as in many home directories
-    for name in ("launch", ".ci"):
+    for name in ("launch", ".ci", "data"):
         shutil.copytree(ROOT / name, folder / name)
     shutil.copy(ROOT / "pyproject.toml", folder)
     return folder
