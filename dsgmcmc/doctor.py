@@ -23,7 +23,7 @@ import numpy as np
 
 from dsgmcmc._version import __version__
 from dsgmcmc.errors import InputError
-from dsgmcmc.parallel.launch import alone, library, processes_here, world_comm
+from dsgmcmc.parallel.comm import alone, library, processes_here, world_comm
 from dsgmcmc.parallel.machine import memory_limit, usable_cores
 from dsgmcmc.parallel.mpirun import find_mpirun, openmpi_environment
 from dsgmcmc.types import Comm
