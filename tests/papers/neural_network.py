@@ -19,8 +19,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dsgmcmc.densities.targets.density import ALL, Data
-from dsgmcmc.densities.targets.sums import SumDensity
+from dsgmcmc.densities.density import ALL, Data
+from dsgmcmc.densities.sums import SumDensity
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Float64, Int64
 
@@ -176,7 +176,7 @@ class Network(SumDensity):
         return found
 
     def gradient(self, theta: Float64, data: Data = ALL) -> Float64:
-        """See `dsgmcmc.densities.targets.density.Density.gradient`; no gradient of a datum is formed."""
+        """See `dsgmcmc.densities.density.Density.gradient`; no gradient of a datum is formed."""
         found = np.zeros_like(theta)
         for _, x, labels in self._chunks(data):
             for row, layers in enumerate(map(self.layers, theta)):

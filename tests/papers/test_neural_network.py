@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from neural_network import ACTIVATIONS, Network
 
+from dsgmcmc.densities.density import ALL, Data
 from dsgmcmc.densities.sample import sample, vector_target
-from dsgmcmc.densities.targets.density import ALL, Data
-from dsgmcmc.densities.targets.sums import SumDensity
+from dsgmcmc.densities.sums import SumDensity
 from dsgmcmc.errors import InputError
 from dsgmcmc.samplers import SAMPLERS
 
