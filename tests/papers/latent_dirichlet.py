@@ -34,7 +34,7 @@ import numpy as np
 import numpy.typing as npt
 from topics import topics_module
 
-from dsgmcmc.densities.targets.density import ALL, Data
+from dsgmcmc.densities.density import ALL, Data
 from dsgmcmc.types import Float64, Int64
 
 TINY = np.finfo(np.float64).tiny
@@ -63,7 +63,7 @@ class Corpus(NamedTuple):
 
 
 class LatentDirichlet:
-    """Topics of documents; a `dsgmcmc.densities.targets.density.Riemannian`.
+    """Topics of documents; a `dsgmcmc.densities.density.Riemannian`.
 
     Steps are given in the time of the dynamics. Documents are the data: a part of them is a minibatch.
 
@@ -117,7 +117,7 @@ class LatentDirichlet:
         return total
 
     def gradient(self, theta: Float64, data: Data = ALL) -> Float64:
-        """See `dsgmcmc.densities.targets.density.Density.gradient`; unbiased but for the sweeps that are dropped."""
+        """See `dsgmcmc.densities.density.Density.gradient`; unbiased but for the sweeps that are dropped."""
         documents, size = np.ascontiguousarray(np.arange(self.n_data)[data]), np.maximum(np.abs(theta), TINY)
         share, found = len(documents) / self.n_data, np.empty_like(size)
         for row, (beta, at) in enumerate(zip(self.topics(theta), size, strict=True)):
@@ -130,7 +130,7 @@ class LatentDirichlet:
         return result
 
     def metric(self, theta: Float64) -> tuple[Float64, Float64]:
-        """See `dsgmcmc.densities.targets.density.Riemannian.metric`: the root of abs(theta)."""
+        """See `dsgmcmc.densities.density.Riemannian.metric`: the root of abs(theta)."""
         root = np.sqrt(np.maximum(np.abs(theta), TINY))
         return root, 0.5 * np.sign(theta) / root
 

@@ -19,8 +19,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dsgmcmc.densities.targets.density import ALL, Data
-from dsgmcmc.densities.targets.sums import SumDensity
+from dsgmcmc.densities.density import ALL, Data
+from dsgmcmc.densities.sums import SumDensity
 from dsgmcmc.types import Float64, Int64
 
 #: Data that are worked on at once, and those from which the unit of steps is taken.
@@ -160,7 +160,7 @@ class Network(SumDensity):
         return found
 
     def gradient(self, theta: Float64, data: Data = ALL) -> Float64:
-        """See `dsgmcmc.densities.targets.density.Density.gradient`; no gradient of a datum is formed."""
+        """See `dsgmcmc.densities.density.Density.gradient`; no gradient of a datum is formed."""
         found = np.zeros_like(theta)
         for _, x, labels in self._chunks(data):
             for row, layers in enumerate(map(self.layers, theta)):

@@ -37,7 +37,7 @@ import numpy as np
 import numpy.typing as npt
 from stable import positive_stable, stable_nodes
 
-from dsgmcmc.densities.targets.density import ALL, Data
+from dsgmcmc.densities.density import ALL, Data
 from dsgmcmc.types import Float64
 
 #: Below any scale; its powers are numbers, too.
@@ -226,7 +226,7 @@ class StableFactors:
     # ------------------------------------------------------------------ Phi summed out
 
     def energy(self, theta: Float64, data: Data = ALL) -> Float64:
-        """See `dsgmcmc.densities.targets.density.Density.energy`, with the data's share of the prior."""
+        """See `dsgmcmc.densities.density.Density.energy`, with the data's share of the prior."""
         share = len(self.order[data]) / self.n_data
         found = share * self._prior(np.abs(theta))
         for row, lambdas in enumerate(self._lambdas(theta, data)):
@@ -236,7 +236,7 @@ class StableFactors:
         return found
 
     def gradient(self, theta: Float64, data: Data = ALL) -> Float64:
-        """See `dsgmcmc.densities.targets.density.Density.gradient`."""
+        """See `dsgmcmc.densities.density.Density.gradient`."""
         down, up = self._slopes(theta, data)
         return self._with_prior(theta, down - up, data)
 
@@ -250,7 +250,7 @@ class StableFactors:
         return self._to_factors(theta, up, ALL) + falling, self._to_factors(theta, down, ALL) + rising
 
     def metric(self, theta: Float64) -> tuple[Float64, Float64]:
-        """See `dsgmcmc.densities.targets.density.Riemannian.metric`: theta^2, that of scales."""
+        """See `dsgmcmc.densities.density.Riemannian.metric`: theta^2, that of scales."""
         return np.abs(theta), np.sign(theta)
 
     def _slopes(self, theta: Float64, data: Data) -> tuple[Float64, Float64]:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from neural_network import ACTIVATIONS, Network
 
-from dsgmcmc.densities.targets.density import ALL, Data
-from dsgmcmc.densities.targets.sums import SumDensity
+from dsgmcmc.densities.density import ALL, Data
+from dsgmcmc.densities.sums import SumDensity
 
 RNG = np.random.default_rng(5)
 BYTES, LABELS = RNG.integers(0, 256, size=(11, 3), dtype=np.uint8), RNG.integers(0, 3, size=11)

@@ -12,9 +12,9 @@ from stable import positive_stable, stable_nodes
 from stable_factors import Source, StableFactors
 
 from dsgmcmc.densities import KERNELS
+from dsgmcmc.densities.density import ALL
 from dsgmcmc.densities.sample import vector_target
-from dsgmcmc.densities.targets.density import ALL
-from dsgmcmc.densities.targets.vector import VectorTarget
+from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.samplers.base import Sampler
 
 DRAWS = 40_000
