@@ -54,9 +54,8 @@ from dsgmcmc.posterior.rated import Rated
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.runs.candidates import ADDED, BIASES_ONLY, Candidate, candidates, laws_for
 from dsgmcmc.runs.costs import Costs
-from dsgmcmc.runs.job import Job
+from dsgmcmc.runs.job import Job, refuse_taken
 from dsgmcmc.runs.logs import logs_as_before, start_logs
-from dsgmcmc.runs.resolve import refuse_taken
 from dsgmcmc.runs.scores import Halves, Metric, Scores, ranking_scores, recorded_values, scores_of
 from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.settings import named
