@@ -112,7 +112,8 @@ def look_at(
         From every process: what is followed, by chain and block; and by chain its iteration and the weights of its
         draws, (draws,) float64.
     """
-    followed, facts = {}, {}
+    followed: dict[tuple[int, int], Followed] = {}
+    facts: dict[int, tuple[int, Float64]] = {}
     for parts, about in gathered:
         followed.update(parts)
         facts.update(about)
