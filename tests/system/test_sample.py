@@ -112,18 +112,18 @@ def test_a_chain_does_not_change_its_settings_or_data(data: Path, tmp_path: Path
 
 def test_a_job_goes_on_when_only_some_chains_are_finished(data: Path, tmp_path: Path) -> None:
     """One process made chain 0 and was stopped in chain 1; two processes finish: one of them has nothing to do."""
-    settings = {"iterations": 2000, "chains": 2, "evaluate_every": 20, "checkpoint_every": 2000}
+    settings = {"iterations": 1000, "chains": 2, "evaluate_every": 20, "checkpoint_every": 1000}
     out = tmp_path / "run"
     with Running(command(data, out, **settings)) as running:
         running.wait_for(out / "metrics-chain-1.jsonl", 2)
         running.signal(signal.SIGUSR1)
         running.wait().expect(75)
-    assert steps(out / "checkpoints" / "chain-0") == [BURN_IN, 2000]
-    assert steps(out / "checkpoints" / "chain-1")[-1] < 2000
+    assert steps(out / "checkpoints" / "chain-0") == [BURN_IN, 1000]
+    assert steps(out / "checkpoints" / "chain-1")[-1] < 1000
     run(*dsgmcmc("sample", data, "--out", out, "--resume", processes=2)).expect(0)
     assert digest(out) == alone(data, tmp_path / "one", **settings)
     lines = [(line["chain"], line["iteration"]) for line in metrics(out)]
-    assert lines == [(chain, n) for chain in range(2) for n in (1, *range(20, 2001, 20))]
+    assert lines == [(chain, n) for chain in range(2) for n in (1, *range(20, 1001, 20))]
 
 
 def test_a_failure_of_one_chain_ends_the_job_with_its_message(data: Path, tmp_path: Path) -> None:

@@ -73,13 +73,13 @@ def test_what_was_warned_of_is_still_said_afterwards(tmp_path: Path) -> None:
     """By `info` and the report: standard error of a batch job is read by nobody."""
     data = write_planted(tmp_path / "r.h5")
     words = "the data hardly tell noise from factors"
-    for rank in (16, 2):
+    for rank in (2, 16):
         out = tmp_path / str(rank)
         sampled = typed("sample", data, "--out", out, f"--rank={rank}", "--iterations=70", "--seed=1")
-        typed("report", out).expect(0)
-        page = (out / "report.html").read_text(encoding="utf-8")
-        shown = (sampled.expect(0).err, typed("info", out).expect(0).out, page)
-        assert [words in text.replace("\n", " ") for text in shown] == 3 * [rank == 16]
+        shown = (sampled.expect(0).err, typed("info", out).expect(0).out)
+        assert [words in text.replace("\n", " ") for text in shown] == 2 * [rank == 16]
+    typed("report", out).expect(0)
+    assert words in (out / "report.html").read_text(encoding="utf-8").replace("\n", " ")
 
 
 def test_without_test_ratings_there_is_no_rmse(tmp_path: Path) -> None:
