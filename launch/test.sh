@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Run the tests: those of several processes under mpirun, and beside them all others.
+# Run the tests: those of several processes under mpirun, then all others.
 #
 #   launch/test.sh                        what a change can break: all tests but those marked `long`
 #   launch/test.sh --all                  every test, those of several processes also with other numbers of them and
@@ -56,40 +56,34 @@ test_with_library() {
   PATH=$path
 }
 
-# Three processes: blocks that they do not divide, neighbours on either side, and a resumption on two. One process is
-# among the other tests. What depends on the number of processes, or on the library, has no mark `once`.
-test_several_processes() {
-  test_with_processes openmpi 3 "$chosen"
-  if [ "$all" ]; then
-    for processes in 2 4; do
-      test_with_processes openmpi "$processes" "not once"
-    done
-    for library in mpich intelmpi; do
-      test_with_library "$library" 3
-    done
-  fi
-  return "$failed"
-}
-
+# Three processes: blocks that they do not divide, neighbours on either side, and a resumption on two. One process is in
+# the queue below. What depends on the number of processes, or on the library, has no mark `once`.
 if [ "$all" ]; then time="50 minutes"; else time="14 minutes; --all runs every test"; fi
-say "Tests (of about $time, on two idle cores)"
+say "Tests of several processes (of about $time, on two idle cores)"
 if [ "$all" ]; then
-  (make_environment_with mpich && make_environment_with intelmpi)
+  # meanwhile the environments of the other libraries; one that could not be made is made again below, where pip is heard
+  (for library in mpich intelmpi; do make_environment_with "$library"; done) >/dev/null 2>&1 &
+  environments=$!
+fi
+test_with_processes openmpi 3 "$chosen"
+if [ "$all" ]; then
+  for processes in 2 4; do
+    test_with_processes openmpi "$processes" "not once"
+  done
+  wait "$environments" || true
+  for library in mpich intelmpi; do
+    test_with_library "$library" 3
+  done
   export DSGMCMC_OTHER_MPIRUN=$venv-mpich/bin/mpirun
 fi
-# Beside the others: while one of these processes works alone the others sleep, so that they leave a core.
-test_several_processes >"$logs/several" 2>&1 &
-several=$!
 
 # Whole files side by side, in this order: the longest first. One more than there are cores, because those on clusters wait
 # for a network, a scheduler or a signal most of the time. BLAS has one thread in each, as in every command: threads that
 # share a core spin while they wait for each other. A test that ends its process ends all of it, and is named.
+say "Tests on clusters, of whole commands and of one process"
 OPENBLAS_NUM_THREADS=1 "${pytest[@]}" \
   tests/cluster/test_docker.py tests/cluster tests/system tests/mpi tests/statistical tests/papers tests/unit \
   --with-mpi -m "not once${chosen:+ and $chosen}" \
   --numprocesses=$(($(usable_cores) + 1)) --dist=loadfile --no-loadscope-reorder --max-worker-restart=0 \
   --timeout=600 --durations=20 || failed=1
-wait "$several" || failed=1
-say "Tests of several processes"
-cat "$logs/several"
 exit "$failed"
