@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from gibbs import from_ratings, gibbs
-from support import dsgmcmc, run
+from support import typed
 from synthetic import SyntheticOptions, generate
 
 from dsgmcmc.posterior import heldout
@@ -27,27 +27,15 @@ def prepared(folder: Path, spread: float | None):
         rows=800, cols=400, ratings=50_000, rank=RANK, noise=SIGMA, half_stars=False, noise_spread=spread, seed=3
     )
     truth = generate(raw, options)
-    run(*dsgmcmc("prepare", raw, data)).expect()
+    typed("prepare", raw, data).expect()
     return data, truth
 
 
 def sampled(data: Path, out: Path, noise: str, sweeps: int = 1500, sampler: str = "baoab"):
     """A run with sampled tau: summary, test predictions, run."""
-    options = (
-        "--sampler",
-        sampler,
-        "--noise",
-        noise,
-        "--rank",
-        str(RANK),
-        "--save-draws",
-        "0",
-        "--burn-in",
-        "200sweeps",
-    )
-    run(
-        *dsgmcmc("sample", data, "--out", out, *options, "--iterations", f"{sweeps}sweeps", "--thin", "2sweeps")
-    ).expect()
+    options = ("--sampler", sampler, "--noise", noise, "--rank", str(RANK), "--save-draws", "0")
+    length = ("--burn-in", "200sweeps", "--iterations", f"{sweeps}sweeps", "--thin", "2sweeps")
+    typed("sample", data, "--out", out, *options, *length).expect()
     directory = RunDirectory(out)
     return json.loads((out / "summary.json").read_text()), heldout.pooled(heldout.posteriors(directory)), directory
 
