@@ -26,7 +26,7 @@ WITH: dict[str, dict[str, Any]] = {
     "RowPriors": {"prior": "normal-wishart"},
     "ImplicitFeatures": {"implicit_features": "both"},
     "FeatureEffects": {"features": "yes"},
-    "RatingEffects": {"time_levels": "user:page"},
+    "TimeEffects": {"time_levels": "user:page"},
 }
 #: What each cannot go with, and the setting that its message names.
 AGAINST: list[tuple[dict[str, Any], str]] = [

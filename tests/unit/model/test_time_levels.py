@@ -18,8 +18,8 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.likelihoods import LIKELIHOODS, Law
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
-from dsgmcmc.model.parts.effect_draws import draw_precision
-from dsgmcmc.model.parts.groups import read_groups, time_levels_of
+from dsgmcmc.model.parts.time import draw_precision
+from dsgmcmc.model.parts.time_levels import read_groups, time_levels_of
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.source import RatingsSource
 
