@@ -1,4 +1,4 @@
-"""What a model has besides its likelihood: a file for each part, which `PARTS` and `PartSettings` name."""
+"""The parts of a model besides its likelihood: a file for each, which `PARTS` and `PartSettings` name."""
 
 from dsgmcmc.model.parts.base import Part
 from dsgmcmc.model.parts.features import FeatureEffects, FeatureSettings
