@@ -22,7 +22,7 @@ from dsgmcmc.model.statistics import keep_errors, row_statistics
 from dsgmcmc.parallel.named import Named, Shapes, stacked
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.storage.manifest import Key
-from dsgmcmc.targets.base import NOTHING, DrawnField, Information, Momenta
+from dsgmcmc.targets.base import NOTHING, Information, Momenta
 from dsgmcmc.targets.state import (
     BlockLayout,
     Conditional,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class FactorTarget:
-    """The blocks of a Bayesian matrix factorisation that this process holds; a `dsgmcmc.targets.base.RunTarget`.
+    """The blocks of a Bayesian matrix factorisation that this process holds; a `dsgmcmc.targets.base.Target`.
 
     Parameters
     ----------
@@ -265,21 +265,9 @@ class FactorTarget:
     # ------------------------------------------------------------------ as chains see it
 
     @property
-    def drawn(self) -> tuple[DrawnField, ...]:
-        """The fields that a draw has; the first is ``theta``."""
-        return self.model.drawn
-
-    @property
-    def untraced(self) -> frozenset[str]:
-        """Names in `parameters` that are kept in saved draws only, and not recorded at every draw."""
-        return self.model.untraced
-
-    def at_once(self) -> int:
-        """Number of iterations between checks for signals; the same on all processes.
-
-        Here: after every iteration all processes of the ring agree.
-        """
-        return 1
+    def units(self) -> dict[str, Array | float]:
+        """For every quantity of rows that a draw has, the factor that converts it to the unit of the data."""
+        return self.model.units
 
     def reset(self) -> None:
         """Set everything but the sampler's fields to its initial value."""
