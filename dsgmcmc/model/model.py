@@ -146,12 +146,10 @@ class FactorModel:
         columns, rating = self.rows.unit, self.rows.scale
         units: dict[str, Array | float] = {}
         for quantity in self.quantities.drawn_of_rows:
+            unit: Array | float = float(rating**quantity.rating)
             if quantity.columns:
-                units[quantity.name] = quantity.in_rating_unit(np.ones(len(columns)), columns, rating).astype(
-                    np.float32
-                )
-            else:
-                units[quantity.name] = float(rating**quantity.rating)
+                unit = quantity.in_rating_unit(np.ones(len(columns)), columns, rating).astype(np.float32)
+            units[quantity.name] = unit
         return units
 
     def at_home(self) -> dict[tuple[Factor, int], dict[str, Array]]:
