@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 #: Bytes of all column blocks up to which those that have left keep their memory: to use it again takes less time.
 KEPT = 1 << 26
 
+OTHER = {Factor.W: Factor.H, Factor.H: Factor.W}
+
 #: Makes a `ParameterBlock` from its factor, index, start, counts and arrays.
 MakeBlock = Callable[..., ParameterBlock]
 

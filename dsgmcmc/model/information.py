@@ -9,8 +9,7 @@ import numpy as np
 from dsgmcmc.kernels.formula import Formula, RowPrior
 from dsgmcmc.kernels.pattern import product_kernel
 from dsgmcmc.kernels.products import gram
-from dsgmcmc.model.background import OTHER, common_precision
-from dsgmcmc.model.circulation import Circulation
+from dsgmcmc.model.circulation import OTHER, Circulation
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.parallel.named import Named, Shapes
 from dsgmcmc.targets.base import Information
@@ -64,9 +63,7 @@ def fisher_information(
     c, sizes, grown = _mean_squares(circulation, position, n, likelihood.biases, earlier)
     first = [rows.blocks[0] for rows in circulation.together()]
     common = {block.factor: prior(block).precision.astype(np.float64) for block in first}
-    curvature = dict.fromkeys(common, 1.0)
-    if likelihood.background is not None:
-        common, curvature = common_precision(circulation, position, common, tau * likelihood.background)
+    common, curvature = likelihood.common_precision(circulation, position, common, tau)
     lambda_ = {factor: np.diag(each).copy() if each.ndim == 2 else each for factor, each in common.items()}
     found = Information(c, lambda_, tau, n, squares, None, common, sizes)
     if not (bound or grown):
@@ -96,8 +93,7 @@ def second_moments(
         partials[f"{name}.n"] = np.array([[counts[block].sum(dtype=np.float64)] for block in rows.blocks])
 
     def means(sums: dict[str, Float64]) -> Named:
-        other = {Factor.W: Factor.H.name, Factor.H: Factor.W.name}
-        return finish({factor: sums[name] / sums[f"{name}.n"] for factor, name in other.items()})
+        return finish({factor: sums[other.name] / sums[f"{other.name}.n"] for factor, other in OTHER.items()})
 
     return circulation.ring.sum(partials, means, result)
 

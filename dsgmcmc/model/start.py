@@ -71,7 +71,7 @@ def fit_biases(target: FactorTarget) -> None:
     where that mean is known in closed form, of Gaussian ratings, and where an iteration uses all of them.
     """
     likelihood, scratch, position = target.likelihood, target.scratch, target.positions[0]
-    normal = likelihood.is_conditionally_gaussian() and likelihood.background is None
+    normal = likelihood.is_conditionally_gaussian()
     if not (normal and target.model.rows.biases and scratch and target.sweep_length == 1):
         return
     tau, (counts, _) = target.noise_precision, likelihood.counts(target.circulation)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import numpy as np
 
 from dsgmcmc.kernels.outer import add_outer_products, squared_errors, statistics_width
-from dsgmcmc.model.background import grams
 from dsgmcmc.model.circulation import Circulation
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.targets.state import ParameterBlock
@@ -49,8 +48,8 @@ def row_statistics(
         root = np.sqrt(likelihood.noise_scale(other))
         add_outer_products(seen.arrays, other[position], root, likelihood.rank, own[SUMS])
         timers.leave("gradient", begin)
-    if likelihood.background is not None:
-        gram = np.float32(likelihood.background) * grams(circulation, position)[factor]
+    gram = likelihood.gram_of_all(circulation, position, factor)
+    if gram is not None:
         common = gram[np.tril_indices(len(gram))]
         for block in blocks:
             block.arrays[SUMS][:, : len(common)] += common

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dsgmcmc.kernels.formula import RowPrior
-from dsgmcmc.model import background
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.circulation import Circulation, RatingsCell
 from dsgmcmc.model.divergence import find_divergence
@@ -86,7 +85,7 @@ class FactorTarget:
         self.subchain, self.scratch = 0, working[0] if working else None
         self.sweep_length = self.grid if schedule else 1
         self.curvature_bound = ratings.curvature_bound(schedule.probability if schedule else None)
-        self.curvature_bound += (self.likelihood.background or 0.0) * max(ratings.shape)
+        self.curvature_bound += self.likelihood.curvature_of_all(ratings.shape)
         of_rows = (quantity.field(self.quantities.sizes) for quantity in self.quantities.of_rows)
         self.layout = layout = BlockLayout((*kept, *of_rows), self.dimension)
         starts = {factor: model.rows.origin(factor).astype(np.float32) for factor in Factor}
@@ -148,8 +147,7 @@ class FactorTarget:
         kept = self.likelihood.fields
         for cell in self.circulation.tour((position, out, *kept), returning=(out, *kept), sums=(out,)):
             self.add_gradient(cell, position, out, 1.0, float(errors))
-        if self.likelihood.background is not None:
-            background.add_gradient(self.circulation, self.likelihood.background, position, out)
+        self.likelihood.add_gradient_of_all(self.circulation, position, out)
 
     def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> None:
         """Add the gradient of the likelihood's energy, times `scale`, to `out` of a cell's blocks; see `Law`."""

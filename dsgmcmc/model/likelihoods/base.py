@@ -488,6 +488,46 @@ class Law(Part):
         needed = f"{cls.__name__}.log_likelihood_of_predictors"
         raise InputError(f"a fold-in needs {needed}: sample again with the new ratings")
 
+    # ------------------------------------------------------------------ of all pairs, rated or not
+
+    def add_gradient_of_all(self, circulation: Circulation, position: str, out: str) -> None:
+        """Add the gradient of what all pairs add to the energy, at noise precision 1, to `out` of all blocks.
+
+        Here: nothing. Collective.
+        """
+
+    def curvature_of_all(self, shape: tuple[int, int]) -> float:
+        """Bound on what all pairs add to a row's curvature, in units of the mean square of the covariates."""
+        return 0.0
+
+    def gram_of_all(self, circulation: Circulation, position: str, factor: Factor) -> Float32 | None:
+        """Precision (D, D), at noise precision 1, that all pairs give a factor's rows; None if none. Collective."""
+        return None
+
+    def common_precision(
+        self, circulation: Circulation, position: str, prior: dict[Factor, Float64], tau: float
+    ) -> tuple[dict[Factor, Float64], dict[Factor, float]]:
+        """Precision that all rows of a factor have in common. Collective.
+
+        Parameters
+        ----------
+        circulation : Circulation
+            The blocks of both factors.
+        position : str
+            Field that holds the state.
+        prior : dict of Factor to (D,) or (D, D) float64
+            Precision of the prior.
+        tau : float
+            Precision of the noise.
+
+        Returns
+        -------
+        precision : dict of Factor to (D,) or (D, D) float64
+        curvature : dict of Factor to float
+            Largest curvature in the metric of its own diagonal, at least 1.
+        """
+        return prior, dict.fromkeys(prior, 1.0)
+
     # ------------------------------------------------------------------ of new ratings
 
     @property
