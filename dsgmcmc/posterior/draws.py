@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dsgmcmc.model.likelihoods.gaps import CUTS
+from dsgmcmc.model.likelihoods.thresholds import CUTS
 from dsgmcmc.model.parts import PARTS, RowPriors
 from dsgmcmc.model.parts.context import GivenTerm
 from dsgmcmc.model.quantity import WEIGHT

@@ -31,8 +31,7 @@ from dsgmcmc.model.circulation import Circulation, RatingsCell
 from dsgmcmc.model.parts.base import FeatureSizes, Intercept, Part, Place, chosen_factors
 from dsgmcmc.model.parts.noise import heteroscedastic_factors
 from dsgmcmc.model.predictive.base import Moments, Predictive, PredictorDraws
-from dsgmcmc.model.predictive.mixture import LawOfMoments, Mixture
-from dsgmcmc.model.predictive.scores import Scores
+from dsgmcmc.model.predictive.mixture import LawOfMoments, Mixture, Scores
 from dsgmcmc.model.quantity import WEIGHT, Quantity
 from dsgmcmc.settings import named
 from dsgmcmc.storage.manifest import Key

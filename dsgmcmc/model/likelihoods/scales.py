@@ -26,7 +26,7 @@ import numpy as np
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.model.conjugate import GammaPrior
 from dsgmcmc.model.likelihoods.base import Law
-from dsgmcmc.model.likelihoods.thresholds import CURVATURE, EPS, FRICTION
+from dsgmcmc.model.likelihoods.thresholds import CURVATURE, EPS, FRICTION, MOST_KICK
 from dsgmcmc.model.quantity import WEIGHT, Quantity, Sampled
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Factor, Float32, Float64, Purpose
@@ -39,7 +39,6 @@ SCALE_QUANTITIES = (
 )
 PRIOR = GammaPrior(1.0, 0.02)  # of lambda
 START = 10.0  # precision of u before it is first drawn
-MOST_KICK = 3.0
 
 #: y = f(u) / b and x = u; float32 tells y from 1 up to there.
 _U = """
