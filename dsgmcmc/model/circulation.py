@@ -15,7 +15,7 @@ from dsgmcmc.kernels.pattern import spread_kernel
 from dsgmcmc.model.blocks import RatingBlocks, RatingsBlock
 from dsgmcmc.parallel.partition import column_of
 from dsgmcmc.parallel.schedule import Schedule
-from dsgmcmc.targets.state import BlockLayout, FactorRows, ParameterBlock, StateField
+from dsgmcmc.targets.state import BlockLayout, ParameterBlock, Rows, StateField
 from dsgmcmc.types import Factor, Float32
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class Circulation:
         self._keeps = keeps_what_left(int(ratings.column_bounds[-1]), layout.width + dimension * len(scratch))
         self._shared: dict[int, SharedColumnBuffers | None] = {}  # by width of the layout
         self._copies: dict[tuple[str, ...], _Copies] = {}  # by names of arrays
-        self._together: tuple[FactorRows, FactorRows] | None = None
+        self._together: tuple[Rows, Rows] | None = None
         self.rows = {b: self._row(b) for b in ring.blocks}
         self.place(0)
 
@@ -139,10 +139,10 @@ class Circulation:
         for b, row in self.rows.items():
             yield row, self.columns[column_of(b, self.part, self.grid)]
 
-    def together(self) -> Iterator[FactorRows]:
+    def together(self) -> Iterator[Rows]:
         """The row blocks of this process, then the column blocks that rest with them, in the order of `pairs`."""
         if self._together is None:
-            self._together = FactorRows([*self.rows.values()]), FactorRows([*self.columns.values()])
+            self._together = Rows([*self.rows.values()]), Rows([*self.columns.values()])
         yield from self._together
 
     # ------------------------------------------------------------------ their memory

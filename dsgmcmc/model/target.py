@@ -25,9 +25,9 @@ from dsgmcmc.targets.base import NOTHING, Information, Momenta
 from dsgmcmc.targets.state import (
     BlockLayout,
     Conditional,
-    FactorRows,
     ParameterBlock,
     RandomStream,
+    Rows,
     StateField,
     arrays_of,
     take_all,
@@ -130,7 +130,7 @@ class FactorTarget:
         """
         return self.circulation.blocks()
 
-    def together(self) -> Iterator[FactorRows]:
+    def together(self) -> Iterator[Rows]:
         """All rows that are on this process at present, by as many as are updated in one call: those of a factor."""
         return self.circulation.together()
 
