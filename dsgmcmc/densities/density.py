@@ -76,15 +76,15 @@ def prior_energy(density: Density, theta: Float64) -> Float64:
     """Minus the log density of the prior up to a constant, (n,) for theta (n, D)."""
     offset, precision = theta - density.prior_mean, density.prior_precision
     pull = offset @ precision if precision.ndim == 2 else offset * precision
-    found: Float64 = 0.5 * (offset * pull).sum(axis=1)
-    return found
+    prior_energy: Float64 = 0.5 * (offset * pull).sum(axis=1)
+    return prior_energy
 
 
 def prior_gradient(density: Density, theta: Float64) -> Float64:
     """Gradient of `prior_energy`, (n, D)."""
     offset, precision = theta - density.prior_mean, density.prior_precision
-    found: Float64 = offset @ precision if precision.ndim == 2 else offset * precision
-    return found
+    prior_gradient: Float64 = offset @ precision if precision.ndim == 2 else offset * precision
+    return prior_gradient
 
 
 def posterior_gradient(density: Density, theta: Float64) -> Float64:
@@ -159,13 +159,13 @@ class Gaussian:
     def energy(self, theta: Float64, data: Data = ALL) -> Float64:
         """(n,) for theta (n, D)."""
         offset = theta - self.mean
-        found: Float64 = 0.5 * (offset * (offset @ self.precision)).sum(axis=1)
-        return found
+        energy: Float64 = 0.5 * (offset * (offset @ self.precision)).sum(axis=1)
+        return energy
 
     def gradient(self, theta: Float64, data: Data = ALL) -> Float64:
         """Of the energy, (n, D)."""
-        found: Float64 = (theta - self.mean) @ self.precision
-        return found
+        gradient: Float64 = (theta - self.mean) @ self.precision
+        return gradient
 
 
 class DoubleWell:
@@ -180,8 +180,8 @@ class DoubleWell:
 
     def energy(self, theta: Float64, data: Data = ALL) -> Float64:
         """(n,) for theta (n, 1)."""
-        found: Float64 = (theta**4 - 2 * theta**2).sum(axis=1)
-        return found
+        energy: Float64 = (theta**4 - 2 * theta**2).sum(axis=1)
+        return energy
 
     def gradient(self, theta: Float64, data: Data = ALL) -> Float64:
         """Of the energy, (n, 1)."""
@@ -203,8 +203,8 @@ class Banana:
     def energy(self, theta: Float64, data: Data = ALL) -> Float64:
         """(n,) for theta (n, 2)."""
         x1, x2 = theta.T
-        found: Float64 = x1**4 / 10 + (4 * (x2 + 1.2) - x1**2) ** 2 / 2
-        return found
+        energy: Float64 = x1**4 / 10 + (4 * (x2 + 1.2) - x1**2) ** 2 / 2
+        return energy
 
     def gradient(self, theta: Float64, data: Data = ALL) -> Float64:
         """Of the energy, (n, 2)."""

@@ -139,5 +139,5 @@ def consensus(shards: Sequence[Float64]) -> Float64:
             raise InputError(f"the {len(draws)} draws of shard {number} have a singular covariance: make more of them")
         weights.append(np.linalg.inv(covariance))
     weighted = sum(draws @ weight for draws, weight in zip(shards, weights, strict=True))
-    found: Float64 = np.linalg.solve(np.sum(weights, axis=0), np.transpose(weighted)).T
-    return found
+    combined: Float64 = np.linalg.solve(np.sum(weights, axis=0), np.transpose(weighted)).T
+    return combined

@@ -154,5 +154,5 @@ def _divergence(matrix: Field, z: Float64) -> Float64:
             moved = z.copy()
             moved[:, j] += shift * SPACING
             total = total + factor * matrix(moved)[:, :, j]
-    found: Float64 = total / (12 * SPACING)
-    return found
+    divergence: Float64 = total / (12 * SPACING)
+    return divergence

@@ -120,14 +120,14 @@ class VectorTarget(Generic[D]):
     def precision(self) -> Float64:
         """Typical curvature and the prior's precision of every element, (D,)."""
         prior = self.block.prior(self.block).precision
-        found: Float64 = self.curvature + (np.diag(prior) if prior.ndim == 2 else prior)
-        return found
+        precision: Float64 = self.curvature + (np.diag(prior) if prior.ndim == 2 else prior)
+        return precision
 
     def prior_gradient(self, theta: Float64) -> Float64:
         """Gradient of the prior's energy, (n, D)."""
         mean, precision, _ = self._prior
-        found: Float64 = (theta - mean) @ precision if precision.ndim == 2 else (theta - mean) * precision
-        return found
+        prior_gradient: Float64 = (theta - mean) @ precision if precision.ndim == 2 else (theta - mean) * precision
+        return prior_gradient
 
     def parts_of(self, iteration: int) -> Iterator[tuple[Data, Data, float]]:
         """Yield rows, the data that an iteration uses of them, and the probability with which it does."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from dsgmcmc.kernels.pattern import spread_kernel
-from dsgmcmc.model.blocks import RatingBlocks, RatingsBlock
+from dsgmcmc.model.blocks import CellRatings, RatingBlocks
 from dsgmcmc.parallel.partition import column_of
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.targets.state import BlockLayout, ParameterBlock, Rows, StateField
@@ -43,12 +43,12 @@ class RatingsCell(NamedTuple):
     Attributes
     ----------
     row, column : ParameterBlock
-    ratings : RatingsBlock
+    ratings : CellRatings
     """
 
     row: ParameterBlock
     column: ParameterBlock
-    ratings: RatingsBlock
+    ratings: CellRatings
 
 
 class _Copies(NamedTuple):

@@ -57,8 +57,8 @@ class GammaPrior(NamedTuple):
 
     def draw(self, squares: Array | float, n: Array | float, rng: np.random.Generator) -> Float64:
         """Draw precisions given the sum of squares of n numbers from N(0, 1 / precision), elementwise."""
-        found: Float64 = rng.gamma(self.shape + n / 2, 1 / (self.rate + squares / 2))
-        return found
+        precisions: Float64 = rng.gamma(self.shape + n / 2, 1 / (self.rate + squares / 2))
+        return precisions
 
 
 PUBLISHED = GammaPrior(1.0, 5.0)

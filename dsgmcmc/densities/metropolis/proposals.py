@@ -93,14 +93,14 @@ class Proposal(NamedTuple):
 
     def move(self, theta: Float64, z: Float64) -> Float64:
         """What is proposed to every row, (n, D)."""
-        found: Float64 = self.centre + self.keep * (theta - self.centre) + z @ self.root.T
-        return found
+        proposed: Float64 = self.centre + self.keep * (theta - self.centre) + z @ self.root.T
+        return proposed
 
     def own_energy(self, theta: Float64) -> Float64:
         """Minus the log density of the law that it is reversible with respect to, (n,)."""
         offset = theta - self.centre
-        found: Float64 = 0.5 * (offset * (offset @ self.own)).sum(axis=1)
-        return found
+        own_energy: Float64 = 0.5 * (offset * (offset @ self.own)).sum(axis=1)
+        return own_energy
 
 
 def dense(precision: Float64) -> Float64:

@@ -246,8 +246,8 @@ class NegativeBinomial(Likelihood):
 
     def _dispersions(self) -> Float64:
         """Dispersions at which the sums are taken, (5,)."""
-        found: Float64 = self.dispersion * np.exp(NODES)
-        return found
+        dispersions: Float64 = self.dispersion * np.exp(NODES)
+        return dispersions
 
     @property
     def score_source(self) -> Score:
@@ -299,8 +299,8 @@ class NegativeBinomial(Likelihood):
         """Log density of ratings given their predictors, (n,) float64, for laws that are log-concave, not Gaussian."""
         assert thresholds is not None
         dispersion, ceiling, least = thresholds
-        found: Float64 = NegativeBinomialLaw.log_density(x, eta, eta, rate_of(eta, ceiling), dispersion, least)
-        return found
+        log_density: Float64 = NegativeBinomialLaw.log_density(x, eta, eta, rate_of(eta, ceiling), dispersion, least)
+        return log_density
 
     # ------------------------------------------------------------------ drawing its parameter
 
@@ -382,8 +382,8 @@ class NegativeBinomial(Likelihood):
 def rate_of(eta: Array, ceiling: Array | float) -> Array:
     """m, elementwise, of predictors and the ceiling M."""
     eta = np.asarray(eta)
-    found: Array = 1 / (np.exp(np.minimum(-eta, eta.dtype.type(80))) + 1 / np.asarray(ceiling, eta.dtype))
-    return found
+    rate: Array = 1 / (np.exp(np.minimum(-eta, eta.dtype.type(80))) + 1 / np.asarray(ceiling, eta.dtype))
+    return rate
 
 
 def information(mean: Array, dispersion: float, truncated: bool) -> Float64:

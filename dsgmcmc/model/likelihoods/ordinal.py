@@ -328,8 +328,8 @@ class Ordinal(ScaledRows):
         flipped = lower + upper > 0
         cdf = expit if cls.link == "logit" else ndtr
         p = cdf(np.where(flipped, -lower, upper)) - cdf(np.where(flipped, -upper, lower))
-        found: Float64 = np.log(np.maximum(p, 1e-300))
-        return found
+        log_density: Float64 = np.log(np.maximum(p, 1e-300))
+        return log_density
 
     # ------------------------------------------------------------------ of new ratings
 

@@ -311,8 +311,8 @@ def log_density_of(error: Array, square: Array, inflation: Array) -> Array:
 
     nu = 2 * inflation / (inflation - 1)
     constant = gammaln((nu + 1) / 2) - gammaln(nu / 2) - np.log(nu * pi) / 2
-    found: Array = constant - np.log(square) / 2 - (nu + 1) / 2 * np.log1p(np.square(error) / square / nu)
-    return found
+    log_density: Array = constant - np.log(square) / 2 - (nu + 1) / 2 * np.log1p(np.square(error) / square / nu)
+    return log_density
 
 
 def draw_tails(

@@ -153,8 +153,8 @@ class ThresholdModel:
         slopes = np.zeros((size + 1, size))  # of the levels' probabilities in the thresholds
         slopes[np.arange(size), np.arange(size)] = density
         slopes[np.arange(size) + 1, np.arange(size)] = -density
-        found: Float64 = slopes.T @ (slopes / share[:, None])
-        return found
+        fisher: Float64 = slopes.T @ (slopes / share[:, None])
+        return fisher
 
     def information_at(self, eta: float) -> Float64:
         """Fisher information of a rating of this predictor on the coordinates, (R - 1, R - 1), where they start."""
@@ -164,8 +164,8 @@ class ThresholdModel:
         up_to = expit(distance) if self._link == "logit" else ndtr(distance)
         share = np.maximum(np.diff(up_to, prepend=0.0, append=1.0), 1e-12)
         jacobian = _jacobian(self.position)
-        found: Float64 = jacobian.T @ self._fisher(distance, share) @ jacobian
-        return found
+        information: Float64 = jacobian.T @ self._fisher(distance, share) @ jacobian
+        return information
 
     @staticmethod
     def slopes(position: Float64, sums: Float64) -> Float64:
@@ -178,13 +178,13 @@ class ThresholdModel:
             As of `dsgmcmc.kernels.ordinal.ordinal_kernel`, over all ratings.
         """
         upper, lower = sums[:, 0], -sums.sum(axis=1)
-        found: Float64 = _jacobian(position).T @ (upper[:-1] + lower[1:])
-        return found
+        slopes: Float64 = _jacobian(position).T @ (upper[:-1] + lower[1:])
+        return slopes
 
     def gradient(self, position: Float64, slopes: Float64) -> Float64:
         """Gradient of the energy in the coordinates, given the `slopes` of the log likelihood."""
-        found: Float64 = self.prior_precision * position - slopes
-        return found
+        gradient: Float64 = self.prior_precision * position - slopes
+        return gradient
 
     def move(self, state: Thresholds, slopes: Float64, rng: np.random.Generator) -> dict[str, Float64]:
         """One step of BAOAB; what becomes of `state`, by the names that it is saved as."""
