@@ -1,4 +1,4 @@
-r"""The complete recipe for stochastic gradient MCMC [Ma 2015]: what any sampler is to drift by, given what it claims.
+r"""The complete recipe for stochastic gradient MCMC [Ma 2015]: the drift that a sampler's claimed dynamics need.
 
 A diffusion on z = (theta, auxiliary variables) that leaves exp(-H(z)) invariant can be written with D(z), positive
 semidefinite, and Q(z), skew-symmetric:
@@ -31,7 +31,7 @@ Field = Callable[[Float64], Float64]
 
 @dataclass(frozen=True)
 class Dynamics:
-    """What a sampler claims to be, at n points z (n, m).
+    """Dynamics that a sampler claims to have, at n points z (n, m).
 
     Attributes
     ----------
@@ -113,7 +113,7 @@ def euler(dynamics: Dynamics, z: Float64, eps: float, normals: Float64, noise: F
 
 
 def residual(dynamics: Dynamics, z: Float64, found: Field | None = None) -> Float64:
-    """What is left of the Fokker-Planck equation at exp(-H), relative to it; 0 where that is invariant.
+    """Residual of the Fokker-Planck equation at exp(-H), relative to it; 0 where exp(-H) is invariant.
 
     div(f p) - sum_ij d_i d_j (D_ij p), over p = exp(-H), is div c - c . grad H with c = f - div D + D grad H: the flow
     of probability in units of p.

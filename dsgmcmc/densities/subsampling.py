@@ -152,7 +152,7 @@ class Subsample(PartGradient[SumTarget]):
 
     @staticmethod
     def table(density: SumDensity, block: ParameterBlock) -> Float64:
-        """What is kept of the gradients of all data, a view (n, N, W)."""
+        """Kept gradients of all data, a view (n, N, W)."""
         return block["table"].reshape(len(block["table"]), density.n_data, density.width)
 
 

@@ -24,10 +24,10 @@ from dsgmcmc.targets.base import NOTHING, Information, Momenta
 from dsgmcmc.targets.state import BlockLayout, ParameterBlock, RandomStream, StateField, gradient_in
 from dsgmcmc.types import Array, Factor, Float64
 
-#: What to tell who wants to draw rows given the others.
+#: Message to users of a sampler that draws rows given the others.
 NOT_CONDITIONAL = (
-    "a density says nothing of normal laws of its rows, which this sampler draws from: choose one that steps along "
-    "gradients, such as sgld"
+    "this sampler draws rows from their normal conditional distributions, which a density does not give: choose one "
+    "that steps along gradients, such as sgld"
 )
 
 
@@ -166,7 +166,7 @@ class VectorTarget(Generic[D]):
         yield self.block
 
     def together(self) -> Iterator[ParameterBlock]:
-        """All rows that are on this process at present, by as many as are updated in one call: those of a factor."""
+        """The rows that are on this process at present, one group per factor."""
         yield self.block
 
     def visit(self, send: bool = False) -> Iterator[VectorCell]:
@@ -259,7 +259,7 @@ class VectorTarget(Generic[D]):
         return np.atleast_1d(self.density.energy(theta) + prior_energy(self.density, theta))
 
     def find_divergence(self, position: str) -> str:
-        """Say where the state is not finite or has exploded; empty if nowhere. Collective."""
+        """Describe where the state is not finite or has exploded; empty if it is nowhere. Collective."""
         theta = self.block[position]
         if isfinite(theta.sum()) or np.isfinite(theta).all():  # a sum that is finite is of finite numbers
             return ""

@@ -39,9 +39,9 @@ class CellRatings:
         Values, or, with a table, their numbers in it.
     table : (at most 256,) float32, optional
     columns : int
-        Of the cell.
+        Number of columns of the cell.
     offsets : (nnz,) float32, optional
-        What the predictors have besides that of the factors.
+        Addend of every rating's predictor.
     """
 
     indptr: Int64
@@ -58,13 +58,13 @@ class CellRatings:
 
     @cached_property
     def arrays(self) -> tuple[Array, ...]:
-        """What kernels take: see `dsgmcmc.kernels.stored.kernel_arguments`; then `offsets` where there are some."""
+        """Arguments of kernels (`dsgmcmc.kernels.stored.kernel_arguments`), then `offsets` if there are some."""
         given = kernel_arguments(self.indptr, self.indices, self.stored, self.table)
         return given if self.offsets is None else (*given, self.offsets)
 
     @property
     def pattern(self) -> tuple[Array, ...]:
-        """The first two of them."""
+        """Row pointers and column indices: the first two of `arrays`."""
         return self.arrays[:2]
 
     def with_values(self, values: Float32) -> CellRatings:
@@ -73,7 +73,7 @@ class CellRatings:
 
     @cached_property
     def by_column(self) -> CellRatings:
-        """The same ratings sorted by column: of a cell whose rows are the columns. Kept from the first time on."""
+        """The same ratings as a cell whose rows are the columns; made once."""
         by_column = turned(self.indptr, self.indices, self.stored, self.columns)
         return CellRatings(*by_column, self.table, len(self.indptr) - 1)
 

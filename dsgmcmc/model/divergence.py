@@ -30,7 +30,7 @@ def find_divergence(circulation: Circulation, model: FactorModel, position: str)
 
 
 def _of_rows(circulation: Circulation, model: FactorModel, position: str) -> Iterator[str]:
-    """What is wrong with rows here."""
+    """Yield a description of every local row that is out of bounds."""
     largest = EXPLODED * model.rows.expected_square * max(1.0, circulation.ratings.extreme**2)
     fields = [quantity for quantity in model.quantities.of_rows if quantity.drawn]
     for rows in circulation.together():
@@ -46,7 +46,7 @@ def _of_rows(circulation: Circulation, model: FactorModel, position: str) -> Ite
 
 
 def _of_shared(model: FactorModel) -> Iterator[str]:
-    """What is wrong with parameters that all rows share."""
+    """Yield a description of every shared parameter that is out of bounds."""
     for sampled in model.replicated:
         for quantity, value in sampled.drawn():
             numbers = np.diag(value) if quantity.positive and value.ndim == 2 else np.ravel(value)

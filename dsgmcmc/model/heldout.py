@@ -87,7 +87,7 @@ class HeldOut:
         return {"rmse": now, "rmse_mean": mean if self._has_draws else None, **tau}
 
     def followed(self) -> dict[int, Followed]:
-        """What ESS and R-hat are computed from, by block here; may be empty.
+        """Values that ESS and R-hat are computed from, by block of this process; may be empty.
 
         Here: predictions, less the centre, and the log likelihood.
         """

@@ -131,7 +131,7 @@ class FactorTarget:
         return self.circulation.blocks()
 
     def together(self) -> Iterator[Rows]:
-        """All rows that are on this process at present, by as many as are updated in one call: those of a factor."""
+        """The rows that are on this process at present, one group per factor."""
         return self.circulation.together()
 
     def visit(self, send: bool = False) -> Iterator[FactorCell]:
@@ -178,7 +178,7 @@ class FactorTarget:
         return self.model.turn((self.stream.iteration + 1) // self.sweep_length)
 
     def context(self, factor: Factor | None = None) -> DrawContext:
-        """What parts draw their parameters with, before the rows of a factor are drawn or after all have moved."""
+        """Context in which parts draw: before the rows of a factor are drawn, or after all have moved."""
         return self._context(self._turn, factor)
 
     def _context(self, turn: int, factor: Factor | None = None) -> DrawContext:
@@ -319,7 +319,7 @@ class FactorTarget:
         return self.model.parameters(self.subchain)
 
     def find_divergence(self, position: str) -> str:
-        """Say where the state is not finite or has exploded; empty if nowhere. Collective."""
+        """Describe where the state is not finite or has exploded; empty if it is nowhere. Collective."""
         return find_divergence(self.circulation, self.model, position)
 
     def recorders(self) -> Sequence[HeldOut]:

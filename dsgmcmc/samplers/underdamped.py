@@ -55,7 +55,7 @@ class Underdamped(Sampler[C, Target]):
         return not self.gradient.by_parts and (target.renews_data or target.renews_prior)
 
     def end_step(self, target: Target, h: float) -> Callable[[Rows], None] | None:
-        """What applies the half of the kick that ends the previous step, if the halves are separate."""
+        """Return the kick that ends the previous step if the halves are separate, else None."""
 
         def kick(rows: Rows) -> None:
             self.metric.kick(target, rows, self.first_half, h)

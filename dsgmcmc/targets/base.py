@@ -150,7 +150,7 @@ class Target(Protocol):
         """All blocks of parameters that are on this process at present."""
 
     def together(self) -> Iterator[Rows]:
-        """All rows that are on this process at present, by as many as are updated in one call: those of a factor."""
+        """The rows that are on this process at present, one group per factor."""
 
     def visit(self, send: bool = False) -> Iterator[Cell]:
         """Cells of this iteration's part; `send` sends blocks on to where the next part needs them. Collective."""
@@ -281,7 +281,7 @@ class DrawInfo(NamedTuple):
 
 
 class Followed(NamedTuple):
-    """What a recorder follows in a block at every draw.
+    """Quantities of a block that a recorder follows at every draw.
 
     Attributes
     ----------
@@ -305,7 +305,7 @@ class Recorder(Protocol):
         """Its entries in a line of metrics, about the state last recorded and about all draws. Collective."""
 
     def followed(self) -> dict[int, Followed]:
-        """What ESS and R-hat are computed from, by block here; may be empty."""
+        """Values that ESS and R-hat are computed from, by block of this process; may be empty."""
 
     def saved(self) -> Iterator[tuple[Key, Array]]:
         """Accumulators of this process, for a checkpoint."""

@@ -73,7 +73,7 @@ class DualAveraging(Replicated):
 
 @dataclass
 class Tally(Replicated):
-    """What the rows have done since burn-in, and what they know of where they are.
+    """Work of the rows since burn-in, and their energies.
 
     Attributes
     ----------

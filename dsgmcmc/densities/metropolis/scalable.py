@@ -58,7 +58,7 @@ class ThinnedConfig(ProposalConfig):
 
 
 class TruncatedConfig(ThinnedConfig):
-    """That of those which fall back to all data where that is cheaper."""
+    """Configuration of the kernels that fall back to all data where that is cheaper."""
 
     fallback: float = Field(
         0.5, ge=0, description="plain Metropolis-Hastings from fallback times N expected candidates on; published: 1"

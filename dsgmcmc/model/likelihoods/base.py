@@ -362,7 +362,7 @@ class Law(Part):
         return self._sums.setdefault(row_block, np.zeros(self.sums_shape))
 
     def saved(self, row_blocks: Iterable[int]) -> Iterator[tuple[Key, Array]]:
-        """What else the part keeps for these row blocks, to be saved in a checkpoint."""
+        """Yield the sums over the sweep of these row blocks, to be saved in a checkpoint."""
         for b in row_blocks if self.sums_name else ():
             yield Key("state", "W", b, self.sums_name), self.sums_of(b)
 
@@ -432,7 +432,7 @@ class Law(Part):
 
     @staticmethod
     def weighted_counts(circulation: Circulation, power: int = 1) -> tuple[Counts, Counts]:
-        """As `counts`, with a rating's weight the product of both rows' ``weight``, to this power. Collective."""
+        """Like `counts`, where a rating weighs the product of both rows' ``weight``, to this power. Collective."""
         blocks = list(circulation.blocks())
         for block in blocks:
             block.arrays["sums"] = np.zeros((len(block.counts), 2), np.float32)

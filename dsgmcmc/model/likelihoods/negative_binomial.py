@@ -79,7 +79,7 @@ _EXPECTED = "m = max(float32(1) / (exp32(-eta) + one_over_top), float32(1e-20))"
 
 
 def _law(truncated: bool) -> Shaped:
-    """Of counts that are, or are not, above 0 by their nature."""
+    """Kernel source of the law of counts, truncated at 0 or not."""
     rise = [f"rise{k} = log1p32(m / r{k})" for k in range(len(NODES))]
     lines = [_EXPECTED, *rise]
     expected, known = "m", ""
@@ -96,7 +96,7 @@ def _law(truncated: bool) -> Shaped:
 LAWS = {truncated: _law(truncated) for truncated in (False, True)}
 
 _SLOPE = "* (float32(1) - m * one_over_top) * r / (r + m)"
-#: The same for effects of groups.
+#: Scores for effects of groups, by whether the law is truncated.
 EFFECTS = {
     False: Score("negative_binomial", f"{_EXPECTED}\ne = (x - m) {_SLOPE}", ("x", "one_over_top", "r")),
     True: Score(
@@ -173,7 +173,7 @@ class NegativeBinomial(Likelihood):
 
     @property
     def dispersion(self) -> float:
-        """R."""
+        """Current dispersion r."""
         return float(self.parameters.dispersion[0])
 
     @property

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from dsgmcmc.data.ratings import Ratings
     from dsgmcmc.parallel.ring import Ring  # which loads MPI
 
-#: More are no levels but measurements, and more have thresholds that too few ratings tell.
+#: Most different ratings that are levels and no measurements, and most levels whose thresholds the ratings determine.
 MAX_LEVELS, MAX_THRESHOLDS = 100, 25
 #: Fisher information of a rating on the log scale of its row, about.
 SCALE_INFORMATION: dict[Link, float] = {"logit": 0.8, "probit": 1.0}
@@ -74,7 +74,8 @@ _SIDES: tuple[CutSide, CutSide] = ("w", "h")
 def scale_of(ratings: Ratings) -> Float64 | None:
     """Different training ratings, in order, if they look like the levels of a scale; None if they are measurements.
 
-    They are unless there are more than `MAX_LEVELS`, or most of them occur once and not all are whole or half numbers.
+    Ratings are measurements if there are more than `MAX_LEVELS` different ones, or if most of these occur once and not
+    all are whole or half numbers.
     """
     found = ratings.levels(MAX_LEVELS)
     return found if found is not None and (2 * len(found) <= ratings.nnz or np.all(2 * found % 1 == 0)) else None

@@ -87,7 +87,7 @@ e = weight * s * error * near
     slope="float32(0.5) - half * far",
 )
 
-#: The same for effects of groups, which multiply it by tau.
+#: Score for effects of groups, which multiply it by tau.
 EFFECTS = Score(
     "student_t", "d = x - eta\ne = (nu + float32(1)) * s * d / (nu + tau * s * d * d)", ("x", "s", "nu", "tau")
 )

@@ -285,7 +285,7 @@ def set_cuts(block: ParameterBlock, position: Float64) -> None:
 
 
 def cut_table(block: ParameterBlock) -> Float32:
-    """What `dsgmcmc.kernels.ordinal.ordinal_kernel` takes of the thresholds of rows: (n, R + 1) with the ends."""
+    """Thresholds of rows with both ends, (n, R + 1), for `dsgmcmc.kernels.ordinal.ordinal_kernel`."""
     cuts = block[CUTS]
     table = np.empty((len(cuts), cuts.shape[1] + 2), np.float32)
     table[:, 0], table[:, 1:-1], table[:, -1] = -END, cuts, END
@@ -293,7 +293,7 @@ def cut_table(block: ParameterBlock) -> Float32:
 
 
 def keep_cut_slopes(block: ParameterBlock, sums: Float64, share: float) -> None:
-    """Add `share` times what the kernel has found of a block's thresholds, (n, R + 1)."""
+    """Add `share` times the kernel's sums of derivatives, (n, R + 1), to those of a block's thresholds."""
     block[CUT_SLOPE][:] += np.float32(share) * sums[:, 1:-1].astype(np.float32)
 
 
@@ -323,7 +323,7 @@ def gap_squares(block: ParameterBlock) -> Float64:
 def move_gaps(
     block: ParameterBlock, slopes: Float64, information: Float64, earlier: Float64, precision: Float64
 ) -> None:
-    """Move d of a block's rows, given what `slopes_of` it were after the last sweep, and lambda before and now."""
+    """Move d of a block's rows, given `slopes_of` the block after the last sweep, and lambda before and now."""
     of_log_gaps = np.delete(slopes, slopes.shape[1] // 2, axis=1)
     of_f = 1 - np.square(np.tanh(block[GAPS].astype(np.float64) / MAX_DEVIATION))
     block.arrays[GAP_SLOPE] = (of_log_gaps * of_f).astype(block.dtype)

@@ -143,7 +143,7 @@ class BAOAB(Underdamped[BAOABConfig]):
         return values | {f"temperature_error.{name}": each.error for name, each in found} | super().metrics()
 
     def find_divergence(self) -> str:
-        """Say in what its own state shows that the chain has diverged; empty if it does not. The same everywhere.
+        """Describe how its own state shows divergence; empty if it does not. The same on all processes.
 
         Here: momenta that are far too hot.
         """

@@ -238,7 +238,7 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
         }
 
     def _vectors(self, target: Target, block: ParameterBlock) -> dict[str, Any]:
-        """What the Fisher metric brings to the formulas of a block."""
+        """Values of the Fisher metric in the formulas of a block."""
         return self.fisher.of(target, block, 1.0) if self.fisher else {}
 
     @cached_property
