@@ -77,8 +77,6 @@ class VectorTarget(Generic[D]):
         Seed and chain.
     rows : int
         Number n of vectors that move together.
-    timers : Phases, optional
-        Where time is counted.
     """
 
     def __init__(
@@ -90,7 +88,6 @@ class VectorTarget(Generic[D]):
         scratch: Sequence[str],
         stream: RandomStream,
         rows: int = 1,
-        timers: Phases | None = None,
     ) -> None:
         self.density, self.schedule, self.stream, self.subchain = density, schedule, stream, 0
         self.n_data = density.n_data
@@ -104,7 +101,7 @@ class VectorTarget(Generic[D]):
         buffer = np.zeros(rows * self.layout.width)
         self.block = ParameterBlock(
             stream=stream,
-            timers=timers or Phases(),
+            timers=Phases(),
             prior=lambda block: prior,
             factor=Factor.W,
             index=0,
