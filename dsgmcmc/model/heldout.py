@@ -1,8 +1,8 @@
 """Predictions of the test ratings: at the last recorded state, and their mean and variance over the draws.
 
-Each test rating costs 28 bytes, or 36 if users or items have their own noise, and 8 for each level that it may have;
-memory counts, since usually a tenth of all ratings are for testing. A few ratings are followed: their predictions at
-every draw are kept, for convergence diagnostics.
+A test rating takes 28 bytes, or 36 if users or items have their own noise, and 8 for each level that it may have. This
+matters, since usually a tenth of all ratings are for testing. A few ratings are followed: their predictions at every
+draw are kept, for convergence diagnostics.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class RandomStream:
     def generator(self, purpose: Purpose, part: int = 0) -> np.random.Generator:
         """Generator for draws on the root in this iteration; `part` separates several draws of one purpose.
 
-        It is good until the next one for the same purpose is asked for: to set one takes less time than to make one.
+        It is valid until the next call for the same purpose: to reset a generator is faster than to make one.
         """
         if purpose not in self._generators:
             fresh = np.random.Philox(key=[self.seed, purpose])

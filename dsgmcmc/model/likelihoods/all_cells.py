@@ -4,10 +4,9 @@ With s_ij = W_i . H_j and O the training ratings, whatever their values, the ene
 
     (tau / 2) [ sum_{ij in O} (1 - s_ij)^2 + a0 sum_{all ij} s_ij^2 ]
 
-A pseudo-likelihood: it is not the law of anything that clicks could be drawn from, so tau is no noise to be sampled
-but says how much the data weigh against the prior, and is chosen like a0. What spreads over the draws is the score.
-There are neither biases nor a centre: zeros have to be where s is 0 for one Gram matrix to sum over all cells. Rows are
-normal given the other factor.
+This is a pseudo-likelihood: no distribution of clicks has it. So tau is not sampled. It sets the weight of the data
+against the prior, and is chosen, as a0 is. Draws are draws of the score. There are neither biases nor a centre: a zero
+must be where s is 0, so that one Gram matrix sums over all cells. Rows are normal given the other factor.
 
 The sum over all cells is tr(W^T W H^T H), so the Gram matrix of each factor suffices: the gradient for W_i is
 tau a0 (H^T H) W_i, and every row of W gets the same precision tau a0 H^T H. In a metric it is added to the precision

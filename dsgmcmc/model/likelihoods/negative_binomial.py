@@ -26,11 +26,11 @@ counts have lie in the tails of their posterior. Beyond all this kicks are bound
 depends on r through R and T = -(x + r) log(1 + m / r) - log(1 - p_0). The gradient adds up T at `NODES` dispersions
 about r, so that log p of all counts is known as a polynomial of log r between them. r is drawn without another pass:
 by `METROPOLIS_STEPS` Metropolis steps in log r, whose sizes vary from below 1 / sqrt(N) to a hundred times as much.
-They stay in an interval half as wide as the nodes, in which the present r has a uniform place: as if the line had been
-cut into such intervals by chance, so that the law is kept. Prior: log r ~ N(log 10, 2^2).
+They stay in an interval half as wide as the range of the nodes, whose position relative to the present r is uniform:
+the line is cut into such intervals at random, which keeps the law invariant. Prior: log r ~ N(log 10, 2^2).
 
-Over draws a count is a mixture of such laws. Where only moments are kept, as of test ratings, it is the law of the same
-mean and variance.
+The predictive distribution of a count is a mixture of such laws over draws. Where only moments are kept, as for test
+ratings, it is the negative binomial distribution with the same mean and variance.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ adds up F and its first four derivatives, which are polynomials of p:
 
 F is then known near y by Taylor's formula, and (nu, tau) is drawn without another pass over the ratings: by
 `METROPOLIS_STEPS` Metropolis steps in (log(nu - 2), log tau), whose sizes vary from below 1 / sqrt(N) to a hundred
-times as much. They stay in an interval of y of the width 2 `NU_STEP_REACH`, in which the present y has a uniform place:
-as if the line had been cut into such intervals by chance, so that the law is kept. Priors: nu - 2 ~ Gamma(2, rate
+times as much. They stay in an interval of y of the width 2 `NU_STEP_REACH`, whose position relative to the present y is
+uniform: the line is cut into such intervals at random, which keeps the law invariant. Priors: nu - 2 ~ Gamma(2, rate
 0.1), so that ratings have a variance and the normal distribution is within reach [Juarez & Steel 2010]; log tau ~ N(0,
 3^2), with ratings in units of their sd, of which outliers can be the most. nu stays within `NU_BOUNDS`, and s between
 e^-7 and e^7: ratings of which most are the same number have no density. Where there are few different ratings, s is
