@@ -1,9 +1,9 @@
 """Starts of chains: with the biases fitted, or warm.
 
-A warm start is the state of an earlier chain on other ratings, for the rows and parameters that both chains have. It has
-the factors, the rows' own noise and prior parameters, and the parameters that all rows share. Everything else starts as
-usual: rows that the earlier chain did not know, momenta, and shifts of the rows' prior means, which are drawn given the
-factors and these ratings.
+A warm start is the state of an earlier chain on other ratings, for the rows and parameters that both chains have. It
+has the factors, the rows' own noise and prior parameters, and the parameters that all rows share. Everything else
+starts as usual: rows that the earlier chain did not know, momenta, and shifts of the rows' prior means, which are drawn
+given the factors and these ratings.
 """
 
 from __future__ import annotations

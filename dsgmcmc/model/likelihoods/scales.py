@@ -6,10 +6,10 @@ the thresholds to infinity, with their product fixed, probabilities no longer de
 from there is a step to infinity.
 
 Where ratings are levels, the ratings of a user with a small s depend little on the item; s^2 then has the role that g
-has for Gaussian noise. lambda is drawn from Gamma(1 + n / 2, 0.02 + sum u^2 / 2). The u are moved once a sweep by BAOAB, as the
-thresholds are (`dsgmcmc.model.likelihoods.thresholds`), row by row in the metric a n_i + lambda: n_i is the number of
-the row's ratings, a the Fisher information of one on log s. A kick is bounded by `MOST_KICK` times the standard
-deviation of the momentum.
+has for Gaussian noise. lambda is drawn from Gamma(1 + n / 2, 0.02 + sum u^2 / 2). The u are moved once a sweep by
+BAOAB, as the thresholds are (`dsgmcmc.model.likelihoods.thresholds`), row by row in the metric a n_i + lambda: n_i is
+the number of the row's ratings, a the Fisher information of one on log s. A kick is bounded by `MOST_KICK` times the
+standard deviation of the momentum.
 
 In a block ``weight`` is s, ``drift`` the momentum, and ``slope`` gathers the derivative of the log likelihood.
 """
