@@ -13,11 +13,17 @@ from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.circulation import Circulation, RatingsCell
 from dsgmcmc.model.divergence import find_divergence
 from dsgmcmc.model.heldout import HeldOut
-from dsgmcmc.model.information import fisher_information, own_products, own_sums, second_moments
+from dsgmcmc.model.information import (
+    fisher_information,
+    keep_errors,
+    own_products,
+    own_sums,
+    row_statistics,
+    second_moments,
+)
 from dsgmcmc.model.model import FactorModel
 from dsgmcmc.model.parts.base import DrawContext
 from dsgmcmc.model.quantity import SHIFT
-from dsgmcmc.model.statistics import keep_errors, row_statistics
 from dsgmcmc.parallel.named import Named, Shapes, stacked
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.storage.manifest import Key
