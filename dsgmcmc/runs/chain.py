@@ -20,8 +20,7 @@ from dsgmcmc.config.chain import ResolvedChain
 from dsgmcmc.config.job import Policy
 from dsgmcmc.errors import AgreedError, DivergenceError, InputError
 from dsgmcmc.model.target import FactorTarget
-from dsgmcmc.parallel.agreement import agree
-from dsgmcmc.parallel.faults import fault
+from dsgmcmc.parallel.comm import agree
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.signals import Request
 from dsgmcmc.runs.checkpoint import Checkpoints
@@ -185,7 +184,6 @@ class Chain:
         request = Request.GO_ON
         every, _ = self.config.checkpoint_interval()
         while request < Request.STOP and (self.iteration < goal or self._is_lost()):
-            fault("iteration")
             self._iterate(report)
             begin = self.ring.phases.enter()
             request, idle = self.control.ask(self.checkpoints.busy)

@@ -38,7 +38,6 @@ import numpy.typing as npt
 from stable import positive_stable, stable_nodes
 
 from dsgmcmc.densities.density import ALL, Data
-from dsgmcmc.errors import InputError
 from dsgmcmc.types import Float64
 
 #: Below any scale; its powers are numbers, too.
@@ -89,11 +88,6 @@ class StableFactors:
     start : (D,) float64
         What chains start about: factors by which every source has an equal share of the typical size of X, those of a W
         that is not known times 1/2 to 3/2.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range, or a basis has other rows than X.
     """
 
     def __init__(
@@ -107,10 +101,6 @@ class StableFactors:
     ) -> None:
         x = np.asarray(spectrogram, np.complex128)
         self.alphas = np.array([source.alpha for source in sources], np.float64)
-        if x.ndim != 2 or not x.any() or not len(sources) or not ((self.alphas > 0) & (self.alphas < 2)).all():
-            raise InputError(f"a matrix and exponents from 0 to 2 are needed: found {x.shape}, {self.alphas.tolist()}")
-        if not (shape > 0 and scale > 0 and nodes > 1):
-            raise InputError("shape and scale must be positive, nodes more than 1")
         (self.rows, self.frames), self.n_data, self.n_latent = x.shape, x.size, len(sources)
         self.order = np.random.default_rng(0).permutation(x.size)
         self.halves = 0.5 * np.abs(x.ravel()[self.order]) ** 2
@@ -136,8 +126,6 @@ class StableFactors:
                 known, columns, middle = None, basis, begin + self.rows * basis
             else:
                 known = np.asarray(basis, np.float64)
-                if known.ndim != 2 or len(known) != self.rows or not (known >= 0).all():
-                    raise InputError(f"a basis must be nonnegative, with {self.rows} rows: found {known.shape}")
                 columns, middle = known.shape[1], begin
             yield _Place(known, columns, begin, middle, end := middle + columns * self.frames)
             begin = end
