@@ -8,9 +8,9 @@ semidefinite, and Q(z), skew-symmetric:
 [Ma 2015, eq. 2, 3]. Its eq. 6 and 14 have Gamma inside the bracket, -eps [(D + Q) grad H + Gamma], where the sign must
 be minus; as printed the law in one dimension is exp(-H) / D^2.
 
-To try dynamics of one's own, `euler` simulates them; to check those of a sampler that is there, compare its drift with
-`drift`, or ask `residual`, which needs no simulation and knows no recipe: it is zero exactly where the Fokker-Planck
-equation leaves exp(-H) as it is. On plain vectors; all functions take n points at once.
+`euler` simulates dynamics of your own. To check an existing sampler, compare its drift with `drift`, or compute
+`residual`, which needs neither a simulation nor the recipe: it is zero exactly where the Fokker-Planck equation leaves
+exp(-H) unchanged. All functions take n points, plain vectors, at once.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ class BAOAB(Underdamped[BAOABConfig]):
 
     @classmethod
     def suited_to_density(cls, config: BAOABConfig, noise: float | None) -> BAOABConfig:
-        """Return the configuration for a plain vector; open steps are chosen such that the `excess` is below `MOST`.
+        """Return the configuration for a plain vector; open steps keep the `excess` below `MAX_EXCESS`.
 
         Here: there is no noise, but energies may be steeper in tails than at the mode.
         """
