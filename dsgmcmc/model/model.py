@@ -151,10 +151,3 @@ class FactorModel:
                 unit = quantity.in_rating_unit(np.ones(len(columns)), columns, rating).astype(np.float32)
             units[quantity.name] = unit
         return units
-
-    def at_home(self) -> dict[tuple[Factor, int], dict[str, Array]]:
-        """What rows have that stays with their block's home, by factor and block."""
-        found: dict[tuple[Factor, int], dict[str, Array]] = {}
-        for factor, block, name, array in (each for part in self.parts for each in part.at_home()):
-            found.setdefault((factor, block), {})[name] = array
-        return found
