@@ -38,9 +38,6 @@ class Quantity:
         Whether every row of a factor has one.
     columns, rating : int
         Power of the unit of a row's columns, or of a rating. Multiplying by it converts to the ratings' own unit.
-    at_home : bool
-        Of a quantity of rows, whether it stays with its block's home, where its part keeps it (`Part.at_home`); else it
-        is a field of the block.
     kept : bool
         Whether it is saved in checkpoints; else it is computed from others.
     drawn : bool
@@ -73,7 +70,6 @@ class Quantity:
     of_rows: bool = False
     columns: int = 0
     rating: int = 0
-    at_home: bool = False
     kept: bool = True
     drawn: bool = True
     traced: bool = True
@@ -156,7 +152,7 @@ class Sampled(Replicated):
         return tuple(each for q in chosen for each in ([q.of(factor) for factor in factors] if "{}" in q.name else [q]))
 
     def drawn(self, subchain: int = 0) -> Iterator[tuple[Quantity, Float64]]:
-        """What belongs to a draw, of one sub-chain."""
+        """Yield the quantities of a draw of one sub-chain, with their values."""
         for attribute, quantity in self.quantities.items():
             value = getattr(self, attribute) if quantity.drawn else None
             if isinstance(value, dict):
@@ -201,12 +197,12 @@ class Quantities:
 
     @cached_property
     def of_rows(self) -> tuple[Quantity, ...]:
-        """What a block keeps for every row besides the sampler's fields."""
-        return tuple(quantity for quantity in self.all if quantity.of_rows and not quantity.at_home)
+        """Quantities of rows that a block keeps besides the sampler's fields."""
+        return tuple(quantity for quantity in self.all if quantity.of_rows)
 
     @cached_property
     def drawn_of_rows(self) -> tuple[Quantity, ...]:
-        """What every row of a quantity's factor, if it has one, has in a draw."""
+        """Quantities of rows that a draw has: for all rows, or for those of the quantity's factor."""
         return (THETA, *(quantity for quantity in self.all if quantity.of_rows and quantity.drawn))
 
     @cached_property
@@ -216,7 +212,7 @@ class Quantities:
 
     @cached_property
     def traced(self) -> tuple[Quantity, ...]:
-        """What every draw has in the trace."""
+        """Shared quantities that the trace has for every draw."""
         return tuple(quantity for quantity in self.shared if quantity.traced)
 
     def width_of_rows(self) -> int:

@@ -256,7 +256,6 @@ class Comparing:
             clicks=ratings.minimum == ratings.maximum,
             features=bool(whole.features),
             times=whole.times is not None,
-            context=tuple(whole.context.columns),
             laws=[law for law in laws_for(Levels.of(ratings)) if not (given and law == BIASES_ONLY)],
         )
         admitted, configs, refused = list[Candidate](), list[ResolvedConfig](), None
