@@ -235,8 +235,8 @@ def oversubscription(comm: Comm) -> str:
             f"unset {name}; every process computes with one thread"
         )
     here.Free()
-    texts = [each for each in comm.gather(text) or [] if each]
-    return texts[0] if texts else ""
+    texts = comm.gather(text) or []
+    return next(filter(None, texts), "")
 
 
 # ---------------------------------------------------------------------- errors, and the end of a command

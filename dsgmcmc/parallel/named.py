@@ -38,8 +38,8 @@ def pack(arrays: Named, shapes: Shapes) -> Float64:
 
 def stacked(addends: Iterable[Named]) -> dict[str, Float64]:
     """The arrays of several addends, which have the same names and shapes, one behind the other: (addends, ...)."""
-    each = list(addends)
-    return {name: np.array([addend[name] for addend in each]) for name in each[0]}
+    several = list(addends)
+    return {name: np.array([addend[name] for addend in several]) for name in several[0]}
 
 
 def unpack(vector: Float64, shapes: Shapes) -> dict[str, Float64]:

@@ -72,7 +72,7 @@ def row_of(column_block: int, part: int, grid: int) -> int:
 
 
 class Route(NamedTuple):
-    """What a process sends and receives when the column blocks go from where one part has them to where another does.
+    """Column blocks that a process sends and receives between two parts, which have them in different places.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ def route(rank: int, size: int, grid: int, part: int, after: int) -> Route:
         return Route({}, {}, tuple(blocks))
     coming = {c: owner(row_of(c, part, grid), size, grid) for c in (column_of(b, after, grid) for b in blocks)}
     going = {c: owner(row_of(c, after, grid), size, grid) for c in (column_of(b, part, grid) for b in blocks)}
-    arriving, departing = ({c: p for c, p in each.items() if p != rank} for each in (coming, going))
+    arriving, departing = ({c: p for c, p in blocks.items() if p != rank} for blocks in (coming, going))
     order = sorted(blocks, key=lambda b: column_of(b, part, grid) not in departing)
     return Route(arriving, departing, tuple(order))
 

@@ -184,7 +184,7 @@ class Ring:
         per_block, width = len(partials) // len(self.blocks), partials.shape[1]
         rows, addends = [per_block * n for n in self._blocks_of_each], per_block * self.grid
         slices = slices_of(width, addends, self.size)
-        here = next((each for each in slices if each.process == self.rank), None)
+        here = next((part for part in slices if part.process == self.rank), None)
         everything = None if here is None else np.empty((addends, here.width))
         if len(slices) == 1:
             self.comm.Gatherv(partials, [everything, [n * width for n in rows]], root=0)
@@ -192,7 +192,7 @@ class Ring:
             self._scatter(partials, slices, rows, everything)
         combined = np.empty(0) if everything is None else np.asarray(combine.reduce(everything, axis=0))
         if len(slices) > 1:
-            widths = {each.process: each.width for each in slices}
+            widths = {part.process: part.width for part in slices}
             total = np.empty(width) if self.rank == 0 else None
             self.comm.Gatherv(combined, [total, [widths.get(p, 0) for p in range(self.size)]], root=0)
             return total
@@ -205,11 +205,11 @@ class Ring:
         from mpi4py import MPI
 
         requests = []
-        for each in slices:
-            sent = np.ascontiguousarray(partials[:, each.begin : each.end])
-            taken = everything if each.process == self.rank else None
-            counts = [n * each.width for n in rows]
-            requests.append(self.comm.Igatherv(sent, [taken, counts], root=each.process))
+        for part in slices:
+            sent = np.ascontiguousarray(partials[:, part.begin : part.end])
+            taken = everything if part.process == self.rank else None
+            counts = [n * part.width for n in rows]
+            requests.append(self.comm.Igatherv(sent, [taken, counts], root=part.process))
         MPI.Request.Waitall(requests)
 
     def total(self, partials: Float64) -> Float64:
@@ -265,7 +265,7 @@ def _finish(finish: Callable[[Float64], Float64], total: Float64, width: int) ->
 
 
 class Move:
-    """Column blocks on their way from one part to the next; see `Ring.move`."""
+    """Column blocks on their way from one part to the next."""
 
     def __init__(
         self,
@@ -368,13 +368,13 @@ class SharedTour:
         going = {c: comm.Send_init(self._sent(c, p), dest=p, tag=c) for c, p in way.departing.items()}
         here = [(b, column_of(b, step, ring.grid)) for b in way.order]
         pairs = [(b, c, came.get(c), going.get(c)) for b, c in here]
-        ways = ((way.arriving, coming), (way.departing, going))
-        filled = [made[c] for peers, made in ways for c, p in peers.items() if p not in self._shared.peers]
+        filled = [coming[c] for c, p in way.arriving.items() if p not in self._shared.peers]
+        filled += [going[c] for c, p in way.departing.items() if p not in self._shared.peers]
         self._legs.append(_Leg(pairs, [*coming.values()], [*going.values()], filled))
         return coming
 
     def _sent(self, c: int, peer: int) -> Float32:
-        """What a block that goes to a process, or comes from it, is sent as."""
+        """Message for a block that goes to a process, or comes from it: empty where both share its memory."""
         return NOTHING if peer in self._shared.peers else self._shared.buffer(c, self._length(c))
 
     def __call__(self, come_home: bool) -> Iterator[tuple[int, int]]:

@@ -40,7 +40,7 @@ def interrupt(number: int, frame: FrameType | None) -> None:
 
 
 class Request(IntEnum):
-    """What a process is asked to do; all processes do the largest request of any."""
+    """A request to a process; all processes do the largest request of any."""
 
     GO_ON = 0
     CHECKPOINT = 1

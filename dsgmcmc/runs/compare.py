@@ -126,7 +126,7 @@ def held_out_of(ratings: Ratings, seed: int) -> InnerSplit:
 
 
 class Plan(NamedTuple):
-    """What is compared, the same on all processes.
+    """The models to compare and how, the same on all processes.
 
     Attributes
     ----------
@@ -149,7 +149,7 @@ class Plan(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """What is kept of a candidate that has been sampled.
+    """Scores and costs of a candidate that has been sampled.
 
     Attributes
     ----------

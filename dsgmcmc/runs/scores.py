@@ -44,8 +44,8 @@ class Scores(NamedTuple):
 
     def behind(self, best: Scores) -> Estimate:
         """How much less the mean is than that of another candidate, and the standard error of that."""
-        found = difference(best.each, self.each, self.owners)
-        return Estimate(found.mean, float(np.sqrt(found.error**2 + self.error**2 + best.error**2)))
+        gap = difference(best.each, self.each, self.owners)
+        return Estimate(gap.mean, float(np.sqrt(gap.error**2 + self.error**2 + best.error**2)))
 
 
 class Halves(NamedTuple):
@@ -78,11 +78,11 @@ def recorded_values(ratings: Ratings) -> Float64 | None:
     By these all laws can be compared: each gives a probability to what is rounded to a value, half-way to its
     neighbours, be it a density's integral or a sum over counts or levels; the first and the last one take the tails.
     """
-    found = scale_of(ratings)
-    if found is None:
-        found = Levels.of(ratings).values
-        return None if np.any(found % 1) else found
-    return found
+    scale = scale_of(ratings)
+    if scale is not None:
+        return scale
+    values = Levels.of(ratings).values
+    return None if np.any(values % 1) else values
 
 
 def scores_of(run: Run, metric: Metric, halves: Halves | None, values: Float64 | None) -> Scores:

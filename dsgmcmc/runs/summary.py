@@ -136,19 +136,19 @@ def write_summary(
 
 
 def _fell_back(run: RunDirectory, config: ResolvedConfig) -> list[dict[str, Any]]:
-    """What diverged: models that were given up, and chains each time that they began again, with what came then."""
-    found: list[dict[str, Any]] = []
+    """List models that were given up, and each time that a chain began again, with what came then."""
+    events: list[dict[str, Any]] = []
     if run.comparison_file.exists():
         comparison = Comparison.read(run.comparison_file)
         models = [*comparison.given_up, comparison.recommended]
-        found += [{"model": model, "next": following} for model, following in pairwise(models)]
+        events += [{"model": model, "next": following} for model, following in pairwise(models)]
     samplers = fallbacks(config, run.read_settings()[1].get("given_of_sampler", []))
     for chain, reached in enumerate(run.reached(config.chains)):
         folder = run.series("checkpoints", chain) / step_name(reached)
         diverged = read_manifest(folder).diverged if folder.is_dir() else ()
         several = zip(diverged, samplers, strict=False)
-        found += [{"chain": chain, "iteration": at, "next": sampler.name} for at, sampler in several]
-    return found
+        events += [{"chain": chain, "iteration": at, "next": sampler.name} for at, sampler in several]
+    return events
 
 
 def straggler(busy: list[float], hosts: list[str], sampling: float) -> dict[str, Any] | None:
