@@ -14,9 +14,8 @@ from support import csr, in_time, sample, write_planted
 from dsgmcmc.config.layers import build
 from dsgmcmc.data.ratings import Times, open_ratings, write_ratings
 from dsgmcmc.model.likelihoods import LIKELIHOODS, Likelihood
-from dsgmcmc.model.likelihoods.gaps import CUTS
 from dsgmcmc.model.likelihoods.negative_binomial import NegativeBinomial
-from dsgmcmc.model.likelihoods.thresholds import GAP_SD, MIDDLE_SD, values_of
+from dsgmcmc.model.likelihoods.thresholds import CUTS, GAP_SD, MIDDLE_SD, values_of
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.posterior.run import Run
