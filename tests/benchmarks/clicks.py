@@ -20,8 +20,8 @@ from pathlib import Path
 import duckdb
 import numpy as np
 
-from dsgmcmc.data.ingest.load import create_raw, load
-from dsgmcmc.data.ingest.sources import inspect
+from dsgmcmc.data.load import create_raw, load
+from dsgmcmc.data.load import inspect
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.diagnostics.ranking import measures, popular, recommended
 from dsgmcmc.parallel.mpirun import run_dsgmcmc

@@ -18,7 +18,7 @@ from dsgmcmc.parallel.signals import interrupt
 from dsgmcmc.terminal import console, plain, say, say_json, show_facts
 
 if TYPE_CHECKING:
-    from dsgmcmc.data.ingest.prepare import Summary
+    from dsgmcmc.data.prepare import Summary
     from dsgmcmc.data.session import Report
 
 
@@ -151,8 +151,8 @@ def prepare(
         raise InputError(f"missing OUT.h5: dsgmcmc prepare {out} OUT.h5")
     # a batch system's stop leaves no temporary files either
     signal.signal(signal.SIGTERM, interrupt)
-    from dsgmcmc.data.ingest.features import describe
-    from dsgmcmc.data.ingest.prepare import prepare_ratings
+    from dsgmcmc.data.features import describe
+    from dsgmcmc.data.prepare import prepare_ratings
     from dsgmcmc.data.session import parse_bytes
 
     given, names = {"user": user_features, "item": item_features}, {"user": user_id, "item": item_id}

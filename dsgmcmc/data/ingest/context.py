@@ -17,9 +17,9 @@ from typing import NamedTuple
 import duckdb
 import numpy as np
 
-from dsgmcmc.data.ingest.columns import position_of
-from dsgmcmc.data.ingest.load import scalar
-from dsgmcmc.data.ingest.sources import RatingsInput, inspect
+from dsgmcmc.data.columns import position_of
+from dsgmcmc.data.tables import scalar
+from dsgmcmc.data.load import RatingsInput, inspect
 from dsgmcmc.data.ratings import Categories
 from dsgmcmc.data.ratings.context import MAX_CATEGORIES, context_name
 from dsgmcmc.data.session import identifier

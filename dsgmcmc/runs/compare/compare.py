@@ -26,7 +26,7 @@ from dsgmcmc.config.job import Policy
 from dsgmcmc.config.layers import Layers
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.data.ratings.inner import InnerSplit
+from dsgmcmc.data.inner import InnerSplit
 from dsgmcmc.diagnostics.comparison import Comparison, Model
 from dsgmcmc.diagnostics.mixing import ess_bulk
 from dsgmcmc.diagnostics.ranking import MAX_USERS

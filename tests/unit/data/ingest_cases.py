@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dsgmcmc.data.ingest.prepare import Summary, prepare_ratings
+from dsgmcmc.data.prepare import Summary, prepare_ratings
 from dsgmcmc.data.ratings import SPLITS, open_ratings
 
 # 5 users, 4 items, half stars; ids as sparse as in real exports

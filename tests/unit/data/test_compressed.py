@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dsgmcmc.data.ingest.features.table import read_table
+from dsgmcmc.data.features import read_table
 from dsgmcmc.data.pairs import PairColumns, load_pairs
 from dsgmcmc.data.session import default_memory, open_session
 from dsgmcmc.errors import InputError

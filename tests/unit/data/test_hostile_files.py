@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from dsgmcmc.data.ingest.features import Encoding
-from dsgmcmc.data.ingest.features.matrix import load_matrix
-from dsgmcmc.data.ingest.features.table import read_table
-from dsgmcmc.data.ingest.load import create_raw, load
-from dsgmcmc.data.ingest.sources import inspect
+from dsgmcmc.data.encoding import Encoding
+from dsgmcmc.data.features import load_matrix
+from dsgmcmc.data.features import read_table
+from dsgmcmc.data.load import create_raw, load
+from dsgmcmc.data.load import inspect
 from dsgmcmc.data.pairs import PairColumns, load_pairs
 from dsgmcmc.data.session import MINIMUM, open_session
 from dsgmcmc.data.titles import read_names, read_titles

@@ -8,7 +8,7 @@ from pathlib import Path
 import h5py
 import pytest
 
-from dsgmcmc.data.ingest.prepare import prepare_ratings
+from dsgmcmc.data.prepare import prepare_ratings
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.errors import InputError
 

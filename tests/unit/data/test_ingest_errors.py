@@ -16,8 +16,8 @@ import pytest
 import scipy.sparse
 from ingest_cases import RATINGS, lines, prepare
 
-from dsgmcmc.data.ingest.arrange import check_entities
-from dsgmcmc.data.ingest.prepare import prepare_ratings
+from dsgmcmc.data.arrange import check_entities
+from dsgmcmc.data.prepare import prepare_ratings
 from dsgmcmc.data.session import default_memory, parse_bytes
 from dsgmcmc.errors import InputError
 

@@ -12,8 +12,9 @@ from ingest_cases import lines, prepare
 
 from dsgmcmc.data.arrays import prepare_data
 from dsgmcmc.data.feature_arrays import write_features
-from dsgmcmc.data.ingest.features import Description, Encoding
-from dsgmcmc.data.ingest.prepare import Summary
+from dsgmcmc.data.encoding import Encoding
+from dsgmcmc.data.features import Description
+from dsgmcmc.data.prepare import Summary
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.errors import InputError
 

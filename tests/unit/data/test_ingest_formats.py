@@ -14,8 +14,8 @@ import scipy.io
 import scipy.sparse
 from ingest_cases import RATINGS, everything, lines, prepare
 
-from dsgmcmc.data.ingest.prepare import prepare_ratings
-from dsgmcmc.data.ingest.sources import inspect
+from dsgmcmc.data.prepare import prepare_ratings
+from dsgmcmc.data.load import inspect
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.errors import InputError
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from ingest_cases import RATINGS, everything, lines, prepare, read_back
 
-from dsgmcmc.data.ingest.prepare import prepare_ratings
+from dsgmcmc.data.prepare import prepare_ratings
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.errors import InputError
 

@@ -12,7 +12,7 @@ from support import write_planted
 
 from dsgmcmc import BPMF
 from dsgmcmc.config.layers import build
-from dsgmcmc.data.ingest.prepare import prepare_ratings
+from dsgmcmc.data.prepare import prepare_ratings
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.blocks import RatingBlocks
