@@ -18,8 +18,8 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.likelihoods import LIKELIHOODS, Law
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
-from dsgmcmc.model.parts.effect_draws import draw_precision
-from dsgmcmc.model.parts.groups import read_groups, time_levels_of
+from dsgmcmc.model.parts.time import draw_precision
+from dsgmcmc.model.parts.time_levels import read_groups, time_levels_of
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.source import RatingsSource
 
@@ -105,7 +105,7 @@ def test_a_file_with_other_places_is_refused(tmp_path):
         ({"time_levels": "user:1"}, "'user:1' is not known"),
         ({"time_levels": "week"}, "'week' is not known"),
         ({"time_levels": "user,user:8"}, "a level twice"),
-        ({"time_levels": "user", "likelihood": "all-cells"}, "have no time and no context: leave out --time-levels"),
+        ({"time_levels": "user", "likelihood": "all-cells"}, "have no time: leave out --time-levels"),
         ({"time_levels": "user", "sampler": "hamcmc"}, "leave out --time-levels"),
         (
             {"time_levels": "user", "sampler": {"name": "sgld", "gradient": "control-variate"}},
