@@ -12,9 +12,9 @@ import duckdb
 import numpy as np
 
 from dsgmcmc.data.columns import of_clicks
-from dsgmcmc.data.tables import SHOWN, scalar
 from dsgmcmc.data.ratings import MAX_ID_BYTES, MAX_SIDE
 from dsgmcmc.data.ratings.format import AGES, find_bad_scale
+from dsgmcmc.data.tables import SHOWN, scalar
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
 from dsgmcmc.types import Int64
@@ -172,9 +172,7 @@ def split(db: duckdb.DuckDBPyConnection, fraction: float, temporal: bool) -> str
 
 def _smallest(db: duckdb.DuckDBPyConnection, n: int) -> int:
     """The n-th smallest key of ``cells``; of all only those with the same first 16 bits are sorted."""
-    counts = db.execute(
-        "SELECT key >> 48 AS top, count(*) AS n FROM cells GROUP BY top ORDER BY top"
-    ).fetchnumpy()
+    counts = db.execute("SELECT key >> 48 AS top, count(*) AS n FROM cells GROUP BY top ORDER BY top").fetchnumpy()
     below = np.cumsum(counts["n"])
     place = int(np.searchsorted(below, n))
     before = int(below[place - 1]) if place else 0
@@ -203,9 +201,7 @@ def sort_cells(
     more = "".join(f", {formula} AS {name}" for name, formula in _TIMES.items()) if timestamps else ""
     if temporal:
         more += f", (ntile({AGES}) OVER (PARTITION BY {is_test} ORDER BY time DESC, key) - 1)::UTINYINT AS age"
-    db.execute(
-        f"CREATE TABLE sorted AS SELECT row, col, value, {is_test} AS test{more} FROM cells ORDER BY row, col"
-    )
+    db.execute(f"CREATE TABLE sorted AS SELECT row, col, value, {is_test} AS test{more} FROM cells ORDER BY row, col")
     db.execute("DROP TABLE cells")
     counts = db.execute("SELECT row, count(*) AS n FROM sorted GROUP BY row").fetchnumpy()
     indptr = np.zeros(n_rows + 1, dtype=np.int64)

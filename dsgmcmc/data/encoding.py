@@ -7,7 +7,6 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-
 #: What a column may be.
 KINDS = {
     "number": "standardised",
@@ -17,6 +16,7 @@ KINDS = {
     "flag": "0 or 1 as it is; `genres=Comedy` is a feature of the group genres",
     "skip": "left out",
 }
+
 
 class Code(NamedTuple):
     """How one column becomes features.

@@ -19,7 +19,7 @@ import numpy as np
 from dsgmcmc.data.columns import NAMES, find_column, plain
 from dsgmcmc.data.encoding import KINDS, Code, Encoding
 from dsgmcmc.data.ratings.features import MAX_FEATURES, Features
-from dsgmcmc.data.session import identifier, literal, memory_of
+from dsgmcmc.data.session import literal, memory_of
 from dsgmcmc.data.tables import TableFile, open_table, read_matrix, scalar
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array, Float64, Int64
@@ -322,9 +322,7 @@ def _drop_duplicates(db: duckdb.DuckDBPyConnection, described: Described) -> Non
         rows = db.execute(f"SELECT id FROM ({groups}) ORDER BY different DESC, id LIMIT 5").fetchall()
         shown = ", ".join(str(name) for (name,) in rows)
         raise InputError(f"{described.path} describes {differ or twice} {described.entity}(s) more than once: {shown}")
-    db.execute(
-        f"DELETE FROM {described.name} WHERE rowid NOT IN (SELECT min(rowid) FROM {described.name} GROUP BY id)"
-    )
+    db.execute(f"DELETE FROM {described.name} WHERE rowid NOT IN (SELECT min(rowid) FROM {described.name} GROUP BY id)")
     described.notes.append(
         f"{twice} {described.entity}(s) are in {described.path.name} more than once, with the same features"
     )
@@ -379,7 +377,9 @@ def _find_kind(
         else:
             kind = "number" if numbers > filled / 2 and not codes else "category"
     column = column._replace(kind=kind)
-    _check_values(db, described, column, f"or say what the column is with --feature-kinds {column.name}=category (or skip)")
+    _check_values(
+        db, described, column, f"or say what the column is with --feature-kinds {column.name}=category (or skip)"
+    )
     if kind in ("number", "flag"):
         return column
     categories = scalar(db, f"SELECT count(DISTINCT atom) FROM ({_select_atoms(described, column, separator)})")

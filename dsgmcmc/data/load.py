@@ -114,7 +114,9 @@ def inspect(db: duckdb.DuckDBPyConnection, path: Path, columns: dict[str, str], 
 
 def create_raw(db: duckdb.DuckDBPyConnection) -> None:
     """Create the empty table: names as text, rating, time in seconds or NULL, whether it is a test rating."""
-    db.execute("CREATE OR REPLACE TABLE raw (user_id VARCHAR, item_id VARCHAR, rating FLOAT, time DOUBLE, test BOOLEAN)")
+    db.execute(
+        "CREATE OR REPLACE TABLE raw (user_id VARCHAR, item_id VARCHAR, rating FLOAT, time DOUBLE, test BOOLEAN)"
+    )
 
 
 def load(db: duckdb.DuckDBPyConnection, file: RatingsFile, test: bool) -> None:
@@ -138,12 +140,16 @@ def _load_table(db: duckdb.DuckDBPyConnection, table: TableFile, columns: dict[s
     field = {role: f"{table.column(position)}::VARCHAR" for role, position in columns.items()}
     time = "NULL"
     if "timestamp" in columns:
-        time = f"coalesce(try_cast({field['timestamp']} AS DOUBLE), epoch(try_cast({field['timestamp']} AS TIMESTAMPTZ)))"
+        time = (
+            f"coalesce(try_cast({field['timestamp']} AS DOUBLE), epoch(try_cast({field['timestamp']} AS TIMESTAMPTZ)))"
+        )
     rating, numbers = "1", {}
     if "rating" in columns:
         rating = f"try_cast({table.column(columns['rating'])} AS FLOAT)"
         numbers = {columns["rating"]: "FLOAT"}
-    table.create(db, f"INSERT INTO raw SELECT {field['user']}, {field['item']}, {rating}, {time}, {test} FROM {{table}}", numbers)
+    table.create(
+        db, f"INSERT INTO raw SELECT {field['user']}, {field['item']}, {rating}, {time}, {test} FROM {{table}}", numbers
+    )
 
 
 def _load_matrix(db: duckdb.DuckDBPyConnection, path: Path, test: bool) -> None:
@@ -158,7 +164,9 @@ def _load_matrix(db: duckdb.DuckDBPyConnection, path: Path, test: bool) -> None:
             "value": matrix.data[part].astype(np.float64),
         }
         db.register("entries", entries)
-        db.execute(f"INSERT INTO raw SELECT row::VARCHAR, col::VARCHAR, try_cast(value AS FLOAT), NULL, {test} FROM entries")
+        db.execute(
+            f"INSERT INTO raw SELECT row::VARCHAR, col::VARCHAR, try_cast(value AS FLOAT), NULL, {test} FROM entries"
+        )
         db.unregister("entries")
 
 
@@ -188,9 +196,7 @@ def _refuse_bad_rows(db: duckdb.DuckDBPyConnection, file: RatingsFile, before: i
         where = file.table.where(row) if file.table else f"entry {row + 1}"
         shown += f"\n  {where}: {what} (user {user}, item {item}, rating {rating})"
     many = f"{number} rows have" if number > 1 else "1 row has"
-    raise InputError(
-        f"{file.path}: {many} missing, non-numeric, infinite or NaN values; correct or remove them{shown}"
-    )
+    raise InputError(f"{file.path}: {many} missing, non-numeric, infinite or NaN values; correct or remove them{shown}")
 
 
 def whole_names(db: duckdb.DuckDBPyConnection) -> None:

@@ -145,7 +145,9 @@ def prepare_ratings(
     return _summarise(out, files[0][0].roles, encoded, not_rated, merged)
 
 
-def _read(db: duckdb.DuckDBPyConnection, files: Sequence[tuple[RatingsFile, bool]], drop_zeros: bool, watch: Watch) -> float:
+def _read(
+    db: duckdb.DuckDBPyConnection, files: Sequence[tuple[RatingsFile, bool]], drop_zeros: bool, watch: Watch
+) -> float:
     """Read files into ``raw``, each with whether its ratings are held out; return what `_not_rated` does."""
     create_raw(db)
     for k, (file, held_out) in enumerate(files):

@@ -13,6 +13,7 @@ import codecs
 import csv
 import glob
 import gzip
+import io
 import math
 import re
 import secrets
@@ -36,6 +37,7 @@ SHOWN = 5  # bad lines in a message
 _DELIMITERS = ("::", "\t", ",", ";", "|", " ")
 _SAMPLE = 1 << 16  # bytes that delimiter and header are detected in
 _BLOCK = 1 << 20
+_LONGEST = 1 << 21  # bytes of a line; DuckDB reads no longer ones
 _LINE_END = r"\r\n|\n|\r"
 _MOST_REJECTS = 1000  # bad lines that DuckDB collects, at kilobytes each
 _DAMAGED = (OSError, EOFError, zlib.error)  # what is raised where gzip finds something else
@@ -102,8 +104,8 @@ class TableFile:
         JSON that the query does not name are not read. Raises InputError if the file is damaged, or lines have another
         number of columns or no number where one must be: how many lines, and the first five.
         """
-        if self.packed:
-            _check_gzip(self.path)
+        if self.packed or self.kind == "text":
+            _check_whole(self.path, self.packed, self.kind == "text")
         if self.kind == "text":
             self._create_from_text(db, query, numbers or {})
             return
@@ -192,9 +194,6 @@ def open_table(
     latin1 : bool
         Whether text that is not UTF-8 is read as Latin-1.
     """
-    if not path.is_file():
-        pipe = " but a pipe: write what comes through it to a file first" if path.is_fifo() else ""
-        raise InputError(f"{path} is not a file{pipe}" if path.exists() else f"{path} does not exist")
     head = _read_head(path)
     if head.startswith(b"PAR1"):
         names, types = _describe(db, path, f"read_parquet({_quoted(path)})")
@@ -234,12 +233,12 @@ def _look_at_text(
         filled.pop()  # the sample may have cut it
     plain = [k for k in filled if not lines[k].startswith("#")] or filled
     delimiter = _detect_delimiter([lines[k] for k in plain[:50]], least)
-    width = len(_split(lines[plain[-1]], delimiter))
+    widths = [len(_split(lines[k], delimiter)) for k in plain[:50]]
     # the names of the columns may begin with #
-    start = next(k for k in filled if k == plain[0] or len(_split(lines[k], delimiter)) == width)
+    start = next(k for k in filled if k == plain[0] or len(_split(lines[k], delimiter)) == widths[0])
     fields = [field.strip() for field in _split(lines[start], delimiter)]
     header = is_header(fields)
-    if header and len(fields) == width - 1:
+    if header and set(widths[1:]) == {len(fields) + 1}:
         fields.insert(0, "")  # R's write.table names no column for the names of rows
     if len(fields) < 2:
         raise InputError(f"{path} has one column: expected several, with a delimiter between them")
@@ -279,6 +278,9 @@ def is_number(field: str) -> bool:
 
 def _read_head(path: Path) -> bytes:
     """Return the first bytes of a file that is not empty."""
+    if not path.is_file():
+        pipe = " but a pipe: write what comes through it to a file first" if path.is_fifo() else ""
+        raise InputError(f"{path} is not a file{pipe}" if path.exists() else f"{path} does not exist")
     try:
         with path.open("rb") as file:
             head = file.read(_SAMPLE)
@@ -340,14 +342,19 @@ def _is_utf8(path: Path) -> bool:
     return True
 
 
-def _check_gzip(path: Path) -> None:
-    """Read a compressed file once, as DuckDB compares no checksum. Raises InputError if it is damaged."""
+def _check_whole(path: Path, packed: bool, lines: bool) -> None:
+    """Refuse what DuckDB overlooks: damaged compression, and a last one of `lines` that is longer than it reads."""
+    end = b""
     try:
-        with gzip.open(path) as file:
-            while file.read(_BLOCK):
-                pass
+        with gzip.open(path) if packed else path.open("rb") as file:
+            if not packed:
+                file.seek(max(0, file.seek(0, io.SEEK_END) - _LONGEST))
+            while block := file.read(_BLOCK):
+                end = (end + block)[-_LONGEST:]
     except _DAMAGED as error:
         raise InputError(f"{path} is not a whole gzip file: {error}") from error
+    if lines and len(end) == _LONGEST and b"\n" not in end and b"\r" not in end:
+        raise InputError(f"{path} is no table: its last line has more than {_LONGEST:,} bytes")
 
 
 def is_matrix(path: Path) -> bool:
@@ -377,11 +384,7 @@ def read_matrix(path: Path, memory: int) -> Any:
                 f"{path} declares {size / 1e6:,.0f} MB of entries, and about {_COPIES} times as much memory is needed: "
                 "raise --memory, or write its entries as Parquet"
             )
-        if archive:
-            matrix = scipy.sparse.load_npz(path)
-        else:
-            with _unpacked(path) as file:
-                matrix = scipy.io.mmread(file)
+        matrix = scipy.sparse.load_npz(path) if archive else scipy.io.mmread(path)
         if matrix.format in ("csr", "csc"):
             matrix.check_format(full_check=True)  # tocoo trusts the index pointer
         elif matrix.format != "coo":
@@ -400,8 +403,7 @@ def _declared_by_mtx(path: Path) -> int:
     """Bytes of the entries that a MatrixMarket file says it has."""
     import scipy.io
 
-    with _unpacked(path) as file:
-        _, _, entries, layout, _, symmetry = scipy.io.mminfo(file)
+    _, _, entries, layout, _, symmetry = scipy.io.mminfo(path)
     if layout != "coordinate" or symmetry != "general":
         raise ValueError(f"it is {layout} {symmetry}: a matrix of ratings is coordinate general")
     return 16 * int(entries)

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc.data.feature_arrays import write_features
 from dsgmcmc.data.encoding import Encoding
+from dsgmcmc.data.feature_arrays import write_features
 from dsgmcmc.data.features import Description, encode_new
 from dsgmcmc.data.ratings import SIDES, Features
 from dsgmcmc.errors import InputError

@@ -1,4 +1,4 @@
-"""What the tests of `dsgmcmc.data.ingest` share: a small set of ratings, and reading a ratings file back."""
+"""A small set of ratings, which is prepared in several ways, and reading a ratings file back."""
 
 from __future__ import annotations
 
