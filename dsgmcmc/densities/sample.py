@@ -19,9 +19,7 @@ from dsgmcmc.densities.vector import NOT_CONDITIONAL, VectorTarget, part_sizes
 from dsgmcmc.diagnostics.accuracy import Look, accuracy, reached
 from dsgmcmc.diagnostics.mixing import equal_weights
 from dsgmcmc.errors import DivergenceError, InputError
-from dsgmcmc.parallel.agreement import agree
-from dsgmcmc.parallel.alone import Alone
-from dsgmcmc.parallel.launch import launched, run_for_caller
+from dsgmcmc.parallel.comm import Alone, agree, launched, run_for_caller
 from dsgmcmc.parallel.machine import memory_limit
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.parallel.timers import Phases
