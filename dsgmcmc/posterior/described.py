@@ -1,6 +1,6 @@
 r"""Features of users or items that are folded in, and how they shift the prior means of their rows, m + B^T x.
 
-New features are encoded as `prepare` encoded those of the run (`dsgmcmc.data.ingest.features`), and centred as the
+New features are encoded as `prepare` encoded those of the run (`dsgmcmc.data.features`), and centred as the
 sampler centred them. A row that the run knows keeps its features from the ratings file, unless new ones are given.
 """
 
@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from dsgmcmc.data.encoding import Encoding
 from dsgmcmc.data.feature_arrays import write_features
-from dsgmcmc.data.ingest.features import Description, Encoding, encode_new
+from dsgmcmc.data.features import Description, encode_new
 from dsgmcmc.data.ratings import SIDES, Features
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.features import feature_names

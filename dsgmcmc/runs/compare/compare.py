@@ -25,8 +25,8 @@ from dsgmcmc.config.accuracy import LEAST_DRAWS
 from dsgmcmc.config.job import Policy
 from dsgmcmc.config.layers import Layers
 from dsgmcmc.config.run import ResolvedConfig
+from dsgmcmc.data.inner import InnerSplit
 from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.data.ratings.inner import InnerSplit
 from dsgmcmc.diagnostics.comparison import Comparison, Model
 from dsgmcmc.diagnostics.mixing import ess_bulk
 from dsgmcmc.diagnostics.ranking import MAX_USERS
