@@ -25,7 +25,6 @@ from dsgmcmc.posterior.recommend import recommendations, those_among
 from dsgmcmc.posterior.rules import PATTERN_RULES, By, Ranking
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.similar import similar
-from dsgmcmc.storage.rundir import EXPOSURE
 from dsgmcmc.storage.scratch import Scratch
 from dsgmcmc.types import Array, Float64, Int32
 
@@ -130,7 +129,7 @@ class FittedModel:
             run = self.run_
             ratings = self._data or Path(str(run.facts.get("data", "")))
             files = [path for path in sorted(run.path.rglob("*")) if path.is_file() and path != run.directory.lock_file]
-            files = [path for path in files if path.parent.name != EXPOSURE]  # can be worked out again
+            files = [path for path in files if not path.name.startswith("exposure-")]  # can be worked out again
             packed = {f"{RUN}/{path.relative_to(run.path)}": path.read_bytes() for path in files}
             state["_packed"] = packed | ({RATINGS: ratings.read_bytes()} if ratings.is_file() else {}), self._told
         return state

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from dsgmcmc.data.ratings import Ratings, row_slabs
-from dsgmcmc.posterior.exposure import Exposure
 from dsgmcmc.types import Float32, Int32
 
 if TYPE_CHECKING:
@@ -27,7 +25,7 @@ class Rated:
     ratings : Ratings
         Open ratings file of the run.
     users : (n,) int32, optional
-        Rows of the users that will be needed; default all, which `exposure` needs.
+        Rows of the users that will be needed; default all.
     """
 
     def __init__(self, ratings: Ratings, users: Int32 | None = None) -> None:
@@ -56,11 +54,6 @@ class Rated:
         ones = np.ones(len(self._indices), np.float32)
         shape = len(self._indptr) - 1, self._items
         return scipy.sparse.csr_matrix((ones, self._indices, self._indptr), shape=shape)
-
-    @cached_property
-    def exposure(self) -> Exposure:
-        """Exposure of users to items."""
-        return Exposure.of_pattern(self.pattern())
 
 
 class OwnRatings(NamedTuple):

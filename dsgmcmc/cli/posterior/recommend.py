@@ -90,7 +90,6 @@ def recommend(
     from dsgmcmc.posterior.recommend import recommendations, those_among
     from dsgmcmc.posterior.rules import PATTERN_RULES, Ranking
     from dsgmcmc.posterior.run import Run
-    from dsgmcmc.storage.rundir import EXPOSURE
 
     if bool(user) == everyone:
         raise InputError("missing --user ID or --all")
@@ -119,8 +118,8 @@ def recommend(
     if not include_rated or by.value in PATTERN_RULES:
         with opened.open_ratings(data) as ratings:
             rated = Rated(ratings, users)
-    if by.value in PATTERN_RULES and sys.stderr.isatty() and not (opened.path / EXPOSURE).is_dir():
-        say("working out who rates what, once: it is kept beside the run", file=sys.stderr)
+    if by.value in PATTERN_RULES and sys.stderr.isatty() and not opened.exposure_file.exists():
+        say("working out who rates what, once: the run keeps it", file=sys.stderr)
     codes = opened.context.one(_given(context or []))
     blocks = recommendations(opened, users, ranking, rated, titles=titles, among=among, context=codes)
     if out is not None:
