@@ -1,4 +1,4 @@
-"""How much the effects of groups of ratings matter: of levels of time, and of terms of the context."""
+"""How much the effects of each level of time matter."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ HEADINGS = ("ratings that share one", "sd", "5 %", "95 %", "of the variance")
 
 @dataclass(frozen=True)
 class EffectImportance:
-    """How much the effects of one level or term vary.
+    """How much the effects of one level vary.
 
     Attributes
     ----------
     name : str
-        As the settings have it, such as ``user:8`` or ``device``.
+        As the settings have it, such as ``user:8``.
     sd, low, high : float
         Their sd, 1 / sqrt(lambda): posterior mean, and bounds of the central 90 % interval. In units of the predictor.
     share : float or None
@@ -36,20 +36,20 @@ class EffectImportance:
 
 
 def importance_of_effects(run: SavedRun) -> list[EffectImportance]:
-    """Importance of all levels and terms, in the order of the settings; empty if the run has none."""
+    """Importance of all levels, in the order of the settings; empty if the run has none."""
+    names = run.config.times
+    if not names:
+        return []
     weights = np.concatenate([trace["weight"][:, 0] for trace in run.traces])
     baselines = run.facts.get("baselines") if run.config.law.is_linear() else None
     found = []
-    for quantity, names in (("time.precision", run.config.times), ("context.precision", run.config.terms)):
-        if not names:
-            continue
-        variances = 1 / np.concatenate([trace[quantity] for trace in run.traces])
-        means = weights @ variances / weights.sum()
-        by_name = {each.name: each for each in estimates_of(list(names), np.sqrt(variances), weights)}
-        for name, variance in zip(names, means.tolist(), strict=True):
-            share = variance / baselines["mean_only"] ** 2 if baselines else None
-            sd = by_name[name]
-            found.append(EffectImportance(name, sd.mean, sd.low, sd.high, share))
+    variances = 1 / np.concatenate([trace["time.precision"] for trace in run.traces])
+    means = weights @ variances / weights.sum()
+    by_name = {each.name: each for each in estimates_of(list(names), np.sqrt(variances), weights)}
+    for name, variance in zip(names, means.tolist(), strict=True):
+        share = variance / baselines["mean_only"] ** 2 if baselines else None
+        sd = by_name[name]
+        found.append(EffectImportance(name, sd.mean, sd.low, sd.high, share))
     return found
 
 

@@ -22,7 +22,7 @@ contribution.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
@@ -32,7 +32,6 @@ from pydantic import BaseModel
 from dsgmcmc.kernels.effects import Score
 from dsgmcmc.kernels.formula import RowPrior
 from dsgmcmc.model.circulation import Circulation, RatingsCell
-from dsgmcmc.model.parts.context import GivenTerm
 from dsgmcmc.model.quantity import Quantity, Sampled, SavedDraw, Sizes
 from dsgmcmc.targets.state import ParameterBlock, RandomStream
 from dsgmcmc.types import Array, Factor, Float32, Float64, ImplicitName, Int32, ThresholdsName
@@ -307,16 +306,6 @@ class Part(ABC):
         """What else the part keeps for these row blocks, to be saved in a checkpoint."""
         yield from ()
 
-    def at_home(self) -> Iterator[tuple[Factor, int, str, Float32]]:
-        """Quantities of rows that stay with their block's home (`Quantity.at_home`).
-
-        Yields
-        ------
-        factor, block, name
-        array : (rows, width) float32
-        """
-        yield from ()
-
     def loaded(self) -> None:  # noqa: B027 (likewise)
         """Update derived state, after a checkpoint has replaced the fields of blocks and `replicated`."""
 
@@ -382,9 +371,7 @@ class Part(ABC):
         return None
 
     @classmethod
-    def of_ratings(
-        cls, draw: SavedDraw, users: Int32, items: Int32, given: Sequence[GivenTerm]
-    ) -> tuple[Float32 | float, Float32 | float]:
+    def of_ratings(cls, draw: SavedDraw, users: Int32, items: Int32) -> tuple[Float32 | float, Float32 | float]:
         """Mean and variance of what the part adds to the predictors of new ratings, at one draw.
 
         Parameters
@@ -392,8 +379,6 @@ class Part(ABC):
         draw : SavedDraw
         users, items : (q,) int32
             Rows; -1 where a user or an item was not sampled.
-        given : sequence of GivenTerm
-            Context of the ratings: all terms of the run.
 
         Returns
         -------

@@ -105,7 +105,7 @@ class NormalDraws:
     def _draw_level(self, number: int, sums: dict[int, Float32], stream: RandomStream) -> dict[int, Float32]:
         """Draw the effects of a level, given sums over its groups, and their precision; what they change by."""
         parameters, blocks = self._effects.parameters, self._effects.values[number]
-        before = parameters.precision(number)
+        before = float(parameters.precision[number])
         draws = {b: self._draw_block(number, b, sums[b].reshape(-1, 2), before, stream) for b in blocks}
 
         def finish(total: dict[str, Float64]) -> dict[str, Float64]:
@@ -114,7 +114,7 @@ class NormalDraws:
 
         partials = {"sums": np.array([draw.sums for draw in draws.values()])}
         drawn = self._effects.ring.sum(partials, finish, {"precision": (1,), "scale": (1,)})
-        parameters.set_precision(number, drawn["precision"].item())
+        parameters.precision[number] = drawn["precision"].item()
         change = {}
         for b, draw in draws.items():
             effects = np.where(draw.seen, drawn["scale"] * draw.effects, draw.noise / np.sqrt(drawn["precision"]))
@@ -202,7 +202,7 @@ class MetropolisDraws:
     def _step(self, number: int, ratings: _Ratings, stream: RandomStream) -> Sums:
         """Step from the effects of a level, or stay; what is found there. Collective."""
         effects, blocks = self._effects, self._effects.values[number]
-        prior, tau = effects.parameters.precision(number), ratings.tau
+        prior, tau = float(effects.parameters.precision[number]), ratings.tau
         here = {b: np.zeros((len(old), 4), np.float32) for b, old in blocks.items()}
         ratings.add(number, here, moved=False)
         there = {}
@@ -242,7 +242,7 @@ class MetropolisDraws:
         changes = [along(old, scaled[b], ratings.tau) - gained * sums[b] for b, old in blocks.items()]
         partials = {"sums": np.array(changes)}
         accepted = float(ring.sum(partials, accept_scale, {"scale": (1,)})["scale"][0])
-        parameters.set_precision(number, precision / accepted**2)
+        parameters.precision[number] = precision / accepted**2
         return {b: each[:, 0] for b, each in (drawn if accepted == 1.0 else scaled).items()}
 
 

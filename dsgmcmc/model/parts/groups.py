@@ -1,16 +1,15 @@
 """Groups of ratings that share an effect, at one level or several, as a process holds them.
 
-Groups of a level belong to the rows of one factor, as the ratings of a user on one day do; or to no row, as all ratings
-by one device do. A level of time is named after its side and the size of its groups: ``user:page`` has a group for each
-second in which a user rated, ``user:8`` one for every eight ratings of a user in the order of time; items alike. Levels
-of the context are in `dsgmcmc.model.parts.context`. Test ratings belong to groups as training ratings do.
+Groups of a level belong to the rows of one factor. A level is named after its side and the size of its groups:
+``user:page`` has a group for each second in which a user rated, ``user:8`` one for every eight ratings of a user in the
+order of time; items alike. Test ratings belong to groups as training ratings do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -28,35 +27,6 @@ PAGE = "page"
 #: What a side alone stands for: the levels that were measured to be worth it.
 USUAL = {"user": "user:page,user:8,user:64", "item": "item:32"}
 MAX_GROUPS = 2**29 - 1  # of a block: four numbers of each are a message
-
-
-class Level(Protocol):
-    """A way to put ratings into groups.
-
-    Attributes
-    ----------
-    name : str
-        As settings have it.
-    field : str
-        Name of its effects on disk.
-    factor : Factor or None
-        Whose rows the groups belong to; None if they belong to no row.
-    """
-
-    @property
-    def name(self) -> str: ...  # noqa: D102
-
-    @property
-    def field(self) -> str: ...  # noqa: D102
-
-    @property
-    def factor(self) -> Factor | None: ...  # noqa: D102
-
-    def counts(self, ratings: Ratings) -> Int32:
-        """How many groups every row has, (n,); of no row, how many there are, (1,)."""
-
-    def within(self, ratings: Ratings, part: Split, start: int, stop: int) -> Int32:
-        """Groups of the ratings in rows `start` to `stop` of a part, (m,), among those of the row they belong to."""
 
 
 def no_times(path: Path) -> InputError:
@@ -87,7 +57,7 @@ def canonical_levels(text: str) -> str:
 
 
 class TimeLevel(NamedTuple):
-    """One level; a `Level`.
+    """One level.
 
     Attributes
     ----------
@@ -109,7 +79,7 @@ class TimeLevel(NamedTuple):
         return f"time.{self.name.replace(':', '.')}"
 
     def counts(self, ratings: Ratings) -> Int32:
-        """How many groups every row has, (n,); of no row, how many there are, (1,)."""
+        """How many groups every row of its factor has, (n,)."""
         places, pages = _times(ratings).counts[SIDES[self.factor]]
         return -(-places // np.int32(self.run)) if self.run else pages
 
@@ -135,7 +105,7 @@ def time_levels_of(names: str, transposed: bool) -> tuple[TimeLevel, ...]:
     return tuple(found)
 
 
-def costs_of(levels: Sequence[Level], ratings: Ratings, normal: bool) -> tuple[int, int]:
+def costs_of(levels: Sequence[TimeLevel], ratings: Ratings, normal: bool) -> tuple[int, int]:
     """Bytes of memory of groups for all ratings, `normal` or not, and of their effects in a checkpoint."""
     if not levels:
         return 0, 0
@@ -153,16 +123,16 @@ class RatingGroups(NamedTuple):
 
     Attributes
     ----------
-    levels : tuple of Level
+    levels : tuple of TimeLevel
     first : list of (B + 1,) int64
-        By level, where the groups of each block of its factor begin among all; those of no row belong to block 0.
+        By level, where the groups of each block of its factor begin among all.
     train : list of dict of (int, int) to (nnz,) int32
         By level, the group of every training rating of a cell, counted from the first of its factor's block.
     test : list of dict of int to (q,) int32
         By level, the same of the test ratings of a row block.
     """
 
-    levels: tuple[Level, ...]
+    levels: tuple[TimeLevel, ...]
     first: list[Int64]
     train: list[dict[tuple[int, int], Int32]]
     test: list[dict[int, Int32]]
@@ -172,14 +142,14 @@ class RatingGroups(NamedTuple):
         return int(self.first[level][block + 1] - self.first[level][block])
 
 
-def read_groups(levels: tuple[Level, ...], ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> RatingGroups:
+def read_groups(levels: tuple[TimeLevel, ...], ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> RatingGroups:
     """Find the groups of the ratings that a process holds. Collective.
 
     Parameters
     ----------
-    levels : tuple of Level
+    levels : tuple of TimeLevel
     ratings : Ratings
-        Open ratings file, with what the levels need.
+        Open ratings file, with times.
     blocks : RatingBlocks
         Its ratings as they are held.
     ring : Ring
@@ -206,12 +176,10 @@ def read_groups(levels: tuple[Level, ...], ratings: Ratings, blocks: RatingBlock
 class _Reader:
     """Reads the groups of one level."""
 
-    def __init__(self, level: Level, ratings: Ratings, blocks: RatingBlocks) -> None:
+    def __init__(self, level: TimeLevel, ratings: Ratings, blocks: RatingBlocks) -> None:
         self._level, self._ratings, self._blocks = level, ratings, blocks
         self._begins = np.concatenate([[0], np.cumsum(level.counts(ratings), dtype=np.int64)])
-        self._bounds = np.minimum(np.arange(len(blocks.row_bounds)), 1)  # of no row: all groups in block 0
-        if level.factor is not None:
-            self._bounds = (blocks.row_bounds, blocks.column_bounds)[level.factor]
+        self._bounds = (blocks.row_bounds, blocks.column_bounds)[level.factor]
         self.first: Int64 = self._begins[self._bounds]
         if np.diff(self.first).max() > MAX_GROUPS:
             raise InputError(
@@ -235,8 +203,6 @@ class _Reader:
         """Groups of the ratings in rows `start` to `stop`, counted from their block's first, and their columns."""
         ratings, columns = self._ratings, self._ratings.columns(part, start, stop)
         within = self._level.within(ratings, part, start, stop)
-        if self._level.factor is None:
-            return within, columns
         owners = columns
         if self._level.factor == Factor.W:
             indptr = ratings.row_indptr if part == "train" else ratings.test_indptr

@@ -105,7 +105,7 @@ def test_a_file_with_other_places_is_refused(tmp_path):
         ({"time_levels": "user:1"}, "'user:1' is not known"),
         ({"time_levels": "week"}, "'week' is not known"),
         ({"time_levels": "user,user:8"}, "a level twice"),
-        ({"time_levels": "user", "likelihood": "all-cells"}, "have no time and no context: leave out --time-levels"),
+        ({"time_levels": "user", "likelihood": "all-cells"}, "have no time: leave out --time-levels"),
         ({"time_levels": "user", "sampler": "hamcmc"}, "leave out --time-levels"),
         (
             {"time_levels": "user", "sampler": {"name": "sgld", "gradient": "control-variate"}},
