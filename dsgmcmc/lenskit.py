@@ -13,7 +13,7 @@ from pydantic import BaseModel, model_validator
 from dsgmcmc.bpmf import BPMF
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.fitted import FittedModel
-from dsgmcmc.posterior.rules import By
+from dsgmcmc.posterior.rank import By
 
 
 class BPMFConfig(BaseModel, extra="allow"):
@@ -23,7 +23,7 @@ class BPMFConfig(BaseModel, extra="allow"):
     ----------
     by : str
         For rankings ``likely``, what users will probably choose and like; for predicted ratings ``mean``. See
-        `dsgmcmc.posterior.rules`.
+        `dsgmcmc.posterior.rank`.
     """
 
     by: By = "likely"

@@ -141,11 +141,6 @@ def _assign(path: Path, names: list[str], columns: PairColumns) -> tuple[int, in
     return places["user"], places["item"]
 
 
-def chunk_count(pairs: int) -> int:
-    """Number of chunks of so many pairs."""
-    return -(-pairs // CHUNK)
-
-
 def chunks(db: duckdb.DuckDBPyConnection, table: PairsTable, integers: tuple[bool, bool]) -> Iterator[list[Array]]:
     """Names of users and items, `CHUNK` pairs at a time; `integers`: whether those of the run are such.
 

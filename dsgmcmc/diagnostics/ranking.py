@@ -24,9 +24,8 @@ import numpy.typing as npt
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics.paired import difference
 from dsgmcmc.errors import InputError
-from dsgmcmc.posterior.rated import Rated
-from dsgmcmc.posterior.recommend import best, leave_out, recommend
-from dsgmcmc.posterior.rules import Ranking, Scorer, liked_from
+from dsgmcmc.posterior.exposure import Rated
+from dsgmcmc.posterior.rank import Ranking, Scorer, best, leave_out, liked_from, recommend
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Float32, Float64, Int32, Int64
 

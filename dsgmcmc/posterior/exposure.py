@@ -51,6 +51,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.storage.files import write_whole
 from dsgmcmc.types import Float32, Float64, Int32
 
@@ -65,6 +66,45 @@ DEPTH = 50  # ranks that count where it is chosen
 _PENALTIES = 1.0, 1e6  # limits
 _CELLS = 1 << 22  # scores that are in memory while the penalty is chosen
 _SMALL = 1e-6  # squares of singular values below this fraction of the largest are zeros
+
+
+class Rated:
+    """Which items each user rated in training.
+
+    Parameters
+    ----------
+    ratings : Ratings
+        Open ratings file of the run.
+    users : (n,) int32, optional
+        Rows of the users that will be needed; default all.
+    """
+
+    def __init__(self, ratings: Ratings, users: Int32 | None = None) -> None:
+        self._first, last = 0, ratings.n_rows
+        if users is not None and len(users) and not ratings.transposed:
+            self._first, last = int(users.min()), int(users.max()) + 1
+        indptr, indices, _ = ratings.slab("train", self._first, last)
+        self._indptr, self._indices = indptr, indices
+        self._items = ratings.n_rows if ratings.transposed else ratings.n_cols
+        if ratings.transposed:  # rows are items
+            rows = np.repeat(np.arange(ratings.n_rows, dtype=np.int32), np.diff(indptr))
+            order = np.argsort(indices, kind="stable")
+            self._indptr = np.append(0, np.cumsum(ratings.column_counts))
+            self._indices = rows[order]
+
+    def of(self, user: int) -> Int32:
+        """Rows of the items that a user rated."""
+        row = user - self._first
+        items: Int32 = self._indices[self._indptr[row] : self._indptr[row + 1]]
+        return items
+
+    def pattern(self) -> scipy.sparse.csr_matrix:
+        """Who rated what, of all users that were read: (users, items) float32 of ones."""
+        import scipy.sparse
+
+        ones = np.ones(len(self._indices), np.float32)
+        shape = len(self._indptr) - 1, self._items
+        return scipy.sparse.csr_matrix((ones, self._indices, self._indptr), shape=shape)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.prediction import cells_kernel
 from dsgmcmc.model.predictive.base import Prediction, Predictive, PredictorDraws
 from dsgmcmc.posterior.draws import Draw, Rows
-from dsgmcmc.posterior.foldin import FoldIn
+from dsgmcmc.posterior.newcomers import FoldIn
 from dsgmcmc.posterior.saved import SavedRun
 from dsgmcmc.types import Float32, Float64, Int32
 
@@ -126,23 +126,18 @@ class Predictor:
         Prediction
             In units of the ratings.
         """
-        return self._predict(users, items, with_probabilities=False)[0]
-
-    def _predict(self, users: Int32, items: Int32, with_probabilities: bool) -> tuple[Prediction, Float32]:
-        """Summaries of pairs, and the requested probabilities, (m, q)."""
-        result = Prediction(*(np.empty(len(users), np.float32) for _ in Prediction._fields))
-        more = np.empty((len(self.names) - len(result), len(users)), np.float32)
-        for rows, predictive in self.distributions(users, items):
-            for whole, values in zip(result, predictive.summary(*self.options.levels), strict=True):
-                whole[rows] = np.clip(values, *self._range) if self._clip and whole is not result.sd else values
-            if with_probabilities:
-                more[:, rows] = self._probabilities(predictive).T
-        return result, more
+        columns = self.columns(users, items)
+        return Prediction(*(columns[name] for name in self.options.columns))
 
     def columns(self, users: Int32, items: Int32) -> dict[str, Float32]:
         """Predict pairs as `__call__` does, with the requested probabilities; (q,) float32 by `names`."""
-        result, more = self._predict(users, items, with_probabilities=True)
-        return dict(zip(self.names, [*result, *more], strict=True))
+        columns = {name: np.empty(len(users), np.float32) for name in self.names}
+        for rows, predictive in self.distributions(users, items):
+            for name, values in zip(self.options.columns, predictive.summary(*self.options.levels), strict=True):
+                columns[name][rows] = np.clip(values, *self._range) if self._clip and name != "sd" else values
+            for name, values in zip(self.names[4:], self._probabilities(predictive).T, strict=True):
+                columns[name][rows] = values
+        return columns
 
     @property
     def names(self) -> list[str]:

@@ -28,12 +28,11 @@ from dsgmcmc.posterior.draws import (
     KeptDraws,
     PosteriorMoments,
 )
-from dsgmcmc.posterior.exposure import Exposure
+from dsgmcmc.posterior.exposure import Exposure, Rated
 from dsgmcmc.posterior.heldout import followed
 from dsgmcmc.posterior.layout import Expected, check_draw, check_posteriors
 from dsgmcmc.posterior.live import newest_states, not_yet, nothing_yet, unfinished
 from dsgmcmc.posterior.names import Index, Vocabulary
-from dsgmcmc.posterior.rated import Rated
 from dsgmcmc.storage.manifest import read_manifest
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.series import step_name, steps

@@ -78,10 +78,9 @@ def recommend(
     import numpy as np
 
     from dsgmcmc.data.titles import read_names
+    from dsgmcmc.posterior.exposure import Rated
     from dsgmcmc.posterior.names import item_titles
-    from dsgmcmc.posterior.rated import Rated
-    from dsgmcmc.posterior.recommend import recommendations, those_among
-    from dsgmcmc.posterior.rules import PATTERN_RULES, Ranking
+    from dsgmcmc.posterior.rank import PATTERN_RULES, Ranking, recommendations, those_among
     from dsgmcmc.posterior.run import Run
 
     if bool(user) == everyone:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dsgmcmc.terminal import say, say_json, show_table
 
 if TYPE_CHECKING:
-    from dsgmcmc.posterior.rules import Ranking
+    from dsgmcmc.posterior.rank import Ranking
 
 
 def lines_of(columns: dict[str, Any]) -> list[dict[str, Any]]:
@@ -18,7 +18,7 @@ def lines_of(columns: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def show_recommendations(blocks: Iterator[dict[str, Any]], ranking: Ranking, as_json: bool) -> None:
-    """Print recommendations, as of `dsgmcmc.posterior.recommend.recommendations`, as tables or as JSON."""
+    """Print recommendations, as of `dsgmcmc.posterior.rank.recommendations`, as tables or as JSON."""
     lines = [line for block in blocks for line in lines_of(block)]
     if as_json:
         say_json(lines)

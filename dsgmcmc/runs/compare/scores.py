@@ -12,10 +12,9 @@ from dsgmcmc.diagnostics import ranking
 from dsgmcmc.diagnostics.paired import Estimate, difference, monte_carlo_error
 from dsgmcmc.model.likelihoods import Levels
 from dsgmcmc.model.likelihoods.ordinal import scale_of
-from dsgmcmc.posterior.exposure import Exposure
+from dsgmcmc.posterior.exposure import Exposure, Rated
 from dsgmcmc.posterior.heldout import TestPredictions
-from dsgmcmc.posterior.rated import Rated
-from dsgmcmc.posterior.rules import Ranking, liked_from
+from dsgmcmc.posterior.rank import Ranking, liked_from
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Float64, Int32
 

@@ -8,10 +8,9 @@ from runs import make_run
 
 from dsgmcmc.diagnostics.ranking import MEASURES, RULES, advice, average, evaluate, measures
 from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
-from dsgmcmc.posterior.rated import Rated
-from dsgmcmc.posterior.recommend import recommend
-from dsgmcmc.posterior.rules import Ranking
+from dsgmcmc.posterior.rank import Ranking, recommend
 
 
 def test_measures_by_hand():
