@@ -32,7 +32,7 @@ has an sd and quantiles; an item with few ratings points in another direction at
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, get_args
@@ -330,7 +330,8 @@ def recommend(
         if ranking.by in PATTERN_RULES:
             scores *= run.exposure.of(own)
         if not ranking.include_rated:
-            leave_out(scores, own)
+            for row, seen in zip(scores, own, strict=True):
+                row[seen] = -np.inf
         if among is not None:
             scores[:, ~among] = -np.inf
         items, values = best(scores, ranking.top)
@@ -343,12 +344,6 @@ def _rated_by(user: int, known: int, rated: Rated | None, newcomers: FoldIn | No
     if user >= known and newcomers is not None:
         return newcomers.rated(user - known)
     return rated.of(user) if rated is not None and user < known else np.zeros(0, np.int32)
-
-
-def leave_out(scores: Float32, items: Sequence[Int32]) -> None:
-    """Make the scores of some items of each user, (users, items), so low that they are not recommended."""
-    for own, rows in zip(scores, items, strict=True):
-        own[rows] = -np.inf
 
 
 def best(scores: Float32, top: int) -> tuple[Int32, Float32]:

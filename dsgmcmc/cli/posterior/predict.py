@@ -33,7 +33,7 @@ def predict(
     clip: ClipOption = True,
     unknown: Annotated[
         Unknown, typer.Option(help="Unknown users and items: refuse, predict from the prior, or leave empty.")
-    ] = Unknown.refuse,
+    ] = "refuse",
     columns: Annotated[
         str | None,
         typer.Option(metavar="user=U,item=I", help="Names in the header, or positions from 1; detected by default."),
@@ -60,6 +60,6 @@ def predict(
 
     options = PredictOptions(of_mean, interval, clip, at_least, probabilities)
     names = parse_pair_columns(columns)
-    done = predict_table(Run(run), pairs, out, options, unknown=unknown.value, columns=names)
+    done = predict_table(Run(run), pairs, out, options, unknown=unknown, columns=names)
     if as_json:
         say_json(done, indent=None, file=sys.stderr)
