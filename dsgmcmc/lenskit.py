@@ -79,8 +79,8 @@ class BPMFScorer(Component[ItemList], Trainable):
             return ItemList(items, scores=np.nan)
         if self.config.by == "mean":
             return ItemList(items, scores=model.predict([[user, item] for item in ids.tolist()]))
-        found = model.recommend(user, len(model.items_), by=self.config.by, include_rated=True, candidates=ids)
-        scores = dict(zip(found["item_id"].tolist(), found["score"].tolist(), strict=True))
+        ranked = model.recommend(user, len(model.items_), by=self.config.by, include_rated=True, candidates=ids)
+        scores = dict(zip(ranked["item_id"].tolist(), ranked["score"].tolist(), strict=True))
         return ItemList(items, scores=np.array([scores.get(item, np.nan) for item in ids.tolist()]))
 
     def _model_of(self, query: RecQuery) -> tuple[FittedModel | None, Any]:

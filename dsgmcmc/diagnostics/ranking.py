@@ -156,11 +156,13 @@ def click_scores(run: Run, ratings: Ratings) -> dict[str, Any] | None:
     chosen = np.isin(test_users, users)
     pairs = test_users[chosen], test_items[chosen]
     rated, longest = Rated(ratings), max(LENGTHS.values())
-    own, others = recommended(run, users, Ranking(longest, "mean"), rated), popular(run, users, rated, longest)
+    by_mean = recommended(run, users, Ranking(longest, "mean"), rated)
+    by_popularity = popular(run, users, rated, longest)
     scores: dict[str, Any] = {"users": len(users)}
     for measure, k in LENGTHS.items():
-        mean, by_popularity = (average(measures(users, lists[:, :k], *pairs)[measure]) for lists in (own, others))
-        scores[f"{measure}@{k}"] = {**mean, "popular": by_popularity["mean"]}
+        score = average(measures(users, by_mean[:, :k], *pairs)[measure])
+        popular_score = average(measures(users, by_popularity[:, :k], *pairs)[measure])
+        scores[f"{measure}@{k}"] = {**score, "popular": popular_score["mean"]}
     return scores
 
 

@@ -79,7 +79,7 @@ def estimates_of(names: list[str], draws: Float64, weights: Float64) -> list[Fea
         below = np.cumsum(share[order]) - share[order] / 2
         low, high = np.interp([(1 - LEVEL) / 2, (1 + LEVEL) / 2], below, values[order])
         estimates.append(FeatureEstimate(name, float(share @ values), float(low), float(high)))
-    return sorted(estimates, key=lambda each: -abs(each.mean))
+    return sorted(estimates, key=lambda estimate: -abs(estimate.mean))
 
 
 TITLE = "Effects of groups of ratings"
@@ -129,7 +129,7 @@ def importance_of_effects(run: SavedRun) -> list[EffectImportance]:
 def table_of_effects(effects: list[EffectImportance]) -> list[list[str]]:
     """Rows of a table: name, sd, its bounds, and the share in per cent."""
     rows = []
-    for each in effects:
-        numbers = [f"{x:.3f}" for x in (each.sd, each.low, each.high)]
-        rows.append([each.name, *numbers, "" if each.share is None else f"{each.share:.1%}"])
+    for effect in effects:
+        numbers = [f"{x:.3f}" for x in (effect.sd, effect.low, effect.high)]
+        rows.append([effect.name, *numbers, "" if effect.share is None else f"{effect.share:.1%}"])
     return rows

@@ -70,7 +70,8 @@ class Shifts:
         from scipy.sparse import csr_matrix  # takes its time to import
 
         ends = np.append(0, np.cumsum([len(features) for features, _ in rows]))
-        features, values = (np.concatenate(each) for each in zip(*rows, strict=True))
+        features = np.concatenate([indices for indices, _ in rows])
+        values = np.concatenate([numbers for _, numbers in rows])
         self._x = csr_matrix((values, features, ends), (len(rows), len(centre)))
         self._known, self._centre = np.diff(ends) > 0, centre
 
@@ -200,7 +201,7 @@ class FoldIn:
         prior = draw.prior[self.kind]
         rated = self._others[part]
         theta = draw.theta[other][rated].astype(np.float64)
-        of_rated = (each.of_rated(draw, self.kind, rated) for each in PARTS)
+        of_rated = (model_part.of_rated(draw, self.kind, rated) for model_part in PARTS)
         centre = sum((term for term in of_rated if term is not None), prior.mean + shift)
         nobody = np.full(len(rated), -1, np.int32)
         users, items = (nobody, rated) if self.kind == "user" else (rated, nobody)
@@ -209,10 +210,11 @@ class FoldIn:
         if config.biases:
             offset = offset + theta[:, config.rank]
             theta[:, config.rank] = 1.0
-        x, own = self._values[part], draw.noise_scale[other][rated].astype(np.float64)
+        x = self._values[part]
+        scales = draw.noise_scale[other][rated].astype(np.float64)
         row = RatedRow(theta, offset, x, centre, precision, variance)
         if config.law.is_conditionally_gaussian():
-            noise_precision = draw.tau * own
+            noise_precision = draw.tau * scales
             if np.any(variance):
                 noise_precision = 1 / (1 / noise_precision + variance)
             return *_normal(config.law, row, noise_precision, background, self._shared(draw, "nu"), rng), None
@@ -221,7 +223,7 @@ class FoldIn:
             cuts = draw.own_thresholds[rated]
         gaps = draw.shared["thresholds.precision"] if self._own_cuts else None
         sd = Spread.of(config.law, self._shared(draw, "scales"), gaps)
-        theta, scale, cuts = draw_row(config.law, row, own * draw.tau, cuts, sd, rng)
+        theta, scale, cuts = draw_row(config.law, row, scales * draw.tau, cuts, sd, rng)
         return theta, np.zeros((len(theta), len(theta))), 1 / scale, cuts
 
 
@@ -392,9 +394,9 @@ def own_ratings(ratings: Ratings, kind: str, rows: Int32) -> OwnRatings:
     for start, stop in row_slabs(ratings.row_indptr, SLAB):
         ends, columns, values = ratings.slab("train", start, stop)
         sides = np.repeat(np.arange(start, stop, dtype=np.int32), np.diff(ends)), columns
-        own, other = sides if (kind == "user") != ratings.transposed else sides[::-1]
-        chosen = place[own] >= 0
-        parts.append((place[own[chosen]], other[chosen], values[chosen]))
+        raters, rated = sides if (kind == "user") != ratings.transposed else sides[::-1]
+        chosen = place[raters] >= 0
+        parts.append((place[raters[chosen]], rated[chosen], values[chosen]))
     return OwnRatings(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 

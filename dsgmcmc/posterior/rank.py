@@ -172,7 +172,8 @@ class Scorer:
         """
         run, draw, shape = self.run, self.run.draw(number), predictors.shape
         whose, owner = owners(run, users)
-        thresholds, own = of_owners(draw, whose, self.newcomers, number), run.config.law.shape_of(draw.shared)
+        thresholds = of_owners(draw, whose, self.newcomers, number)
+        law_shape = run.config.law.shape_of(draw.shared)
         variance = np.outer(noise, draw.inverse_scale["item"]) / np.float32(draw.tau)
         effects = None
         if run.has_effects and np.any(unknown := self._added(number, users)[1]):
@@ -185,7 +186,7 @@ class Scorer:
             thresholds=None if thresholds is None else thresholds[None],
             owner=np.repeat(owner, shape[1]),
             effects=effects,
-            shape=None if own is None else own[None, None],
+            shape=None if law_shape is None else law_shape[None, None],
         )
         scores = np.empty(predictors.size, np.float32)
         for rows, some in draws.by_certainty():
@@ -201,10 +202,9 @@ class Scorer:
         mean, variance = draw.of_ratings(*pairs)
         if np.ndim(mean) == np.ndim(variance) == 0:  # the same for all
             return mean, variance
-        shape = len(users), n
-        wholes = (np.broadcast_to(each, len(pairs[0])).astype(np.float32) for each in (mean, variance))
-        mean, variance = (each.reshape(shape) for each in wholes)
-        return mean, variance
+        whole_mean = np.broadcast_to(mean, len(pairs[0])).astype(np.float32)
+        whole_variance = np.broadcast_to(variance, len(pairs[0])).astype(np.float32)
+        return whole_mean.reshape(len(users), n), whole_variance.reshape(len(users), n)
 
     def split(self, theta: Float32) -> tuple[Float32, Float32]:
         """Factors and biases of rows of theta."""
@@ -325,13 +325,13 @@ def recommend(
     step = max(1, _CELLS // len(run.items))
     for start in range(0, len(users), step):
         some = users[start : start + step]
-        own = [_rated_by(user, len(run.users), rated, newcomers) for user in some.tolist()]
+        rated_items = [_rated_by(user, len(run.users), rated, newcomers) for user in some.tolist()]
         scores = scorer.scores(some, start) if scorer else np.ones((len(some), len(run.items)), np.float32)
         if ranking.by in PATTERN_RULES:
-            scores *= run.exposure.of(own)
+            scores *= run.exposure.of(rated_items)
         if not ranking.include_rated:
-            for row, seen in zip(scores, own, strict=True):
-                row[seen] = -np.inf
+            for row, of_user in zip(scores, rated_items, strict=True):
+                row[of_user] = -np.inf
         if among is not None:
             scores[:, ~among] = -np.inf
         items, values = best(scores, ranking.top)
@@ -476,19 +476,19 @@ def similar(
     mean = weights @ draws
     mean[row] = -np.inf
     best = np.argsort(-mean, kind="stable")[: min(n, len(mean) - 1)]
-    own = draws[:, best]
-    low, high = _quantiles(own, weights)
+    of_best = draws[:, best]
+    low, high = _quantiles(of_best, weights)
     columns = {
         f"{kind}_id": vocabulary.ids[best],
         "similarity": mean[best].astype(np.float32),
         "rank": np.arange(1, len(best) + 1, dtype=np.int32),
-        "sd": np.sqrt(weights @ (own - mean[best]) ** 2).astype(np.float32),
+        "sd": np.sqrt(weights @ (of_best - mean[best]) ** 2).astype(np.float32),
         "q05": low,
         "q95": high,
         "ratings": run.counts(kind)[best],
     }
     if titles is not None and kind == "item":
-        columns["item_name"] = np.array([titles.get(each, "") for each in best.tolist()], dtype=object)
+        columns["item_name"] = np.array([titles.get(item, "") for item in best.tolist()], dtype=object)
     return columns
 
 

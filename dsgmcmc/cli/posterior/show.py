@@ -24,12 +24,12 @@ def show_recommendations(blocks: Iterator[dict[str, Any]], ranking: Ranking, as_
         say_json(lines)
         return
     for name in dict.fromkeys(line["user_id"] for line in lines):
-        own = [line for line in lines if line["user_id"] == name]
+        of_user = [line for line in lines if line["user_id"] == name]
         of_mean = ("sd", "90 % interval") if ranking.of_score == "mean" else ("sd of mean", "mean, 90 %")
         headings = ["rank", ranking.of_score, *of_mean, "ratings", "item"]
-        headings += ["name"] if "item_name" in own[0] else []
+        headings += ["name"] if "item_name" in of_user[0] else []
         rows = []
-        for line in own:
+        for line in of_user:
             named = [line["item_name"]] if "item_name" in line else []
             interval = f"{line['q05']:.2f} to {line['q95']:.2f}"
             facts = (f"{line['score']:.3f}", f"{line['sd']:.2f}", interval, f"{line['ratings']:,}")
