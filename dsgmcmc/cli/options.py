@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -13,24 +12,9 @@ from dsgmcmc.errors import InputError
 MAX_NUMBER = 10**15  # users, items or ratings
 
 
-class Unknown(StrEnum):
-    """What to do about users and items that the run does not know."""
-
-    refuse = "refuse"
-    prior = "prior"
-    nan = "nan"
-
-
-class By(StrEnum):
-    """Rules for ranking items."""
-
-    likely = "likely"
-    exposure = "exposure"
-    mean = "mean"
-    ucb = "ucb"
-    lcb = "lcb"
-    thompson = "thompson"
-
+#: What `predict` does about unknown users and items, and rules of `recommend`.
+Unknown = Literal["refuse", "prior", "nan"]
+By = Literal["likely", "exposure", "mean", "ucb", "lcb", "thompson"]
 
 PathArgument = Annotated[Path, typer.Argument(metavar="PATH", help="Ratings file, run directory or snapshot.")]
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")]

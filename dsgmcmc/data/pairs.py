@@ -102,11 +102,6 @@ def load_pairs(db: duckdb.DuckDBPyConnection, path: Path, columns: PairColumns) 
     return PairsTable(file, names[places["user"]], names[places["item"]], names, columns.option)
 
 
-def chunk_count(pairs: int) -> int:
-    """Number of chunks of so many pairs."""
-    return -(-pairs // CHUNK)
-
-
 def chunks(db: duckdb.DuckDBPyConnection, table: PairsTable, integers: tuple[bool, bool]) -> Iterator[list[Array]]:
     """Names of users and items, `CHUNK` pairs at a time; `integers`: whether those of the run are such.
 

@@ -24,8 +24,8 @@ from dsgmcmc.data.load import create_raw, inspect, load
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.diagnostics.ranking import measures, popular, recommended
 from dsgmcmc.parallel.mpirun import run_dsgmcmc
-from dsgmcmc.posterior.rated import Rated
-from dsgmcmc.posterior.rules import Ranking
+from dsgmcmc.posterior.exposure import Rated
+from dsgmcmc.posterior.rank import Ranking
 from dsgmcmc.posterior.run import Run
 
 TAU, ZERO_WEIGHT = (10.0, 30.0, 100.0), (0.03, 0.1, 0.3)

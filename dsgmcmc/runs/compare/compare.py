@@ -35,8 +35,8 @@ from dsgmcmc.errors import DivergenceError, InputError
 from dsgmcmc.model.likelihoods import Levels
 from dsgmcmc.parallel.comm import agree
 from dsgmcmc.parallel.signals import Signals
+from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.heldout import TestPredictions
-from dsgmcmc.posterior.rated import Rated
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.runs.compare.candidates import ADDED, BIASES_ONLY, Candidate, candidates, laws_for
 from dsgmcmc.runs.compare.choice import BURN_IN_SWEEPS, TRIAL, best_of, half_way, helpful, length_of, recommended
