@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
@@ -49,7 +49,11 @@ def sections() -> dict[str, Fields]:
 
 def _of_policy() -> Fields:
     hints = get_type_hints(Policy, include_extras=True)
-    return {each.name: FieldInfo.from_annotated_attribute(hints[each.name], each.default) for each in fields(Policy)}
+    return {
+        each.name: FieldInfo.from_annotated_attribute(hints[each.name], each.default)
+        for each in fields(Policy)
+        if get_origin(hints[each.name]) is Annotated
+    }
 
 
 # ---------------------------------------------------------------------- the options of sample

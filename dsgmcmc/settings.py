@@ -76,7 +76,6 @@ BPMF_NAMES = {
     "step_size": "sampler.step_size",
     "on_divergence": "--on-divergence",
     "no_biases": "biases=False",
-    "no_center": "center=False",
 }
 
 _in_python: ContextVar[Mapping[str, str] | None] = ContextVar("_in_python", default=None)

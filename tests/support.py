@@ -403,6 +403,14 @@ def run(*command: str | Path, env: dict[str, str] | None = None, timeout: float 
         return running.wait(timeout)
 
 
+def options_of(settings: Mapping[str, Any]) -> list[str]:
+    """Settings as options of ``sample``; the times of metrics have none of their own."""
+    return [
+        f"--set={name}={value}" if name == "evaluate_every" else f"--{name.replace('_', '-')}={value}"
+        for name, value in settings.items()
+    ]
+
+
 def typed(*arguments: str | Path) -> Result:
     """``dsgmcmc`` in this process, which has its imports and kernels: where its start is not what a test is of."""
     command = ("dsgmcmc", *map(str, arguments))

@@ -96,7 +96,7 @@ def sample(
     comm = launch.processes()
     from dsgmcmc.config.job import Policy
     from dsgmcmc.config.layers import Layers
-    from dsgmcmc.parallel.mpirun import COMMAND
+    from dsgmcmc.parallel.mpirun import COMMAND, RELAYED
     from dsgmcmc.parallel.signals import installed
     from dsgmcmc.runs.compare.auto import sample_recommended, with_best_model
     from dsgmcmc.runs.compare.compare import Stopped
@@ -108,7 +108,7 @@ def sample(
 
     def work() -> int:
         source = RatingsSource(data, start)
-        policy = agree(comm, partial(Policy, **of_job))
+        policy = agree(comm, partial(Policy, **of_job, only_warnings=bool(os.environ.get(RELAYED))))
         layers, signals, chosen = Layers(of_run, config, assign or ()), installed(), model is not None
         if chosen:
             try:
@@ -135,5 +135,5 @@ def _split(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         given["sampler"] = {"name": given["sampler"]}
     if "step_size" in given:
         step = given.pop("step_size")
-        given["sampler"] = {**given.get("sampler", {}), "step_size": step, "burn_in_step_size": step}
+        given["sampler"] = {**given.get("sampler", {}), "step_size": step}
     return of_job, given

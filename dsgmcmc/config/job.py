@@ -12,7 +12,6 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named, setting
 
 OnDivergence = Literal["recover", "stop"]
-LogLevel = Literal["debug", "info", "warning"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,13 +32,13 @@ class Policy:
         OnDivergence,
         setting("If a chain diverges: begin it again with a smaller step, then with a safer sampler, or stop."),
     ] = "recover"
-    log_level: Annotated[LogLevel, setting("Least important messages that are logged.")] = "info"
+
+    only_warnings: bool = False  # whether lesser messages are left out, as for a caller that shows its own line
 
     def __post_init__(self) -> None:
-        choices = {"on_divergence": OnDivergence, "log_level": LogLevel}
-        for name, known in choices.items():
-            if (given := getattr(self, name)) not in get_args(known):
-                raise InputError(f"{named(name)} {given}: expected one of {', '.join(get_args(known))}")
+        if self.on_divergence not in get_args(OnDivergence):
+            known = ", ".join(get_args(OnDivergence))
+            raise InputError(f"{named('on_divergence')} {self.on_divergence}: expected one of {known}")
         if not 0 <= self.watchdog < float("inf"):
             raise InputError(f"{named('watchdog')} {self.watchdog}: expected seconds, or 0 for none")
 

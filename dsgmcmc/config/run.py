@@ -48,9 +48,8 @@ class FactorConfig(BaseModel):
         metavar="|".join(LIKELIHOODS),
     )
     biases: bool = setting("User and item biases.", True)
-    center: bool = setting("Subtract the mean of the training ratings.", True)
+    center: bool = setting("Subtract the mean of the training ratings.", True, offered=False)
     hyper_start: int = setting("Sweeps before the first draw of the hyperparameters.", 1, offered=False, ge=0)
-    hyper_every: int = setting("Sweeps between draws of the hyperparameters.", 1, offered=False, ge=1)
 
     @field_validator("likelihood")
     @classmethod

@@ -196,7 +196,6 @@ def sample_apart(
         variables, last = {COMMAND: command}, deque[str](maxlen=100)
         in_place = None if isinstance(verbose, bool) else verbose
         if in_place:
-            arguments += ["--log-level", "warning"]
             variables[RELAYED] = "1"
             in_place("starting")
         if verbose and (in_place or not sys.stderr.isatty()):

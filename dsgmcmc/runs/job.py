@@ -171,7 +171,7 @@ class Job:
 
     def _sample(self) -> int:
         comm, policy, signals = self.comm, self.policy, self._signals
-        start_logs(comm.rank, policy.log_level, self._quiet)
+        start_logs(comm.rank, policy.only_warnings, self._quiet)
         crowded = oversubscription(comm)
         processors = sorted(set(comm.allgather(cpu_name())))
         if self._at_root and crowded:
@@ -183,7 +183,6 @@ class Job:
             )
         deadline = agree(comm, partial(policy.deadline, self._age()))
         config, given = self._resolve()
-        log.debug("process %d of %d is %d on %s", comm.rank, comm.size, os.getpid(), platform.node())
         begin = partial(self._open, config, given) if self._at_root else dict
         made = comm.bcast(agree(comm, begin))
         who = f"process {comm.rank} of {comm.size} ({os.getpid()} on {platform.node()})"

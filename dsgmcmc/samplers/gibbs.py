@@ -12,14 +12,13 @@ Target: the posterior itself. Every draw is from its law given the newest values
 
 1. sums for the rows of W, from H and g'. They hold for every W, tau and g, and give the squared errors of the state;
 2. tau, nu, and m and Lambda of both factors, given W, H, g, g'; none of these laws depends on another of them. Then
-   what the rows' priors have besides m and Lambda, given these;
+   the other parameters of the rows' priors, given m and Lambda;
 3. g, if the rows of W have noise scales, given W, H, g', tau and nu;
 4. W, given all that;
 5. sums for the rows of H, from the new W and g; g' alike; H.
 
-So both factors' scales are drawn in every sweep, which samplers that move both factors at once do in turns. With
-``hyper_every`` above 1 most sweeps have none of 2, 3 and the draw of g', which is exact, too. Nothing is left out but
-rounding: sums are float32, solved in float64.
+So both factors' scales are drawn in every sweep, which samplers that move both factors at once do in turns. Nothing is
+left out but rounding: sums are float32, solved in float64.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ def test_the_watchdog_names_the_file_that_does_not_answer(tmp_path: Path, disk: 
 
 def test_a_checkpoint_that_stalls_is_named_and_waited_for(tmp_path: Path, disk: Path) -> None:
     """A slow disk ends no job; but somebody who looks for why nothing happens finds the file, and the run goes on."""
-    with sample(tmp_path, disk, "--checkpoint-every", "3", "--evaluate-every", "1000000") as running:
+    with sample(tmp_path, disk, "--checkpoint-every", "3", "--set", "evaluate_every=1000000") as running:
         checkpoint_after(disk, 30)
         said = said_while_frozen(running, disk, "has been writing for 5 s")
         assert f"{disk}/run/" in said
