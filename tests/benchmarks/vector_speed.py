@@ -28,8 +28,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "papers"))
 from neural_network import Network
 from vector_speed_models import CLASSES, HIDDEN
 
+from dsgmcmc.densities.regression import Regression
 from dsgmcmc.densities.sample import vector_target
-from dsgmcmc.densities.targets.regression import Regression
 from dsgmcmc.samplers import SAMPLERS
 
 HERE = Path(__file__).resolve().parent
@@ -51,7 +51,8 @@ class Ours:
 
     def __init__(self, name, density, batch):
         kind = SAMPLERS[name]
-        self.sampler = kind(kind.Config(step_size=0.01, warm_up=0), 0)
+        rising = {"warm_up": 0} if "warm_up" in kind.Config.model_fields else {}
+        self.sampler = kind(kind.Config(step_size=0.01, **rising), 0)
         self.target = vector_target(density, self.sampler, grid=density.n_data // batch, schedule="random")
         self.sampler.start(self.target, 0.1)
         self.made = 0

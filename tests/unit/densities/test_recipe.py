@@ -13,7 +13,7 @@ from densities import D, Logistic
 
 from dsgmcmc.densities.recipe import Dynamics, drift, euler, residual
 from dsgmcmc.densities.sample import vector_target
-from dsgmcmc.densities.targets.vector import VectorTarget
+from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.kernels.philox import normals
 from dsgmcmc.samplers import DENSITY_SAMPLERS, SAMPLERS, sampler_named
 from dsgmcmc.samplers.base import Sampler
@@ -157,13 +157,15 @@ class Case:
 
     def sampler(self, time: float) -> Sampler[Any, Any]:
         """With steps of this time."""
-        section = {"warm_up": 0, **self.section}
+        section = dict(self.section)
         section["step_size"] = time if self.name in OVERDAMPED | {"gsgrhmc"} else time**2 / 2
         if self.name == "psgld":
             section["step_size"] *= DENSITY.n_data
         if self.name == "baoab":
             section["friction"] = np.exp(-FRICTION * time)
         kind = sampler_named(self.name)
+        if "warm_up" in kind.Config.model_fields:
+            section["warm_up"] = 0
         return kind(kind.Config(**section), START)
 
     @functools.cached_property
