@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import platform
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import RLock
@@ -153,7 +152,7 @@ class Job:
         begin = monotonic()
         self._age = lambda: monotonic() - begin
         if self.comm.size == 1:
-            self.policy = replace(self.policy, watchdog=0)
+            self.policy = self.policy.model_copy(update={"watchdog": 0.0})
         with _ONE_AT_A_TIME, logs_as_before(), threadpool_limits(1, user_api="blas"), self._signals.borrowed():
             status = self._sample()
         if status != EXIT_DONE:
