@@ -87,8 +87,8 @@ def _show_features(kind: str, features: dict[str, list[dict[str, Any]]]) -> None
 
 def _diagnose(path: Path, as_json: bool) -> None:
     """Print the diagnostics and the calibration of a run."""
-    from dsgmcmc.diagnostics.calibration import calibration
     from dsgmcmc.diagnostics.convergence import diagnose, measures_as_text
+    from dsgmcmc.diagnostics.scores import calibration
     from dsgmcmc.posterior.run import Run
 
     run = Run(path)
@@ -163,8 +163,8 @@ def _describe(path: Path) -> dict[str, Any]:
 
 def _describe_run(run: Any) -> dict[str, Any]:
     from dsgmcmc.config.run import ResolvedConfig
-    from dsgmcmc.diagnostics.accuracy import ending
     from dsgmcmc.diagnostics.comparison import Comparison
+    from dsgmcmc.diagnostics.convergence import ending
     from dsgmcmc.diagnostics.summary import read_summary
     from dsgmcmc.posterior.live import progress as progress_of
     from dsgmcmc.storage.series import steps

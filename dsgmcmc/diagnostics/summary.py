@@ -61,7 +61,7 @@ class OverBiases(_Section):
 
 
 class Ending(_Section):
-    """`dsgmcmc.diagnostics.accuracy.Look`."""
+    """`dsgmcmc.diagnostics.convergence.Look`."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
@@ -90,7 +90,7 @@ class Straggler(_Section):
 
 
 class Temperature(_Section):
-    """Temperature of a field; see `dsgmcmc.diagnostics.temperatures`."""
+    """Temperature of a field; see `dsgmcmc.diagnostics.convergence`."""
 
     value: float
     error: float

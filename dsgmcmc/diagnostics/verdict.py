@@ -5,20 +5,27 @@ It is the same in the last lines of ``dsgmcmc sample``, and at the top of ``dsgm
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import inf, sqrt
 from typing import Any
 
-from dsgmcmc.diagnostics import accuracy
-from dsgmcmc.diagnostics.advantage import LOG_SCORES, no_better
+from dsgmcmc.diagnostics import convergence
 from dsgmcmc.diagnostics.convergence import APART
-from dsgmcmc.diagnostics.temperatures import warm
 from dsgmcmc.terminal import plain
 
 COVERAGE_OFF = 0.02  # deviation of the coverage from 90 % that is warned of, if chance does not explain it
 
 #: What is said of each entry of `dsgmcmc.diagnostics.convergence.slowest`.
 SLOWEST = {"shared": "", "prior": "of the priors: ", "likelihood": ""}
+#: A temperature above this, and not by chance, is warned of.
+WARM = 1.05
+
+#: Log scores by their names in a summary, as they are written.
+LOG_SCORES = {
+    "log_probability": "log probability of a rating's level",
+    "log_predictive_density": "log predictive density of a rating",
+}
+
 SAME = 1e-6  # RMSE of predicting the mean below which all ratings are the same
 
 LAST_JOBS = 9  # most later jobs that are shown
@@ -115,7 +122,7 @@ def _has_draws(summary: Summary) -> bool:
 def ending(summary: Summary) -> str:
     """Say how far the chains have come, why they ended, and how to continue."""
     if summary.get("until"):
-        return accuracy.ending(summary["until"])
+        return convergence.ending(summary["until"])
     reached, wanted = summary["reached"], summary["iterations"]
     last = max(reached, default=0)
     if min(reached, default=0) < wanted:
@@ -178,3 +185,34 @@ def doubts(summary: Summary) -> list[str]:
         what = "too wide" if inside > 0.9 else "too narrow"
         warnings.append(f"90 % intervals contain {inside:.1%} of the test ratings: predictive distributions are {what}")
     return warnings
+
+
+def no_better(summary: Mapping[str, Any]) -> list[str]:
+    """Say so if a run does not beat biases only by a standard error; nothing of a run that is biases only."""
+    found = summary.get("over_biases")
+    if not found:
+        return []
+    gain, error, square = found["gain"], found["gain_error"], found["square"]
+    if gain >= error and square >= found["square_error"]:
+        return []
+    advice = "plain biases only, --rank 0, is simpler, and --model auto looks for a better model"
+    if gain >= error:
+        side = f"{'lower' if square >= 0 else 'higher'} by {abs(square):.4g}"
+        return [
+            f"no better than biases only in the mean squared error, which is {side} (standard error "
+            f"{found['square_error']:.2g}); its predictive distributions are better"
+        ]
+    side, better = ("higher", "no better") if gain >= 0 else ("lower", "no better" if gain > -error else "worse")
+    measured = f"the {LOG_SCORES[found['measure']]} is {side} by {abs(gain):.4f} (standard error {error:.4f})"
+    return [f"{better} than biases only: {measured}; {advice}"]
+
+
+def warm(found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a warning that names the fields whose momenta are too hot, if there are some."""
+    hot = [name for name, each in found.items() if each["value"] - 4 * each["error"] > WARM]
+    if hot:
+        values = ", ".join(f"{name} {found[name]['value']:.2f}" for name in hot)
+        yield (
+            f"temperatures that should be 1 are {values}: the chain has not reached its posterior yet, or its steps "
+            "are too large; sample longer, then try a smaller --step-size"
+        )

@@ -11,7 +11,7 @@ from scipy.special import expit
 from support import csr, sample
 
 from dsgmcmc.data.ratings import open_ratings, write_ratings
-from dsgmcmc.diagnostics.calibration import calibration
+from dsgmcmc.diagnostics.scores import calibration
 from dsgmcmc.model.likelihoods.gaps import MAX_DEVIATION
 from dsgmcmc.model.likelihoods.gaps import PRIOR as GAP_PRIOR
 from dsgmcmc.model.likelihoods.gaps import START_PRECISION as GAP_START

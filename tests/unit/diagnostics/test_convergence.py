@@ -10,8 +10,8 @@ from arviz_stats.base import array_stats
 from runs import make_run
 
 from dsgmcmc.diagnostics import scores
-from dsgmcmc.diagnostics.calibration import calibration
 from dsgmcmc.diagnostics.convergence import RHAT_LIMIT, diagnose
+from dsgmcmc.diagnostics.scores import calibration
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.traces import predictions, scalar_traces
