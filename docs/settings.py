@@ -56,7 +56,7 @@ def _default(field: FieldInfo) -> str:
 
 
 def _values(field: FieldInfo) -> str:
-    """What a setting admits: its alternatives, or its kind and bounds."""
+    """Values that a setting admits: its alternatives, or its kind and bounds."""
     bounds = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
     given = [(words, getattr(each, key, None)) for each in field.metadata for key, words in bounds.items()]
     found = [f"{words} {bound}" for words, bound in given if bound is not None]

@@ -191,7 +191,7 @@ class ChainConfig(BaseModel):
         return {**dict(self), "grid": grid, "until": until, **plain}
 
     def resolved(self, processes: int = 1, finest: int | None = None) -> ResolvedChain:
-        """Resolve it; see `plain`."""
+        """Return the resolved configuration; raises as `plain`."""
         return ResolvedChain.of(self.plain(processes, finest))
 
 

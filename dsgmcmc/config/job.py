@@ -1,4 +1,4 @@
-"""What a job does when time runs out or something goes wrong; not part of the chain's configuration."""
+"""Settings of a job: when it ends, and how it meets a divergence. The draws do not depend on them."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class ModelConfig(PartSettings, LikelihoodSettings, FactorConfig):
 
 
 class RunConfig(ModelConfig, ChainConfig):
-    """Requested settings of a run; see `dsgmcmc.config.chain`. The source chooses the rank ``auto``."""
+    """Requested settings of a run: those of its chains and of the model. The source chooses the rank ``auto``."""
 
     def default_until(self) -> str:
         """Default accuracy at which chains end, used if no number of iterations is given.
@@ -90,7 +90,7 @@ class RunConfig(ModelConfig, ChainConfig):
         return format_accuracy({"ess": ESS_PER_CHAIN * self.chains})
 
     def resolved(self, processes: int = 1, finest: int | None = None) -> ResolvedConfig:
-        """Resolve it; see `ChainConfig.plain`."""
+        """Return the resolved configuration; raises as `ChainConfig.plain`."""
         self._check_law()
         rank = MAX_AUTOMATIC_RANK if self.rank == "auto" else self.rank
         config = ResolvedConfig.of({**self.plain(processes, finest), "rank": rank})
@@ -168,7 +168,7 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
             Factor(SIDES.index(side)): (len(stored.names), len(set(stored.groups)))
             for side, stored in ratings.features.items()
         }
-        categories = {column: each.size for column, each in ratings.context.columns.items()}
+        categories = {column: names.size for column, names in ratings.context.columns.items()}
         return self.quantities(ratings.transposed, features, 0 if levels is None else len(levels), categories)
 
     def quantities(
@@ -192,6 +192,6 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
             Number of categories of every context column that the model uses; there may be others.
         """
         parts = (self.law, *PARTS)
-        distinct = dict.fromkeys(each for part in parts for each in part.quantities_of(self, transposed, features))
+        distinct = dict.fromkeys(one for part in parts for one in part.quantities_of(self, transposed, features))
         more = {"time_level": len(self.times), **axes_of(self.context, categories)}
         return Quantities(tuple(distinct), sizes_of(self.dimension, levels, features, more))

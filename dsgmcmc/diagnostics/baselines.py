@@ -65,8 +65,8 @@ class BiasesOnly(NamedTuple):
 
     def predict(self, rows: Int64, columns: Int32) -> Float64:
         """Expected ratings of pairs, (q,)."""
-        found: Float64 = self.mean + self.means[0][rows] + self.means[1][columns]
-        return found
+        mean: Float64 = self.mean + self.means[0][rows] + self.means[1][columns]
+        return mean
 
     def predictive(self, rows: Int64, columns: Int32, levels: Float64 | None = None) -> Predictive:
         """Predictive distributions of the ratings of pairs, with these levels if they are known."""

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -136,14 +137,14 @@ def slowest(run: Run) -> dict[str, dict[str, Any]]:
     if _withheld(run, weights):
         return {}
     label_of, interleaved = labels(run), _interleaved(run)
-    found: dict[str, dict[str, Any]] = {}
+    slow: dict[str, dict[str, Any]] = {}
     for name, trace in scalar_traces(run).items():
         kind = "likelihood" if name == TEST_LOG_LIKELIHOOD else "prior" if name in PRIOR_SCALARS else "shared"
         chains = split_subchains(trace[..., None], interleaved)
         ess, rhat = float(min(mixing.ess_bulk(chains)[0], mixing.ess_tail(chains)[0])), float(mixing.rhat(chains)[0])
-        if np.isfinite(rhat) and (kind not in found or ess < found[kind]["ess"]):  # else it moved once, or never
-            found[kind] = {"label": label_of[name], "ess": ess, "rhat": rhat}
-    return found
+        if np.isfinite(rhat) and (kind not in slow or ess < slow[kind]["ess"]):  # else it moved once, or never
+            slow[kind] = {"label": label_of[name], "ess": ess, "rhat": rhat}
+    return slow
 
 
 def _interleaved(run: Run) -> int:
@@ -194,7 +195,7 @@ def measures_as_text(line: Mapping[str, Any]) -> list[str]:
 
 
 def _warnings(diagnosis: dict[str, Any], aim: float) -> list[str]:
-    """What is doubtful, and what to do; `aim` is the ESS at which the run ended."""
+    """Say what is doubtful, and what to do; `aim` is the ESS at which the run ended."""
     chains, several = diagnosis["chains"], diagnosis["predictions"]
     warnings = []
     if chains == 1:
@@ -236,15 +237,15 @@ def temperatures(run: RunDirectory, transposed: bool) -> dict[str, dict[str, flo
     dict of str to dict
         ``value`` and ``error`` by a name such as ``user factors``; empty if nothing was measured.
     """
-    found: dict[str, dict[str, float]] = {}
+    hottest: dict[str, dict[str, float]] = {}
     newest = {line["chain"]: line for line in run.metrics()}
     for line in newest.values():
         for name in (name.removeprefix("temperature.") for name in line if name.startswith("temperature.")):
             factor, _, what = name.partition(".")
             label = f"{'item' if (factor == 'W') == transposed else 'user'} {what}"
-            each = {"value": line[f"temperature.{name}"], "error": line[f"temperature_error.{name}"]}
-            found[label] = max(found.get(label, each), each, key=lambda both: both["value"])
-    return found
+            measured = {"value": line[f"temperature.{name}"], "error": line[f"temperature_error.{name}"]}
+            hottest[label] = max(hottest.get(label, measured), measured, key=itemgetter("value"))
+    return hottest
 
 
 # ---------------------------------------------------------------------- the accuracy at which chains end

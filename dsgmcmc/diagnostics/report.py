@@ -133,7 +133,7 @@ def _waiting(summary: Mapping[str, Any]) -> float:
 
 
 def _facts(run: Run, state: str, summary: Mapping[str, Any]) -> str:
-    """What was sampled, from how many ratings, and when."""
+    """Line below the title: state, sampler, sizes and time."""
     sizes = [f"{len(run.users):,} users", f"{len(run.items):,} items"]
     named = {"ratings": "training ratings", "test_ratings": "test ratings"}
     sizes += [f"{run.facts[key]:,} {what}" for key, what in named.items() if key in run.facts]
