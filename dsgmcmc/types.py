@@ -1,4 +1,4 @@
-"""Types that several rooms share: arrays by element type, names that options take, factors and purposes, a communicator."""
+"""Types that several rooms share: arrays by element type, names of options, factors, purposes, a communicator."""
 
 from __future__ import annotations
 

@@ -157,7 +157,8 @@ def _fell_back(event: Mapping[str, Any]) -> str:
     """Say what diverged, and what was sampled next."""
     if "model" in event:
         return f"the model {plain(event['model'])} diverged, and {plain(event['next'])} was sampled in its place"
-    return f"chain {event['chain']} diverged at iteration {event['iteration']:,}, and began again with {plain(event['next'])}"
+    when = f"chain {event['chain']} diverged at iteration {event['iteration']:,}"
+    return f"{when}, and began again with {plain(event['next'])}"
 
 
 def doubts(summary: Summary) -> list[str]:
