@@ -163,8 +163,8 @@ def _describe(path: Path) -> dict[str, Any]:
 
 def _describe_run(run: Any) -> dict[str, Any]:
     from dsgmcmc.config.run import ResolvedConfig
+    from dsgmcmc.diagnostics.accuracy import ending
     from dsgmcmc.diagnostics.comparison import Comparison
-    from dsgmcmc.diagnostics.convergence import ending
     from dsgmcmc.diagnostics.summary import read_summary
     from dsgmcmc.posterior.live import progress as progress_of
     from dsgmcmc.storage.series import steps

@@ -16,7 +16,7 @@ from dsgmcmc.densities.curvature import with_curvature
 from dsgmcmc.densities.density import D, Density, check_attributes, check_energy, check_gradient
 from dsgmcmc.densities.draws import Draws
 from dsgmcmc.densities.vector import NOT_CONDITIONAL, VectorTarget, part_sizes
-from dsgmcmc.diagnostics.convergence import Look, accuracy, reached
+from dsgmcmc.diagnostics.accuracy import Look, accuracy, reached
 from dsgmcmc.diagnostics.mixing import equal_weights
 from dsgmcmc.errors import DivergenceError, InputError
 from dsgmcmc.parallel.comm import Alone, agree, launched, run_for_caller

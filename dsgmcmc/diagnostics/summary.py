@@ -61,7 +61,7 @@ class OverBiases(_Section):
 
 
 class Ending(_Section):
-    """`dsgmcmc.diagnostics.convergence.Look`."""
+    """`dsgmcmc.diagnostics.accuracy.Look`."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import inf, sqrt
 from typing import Any
 
-from dsgmcmc.diagnostics import convergence
+from dsgmcmc.diagnostics import accuracy
 from dsgmcmc.diagnostics.convergence import APART
 from dsgmcmc.terminal import plain
 
@@ -122,7 +122,7 @@ def _has_draws(summary: Summary) -> bool:
 def ending(summary: Summary) -> str:
     """Say how far the chains have come, why they ended, and how to continue."""
     if summary.get("until"):
-        return convergence.ending(summary["until"])
+        return accuracy.ending(summary["until"])
     reached, wanted = summary["reached"], summary["iterations"]
     last = max(reached, default=0)
     if min(reached, default=0) < wanted:

@@ -13,8 +13,8 @@ import numpy as np
 
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.diagnostics import verdict
+from dsgmcmc.diagnostics.accuracy import Look
 from dsgmcmc.diagnostics.comparison import Comparison
-from dsgmcmc.diagnostics.convergence import Look
 from dsgmcmc.diagnostics.summary import read_summary, save_summary
 from dsgmcmc.errors import InputError, WriteError
 from dsgmcmc.parallel.comm import agree

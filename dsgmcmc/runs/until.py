@@ -1,9 +1,9 @@
 """When the chains of a run end: after a number of iterations, or earlier, once they are accurate enough.
 
 The accuracy is that of the followed quantities: predictions of some test ratings, or elements of a density's theta.
-Process 0 measures it (`dsgmcmc.diagnostics.convergence`) from the recorded draws of all chains; 9 in 10 of the
-quantities must reach it. Shared parameters are measured, too, by the log likelihood of the test ratings at each draw. A
-single chain is compared with itself: its halves count as chains, each of which R-hat splits again.
+Process 0 measures it (`dsgmcmc.diagnostics.accuracy`) from the recorded draws of all chains; 9 in 10 of the quantities
+must reach it. Shared parameters are measured, too, by the log likelihood of the test ratings at each draw. A single
+chain is compared with itself: its halves count as chains, each of which R-hat splits again.
 
 Chains are looked at when all have made the same number of iterations: burn-in and 10 n sweeps, n = 1, 2, ..., 7, 8, 10,
 12, 14, 16, 20, ... with at most three significant binary digits. So the end depends on the draws alone, all looks
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dsgmcmc.config.chain import ResolvedChain
-from dsgmcmc.diagnostics.convergence import LABELS, Look, accuracy, limits, reached
+from dsgmcmc.diagnostics.accuracy import LABELS, Look, accuracy, limits, reached
 from dsgmcmc.diagnostics.mixing import equal_weights
 from dsgmcmc.targets.base import Followed
 from dsgmcmc.types import Comm, Float64

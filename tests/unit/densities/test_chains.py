@@ -13,7 +13,7 @@ from dsgmcmc.densities import KERNELS
 from dsgmcmc.densities.curvature import with_curvature
 from dsgmcmc.densities.density import ALL, Data, Gaussian, prior_energy
 from dsgmcmc.densities.sample import DensityConfig, check_room, sample, vector_target
-from dsgmcmc.diagnostics.convergence import accuracy
+from dsgmcmc.diagnostics.accuracy import accuracy
 from dsgmcmc.diagnostics.mixing import rhat
 from dsgmcmc.errors import DivergenceError, InputError
 

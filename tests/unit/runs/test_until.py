@@ -12,7 +12,7 @@ import pytest
 from mpi4py import MPI
 from support import digest, sample, typed, write_planted
 
-from dsgmcmc.diagnostics.convergence import accuracy, reached
+from dsgmcmc.diagnostics.accuracy import accuracy, reached
 from dsgmcmc.errors import InputError
 from dsgmcmc.runs.until import next_look
 
