@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dsgmcmc.config.accuracy import LEAST_DRAWS
-from dsgmcmc.diagnostics.convergence import Look, split_subchains
+from dsgmcmc.diagnostics.accuracy import Look
+from dsgmcmc.diagnostics.convergence import split_subchains
 from dsgmcmc.diagnostics.mixing import equal_weights, ess_bulk, ess_tail, halves, rhat
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.arviz import datatree
