@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from dsgmcmc.cli.settings import Fields, declared, kinds, option_of, sections
+from dsgmcmc.cli.settings import Fields, declared, sections
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.step_size import StepSize
 
@@ -41,7 +43,7 @@ def _page_table(own: Fields, gradient: str = "") -> str:
     lines = ["| setting | option | values | default | |", "|---|---|---|---|---|"]
     for name, field in own.items():
         general = StepSize.model_fields.get(name, field) if gradient else field
-        option = f"`{option_of(name, field).split('/')[0]}`" if declared(general)["offered"] else ""
+        option = f"`--{name.replace('_', '-')}`" if declared(general)["offered"] else ""
         default = f"`{gradient}`" if name == "gradient" else _default(field)
         what = (field.description or general.description or "").rstrip(".")
         cells = (f"`{'sampler.' if gradient else ''}{name}`", option, _values(field), default, what)
@@ -62,6 +64,16 @@ def _values(field: FieldInfo) -> str:
     found = [f"{words} {bound}" for words, bound in given if bound is not None]
     types = ", ".join(dict.fromkeys(kinds(field.annotation)))
     return " ".join([types, ", ".join(found)]).strip()
+
+
+def kinds(annotation: Any) -> Iterable[str]:
+    """Names of the types that a setting admits, or its alternatives in backquotes."""
+    if get_origin(annotation) is Literal:
+        return [f"`{value}`" for value in get_args(annotation)]
+    if get_args(annotation):
+        return [name for kind in get_args(annotation) for name in kinds(kind)]
+    names = {int: ["integer"], float: ["number"], str: ["text"], bool: ["yes or no"], Path: ["path"]}
+    return names.get(annotation, [])
 
 
 if __name__ == "__main__":

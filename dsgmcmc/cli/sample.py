@@ -27,13 +27,13 @@ class SampleCommand(TyperCommand):
 
     @cached_property
     def _complete(self) -> Any:
-        from dsgmcmc.cli.settings import parameters
+        from dsgmcmc.cli.settings import settings
 
         def command(**options: Any) -> None:
             sample(**options)
 
         own = inspect.signature(sample).parameters.values()
-        command.__signature__ = inspect.Signature([*own, *parameters()])  # type: ignore[attr-defined]
+        command.__signature__ = inspect.Signature([*own, *(each.parameter for each in settings())])  # type: ignore[attr-defined]
         app = typer.Typer(add_completion=False)
         app.command()(command)
         return typer.main.get_command(app)
