@@ -1,4 +1,4 @@
-"""Detection of diverged chains: rows that no data can call for, and parameters that are not finite or out of bounds."""
+"""Detection of diverged chains: rows too large for any data, and parameters that are not finite or out of bounds."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.model.circulation import Circulation
 from dsgmcmc.model.model import FactorModel
 
-#: Mean square of a row's elements from which on it has diverged, in units of what its prior expects, at least 1, times
-#: the square of the rating that is furthest from the centre, at least 1, too.
-EXPLODED = 1e4
+#: A row has diverged if the mean square of its elements is larger: in units of its prior's mean square (at least 1),
+#: times the squared distance from the centre of the rating that is furthest from it (at least 1, too).
+MAX_MEAN_SQUARE = 1e4
 
 #: Largest finite parameter, in float32.
-LARGEST = float(np.finfo(np.float32).max)
+MAX_FINITE = float(np.finfo(np.float32).max)
 
 SQUARES = Formula("square = theta * theta", row_sums=("square",))
 
@@ -30,8 +30,8 @@ def find_divergence(circulation: Circulation, model: FactorModel, position: str)
 
 
 def _of_rows(circulation: Circulation, model: FactorModel, position: str) -> Iterator[str]:
-    """What is wrong with rows here."""
-    largest = EXPLODED * model.rows.expected_square * max(1.0, circulation.ratings.extreme**2)
+    """Yield a description of every local row that is out of bounds."""
+    largest = MAX_MEAN_SQUARE * model.rows.expected_square * max(1.0, circulation.ratings.extreme**2)
     fields = [quantity for quantity in model.quantities.of_rows if quantity.drawn]
     for rows in circulation.together():
         squares = rows.update(SQUARES, theta=position)["square"] / rows.dimension
@@ -41,16 +41,16 @@ def _of_rows(circulation: Circulation, model: FactorModel, position: str) -> Ite
                 yield f"block {block.index} of {block.factor.name} has a row of mean square {worst:.3g}"
             for quantity in fields:
                 found = np.abs(block[quantity.name]).max(initial=0.0) if quantity.name in block.arrays else 0.0
-                if not found <= min(quantity.most, LARGEST):
+                if not found <= min(quantity.most, MAX_FINITE):
                     yield f"block {block.index} of {block.factor.name} has a row whose {quantity.name} is {found:.3g}"
 
 
 def _of_shared(model: FactorModel) -> Iterator[str]:
-    """What is wrong with parameters that all rows share."""
+    """Yield a description of every shared parameter that is out of bounds."""
     for sampled in model.replicated:
         for quantity, value in sampled.drawn():
             numbers = np.diag(value) if quantity.positive and value.ndim == 2 else np.ravel(value)
-            sound = np.abs(numbers) <= min(quantity.most, LARGEST)  # of NaN false
+            sound = np.abs(numbers) <= min(quantity.most, MAX_FINITE)  # of NaN false
             if quantity.positive:
                 sound &= numbers > 0
             if not sound.all():
