@@ -12,7 +12,7 @@ from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.kernels.outer import statistics_width
 from dsgmcmc.kernels.stored import index_type
 from dsgmcmc.model.circulation import keeps_what_left
-from dsgmcmc.model.parts.groups import costs_of, time_levels_of
+from dsgmcmc.model.parts.time_levels import costs_of, time_levels_of
 from dsgmcmc.model.quantity import Quantities
 from dsgmcmc.parallel.partition import owner
 from dsgmcmc.targets.state import BlockLayout

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.runs.recorder import DrawRecorder
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.storage.manifest import DIVERGED, Key, SmallArray
 from dsgmcmc.storage.snapshot import Lazy, Snapshot
-from dsgmcmc.targets.base import Recorder, RunTarget
+from dsgmcmc.targets.base import Recorder
 from dsgmcmc.types import Array
 
 
@@ -22,7 +23,7 @@ class ChainState:
 
     Attributes
     ----------
-    target : RunTarget
+    target : FactorTarget
         What is sampled.
     sampler : Sampler
         The sampler, with its replicated state.
@@ -34,7 +35,7 @@ class ChainState:
         Iterations at which the chain has diverged, each time before it began again with the next fallback.
     """
 
-    target: RunTarget
+    target: FactorTarget
     sampler: Sampler[Any, Any]
     draws: DrawRecorder
     others: tuple[Recorder, ...]

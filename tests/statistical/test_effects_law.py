@@ -14,9 +14,8 @@ from support import csr, in_time, sample, write_planted
 from dsgmcmc.config.layers import build
 from dsgmcmc.data.ratings import Times, open_ratings, write_ratings
 from dsgmcmc.model.likelihoods import LIKELIHOODS, Likelihood
-from dsgmcmc.model.likelihoods.gaps import CUTS
 from dsgmcmc.model.likelihoods.negative_binomial import NegativeBinomial
-from dsgmcmc.model.likelihoods.thresholds import GAP_SD, MIDDLE_SD, values_of
+from dsgmcmc.model.likelihoods.thresholds import CUTS, GAP_SD, MIDDLE_SD, values_of
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.posterior.run import Run
@@ -60,7 +59,7 @@ def given_else(target: FactorTarget) -> tuple[np.ndarray, np.ndarray]:
         at = [law.log_likelihood_of_predictors(ratings.values.astype(float), eta + d, scale, cuts) for d in AT]
         found.append(np.stack(at, axis=1))
         (level,), block = effects.groups.levels, (row.index, column.index)
-        first = 0 if level.factor is None else effects.groups.first[0][block[level.factor]]
+        first = effects.groups.first[0][block[level.factor]]
         numbers.append(effects.groups.train[0][block] + first)
     return np.concatenate(numbers), np.concatenate(found)
 
@@ -115,8 +114,8 @@ def test_effects_have_their_law_given_all_else(tmp_path: Path, monkeypatch, sett
     for number in range(DRAWS):
         target.begin(10 * number)
         target.model.draw_effects(target.context())
-        found.append(np.concatenate([values.copy() for values in effects.effects.values[0].values()]))
-        precisions.append(np.log(effects.effects.parameters.precision[0]))
+        found.append(np.concatenate([values.copy() for values in effects.values[0].values()]))
+        precisions.append(np.log(effects.parameters.precision[0]))
     centre, width, mean, sd = exact(*given_else(target), len(found[0]))
     effects, log_precisions = np.array(found[200:]), np.array(precisions[200:])
     assert log_precisions.mean() == pytest.approx(centre, abs=0.15 * width)

@@ -12,10 +12,14 @@ from support import csr, sample
 
 from dsgmcmc.data.ratings import open_ratings, write_ratings
 from dsgmcmc.diagnostics.calibration import calibration
-from dsgmcmc.model.likelihoods.gaps import MAX_DEVIATION
-from dsgmcmc.model.likelihoods.gaps import PRIOR as GAP_PRIOR
-from dsgmcmc.model.likelihoods.gaps import START_PRECISION as GAP_START
-from dsgmcmc.model.likelihoods.thresholds import GAP_SD, MIDDLE_SD, values_of
+from dsgmcmc.model.likelihoods.thresholds import (
+    GAP_PRIOR,
+    GAP_SD,
+    GAP_START,
+    MAX_DEVIATION,
+    MIDDLE_SD,
+    values_of,
+)
 from dsgmcmc.posterior.run import Run
 
 pytestmark = pytest.mark.statistical

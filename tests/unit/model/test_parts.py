@@ -26,7 +26,7 @@ WITH: dict[str, dict[str, Any]] = {
     "RowPriors": {"prior": "normal-wishart"},
     "ImplicitFeatures": {"implicit_features": "both"},
     "FeatureEffects": {"features": "yes"},
-    "RatingEffects": {"time_levels": "user:page"},
+    "TimeEffects": {"time_levels": "user:page"},
 }
 #: What each cannot go with, and the setting that its message names.
 AGAINST: list[tuple[dict[str, Any], str]] = [
@@ -103,7 +103,10 @@ def test_a_part_says_what_it_cannot_go_with(given: dict[str, Any], named: str) -
 def test_a_part_says_what_ratings_lack(tmp_path: Path) -> None:
     """Features and times that are asked for and are not there."""
     with open_ratings(write_planted(tmp_path / "r.h5")) as ratings:
-        for given, what in [({"features": "user"}, "no features of users"), ({"time_levels": "user"}, "no timestamps")]:
+        for given, what in [
+            ({"features": "user"}, "no features of users"),
+            ({"time_levels": "user"}, "prepare it again with --timestamps"),
+        ]:
             config = build(given).resolved()
             (part,) = (part for part in PARTS if given.keys() <= part.Settings.model_fields.keys())
             with pytest.raises(InputError, match=what):

@@ -16,8 +16,8 @@ from scipy import stats
 from scipy.special import expit
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.model.likelihoods.gaps import MAX_DEVIATION
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
+from dsgmcmc.model.likelihoods.thresholds import MAX_DEVIATION
 from dsgmcmc.posterior.names import Vocabulary
 from dsgmcmc.posterior.newcomers import FoldIn, fold_in
 from dsgmcmc.posterior.predict import PredictOptions, Predictor

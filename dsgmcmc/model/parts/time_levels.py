@@ -1,4 +1,4 @@
-"""Groups of ratings that share an effect, at one level or several, as a process holds them.
+"""Levels of time: groups of ratings that were given together, as a process holds them.
 
 Groups of a level belong to the rows of one factor. A level is named after its side and the size of its groups:
 ``user:page`` has a group for each second in which a user rated, ``user:8`` one for every eight ratings of a user in the
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from dsgmcmc.parallel.ring import Ring  # which loads MPI
 
 PAGE = "page"
-#: What a side alone stands for: the levels that were measured to be worth it.
+#: Levels that a side alone stands for: those that were measured to be worth it.
 USUAL = {"user": "user:page,user:8,user:64", "item": "item:32"}
 MAX_GROUPS = 2**29 - 1  # of a block: four numbers of each are a message
 
 
 def no_times(path: Path) -> InputError:
-    """Make the error of levels of time where there are no times."""
+    """Make the error for levels of time where there are no times."""
     return InputError(
         f"{path} has no timestamps, which {named('time_levels')} needs: prepare it again with --timestamps"
     )
@@ -42,11 +42,13 @@ def canonical_levels(text: str) -> str:
     Raises
     ------
     ValueError
-        If one is unknown, or there twice.
+        If a name is unknown, or there twice.
     """
     if text == "no":
         return text
-    names = [name for part in text.split(",") for name in USUAL.get(part.strip(), part.strip()).split(",")]
+    names = []
+    for part in text.split(","):
+        names += USUAL.get(part.strip(), part.strip()).split(",")
     for name in names:
         kind, _, size = name.partition(":")
         if kind not in USUAL or not (size == PAGE or (size.isdecimal() and 2 <= int(size) < 2**31)):
@@ -64,9 +66,9 @@ class TimeLevel(NamedTuple):
     name : str
         Such as ``user:8``.
     factor : Factor
-        Whose rows' ratings its groups are of.
+        The factor whose rows the groups belong to.
     run : int
-        Ratings of a group; 0 where groups are pages.
+        Number of ratings of a group; 0 where groups are pages.
     """
 
     name: str
@@ -75,16 +77,16 @@ class TimeLevel(NamedTuple):
 
     @property
     def field(self) -> str:
-        """Field of a block that has the effects."""
+        """Name of its effects on disk."""
         return f"time.{self.name.replace(':', '.')}"
 
     def counts(self, ratings: Ratings) -> Int32:
-        """How many groups every row of its factor has, (n,)."""
+        """Number of groups of every row of its factor, (n,)."""
         places, pages = _times(ratings).counts[SIDES[self.factor]]
         return -(-places // np.int32(self.run)) if self.run else pages
 
     def within(self, ratings: Ratings, part: Split, start: int, stop: int) -> Int32:
-        """Groups of the ratings in rows `start` to `stop` of a part, (m,), among those of the row they belong to."""
+        """Groups of the ratings in rows `start` to `stop` of a part, (m,), counted from the first of their owner."""
         times = _times(ratings).slab(part, SIDES[self.factor], start, stop)
         return times.place // np.int32(self.run) if self.run else times.page
 
@@ -97,12 +99,14 @@ def _times(ratings: Ratings) -> StoredTimes:
 
 def time_levels_of(names: str, transposed: bool) -> tuple[TimeLevel, ...]:
     """Levels of canonical names; `transposed` says that the rows of W are items."""
-    found = []
-    for name in names.split(",") if names != "no" else ():
+    if names == "no":
+        return ()
+    levels = []
+    for name in names.split(","):
         kind, _, size = name.partition(":")
         factor = Factor.W if (kind == "item") == transposed else Factor.H
-        found.append(TimeLevel(name, factor, 0 if size == PAGE else int(size)))
-    return tuple(found)
+        levels.append(TimeLevel(name, factor, 0 if size == PAGE else int(size)))
+    return tuple(levels)
 
 
 def costs_of(levels: Sequence[TimeLevel], ratings: Ratings, normal: bool) -> tuple[int, int]:
@@ -113,9 +117,9 @@ def costs_of(levels: Sequence[TimeLevel], ratings: Ratings, normal: bool) -> tup
     effects = 4 * sum(counts)
     # groups, and what they add up to; besides, while effects are drawn, a residual and a weight of every rating, or a
     # predictor and three terms of its law, and twelve sums of every group of one level
-    held = (ratings.nnz + ratings.nnz_test) * 4 * (len(levels) + 1)
+    kept = (ratings.nnz + ratings.nnz_test) * 4 * (len(levels) + 1)
     drawing = ratings.nnz * 8 if normal else ratings.nnz * 16 + 48 * max(counts)
-    return held + drawing + effects, effects
+    return kept + drawing + effects, effects
 
 
 class RatingGroups(NamedTuple):
@@ -129,7 +133,7 @@ class RatingGroups(NamedTuple):
     train : list of dict of (int, int) to (nnz,) int32
         By level, the group of every training rating of a cell, counted from the first of its factor's block.
     test : list of dict of int to (q,) int32
-        By level, the same of the test ratings of a row block.
+        By level, the same for the test ratings of a row block.
     """
 
     levels: tuple[TimeLevel, ...]
@@ -143,7 +147,7 @@ class RatingGroups(NamedTuple):
 
 
 def read_groups(levels: tuple[TimeLevel, ...], ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> RatingGroups:
-    """Find the groups of the ratings that a process holds. Collective.
+    """Read the groups of the ratings that a process holds. Collective.
 
     Parameters
     ----------
@@ -158,19 +162,19 @@ def read_groups(levels: tuple[TimeLevel, ...], ratings: Ratings, blocks: RatingB
     Raises
     ------
     InputError
-        If it cannot be read, or a block has more groups than a message numbers.
+        If it cannot be read, or a block has more groups than a message can number.
     """
-    found = RatingGroups(levels, [], [], [])
+    groups = RatingGroups(levels, [], [], [])
 
     def read() -> None:
         for level in levels:
             reader = _Reader(level, ratings, blocks)
-            found.first.append(reader.first)
-            found.train.append({(b, c): group for b in ring.blocks for c, group in enumerate(reader.train(b))})
-            found.test.append({b: reader.groups("test", *blocks.bounds(Factor.W, b))[0] for b in ring.blocks})
+            groups.first.append(reader.first)
+            groups.train.append({(b, c): group for b in ring.blocks for c, group in enumerate(reader.train(b))})
+            groups.test.append({b: reader.groups("test", *blocks.bounds(Factor.W, b))[0] for b in ring.blocks})
 
     ring.agree(read, "reading groups of ratings")
-    return found
+    return groups
 
 
 class _Reader:
@@ -201,7 +205,8 @@ class _Reader:
 
     def groups(self, part: Split, start: int, stop: int) -> tuple[Int32, Int32]:
         """Groups of the ratings in rows `start` to `stop`, counted from their block's first, and their columns."""
-        ratings, columns = self._ratings, self._ratings.columns(part, start, stop)
+        ratings = self._ratings
+        columns = ratings.columns(part, start, stop)
         within = self._level.within(ratings, part, start, stop)
         owners = columns
         if self._level.factor == Factor.W:
