@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.diagnostics.paired import difference
+from dsgmcmc.diagnostics.scores import difference
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.rank import Ranking, liked_from, recommend

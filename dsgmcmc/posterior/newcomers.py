@@ -47,7 +47,7 @@ from dsgmcmc.posterior.saved import SavedRun
 from dsgmcmc.types import Array, Float32, Float64, Int32
 
 if TYPE_CHECKING:  # it loads DuckDB, which whoever ranks does not need
-    from dsgmcmc.data.ingest.features import Encoding
+    from dsgmcmc.data.encoding import Encoding
 
 GIBBS = 10
 SLAB = 4_000_000  # ratings of the file that are read at a time
@@ -316,7 +316,7 @@ def describe_new(run: SavedRun, kind: str, given: Any) -> tuple[dict[Any, Featur
     features, does not know how they were encoded, or the file is wrong.
     """
     from dsgmcmc.data.feature_arrays import write_features
-    from dsgmcmc.data.ingest.features import Description, encode_new
+    from dsgmcmc.data.features import Description, encode_new
 
     if not feature_names(run, kind)[0]:
         raise InputError(
@@ -334,7 +334,7 @@ def describe_new(run: SavedRun, kind: str, given: Any) -> tuple[dict[Any, Featur
 
 def _encoding(run: SavedRun, kind: str) -> Encoding:
     """Return how the run's features were encoded."""
-    from dsgmcmc.data.ingest.features import Encoding
+    from dsgmcmc.data.encoding import Encoding
 
     text, _ = run.index.encoding(kind)
     if not text:

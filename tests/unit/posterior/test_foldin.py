@@ -8,7 +8,7 @@ from mpi4py import MPI
 from runs import SETTINGS, make_run
 from support import sample
 
-from dsgmcmc.data.ingest.prepare import prepare_ratings
+from dsgmcmc.data.prepare import prepare_ratings
 from dsgmcmc.posterior.names import Vocabulary
 from dsgmcmc.posterior.newcomers import FoldIn, fold_in, own_ratings
 from dsgmcmc.posterior.predict import PredictOptions, Predictor

@@ -12,8 +12,8 @@ from mpi4py import MPI
 from support import sample
 
 from dsgmcmc import open_run as open_model
-from dsgmcmc.data.ingest.features import Description
-from dsgmcmc.data.ingest.prepare import prepare_ratings
+from dsgmcmc.data.features import Description
+from dsgmcmc.data.prepare import prepare_ratings
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.newcomers import describe_new, fold_in

@@ -8,8 +8,8 @@ from mpi4py import MPI
 from support import sample
 
 from dsgmcmc.cli.info import info
-from dsgmcmc.data.ingest.features import Description
-from dsgmcmc.data.ingest.prepare import prepare_ratings
+from dsgmcmc.data.features import Description
+from dsgmcmc.data.prepare import prepare_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.importance import importance
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
