@@ -87,8 +87,8 @@ def _show_features(kind: str, features: dict[str, list[dict[str, Any]]]) -> None
 
 def _diagnose(path: Path, as_json: bool) -> None:
     """Print the diagnostics and the calibration of a run."""
-    from dsgmcmc.diagnostics.calibration import calibration
     from dsgmcmc.diagnostics.convergence import diagnose, measures_as_text
+    from dsgmcmc.diagnostics.scores import calibration
     from dsgmcmc.posterior.run import Run
 
     run = Run(path)

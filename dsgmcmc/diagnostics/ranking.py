@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.diagnostics.paired import difference
+from dsgmcmc.diagnostics.scores import difference
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.rated import Rated
 from dsgmcmc.posterior.recommend import best, leave_out, recommend

@@ -90,7 +90,7 @@ class Straggler(_Section):
 
 
 class Temperature(_Section):
-    """Temperature of a field; see `dsgmcmc.diagnostics.temperatures`."""
+    """Temperature of a field; see `dsgmcmc.diagnostics.convergence`."""
 
     value: float
     error: float

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc.config.chain import ResolvedChain
+from dsgmcmc.config.chain import KEPT_CHECKPOINTS, ResolvedChain
 from dsgmcmc.config.job import Policy
 from dsgmcmc.errors import AgreedError, DivergenceError, InputError
 from dsgmcmc.model.target import FactorTarget
@@ -126,7 +126,7 @@ class Chain:
             self.run_directory,
             self.chain,
             self._hashes,
-            config.keep_checkpoints,
+            KEPT_CHECKPOINTS,
             self.control,
             self._made,
             self._refuge,
@@ -193,7 +193,6 @@ class Chain:
             due = (every and self.iteration % every == 0) or self.iteration == self._refuge
             if request == Request.CHECKPOINT or due:
                 self.save(last=request >= Request.STOP or self.iteration >= self.total)
-        log.debug("chain %d: pausing at iteration %d (%s)", self.chain, self.iteration, request.name)
         self.checkpoints.settle()
         return request
 

@@ -25,7 +25,7 @@ from isolated import processor_seconds
 from made_up import SyntheticOptions, generate
 
 from dsgmcmc.data.ratings import open_ratings
-from dsgmcmc.diagnostics.paired import difference
+from dsgmcmc.diagnostics.scores import difference
 from dsgmcmc.parallel.mpirun import run_dsgmcmc
 from dsgmcmc.posterior.rated import Rated
 from dsgmcmc.posterior.run import Run

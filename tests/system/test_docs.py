@@ -212,7 +212,7 @@ def test_the_page_of_settings_is_up_to_date():
     spec = importlib.util.spec_from_file_location("settings", DOCS / "settings.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    assert module.settings() == (DOCS / "settings.md").read_text(encoding="utf-8")
+    assert module.page() == (DOCS / "settings.md").read_text(encoding="utf-8")
 
 
 def test_what_the_reference_names_is_there():

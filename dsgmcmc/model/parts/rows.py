@@ -90,6 +90,7 @@ class RowSettings(BaseModel):
         "Precision of a fixed prior, in the ratings' own unit; of others, where the precisions start.",
         1.0,
         shown="10; 1 with --prior fixed and with the samplers gibbs, psgld, hamcmc and sgld",
+        offered=False,
         gt=0,
         allow_inf_nan=False,
     )
@@ -97,7 +98,7 @@ class RowSettings(BaseModel):
         "Scale the priors by the ratings' standard deviation; no: as published.",
         True,
         shown="yes; no with --prior fixed",
-        metavar="yes|no",
+        offered=False,
     )
 
 

@@ -179,7 +179,7 @@ class Comparing:
             If it was stopped: the same again goes on.
         """
         with logs_as_before(), threadpool_limits(1, user_api="blas"):  # so that scores do not depend on threads
-            start_logs(self._comm.rank, self._policy.log_level, quiet=True)
+            start_logs(self._comm.rank, self._policy.only_warnings, quiet=True)
             self._asked: Asked = self._comm.bcast(agree(self._comm, self._plan if self._root else lambda: None))
             self._inner = self._inner_source(self._asked.seed)
             self._measured: dict[tuple[int, int], Measured] = {}

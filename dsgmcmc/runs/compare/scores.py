@@ -9,7 +9,7 @@ import numpy as np
 
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics import ranking
-from dsgmcmc.diagnostics.paired import Estimate, difference, monte_carlo_error
+from dsgmcmc.diagnostics.scores import Estimate, difference, monte_carlo_error
 from dsgmcmc.model.likelihoods import Levels
 from dsgmcmc.model.likelihoods.ordinal import scale_of
 from dsgmcmc.posterior.heldout import TestPredictions
