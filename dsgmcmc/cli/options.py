@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from dsgmcmc.errors import InputError
 
-
-class Unknown(StrEnum):
-    """Ways to treat users and items that the run does not know."""
-
-    refuse = "refuse"
-    prior = "prior"
-    nan = "nan"
-
-
-class By(StrEnum):
-    """Rules for ranking items."""
-
-    likely = "likely"
-    exposure = "exposure"
-    mean = "mean"
-    ucb = "ucb"
-    lcb = "lcb"
-    thompson = "thompson"
-
+#: Ways of `predict` to treat unknown users and items, and rules of `recommend`.
+Unknown = Literal["refuse", "prior", "nan"]
+By = Literal["likely", "exposure", "mean", "ucb", "lcb", "thompson"]
 
 PathArgument = Annotated[Path, typer.Argument(metavar="PATH", help="Ratings file, run directory or snapshot.")]
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")]

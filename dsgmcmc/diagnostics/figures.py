@@ -10,7 +10,7 @@ import numpy as np
 
 from dsgmcmc.diagnostics import scores
 from dsgmcmc.model.predictive.base import Predictive, nearest_level
-from dsgmcmc.posterior.extras import REPORT, require
+from dsgmcmc.posterior.export import REPORT, require
 from dsgmcmc.types import Float64
 
 if TYPE_CHECKING:

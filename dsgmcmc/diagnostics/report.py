@@ -26,8 +26,7 @@ from dsgmcmc.diagnostics.scores import calibration
 from dsgmcmc.diagnostics.summary import read_summary
 from dsgmcmc.diagnostics.verdict import LOG_SCORES, doubts, ending, in_units, started, written
 from dsgmcmc.errors import InputError, writing
-from dsgmcmc.posterior.effects import HEADINGS, TITLE, importance_of_effects, table_of_effects
-from dsgmcmc.posterior.features import importance
+from dsgmcmc.posterior.importance import HEADINGS, TITLE, importance, importance_of_effects, table_of_effects
 from dsgmcmc.posterior.live import LiveProgress
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import labels, scalar_traces

@@ -38,8 +38,8 @@ from dsgmcmc.config.accuracy import LEAST_DRAWS
 from dsgmcmc.config.job import Policy
 from dsgmcmc.config.layers import Layers
 from dsgmcmc.config.run import ResolvedConfig
+from dsgmcmc.data.inner import InnerSplit
 from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.data.ratings.inner import InnerSplit
 from dsgmcmc.diagnostics.comparison import Comparison, Model
 from dsgmcmc.diagnostics.mixing import ess_bulk
 from dsgmcmc.diagnostics.ranking import MAX_USERS
@@ -48,8 +48,8 @@ from dsgmcmc.errors import DivergenceError, InputError
 from dsgmcmc.model.likelihoods import Levels
 from dsgmcmc.parallel.comm import agree
 from dsgmcmc.parallel.signals import Signals
+from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.heldout import TestPredictions
-from dsgmcmc.posterior.rated import Rated
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.runs.candidates import ADDED, BIASES_ONLY, Candidate, candidates, laws_for
 from dsgmcmc.runs.costs import Costs

@@ -116,7 +116,7 @@ class Manifest(_Strict):
 
     Attributes
     ----------
-    kind : {"checkpoint", "draw", "posterior", "index", "start", "exposure"}
+    kind : {"checkpoint", "draw", "posterior", "index", "start"}
         What the snapshot is of.
     chain, iteration, grid : int
         Chain, iterations made, and grid B of the run.
@@ -131,7 +131,7 @@ class Manifest(_Strict):
 
     format: Literal["dsgmcmc-snapshot"] = "dsgmcmc-snapshot"
     version: Literal[1] = 1
-    kind: Literal["checkpoint", "draw", "posterior", "index", "start", "exposure"]
+    kind: Literal["checkpoint", "draw", "posterior", "index", "start"]
     chain: int = Field(ge=0)
     iteration: int = Field(ge=0)
     grid: int = Field(ge=1)

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 import dsgmcmc
 from dsgmcmc.cli.app import app
-from dsgmcmc.data.ingest.prepare import prepare_ratings
+from dsgmcmc.data.prepare import prepare_ratings
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))

@@ -238,8 +238,9 @@ class RowPriors(Part):
             return
         if any(rows.frozen for rows in context.circulation.together()):
             return
-        state, kappa = self.parameters, WISHART_BETA if self.prior == "normal-wishart" else 1.0
-        mean, precision = ({factor: each[factor][0] for factor in Factor} for each in (state.mean, state.precision))
+        kappa = WISHART_BETA if self.prior == "normal-wishart" else 1.0
+        mean = {factor: means[0] for factor, means in self.parameters.mean.items()}
+        precision = {factor: precisions[0] for factor, precisions in self.parameters.precision.items()}
         translate(context, mean, precision, self.bias_mean, kappa)
 
     def sums(self, context: DrawContext) -> Named | None:

@@ -125,7 +125,7 @@ def test_without_test_ratings_there_is_no_calibration(tmp_path):
     from runs import SETTINGS
     from support import sample
 
-    from dsgmcmc.data.ingest.prepare import prepare_ratings
+    from dsgmcmc.data.prepare import prepare_ratings
 
     made = make_run(tmp_path, iterations=60)
     prepare_ratings([str(tmp_path / "ratings.tsv")], tmp_path / "all.h5", test_fraction=0.0)
