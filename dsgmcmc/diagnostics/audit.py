@@ -58,7 +58,7 @@ def audit(run: RunDirectory) -> Audit:
         Comparison.read(run.comparison_file)
     known.update(run.logs())
     for folder, manifest in manifests.items():
-        known |= {folder / MANIFEST, *(folder / shard.file for shard in manifest.shards)}
+        known |= {folder / MANIFEST, *(folder / shard for shard in manifest.shards)}
     foreign = sorted(  # a running job removes files and writes others meanwhile
         str(path.relative_to(run.path))
         for path in files

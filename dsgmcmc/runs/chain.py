@@ -192,6 +192,7 @@ class Chain:
             if idle:
                 self.checkpoints.advance()
             due = (every and self.iteration % every == 0) or self.iteration == self._refuge
+            due = due or self.checkpoints.has_many_draws
             if request == Request.CHECKPOINT or due:
                 self.save(last=request >= Request.STOP or self.iteration >= self.total)
         log.debug("chain %d: pausing at iteration %d (%s)", self.chain, self.iteration, request.name)

@@ -113,11 +113,14 @@ class Job:
         config = self._resolve().config
         if self._at_root:
             costs = self.source.costs(config, self.comm.size)
-            said = {
-                name: "" if name.startswith("messages") else f"  # {cost / 1e6:,.1f} MB" for name, cost in costs.items()
-            }
+            numbers = ("messages_per_sweep", "files_per_checkpoint")
+            said = {name: "" if name in numbers else f"  # {cost / 1e6:,.1f} MB" for name, cost in costs.items()}
             lines = [f"{name} = {cost}{said[name]}" for name, cost in costs.items()]
-            say(*tomli_w.dumps(config.table()).split("\n"), "[costs]  # bytes, and a number of messages", *lines)
+            say(
+                *tomli_w.dumps(config.table()).split("\n"),
+                "[costs]  # bytes, and numbers of messages and files",
+                *lines,
+            )
         return EXIT_DONE
 
     # ------------------------------------------------------------------ running

@@ -1,7 +1,7 @@
 """Resuming a chain from its newest complete checkpoint, on any number of processes.
 
-A checkpoint is complete if it and all its saved draws are undamaged. If it is not, the chain resumes from the
-checkpoint before it, and makes the same draws again.
+A checkpoint is complete if it is undamaged, and so are the files of the draws that it counts on. If it is not, the
+chain resumes from the checkpoint before it, and makes the same draws again.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dsgmcmc.errors import AgreedError, InputError, WriteError
 from dsgmcmc.parallel.agreement import agree
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.state import ChainState
+from dsgmcmc.storage.draws import SavedDraws
 from dsgmcmc.storage.manifest import Manifest, parse_manifest, read_manifest, read_text
 from dsgmcmc.storage.provenance import versions
 from dsgmcmc.storage.rundir import RunDirectory
@@ -107,10 +108,13 @@ class Resume:
             agree(comm, partial(remove, path) if self._at_root else lambda: None, f"removing {path}", WriteError)
 
     def _draws(self, manifest: Manifest) -> list[Snapshot]:
-        """Saved draws of a checkpoint. Collective."""
-        series = self._run.series("draws", self._chain)
-        paths = [series / step_name(number) for number in sorted(manifest.saved_draws)]
-        return agree(self._ring.comm, lambda: [Snapshot(path) for path in paths], "reading saved draws")
+        """Snapshots of the draws that a checkpoint counts on. Collective."""
+
+        def opened() -> list[Snapshot]:
+            facts = {"data_hash": self._data_hash, "config_hash": self._config_hash}
+            return SavedDraws(self._run, self._chain, facts).snapshots(manifest.saved_draws)
+
+        return agree(self._ring.comm, opened, "reading saved draws")
 
     def _check_files(self, snapshots: list[Snapshot]) -> None:
         """Check that no file is damaged; the processes share the files. Collective."""

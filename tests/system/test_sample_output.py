@@ -10,6 +10,7 @@ import subprocess
 import tomllib
 from pathlib import Path
 
+import h5py
 import pytest
 from support import digest, dsgmcmc, metrics, run, typed, write_planted
 from tiny import GRID, alone, command
@@ -152,8 +153,10 @@ def test_verify_says_what_is_wrong(finished: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     shutil.copytree(finished, out)
     shard = sorted((out / "draws" / "chain-0").glob("*/shard-00001.h5"))[0]
+    with h5py.File(shard, "r") as file:
+        at = next(iter(file["draw/H"].values()))["theta"].id.get_offset()
     damaged = bytearray(shard.read_bytes())
-    damaged[-3] ^= 4
+    damaged[at] ^= 4
     shard.write_bytes(damaged)
     result = typed("verify", out).expect(2)
     assert f"{shard} is damaged" in result.err

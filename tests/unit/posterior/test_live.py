@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from mpi4py import MPI
 from runs import Made, make_run
+from support import sample
 
 import dsgmcmc
 from dsgmcmc.diagnostics.report import write_report
@@ -113,23 +115,28 @@ def test_a_posterior_stands_until_a_checkpoint_has_later_draws(under_way: Path, 
     assert Run(under_way).unfinished
 
 
-def test_a_reader_begins_anew_where_draws_were_removed(under_way: Path) -> None:
+def test_a_reader_begins_anew_where_draws_were_removed(tmp_path: Path) -> None:
     """Whoever has opened the run has the newest draws then; whoever reads one by itself is told."""
-    model, run = dsgmcmc.open_run(under_way), Run(under_way)
-    assert len(run.draws) == len(model.draws)
-    for path in draws_of(under_way)[1::2]:
-        shutil.rmtree(path)
-    with pytest.raises(GoneError, match=r"is gone: the run has removed it since. Open the run again"):
+    begun = make_run(tmp_path / "run", iterations=60, save_draws=2, checkpoint_every=5)
+    shutil.rmtree(begun.path / "posterior")
+    model, run = dsgmcmc.open_run(begun.path), Run(begun.path)
+    assert sample(MPI.COMM_SELF, begun.data, begun.path, resume=True, iterations=500) == 0
+    shutil.rmtree(begun.path / "posterior")
+    with pytest.raises(GoneError, match=r"the run has removed it since. Open the run again"):
         run.draw(1)
     pair = [[model.users_[0], model.items_[0]]]
-    assert model.predict(pair) == dsgmcmc.open_run(under_way).predict(pair)
-    assert model.fold_in(pair, [4.0]).predict(pair) == dsgmcmc.open_run(under_way).fold_in(pair, [4.0]).predict(pair)
+    newest = dsgmcmc.open_run(begun.path)
+    assert model.predict(pair) == newest.predict(pair)
+    assert model.fold_in(pair, [4.0]).predict(pair) == newest.fold_in(pair, [4.0]).predict(pair)
 
 
 def test_what_the_newest_checkpoint_counts_on_must_be_there(under_way: Path) -> None:
     """Draws are removed after the last checkpoint that counts on them: before that it is damage, also while sampled."""
     shutil.rmtree(draws_of(under_way)[0])
-    with sampled(under_way), pytest.raises(InputError, match="is missing: the newest checkpoint needs it"):
+    with (
+        sampled(under_way),
+        pytest.raises(InputError, match="has no draw of iteration 42: the newest checkpoint needs it"),
+    ):
         verify_run(RunDirectory(under_way))
 
 
