@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from dsgmcmc.bpmf import BPMF
-    from dsgmcmc.densities.chains import sample_density
+    from dsgmcmc.densities.sample import sample_density
     from dsgmcmc.posterior.fitted import open_run
 
 __all__ = ["BPMF", "__version__", "open_run", "sample_density"]
@@ -20,7 +20,7 @@ __all__ = ["BPMF", "__version__", "open_run", "sample_density"]
 _HOMES = {
     "BPMF": "bpmf",
     "open_run": "posterior.fitted",
-    "sample_density": "densities.chains",
+    "sample_density": "densities.sample",
 }
 
 

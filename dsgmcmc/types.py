@@ -67,7 +67,7 @@ class Factor(IntEnum):
 
 
 class Comm(Protocol):
-    """What is asked of a communicator: a part of ``mpi4py.MPI.Comm``, or `dsgmcmc.parallel.alone.Alone`."""
+    """What is asked of a communicator: a part of ``mpi4py.MPI.Comm``, or `dsgmcmc.parallel.comm.Alone`."""
 
     @property
     def rank(self) -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.parallel.launch import world_comm
+from dsgmcmc.parallel.comm import world_comm
 
 with contextlib.suppress(InputError):  # some tests need no MPI; to the others it is loaded as to the command line
     world_comm()

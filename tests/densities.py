@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dsgmcmc.densities.targets.density import ALL, Data
+from dsgmcmc.densities.density import ALL, Data
 
 #: Data and coefficients of `Logistic`.
 N, D = 53, 3

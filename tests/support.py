@@ -22,6 +22,7 @@ from typing import Any
 import h5py
 import numpy as np
 import scipy.sparse
+from faulty import faults
 from mpi4py import MPI
 
 from dsgmcmc.cli.app import main
@@ -34,7 +35,6 @@ from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.model.model import FactorModel
 from dsgmcmc.model.parts import Noise, Part, RowPriors
 from dsgmcmc.model.target import FactorTarget
-from dsgmcmc.parallel import faults
 from dsgmcmc.parallel.mpirun import openmpi_environment
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.schedule import Schedule
@@ -454,9 +454,10 @@ def metrics(run_directory: Path) -> list[dict[str, Any]]:
 # ---------------------------------------------------------------------- faults
 
 
-def injected(*faults: str) -> dict[str, str]:
-    """Environment in which these faults happen; see `dsgmcmc.parallel.faults`."""
-    return {"DSGMCMC_FAULT": ";".join(faults)}
+def injected(*texts: str) -> dict[str, str]:
+    """Environment in which these faults happen; `faulty.faults` says how they are written."""
+    path = [str(Path(faults.__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {faults.VARIABLE: ";".join(texts), "PYTHONPATH": os.pathsep.join(path)}
 
 
 def copied(fault: str, work: Callable[[], object]) -> int:
@@ -466,8 +467,8 @@ def copied(fault: str, work: Callable[[], object]) -> int:
         process = os.fork()
     if process == 0:
         try:
-            faults._FAULTS = (faults._Fault(fault),)
-            work()
+            with faults.injected_here(fault):
+                work()
         finally:
             os._exit(1)
     return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])

@@ -10,8 +10,7 @@ import typer
 
 from dsgmcmc.cli.options import JsonOption
 from dsgmcmc.errors import InputError, writing
-from dsgmcmc.parallel import launch
-from dsgmcmc.parallel.agreement import agree
+from dsgmcmc.parallel.comm import agree, processes, run_parallel
 from dsgmcmc.terminal import say, say_json, show_table
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ def compare(
       dsgmcmc compare ml-1m.h5 --set rank=16 --seed 1 --json
       dsgmcmc sample ml-1m.h5 --out run --config best.toml
     """
-    comm = launch.processes()
+    comm = processes()
     from dsgmcmc.config.layers import Layers
     from dsgmcmc.parallel.signals import installed
     from dsgmcmc.runs.compare.compare import Comparing, Stopped
@@ -99,7 +98,7 @@ def compare(
             say(f"{out}: dsgmcmc sample {data} --out RUN --config {out}")
         return 0
 
-    launch.run_parallel(comm, work)
+    run_parallel(comm, work)
 
 
 def _show(comparison: Comparison) -> None:

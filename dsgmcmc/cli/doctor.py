@@ -37,7 +37,7 @@ def doctor(
         mpirun -n 64 dsgmcmc doctor --out /scratch/me/runs
     """
     from dsgmcmc.doctor import compare, examine
-    from dsgmcmc.parallel.launch import launched, run_parallel, world_comm
+    from dsgmcmc.parallel.comm import launched, run_parallel, world_comm
 
     if not (launch and launched()):
         raise typer.Exit(_tell(list(examine(launch)), as_json))

@@ -15,8 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dsgmcmc.parallel import launch
-from dsgmcmc.parallel.agreement import agree
+from dsgmcmc.parallel.comm import agree, processes, run_parallel
 from dsgmcmc.settings import Setting, in_python, settings
 
 
@@ -93,7 +92,7 @@ def sample(
       dsgmcmc sample clicks.h5 --out run --likelihood all-cells
       dsgmcmc sample ml-1m.h5 --out run --set sampler.friction=0.8 --dry-run
     """
-    comm = launch.processes()
+    comm = processes()
     from dsgmcmc.config.job import Policy
     from dsgmcmc.config.layers import Layers
     from dsgmcmc.parallel.mpirun import COMMAND
@@ -124,7 +123,7 @@ def sample(
         return sample_recommended(run, comm, source, out, layers, policy) if chosen else run(layers)
 
     with in_python() if command else nullcontext():
-        launch.run_parallel(comm, work)
+        run_parallel(comm, work)
 
 
 def _split(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -1,7 +1,8 @@
-"""Everything about targets that are plain vectors: densities, their samplers, and their draws, in memory.
+"""Targets that are plain vectors: densities, their samplers, and their draws, in memory.
 
-`targets` has what is sampled, `metropolis` and `sgmcmc` samplers of densities alone; those of `dsgmcmc.samplers` sample
-them, too. No room below imports this one: the registries there name its classes by strings.
+`density`, `sums` and `regression` have what is sampled, `sample` the chains, and `metropolis` and `sgmcmc` the samplers
+of densities alone; the samplers of `dsgmcmc.samplers` sample densities, too. No room below imports this one: the
+registries there name its classes by strings.
 
 What users import stands here: `sample_density`, `Density`, and `KERNELS`, the classes of all samplers of densities by
 name.
@@ -13,16 +14,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dsgmcmc.densities.chains import sample_density
-    from dsgmcmc.densities.targets.density import Density
+    from dsgmcmc.densities.density import Density
+    from dsgmcmc.densities.sample import sample_density
     from dsgmcmc.samplers import KERNELS
 
 __all__ = ["KERNELS", "Density", "sample_density"]
 
 _HOMES = {
     "KERNELS": "samplers",
-    "Density": "densities.targets.density",
-    "sample_density": "densities.chains",
+    "Density": "densities.density",
+    "sample_density": "densities.sample",
 }
 
 

@@ -1,19 +1,95 @@
-"""A sampler on a density, state by state; `dsgmcmc.densities.chains` makes chains of draws."""
+"""Chains of a density: `sample_density` returns their draws, made by one process or several; `sample` yields states."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+import logging
+from collections.abc import Iterator, Mapping
+from math import sqrt
+from typing import Any, NamedTuple, Self
 
-from dsgmcmc.densities.targets.density import D, Density, check_attributes
-from dsgmcmc.densities.targets.vector import VectorTarget, part_sizes
-from dsgmcmc.errors import InputError
+import numpy as np
+from pydantic import Field
+
+from dsgmcmc.config.chain import ChainConfig, ResolvedChain
+from dsgmcmc.config.sampler import DEFAULT_SAMPLER, section_of
+from dsgmcmc.densities.curvature import with_curvature
+from dsgmcmc.densities.density import D, Density, check_attributes, check_energy, check_gradient
+from dsgmcmc.densities.draws import Draws
+from dsgmcmc.densities.vector import NOT_CONDITIONAL, VectorTarget, part_sizes
+from dsgmcmc.diagnostics.accuracy import Look, accuracy, reached
+from dsgmcmc.diagnostics.mixing import equal_weights
+from dsgmcmc.errors import DivergenceError, InputError
+from dsgmcmc.parallel.comm import Alone, agree, launched, run_for_caller
+from dsgmcmc.parallel.machine import memory_limit
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.parallel.timers import Phases
+from dsgmcmc.runs.until import next_look
+from dsgmcmc.samplers import sampler_named
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.samplers.step_size import SamplerConfig
+from dsgmcmc.samplers.step_size import EXCESS_OF_WARNING, SamplerConfig
+from dsgmcmc.settings import in_python
 from dsgmcmc.targets.state import RandomStream
-from dsgmcmc.types import Float64, ScheduleName
+from dsgmcmc.types import Comm, Float64, Int64, ScheduleName
+
+#: Largest share of the memory that draws may take.
+MEMORY_SHARE = 0.5
+
+#: Most iterations of a compiled loop in one call: Ctrl-C is heard between calls. No draw depends on it.
+CALL_ITERATIONS = 1_000
+
+log = logging.getLogger(__name__)
+
+
+class DensityConfig(ChainConfig):
+    """Requested settings; see `dsgmcmc.config.chain`.
+
+    `energy_every` is the number of draws between two computations of the energy, 0 for none. By default it is 1 where
+    an iteration takes all data, and 0 where it takes a part of them.
+    """
+
+    energy_every: int | None = Field(None, ge=0)
+
+    @classmethod
+    def build(cls, settings: Mapping[str, Any]) -> Self:
+        """Check settings. A sampler's own defaults take the place of those that are not given.
+
+        Raises
+        ------
+        InputError
+            If any setting is wrong; the message names all of them.
+        """
+        section = {"name": DEFAULT_SAMPLER, **section_of(settings.get("sampler", {}))}
+        kind = sampler_named(section["name"])
+        declared = kind.defaults if kind else {}
+        defaults = {name: value for name, value in declared.items() if name in cls.model_fields}
+        return cls.of({**defaults, **settings, "sampler": section})
+
+    def _plain(self, processes: int, finest: int | None, until: str | None) -> dict[str, Any]:
+        """Choose what was left open, convert lengths to iterations, and check that the sampler allows the settings.
+
+        The sampler's steps are chosen for vectors, and for the noise of the gradients.
+        """
+        plain = super()._plain(processes, finest, until)
+        kind, config = self.sampler.kind, self.sampler.config
+        sweep = kind.sweep_length(config, plain["grid"])
+        suited = kind.suited_to_density(config, kind.noise_of_parts(config, plain["grid"]))
+        every = (1 if sweep == 1 else 0) if self.energy_every is None else self.energy_every
+        return {**plain, "sampler": self.sampler.model_copy(update={"config": suited}), "energy_every": every}
+
+    def resolved(self, processes: int = 1, finest: int | None = None) -> ResolvedDensity:
+        """Resolve it; see `ChainConfig.plain`."""
+        return ResolvedDensity.of(self.plain(processes, finest))
+
+
+class ResolvedDensity(ResolvedChain, DensityConfig):
+    """Settings in plain numbers, with nothing left open."""
+
+    energy_every: int = Field(ge=0)
+
+    @property
+    def draws(self) -> int:
+        """Number of draws of a chain that makes all iterations."""
+        return max(self.iterations - self.burn_in, 0) // self.thin
 
 
 def check_fits(density: Density, kind: type[Sampler[Any, Any]], config: SamplerConfig, name: str = "") -> None:
@@ -101,3 +177,263 @@ def sample(
     for iteration in range(iterations):
         sampler.advance(target, iteration, 1)
         yield target.block[sampler.position(iteration)]
+
+
+class ChainDraws(NamedTuple):
+    """Draws of one chain; see `Draws`.
+
+    Attributes
+    ----------
+    chain : int
+        Its number.
+    theta : (draws, D) float64
+    energy, weight : (draws,) float64
+    iteration : (draws,) int64
+    statistics : dict of str to float
+    """
+
+    chain: int
+    theta: Float64
+    energy: Float64
+    weight: Float64
+    iteration: Int64
+    statistics: dict[str, float]
+
+
+class Chain:
+    """A chain of a density, and what was recorded of its draws."""
+
+    def __init__(self, density: Density, config: ResolvedDensity, number: int) -> None:
+        self.config = config
+        self.number = number
+        self.sampler = config.make_sampler()
+        self.target = vector_target(
+            density, self.sampler, seed=config.seed, chain=number, grid=config.grid, schedule=config.schedule
+        )
+        self.made = 0
+        self._theta: list[Float64] = []
+        self._energy: list[float] = []
+        self._weight: list[float] = []
+        self._iteration: list[int] = []
+        self.sampler.start(self.target, config.initial_sd)
+
+    def advance(self, goal: int) -> None:
+        """Iterate until `goal` iterations are made, and record the draws on the way.
+
+        Raises
+        ------
+        DivergenceError
+            If the state is no longer finite.
+        """
+        burn_in, thin = self.config.burn_in, self.config.thin
+        while self.made < goal:
+            since = max(self.made - burn_in, 0)
+            next_draw = burn_in + (since // thin + 1) * thin
+            stop = min(goal, next_draw, self.made + CALL_ITERATIONS)
+            self.sampler.advance(self.target, self.made, stop - self.made)
+            self.made = stop
+            if stop == next_draw:
+                self._record()
+        self._check(self.sampler.position(goal - 1))
+
+    def draws(self) -> ChainDraws:
+        """Draws made so far."""
+        dimension = self.target.density.dimension
+        return ChainDraws(
+            chain=self.number,
+            theta=np.array(self._theta).reshape(-1, dimension),
+            energy=np.array(self._energy),
+            weight=np.array(self._weight),
+            iteration=np.array(self._iteration, np.int64),
+            statistics=self.sampler.metrics(),
+        )
+
+    def _record(self) -> None:
+        position = self.sampler.position(self.made - 1)
+        self._check(position)
+        every = self.config.energy_every
+        asked = every > 0 and len(self._theta) % every == 0
+        self._energy.append(float(self.target.energy(position)[0]) if asked else np.nan)
+        self._theta.append(self.target.block[position][0].copy())
+        self._weight.append(self.sampler.weight(self.target, self.made - 1))
+        self._iteration.append(self.made)
+
+    def _check(self, position: str) -> None:
+        where = self.target.find_divergence(position) or self.sampler.find_divergence()
+        if where:
+            raise DivergenceError(
+                f"chain {self.number} diverged by iteration {self.made}: {where}. Use a smaller step_size of the "
+                "sampler, or a larger curvature of the density, which is its unit"
+            )
+
+
+def sample_density(density: Density, *, comm: Comm | None = None, **settings: Any) -> Draws:
+    """Sample a density. Collective, if a communicator is given.
+
+    Parameters
+    ----------
+    density : Density
+        What to sample. If it has no `curvature`, one is computed: see `dsgmcmc.densities.curvature`.
+    comm : MPI.Comm, optional
+        Processes that share the chains; all of them get all draws, which are the same for any number of processes. By
+        default this process makes all chains.
+    **settings
+        ``sampler`` (a name, or a dict with ``name`` and the sampler's settings), ``chains``, ``iterations``, ``until``
+        (of elements of theta), ``burn_in``, ``thin``, ``seed``, ``grid``, ``schedule``, ``initial_sd`` and
+        ``energy_every``, the number of draws between two energies. See docs/own-target.md.
+
+    Returns
+    -------
+    Draws
+
+    Raises
+    ------
+    InputError
+        If something that was given is wrong.
+    DivergenceError
+        If a chain diverges.
+    """
+    if comm is None:
+        if launched():
+            raise InputError(
+                "several processes were started: with comm=MPI.COMM_WORLD they share the chains, with "
+                "comm=MPI.COMM_SELF each of them makes all chains"
+            )
+        comm = Alone()
+    job = Sampling(density, settings, comm)
+    with in_python({}), np.errstate(all="ignore"):  # a diverging chain is found by looking at its state
+        run_for_caller(comm, job.run)
+    return job.draws
+
+
+class Sampling:
+    """A call of `sample_density`: process r of P makes the chains r, r + P, r + 2 P, ..."""
+
+    draws: Draws
+
+    def __init__(self, density: Density, settings: Mapping[str, Any], comm: Comm) -> None:
+        self.density = density
+        self.settings = settings
+        self.comm = comm
+
+    def run(self) -> None:
+        """Make all chains. Collective."""
+        self.config = agree(self.comm, self._resolve)
+        self.chains = agree(self.comm, self._make_chains)
+        look = self._reach_accuracy() if self.config.until else None
+        if look is None:
+            self._advance(self.config.iterations)
+        chains = self._gathered()
+        self.draws = Draws(
+            sampler=self.config.sampler.name,
+            interleaved=len(self.config.make_sampler().positions),
+            theta=np.stack([chain.theta for chain in chains]),
+            energy=np.stack([chain.energy for chain in chains]),
+            weight=np.stack([chain.weight for chain in chains]),
+            iteration=np.stack([chain.iteration for chain in chains]),
+            statistics=[chain.statistics for chain in chains],
+            look=look,
+        )
+
+    def _resolve(self) -> ResolvedDensity:
+        """Check the density and the settings, and choose what was left open."""
+        self.density = with_curvature(self.density)
+        check_attributes(self.density)
+        config = DensityConfig.build(self.settings).resolved(1, self.density.n_data)
+        check(self.density, config)
+        return config
+
+    def _make_chains(self) -> list[Chain]:
+        numbers = range(self.comm.rank, self.config.chains, self.comm.size)
+        return [Chain(self.density, self.config, number) for number in numbers]
+
+    def _advance(self, goal: int) -> None:
+        """Advance the chains of all processes; if any diverges, all processes raise the same error. Collective."""
+        diverged: list[tuple[int, str]] = []
+        for chain in self.chains:
+            try:
+                chain.advance(goal)
+            except DivergenceError as error:
+                diverged.append((chain.number, str(error)))
+                break
+        everywhere = [each for part in self.comm.allgather(diverged) for each in part]
+        if everywhere:
+            _, message = min(everywhere)
+            raise DivergenceError(message)
+
+    def _reach_accuracy(self) -> Look:
+        """Advance all chains together until they have the accuracy, or have made all iterations. Collective."""
+        config, goal = self.config, 0
+        while True:
+            goal = min(config.iterations, next_look(goal + 1, config.burn_in, config.sweep_length))
+            self._advance(goal)
+            look: Look = self.comm.bcast(self._look(goal))
+            if look.reached or goal == config.iterations:
+                return look
+
+    def _look(self, iteration: int) -> Look:
+        """Measure the accuracy of all chains. Collective."""
+        config, chains = self.config, self._gathered()
+        measured: dict[str, float] = {}
+        if equal_weights(np.stack([chain.weight for chain in chains])):
+            theta = np.stack([chain.theta for chain in chains])
+            measured = accuracy(theta, len(config.make_sampler().positions), list(config.wanted))
+        is_reached = reached(config.wanted, measured)
+        return Look(str(config.until), iteration, measured, is_reached, config.iterations)
+
+    def _gathered(self) -> list[ChainDraws]:
+        """Draws of the chains of all processes, in the order of their numbers. Collective."""
+        parts = self.comm.allgather([chain.draws() for chain in self.chains])
+        return sorted((each for part in parts for each in part), key=lambda each: each.chain)
+
+
+def check(density: Density, config: ResolvedDensity) -> None:
+    """Refuse settings with which a density cannot be sampled; warn of doubtful ones."""
+    kind = config.sampler.kind
+    if kind.draws_conditionals:
+        raise InputError(NOT_CONDITIONAL)
+    check_fits(density, kind, config.sampler.config, config.sampler.name)
+    if config.first_draw > config.iterations:
+        raise InputError(
+            f"iterations = {config.iterations} end before the first draw, at {config.first_draw} after a burn-in of "
+            f"{config.burn_in}: make more iterations, or a shorter burn-in"
+        )
+    if config.sweep_length > density.n_data:
+        raise InputError(f"grid {config.grid}: {density.n_data} data cannot be cut into so many parts")
+    check_room(density, config)
+    check_results(density, config)
+    noise = kind.noise_of_parts(config.sampler.config, config.grid)
+    excess = None if noise is None else kind.excess(config.sampler.config, noise, density.curvature)
+    if excess is not None and excess > EXCESS_OF_WARNING:
+        log.warning(
+            "the noise of gradients of one part of %d makes standard deviations up to %.2f times too wide at these "
+            "settings of %s: take a smaller grid or step_size",
+            config.sweep_length,
+            sqrt(excess),
+            config.sampler.name,
+        )
+
+
+def check_room(density: Density, config: ResolvedDensity) -> None:
+    """Raise `InputError` if the draws, which are copied once, would not fit into memory.
+
+    With `until` nobody knows how many there will be.
+    """
+    numbers_per_draw = density.dimension + 3  # its energy, weight and iteration, too
+    needed = 2 * 8 * config.chains * config.draws * numbers_per_draw
+    room = int(MEMORY_SHARE * memory_limit())
+    if needed > room and not config.until:
+        raise InputError(
+            f"{config.chains} chain(s) of {config.draws:,} draws would hold {needed / 2**30:.1f} GiB, of which "
+            f"{room / 2**30:.1f} GiB are there: take a larger thin"
+        )
+
+
+def check_results(density: Density, config: ResolvedDensity) -> None:
+    """Compute an energy and a gradient, so that a slip of the density shows before the first iteration."""
+    points = config.initial_sd * np.random.default_rng(0).standard_normal((8, density.dimension))
+    estimator = config.sampler.kind.estimator(config.sampler.config)
+    check_energy(density, points)
+    if config.sampler.kind.gradients != ("none",) and estimator.densities is None:
+        part = (slice(0, None, config.grid),) if estimator.by_parts else ()
+        check_gradient(density, points[:1], density.gradient(points[:1], *part))

@@ -19,8 +19,8 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from dsgmcmc.densities.targets.sums import SumDensity
-from dsgmcmc.densities.targets.vector import VectorTarget
+from dsgmcmc.densities.sums import SumDensity
+from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.errors import InputError
 from dsgmcmc.samplers.gradients import PartGradient
 from dsgmcmc.samplers.step_size import SamplerConfig

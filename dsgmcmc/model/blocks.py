@@ -15,7 +15,6 @@ from dsgmcmc.data.ratings.format import row_slabs
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.csr import split_columns, turned
 from dsgmcmc.kernels.stored import Numbering, index_type, kernel_arguments
-from dsgmcmc.parallel.faults import fault
 from dsgmcmc.parallel.partition import block_bounds
 from dsgmcmc.settings import named
 from dsgmcmc.types import Array, Factor, Float32, Float64, Int32, Int64
@@ -188,7 +187,6 @@ class RatingBlocks:
 
     def _read(self, ratings: Ratings, ring: Ring) -> None:
         for b in ring.blocks:
-            fault("load")
             start, stop = int(self.row_bounds[b]), int(self.row_bounds[b + 1])
             for c, block in enumerate(self._read_train(ratings, start, stop)):
                 self.train[b, c] = block

@@ -16,55 +16,55 @@ ROOT = Path("/")
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
-def affinity() -> int:
-    """Cores that this process may run on."""
-    return len(os.sched_getaffinity(0))
-
-
 @cache
-def cpu_name(root: Path = ROOT) -> str:
+def cpu_name() -> str:
     """Name of the processor: the last bits of what compiled code computes depend on it."""
     with contextlib.suppress(OSError):
-        for line in (root / "proc/cpuinfo").read_text().splitlines():
+        for line in (ROOT / "proc/cpuinfo").read_text().splitlines():
             name, _, value = line.partition(":")
             if name.strip() in ("model name", "CPU part"):
                 return value.strip()
     return platform.machine()
 
 
-def cpu_quota(root: Path = ROOT) -> float | None:
-    """CPU quota in cores: the smallest that the cgroups set; None without a limit.
-
-    Parameters
-    ----------
-    root : Path
-        Where ``proc`` and ``sys`` lie.
-    """
-    quotas = []
-    for folder, version in _groups("cpu", root):
-        with contextlib.suppress(OSError, ValueError):  # no such file, or "max"
-            if version == 2:
-                quota, period = (folder / "cpu.max").read_text().split()
-            else:
-                quota, period = ((folder / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
-            if int(quota) > 0:  # -1 is no limit
-                quotas.append(int(quota) / int(period))
-    return min(quotas, default=None)
+def cpu_quota() -> float | None:
+    """CPU quota in cores: the smallest that the cgroups set; None without a limit."""
+    versions = [*_cgroup_values("cpu", "cpu.max"), *_cgroup_values("cpu", "cpu.cfs_quota_us", "cpu.cfs_period_us")]
+    return min((int(quota) / int(period) for quota, period in versions if quota.isdigit()), default=None)
 
 
-def usable_cores(root: Path = ROOT) -> int:
+def usable_cores() -> int:
     """Number of processes that can compute at once: the cores of the affinity, or the quota if it is smaller."""
-    quota = cpu_quota(root)
-    return affinity() if quota is None else max(1, min(affinity(), int(quota)))
+    cores, quota = len(os.sched_getaffinity(0)), cpu_quota()
+    return cores if quota is None else max(1, min(cores, int(quota)))
 
 
-def memory_limit(root: Path = ROOT) -> int:
+def memory_limit() -> int:
     """Bytes that this process may use: the machine's memory, or the smallest limit of its cgroups."""
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    for folder, version in _groups("memory", root):
-        with contextlib.suppress(OSError, ValueError):
-            limits.append(int((folder / ("memory.max" if version == 2 else "memory.limit_in_bytes")).read_text()))
+    for name in ("memory.max", "memory.limit_in_bytes"):
+        limits += [int(limit) for (limit,) in _cgroup_values("memory", name) if limit.isdigit()]
     return min(limits)
+
+
+def _cgroup_values(controller: str, *files: str) -> Iterator[list[str]]:
+    """Yield the words in these files of this process's cgroup, and of those above it.
+
+    A limit is a number; without one the word is ``max``, or -1.
+    """
+    groups = ROOT / "proc/self/cgroup"
+    for line in groups.read_text().splitlines() if groups.exists() else []:
+        _, controllers, name = line.split(":", 2)
+        if controllers and controller not in controllers.split(","):
+            continue
+        top = ROOT / "sys/fs/cgroup" / (controller if controllers else "")
+        group = top / name.lstrip("/")
+        # a container sees its own group at the top, whatever name the host has for it
+        for folder in (group, *group.parents):
+            with contextlib.suppress(OSError):
+                yield " ".join((folder / file).read_text() for file in files).split()
+            if folder == top:
+                break
 
 
 def peak_memory() -> int:
@@ -77,23 +77,3 @@ def seconds_since_start() -> float:
     with Path("/proc/self/stat").open(encoding="ascii") as file:
         ticks = int(file.read().rpartition(")")[2].split()[19])
     return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
-
-
-def _groups(controller: str, root: Path) -> Iterator[tuple[Path, int]]:
-    """Yield the folder of this process's cgroup and of those above it, each with the cgroup version."""
-    try:
-        lines = (root / "proc/self/cgroup").read_text().splitlines()
-    except OSError:
-        return
-    mount = root / "sys/fs/cgroup"
-    for line in lines:
-        _, controllers, name = line.split(":", 2)
-        if controllers and controller not in controllers.split(","):
-            continue
-        top = mount / controller if controllers else mount
-        own = top / name.lstrip("/")
-        # a container sees its own group at the top, whatever name the host has for it
-        for folder in (own, *own.parents):
-            yield folder, 1 if controllers else 2
-            if folder == top:
-                break

@@ -9,26 +9,21 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from threading import Thread
-from typing import IO, Any
+from typing import Any
 
 import tomli_w
 
 from dsgmcmc.errors import EXIT_USAGE, InputError
 from dsgmcmc.parallel.machine import usable_cores
 
-#: Variables that tell a process started here that its parent shows its progress, and which command the user gave.
-RELAYED, COMMAND = "DSGMCMC_RELAYED", "DSGMCMC_COMMAND"
-#: Prefix of a line that replaces the line before.
-IN_PLACE = "\r"
+#: Variable that tells a process started here which command the user gave.
+COMMAND = "DSGMCMC_COMMAND"
 #: Most processes per core: more would take for ever.
 MOST_ON_A_CORE = 4
-#: Prefix of a line with an error.
-ERROR = "dsgmcmc: "
+#: How the lines of an error, and of progress, begin.
+ERROR, PROGRESS = "dsgmcmc: ", "chain "
 #: Shows a line.
 Show = Callable[[str], None]
 
@@ -53,7 +48,11 @@ def openmpi_environment(oversubscribe: bool) -> dict[str, str]:
 
 
 def run_dsgmcmc(
-    arguments: Sequence[str], processes: int = 1, variables: Mapping[str, str] | None = None, **streams: Any
+    arguments: Sequence[str],
+    processes: int = 1,
+    variables: Mapping[str, str] | None = None,
+    show: Show | None = None,
+    **streams: Any,
 ) -> subprocess.CompletedProcess[str]:
     """Run a ``dsgmcmc`` command in separate processes, and wait for it.
 
@@ -67,6 +66,8 @@ def run_dsgmcmc(
         Their number; several are started with ``mpirun``.
     variables : mapping of str to str, optional
         Environment variables that are added to those of this process.
+    show : callable(line), optional
+        Is called with every line of standard error, as it comes.
     **streams
         ``stdout``, ``stderr`` and so on, as for `subprocess.run`.
 
@@ -85,44 +86,23 @@ def run_dsgmcmc(
     command = [sys.executable, "-IS", "-c", WITH_PARENT, *launcher, sys.executable, "-m", "dsgmcmc", *arguments]
     if streams.pop("capture_output", False):
         streams |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    if show:
+        streams["stderr"] = subprocess.PIPE
     # a terminal's Ctrl-C would end mpirun at once; a single process handles it itself
     apart = processes > 1
     with subprocess.Popen(command, env=environment, text=True, start_new_session=apart, **streams) as process:
+        lines: list[str] = []
         try:
+            if show and process.stderr:
+                for line in process.stderr:
+                    lines.append(line)
+                    show(line)
             output, errors = process.communicate()
         except KeyboardInterrupt:
             process.send_signal(signal.SIGUSR1)  # which mpirun passes on
             process.communicate()
             raise
-    return subprocess.CompletedProcess(command, process.returncode, output, errors)
-
-
-@contextmanager
-def _shown_by_python(in_place: Show | None, last: deque[str]) -> Iterator[IO[str]]:
-    """Yield a stream whose lines appear on `sys.stderr`, which in a notebook is not the standard error of the process.
-
-    Lines that begin with `IN_PLACE` are shown by `in_place`; the others are also kept in `last`. From the first line
-    of an error on they are not shown, because the caller raises the error.
-    """
-    read, write = os.pipe()
-
-    def show() -> None:
-        with os.fdopen(read, encoding="utf-8", errors="replace", newline="\n") as lines:
-            for line in lines:
-                if in_place and line.startswith(IN_PLACE):
-                    in_place(line.strip())
-                    continue
-                last.append(line)
-                if not any(said.startswith(ERROR) for said in last):
-                    print(line, end="", file=sys.stderr, flush=True)
-
-    thread = Thread(target=show, daemon=True)
-    thread.start()
-    try:
-        with os.fdopen(write, "w", encoding="utf-8") as stream:
-            yield stream
-    finally:
-        thread.join()
+    return subprocess.CompletedProcess(command, process.returncode, output, "".join(lines) or errors)
 
 
 def processes_wanted(n_jobs: int) -> int:
@@ -142,6 +122,25 @@ def processes_wanted(n_jobs: int) -> int:
             f"use -1 for one process per core, or at most {MOST_ON_A_CORE * usable_cores()}"
         )
     return jobs
+
+
+def _shown_by_python(progress: bool | Show) -> Show:
+    """Make what shows lines on `sys.stderr`, which in a notebook is not the standard error of the process.
+
+    Lines of progress go to `progress` if it is callable. From the first line of an error on nothing is shown, because
+    the caller raises the error.
+    """
+    failed = False
+
+    def show(line: str) -> None:
+        nonlocal failed
+        failed = failed or line.startswith(ERROR)
+        if callable(progress) and line.startswith(PROGRESS):
+            progress(line.strip())
+        elif not failed:
+            print(line, end="", file=sys.stderr, flush=True)
+
+    return show
 
 
 def sample_apart(
@@ -169,8 +168,7 @@ def sample_apart(
     jobs : int
         Number of processes.
     verbose : bool or callable(line)
-        Whether progress goes to standard error; or a callable that shows it, each line in place of the one before:
-        then only warnings go to standard error.
+        Whether progress goes to standard error; or a callable that shows it, each line in place of the one before.
     folder : Path
         Where a temporary file with the settings is written.
     start : Path, optional
@@ -193,20 +191,15 @@ def sample_apart(
         arguments = ["sample", str(data), "--out", str(out), "--config", file.name, *(["--resume"] if resume else [])]
         arguments += ["--from", str(start)] if start is not None else []
         arguments += ["--model", model] if model is not None else []
-        variables, last = {COMMAND: command}, deque[str](maxlen=100)
-        in_place = None if isinstance(verbose, bool) else verbose
-        if in_place:
-            arguments += ["--log-level", "warning"]
-            variables[RELAYED] = "1"
-            in_place("starting")
-        if verbose and (in_place or not sys.stderr.isatty()):
-            with _shown_by_python(in_place, last) as errors:
-                done = run_dsgmcmc(arguments, jobs, variables, stdout=subprocess.DEVNULL, stderr=errors)
-        else:
-            stderr = None if verbose else subprocess.PIPE
-            done = run_dsgmcmc(arguments, jobs, variables, stdout=subprocess.DEVNULL, stderr=stderr)
+        arguments += ["--log-level", "warning"] if callable(verbose) else []
+        variables, show = {COMMAND: command}, None
+        if callable(verbose) or (verbose and not sys.stderr.isatty()):
+            variables["FORCE_COLOR"] = ""  # notebooks set it, as if they were terminals
+            show = _shown_by_python(verbose)
+        stderr = None if verbose and not show else subprocess.PIPE
+        done = run_dsgmcmc(arguments, jobs, variables, show, stdout=subprocess.DEVNULL, stderr=stderr)
     if done.returncode:
-        said = (done.stderr or "".join(last)).strip()
+        said = (done.stderr or "").strip()
         _, marker, words = f"\n{said}".rpartition(f"\n{ERROR}")
         words = words.partition("\n----")[0]  # lines of mpirun follow
         message = (words if marker else said[-2000:]) or "see standard error"

@@ -19,9 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import numpy as np
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.parallel.agreement import agree
-from dsgmcmc.parallel.faults import fault
-from dsgmcmc.parallel.launch import processes_here
+from dsgmcmc.parallel.comm import agree, processes_here
 from dsgmcmc.parallel.named import Named, Shapes, pack, size_of, unpack
 from dsgmcmc.parallel.partition import Slice, blocks_of, column_of, route, slices_of
 from dsgmcmc.parallel.shared_buffers import LARGEST, SharedColumnBuffers
@@ -172,7 +170,6 @@ class Ring:
             What is done instead of adding.
         """
         begin = self.phases.enter()
-        fault("reduce")
         combined = self._combine(np.ascontiguousarray(partials), combine)
         result = np.empty(width) if combined is None else _finish(finish, combined, width)
         if self.size > 1:
@@ -312,7 +309,6 @@ class Move:
     def finish(self) -> dict[int, Float32]:
         """Wait for what is on its way, and return the blocks that are here for the next part."""
         begin = self._ring.phases.enter()
-        fault("exchange")
         if self._receives or self._sends:
             from mpi4py import MPI
 
@@ -413,7 +409,6 @@ class SharedTour:
         from mpi4py import MPI
 
         begin = self._ring.phases.enter()
-        fault("exchange")
         MPI.Request.Waitall(requests)
         self._ring.phases.leave("exchange", begin)
 

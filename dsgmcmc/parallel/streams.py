@@ -1,4 +1,4 @@
-"""Standard streams of a command: if one cannot be written, the command continues and reports it at the end.
+"""Standard streams of a command: if one cannot be written, the command goes on, and says so at the end.
 
 A full disk, or a reader that ends early, as `head` does, then causes neither a traceback nor half a run. Imports
 nothing heavy: it is loaded before everything else.
@@ -12,8 +12,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from dsgmcmc.errors import EXIT_FAILURE
 from dsgmcmc.terminal import complain
@@ -25,9 +24,7 @@ if TYPE_CHECKING:
 class _File(io.FileIO):
     """A descriptor that is not written any more once a write has failed."""
 
-    def __init__(self, number: int) -> None:
-        super().__init__(number, "w", closefd=False)
-        self.failure: OSError | None = None
+    failure: OSError | None = None
 
     def write(self, data: ReadableBuffer) -> int | None:  # type: ignore[override]  # None: it would block
         if self.failure is None:
@@ -38,36 +35,11 @@ class _File(io.FileIO):
         return memoryview(data).nbytes
 
 
-class OutputStream(io.TextIOWrapper):
-    """Standard output or standard error, in place of Python's own.
-
-    Attributes
-    ----------
-    kept : Path or None
-        File that also contains what is printed.
-    """
-
-    def __init__(self, number: int, before: TextIO | Any) -> None:
-        self._file = _File(number)
-        self.kept: Path | None = None
-        encoding, errors = getattr(before, "encoding", None), getattr(before, "errors", None)
-        at_once = getattr(before, "line_buffering", False) or getattr(before, "write_through", False)
-        super().__init__(io.BufferedWriter(self._file), encoding, errors, line_buffering=at_once)
-
-    def complaint(self) -> str:
-        """Why not everything was printed; empty if it was, or if the reader closed the pipe."""
-        self.flush()
-        failure = self._file.failure
-        if failure is None or failure.errno == errno.EPIPE:
-            return ""
-        kept = f"; the output is in {self.kept}" if self.kept else ""
-        return f"standard output cannot be written: {failure.strerror}{kept}"
-
-
-def also_in(path: Path) -> None:
-    """Name a file that also contains what is printed, for the message if printing fails."""
-    if isinstance(sys.stdout, OutputStream):
-        sys.stdout.kept = path
+def _text(file: _File, before: Any) -> io.TextIOWrapper:
+    """Make a text stream of a descriptor, with the encoding and the buffering of Python's own."""
+    encoding, errors = getattr(before, "encoding", None), getattr(before, "errors", None)
+    at_once = getattr(before, "line_buffering", False) or getattr(before, "write_through", False)
+    return io.TextIOWrapper(io.BufferedWriter(file), encoding, errors, line_buffering=at_once)
 
 
 @contextmanager
@@ -78,13 +50,15 @@ def standard_streams() -> Iterator[None]:
             os.fstat(number)
         except OSError:  # closed: no other file may get its number. Printing then fails, and warnings are lost
             os.open(os.devnull, mode)
-    sys.stdout, sys.stderr = output, _ = OutputStream(1, sys.stdout), OutputStream(2, sys.stderr)
+    output, errors = (_File(number, "w", closefd=False) for number in (1, 2))
+    sys.stdout, sys.stderr = _text(output, sys.stdout), _text(errors, sys.stderr)
     status: Any = None
     try:
         yield
     except SystemExit as end:
         status = end.code
-    complaint = output.complaint()
-    if complaint:
-        complain(complaint)
-    sys.exit(status or (EXIT_FAILURE if complaint else status))
+    sys.stdout.flush()
+    if output.failure and output.failure.errno != errno.EPIPE:  # a reader that has gone is no failure
+        complain(f"standard output cannot be written: {output.failure.strerror}")
+        status = status or EXIT_FAILURE
+    sys.exit(status)

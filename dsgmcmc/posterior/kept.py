@@ -22,7 +22,7 @@ from contextlib import suppress
 import numpy as np
 
 from dsgmcmc.errors import InputError, WriteError
-from dsgmcmc.parallel.alone import Alone
+from dsgmcmc.parallel.comm import Alone
 from dsgmcmc.posterior.exposure import Exposure
 from dsgmcmc.storage.facts import MADE_WITH, Facts, made_with
 from dsgmcmc.storage.manifest import Key, SmallArray

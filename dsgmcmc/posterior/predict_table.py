@@ -18,7 +18,7 @@ from dsgmcmc.data.pairs import PairColumns, PairsTable, chunk_count, chunks, loa
 from dsgmcmc.data.session import MINIMUM, default_memory, open_session
 from dsgmcmc.data.tables import append_results, output_format, write_query
 from dsgmcmc.errors import InputError
-from dsgmcmc.parallel.agreement import agree
+from dsgmcmc.parallel.comm import agree
 from dsgmcmc.posterior.context import filled
 from dsgmcmc.posterior.draws import KINDS
 from dsgmcmc.posterior.names import unknown_names

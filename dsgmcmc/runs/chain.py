@@ -19,8 +19,7 @@ import numpy as np
 from dsgmcmc.config.chain import ResolvedChain
 from dsgmcmc.config.job import Policy
 from dsgmcmc.errors import AgreedError, DivergenceError, InputError
-from dsgmcmc.parallel.agreement import agree
-from dsgmcmc.parallel.faults import fault
+from dsgmcmc.parallel.comm import agree
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.signals import Request
 from dsgmcmc.runs.checkpoint import Checkpoints
@@ -184,7 +183,6 @@ class Chain:
         request = Request.GO_ON
         every, _ = self.config.checkpoint_interval()
         while request < Request.STOP and (self.iteration < goal or self._is_lost()):
-            fault("iteration")
             self._iterate(self._next_stop(goal, every), report)
             begin = self.ring.phases.enter()
             request, idle = self.control.ask(self.checkpoints.busy)

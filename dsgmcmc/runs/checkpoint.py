@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dsgmcmc.errors import WriteError
-from dsgmcmc.parallel.agreement import agree
+from dsgmcmc.parallel.comm import agree
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.control import Control
 from dsgmcmc.runs.state import ChainState

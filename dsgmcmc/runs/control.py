@@ -83,7 +83,7 @@ class Control:
     def wait(self, busy: Callable[[], bool]) -> None:
         """Wait until no process is busy. Collective.
 
-        As long as all of them answer, no watchdog ends the job, however slow a disk is; it names the file.
+        As long as all of them answer, no watchdog ends the job, however slow a disk is; it says that it waits.
         """
         while any(self._comm.allgather(mine := busy())):
             self._progress(writing=mine)

@@ -100,6 +100,7 @@ class Costs:
         one_draw = drawn * 4
         made = max(config.iterations - config.burn_in, 0) // config.thin
         draws = min(max(2 * config.save_draws - 1, 0), made) * one_draw
+        written = _most_written(config.save_draws, made)
         memory = (
             int(share * (held + index)) + everywhere,
             int(open_chains * state),
@@ -118,9 +119,7 @@ class Costs:
             files_per_checkpoint=2 * config.chains * (min(size, MAX_WRITERS) + 1),
             memory_per_process=sum(memory) + INTERPRETER,
             disk_least=kept + config.chains * min(config.save_draws, made) * one_draw,
-            disk_most=kept
-            + config.chains
-            * (config.keep_checkpoints * checkpoint + _most_written(config.save_draws, made) * one_draw),
+            disk_most=kept + config.chains * (config.keep_checkpoints * checkpoint + written * one_draw),
         )
 
     def table(self) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import platform
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from threading import RLock
 from time import monotonic
 
 import tomli_w
@@ -25,15 +26,11 @@ from dsgmcmc.errors import (
     StoppedError,
     WriteError,
 )
-from dsgmcmc.parallel.agreement import agree
-from dsgmcmc.parallel.alone import Alone
-from dsgmcmc.parallel.launch import library_of, oversubscription
+from dsgmcmc.parallel.comm import Alone, agree, library_of, oversubscription
 from dsgmcmc.parallel.machine import cpu_name, seconds_since_start
 from dsgmcmc.parallel.partition import chain_group
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.signals import Request, Signals, installed
-from dsgmcmc.parallel.streams import also_in
-from dsgmcmc.parallel.together import Together
 from dsgmcmc.parallel.watchdog import Watchdog
 from dsgmcmc.runs.chain import Chain
 from dsgmcmc.runs.control import Control
@@ -55,10 +52,9 @@ from dsgmcmc.types import Comm
 
 log = logging.getLogger(__name__)
 
-
-#: Contexts for a job inside another program. The last bits of BLAS results depend on its number of threads, so it gets
-#: one.
-_LOGS, _BLAS = Together(logs_as_before), Together(partial(threadpool_limits, 1, user_api="blas"))
+#: Jobs inside another program change what all its threads share: its logs, and the number of threads of BLAS, on which
+#: the last bits of results depend.
+_ONE_AT_A_TIME = RLock()
 
 
 class Job:
@@ -161,7 +157,7 @@ class Job:
         self._age = lambda: monotonic() - begin
         if self.comm.size == 1:
             self.policy = replace(self.policy, watchdog=0)
-        with _LOGS, _BLAS, self._signals.borrowed():
+        with _ONE_AT_A_TIME, logs_as_before(), threadpool_limits(1, user_api="blas"), self._signals.borrowed():
             status = self._sample()
         if status != EXIT_DONE:
             raise StoppedError(f"stopped before its end, at a checkpoint: go on with {named('resume')}")
@@ -170,7 +166,6 @@ class Job:
         """Print the result."""
         if self.result:
             say(*self.result)
-            also_in(self.run_directory.summary_file)
 
     def _sample(self) -> int:
         comm, policy, signals = self.comm, self.policy, self._signals

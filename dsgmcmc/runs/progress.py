@@ -1,13 +1,8 @@
-"""Progress that process 0 shows while it samples: one live line on a terminal or in a notebook, plain lines elsewhere.
-
-A process that `dsgmcmc.parallel.mpirun.sample_apart` started cannot write to a notebook: it marks its lines, and its
-parent shows them there.
-"""
+"""Progress that process 0 shows while it samples: one live line on a terminal or in a notebook, else plain lines."""
 
 from __future__ import annotations
 
 import html
-import os
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -17,7 +12,6 @@ from typing import Any
 from rich.live import Live
 
 from dsgmcmc.diagnostics.verdict import in_units, written
-from dsgmcmc.parallel.mpirun import IN_PLACE, RELAYED
 from dsgmcmc.terminal import console, say
 
 PLAIN_SECONDS, LIVE_SECONDS = 5.0, 0.5
@@ -58,10 +52,6 @@ def notebook_line() -> NotebookLine | None:
     return NotebookLine() if console(stderr=True).is_jupyter else None
 
 
-def _marked(text: str) -> None:
-    print(IN_PLACE + text, file=sys.stderr, flush=True)
-
-
 def _plain(text: str) -> None:
     say(text, file=sys.stderr)
 
@@ -86,10 +76,9 @@ class Progress:
     def __init__(self, iterations: int, data: float, quiet: bool = False) -> None:
         self._iterations, self._data = iterations, data
         shown = console(stderr=True)
-        relayed = bool(os.environ.get(RELAYED))  # then a notebook may have set FORCE_COLOR, and there is no terminal
-        live = shown.is_terminal and not relayed and not quiet
+        live = shown.is_terminal and not quiet
         self._live = Live(console=shown, refresh_per_second=8, transient=False) if live else None
-        replaced = _marked if relayed else notebook_line()
+        replaced = notebook_line()
         self._show: Callable[[str], None] = _unseen if quiet else replaced or _plain
         self._seconds = LIVE_SECONDS if replaced else PLAIN_SECONDS
         self._last = 0.0

@@ -10,7 +10,7 @@ from dsgmcmc.config.chain import CHANGEABLE
 from dsgmcmc.config.layers import Layers
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.errors import InputError
-from dsgmcmc.parallel.agreement import agree
+from dsgmcmc.parallel.comm import agree
 from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.settings import named
 from dsgmcmc.storage.facts import Facts, check_made_with

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from dsgmcmc.errors import AgreedError, InputError, WriteError
-from dsgmcmc.parallel.agreement import agree
+from dsgmcmc.parallel.comm import agree
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.state import ChainState
 from dsgmcmc.storage.draws import SavedDraws

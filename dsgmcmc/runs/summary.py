@@ -17,7 +17,7 @@ from dsgmcmc.diagnostics.accuracy import Look
 from dsgmcmc.diagnostics.comparison import Comparison
 from dsgmcmc.diagnostics.summary import read_summary, save_summary
 from dsgmcmc.errors import InputError, WriteError
-from dsgmcmc.parallel.agreement import agree
+from dsgmcmc.parallel.comm import agree
 from dsgmcmc.parallel.machine import peak_memory
 from dsgmcmc.parallel.timers import PHASES, Phases
 from dsgmcmc.runs.recovery import fallbacks

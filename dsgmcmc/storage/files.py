@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from dsgmcmc.errors import InputError, naming
-from dsgmcmc.parallel.faults import fault
 
 _PIECE = 1 << 20
 #: Of an `OSError`.
@@ -38,7 +37,6 @@ def write_whole(path: Path, text: str | Iterable[bytes | memoryview]) -> None:
                     file.write(part)
                     written = zlib.crc32(part, written)
                 file.flush()
-                fault("file.sync")
                 os.fsync(file.fileno())
             with temporary.open("rb") as file:
                 while part := file.read(_PIECE):

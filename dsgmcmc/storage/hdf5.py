@@ -21,7 +21,6 @@ from typing import IO, Any
 import h5py
 
 from dsgmcmc.errors import naming
-from dsgmcmc.parallel.faults import fault
 from dsgmcmc.types import Array
 
 _PIECE = 1 << 20  # bytes of a data set that are read at a time, where they need not be together
@@ -112,7 +111,6 @@ class _Disk:
         """Write all of it, however often the system takes a part."""
         view, done = memoryview(data).cast("B"), 0
         with self._kept():
-            fault("hdf5.write")
             while done < len(view) and not self._error:
                 done += os.pwrite(self._handle, view[done:], self._place + done)
         return len(view)

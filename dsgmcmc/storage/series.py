@@ -7,8 +7,6 @@ import secrets
 import shutil
 from pathlib import Path
 
-from dsgmcmc.parallel.faults import fault
-
 KEEP_AT_LEAST = 2
 _STEP = re.compile(r"step-([0-9]{12,})(\.(?:tmp|trash)-[0-9a-f]{8})?")  # what this module names, and nothing else
 
@@ -35,11 +33,8 @@ def is_on_its_way(path: Path) -> bool:
 def remove(path: Path) -> None:
     """Delete a snapshot so that no reader sees half of it."""
     trash = path.with_name(f"{path.name}.trash-{secrets.token_hex(4)}")
-    fault("prune")
     path.rename(trash)
-    fault("prune.trash")
     shutil.rmtree(trash, ignore_errors=True)
-    fault("prune.done")
 
 
 def prune(parent: Path, keep: int, but: int | None = None) -> None:

@@ -1,8 +1,4 @@
-"""Writes snapshots, which `dsgmcmc.storage.snapshot` reads: into ``NAME.tmp-XXXX``, synced, renamed.
-
-Every `fault` is a place at which tests kill the process: whatever is on the disk then is the state before, or the
-state after.
-"""
+"""Writes snapshots, which `dsgmcmc.storage.snapshot` reads: into ``NAME.tmp-XXXX``, synced, renamed."""
 
 from __future__ import annotations
 
@@ -17,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from dsgmcmc.errors import InputError, WriteError
-from dsgmcmc.parallel.agreement import agree
-from dsgmcmc.parallel.faults import fault
+from dsgmcmc.parallel.comm import agree
 from dsgmcmc.storage.files import sync, write_whole
 from dsgmcmc.storage.hdf5 import new_hdf5, write_array
 from dsgmcmc.storage.manifest import MANIFEST, BlockEntry, Key, Manifest, seal
@@ -62,7 +57,6 @@ class SnapshotWriter:
     def make(self) -> None:
         """Make the temporary directory; on process 0, and before `shard` on any."""
         self.final.parent.mkdir(parents=True, exist_ok=True)
-        fault("snapshot.directory")
         self._temporary.mkdir()
 
     def shard(self) -> None:
@@ -71,7 +65,6 @@ class SnapshotWriter:
             _wait_for(self._temporary)
             path = self._temporary / f"shard-{self._comm.rank:05d}.h5"
             self._entries = _write_shard(path, self._blocks)
-            fault("snapshot.shard.sync")
             sync(path)
         self._blocks = {}
 
@@ -152,10 +145,8 @@ def _collect(blocks: Mapping[Key, Lazy], comm: Comm) -> dict[Key, Lazy]:
 
 def _write_shard(path: Path, blocks: Mapping[Key, Lazy]) -> list[BlockEntry]:
     entries = []
-    fault("snapshot.shard")
     with new_hdf5(path) as (file, check):
         for key, block in blocks.items():
-            fault("snapshot.block")
             array = block() if callable(block) else block
             stored = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
             write_array(file, key.path, stored)
@@ -174,18 +165,12 @@ def _write_shard(path: Path, blocks: Mapping[Key, Lazy]) -> list[BlockEntry]:
 
 
 def _commit(temporary: Path, final: Path, manifest: Manifest) -> None:
-    fault("snapshot.manifest")
     write_whole(temporary / MANIFEST, seal(manifest.model_dump_json(indent=1)))
-    fault("snapshot.directory.sync")
     sync(temporary)
-    fault("snapshot.rename")
     if is_whole(final, "another one takes its place"):
         shutil.rmtree(temporary)
         return
     if final.exists():
         final.rename(final.with_name(f"{final.name}.bad-{secrets.token_hex(4)}"))
-        fault("snapshot.bad")
     temporary.rename(final)
-    fault("snapshot.renamed")
     sync(final.parent)
-    fault("snapshot.done")

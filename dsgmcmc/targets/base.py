@@ -1,7 +1,7 @@
 """The interfaces of a target to samplers (`Target`) and to chains (`RunTarget`), and of its recorders (`Recorder`).
 
 There are two implementations: `dsgmcmc.model.target.FactorTarget`, the matrix factorisation on the ring, and
-`dsgmcmc.densities.targets.vector.VectorTarget`, any density on a plain vector. Samplers and runs depend on neither.
+`dsgmcmc.densities.vector.VectorTarget`, any density on a plain vector. Samplers and runs depend on neither.
 
 A target's parameters lie in blocks of rows. A block has several arrays, its *fields*, which methods take by name: the
 state of the chain, momenta, scratch space. *Collective* methods have to be called by all processes of the chain, in the

@@ -4,7 +4,7 @@
 
 Millions of ratings a second of the gradient, plain and with noise scales, and of the sums of outer products that Gibbs
 sampling takes; of these the billions of operations a second that the result needs, (D + 1)(D + 2) a rating, and the
-share of the core's peak that this is. Fastest of many repetitions. `kernels_cpp.py` compares the gradient with C++.
+share of the core's peak that this is. Fastest of many repetitions.
 """
 
 from __future__ import annotations

@@ -20,10 +20,9 @@ import argparse
 import numpy as np
 
 from dsgmcmc.densities import KERNELS
-from dsgmcmc.densities.sample import sample, vector_target
-from dsgmcmc.densities.settings import DensityConfig
-from dsgmcmc.densities.targets.potentials import DoubleWell, Gaussian
-from dsgmcmc.densities.targets.regression import Regression
+from dsgmcmc.densities.density import DoubleWell, Gaussian
+from dsgmcmc.densities.regression import Regression
+from dsgmcmc.densities.sample import DensityConfig, sample, vector_target
 from dsgmcmc.errors import InputError
 
 

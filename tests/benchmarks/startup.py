@@ -32,7 +32,7 @@ from dsgmcmc.posterior.run import Run
 
 #: Steps of a process before it samples, in this order.
 STEPS = {
-    "MPI": "from dsgmcmc.parallel.launch import world_comm; world_comm()",
+    "MPI": "from dsgmcmc.parallel.comm import world_comm; world_comm()",
     "NumPy": "import numpy",
     "Numba": "import dsgmcmc.kernels.compiler",
     "HDF5": "import dsgmcmc.data.ratings",

@@ -28,8 +28,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "papers"))
 from neural_network import Network
 from vector_speed_models import CLASSES, HIDDEN
 
+from dsgmcmc.densities.regression import Regression
 from dsgmcmc.densities.sample import vector_target
-from dsgmcmc.densities.targets.regression import Regression
 from dsgmcmc.samplers import SAMPLERS
 
 HERE = Path(__file__).resolve().parent

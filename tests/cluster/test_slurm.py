@@ -61,8 +61,8 @@ def slow_once(folder: Path) -> dict[str, str]:
     """An environment that makes the first job of a folder so slow that it is stopped, and not those that go on."""
     activate = folder / "environment" / "bin" / "activate"
     activate.parent.mkdir(parents=True)
-    (fault,) = SLOW.items()
-    activate.write_text(f"[ -e was-slow ] || {{ touch was-slow; export {'='.join(map(shlex.quote, fault))}; }}\n")
+    slow = " ".join(f"{name}={shlex.quote(value)}" for name, value in SLOW.items())
+    activate.write_text(f"[ -e was-slow ] || {{ touch was-slow; export {slow}; }}\n")
     return {'# . "$HOME/dsgmcmc/bin/activate"': f". {shlex.quote(str(activate))}"}
 
 

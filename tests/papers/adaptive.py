@@ -21,8 +21,8 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.stats import kurtosis
 
+from dsgmcmc.densities.regression import Regression
 from dsgmcmc.densities.sample import vector_target
-from dsgmcmc.densities.targets.regression import Regression
 from dsgmcmc.samplers import DENSITY_SAMPLERS, SAMPLERS
 from dsgmcmc.samplers.gradients import DATUM_GRADIENTS
 

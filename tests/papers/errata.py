@@ -11,10 +11,10 @@ from math import sqrt
 
 import numpy as np
 
+from dsgmcmc.densities.density import Gaussian
 from dsgmcmc.densities.recipe import Dynamics, drift, euler, residual
 from dsgmcmc.densities.sample import sample, vector_target
 from dsgmcmc.densities.stein import stein_kernel
-from dsgmcmc.densities.targets.potentials import Gaussian
 from dsgmcmc.samplers.sgmcmc.sghmc import SGHMC, SGHMCConfig
 from dsgmcmc.samplers.sgmcmc.sgnht import SGNHT, SGNHTConfig
 

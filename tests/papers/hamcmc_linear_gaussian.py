@@ -30,8 +30,8 @@ import numpy as np
 mpl.use("Agg")
 from matplotlib import pyplot as plt
 
+from dsgmcmc.densities.density import ALL, Data
 from dsgmcmc.densities.sample import sample, vector_target
-from dsgmcmc.densities.targets.density import ALL, Data
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.sgmcmc.hamcmc import HAMCMC, HAMCMCConfig

@@ -18,8 +18,8 @@ from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 
-from dsgmcmc.densities.targets.density import ALL, Data, Density
-from dsgmcmc.densities.targets.vector import VectorTarget
+from dsgmcmc.densities.density import ALL, Data, Density
+from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.gradients import PartGradient
 from dsgmcmc.samplers.step_size import SamplerConfig

@@ -34,8 +34,7 @@ import numpy as np
 import numpy.typing as npt
 from topics import topics_module
 
-from dsgmcmc.densities.targets.density import ALL, Data
-from dsgmcmc.errors import InputError
+from dsgmcmc.densities.density import ALL, Data
 from dsgmcmc.types import Float64, Int64
 
 TINY = np.finfo(np.float64).tiny
@@ -56,27 +55,15 @@ class Corpus(NamedTuple):
     starts: Int64
 
     @classmethod
-    def of(cls, documents: Sequence[npt.ArrayLike], n_words: int) -> Corpus:
-        """Make it of documents, each a sequence of numbers of words; it may be empty.
-
-        Raises
-        ------
-        InputError
-            If there is none, or a word is outside the vocabulary.
-        """
-        if not len(documents):
-            raise InputError("a corpus needs at least one document")
+    def of(cls, documents: Sequence[npt.ArrayLike]) -> Corpus:
+        """Make it of documents, each a sequence of numbers of words; it may be empty."""
         arrays = [np.asarray(document, np.int64).reshape(-1) for document in documents]
         words = np.concatenate(arrays)
-        if words.size and not 0 <= words.min() <= words.max() < n_words:
-            raise InputError(
-                f"words must be numbers from 0 to {n_words - 1}: found {words.min()} to {words.max()} in the documents"
-            )
         return cls(words, np.concatenate([[0], np.cumsum([len(array) for array in arrays])]).astype(np.int64))
 
 
 class LatentDirichlet:
-    """Topics of documents; a `dsgmcmc.densities.targets.density.Riemannian`.
+    """Topics of documents; a `dsgmcmc.densities.density.Riemannian`.
 
     Steps are given in the time of the dynamics. Documents are the data: a part of them is a minibatch.
 
@@ -90,11 +77,6 @@ class LatentDirichlet:
         Concentrations of a document's topics and of a topic's words.
     dropped, kept : int
         Gibbs sweeps over a document: those for it to settle, and those that are averaged.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range.
     """
 
     def __init__(
@@ -108,9 +90,7 @@ class LatentDirichlet:
         dropped: int = 10,
         kept: int = 10,
     ) -> None:
-        if not (n_words > 0 and n_topics > 0 and alpha > 0 and beta0 > 0 and dropped > 0 and kept > 0):
-            raise InputError("n_words, n_topics, alpha, beta0, dropped and kept must be positive")
-        self.words, self.starts = Corpus.of(documents, n_words)
+        self.words, self.starts = Corpus.of(documents)
         self.n_words, self.n_topics, self.alpha, self.beta0 = n_words, n_topics, float(alpha), float(beta0)
         self.dropped, self.kept, self.n_data = dropped, kept, len(documents)
         self.dimension = n_words * n_topics
@@ -137,7 +117,7 @@ class LatentDirichlet:
         return total
 
     def gradient(self, theta: Float64, data: Data = ALL) -> Float64:
-        """See `dsgmcmc.densities.targets.density.Density.gradient`; unbiased but for the sweeps that are dropped."""
+        """See `dsgmcmc.densities.density.Density.gradient`; unbiased but for the sweeps that are dropped."""
         documents, size = np.ascontiguousarray(np.arange(self.n_data)[data]), np.maximum(np.abs(theta), TINY)
         share, found = len(documents) / self.n_data, np.empty_like(size)
         for row, (beta, at) in enumerate(zip(self.topics(theta), size, strict=True)):
@@ -150,7 +130,7 @@ class LatentDirichlet:
         return result
 
     def metric(self, theta: Float64) -> tuple[Float64, Float64]:
-        """See `dsgmcmc.densities.targets.density.Riemannian.metric`: the root of abs(theta)."""
+        """See `dsgmcmc.densities.density.Riemannian.metric`: the root of abs(theta)."""
         root = np.sqrt(np.maximum(np.abs(theta), TINY))
         return root, 0.5 * np.sign(theta) / root
 
@@ -171,7 +151,7 @@ class LatentDirichlet:
         (n, T) float64
             Of each unseen word, document after document.
         """
-        known, asked = Corpus.of(observed, self.n_words), Corpus.of(unseen, self.n_words)
+        known, asked = Corpus.of(observed), Corpus.of(unseen)
         counts, place = np.diff(known.starts), np.repeat(np.arange(len(unseen)), np.diff(asked.starts))
         found = np.empty((len(theta), len(asked.words)))
         for row, (beta, at) in enumerate(zip(self.topics(theta), theta, strict=True)):

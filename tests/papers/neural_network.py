@@ -19,9 +19,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dsgmcmc.densities.targets.density import ALL, Data
-from dsgmcmc.densities.targets.sums import SumDensity
-from dsgmcmc.errors import InputError
+from dsgmcmc.densities.density import ALL, Data
+from dsgmcmc.densities.sums import SumDensity
 from dsgmcmc.types import Float64, Int64
 
 #: Data that are worked on at once, and those from which the unit of steps is taken.
@@ -85,11 +84,6 @@ class Network(SumDensity):
         Elements of theta by name: ``inner``, ``inner_bias``, ``outer``, ``outer_bias``.
     curvature : (D,) float64
         `fisher` at one draw of weights as wide as networks usually start.
-
-    Raises
-    ------
-    InputError
-        If shapes do not fit each other, labels are no classes, or a number is not finite.
     """
 
     def __init__(
@@ -104,15 +98,7 @@ class Network(SumDensity):
         prior_precision: npt.ArrayLike = 1.0,
     ) -> None:
         self.features, self.labels = np.asarray(features), np.asarray(labels).astype(np.int64)
-        if self.features.ndim != 2 or self.labels.shape != self.features.shape[:1] or not self.features.size:
-            raise InputError(
-                f"features must be (N, J) and labels (N,): found {self.features.shape} and {self.labels.shape}"
-            )
         self.classes = int(self.labels.max()) + 1 if classes is None else classes
-        if (self.labels != np.asarray(labels)).any() or self.labels.min() < 0 or self.labels.max() >= self.classes:
-            raise InputError("labels must be whole numbers from 0 on, and below classes if that is given")
-        if activation not in ACTIVATIONS or hidden < 1:
-            raise InputError(f"activation must be one of {', '.join(ACTIVATIONS)}, and hidden at least 1")
         self.hidden, self.activation, self.scale = hidden, activation, float(scale)
         self.n_data, self.inputs = (int(size) for size in self.features.shape)
         sizes: list[int] = [self.inputs * hidden, hidden, hidden * self.classes, self.classes]
@@ -121,8 +107,6 @@ class Network(SumDensity):
         self.groups = {name: slice(end - size, end) for name, size, end in names}
         self.dimension = sum(sizes)
         self.squares = np.concatenate([(x**2).sum(axis=1) for _, x, _ in self._chunks(ALL)])
-        if not np.isfinite(self.squares).all():
-            raise InputError("features must be finite")
         self.prior_mean = np.zeros(self.dimension)
         self.prior_precision = np.broadcast_to(np.asarray(prior_precision, np.float64), (self.dimension,)).copy()
         start = np.random.default_rng(0).normal(size=self.dimension)
@@ -176,7 +160,7 @@ class Network(SumDensity):
         return found
 
     def gradient(self, theta: Float64, data: Data = ALL) -> Float64:
-        """See `dsgmcmc.densities.targets.density.Density.gradient`; no gradient of a datum is formed."""
+        """See `dsgmcmc.densities.density.Density.gradient`; no gradient of a datum is formed."""
         found = np.zeros_like(theta)
         for _, x, labels in self._chunks(data):
             for row, layers in enumerate(map(self.layers, theta)):

@@ -15,9 +15,9 @@ from time import process_time
 
 import numpy as np
 
+from dsgmcmc.densities.density import Banana, DoubleWell, Gaussian
 from dsgmcmc.densities.sample import sample, vector_target
 from dsgmcmc.densities.sgmcmc.gsgrhmc import GSGRHMC, GSGRHMCConfig
-from dsgmcmc.densities.targets.potentials import Banana, DoubleWell, Gaussian
 from dsgmcmc.samplers.sgmcmc.sghmc import SGHMC, SGHMCConfig
 from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
 

@@ -27,12 +27,11 @@ import numpy as np
 from scalable_mh import effective
 from scipy.linalg import solve_discrete_lyapunov
 
-from dsgmcmc.densities.metropolis.scalable import SMH2, SMHConfig
-from dsgmcmc.densities.metropolis.thinned import mode_of
+from dsgmcmc.densities.density import Gaussian
+from dsgmcmc.densities.metropolis.scalable import SMH2, SMHConfig, mode_of
+from dsgmcmc.densities.regression import Regression
 from dsgmcmc.densities.sample import sample, vector_target
 from dsgmcmc.densities.stein import kernel_stein_discrepancy
-from dsgmcmc.densities.targets.potentials import Gaussian
-from dsgmcmc.densities.targets.regression import Regression
 from dsgmcmc.samplers import sampler_named
 from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
 

@@ -29,9 +29,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dsgmcmc.densities.regression import LOGISTIC, Link, Regression, student
 from dsgmcmc.densities.sample import vector_target
-from dsgmcmc.densities.targets.links import LOGISTIC, Link, student
-from dsgmcmc.densities.targets.regression import Regression
 from dsgmcmc.samplers import DENSITY_SAMPLERS
 
 APART = 5

@@ -37,8 +37,7 @@ import numpy as np
 import numpy.typing as npt
 from stable import positive_stable, stable_nodes
 
-from dsgmcmc.densities.targets.density import ALL, Data
-from dsgmcmc.errors import InputError
+from dsgmcmc.densities.density import ALL, Data
 from dsgmcmc.types import Float64
 
 #: Below any scale; its powers are numbers, too.
@@ -89,11 +88,6 @@ class StableFactors:
     start : (D,) float64
         What chains start about: factors by which every source has an equal share of the typical size of X, those of a W
         that is not known times 1/2 to 3/2.
-
-    Raises
-    ------
-    InputError
-        If a number is out of its range, or a basis has other rows than X.
     """
 
     def __init__(
@@ -107,10 +101,6 @@ class StableFactors:
     ) -> None:
         x = np.asarray(spectrogram, np.complex128)
         self.alphas = np.array([source.alpha for source in sources], np.float64)
-        if x.ndim != 2 or not x.any() or not len(sources) or not ((self.alphas > 0) & (self.alphas < 2)).all():
-            raise InputError(f"a matrix and exponents from 0 to 2 are needed: found {x.shape}, {self.alphas.tolist()}")
-        if not (shape > 0 and scale > 0 and nodes > 1):
-            raise InputError("shape and scale must be positive, nodes more than 1")
         (self.rows, self.frames), self.n_data, self.n_latent = x.shape, x.size, len(sources)
         self.order = np.random.default_rng(0).permutation(x.size)
         self.halves = 0.5 * np.abs(x.ravel()[self.order]) ** 2
@@ -136,8 +126,6 @@ class StableFactors:
                 known, columns, middle = None, basis, begin + self.rows * basis
             else:
                 known = np.asarray(basis, np.float64)
-                if known.ndim != 2 or len(known) != self.rows or not (known >= 0).all():
-                    raise InputError(f"a basis must be nonnegative, with {self.rows} rows: found {known.shape}")
                 columns, middle = known.shape[1], begin
             yield _Place(known, columns, begin, middle, end := middle + columns * self.frames)
             begin = end
@@ -238,7 +226,7 @@ class StableFactors:
     # ------------------------------------------------------------------ Phi summed out
 
     def energy(self, theta: Float64, data: Data = ALL) -> Float64:
-        """See `dsgmcmc.densities.targets.density.Density.energy`, with the data's share of the prior."""
+        """See `dsgmcmc.densities.density.Density.energy`, with the data's share of the prior."""
         share = len(self.order[data]) / self.n_data
         found = share * self._prior(np.abs(theta))
         for row, lambdas in enumerate(self._lambdas(theta, data)):
@@ -248,7 +236,7 @@ class StableFactors:
         return found
 
     def gradient(self, theta: Float64, data: Data = ALL) -> Float64:
-        """See `dsgmcmc.densities.targets.density.Density.gradient`."""
+        """See `dsgmcmc.densities.density.Density.gradient`."""
         down, up = self._slopes(theta, data)
         return self._with_prior(theta, down - up, data)
 
@@ -262,7 +250,7 @@ class StableFactors:
         return self._to_factors(theta, up, ALL) + falling, self._to_factors(theta, down, ALL) + rising
 
     def metric(self, theta: Float64) -> tuple[Float64, Float64]:
-        """See `dsgmcmc.densities.targets.density.Riemannian.metric`: theta^2, that of scales."""
+        """See `dsgmcmc.densities.density.Riemannian.metric`: theta^2, that of scales."""
         return np.abs(theta), np.sign(theta)
 
     def _slopes(self, theta: Float64, data: Data) -> tuple[Float64, Float64]:

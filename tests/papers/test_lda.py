@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 from latent_dirichlet import LatentDirichlet
 
-from dsgmcmc.errors import InputError
-
 DOCUMENTS = [[0, 1, 1, 2], [2, 2, 0], [], [1, 0, 2, 0, 0]]
 ALPHA, BETA0, K, V = 0.4, 1.7, 2, 3
 THETA = np.random.default_rng(0).gamma(2.0, size=(1, K * V))
@@ -82,13 +80,3 @@ def test_the_predictive_law_is_that_of_the_collapsed_likelihood() -> None:
         for v in asked
     ]
     np.testing.assert_allclose(found, exact, rtol=0, atol=0.003)
-
-
-def test_what_is_no_corpus_is_refused() -> None:
-    """With what was found."""
-    with pytest.raises(InputError, match="from 0 to 2: found 0 to 3"):
-        LatentDirichlet([[0, 3]], V, K)
-    with pytest.raises(InputError, match="at least one"):
-        LatentDirichlet([], V, K)
-    with pytest.raises(InputError, match="positive"):
-        LatentDirichlet([[0]], V, K, alpha=0)

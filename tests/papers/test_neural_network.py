@@ -1,4 +1,4 @@
-"""The network: its backpropagation by differences, what estimators use of it, and every sampler on it."""
+"""The network: its backpropagation by differences, and what estimators use of it."""
 
 from __future__ import annotations
 
@@ -9,11 +9,8 @@ import numpy as np
 import pytest
 from neural_network import ACTIVATIONS, Network
 
-from dsgmcmc.densities.sample import sample, vector_target
-from dsgmcmc.densities.targets.density import ALL, Data
-from dsgmcmc.densities.targets.sums import SumDensity
-from dsgmcmc.errors import InputError
-from dsgmcmc.samplers import SAMPLERS
+from dsgmcmc.densities.density import ALL, Data
+from dsgmcmc.densities.sums import SumDensity
 
 RNG = np.random.default_rng(5)
 BYTES, LABELS = RNG.integers(0, 256, size=(11, 3), dtype=np.uint8), RNG.integers(0, 3, size=11)
@@ -78,40 +75,3 @@ def test_the_information_is_the_mean_square_of_gradients(activation: Any) -> Non
     np.testing.assert_allclose(found, np.diagonal(matrices, axis1=1, axis2=2).sum(axis=0), atol=1e-12)
     largest = np.linalg.eigvalsh(matrices)[:, -1]
     assert (largest <= density.stiffness(theta)[0] * (1 + 1e-12)).all()
-
-
-@pytest.mark.parametrize("name", [name for name, kind in SAMPLERS.items() if not kind.draws_conditionals])
-def test_every_sampler_of_gradients_learns(name: str) -> None:
-    """The sign of a feature, in 300 iterations of half of each default step: a third of the energy of guessing."""
-    rng = np.random.default_rng(2)
-    features = rng.normal(size=(200, 2)).astype(np.float32)
-    density = Network(features, features[:, 0] > 0, 3, activation="sigmoid", prior_precision=0.1)
-    kind = SAMPLERS[name]
-    config = kind.Config()
-    config = config.model_copy(update={"step_size": config.step_size / 2, "warm_up": 0})
-    sampler = kind(config, 0)
-    target = vector_target(density, sampler, grid=4, schedule="random")
-    *_, last = sample(target, sampler, 300, sd=0.3)  # a view: all are the last
-    assert density.energy(last)[0] < 200 * np.log(2) / 3
-
-
-def test_the_data_stay_as_they_are() -> None:
-    """MNIST has 41 million bytes: 330 as float64."""
-    density = small("softmax")
-    assert density.features.dtype == np.uint8
-    assert np.shares_memory(density.features, BYTES)
-
-
-def test_what_is_wrong_is_said_in_one_line() -> None:
-    """Of shapes, labels, activation and numbers."""
-    with pytest.raises(InputError, match=r"found \(11, 3\) and \(10,\)"):
-        Network(BYTES, LABELS[:10], 4)
-    for labels in (LABELS + 0.5, LABELS - 1):
-        with pytest.raises(InputError, match="whole numbers from 0 on"):
-            Network(BYTES, labels, 4)
-    with pytest.raises(InputError, match="below classes"):
-        Network(BYTES, LABELS, 4, classes=2)
-    with pytest.raises(InputError, match="softmax, sigmoid"):
-        small("relu")
-    with pytest.raises(InputError, match="finite"):
-        Network(np.full((2, 2), np.nan), [0, 1], 4)

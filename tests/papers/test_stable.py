@@ -12,10 +12,9 @@ from stable import positive_stable, stable_nodes
 from stable_factors import Source, StableFactors
 
 from dsgmcmc.densities import KERNELS
+from dsgmcmc.densities.density import ALL
 from dsgmcmc.densities.sample import vector_target
-from dsgmcmc.densities.targets.density import ALL
-from dsgmcmc.densities.targets.vector import VectorTarget
-from dsgmcmc.errors import InputError
+from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.samplers.base import Sampler
 
 DRAWS = 40_000
@@ -65,15 +64,6 @@ def test_the_scale_mixture_is_the_isotropic_stable_law(alpha: float) -> None:
         assert abs(found - np.exp(-lambda_ * abs(z) ** alpha)) < 5 * 0.5**0.5 / DRAWS**0.5
 
 
-def test_with_alpha_one_it_is_the_cauchy_law() -> None:
-    """The density lambda / (2 pi (r^2 + lambda^2)^(3/2)), to 1 % up to r = 10 lambda, by 40 nodes."""
-    density, lambda_ = StableFactors([[0.2, 1.0, 5.0, 20.0]], [Source(1.0, np.ones((1, 1)))], nodes=40), 2.0
-    r, theta = np.sqrt(2 * density.halves), np.full((1, 4), lambda_)
-    log_p = [-density.energy(theta, np.array([k]))[0] + density._prior(theta)[0] / 4 for k in range(4)]
-    exact = np.log(lambda_) - 1.5 * np.log(r**2 + lambda_**2)  # both without 2 pi
-    np.testing.assert_allclose(log_p, exact, rtol=0, atol=0.01)
-
-
 @pytest.mark.parametrize("data", [ALL, slice(1, None, 3)])
 @pytest.mark.parametrize("given", [False, True])
 def test_gradients_are_those_of_the_energies(given: bool, data: slice) -> None:
@@ -116,16 +106,6 @@ def test_what_raises_and_what_lowers_an_entry_make_the_gradient() -> None:
     assert density.energy(theta * np.sqrt(up / down))[0] < density.energy(theta)[0]
 
 
-def test_shares_of_the_sources() -> None:
-    """They add up to one, and a source without a scale has none."""
-    density = made()
-    theta = density.start[None].copy()
-    theta[:, :15] = 1e-12  # H of the first
-    shares = density.separate(theta)
-    np.testing.assert_allclose(shares.sum(axis=3), 1)
-    assert shares[..., 0].max() < 1e-6
-
-
 # ---------------------------------------------------------------------- latent variables
 
 
@@ -164,13 +144,3 @@ def test_only_the_latent_variables_of_a_part_move() -> None:
     sampler.advance(target, 1, 1)
     moved = np.flatnonzero((sampler.gradient.latent(target)[0] != before).any(axis=1))
     assert set(moved % 3) == {target.schedule.part(1)}
-
-
-def test_what_cannot_be_is_refused() -> None:
-    """With what was found."""
-    with pytest.raises(InputError, match="from 0 to 2 are needed: found"):
-        StableFactors(np.ones((2, 2)), [Source(2.0, 1)])
-    with pytest.raises(InputError, match="with 2 rows: found"):
-        StableFactors(np.ones((2, 2)), [Source(1.0, np.ones((3, 1)))])
-    with pytest.raises(InputError, match="must be positive"):
-        made(scale=0.0)

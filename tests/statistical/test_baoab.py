@@ -7,8 +7,8 @@ import pytest
 from scipy import integrate
 from test_sgld_stationary import Problem, batches, z_scores
 
+from dsgmcmc.densities.density import ALL
 from dsgmcmc.densities.sample import sample, vector_target
-from dsgmcmc.densities.targets.density import ALL
 from dsgmcmc.samplers.sgmcmc.baoab import BAOAB, BAOABConfig
 
 pytestmark = pytest.mark.statistical

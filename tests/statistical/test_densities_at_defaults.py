@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 from support import OF_ANY_TARGET
 
-from dsgmcmc.densities.sample import sample, vector_target
-from dsgmcmc.densities.settings import DensityConfig
-from dsgmcmc.densities.targets.density import Density
-from dsgmcmc.densities.targets.potentials import DoubleWell, Gaussian
+from dsgmcmc.densities.density import Density, DoubleWell, Gaussian
+from dsgmcmc.densities.sample import DensityConfig, sample, vector_target
 
 pytestmark = pytest.mark.statistical
 

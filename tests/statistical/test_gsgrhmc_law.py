@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from dsgmcmc.densities.density import DoubleWell, Gaussian
 from dsgmcmc.densities.sample import sample, vector_target
 from dsgmcmc.densities.sgmcmc.gsgrhmc import GSGRHMC, GSGRHMCConfig
 from dsgmcmc.densities.sgmcmc.gsgrld import GSGRLD, GSGRLDConfig
-from dsgmcmc.densities.targets.potentials import DoubleWell, Gaussian
 
 STEP, CHAINS = 0.02, 4000
 

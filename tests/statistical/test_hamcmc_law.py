@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dsgmcmc.densities.density import ALL, Data
 from dsgmcmc.densities.sample import sample, vector_target
-from dsgmcmc.densities.targets.density import ALL, Data
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.sgmcmc.hamcmc import HAMCMC, HAMCMCConfig
 from dsgmcmc.samplers.sgmcmc.psgld import PSGLD, PSGLDConfig

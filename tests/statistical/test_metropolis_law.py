@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dsgmcmc.densities.density import ALL, Data
+from dsgmcmc.densities.regression import Regression
 from dsgmcmc.densities.sample import vector_target
-from dsgmcmc.densities.targets.density import ALL, Data
-from dsgmcmc.densities.targets.regression import Regression
 from dsgmcmc.samplers import DENSITY_SAMPLERS
 
 pytestmark = pytest.mark.statistical

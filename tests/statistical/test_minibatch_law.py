@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dsgmcmc.densities.sample import sample, vector_target
-from dsgmcmc.densities.settings import DensityConfig
-from dsgmcmc.densities.targets.density import ALL, Data, prior_gradient
-from dsgmcmc.densities.targets.regression import Regression
+from dsgmcmc.densities.density import ALL, Data, prior_gradient
+from dsgmcmc.densities.regression import Regression
+from dsgmcmc.densities.sample import DensityConfig, sample, vector_target
 from dsgmcmc.samplers import sampler_named
 from dsgmcmc.samplers.base import Sampler
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from dsgmcmc.densities.regression import Regression, normal
 from dsgmcmc.densities.sample import sample, vector_target
 from dsgmcmc.densities.sgmcmc.adjusted_sgld import AdjustedSGLD, AdjustedSGLDConfig
-from dsgmcmc.densities.targets.links import normal
-from dsgmcmc.densities.targets.regression import Regression
 from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
 
 D, N, STEP, ITERATIONS = 6, 60, 0.3, 20_000

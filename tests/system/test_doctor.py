@@ -10,7 +10,6 @@ import time
 from pathlib import Path
 
 import pytest
-from support import MPI_ENVIRONMENT
 
 from dsgmcmc.doctor import attempt, probe_two
 from dsgmcmc.errors import InputError
@@ -95,7 +94,7 @@ def test_a_trial_that_hangs_is_ended_with_all_that_it_started(tmp_path):
     hang = ["sh", "-c", f"echo $$ > {note}; exec sleep 1000"]
     launcher = [find_mpirun() or "mpirun", "-n", "1", *hang]
     with pytest.raises(InputError, match="no answer within 5 s"):
-        attempt(probe_two, launcher, MPI_ENVIRONMENT, seconds=5)
+        attempt(probe_two, launcher, seconds=5)
     pid = int(note.read_text())
     for _ in range(100):  # the launcher ends before what it has killed
         if not Path(f"/proc/{pid}").exists():

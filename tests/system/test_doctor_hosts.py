@@ -34,7 +34,7 @@ def test_processes_that_fit_together_pass(tmp_path: Path) -> None:
     assert findings["Hosts"]["found"].endswith("(2)")
     assert findings["Run directory"]["level"] == "ok"
     assert {finding["level"] for finding in findings.values()} == {"ok"}
-    assert {"Python", "HDF5", "Kernels", "Machine"} <= set(findings)
+    assert {"Python", "HDF5", "Kernels"} <= set(findings)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -308,7 +308,7 @@ def test_a_directory_that_one_process_cannot_write_to(data: Path, out: Path, exp
 
 def test_permission_denied_is_said(data: Path, out: Path, expected: str) -> None:
     """Once."""
-    result = run(*command(data, out, 2), env=injected("snapshot.directory=EACCES,rank=0")).expect(1)
+    result = run(*command(data, out, 2), env=injected("snapshot=EACCES,rank=0")).expect(1)
     assert result.err.count("Permission denied") == 1
     assert go(data, out, iterations=80) == 0
     assert digest(out) == expected
@@ -376,9 +376,10 @@ def test_recovered_draws_do_not_know_the_machine(data: Path, recovered: Path, tm
     "fault",
     [
         *(f"iteration=kill,at={number}" for number in (3, 21, 24, 45, 70)),
-        "prune=kill",
-        "prune.trash=kill,at=2",
-        "snapshot.manifest=kill,at=4",
+        "rename=kill,path=.trash-",
+        "remove=kill",
+        "rename=kill,at=2,path=.trash-",
+        "manifest=kill,at=4",
     ],
 )
 def test_a_job_may_be_killed_while_a_chain_falls_back(data: Path, recovered: Path, tmp_path: Path, fault: str) -> None:

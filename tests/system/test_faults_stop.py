@@ -11,7 +11,7 @@ from typing import Any
 
 from support import Running, digest, dsgmcmc, injected, metrics, rank_pid, run, sample
 
-from dsgmcmc.parallel.alone import Alone
+from dsgmcmc.parallel.comm import Alone
 from dsgmcmc.parallel.signals import ONE_PRESS
 from dsgmcmc.storage.series import step_name, steps
 from dsgmcmc.storage.snapshot import Snapshot
@@ -144,7 +144,7 @@ def catches(pid: int, number: signal.Signals) -> bool:
 def test_a_signal_during_a_checkpoint_waits_for_it(data: Path, tmp_path: Path) -> None:
     """One that is being written is completed, then one of the iteration at which all stop is."""
     out = tmp_path / "run"
-    faults = injected("snapshot.shard=sleep:2,rank=1", "snapshot.shard=usr1,rank=0,at=2")  # the first is the index
+    faults = injected("shard=sleep:2,rank=1", "shard=usr1,rank=0,at=2")  # the first is the index
     run(*command(data, out, 2, "--checkpoint-every=30"), env=faults).expect(75)
     found = steps(out / "checkpoints" / "chain-0")
     assert len(found) == 2
@@ -157,7 +157,7 @@ def test_a_second_ctrl_c_ends_at_once(data: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     run(*command(data, out, None, iterations=40)).expect(0)
     # the first comes of itself, and what is then written takes a minute
-    faults = injected("iteration=int,at=30", "snapshot.shard=sleep:60")
+    faults = injected("iteration=int,at=30", "shard=sleep:60")
     with Running(command(data, out, None, "--checkpoint-every=1h"), faults) as running:
         end = time.monotonic() + 100
         while not list((out / "checkpoints" / "chain-0").glob("*.tmp-*")):
@@ -181,7 +181,7 @@ def test_the_wall_time_ends_a_run_in_time(data: Path, tmp_path: Path) -> None:
     for processes, time_limit, faults in (
         (None, "00:00:06", injected()),
         (2, "auto", injected()),
-        (2, "10s", injected("snapshot.shard=sleep:1,rank=1,at=*")),
+        (2, "10s", injected("shard=sleep:1,rank=1,at=*")),
     ):
         environment = {**faults, "SLURM_JOB_END_TIME": str(int(time.time()) + 7)}
         options = (f"--max-walltime={time_limit}", "--checkpoint-every=1h", "--log-level=debug")
@@ -221,9 +221,9 @@ def test_a_stopped_process_ends_the_job_with_the_stacks_of_the_others(data: Path
 def test_a_slow_checkpoint_is_no_hang(data: Path, tmp_path: Path) -> None:
     """Neither on this process nor on another, neither behind the chain's back nor at the end."""
     faults = injected(
-        "snapshot.shard=sleep:5,rank=1",  # of the first checkpoint
-        "snapshot.shard=sleep:5,rank=1,at=4",  # of the posterior, after a draw and the second checkpoint
-        "snapshot.manifest=sleep:5,rank=0,at=2",  # of the first checkpoint; before came the index
+        "shard=sleep:5,rank=1",  # of the first checkpoint
+        "shard=sleep:5,rank=1,at=4",  # of the posterior, after a draw and the second checkpoint
+        "manifest=sleep:5,rank=0,at=2",  # of the first checkpoint; before came the index
     )
     command_line = command(data, tmp_path / "run", 2, "--watchdog=3", "--checkpoint-every=20", iterations=30)
     run(*command_line, env=faults).expect(0)

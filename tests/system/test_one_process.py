@@ -11,11 +11,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 import pytest
 from densities import Logistic
+from faulty.faults import injected_here
 from mpi4py import MPI
 from support import digest, handlers_as_before, planted, run, write_planted
 from threadpoolctl import threadpool_info
@@ -23,7 +25,6 @@ from tiny import command
 
 from dsgmcmc import BPMF, sample_density
 from dsgmcmc.errors import DivergenceError, InputError, StoppedError
-from dsgmcmc.parallel import faults
 from dsgmcmc.storage.series import steps
 
 X = np.column_stack(planted(30, 20, 0.6))
@@ -38,6 +39,7 @@ import numpy as np
 from dsgmcmc import BPMF, sample_density
 from dsgmcmc.cli.app import main
 from densities import Logistic
+from faulty.faults import injected_here
 BPMF(**{short}, out="fit").fit(np.load("x.npy"))
 np.save("theta.npy", sample_density(Logistic(), **{density}).theta)
 sys.argv = {command}
@@ -63,13 +65,10 @@ def usual_handler() -> Iterator[None]:
 
 
 @pytest.fixture
-def planned(monkeypatch) -> Callable[..., None]:
+def planned() -> Iterator[Callable[..., None]]:
     """Has faults happen for real in this process."""
-
-    def plan(*texts: str) -> None:
-        monkeypatch.setattr(faults, "_FAULTS", tuple(map(faults._Fault, texts)))
-
-    return plan
+    with ExitStack() as stack:
+        yield lambda *texts: stack.enter_context(injected_here(*texts))
 
 
 @pytest.fixture(scope="module")
@@ -180,7 +179,7 @@ def test_a_handler_of_the_program_gets_its_signal_when_the_chain_is_saved(tmp_pa
 
 def test_a_second_ctrl_c_does_not_wait(tmp_path, planned) -> None:
     """Nothing but an exception comes of it: no process ends, and the run is free for the next one."""
-    first = "snapshot.directory={},at=3"  # the checkpoint of the first one; before, names and the end of burn-in
+    first = "snapshot={},at=3"  # the checkpoint of the first one; before, names and the end of burn-in
     planned("iteration=int,at=40", first.format("sleep:0.2"), first.format("int"))
     with pytest.raises(KeyboardInterrupt):
         fit(tmp_path / "run")

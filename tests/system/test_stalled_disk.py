@@ -49,8 +49,8 @@ def sample(tmp_path: Path, disk: Path, *options: str) -> Running:
     )
 
 
-def said_while_frozen(running: Running, disk: Path, what: str) -> str:
-    """Freeze the disk until a line with this is said; the line."""
+def said_while_frozen(running: Running, disk: Path, what: str) -> None:
+    """Freeze the disk until a line with this is said."""
     run("fsfreeze", "--freeze", disk, env={"PATH": PATH}).expect(0)
 
     def give_up() -> None:
@@ -66,28 +66,23 @@ def said_while_frozen(running: Running, disk: Path, what: str) -> str:
         if what in line:
             break
     thaw.cancel()
-    said = lines[-1]
-    assert what in said, "".join(lines)
+    assert what in lines[-1], "".join(lines)
     run("fsfreeze", "--unfreeze", disk, env={"PATH": PATH}).expect(0)  # a process in such a call cannot be killed
-    return said
 
 
-def test_the_watchdog_names_the_file_that_does_not_answer(tmp_path: Path, disk: Path) -> None:
-    """Whoever looks at the log of a job that ended knows where to look next. No checkpoint is under way."""
+def test_the_watchdog_ends_a_job_whose_disk_does_not_answer(tmp_path: Path, disk: Path) -> None:
+    """Whoever looks at the log of a job that ended sees why. No checkpoint is under way."""
     with sample(tmp_path, disk, "--checkpoint-every", "1000000") as running:
         running.wait_for(disk / "run" / "metrics.jsonl", 30)
-        said = said_while_frozen(running, disk, "whose disk does not answer")
+        said_while_frozen(running, disk, "has made no progress for 5 s and ends the job")
         running.wait().expect(70)
-    assert "has made no progress for 5 s and ends the job. It is waiting for " in said
-    assert f"{disk}/run/metrics.jsonl" in said
 
 
-def test_a_checkpoint_that_stalls_is_named_and_waited_for(tmp_path: Path, disk: Path) -> None:
-    """A slow disk ends no job; but somebody who looks for why nothing happens finds the file, and the run goes on."""
+def test_a_checkpoint_that_stalls_is_said_and_waited_for(tmp_path: Path, disk: Path) -> None:
+    """A slow disk ends no job; somebody who looks for why nothing happens finds a line, and the run goes on."""
     with sample(tmp_path, disk, "--checkpoint-every", "3", "--evaluate-every", "1000000") as running:
         checkpoint_after(disk, 30)
-        said = said_while_frozen(running, disk, "has been writing for 5 s")
-        assert f"{disk}/run/" in said
+        said_while_frozen(running, disk, "has been writing for 5 s")
         checkpoint_after(disk, checkpoint_after(disk, 0))
         running.signal(signal.SIGTERM)
         running.wait().expect(75)

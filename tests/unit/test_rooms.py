@@ -132,7 +132,7 @@ def test_commands_do_not_know_each_other():
 
 def test_mpi_lives_in_few_places():
     """Everything else runs on login nodes and on machines without MPI, and is testable without a launcher."""
-    places = {"parallel/ring.py", "parallel/launch.py", "runs/control.py", "doctor.py"}
+    places = {"parallel/ring.py", "parallel/comm.py", "runs/control.py", "doctor.py"}
     assert importers("mpi4py") == places
 
 

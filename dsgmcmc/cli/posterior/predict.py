@@ -18,7 +18,7 @@ from dsgmcmc.cli.options import (
     Unknown,
 )
 from dsgmcmc.errors import EXIT_DONE, AgreedGoneError, anew
-from dsgmcmc.parallel import launch
+from dsgmcmc.parallel.comm import launched, run_parallel, world_comm
 from dsgmcmc.terminal import say, say_json
 
 
@@ -55,7 +55,7 @@ def predict(
       mpirun -n 8 dsgmcmc predict run pairs.parquet -o predicted.parquet
     """
     from dsgmcmc.data.pairs import parse_pair_columns
-    from dsgmcmc.parallel.agreement import agree
+    from dsgmcmc.parallel.comm import agree
     from dsgmcmc.posterior.predict import PredictOptions
     from dsgmcmc.posterior.predict_table import predict_table
     from dsgmcmc.posterior.run import Run
@@ -72,7 +72,7 @@ def predict(
         if as_json:
             say_json(done, indent=None, file=sys.stderr)
 
-    comm = launch.world_comm() if launch.launched() else None
+    comm = world_comm() if launched() else None
     if comm is None:
         tell(anew(lambda: predict_table(Run(run), pairs, out, options, unknown=unknown.value, columns=names))())
         return
@@ -87,4 +87,4 @@ def predict(
             tell(done)
         return EXIT_DONE
 
-    launch.run_parallel(comm, work)
+    run_parallel(comm, work)

@@ -8,7 +8,7 @@ propose a state, which is accepted with probability min{1, exp(H - H')}, H = U +
 number drawn uniformly from .5 to 1.5 in every iteration, before it, so that no trajectory closes on itself and the
 kernel is a mixture of reversible ones.
 
-In burn-in eps is adapted to `acceptance` (`dsgmcmc.densities.metropolis.adaptation`), and s^2, which begins as 1 /
+In burn-in eps is adapted to `acceptance` by dual averaging, and s^2, which begins as 1 /
 (typical curvature + the prior's precision), becomes at its half and at three quarters the variance of the quarter
 before, of n states weighed against five of the old s^2. All is frozen at its end. With a `step_size` nothing adapts.
 
@@ -25,11 +25,10 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from dsgmcmc.densities.metropolis.adaptation import DualAveraging
-from dsgmcmc.densities.metropolis.base import Metropolis
-from dsgmcmc.densities.metropolis.stepwise import known
-from dsgmcmc.densities.targets.density import Density, posterior_gradient, prior_energy
-from dsgmcmc.densities.targets.vector import VectorTarget
+from dsgmcmc.densities.density import Density, posterior_gradient, prior_energy
+from dsgmcmc.densities.metropolis.base import DualAveraging, Metropolis
+from dsgmcmc.densities.metropolis.proposals import known
+from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.targets.state import Replicated
 from dsgmcmc.types import Float64, Int64, Purpose

@@ -8,7 +8,7 @@ is accepted with probability min{1, exp(U(theta) - U(theta') + (|r|^2 - |r'|^2) 
 r = D^(-1/2) (theta' - theta + eps D grad U(theta)), and r' the same with theta and theta' exchanged.
 
 If no step is given, it is adapted in burn-in to an acceptance of .574, the best where D is large [Roberts & Rosenthal
-1998], and frozen at its end (`dsgmcmc.densities.metropolis.adaptation`).
+1998], by dual averaging, and frozen at its end.
 
 Target: the posterior itself. Left out: nothing; an iteration takes energy and gradient of all data once.
 """
@@ -18,11 +18,10 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from dsgmcmc.densities.metropolis.adaptation import DualAveraging
-from dsgmcmc.densities.metropolis.base import Metropolis
-from dsgmcmc.densities.metropolis.stepwise import known
-from dsgmcmc.densities.targets.density import Density, posterior_gradient, prior_energy
-from dsgmcmc.densities.targets.vector import VectorTarget
+from dsgmcmc.densities.density import Density, posterior_gradient, prior_energy
+from dsgmcmc.densities.metropolis.base import DualAveraging, Metropolis
+from dsgmcmc.densities.metropolis.proposals import known
+from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.types import Float64, Purpose
 

@@ -6,9 +6,8 @@ Crank-Nicolson proposal [Cotter 2013, eq. 4.4] is reversible with respect to the
 
 from __future__ import annotations
 
-from dsgmcmc.densities.metropolis.proposals import ProposalConfig
-from dsgmcmc.densities.metropolis.stepwise import Moves, Stepwise, known
-from dsgmcmc.densities.targets.density import Density
+from dsgmcmc.densities.density import Density
+from dsgmcmc.densities.metropolis.proposals import Moves, ProposalConfig, Stepwise, known
 from dsgmcmc.types import Array
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from pydantic import Field
 
 from dsgmcmc.densities.subsampling import Subsample, SumTarget
-from dsgmcmc.densities.targets.sums import SumDensity
+from dsgmcmc.densities.sums import SumDensity
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.gradients import DATUM_GRADIENTS

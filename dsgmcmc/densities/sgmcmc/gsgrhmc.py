@@ -22,8 +22,8 @@ from typing import ClassVar
 import numpy as np
 from pydantic import Field
 
-from dsgmcmc.densities.targets.density import Riemannian
-from dsgmcmc.densities.targets.vector import VectorTarget
+from dsgmcmc.densities.density import Riemannian
+from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.step_size import StepSize

@@ -21,8 +21,8 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from dsgmcmc.densities.targets.density import Riemannian
-from dsgmcmc.densities.targets.vector import VectorTarget
+from dsgmcmc.densities.density import Riemannian
+from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.samplers.base import Sampler

@@ -33,8 +33,8 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import Field
 
-from dsgmcmc.densities.targets.density import Density
-from dsgmcmc.densities.targets.vector import VectorTarget
+from dsgmcmc.densities.density import Density
+from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.samplers.base import Sampler

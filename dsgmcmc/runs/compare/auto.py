@@ -16,7 +16,7 @@ from dsgmcmc.config.job import Policy
 from dsgmcmc.config.layers import Layers
 from dsgmcmc.diagnostics.comparison import Comparison
 from dsgmcmc.errors import DivergenceError, InputError
-from dsgmcmc.parallel.agreement import agree
+from dsgmcmc.parallel.comm import agree
 from dsgmcmc.parallel.signals import Signals
 from dsgmcmc.runs.compare.compare import Comparing
 from dsgmcmc.runs.resolve import refuse_taken

@@ -33,7 +33,7 @@ from dsgmcmc.diagnostics.ranking import MAX_USERS
 from dsgmcmc.diagnostics.summary import read_summary
 from dsgmcmc.errors import DivergenceError, InputError
 from dsgmcmc.model.likelihoods import Levels
-from dsgmcmc.parallel.agreement import agree
+from dsgmcmc.parallel.comm import agree
 from dsgmcmc.parallel.signals import Signals
 from dsgmcmc.posterior.heldout import TestPredictions
 from dsgmcmc.posterior.rated import Rated

@@ -13,7 +13,7 @@ from dsgmcmc.data.ingest.prepare import prepare_ratings
 from dsgmcmc.data.ratings import open_ratings, write_ratings
 from dsgmcmc.data.ratings.inner import InnerSplit
 from dsgmcmc.errors import InputError
-from dsgmcmc.parallel.alone import Alone
+from dsgmcmc.parallel.comm import Alone
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.runs.job import Job
 from dsgmcmc.runs.source import RatingsSource

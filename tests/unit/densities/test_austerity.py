@@ -6,8 +6,8 @@ from itertools import permutations
 
 import numpy as np
 
-from dsgmcmc.densities.metropolis.austerity import Austerity, AusterityConfig
-from dsgmcmc.densities.targets.sums import SumDensity
+from dsgmcmc.densities.metropolis.stochastic import Austerity, AusterityConfig
+from dsgmcmc.densities.sums import SumDensity
 
 N, BATCH = 6, 2
 

@@ -10,12 +10,9 @@ from densities import D, Logistic, N
 
 from dsgmcmc import sample_density
 from dsgmcmc.densities import KERNELS
-from dsgmcmc.densities.chains import check_room
-from dsgmcmc.densities.sample import sample, vector_target
-from dsgmcmc.densities.settings import DensityConfig
-from dsgmcmc.densities.targets.density import ALL, Data, prior_energy
-from dsgmcmc.densities.targets.potentials import Gaussian
-from dsgmcmc.densities.targets.probe import with_curvature
+from dsgmcmc.densities.curvature import with_curvature
+from dsgmcmc.densities.density import ALL, Data, Gaussian, prior_energy
+from dsgmcmc.densities.sample import DensityConfig, check_room, sample, vector_target
 from dsgmcmc.diagnostics.accuracy import accuracy
 from dsgmcmc.diagnostics.mixing import rhat
 from dsgmcmc.errors import DivergenceError, InputError
@@ -53,7 +50,7 @@ def test_draws_are_the_states_of_the_chain(name: str, regression: Any) -> None:
 @pytest.fixture(scope="module")
 def regression() -> Any:
     """The logistic regression of the tests as a class that every sampler takes."""
-    from dsgmcmc.densities.targets.regression import Regression
+    from dsgmcmc.densities.regression import Regression
 
     plain = Logistic()
     return Regression(plain.features, plain.labels, prior_precision=0.5)

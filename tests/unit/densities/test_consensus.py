@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dsgmcmc.densities.consensus import consensus
-from dsgmcmc.densities.targets.links import normal
-from dsgmcmc.densities.targets.regression import Regression
+from dsgmcmc.densities.draws import consensus
+from dsgmcmc.densities.regression import Regression, normal
 from dsgmcmc.errors import InputError
 
 

@@ -14,10 +14,9 @@ from scipy.stats import norm
 from dsgmcmc.config.layers import build
 from dsgmcmc.config.run import RunConfig
 from dsgmcmc.densities.metropolis.base import Metropolis
+from dsgmcmc.densities.regression import LOGISTIC, Link, Regression, normal, student
 from dsgmcmc.densities.sample import vector_target
-from dsgmcmc.densities.targets.links import LOGISTIC, Link, normal, student
-from dsgmcmc.densities.targets.regression import Regression
-from dsgmcmc.densities.targets.vector import VectorTarget
+from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.alias import alias_table
 from dsgmcmc.kernels.philox import NoiseKey

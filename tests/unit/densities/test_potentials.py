@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dsgmcmc.densities.targets.potentials import Banana, DoubleWell, Gaussian
+from dsgmcmc.densities.density import Banana, DoubleWell, Gaussian
 
 GRID = np.linspace(-7, 7, 20001)
 NORMAL = Gaussian([1.0, -2.0], [[2.0, 0.6], [0.6, 1.0]])

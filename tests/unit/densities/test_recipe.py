@@ -13,7 +13,7 @@ from densities import D, Logistic
 
 from dsgmcmc.densities.recipe import Dynamics, drift, euler, residual
 from dsgmcmc.densities.sample import vector_target
-from dsgmcmc.densities.targets.vector import VectorTarget
+from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.kernels.philox import normals
 from dsgmcmc.samplers import DENSITY_SAMPLERS, SAMPLERS, sampler_named
 from dsgmcmc.samplers.base import Sampler

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dsgmcmc.densities.targets.density import ALL, Data, prior_energy
-from dsgmcmc.densities.targets.links import LOGISTIC, Link, normal, student
-from dsgmcmc.densities.targets.regression import Regression
-from dsgmcmc.densities.targets.sums import SumDensity
+from dsgmcmc.densities.density import ALL, Data, prior_energy
+from dsgmcmc.densities.regression import LOGISTIC, Link, Regression, normal, student
+from dsgmcmc.densities.sums import SumDensity
 from dsgmcmc.errors import InputError
 
 LINKS = [LOGISTIC, student(4.0), student(0.7), normal(2.5)]

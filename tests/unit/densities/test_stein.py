@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from dsgmcmc.densities.density import Banana, Gaussian
 from dsgmcmc.densities.stein import kernel_stein_discrepancy, stein_kernel, tuning_table
-from dsgmcmc.densities.targets.potentials import Banana, Gaussian
 from dsgmcmc.errors import InputError
 
 LAW = Gaussian(np.array([3.0, -1.0]), np.array([[1.0, 0.4], [0.4, 2.0]]))

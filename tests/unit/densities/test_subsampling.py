@@ -11,13 +11,13 @@ from neural_network import Network
 
 from dsgmcmc.config.layers import build
 from dsgmcmc.densities import sample_density
+from dsgmcmc.densities.density import DoubleWell
+from dsgmcmc.densities.regression import Regression
 from dsgmcmc.densities.sample import vector_target
 from dsgmcmc.densities.sgmcmc.adjusted_sgld import AdjustedSGLD
 from dsgmcmc.densities.subsampling import Subsample, draw
-from dsgmcmc.densities.targets.potentials import DoubleWell
-from dsgmcmc.densities.targets.regression import Regression
-from dsgmcmc.densities.targets.sums import SumDensity
-from dsgmcmc.densities.targets.vector import VectorTarget
+from dsgmcmc.densities.sums import SumDensity
+from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.errors import InputError
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.base import Sampler

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from densities import D, Logistic, N
 
+from dsgmcmc.densities.density import ALL, Data, Gaussian, prior_energy
 from dsgmcmc.densities.sample import sample, vector_target
-from dsgmcmc.densities.targets.density import ALL, Data, prior_energy
-from dsgmcmc.densities.targets.potentials import Gaussian
-from dsgmcmc.densities.targets.vector import VectorTarget, part_sizes
+from dsgmcmc.densities.vector import VectorTarget, part_sizes
 from dsgmcmc.errors import InputError
 from dsgmcmc.samplers import DENSITY_SAMPLERS
 from dsgmcmc.samplers.sgmcmc.baoab import BAOAB, BAOABConfig

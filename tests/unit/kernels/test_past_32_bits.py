@@ -17,7 +17,8 @@ from dsgmcmc.kernels.prediction import predict_kernel
 from dsgmcmc.kernels.stored import kernel_arguments
 
 FAR = 2**31 + 5  # where the ratings lie
-ROWS = 2**31 // 8  # of a factor; its last rows lie past 2^31 numbers
+WIDE = 70  # numbers of a row of a factor
+ROWS = 2**31 // WIDE + 1  # of a factor; its last rows lie past 2^31 numbers
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ def factors(K):
     return [rng.standard_normal((n, K)).astype(np.float32) for n in (2, 3)]
 
 
-@pytest.mark.parametrize("K", [3, 70])
+@pytest.mark.parametrize("K", [3, WIDE])
 def test_gradient_of_ratings_past_32_bits(holes, K):
     """The gradient is that of the same ratings at the beginning of their arrays, bit by bit; unrolled and blocked."""
     found = []
@@ -89,7 +90,7 @@ def test_cutting_ratings_past_32_bits(holes):
 
 def test_rows_past_32_bits_of_numbers(holes):
     """A gradient and a prediction with the last row of a factor of more than 2^31 numbers."""
-    K, row = 8, np.float32([0.5, -1, 2, 0, 1, 3, -2, 1])
+    K, row = WIDE, np.float32(np.arange(WIDE) % 7 - 2.5)
     theta, out = holes((ROWS + 2, K)), holes((ROWS + 2, K))
     theta[-1] = row
     own = np.ones((1, K), np.float32)

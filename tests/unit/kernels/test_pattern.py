@@ -9,7 +9,7 @@ from scipy import sparse
 from dsgmcmc.kernels.pattern import spread_kernel
 
 
-@pytest.mark.parametrize("D", [1, 5, 33, 66, 130])
+@pytest.mark.parametrize("D", [1, 5, 33, 130])
 def test_equals_products_with_the_pattern(D: int) -> None:
     """Protects both directions, what was in the output before, empty rows, and columns in blocks with a rest."""
     rng = np.random.default_rng(D)

@@ -12,7 +12,7 @@ from runs import Made, make_run
 
 from dsgmcmc.diagnostics.audit import audit
 from dsgmcmc.errors import InputError
-from dsgmcmc.parallel.alone import Alone
+from dsgmcmc.parallel.comm import Alone
 from dsgmcmc.posterior import exposure
 from dsgmcmc.posterior.exposure import FLOOR, PENALTY, POWER, Exposure
 from dsgmcmc.posterior.kept import RECIPE, keep_exposure, read_exposure

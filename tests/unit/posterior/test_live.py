@@ -135,7 +135,7 @@ def test_what_the_newest_checkpoint_counts_on_must_be_there(under_way: Path) -> 
     shutil.rmtree(draws_of(under_way)[0])
     with (
         sampled(under_way),
-        pytest.raises(InputError, match="has no draw of iteration 42: the newest checkpoint needs it"),
+        pytest.raises(InputError, match="draw of iteration 42: the newest checkpoint needs it"),
     ):
         verify_run(RunDirectory(under_way))
 

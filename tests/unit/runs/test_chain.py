@@ -13,7 +13,7 @@ from mpi4py import MPI
 from support import digest, metrics, sample, spoil, write_planted
 
 from dsgmcmc.errors import DivergenceError, InputError
-from dsgmcmc.parallel.agreement import agree
+from dsgmcmc.parallel.comm import agree
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.runs import checkpoint as checkpoint_module
 from dsgmcmc.storage.manifest import Key

@@ -20,7 +20,7 @@ from dsgmcmc.diagnostics.comparison import Comparison
 from dsgmcmc.errors import DivergenceError, InputError
 from dsgmcmc.model.likelihoods import LIKELIHOODS, Levels
 from dsgmcmc.model.predictive.base import Moments
-from dsgmcmc.parallel.alone import Alone
+from dsgmcmc.parallel.comm import Alone
 from dsgmcmc.runs.compare import choice
 from dsgmcmc.runs.compare.auto import sample_recommended
 from dsgmcmc.runs.compare.candidates import candidates, laws_for
@@ -270,7 +270,7 @@ def test_a_model_that_diverges_whole_gives_way_to_the_next(tmp_path):
     assert ResolvedConfig.of_run(RunDirectory(out))[0].noise == made[-1].noise
 
 
-@pytest.mark.parametrize("fault", ["prune=kill", "prune.trash=kill", "prune=kill,at=3"])
+@pytest.mark.parametrize("fault", ["rename=kill,path=.trash-", "remove=kill", "rename=kill,at=3,path=.trash-"])
 def test_a_job_may_be_killed_between_two_models(tmp_path, fault):
     """While snapshots of the model that diverged are removed: what is left can be read, and the run goes on."""
     data, out = write_noisy(tmp_path / "r.h5", (0.1, 1.0)), tmp_path / "run"

@@ -99,7 +99,9 @@ def test_a_chain_begins_from_the_state_at_the_end_of_its_burn_in(data: Path, tmp
 
     Killed where it removes the first of the checkpoints that the new one replaces, both are there.
     """
-    assert copied("prune=kill", partial(diverging, MPI.COMM_SELF, data, tmp_path / "run")) == -signal.SIGKILL
+    assert (
+        copied("rename=kill,path=.trash-", partial(diverging, MPI.COMM_SELF, data, tmp_path / "run")) == -signal.SIGKILL
+    )
     begun, before = (Snapshot(tmp_path / "run" / "checkpoints" / "chain-0" / step_name(n)) for n in (0, BURN_IN))
     for factor in "WH":
         theta, r = (Key("state", factor, 2, name) for name in ("theta", "r"))
@@ -112,7 +114,7 @@ def test_a_chain_begins_from_the_state_at_the_end_of_its_burn_in(data: Path, tmp
 
 
 @pytest.mark.parametrize(
-    "fault", [f"{point}=kill,at={at}" for at in (1, 2, 3) for point in ("prune", "snapshot.rename", "snapshot.renamed")]
+    "fault", [f"{point}=kill,at={at}" for at in (1, 2, 3) for point in ("remove", "rename", "rename.done")]
 )
 def test_a_job_may_be_killed_while_a_chain_falls_back(data: Path, recovered: Path, tmp_path: Path, fault: str) -> None:
     """Before or after the new state has its name, and while what it replaces is removed: the same draws in the end."""

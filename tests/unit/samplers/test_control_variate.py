@@ -12,8 +12,8 @@ from mpi4py import MPI
 from support import factor_target, write_planted
 
 from dsgmcmc.config.layers import build
+from dsgmcmc.densities.density import ALL, Data
 from dsgmcmc.densities.sample import sample, vector_target
-from dsgmcmc.densities.targets.density import ALL, Data
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.model.target import FactorTarget

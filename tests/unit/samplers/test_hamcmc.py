@@ -16,10 +16,10 @@ from runs import make_run
 from support import Model, factor_target, metrics, sample, write_planted
 
 from dsgmcmc.config.layers import build
+from dsgmcmc.densities.density import ALL, Data
 from dsgmcmc.densities.sample import sample as sample_vector
 from dsgmcmc.densities.sample import vector_target
-from dsgmcmc.densities.targets.density import ALL, Data
-from dsgmcmc.densities.targets.vector import VectorTarget
+from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.diagnostics.convergence import diagnose, split_subchains
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import RowPrior

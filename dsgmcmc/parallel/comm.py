@@ -1,4 +1,8 @@
-"""How this process was started: the world communicator, faulty launches, and how a parallel command ends."""
+"""The processes that were started together: their communicator, agreement about errors, and how a command ends.
+
+Without a launcher that is one process, which needs no MPI. The command line starts with this file: it imports neither
+NumPy nor MPI.
+"""
 
 from __future__ import annotations
 
@@ -9,25 +13,31 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from dsgmcmc.errors import (
+    DISK_ERRORS,
     EXIT_ABORT,
     EXIT_FAILURE,
     EXIT_USAGE,
     AgreedError,
+    AgreedGoneError,
     DivergenceError,
+    GoneError,
     InputError,
     StoppedError,
     WriteError,
+    failed_file,
 )
 from dsgmcmc.parallel.machine import THREAD_VARIABLES, cpu_quota
 from dsgmcmc.terminal import complain, say
 
-if TYPE_CHECKING:  # the command line starts with this file, before it needs NumPy or MPI
+if TYPE_CHECKING:
     from mpi4py import MPI
 
     from dsgmcmc.types import Comm
+
+T = TypeVar("T")
 
 #: Variables in which launchers pass the number of processes.
 LAUNCHER_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
@@ -39,6 +49,9 @@ TELL = "DSGMCMC_TELL_STATUS"
 #: Transports of Open MPI: all but network cards (openib is that of version 4). A single process sends nothing: it need
 #: not listen at a port, nor leave a file in /dev/shm behind.
 TRANSPORTS, NO_CARDS, ALONE = "OMPI_MCA_btl", "^ofi,uct,openib", "self"
+
+
+# ---------------------------------------------------------------------- what the launcher says
 
 
 def launched() -> bool:
@@ -61,12 +74,49 @@ def alone() -> bool:
     return not any(name in os.environ for name in (*LAUNCHER_SIZES, "PMIX_RANK"))
 
 
-def tell_status(code: object) -> None:
-    """Say on standard error of process 0 how the command ended; `code` is that of a `SystemExit`."""
-    rank = next((os.environ[name] for name in LAUNCHER_RANKS if name in os.environ), "0")
-    if rank == "0":
-        status = code if isinstance(code, int) else EXIT_FAILURE if code else 0
-        say(f"dsgmcmc: ended with status {status}", file=sys.stderr)
+# ---------------------------------------------------------------------- communicators
+
+
+class Alone:
+    """The only process; a `dsgmcmc.types.Comm`."""
+
+    rank, size = 0, 1
+
+    def allgather(self, sendobj: T) -> list[T]:
+        """Objects of all processes, everywhere."""
+        return [sendobj]
+
+    def gather(self, sendobj: T, root: int = 0) -> list[T]:
+        """Objects of all processes, at the root."""
+        return [sendobj]
+
+    def bcast(self, obj: T, root: int = 0) -> T:
+        """The root's object, everywhere."""
+        return obj
+
+    def allreduce(self, sendobj: T) -> T:
+        """Sum over all processes, everywhere."""
+        return sendobj
+
+    def Split(self, color: int = 0, key: int = 0) -> Alone:
+        """Make a communicator of the processes of one colour, in the order of their keys."""
+        return self
+
+    def Free(self) -> None:
+        """Give it back."""
+
+    def Barrier(self) -> None:
+        """Wait for all processes."""
+
+    def Abort(self, errorcode: int = 0) -> None:
+        """End all processes at once."""
+        os._exit(errorcode)
+
+    def _nobody(self, *_: Any, **__: Any) -> Any:
+        raise RuntimeError("a single process has no other to exchange messages with")
+
+    send = recv = Send = Recv = Isend = Irecv = Gatherv = Igatherv = Bcast = Iallreduce = Ibarrier = _nobody
+    Send_init = Recv_init = Split_type = _nobody
 
 
 def processes() -> Comm:
@@ -79,15 +129,11 @@ def processes() -> Comm:
     """
     if not alone():
         return world_comm()
-    from dsgmcmc.parallel.alone import Alone
-
     return Alone()
 
 
 def library_of(comm: Comm) -> str:
     """Name and version of the MPI library behind a communicator; ``none`` if it needs no MPI."""
-    from dsgmcmc.parallel.alone import Alone
-
     if isinstance(comm, Alone):
         return "none"
     from mpi4py import MPI
@@ -193,6 +239,64 @@ def oversubscription(comm: Comm) -> str:
     return texts[0] if texts else ""
 
 
+# ---------------------------------------------------------------------- errors, and the end of a command
+
+
+def agree(comm: Comm, work: Callable[[], T], what: str = "", error: type[AgreedError] = AgreedError) -> T:
+    """Do local work that may fail; if it fails on any process, all raise one error that names them. Collective.
+
+    Parameters
+    ----------
+    comm : MPI.Comm
+        The processes that must agree.
+    work : callable
+        Local work: files, parsing, memory. It must not communicate.
+    what : str, optional
+        What was being done, for the message.
+    error : type of AgreedError
+        What to raise.
+
+    Returns
+    -------
+    object
+        What `work` returned on this process.
+
+    Raises
+    ------
+    AgreedError
+        Or `error`: if the work raised an `InputError`, an `OSError` or a `MemoryError` on any process.
+    WriteError
+        If a disk is full or has failed.
+    AgreedGoneError
+        If the work raised a `GoneError`.
+    """
+    result: Any = None
+    message = ""
+    cause: Exception | None = None
+    try:
+        result = work()
+    except (InputError, OSError, MemoryError) as failure:
+        message = failed_file(failure) if isinstance(failure, OSError) else str(failure) or type(failure).__name__
+        cause = failure
+    everyone = comm.allgather((message, _own_kind(cause)))
+    messages = [text for text, _ in everyone]
+    failed = [rank for rank, text in enumerate(messages) if text]
+    if failed:
+        error = next((kind for _, kind in everyone if kind), error)
+        distinct = "; ".join({messages[rank]: None for rank in failed})
+        where = f" (process {', '.join(map(str, failed))} of {comm.size})" if len(failed) < comm.size else ""
+        raise error(f"{what}{': ' if what else ''}{distinct}{where}") from cause
+    return result  # type: ignore[no-any-return]
+
+
+def _own_kind(cause: Exception | None) -> type[AgreedError] | None:
+    """The type of error that this cause requires, whichever type the caller asked for; None if it requires none."""
+    if isinstance(cause, GoneError):
+        return AgreedGoneError
+    failed = isinstance(cause, OSError) and cause.errno in DISK_ERRORS
+    return WriteError if failed or isinstance(cause, WriteError) else None
+
+
 def run_parallel(comm: Comm, work: Callable[[], int]) -> NoReturn:
     """Run a command on all processes and end them together.
 
@@ -240,3 +344,11 @@ def _abort(comm: Comm, error: BaseException) -> None:
     complain(f"process {comm.rank} of {comm.size} on {platform.node()} failed, ending the job: {name}: {error}")
     say(*traceback.format_exc().rstrip().split("\n"), file=sys.stderr)
     comm.Abort(EXIT_ABORT)
+
+
+def tell_status(code: object) -> None:
+    """Say on standard error of process 0 how the command ended; `code` is that of a `SystemExit`."""
+    rank = next((os.environ[name] for name in LAUNCHER_RANKS if name in os.environ), "0")
+    if rank == "0":
+        status = code if isinstance(code, int) else EXIT_FAILURE if code else 0
+        say(f"dsgmcmc: ended with status {status}", file=sys.stderr)

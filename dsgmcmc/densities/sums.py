@@ -10,13 +10,13 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from dsgmcmc.densities.targets.density import ALL, Data, prior_energy, prior_gradient
+from dsgmcmc.densities.density import ALL, Data, prior_energy, prior_gradient
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Float64
 
 
 class SumDensity(ABC):
-    """A posterior of a vector theta of length D from N data; a `dsgmcmc.densities.targets.density.Density`.
+    """A posterior of a vector theta of length D from N data; a `dsgmcmc.densities.density.Density`.
 
     A subclass sets its attributes, and says the energy and the gradient of every datum. Bounds are needed by those
     kernels alone that rest on them.

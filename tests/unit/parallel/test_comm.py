@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from dsgmcmc.parallel.launch import ALONE, LAUNCHER_SIZES, NO_CARDS, TRANSPORTS, on_one_host, sparing_network_cards
+from dsgmcmc.parallel.comm import ALONE, LAUNCHER_SIZES, NO_CARDS, TRANSPORTS, on_one_host, sparing_network_cards
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ from typing import Any, Generic
 
 import numpy as np
 
-from dsgmcmc.densities.targets.density import ALL, D, Data, check_gradient, prior_energy
+from dsgmcmc.densities.density import ALL, D, Data, check_gradient, prior_energy
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import RowPrior
 from dsgmcmc.parallel.named import Named, Shapes, pack, unpack

@@ -21,7 +21,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dsgmcmc.densities.targets.density import D, Density, check_attributes, posterior_gradient, prior_energy
+from dsgmcmc.densities.density import D, Density, check_attributes, posterior_gradient, prior_energy
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Float64
 
