@@ -232,8 +232,8 @@ class Chain:
         InputError
             If there are checkpoints, but none can be read.
         """
-        hashes = self._hashes["data_hash"], self._hashes["config_hash"]
-        source = Resume(self.ring, self._state_for, self.run_directory, self.chain, *hashes)
+        facts = self._hashes | self._made
+        source = Resume(self.ring, self._state_for, self.run_directory, self.chain, facts)
         manifest = source.newest()
         if manifest is None:
             return False

@@ -16,6 +16,7 @@ from dsgmcmc.parallel.comm import agree
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.state import ChainState
 from dsgmcmc.storage.draws import SavedDraws
+from dsgmcmc.storage.facts import Facts, check_made_with
 from dsgmcmc.storage.manifest import Manifest, parse_manifest, read_manifest, read_text
 from dsgmcmc.storage.provenance import versions
 from dsgmcmc.storage.rundir import RunDirectory
@@ -38,10 +39,8 @@ class Resume:
         Where the snapshots lie.
     chain : int
         Number of the chain.
-    data_hash : str
-        Hash of the data.
-    config_hash : str
-        Hash of the configuration.
+    facts : dict
+        Facts that its snapshots must have been made with, with `data_hash` and `config_hash`.
     """
 
     def __init__(
@@ -50,11 +49,10 @@ class Resume:
         state_for: Callable[[tuple[int, ...]], ChainState],
         run: RunDirectory,
         chain: int,
-        data_hash: str,
-        config_hash: str,
+        facts: Facts,
     ) -> None:
         self._ring, self._state_for, self._run, self._chain = ring, state_for, run, chain
-        self._data_hash, self._config_hash = data_hash, config_hash
+        self._facts = facts
         self._at_root = self._ring.rank == 0
         self._checked: set[Path] = set()  # draws that several checkpoints need are read once
 
@@ -111,8 +109,7 @@ class Resume:
         """Snapshots of the draws that a checkpoint counts on. Collective."""
 
         def opened() -> list[Snapshot]:
-            facts = {"data_hash": self._data_hash, "config_hash": self._config_hash}
-            return SavedDraws(self._run, self._chain, facts).snapshots(manifest.saved_draws)
+            return SavedDraws(self._run, self._chain, self._facts).snapshots(manifest.saved_draws)
 
         return agree(self._ring.comm, opened, "reading saved draws")
 
@@ -152,10 +149,7 @@ class Resume:
             raise InputError(f"{snapshot.path} is incomplete or inconsistent: {error!r}") from error
 
     def _check(self, manifest: Manifest, path: Path) -> None:
-        if manifest.data_hash != self._data_hash:
-            raise InputError(f"{path} belongs to another run: its data_hash differs")
-        if manifest.config_hash != self._config_hash:
-            raise InputError(f"{path} belongs to another run: its config_hash differs")
+        check_made_with(manifest, self._facts, path)
         identity = (manifest.kind, manifest.chain, manifest.grid, step_name(manifest.iteration))
         expected = ("checkpoint", self._chain, self._ring.grid, path.name)
         if identity != expected:
