@@ -242,7 +242,7 @@ class RunDirectory:
             self.on_log_error(error)
 
     def mend_logs(self) -> None:
-        """Cut off lines that were left unfinished, before anything is appended; see `logs.mend`."""
+        """Remove lines that were left unfinished, before anything is appended."""
         for file in self._metrics_files():
             mend(file, MetricsLine, MAX_METRICS_BYTES)
         mend(self._events, EventLine, MAX_EVENTS_BYTES, strict=False)
@@ -310,5 +310,5 @@ class RunDirectory:
         return [line for line in self.events() if line["event"] == JOB and "command" in line]
 
     def events(self) -> list[Line]:
-        """Events so far; an unfinished last line is left out, and a damaged line is an event."""
+        """Events so far; damaged lines are left out."""
         return [line for _, line in read_log(self._events, EventLine, MAX_EVENTS_BYTES, strict=False)]

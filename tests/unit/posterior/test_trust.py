@@ -114,13 +114,11 @@ def test_files_of_others_are_named(path: Path) -> None:
     assert audit(RunDirectory(path)).unchecked[1:] == ["notes.txt"]
 
 
-@pytest.mark.parametrize(("file", "checksum"), [("summary.json", "sha256"), ("metrics.jsonl", "crc32")])
-def test_what_has_lost_its_checksum_is_refused(path: Path, file: str, checksum: str) -> None:
+def test_a_summary_that_has_lost_its_checksum_is_refused(path: Path) -> None:
     """It may have been changed as well."""
-    lines = (path / file).read_text(encoding="utf-8")
-    content = [json.loads(lines)] if file == "summary.json" else [json.loads(line) for line in lines.splitlines()]
-    left = [{name: value for name, value in each.items() if name != checksum} for each in content]
-    (path / file).write_text("".join(json.dumps(each) + "\n" for each in left), encoding="utf-8")
+    summary = json.loads((path / "summary.json").read_text(encoding="utf-8"))
+    del summary["sha256"]
+    (path / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
     with pytest.raises(InputError, match="does not match its own checksum"):
         audit(RunDirectory(path))
 
