@@ -20,7 +20,7 @@ from dsgmcmc.storage.series import is_on_its_way, step_name, steps
 from dsgmcmc.storage.verify import verify_run
 
 #: Files that every job changes, and whose content is never used as data.
-LIVE = ("lock",)
+LIVE = ("lock", "listening")
 MOST_SHOWN = 5
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import platform
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -44,7 +45,7 @@ from dsgmcmc.runs.summary import RunTimes, saved_result, write_summary
 from dsgmcmc.runs.until import Limit, Until
 from dsgmcmc.settings import named
 from dsgmcmc.storage.facts import Facts, made_with
-from dsgmcmc.storage.lock import Lock
+from dsgmcmc.storage.lock import Lock, is_held
 from dsgmcmc.storage.provenance import versions
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.terminal import say
@@ -169,6 +170,8 @@ class Job:
 
     def _sample(self) -> int:
         comm, policy, signals = self.comm, self.policy, self._signals
+        if self._at_root and not is_held(self.run_directory.lock_file):
+            self._stop_listening()  # a job that was killed left it
         start_logs(comm.rank, policy.log_level, self._quiet)
         crowded = oversubscription(comm)
         processors = sorted(set(comm.allgather(cpu_name())))
@@ -191,7 +194,12 @@ class Job:
                 return self._run(config, given, deadline, watchdog, made, log_errors)
         finally:
             if self._at_root:
+                self._stop_listening()
                 self._lock.release()
+
+    def _stop_listening(self) -> None:
+        with suppress(OSError):
+            self.run_directory.listening_file.unlink()
 
     def _open(self, config: ResolvedConfig, given: list[str]) -> Facts:
         """Create and lock the run directory, and write the settings; on process 0.
@@ -201,8 +209,10 @@ class Job:
         self.run_directory.path.mkdir(parents=True, exist_ok=True)
         self._lock.acquire()
         try:
+            self.run_directory.listening_file.touch()  # all processes have come so far, and set their handlers before
             return self._prepare(config, given)
         except BaseException:
+            self._stop_listening()
             self._lock.release()
             raise
 

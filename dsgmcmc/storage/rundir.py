@@ -13,7 +13,8 @@
 ``summary.json``           the result
 ``events.jsonl``           jobs and the commands that started them; what happened on the way: resumed, fell
                            back, diverged
-``lock``                   present while a process works in the directory
+``lock``                   which process works in the directory
+``listening``              there while all processes of a job can be asked to stop by a signal
 =========================  ============================================================================
 """
 
@@ -75,6 +76,7 @@ class RunDirectory:
         self.summary_file = path / "summary.json"
         self.comparison_file = path / "comparison.json"
         self.lock_file = path / "lock"
+        self.listening_file = path / "listening"
         self._events = path / "events.jsonl"
         #: What is done where a line of a log cannot be written; by default that is an error.
         self.on_log_error: Callable[[OSError], None] | None = None
