@@ -1,9 +1,9 @@
-"""Saving a chain: checkpoints, the draws that belong to them, and the posterior. `dsgmcmc.runs.resume` reads them."""
+"""What a chain saves: checkpoints of its whole state, the draws that belong to them, and the posterior."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -17,13 +17,17 @@ from dsgmcmc.errors import WriteError
 from dsgmcmc.parallel.comm import agree
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.control import Control
-from dsgmcmc.runs.state import ChainState
+from dsgmcmc.runs.recorder import DrawRecorder
+from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.storage.facts import MADE_WITH, Facts
-from dsgmcmc.storage.manifest import SAVED_DRAWS, SmallArray
+from dsgmcmc.storage.manifest import DIVERGED, SAVED_DRAWS, Key, SmallArray
 from dsgmcmc.storage.provenance import versions
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.series import prune, remove, step_name, steps
+from dsgmcmc.storage.snapshot import Lazy, Snapshot
 from dsgmcmc.storage.writer import SnapshotWriter, is_whole
+from dsgmcmc.targets.base import Recorder, RunTarget
+from dsgmcmc.types import Array
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +50,95 @@ Tasks = list[Callable[[], None]]
 def _do(tasks: Tasks) -> None:
     for task in tasks:
         task()
+
+
+@dataclass
+class ChainState:
+    """The content of a checkpoint.
+
+    Attributes
+    ----------
+    target : RunTarget
+        What is sampled.
+    sampler : Sampler
+        The sampler, with its replicated state.
+    draws : DrawRecorder
+        Moments and draws.
+    others : tuple of Recorder
+        Further recorders of the target.
+    diverged : tuple of int
+        Iterations at which the chain has diverged, each time before it began again with the next fallback.
+    """
+
+    target: RunTarget
+    sampler: Sampler[Any, Any]
+    draws: DrawRecorder
+    others: tuple[Recorder, ...]
+    diverged: tuple[int, ...] = ()
+
+    @property
+    def recorders(self) -> tuple[Recorder, ...]:
+        """All recorders."""
+        return (self.draws, *self.others)
+
+    def saved(self) -> Iterator[tuple[Key, Array]]:
+        """Arrays of this process."""
+        yield from self.target.saved()
+        for recorder in self.recorders:
+            yield from recorder.saved()
+
+    def small(self) -> dict[str, SmallArray]:
+        """Arrays that are the same on all processes."""
+        arrays = self.target.small()
+        for replicated in self.sampler.replicated:
+            arrays |= replicated.arrays()
+        for recorder in self.recorders:
+            arrays |= recorder.small()
+        if self.diverged:
+            arrays[DIVERGED] = np.array(self.diverged, np.float64)
+        return {name: SmallArray.of(array) for name, array in arrays.items()}
+
+    def load(self, snapshot: Snapshot) -> None:
+        """Load everything from a checkpoint of a chain that had diverged as often.
+
+        Raises
+        ------
+        ValueError
+            If a number of the target is not finite, or an array has another shape or type than at the start of a
+            chain; traces may have any length.
+        """
+        expected = {key: f"{array.dtype} {array.shape}" for key, array in self.saved()}
+        small = {name: value.array() for name, value in snapshot.manifest.state.items()}
+        for name, array in self.target.small().items():
+            if name not in small or small[name].shape != array.shape:
+                raise ValueError(f"{name} is missing, or not of shape {array.shape}")
+            if not np.isfinite(small[name]).all():
+                raise ValueError(f"{name} has values that are not finite")
+        self.target.load(snapshot)
+        for replicated in self.sampler.replicated:
+            replicated.take(small)
+        for recorder in self.recorders:
+            recorder.load(snapshot)
+        for key, array in self.saved():
+            loaded = f"{array.dtype} {array.shape}"
+            if key.object != "trace" and loaded != expected.get(key, loaded):  # other column blocks may be here now
+                raise ValueError(f"{key.path} is {loaded}, not {expected[key]}")
+            if key.object == "state" and array.dtype.kind == "f" and not np.isfinite(array).all():
+                raise ValueError(f"{key.path} has values that are not finite")
+
+    def go_on_from(self, snapshot: Snapshot) -> None:
+        """Take the model's state from a checkpoint of another sampler, for a chain that has just started.
+
+        Momenta, and whatever else the sampler keeps, stay as they are.
+        """
+        kept = {field.name for field in self.sampler.kept}
+        self.target.load(snapshot, but=kept.difference(self.sampler.positions))
+
+    def posterior(self) -> Iterator[tuple[Key, Lazy]]:
+        """Arrays of the posterior, from all draws."""
+        weight = max(self.draws.weight, np.finfo(np.float64).tiny)
+        for recorder in self.recorders:
+            yield from recorder.posterior(weight)
 
 
 @dataclass
