@@ -14,8 +14,7 @@ import os
 import stat
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from io import BufferedReader
 from itertools import groupby
 from operator import attrgetter
@@ -32,7 +31,6 @@ from dsgmcmc.storage.hdf5 import check_size, plain_dataset, stored_bytes
 from dsgmcmc.storage.manifest import BlockEntry, Key, Manifest, lost, read_manifest, seen_by_all
 from dsgmcmc.types import Array, Int32
 
-MOST_HELD = 256  # shards that are open at a time: processes may have 1,024 files open
 Lazy = Array | Callable[[], Array]  # an array, or what makes it at the moment it is written
 
 
@@ -76,40 +74,17 @@ class Snapshot:
         self.path, self._finite = path, finite
         self.manifest = manifest or read_manifest(path)
         self._entries = {entry.key: entry for entry in self.manifest.blocks}
-        self._held: dict[str, BufferedReader] = {}
         self._whole: set[Key] = set()  # blocks that were read whole, and are as they were written
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """Have the shards open, `MOST_HELD` at most: they can be read to their ends when the snapshot is removed.
-
-        Raises InputError if one is missing, or no file.
-        """
-        before = self._held
-        with ExitStack() as stack:
-            shards = self.manifest.shards[:MOST_HELD]
-            self._held = {shard: stack.enter_context(self._open(shard)) for shard in shards}
-            try:
-                yield
-            finally:
-                self._held = before
-
-    @contextmanager
-    def _open(self, shard: str) -> Iterator[BufferedReader]:
-        """Open a shard, or take the one that is held; raises as `held`."""
-        held, path = self._held.get(shard), self.path / shard
-        if held is not None:
-            held.seek(0)
-            yield held
-            return
+    def _open(self, shard: str) -> BufferedReader:
+        """Open a shard. Raises InputError if it is missing, or no file."""
+        path = self.path / shard
         try:
-            file = seen_by_all(self.path, lambda: open_plain(path, sys.maxsize))
+            return seen_by_all(self.path, lambda: open_plain(path, sys.maxsize))
         except FileNotFoundError as error:
             raise lost(self.path, f"{path} is missing") from error
         except OSError as error:
             raise lost(self.path, f"{path} cannot be read: {error}") from error
-        with file:
-            yield file
 
     def names(self) -> Iterable[Key]:
         """Keys of all blocks."""
@@ -193,7 +168,6 @@ class Snapshot:
         return entry
 
     def _read_shard(self, shard: Path, entries: list[BlockEntry], number: int | None) -> list[Array]:
-        held = self._held.get(shard.name)
         if number is not None and (unchecked := [entry for entry in entries if entry.key not in self._whole]):
             with self._open(shard.name) as blocks:
                 check_blocks(shard, blocks, unchecked)
@@ -201,10 +175,10 @@ class Snapshot:
         part = ... if number is None else number
 
         def read() -> list[Array]:
-            status = shard.stat() if held is None else os.fstat(held.fileno())
+            status = shard.stat()
             if not stat.S_ISREG(status.st_mode):
                 raise ValueError("it is a directory, a pipe or a device")
-            with h5py.File(shard if held is None else held, "r", locking=False) as file:
+            with h5py.File(shard, "r", locking=False) as file:
                 return [np.asarray(_find_entry(file, entry, status.st_size)[part]) for entry in entries]
 
         try:
@@ -220,13 +194,9 @@ class Snapshot:
         return arrays
 
     def verify(self) -> None:
-        """Check every block against its hash, in little memory, also if the snapshot is removed meanwhile.
-
-        Raises InputError naming the first block that is wrong.
-        """
-        with self.held():
-            for shard in self.manifest.shards:
-                self.check_shard(shard)
+        """Check every block against its hash, in little memory. Raises InputError naming the first that is wrong."""
+        for shard in self.manifest.shards:
+            self.check_shard(shard)
 
     def check_shard(self, shard: str) -> None:
         """Check that the blocks in a file are those that were written; raises as `verify`."""
