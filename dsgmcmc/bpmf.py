@@ -16,7 +16,6 @@ from dsgmcmc.config.run import RunConfig
 from dsgmcmc.data.arrays import has_times, prepare_data
 from dsgmcmc.data.feature_arrays import write_features
 from dsgmcmc.errors import InputError
-from dsgmcmc.model.parts.context import columns_of
 from dsgmcmc.parallel.comm import Alone, agree
 from dsgmcmc.parallel.mpirun import processes_wanted, sample_apart
 from dsgmcmc.posterior.fitted import FittedModel
@@ -31,7 +30,7 @@ if TYPE_CHECKING:  # they need the compiler
     from dsgmcmc.runs.compare.scores import Metric
 
 #: Defaults of the model, which a run takes from another one that it starts from, or from a comparison.
-USUAL = {"rank": "auto", "noise": "shared", "implicit_features": "no", "time_levels": "no", "context": "no"}
+USUAL = {"rank": "auto", "noise": "shared", "implicit_features": "no", "time_levels": "no"}
 
 #: What parameters may be that are no settings of the run.
 ADMITTED: dict[str, tuple[Any, ...]] = {
@@ -70,10 +69,6 @@ class BPMF(FittedModel, Estimator):
     time_levels : str
         Ratings of a user (or item) that share an effect: those of one second (page), or so many in a row. `fit` then
         needs timestamps: a column of X, or a file that has them.
-    context : str
-        Context columns whose categories have effects, for all ratings or within each user or item: ``"device"``,
-        ``"user:weekday"``, ``"item:weekday"``, or several with commas. They are columns of the data frame or file that
-        `fit` is given; year, quarter, month, week, weekday and hour may be made of timestamps.
     model : {"auto"}, optional
         With "auto", `fit` first compares models on a part of the ratings, as `compare` does, and samples the
         recommended one; other parameters restrict what is compared.
@@ -142,7 +137,6 @@ class BPMF(FittedModel, Estimator):
     noise: str = "shared"
     implicit_features: str = "no"
     time_levels: str = "no"
-    context: str = "no"
     model: Literal["auto"] | None = None
     user_features: Any = None
     item_features: Any = None
@@ -285,7 +279,7 @@ class BPMF(FittedModel, Estimator):
                 timed = self.time_levels != "no" or (
                     (compared or self.model == "auto") and has_times(X, y, self.columns)
                 )
-                settled = (seed, described, timed, columns_of(self.context), self.duplicates, self.columns)
+                settled = (seed, described, timed, self.duplicates, self.columns)
                 data = prepare_data(X, y, beside, self.test_fraction, *settled)
             return str(data.resolve())
 

@@ -27,7 +27,7 @@ from mpi4py import MPI
 
 from dsgmcmc.cli.app import main
 from dsgmcmc.config.layers import Layers
-from dsgmcmc.data.ratings import SIDES, Categories, Features, Side, Times, open_ratings, write_ratings
+from dsgmcmc.data.ratings import SIDES, Features, Side, Times, open_ratings, write_ratings
 from dsgmcmc.kernels.formula import Batch, Formula, RowPrior
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.likelihoods import Law, Levels
@@ -100,12 +100,6 @@ def in_time(i: np.ndarray, j: np.ndarray, times: np.ndarray) -> dict[Side, Times
     return found
 
 
-def in_context(held: np.ndarray, categories: int, seed: int) -> tuple[Categories, np.ndarray, np.ndarray]:
-    """So many categories, and those of the training and of the test ratings, of which `held` says which these are."""
-    codes = np.random.default_rng(seed + 3).integers(0, categories, len(held)).astype(np.int32)
-    return Categories(tuple(f"c{k}" for k in range(categories))), codes[~held], codes[held]
-
-
 def write_planted(
     path: Path,
     rows: int = 29,
@@ -140,8 +134,6 @@ def write_planted(
         {side: Times(*(each[chosen] for each in found)) for side, found in order.items()} for chosen in (~held, held)
     ]
     more = {"features": given, "times": tuple(times) if timed else None, "transposed": transposed}
-    if timed:
-        more["context"] = {"device": in_context(held, 3, seed), "day": in_context(held, 4, seed + 1)}
     write_ratings(path, *parts, np.arange(rows), np.arange(columns), seed=seed, source="planted", **more)
     return path
 

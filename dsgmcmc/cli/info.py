@@ -146,8 +146,6 @@ def _describe(path: Path) -> dict[str, Any]:
             for side, stored in ratings.features.items():
                 kind_of_row = "user" if (side == "rows") != ratings.transposed else "item"
                 facts[f"{kind_of_row}_features"] = {g: stored.groups.count(g) for g in dict.fromkeys(stored.groups)}
-            if columns := ratings.context.columns:
-                facts["context"] = {column: categories.size for column, categories in columns.items()}
     elif kind == "run":
         from dsgmcmc.storage.rundir import RunDirectory
 
@@ -229,7 +227,6 @@ def _shown_of_ratings(facts: dict[str, Any]) -> dict[str, Any]:
         "training": facts["nnz"],
         "test": f"{facts['nnz_test']:,} ({facts['nnz_test'] / both:.1%})",
         **{f"{kind} features": facts[f"{kind}_features"] for kind in ("user", "item") if f"{kind}_features" in facts},
-        **({"context": facts["context"]} if "context" in facts else {}),
         "made from": facts["source"],
         "seed": facts["seed"],
         "digest": facts["digest"],

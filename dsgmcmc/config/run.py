@@ -14,7 +14,6 @@ from dsgmcmc.data.ratings import SIDES, Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods import LIKELIHOODS, SYNONYMS, Law, LikelihoodSettings
 from dsgmcmc.model.parts import PARTS, PartSettings
-from dsgmcmc.model.parts.context import axes_of
 from dsgmcmc.model.quantity import Quantities, sizes_of
 from dsgmcmc.settings import named, setting
 from dsgmcmc.types import Factor
@@ -144,8 +143,8 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
 
         Features are not asked for: they count only where there are some.
         """
-        added = (self.implicit_features, self.time_levels, self.context)
-        return not self.rank and (self.likelihood, self.noise, *added) == ("gaussian", "shared", "no", "no", "no")
+        model = (self.likelihood, self.noise, self.implicit_features, self.time_levels)
+        return not self.rank and model == ("gaussian", "shared", "no", "no")
 
     @property
     def interleaved(self) -> bool:
@@ -157,11 +156,6 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
         """Names of the levels of time."""
         return () if self.time_levels == "no" else tuple(self.time_levels.split(","))
 
-    @property
-    def terms(self) -> tuple[str, ...]:
-        """Names of the terms of the context."""
-        return () if self.context == "no" else tuple(self.context.split(","))
-
     def quantities_for(self, ratings: Ratings) -> Quantities:
         """Everything that the model of these ratings keeps."""
         levels = self.law.levels_of(ratings)
@@ -169,16 +163,9 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
             Factor(SIDES.index(side)): (len(stored.names), len(set(stored.groups)))
             for side, stored in ratings.features.items()
         }
-        categories = {column: each.size for column, each in ratings.context.columns.items()}
-        return self.quantities(ratings.transposed, features, 0 if levels is None else len(levels), categories)
+        return self.quantities(ratings.transposed, features, 0 if levels is None else len(levels))
 
-    def quantities(
-        self,
-        transposed: bool,
-        features: Mapping[Factor, tuple[int, int]],
-        levels: int,
-        categories: Mapping[str, int],
-    ) -> Quantities:
+    def quantities(self, transposed: bool, features: Mapping[Factor, tuple[int, int]], levels: int) -> Quantities:
         """Everything that the model keeps.
 
         Parameters
@@ -189,10 +176,8 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
             Number of features of the rows of a factor, and of groups of features, if there are any.
         levels : int
             Number of levels of the ratings; 0 without levels.
-        categories : dict of str to int
-            Number of categories of every context column that the model uses; there may be others.
         """
         parts = (self.law, *PARTS)
         distinct = dict.fromkeys(each for part in parts for each in part.quantities_of(self, transposed, features))
-        more = {"time_level": len(self.times), **axes_of(self.context, categories)}
-        return Quantities(tuple(distinct), sizes_of(self.dimension, levels, features, more))
+        sizes = sizes_of(self.dimension, levels, features, {"time_level": len(self.times)})
+        return Quantities(tuple(distinct), sizes)

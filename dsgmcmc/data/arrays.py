@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import numpy as np
 
-from dsgmcmc.data.frames import context_of
 from dsgmcmc.data.ingest.columns import find_column, locate, parse_columns, require
-from dsgmcmc.data.ingest.context import PERIODS
 from dsgmcmc.data.ingest.features import Description
 from dsgmcmc.data.ingest.prepare import prepare_ratings
 from dsgmcmc.data.session import literal
@@ -23,20 +21,16 @@ from dsgmcmc.types import Array, Float32, Float64, Mask
 
 @dataclass(frozen=True)
 class Triples:
-    """Users, items (integers or str) and ratings, (n,) each; their times in seconds, if they are known; their context.
-
-    `context` has columns of text, (n,) each, None where a value is missing.
-    """
+    """Users, items (integers or str) and ratings, (n,) each, and their times in seconds, if they are known."""
 
     users: Array
     items: Array
     ratings: Float32
     times: Float64 | None = None
-    context: Mapping[str, Array] = field(default_factory=dict)
 
     def write(self, path: Path) -> None:
-        """Write them to a Parquet file with the columns ``user, item, rating``, ``timestamp``, and of the context."""
-        columns: dict[str, Array] = {"user": self.users, "item": self.items, "rating": self.ratings, **self.context}
+        """Write them to a Parquet file with the columns ``user, item, rating`` and ``timestamp``."""
+        columns: dict[str, Array] = {"user": self.users, "item": self.items, "rating": self.ratings}
         with duckdb.connect() as db:
             db.register("triples", columns if self.times is None else columns | {"timestamp": self.times})
             db.execute(f"COPY (SELECT * FROM triples) TO {literal(str(path))} (FORMAT parquet)")
@@ -198,18 +192,16 @@ def prepare_data(
     seed: int,
     described: Mapping[str, Description] | None = None,
     timed: bool = False,
-    context: Sequence[str] = (),
     duplicates: str = "error",
     columns: str | None = None,
 ) -> Path:
     """Write ratings to a ratings file at `path`, unless they are one, and return where it is.
 
     `X`, `y`, `duplicates` and `columns` are as of `BPMF` and its `fit`; `described` are features of "user", "item" or
-    both; `timed`: whether the order of ratings in time is kept; `context`
-    are names of context columns. Raises InputError if ratings or features are wrong.
+    both; `timed`: whether the order of ratings in time is kept. Raises InputError if ratings or features are wrong.
     """
     options: dict[str, Any] = {"test_fraction": test_fraction, "seed": seed % 2**31, "force": True}
-    options |= {"described": described, "timestamps": timed, "duplicates": duplicates, "context": ",".join(context)}
+    options |= {"described": described, "timestamps": timed, "duplicates": duplicates}
     if isinstance(X, str | os.PathLike):
         if y is not None:
             raise InputError("X is a file that has the ratings: leave out y")
@@ -221,14 +213,7 @@ def prepare_data(
         return path
     if columns is not None and not hasattr(X, "columns"):
         raise InputError(f"columns={columns!r} is for files and data frames; columns of arrays are user, item, rating")
-    of_frame = context_of(X, context)
-    made = [name for name in context if name not in of_frame]
-    if unknown := [name for name in made if name not in PERIODS]:
-        raise InputError(
-            f"context needs a data frame with a column {unknown[0]!r}; of timestamps come {', '.join(PERIODS)}"
-        )
-    timed = timed or bool(made)
-    triples = replace(read_triples(X, y, timed, columns), context=of_frame)
+    triples = read_triples(X, y, timed, columns)
     source = path.with_suffix(".parquet")
     triples.write(source)
     try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from importlib import import_module
 from typing import Any
 
@@ -67,18 +66,3 @@ def read_names(given: Any, role: str) -> list[Any]:
     if np.ndim(given) != 1:
         raise InputError(f"expected names of {role}s; found an array of shape {np.shape(given)}")
     return list(given)
-
-
-def context_of(X: Any, wanted: Iterable[str]) -> dict[str, Array]:
-    """Context columns of a data frame as text, (n,) each; of the wanted ones, those that it has."""
-    there = [name for name in wanted if name in getattr(X, "columns", ())]
-    return {name: np.array([text_of(value) for value in np.asarray(X[name]).tolist()], object) for name in there}
-
-
-def text_of(value: Any) -> str | None:
-    """A value of a column as ratings files have it: text, whole numbers without ``.0``, None if it is missing."""
-    if value is None or value != value:  # NaN is not itself
-        return None
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value).strip()

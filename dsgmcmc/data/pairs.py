@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -146,12 +146,8 @@ def chunk_count(pairs: int) -> int:
     return -(-pairs // CHUNK)
 
 
-def chunks(
-    db: duckdb.DuckDBPyConnection, table: PairsTable, integers: tuple[bool, bool], more: Sequence[str] = ()
-) -> Iterator[list[Array]]:
+def chunks(db: duckdb.DuckDBPyConnection, table: PairsTable, integers: tuple[bool, bool]) -> Iterator[list[Array]]:
     """Names of users and items, `CHUNK` pairs at a time; `integers`: whether those of the run are such.
-
-    The columns `more` follow as text, masked where a value is missing.
 
     Raises InputError before the first chunk, if a name is missing, or no integer where it has to be one: the first
     five.
@@ -177,11 +173,10 @@ def chunks(
         ).fetchall()
         lines = "\n  ".join(f"{table.where(row)}: {what}" for row, what in rows)
         raise InputError(f"{table.path}: {number} of the pairs cannot be looked up\n  {lines}{table.hint}")
-    expressions += [f"{identifier(name)}::VARCHAR AS more{k}" for k, name in enumerate(more)]
     total = int(scalar(db, "SELECT count(*) FROM pairs"))
     for start in range(0, total, CHUNK):
         names = db.execute(
             f"SELECT {', '.join(expressions)} FROM pairs WHERE rowid >= {start} AND rowid < {start + CHUNK} "
             "ORDER BY rowid"
         ).fetchnumpy()
-        yield [*(np.ma.getdata(names[role]) for role in ROLES), *(names[f"more{k}"] for k in range(len(more)))]
+        yield [np.ma.getdata(names[role]) for role in ROLES]

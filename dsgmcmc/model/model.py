@@ -153,13 +153,6 @@ class FactorModel:
             found.append(DrawnField(quantity.name, quantity.width(self.quantities.sizes), unit, factor=quantity.factor))
         return tuple(found)
 
-    def at_home(self) -> dict[tuple[Factor, int], dict[str, Array]]:
-        """What rows have that stays with their block's home, by factor and block."""
-        found: dict[tuple[Factor, int], dict[str, Array]] = {}
-        for factor, block, name, array in (each for part in self.parts for each in part.at_home()):
-            found.setdefault((factor, block), {})[name] = array
-        return found
-
     @cached_property
     def untraced(self) -> frozenset[str]:
         """Names of what belongs to a draw, but not to its trace."""

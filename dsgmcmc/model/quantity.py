@@ -38,9 +38,6 @@ class Quantity:
         Whether every row of a factor has one.
     columns, rating : int
         Power of the unit of a row's columns, or of a rating. Multiplying by it converts to the ratings' own unit.
-    at_home : bool
-        Of a quantity of rows, whether it stays with its block's home, where its part keeps it (`Part.at_home`); else it
-        is a field of the block.
     kept : bool
         Whether it is saved in checkpoints; else it is computed from others.
     drawn : bool
@@ -73,7 +70,6 @@ class Quantity:
     of_rows: bool = False
     columns: int = 0
     rating: int = 0
-    at_home: bool = False
     kept: bool = True
     drawn: bool = True
     traced: bool = True
@@ -202,7 +198,7 @@ class Quantities:
     @cached_property
     def of_rows(self) -> tuple[Quantity, ...]:
         """What a block keeps for every row besides the sampler's fields."""
-        return tuple(quantity for quantity in self.all if quantity.of_rows and not quantity.at_home)
+        return tuple(quantity for quantity in self.all if quantity.of_rows)
 
     @cached_property
     def drawn_of_rows(self) -> tuple[Quantity, ...]:

@@ -293,11 +293,7 @@ class FactorTarget:
 
         Here: a column block is at home with the row block of its own number. Collective.
         """
-        beside = self.model.at_home()
-        apart = {name for fields in beside.values() for name in fields}
-        for block in self.circulation.home([name for name in names if name not in apart]):
-            block.arrays |= beside.get((block.factor, block.index), {})
-            yield block
+        return self.circulation.home(names)
 
     def saved(self) -> Iterator[tuple[Key, Array]]:
         """State of this process, for a checkpoint."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,7 +12,6 @@ import numpy as np
 
 from dsgmcmc.model.likelihoods.gaps import CUTS
 from dsgmcmc.model.parts import PARTS, RowPriors
-from dsgmcmc.model.parts.context import GivenTerm
 from dsgmcmc.model.quantity import WEIGHT
 from dsgmcmc.types import Float32, Float64, Int32
 
@@ -108,11 +107,9 @@ class Draw:
             priors[kind] = Prior(*(functools.reduce(np.add, each) for each in zip(*terms, strict=True)))
         return priors
 
-    def of_ratings(
-        self, users: Int32, items: Int32, given: Sequence[GivenTerm] = ()
-    ) -> tuple[Float32 | float, Float32 | float]:
+    def of_ratings(self, users: Int32, items: Int32) -> tuple[Float32 | float, Float32 | float]:
         """Terms that parts of the model add to the predictors of new ratings, and their variance: `Part.of_ratings`."""
-        terms = [part.of_ratings(self, users, items, given) for part in PARTS]
+        terms = [part.of_ratings(self, users, items) for part in PARTS]
         return functools.reduce(np.add, (mean for mean, _ in terms)), functools.reduce(np.add, (v for _, v in terms))
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import wraps
 from os import PathLike
 from pathlib import Path
@@ -159,10 +159,10 @@ class FittedModel:
 
     @renewing
     def _predict(self, X: Any, options: PredictOptions) -> Prediction:
-        predictor, users, items, context = self._predictor(X, options)
-        return predictor(users, items, context)
+        predictor, users, items = self._predictor(X, options)
+        return predictor(users, items)
 
-    def _predictor(self, X: Any, options: PredictOptions) -> tuple[Predictor, Int32, Int32, dict[str, Int32]]:
+    def _predictor(self, X: Any, options: PredictOptions) -> tuple[Predictor, Int32, Int32]:
         run = self._fitted()
         if options not in self._predictors:
             self._predictors[options] = Predictor(run, options, self._newcomers)
@@ -170,7 +170,7 @@ class FittedModel:
         rows = {kind: predictor.index_of(kind, names) for kind, names in given.items()}
         for kind, names in given.items() if self.unknown == "refuse" else ():
             run.vocabulary(kind).index_of(names[rows[kind] < 0], refuse=True)
-        return predictor, rows["user"], rows["item"], run.context.of_frame(X, len(rows["user"]))
+        return predictor, rows["user"], rows["item"]
 
     @overload
     def predict(self, X: Any, return_std: Literal[False] = False) -> Float64: ...
@@ -184,7 +184,7 @@ class FittedModel:
         Parameters
         ----------
         X : (n, 2) array or data frame
-            User and item of each pair; of a data frame also the columns of the run's context.
+            User and item of each pair.
         return_std : bool
             Also return the standard deviation of a new rating, noise included.
 
@@ -223,8 +223,8 @@ class FittedModel:
         InputError
             If the ratings have no levels.
         """
-        predictor, users, items, context = self._predictor(X, PredictOptions(probabilities=True))
-        return predictor.probabilities(users, items, context).astype(np.float64)
+        predictor, users, items = self._predictor(X, PredictOptions(probabilities=True))
+        return predictor.probabilities(users, items).astype(np.float64)
 
     def score(self, X: Any, y: Any) -> float:
         """Coefficient of determination R^2 of the predictions, as for scikit-learn's regressors."""
@@ -284,8 +284,7 @@ class FittedModel:
     def _take_in(self, told: PendingRatings | None) -> list[str]:
         newcomers, notes = None, list[str]()
         if told is not None:
-            more: Any = {"described": told.described, "context": told.context}
-            newcomers, notes = fold_in(self._fitted(), *told[:4], **more, data=self._data)
+            newcomers, notes = fold_in(self._fitted(), *told[:4], described=told.described, data=self._data)
         self._told, self._newcomers, self._predictors = told, newcomers, {}
         return notes
 
@@ -310,7 +309,6 @@ class FittedModel:
         include_rated: bool = False,
         candidates: Names | None = None,
         exclude: Names | None = None,
-        context: Mapping[str, Any] | None = None,
     ) -> Any:
         """Recommend items to users.
 
@@ -333,8 +331,6 @@ class FittedModel:
             Also recommend items that the users rated in training.
         candidates, exclude : as `users`, optional
             Items that may be recommended (default all), and items that may not.
-        context : dict of str to object, optional
-            Context in which the ratings would be given: a category of any of the run's context columns.
 
         Returns
         -------
@@ -354,8 +350,7 @@ class FittedModel:
         among = those_among(
             run, *(each if each is None else read_names(each, "item") for each in (candidates, exclude))
         )
-        codes = run.context.one(context or {})
-        blocks = list(recommendations(run, rows, ranking, rated, newcomers=newcomers, among=among, context=codes))
+        blocks = list(recommendations(run, rows, ranking, rated, newcomers=newcomers, among=among))
         table = Table({name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]} if blocks else {})
         return as_given(users, table)
 

@@ -16,8 +16,7 @@ and theta | g are drawn in turns, `GIBBS` times from g = 1, and theta's law give
 
 If the model has levels of time, it is not known which of the new ratings were given together. Their effects are taken
 to be independent, which is more noise: 1 / (tau g') + sum_l 1 / lambda_l in place of 1 / (tau g'). With other
-likelihoods the likelihood of a rating is integrated over them. Effects of the context that the run knows are added to
-the predictors; others, as those of categories within a new user, are noise likewise.
+likelihoods the likelihood of a rating is integrated over them.
 
 With ordinal ratings or counts the law of a row is not normal. Then one row is drawn at each saved draw
 (`dsgmcmc.posterior.elliptical`), with its scale and its thresholds, if rows have their own.
@@ -31,7 +30,6 @@ import numpy.typing as npt
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.parts import PARTS
-from dsgmcmc.posterior.context import Codes
 from dsgmcmc.posterior.draws import OTHER, Draw, Rows
 from dsgmcmc.posterior.elliptical import RatedRow, Spread, draw_row
 from dsgmcmc.posterior.names import Vocabulary
@@ -88,8 +86,6 @@ class FoldIn:
         For drawing the noise scales, if the model has them.
     shifts : Shifts, optional
         Shifts of the prior means of the rows by their features; default none.
-    context : dict of str to (n,) int32, optional
-        Categories of the ratings by context column, as `RunContext.codes` gives them.
 
     Raises
     ------
@@ -107,7 +103,6 @@ class FoldIn:
         values: npt.NDArray[np.floating],
         seed: int = 0,
         shifts: Shifts | None = None,
-        context: Codes | None = None,
     ) -> None:
         run.need_draws()
         self.run, self.kind, self.vocabulary, self.seed = run, kind, vocabulary, seed
@@ -115,7 +110,6 @@ class FoldIn:
         self._own_cuts = kind == "user" and run.config.thresholds != "shared"
         order = np.argsort(rows, kind="stable")
         self._others = others[order]
-        self._context = {column: codes[order] for column, codes in (context or {}).items()}
         run.config.law.check_new(values)
         self._values = run.config.law.codes(values[order].astype(np.float64), run.levels)
         self._ends = np.searchsorted(rows[order], np.arange(len(vocabulary) + 1))
@@ -194,8 +188,7 @@ class FoldIn:
         centre = sum((term for term in of_rated if term is not None), prior.mean + shift)
         nobody = np.full(len(rated), -1, np.int32)
         users, items = (nobody, rated) if self.kind == "user" else (rated, nobody)
-        given = self.run.context.given({column: codes[part] for column, codes in self._context.items()}, len(rated))
-        added, variance = draw.of_ratings(users, items, given)
+        added, variance = draw.of_ratings(users, items)
         offset = np.full(len(theta), self.run.mean) + added
         if config.biases:
             offset = offset + theta[:, config.rank]

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from dsgmcmc.config.run import ResolvedConfig
-from dsgmcmc.data.ratings import SIDES, Categories, Ratings, Side
+from dsgmcmc.data.ratings import SIDES, Ratings, Side
 from dsgmcmc.data.titles import read_titles
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.quantity import Quantities
@@ -77,11 +77,6 @@ def _blocks(ratings: Ratings) -> dict[Key, Array]:
         blocks[Key("features", factor, 0, "centre")] = feature_means(ratings, side)
         if stored.encoding:
             blocks[Key("features", factor, 0, "encoding")] = np.frombuffer(stored.encoding.encode(), np.uint8)
-    if ratings.context.columns:
-        blocks |= _texts("context", "W", ratings.context.columns)
-    for number, categories in enumerate(ratings.context.columns.values()):
-        blocks |= _texts("context", "W", categories.names, f"{number}_")
-        blocks[Key("context", "W", 0, f"{number}_edges")] = categories.datasets("")["context//edges"]
     indptr, columns, _ = ratings.slab("test", 0, ratings.n_rows)
     rows = np.repeat(np.arange(ratings.n_rows, dtype=np.int32), np.diff(indptr))
     blocks[Key("test", "W", 0, "rows")] = rows
@@ -285,8 +280,7 @@ class Index:
 
     def quantities(self, config: ResolvedConfig, levels: int) -> Quantities:
         """Everything that the run's model keeps; `levels` is the number of levels of its ratings."""
-        categories = {column: each.size for column, each in self.context().items()}
-        return config.quantities(self.transposed, self.feature_sizes(), levels, categories)
+        return config.quantities(self.transposed, self.feature_sizes(), levels)
 
     def encoding(self, kind: str) -> tuple[str, Float64]:
         """How these features were encoded, empty if their ratings file does not say, and their means."""
@@ -294,17 +288,6 @@ class Index:
         text, centre = (Key("features", factor, 0, name) for name in ("encoding", "centre"))
         told = self._snapshot.read(text).tobytes().decode() if text in set(self._snapshot.names()) else ""
         return told, self._snapshot.read(centre)
-
-    def context(self) -> dict[str, Categories]:
-        """Context columns of the ratings; empty if they had none."""
-        if Key("context", "W", 0, "text") not in set(self._snapshot.names()):
-            return {}
-        found = {}
-        for number, column in enumerate(self._texts("context", "W")):
-            edges = self._snapshot.read(Key("context", "W", 0, f"{number}_edges"))
-            names = tuple(self._texts("context", "W", f"{number}_"))
-            found[column] = Categories(names, edges if len(edges) else None)
-        return found
 
     def _texts(self, thing: str, factor: str, prefix: str = "") -> list[str]:
         text = self._snapshot.read(Key(thing, factor, 0, f"{prefix}text")).tobytes()

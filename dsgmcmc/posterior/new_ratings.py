@@ -13,7 +13,6 @@ import numpy as np
 
 from dsgmcmc.data.arrays import read_triples
 from dsgmcmc.errors import InputError
-from dsgmcmc.posterior.context import NOTHING, Codes
 from dsgmcmc.posterior.described import Described, describe_new, shifts_of
 from dsgmcmc.posterior.draws import OTHER
 from dsgmcmc.posterior.foldin import FoldIn
@@ -34,8 +33,6 @@ class PendingRatings(NamedTuple):
         The ratings, as for `fold_in`.
     described : Described or None
         Features.
-    context : dict of str to (n,) int32
-        Categories of the ratings, by all context columns of the run.
     """
 
     kind: str
@@ -43,7 +40,6 @@ class PendingRatings(NamedTuple):
     others: Array
     values: Array
     described: Described | None = None
-    context: Codes = NOTHING
 
     def updated(self, later: PendingRatings) -> PendingRatings:
         """Append later ratings and features; raises InputError if they are of the other kind."""
@@ -55,8 +51,7 @@ class PendingRatings(NamedTuple):
         described = self.described or later.described
         if self.described is not None and later.described is not None:
             described = self.described.updated(later.described)
-        context = {column: np.concatenate([codes, later.context[column]]) for column, codes in self.context.items()}
-        return PendingRatings(self.kind, names, others, values, described, context)
+        return PendingRatings(self.kind, names, others, values, described)
 
 
 def tell(
@@ -67,14 +62,11 @@ def tell(
     Also returns notes about features that look wrong. Raises InputError if nothing is given, or it is wrong.
     """
     nothing = np.zeros(0, object)
-    told, notes = (
-        PendingRatings(kind, nothing, nothing, np.zeros(0), context=run.context.of_frame(None, 0)),
-        list[str](),
-    )
+    told, notes = PendingRatings(kind, nothing, nothing, np.zeros(0)), list[str]()
     if X is not None:
         given = read_triples(X, y, columns=columns)
         sides = (given.users, given.items) if kind == "user" else (given.items, given.users)
-        told = PendingRatings(kind, *sides, given.ratings, context=run.context.of_frame(X, len(given.ratings)))
+        told = PendingRatings(kind, *sides, given.ratings)
     elif features is None:
         raise InputError("nothing to fold in: give ratings, features, or both")
     if features is not None:
@@ -91,7 +83,6 @@ def fold_in(
     values: Array,
     *,
     described: Described | None = None,
-    context: Codes = NOTHING,
     data: Path | None = None,
     seed: int = 0,
 ) -> tuple[FoldIn, list[str]]:
@@ -109,8 +100,6 @@ def fold_in(
         The ratings.
     described : Described, optional
         New features of users (or items), with or without ratings.
-    context : dict of str to (n,) int32, optional
-        Categories of the ratings, by all context columns of the run.
     data : Path, optional
         Where the run's ratings file is, if it was moved.
     seed : int
@@ -141,7 +130,6 @@ def fold_in(
         notes.append(f"ratings of {len(left)} known {kind}(s) left out ({some(left)}): {why}")
         taken &= ~of_known
     names, columns, values = names[taken], columns[taken], np.asarray(values)[taken]
-    context = {column: codes[taken] for column, codes in context.items()}
     alone, more = _without_ratings(vocabulary, described, names)
     notes += more
     if not taken.any() and not len(alone):
@@ -153,10 +141,9 @@ def fold_in(
     rows = np.unique(vocabulary.index_of(names))
     if (rows >= 0).any():
         with run.open_ratings(data) as ratings:
-            before = own_ratings(ratings, kind, rows[rows >= 0], context)
+            before = own_ratings(ratings, kind, rows[rows >= 0])
         names = np.concatenate([vocabulary.ids[rows[rows >= 0][before.which]], names])
         columns, values = np.concatenate([before.others, columns]), np.concatenate([before.values, values])
-        context = {column: np.concatenate([before.context[column], codes]) for column, codes in context.items()}
     everybody = np.concatenate([names, alone])
     ids, which = np.unique(everybody.astype(str) if everybody.dtype == object else everybody, return_inverse=True)
     ids, which = ids if ids.dtype == np.int64 else ids.astype(object), which[: len(names)]
@@ -171,8 +158,7 @@ def fold_in(
             )
     pairs = which.astype(np.int64) * len(run.vocabulary(other)) + columns
     last = len(pairs) - 1 - np.unique(pairs[::-1], return_index=True)[1]
-    context = {column: codes[last] for column, codes in context.items()}
-    new = FoldIn(run, kind, Vocabulary(kind, ids), which[last], columns[last], values[last], seed, shifts, context)
+    new = FoldIn(run, kind, Vocabulary(kind, ids), which[last], columns[last], values[last], seed, shifts)
     return new, notes
 
 

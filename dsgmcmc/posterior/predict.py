@@ -24,7 +24,6 @@ import numpy.typing as npt
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.prediction import cells_kernel
 from dsgmcmc.model.predictive.base import Prediction, Predictive, PredictorDraws
-from dsgmcmc.posterior.context import NOTHING, Codes
 from dsgmcmc.posterior.draws import Draw, Rows
 from dsgmcmc.posterior.foldin import FoldIn
 from dsgmcmc.posterior.saved import SavedRun
@@ -114,39 +113,35 @@ class Predictor:
         self._clip = options.clip and rated
         self._range = run.facts["minimum"], run.facts["maximum"]
 
-    def __call__(self, users: Int32, items: Int32, context: Codes = NOTHING) -> Prediction:
+    def __call__(self, users: Int32, items: Int32) -> Prediction:
         """Predict pairs.
 
         Parameters
         ----------
         users, items : (q,) int32
             As `index_of` gives them; -1 for an unknown one, which has its prior.
-        context : dict of str to (q,) int32, optional
-            Their categories by column, as `RunContext.codes` gives them.
 
         Returns
         -------
         Prediction
             In units of the ratings.
         """
-        return self._predict(users, items, context, with_probabilities=False)[0]
+        return self._predict(users, items, with_probabilities=False)[0]
 
-    def _predict(
-        self, users: Int32, items: Int32, context: Codes, with_probabilities: bool
-    ) -> tuple[Prediction, Float32]:
+    def _predict(self, users: Int32, items: Int32, with_probabilities: bool) -> tuple[Prediction, Float32]:
         """Summaries of pairs, and the requested probabilities, (m, q)."""
         result = Prediction(*(np.empty(len(users), np.float32) for _ in Prediction._fields))
         more = np.empty((len(self.names) - len(result), len(users)), np.float32)
-        for rows, predictive in self.distributions(users, items, context):
+        for rows, predictive in self.distributions(users, items):
             for whole, values in zip(result, predictive.summary(*self.options.levels), strict=True):
                 whole[rows] = np.clip(values, *self._range) if self._clip and whole is not result.sd else values
             if with_probabilities:
                 more[:, rows] = self._probabilities(predictive).T
         return result, more
 
-    def columns(self, users: Int32, items: Int32, context: Codes = NOTHING) -> dict[str, Float32]:
+    def columns(self, users: Int32, items: Int32) -> dict[str, Float32]:
         """Predict pairs as `__call__` does, with the requested probabilities; (q,) float32 by `names`."""
-        result, more = self._predict(users, items, context, with_probabilities=True)
+        result, more = self._predict(users, items, with_probabilities=True)
         return dict(zip(self.names, [*result, *more], strict=True))
 
     @property
@@ -157,10 +152,10 @@ class Predictor:
         shown = [] if levels is None or not options.probabilities else levels.tolist()
         return names + [f"p_{level:g}" for level in shown]
 
-    def probabilities(self, users: Int32, items: Int32, context: Codes = NOTHING) -> Float32:
+    def probabilities(self, users: Int32, items: Int32) -> Float32:
         """Requested probabilities, (q, m) float32: of a rating of at least the bound, and of every level."""
         result = np.empty((len(users), len(self.names) - len(Prediction._fields)), np.float32)
-        for rows, predictive in self.distributions(users, items, context):
+        for rows, predictive in self.distributions(users, items):
             result[rows] = self._probabilities(predictive)
         return result
 
@@ -178,16 +173,13 @@ class Predictor:
             index = np.where(new >= 0, new + np.int32(len(vocabulary)), index)
         return index
 
-    def distributions(
-        self, users: Int32, items: Int32, context: Codes = NOTHING
-    ) -> Iterator[tuple[npt.NDArray[np.intp], Predictive]]:
+    def distributions(self, users: Int32, items: Int32) -> Iterator[tuple[npt.NDArray[np.intp], Predictive]]:
         """Yield predictive distributions of pairs, some at a time, with their positions."""
         users, items = np.ascontiguousarray(users, np.int32), np.ascontiguousarray(items, np.int32)
         make = self._law.expectation if self.options.of_mean else self._law.predictive
         for start in range(0, len(users), BLOCK):
             part = slice(start, start + BLOCK)
-            codes = {column: np.broadcast_to(each, len(users))[part] for column, each in context.items()}
-            for rows, some in self.draws(users[part], items[part], codes).by_certainty():
+            for rows, some in self.draws(users[part], items[part]).by_certainty():
                 yield start + rows, make(some, self.run.mean, self.run.levels)
 
     # ------------------------------------------------------------------ draws of the predictors
@@ -200,9 +192,9 @@ class Predictor:
         zero = np.int32(0)
         return which, np.where(new_user, zero, users), np.where(new_item, zero, items)
 
-    def draws(self, users: Int32, items: Int32, context: Codes = NOTHING) -> PredictorDraws:
+    def draws(self, users: Int32, items: Int32) -> PredictorDraws:
         """Draws of the predictors of pairs."""
-        run, given = self.run, self.run.context.given(context, len(users))
+        run = self.run
         which, known_users, known_items = self._unseen(users, items)
         eta = np.empty((len(users), len(run.draws)), np.float32)
         variance, spread = np.empty_like(eta), np.zeros_like(eta)
@@ -226,7 +218,7 @@ class Predictor:
                 eta[some, number], spread[some, number] = self._join(*rows)
                 variance[some, number] = rows[0].noise * rows[1].noise / draw.tau
             if effects is not None:
-                added, effects[:, number] = draw.of_ratings(*known, given)
+                added, effects[:, number] = draw.of_ratings(*known)
                 eta[:, number] += np.float32(added)
             thresholds.append(of_owners(draw, whose, self.newcomers, number))
             shapes.append(self._law.shape_of(draw.shared))

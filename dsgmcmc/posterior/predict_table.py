@@ -19,7 +19,6 @@ from dsgmcmc.data.session import MINIMUM, default_memory, open_session
 from dsgmcmc.data.tables import append_results, output_format, write_query
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.comm import agree
-from dsgmcmc.posterior.context import filled
 from dsgmcmc.posterior.draws import KINDS
 from dsgmcmc.posterior.names import unknown_names
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
@@ -58,7 +57,7 @@ def predict_table(
     Returns
     -------
     dict
-        ``pairs``, ``unknown`` (pairs with an unknown side), ``lacks`` (context columns of the run that they lack).
+        ``pairs``, and ``unknown``: pairs with an unknown side.
     """
     columns = columns or PairColumns()
     if comm is not None and comm.size > 1:
@@ -76,7 +75,7 @@ def predict_table(
             append_results(db, values)
             number, unseen = number + len(values["mean"]), unseen + missing
         write_query(db, _QUERY, out, Path(scratch))
-    return {"pairs": number, "unknown": unseen, "lacks": _lacking(run, table)}
+    return {"pairs": number, "unknown": unseen}
 
 
 def _predict_together(
@@ -101,7 +100,7 @@ def _predict_together(
         if at_root:
             stack.callback(shutil.rmtree, scratch, ignore_errors=True)
 
-        def share() -> tuple[duckdb.DuckDBPyConnection, Predictor, int, int, list[str]]:
+        def share() -> tuple[duckdb.DuckDBPyConnection, Predictor, int, int]:
             predictor = Predictor(run, options)
             memory = max(default_memory() // comm.size, MINIMUM)
             db, _ = stack.enter_context(open_session(folder, memory, 1))
@@ -110,9 +109,9 @@ def _predict_together(
             for k, values, missing in _predictions(db, table, predictor, unknown, (comm.rank, comm.size)):
                 np.save(scratch / f"{k}.npy", np.stack(list(values.values())), allow_pickle=False)
                 number, unseen = number + len(values["mean"]), unseen + missing
-            return db, predictor, number, unseen, _lacking(run, table)
+            return db, predictor, number, unseen
 
-        db, predictor, number, unseen, lacks = agree(comm, share, "predict")
+        db, predictor, number, unseen = agree(comm, share, "predict")
         number, unseen = comm.allreduce(number), comm.allreduce(unseen)
 
         def write() -> None:
@@ -122,12 +121,7 @@ def _predict_together(
             write_query(db, _QUERY, out, scratch)
 
         agree(comm, write if at_root else lambda: None, "predict")
-    return {"pairs": number, "unknown": unseen, "lacks": lacks}
-
-
-def _lacking(run: SavedRun, table: PairsTable) -> list[str]:
-    """Context columns of a run that a table lacks."""
-    return [column for column in run.context.columns if column not in table.columns]
+    return {"pairs": number, "unknown": unseen}
 
 
 def _predictions(
@@ -150,14 +144,12 @@ def _predictions(
         raise InputError(f"{table.path} has a column {min(taken)!r}, which the predictions need: rename it")
     if unknown == "refuse":
         _refuse_unknown(db, table, predictor)
-    context = [column for column in run.context.columns if column in table.columns]
-    for k, sides in enumerate(chunks(db, table, (run.users.integers, run.items.integers), context)):
+    for k, sides in enumerate(chunks(db, table, (run.users.integers, run.items.integers))):
         if k % share[1] != share[0]:
             continue
-        users, items = _rows(predictor, sides[:2])
+        users, items = _rows(predictor, sides)
         missing = (users < 0) | (items < 0)
-        codes = run.context.codes({c: filled(text).tolist() for c, text in zip(context, sides[2:], strict=True)})
-        values = predictor.columns(users, items, codes)
+        values = predictor.columns(users, items)
         if unknown == "nan":
             for column in values.values():
                 column[missing] = np.nan

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -64,23 +63,15 @@ class Rated:
 
 
 class OwnRatings(NamedTuple):
-    """Training ratings of some users (or items): position of the user, row of the item, and the rating, (n,) each.
-
-    `context` has their categories by context column, (n,) int32 each.
-    """
+    """Training ratings of some users (or items): position of the user, row of the item, and the rating, (n,) each."""
 
     which: npt.NDArray[np.intp]
     others: Int32
     values: Float32
-    context: dict[str, Int32]
 
 
-def own_ratings(ratings: Ratings, kind: str, rows: Int32, context: Iterable[str] = ()) -> OwnRatings:
-    """Read the training ratings of some users or items, by their rows (q,) int32, all different.
-
-    `context` are the context columns that are wanted.
-    """
-    columns_wanted = tuple(context)
+def own_ratings(ratings: Ratings, kind: str, rows: Int32) -> OwnRatings:
+    """Read the training ratings of some users or items, by their rows (q,) int32, all different."""
     place = np.full(max(ratings.n_rows, ratings.n_cols), -1)
     place[rows] = np.arange(len(rows))
     parts = []
@@ -89,7 +80,5 @@ def own_ratings(ratings: Ratings, kind: str, rows: Int32, context: Iterable[str]
         sides = np.repeat(np.arange(start, stop, dtype=np.int32), np.diff(ends)), columns
         own, other = sides if (kind == "user") != ratings.transposed else sides[::-1]
         chosen = place[own] >= 0
-        codes = (ratings.context.slab(column, "train", start, stop)[chosen] for column in columns_wanted)
-        parts.append((place[own[chosen]], other[chosen], values[chosen], *codes))
-    which, others, found, *codes_of = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return OwnRatings(which, others, found, dict(zip(columns_wanted, codes_of, strict=True)))
+        parts.append((place[own[chosen]], other[chosen], values[chosen]))
+    return OwnRatings(*(np.concatenate(column) for column in zip(*parts, strict=True)))

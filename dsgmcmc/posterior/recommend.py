@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.posterior.context import NOTHING, Codes
 from dsgmcmc.posterior.foldin import FoldIn
 from dsgmcmc.posterior.names import unknown_names
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
@@ -30,7 +29,6 @@ def recommend(
     rated: Rated | None = None,
     newcomers: FoldIn | None = None,
     among: Mask | None = None,
-    context: Codes = NOTHING,
 ) -> Iterator[tuple[Int32, Int32, Float32]]:
     """Rank items for users, block by block.
 
@@ -46,8 +44,6 @@ def recommend(
         Users that were folded in, with the items that they rated.
     among : (items,) bool, optional
         Which items may be recommended; default all.
-    context : dict of str to (1,) int32, optional
-        The category that all ratings would have, by context column (`RunContext.one`).
 
     Yields
     ------
@@ -64,7 +60,7 @@ def recommend(
     """
     if ranking.by in PATTERN_RULES and rated is None and (users < len(run.users)).any():
         raise InputError(f"{run.path}: ranking by {ranking.by} needs the training ratings: give the ratings file")
-    scorer = None if ranking.by == "exposure" else Scorer(run, ranking, newcomers, context)
+    scorer = None if ranking.by == "exposure" else Scorer(run, ranking, newcomers)
     step = max(1, _CELLS // len(run.items))
     for start in range(0, len(users), step):
         some = users[start : start + step]
@@ -129,7 +125,6 @@ def recommendations(
     newcomers: FoldIn | None = None,
     titles: dict[int, str] | None = None,
     among: Mask | None = None,
-    context: Codes = NOTHING,
 ) -> Iterator[Columns]:
     """Rank items for users, and return original names; parameters as for `recommend`.
 
@@ -146,7 +141,7 @@ def recommendations(
     names = run.users.ids
     if newcomers is not None:
         names = np.concatenate([names, newcomers.vocabulary.ids])
-    for rows, items, score in recommend(run, users, ranking, rated, newcomers, among, context):
+    for rows, items, score in recommend(run, users, ranking, rated, newcomers, among):
         first = np.flatnonzero(np.diff(rows, prepend=-1))
         lengths = np.diff(np.append(first, len(rows)))
         columns: Columns = {
@@ -155,7 +150,7 @@ def recommendations(
             "score": score.astype(np.float32),
             "rank": (np.arange(len(rows)) - np.repeat(first, lengths) + 1).astype(np.int32),
         }
-        prediction = predictor(rows, items, context)
+        prediction = predictor(rows, items)
         columns |= {"sd": prediction.sd, "q05": prediction.low, "q95": prediction.high, "ratings": counts[items]}
         if titles is not None:
             columns["item_name"] = np.array([titles.get(item, "") for item in items.tolist()], dtype=object)

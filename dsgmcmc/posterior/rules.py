@@ -29,7 +29,6 @@ import numpy as np
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.prediction import scores_kernel
 from dsgmcmc.model.predictive.base import PredictorDraws
-from dsgmcmc.posterior.context import NOTHING, Codes
 from dsgmcmc.posterior.foldin import FoldIn
 from dsgmcmc.posterior.predict import of_owners, owners
 from dsgmcmc.posterior.saved import SavedRun
@@ -115,8 +114,6 @@ class Scorer:
     ----------
     newcomers : FoldIn, optional
         Users that were folded in, whose numbers follow those of the run's users.
-    context : dict of str to (1,) int32, optional
-        The category that all ratings have, by context column (`RunContext.one`).
 
     Attributes
     ----------
@@ -124,9 +121,9 @@ class Scorer:
         What to add to scores: the training mean if the predictor itself is the score, else 0.
     """
 
-    def __init__(self, run: SavedRun, ranking: Ranking, newcomers: FoldIn | None, context: Codes = NOTHING) -> None:
+    def __init__(self, run: SavedRun, ranking: Ranking, newcomers: FoldIn | None) -> None:
         run.need_draws()
-        self.run, self.ranking, self.newcomers, self.context = run, ranking, newcomers, context
+        self.run, self.ranking, self.newcomers = run, ranking, newcomers
         law = run.config.law
         self.biases, self.rank = run.config.biases, run.config.rank
         #: Least rating whose probability is the score.
@@ -177,17 +174,16 @@ class Scorer:
 
     def _added(self, number: int, users: Int32) -> tuple[Float32 | float, Float32 | float]:
         """What parts of the model add to the predictors of all items at a draw, (n, items), and its variance."""
-        run, none = self.run, np.zeros(0, np.int32)
-        added = run.draw(number).of_ratings(none, none, run.context.given({}, 0))
-        if not self.context and all(np.ndim(each) == 0 for each in added):  # the same for all
-            return added
-        known = np.where(users < len(run.users), users, np.int32(-1))
-        items = np.arange(len(run.items), dtype=np.int32)
-        pairs = np.repeat(known, len(items)), np.tile(items, len(known))
-        given = run.context.given(self.context, len(pairs[0]))
-        mean, variance = (np.broadcast_to(each, len(pairs[0])) for each in run.draw(number).of_ratings(*pairs, given))
-        shape = (len(users), len(items))
-        return mean.astype(np.float32).reshape(shape), variance.astype(np.float32).reshape(shape)
+        draw, n = self.run.draw(number), len(self.run.items)
+        known = np.where(users < len(self.run.users), users, np.int32(-1))
+        pairs = np.repeat(known, n), np.tile(np.arange(n, dtype=np.int32), len(known))
+        mean, variance = draw.of_ratings(*pairs)
+        if np.ndim(mean) == np.ndim(variance) == 0:  # the same for all
+            return mean, variance
+        shape = len(users), n
+        wholes = (np.broadcast_to(each, len(pairs[0])).astype(np.float32) for each in (mean, variance))
+        mean, variance = (each.reshape(shape) for each in wholes)
+        return mean, variance
 
     def split(self, theta: Float32) -> tuple[Float32, Float32]:
         """Factors and biases of rows of theta."""

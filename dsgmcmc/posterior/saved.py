@@ -20,7 +20,6 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.model.parts import PARTS
 from dsgmcmc.model.parts.implicit import IMPLICIT
 from dsgmcmc.model.quantity import Quantities
-from dsgmcmc.posterior.context import RunContext
 from dsgmcmc.posterior.draws import (
     KEPT_TO_RANK,
     KINDS,
@@ -147,11 +146,6 @@ class SavedRun:
         """Whether a part of the model adds to the predictors of ratings."""
         given = self.config, self.index.transposed, self.index.feature_sizes()
         return any(part.has_effects and part.quantities_of(*given) for part in PARTS)
-
-    @cached_property
-    def context(self) -> RunContext:
-        """Terms of the context that the model has effects of."""
-        return RunContext(self.config.context, self.index.transposed, self.index.context())
 
     def kind_of(self, factor: Factor) -> str:
         """Whether the rows of a factor are users or items."""

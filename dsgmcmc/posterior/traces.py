@@ -9,7 +9,6 @@ everything that can be observed. The scalars are
   the logarithms of the users' and items' ``scales``; if users have their own thresholds, the sds of the logarithms of
   their gaps, ``gap_sd_1`` being that between the first two;
 - with levels of time, the sd of the effects of each, ``time_sd_user_8`` being that of every eight ratings of a user;
-  with terms of the context likewise, ``context_sd_user_weekday`` being that of a user's weekdays;
 - ``mean_product`` = sum_k m_k m'_k of the priors' means of users and items and, where the precisions are diagonal,
   ``variance_product`` = sum_k 1 / (lambda_k lambda'_k): unchanged by permutations, signs, and scaling one side against
   the other;
@@ -72,8 +71,7 @@ def scalar_traces(run: SavedRun) -> dict[str, Float64]:
 def _names(run: SavedRun, quantity: Quantity, number: int) -> list[str]:
     """Names of the elements of a quantity in diagnostics."""
     kind = "" if quantity.factor is None else run.kind_of(quantity.factor)
-    of_levels = {"time_level": run.config.times, "context_term": run.config.terms}
-    labels = of_levels.get(quantity.dims[0] if quantity.dims else "", ("",) * number)
+    labels = run.config.times if quantity.dims == ("time_level",) else ("",) * number
     return [
         quantity.diagnosed.format(kind=kind, number=place + 1, label=label.replace(":", "_"))
         for place, label in enumerate(labels)

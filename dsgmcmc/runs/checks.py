@@ -19,8 +19,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.model.blocks import SLAB
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.likelihoods.ordinal import scale_of
-from dsgmcmc.model.parts.design import gram_width
-from dsgmcmc.model.parts.features import featured_factors
+from dsgmcmc.model.parts.features import featured_factors, gram_width
 from dsgmcmc.model.quantity import Quantities
 from dsgmcmc.parallel.partition import block_bounds
 from dsgmcmc.runs.costs import row_width, tours

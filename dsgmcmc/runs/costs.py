@@ -12,8 +12,7 @@ from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.kernels.outer import statistics_width
 from dsgmcmc.kernels.stored import index_type
 from dsgmcmc.model.circulation import keeps_what_left
-from dsgmcmc.model.parts.effects import levels_of
-from dsgmcmc.model.parts.groups import costs_of
+from dsgmcmc.model.parts.time_levels import costs_of, time_levels_of
 from dsgmcmc.model.quantity import Quantities
 from dsgmcmc.parallel.partition import owner
 from dsgmcmc.runs.checkpoint import DRAWS_PER_STATE, LEAST_DRAWS
@@ -93,7 +92,7 @@ class Costs:
         checkpoint = (rows + columns) * width * 4 + moments + ratings.nnz_test * saved
         held = ratings.nnz * _rating_bytes(config, ratings, columns) + ratings.nnz_test * TEST_RATING_BYTES
         normal = config.law.is_conditionally_gaussian()
-        grouped, effects = costs_of(levels_of(config, ratings.transposed), ratings, normal)
+        grouped, effects = costs_of(time_levels_of(config.time_levels, ratings.transposed), ratings, normal)
         held, checkpoint = held + grouped, checkpoint + effects
         index = (rows + grid) * grid * 8  # where each row begins in each block
         everywhere = 2 * (rows + columns) * 8  # row and column counts, whole on every process

@@ -27,13 +27,12 @@ from matplotlib import pyplot as plt
 
 from dsgmcmc.config.layers import build
 from dsgmcmc.config.run import ResolvedConfig
-from dsgmcmc.data.ratings import Categories, open_ratings, write_ratings
+from dsgmcmc.data.ratings import open_ratings, write_ratings
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.likelihoods.thresholds import GAP_SD, MIDDLE_SD, values_of
 from dsgmcmc.model.model import FactorModel
 from dsgmcmc.model.parts import RowPriors
 from dsgmcmc.model.parts.base import Place
-from dsgmcmc.model.parts.group_effects import PRECISION_RATE
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.schedule import Schedule
@@ -44,14 +43,10 @@ from dsgmcmc.types import Factor
 ROWS, COLUMNS, RANK, PAIRS = 40, 30, 3, 5
 DRAWS, THIN, BURN_IN = 99, 15, 300
 BINS = 10
-#: Categories that pairs are given; all users share the effects of one column, and each has its own of the other.
-DEVICES, DAYS = 3, 4
-CONTEXT = {"context": "device,user:day"}
 MODELS: dict[str, dict[str, Any]] = {
     "noise shared": {},
     "noise both": {"noise": "both"},
-    "effects": CONTEXT,
-    "effects, levels": {"likelihood": "ordinal-logit", **CONTEXT},
+    "levels": {"likelihood": "ordinal-logit"},
 }
 
 
@@ -61,18 +56,13 @@ class Parameters(NamedTuple):
     Attributes
     ----------
     eta : (ROWS, COLUMNS)
-        Predictors of all pairs, without effects.
+        Predictors of all pairs.
     level : float
         tau, or the first threshold.
-    effects : tuple of (DEVICES,) and (ROWS, DAYS), or None
-    precisions : (2,), or (0,) without effects
-        Of the effects.
     """
 
     eta: np.ndarray
     level: float
-    effects: tuple[np.ndarray, np.ndarray] | None
-    precisions: np.ndarray
 
 
 class Truth:
@@ -85,8 +75,6 @@ class Truth:
         Pairs in order.
     asked : (PAIRS, 2) int
         Pairs that are not rated.
-    codes : tuple of (ROWS, COLUMNS) int
-        Device and day of every pair.
     ratings : (n,)
     """
 
@@ -96,42 +84,21 @@ class Truth:
         self.rated, self.asked = (
             np.transpose(np.divmod(each, COLUMNS)) for each in (np.sort(cells[:n]), cells[n : n + PAIRS])
         )
-        self.codes = tuple(rng.integers(0, size, eta.shape) for size in (DEVICES, DAYS))
-        effects, precisions = None, np.zeros(0)
-        if config.context != "no":
-            precisions = rng.gamma(1.0, 1 / PRECISION_RATE, 2)
-            device, day = (
-                rng.normal(size=shape) / np.sqrt(precision)
-                for shape, precision in zip(((DEVICES,), (ROWS, DAYS)), precisions, strict=True)
-            )
-            effects = (device, day)
         if levels:
             cuts = values_of(rng.normal(size=2) * [GAP_SD, MIDDLE_SD])
             noise, level = rng.logistic(size=eta.shape), cuts[0]
         else:
             level = rng.gamma(1.0)
             noise = rng.normal(size=eta.shape) / np.sqrt(level * own_noise(rng, config.noise))
-        self.parameters = Parameters(eta, level, effects, precisions)
-        i, j = self.rated.T
-        self.ratings = (self.with_effects(self.parameters) + noise)[i, j]
+        self.parameters = Parameters(eta, level)
+        self.ratings = (eta + noise)[tuple(self.rated.T)]
         if levels:
             self.ratings = (self.ratings[:, None] > cuts).sum(axis=1).astype(float)
 
-    def with_effects(self, of: Parameters) -> np.ndarray:
-        """Predictors of all pairs with their effects."""
-        if of.effects is None:
-            return of.eta
-        (shared, own), (device, day) = of.effects, self.codes
-        return of.eta + shared[device] + own[np.arange(ROWS)[:, None], day]
-
     def ranked(self, of: Parameters) -> dict[str, np.ndarray]:
         """What is ranked: quantities by name."""
-        eta = self.with_effects(of)
+        eta = of.eta
         found = {"predictor": eta[tuple(self.asked.T)], "mean square": [(eta**2).mean()], "level": [of.level]}
-        if of.effects is not None:
-            device, own = of.effects
-            found |= {"difference of devices": [device[1] - device[0]], "effects of users": own[:PAIRS, 0]}
-            found |= {"precision of devices": of.precisions[:1], "precision of days": of.precisions[1:]}
         return {name: np.asarray(values) for name, values in found.items()}
 
     def write(self, path: Path) -> None:
@@ -140,11 +107,7 @@ class Truth:
         indptr = np.searchsorted(i, np.arange(ROWS + 1)).astype(np.int64)
         part = (indptr, j.astype(np.int32), self.ratings.astype(np.float32))
         none = (np.zeros(ROWS + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
-        context = {
-            name: (Categories(tuple(map(str, range(size)))), codes[i, j].astype(np.int32), none[1])
-            for name, size, codes in zip(("device", "day"), (DEVICES, DAYS), self.codes, strict=True)
-        }
-        write_ratings(path, part, none, np.arange(ROWS), np.arange(COLUMNS), seed=0, source="prior", context=context)
+        write_ratings(path, part, none, np.arange(ROWS), np.arange(COLUMNS), seed=0, source="prior")
 
 
 def predictors(rng: np.random.Generator, width: float) -> np.ndarray:
@@ -178,13 +141,9 @@ def parameters_of(target: FactorTarget) -> Parameters:
         sides.append(np.concatenate(theta).astype(np.float64))
     w, h = sides
     eta = w[:, :RANK] @ h[:, :RANK].T + w[:, RANK:] + h[:, RANK]
-    law, effects = target.likelihood, target.model.effects
+    law = target.likelihood
     level = float(target.model.noise.parameters.tau[0] if law.has_noise else law.thresholds.values[0])
-    if effects is None:
-        return Parameters(eta, level, None, np.zeros(0))
-    device, own = (blocks[0].astype(np.float64) for blocks in effects.effects.values)
-    precisions = [effects.effects.parameters.precision(number) for number in range(2)]
-    return Parameters(eta, level, (device, own.reshape(ROWS, DAYS)), np.array(precisions))
+    return Parameters(eta, level)
 
 
 def make(path: Path, config: ResolvedConfig, sampler: Sampler[Any, Any]) -> FactorTarget:

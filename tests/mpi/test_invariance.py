@@ -156,15 +156,12 @@ def test_features(comm: MPI.Comm, together, described: Path, mpi_tmp_path: Path,
         ("baoab", {"time_levels": "user,item", "noise": "both", "likelihood": "ordinal-logit", "thresholds": "user"}),
         ("psgld", {"time_levels": "item:4,user:page", "likelihood": "negative-binomial"}),
         ("baoab", {"time_levels": "user,item", "likelihood": "student-t", "noise": "both"}),
-        ("baoab", {"context": "device,user:day,item:device", "noise": "both"}),
-        ("gibbs", {"context": "day,item:device", "time_levels": "user:3"}),
-        ("psgld", {"context": "item:day,device", "likelihood": "ordinal-logit"}),
     ],
 )
-def test_effects_of_time_and_context(
+def test_effects_of_time(
     comm: MPI.Comm, together, timed: Path, mpi_tmp_path: Path, sampler: str, settings: dict[str, Any]
 ) -> None:
-    """Groups of rows at home, of columns on their way and of none, with parts anywhere; stopped between two draws."""
+    """Groups of rows at home and of columns on their way, with parts anywhere; stopped between two draws."""
     sweep = BASE["grid"] if sampler == "psgld" else 1
     settings = settings_of(sampler, **settings) | {"iterations": 14 * sweep, "thin": sweep}
     compare(comm, together, timed, mpi_tmp_path, settings, [8 * sweep + sweep // 2, 14 * sweep])

@@ -60,7 +60,7 @@ def given_else(target: FactorTarget) -> tuple[np.ndarray, np.ndarray]:
         at = [law.log_likelihood_of_predictors(ratings.values.astype(float), eta + d, scale, cuts) for d in AT]
         found.append(np.stack(at, axis=1))
         (level,), block = effects.groups.levels, (row.index, column.index)
-        first = 0 if level.factor is None else effects.groups.first[0][block[level.factor]]
+        first = effects.groups.first[0][block[level.factor]]
         numbers.append(effects.groups.train[0][block] + first)
     return np.concatenate(numbers), np.concatenate(found)
 
@@ -84,7 +84,6 @@ def exact(groups: np.ndarray, logs: np.ndarray, size: int) -> tuple[np.ndarray, 
     "settings",
     [
         {"likelihood": "student"},
-        {"likelihood": "ordinal-logit", "time_levels": "no", "context": "device"},
         {"likelihood": "ordinal-logit", "time_levels": "item:3", "noise": "both", "thresholds": "user"},
         pytest.param({"likelihood": "negative-binomial"}, marks=pytest.mark.long),
         pytest.param({"likelihood": "ordinal-logit"}, marks=pytest.mark.long),
@@ -116,8 +115,8 @@ def test_effects_have_their_law_given_all_else(tmp_path: Path, monkeypatch, sett
     for number in range(DRAWS):
         target.begin(10 * number)
         target.model.draw_effects(target.context())
-        found.append(np.concatenate([values.copy() for values in effects.effects.values[0].values()]))
-        precisions.append(np.log(effects.effects.parameters.precision(0)))
+        found.append(np.concatenate([values.copy() for values in effects.values[0].values()]))
+        precisions.append(np.log(effects.parameters.precision[0]))
     centre, width, mean, sd = exact(*given_else(target), len(found[0]))
     effects, log_precisions = np.array(found[200:]), np.array(precisions[200:])
     assert log_precisions.mean() == pytest.approx(centre, abs=0.15 * width)

@@ -35,7 +35,6 @@ QUICK = {
     )
 }
 EXECUTED = [
-    "context.md",
     "features.md",
     "own-likelihood.md",
     "own-sampler.md",

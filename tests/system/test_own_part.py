@@ -31,7 +31,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     text = names.read_text(encoding="utf-8")
     for before, after in (
         ("\n#: In the order", "from dsgmcmc.model.parts.taste import Tastes, TasteSettings\n\n#: In the order"),
-        ("RatingEffects)\n", "RatingEffects, Tastes)\n"),
+        ("TimeEffects)\n", "TimeEffects, Tastes)\n"),
         ("class PartSettings(", "class PartSettings(TasteSettings, "),
     ):
         assert text.count(before) == 1

@@ -82,7 +82,7 @@ def test_predict_writes_to_standard_output(made, tmp_path):
     header, line = done.out.splitlines()
     assert header == "user,item,mean,sd,q05,q95"
     assert line.startswith(f"{made.users[0]},{made.items[0]},")
-    assert json.loads(done.err) == {"pairs": 1, "unknown": 0, "lacks": []}
+    assert json.loads(done.err) == {"pairs": 1, "unknown": 0}
 
 
 @pytest.mark.long

@@ -76,14 +76,6 @@ def prepare(
     timestamps: Annotated[
         bool, typer.Option("--timestamps", help="Keep the temporal order of ratings, for `sample --time-levels`.")
     ] = False,
-    context: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME,...",
-            help="Columns with a category of each rating, for `sample --context`: names in the header, NAME=COLUMN, or "
-            "NAME:10 for numbers in 10 groups. year, quarter, month, week, weekday and hour are made of timestamps.",
-        ),
-    ] = None,
     duplicates: Annotated[
         Duplicates, typer.Option(help="If a user rated an item more than once: refuse, or which rating to take.")
     ] = Duplicates.error,
@@ -168,7 +160,6 @@ def prepare(
                 split=split.value,
                 test=test,
                 timestamps=timestamps,
-                context=context,
                 duplicates=duplicates,
                 drop_zeros=drop_zeros,
                 described=describe(given, names, feature_kinds, separator),
@@ -211,7 +202,6 @@ def _show(summary: Summary, wanted: bool) -> None:
         **{f"{entity} features": _features(entity, features) for entity, features in summary.features.items()},
         "columns": summary.columns,
         **({"timestamps": "order kept"} if summary.timestamps else {}),
-        **({"context": _context(summary.context)} if summary.context else {}),
         "file": f"{summary.path}, {summary.bytes / 1e6:,.1f} MB",
     }
     show_facts(facts)
@@ -237,10 +227,6 @@ def _hints(summary: Summary, wanted: bool) -> Iterator[str]:
             "no ratings are held out for testing, so a run can neither measure its error nor end by its accuracy: "
             "--test-fraction 0.2 holds out a fifth"
         )
-
-
-def _context(columns: dict[str, int]) -> str:
-    return ", ".join(f"{column} ({number:,} categories)" for column, number in columns.items())
 
 
 def _features(entity: str, features: dict[str, Any]) -> str:

@@ -19,7 +19,7 @@ from dsgmcmc.cli.options import (
 )
 from dsgmcmc.errors import EXIT_DONE, AgreedGoneError, anew
 from dsgmcmc.parallel.comm import launched, run_parallel, world_comm
-from dsgmcmc.terminal import say, say_json
+from dsgmcmc.terminal import say_json
 
 
 def predict(
@@ -42,7 +42,7 @@ def predict(
 ) -> None:
     """Predict ratings: mean, sd and an interval of a new rating, noise included.
 
-    PAIRS has original user and item names, and the columns of the run's context, if any. Its rows and columns are kept
+    PAIRS has original user and item names. Its rows and columns are kept
     in their order, and mean, sd and two quantiles of the mixture over the saved draws are added. If ratings have
     levels, such as stars, --at-least and --probabilities add their probabilities: those of an ordinal likelihood, or of
     Gaussian ratings rounded to the nearest level.
@@ -64,11 +64,6 @@ def predict(
     names = parse_pair_columns(columns)
 
     def tell(done: dict[str, Any]) -> None:
-        if lacks := ", ".join(done["lacks"]):
-            say(
-                f"dsgmcmc: {pairs} has no column {lacks}: effects of an unknown category have their prior",
-                file=sys.stderr,
-            )
         if as_json:
             say_json(done, indent=None, file=sys.stderr)
 

@@ -51,12 +51,6 @@ def recommend(
     candidates: CandidatesOption = None,
     exclude: ExcludeOption = None,
     clip: ClipOption = True,
-    context: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--context", metavar="COLUMN=CATEGORY", help="Context in which items would be rated; repeat for more."
-        ),
-    ] = None,
     include_rated: Annotated[
         bool, typer.Option("--include-rated", help="Also recommend items that the user has rated.")
     ] = False,
@@ -80,7 +74,6 @@ def recommend(
       dsgmcmc recommend run --user 42 --by mean
       dsgmcmc recommend run --user 42 --items ml-1m/movies.dat --matching 'Comedy|Drama'
       dsgmcmc recommend run --user 42 --at-least 4
-      dsgmcmc recommend run --user 42 --context device=mobile --context weekday=Friday
     """
     import numpy as np
 
@@ -121,17 +114,8 @@ def recommend(
             rated = Rated(ratings, users)
     if by.value in PATTERN_RULES and sys.stderr.isatty() and not (opened.path / EXPOSURE).is_dir():
         say("working out who rates what, once: it is kept beside the run", file=sys.stderr)
-    codes = opened.context.one(_given(context or []))
-    blocks = recommendations(opened, users, ranking, rated, titles=titles, among=among, context=codes)
+    blocks = recommendations(opened, users, ranking, rated, titles=titles, among=among)
     if out is not None:
         write_blocks(blocks, out)
     else:
         show_recommendations(blocks, ranking, as_json)
-
-
-def _given(context: list[str]) -> dict[str, str]:
-    """Categories by column."""
-    given = dict(text.partition("=")[::2] for text in context)
-    if "" in given.values() or len(given) < len(context):
-        raise InputError(f"--context {' --context '.join(context)}: expected COLUMN=CATEGORY, each column once")
-    return given

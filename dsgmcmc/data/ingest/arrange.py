@@ -6,7 +6,7 @@ the version of any library matters.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import duckdb
 import numpy as np
@@ -20,12 +20,12 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
 from dsgmcmc.types import Int64
 
-# how --duplicates chooses one rating of a pair, its time and its context; `ord` is the line's place in the input
-DUPLICATES: dict[str, tuple[str, str, str] | None] = {
+# how --duplicates chooses one rating of a pair, and its time; `ord` is the line's place in the input
+DUPLICATES: dict[str, tuple[str, str] | None] = {
     "error": None,
-    "first": ("arg_min(value, ord)", "arg_min(time, ord)", "arg_min({}, ord)"),
-    "last": ("arg_max(value, ord)", "arg_max(time, ord)", "arg_max({}, ord)"),
-    "mean": ("avg(value ORDER BY value)::FLOAT", "max(time)", "arg_max({}, ord)"),
+    "first": ("arg_min(value, ord)", "arg_min(time, ord)"),
+    "last": ("arg_max(value, ord)", "arg_max(time, ord)"),
+    "mean": ("avg(value ORDER BY value)::FLOAT", "max(time)"),
 }
 
 
@@ -85,37 +85,26 @@ def check_entities(entity: str, n: int, longest: int) -> None:
         raise InputError(f"a name of {longest} bytes in the {entity} column; at most {MAX_ID_BYTES} are allowed")
 
 
-def make_cells(
-    connection: duckdb.DuckDBPyConnection,
-    seed: int,
-    duplicates: str,
-    rows: str,
-    cols: str,
-    context: Sequence[str] = (),
-) -> None:
-    """Turn ``raw`` into the table ``cells`` (row, col, value, time, key, test, ord), with the columns of `context`.
+def make_cells(connection: duckdb.DuckDBPyConnection, seed: int, duplicates: str, rows: str, cols: str) -> None:
+    """Turn ``raw`` into the table ``cells`` (row, col, value, time, key, test, ord).
 
     Parameters
     ----------
     duplicates : key of `DUPLICATES`
     rows, cols : {"user", "item"}
         Which entity is the row.
-    context : sequence of str
-        Columns with the numbers of categories, quoted.
     """
     choice = DUPLICATES[duplicates]
     key = _hash(f"'{seed}'", "'pair'", "raw.user_id", "raw.item_id")
-    codes = "".join(f", {field}::INTEGER AS {field}" for field in context)
     select = (
-        f"SELECT r.k::INTEGER AS row, c.k::INTEGER AS col, rating AS value, time, {key} AS key, test{codes}"
+        f"SELECT r.k::INTEGER AS row, c.k::INTEGER AS col, rating AS value, time, {key} AS key, test"
         f"{', raw.rowid AS ord' if choice else ''} "
         f"FROM raw JOIN {rows}s r ON r.id = raw.{rows}_id JOIN {cols}s c ON c.id = raw.{cols}_id"
     )
     if choice:
-        value, time, category = choice
-        codes = "".join(f", {category.format(field)} AS {field}" for field in context)
+        value, time = choice
         select = (
-            f"SELECT row, col, {value} AS value, {time} AS time, any_value(key) AS key, test{codes} "
+            f"SELECT row, col, {value} AS value, {time} AS time, any_value(key) AS key, test "
             f"FROM ({select}) GROUP BY row, col, test"
         )
     connection.execute(f"CREATE TABLE cells AS {select}")
@@ -157,13 +146,12 @@ def sort_cells(
     is_test: str,
     n_rows: int,
     timestamps: bool = False,
-    context: Sequence[str] = (),
     temporal: bool = False,
 ) -> tuple[Int64, int]:
     """Make the table ``sorted`` (row, col, value, test), by row and column, of a matrix of so many rows.
 
-    With `timestamps` it also has the places and pages of ratings (`dsgmcmc.data.ratings.Times`); it has the columns of
-    `context`, which are quoted; if the split is `temporal`, ages (`dsgmcmc.data.ratings.inner`).
+    With `timestamps` it also has the places and pages of ratings (`dsgmcmc.data.ratings.Times`); if the split is
+    `temporal`, it has ages (`dsgmcmc.data.ratings.inner`).
 
     Returns
     -------
@@ -172,7 +160,6 @@ def sort_cells(
     n_test : int
     """
     more = "".join(f", {formula} AS {name}" for name, formula in _TIMES.items()) if timestamps else ""
-    more += "".join(f", {field}" for field in context)
     if temporal:
         more += f", (ntile({AGES}) OVER (PARTITION BY {is_test} ORDER BY time DESC, key) - 1)::UTINYINT AS age"
     connection.execute(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -21,13 +21,9 @@ from dsgmcmc.errors import InputError
 _ENTRIES = 2_000_000  # of an .npz at a time
 
 
-def create_raw(connection: duckdb.DuckDBPyConnection, context: Sequence[str] = ()) -> None:
-    """Create the empty table: names as text, rating, time in seconds or NULL, whether it is a test rating.
-
-    `context` are more columns of text, quoted.
-    """
-    more = "".join(f", {field} VARCHAR" for field in context)
-    columns = f"user_id VARCHAR, item_id VARCHAR, rating FLOAT, time DOUBLE, test BOOLEAN{more}"
+def create_raw(connection: duckdb.DuckDBPyConnection) -> None:
+    """Create the empty table: names as text, rating, time in seconds or NULL, whether it is a test rating."""
+    columns = "user_id VARCHAR, item_id VARCHAR, rating FLOAT, time DOUBLE, test BOOLEAN"
     connection.execute(f"CREATE TABLE raw ({columns})")
 
 
@@ -84,10 +80,9 @@ def _insert(
     time = "NULL"
     if "timestamp" in source.columns:
         time = "coalesce(try_cast(time AS DOUBLE), epoch(try_cast(time AS TIMESTAMPTZ)))"
-    into = ", ".join(["user_id, item_id, rating, time, test", *source.context])
-    values = ", ".join([f"user_id, item_id, try_cast(rating AS FLOAT), {time}, {test}", *source.context])
+    values = f"user_id, item_id, try_cast(rating AS FLOAT), {time}, {test}"
     connection.execute(
-        f"INSERT INTO raw ({into}) SELECT {values} FROM ({selection})",
+        f"INSERT INTO raw (user_id, item_id, rating, time, test) SELECT {values} FROM ({selection})",
         parameters,
     )
 
@@ -101,7 +96,7 @@ def _selection(source: RatingsInput) -> str:
         table = read_csv(names, source.delimiter, source.skip, source.packed)
     else:
         names = list(source.names)
-        wanted = [names[k] for k in sorted({*source.columns.values(), *source.context.values()})]
+        wanted = [names[k] for k in sorted(source.columns.values())]
         layout = "array" if source.array else "newline_delimited"
         table = f"read_json(?, format = '{layout}', {_texts(wanted, source.packed)})"
     return f"SELECT {_columns(source, names)} FROM {table}"
@@ -129,7 +124,6 @@ def _columns(source: RatingsInput, names: list[str]) -> str:
     """Return the select list that gives the columns `names` of a file their roles."""
     roles = {"user": "user_id", "item": "item_id", "rating": "rating", "timestamp": "time"}
     selected = [f"{identifier(names[k])}::VARCHAR AS {roles[role]}" for role, k in source.columns.items()]
-    selected += [f"{identifier(names[k])}::VARCHAR AS {field}" for field, k in source.context.items()]
     return ", ".join(selected if "rating" in source.columns else [*selected, "1 AS rating"])
 
 

@@ -14,7 +14,6 @@ import numpy as np
 
 from dsgmcmc.data.ingest import arrange
 from dsgmcmc.data.ingest.columns import parse_columns
-from dsgmcmc.data.ingest.context import number_categories, parse_context, wanted_periods, with_context
 from dsgmcmc.data.ingest.features import Description, Encoded, check_kinds, encode, load_description
 from dsgmcmc.data.ingest.files import find_files
 from dsgmcmc.data.ingest.load import create_raw, load, scalar, whole_names
@@ -40,8 +39,6 @@ class Summary:
         ``unrated``, those without features and those without ratings; ``notes``, what was left out or looks wrong.
     timestamps : bool
         Whether it has the order of ratings in time.
-    context : dict of str to int
-        Number of categories of every context column.
     not_rated : float
         Share of zeros among the ratings, where they probably mean "not rated"; else 0.
     """
@@ -62,7 +59,6 @@ class Summary:
     columns: str
     features: dict[str, dict[str, Any]] = field(default_factory=dict)
     timestamps: bool = False
-    context: dict[str, int] = field(default_factory=dict)
     not_rated: float = 0.0
 
 
@@ -77,7 +73,6 @@ def prepare_ratings(
     split: Literal["random", "temporal"] = "random",
     test: str | None = None,
     timestamps: bool = False,
-    context: str | None = None,
     duplicates: str = "error",
     drop_zeros: bool = False,
     described: Mapping[str, Description] | None = None,
@@ -118,18 +113,12 @@ def prepare_ratings(
     if {path.resolve() for path in parts[0][0]} & {path.resolve() for path in parts[1][0]}:
         raise InputError(f"--test {test} is one of the training files, too")
     RatingsWriter.check_target(out, force)
-    temporal, wanted = split == "temporal", parse_context(context)
-    of_time = wanted_periods(parts[0][0][0], format, names, wanted)
-    timed = temporal or timestamps or bool(of_time)
-    sources = [
-        (with_context(inspect(path, format, names, timed), wanted, of_time), held_out)
-        for paths, held_out in parts
-        for path in paths
-    ]
-    fields = [column.field for column in wanted]
+    temporal = split == "temporal"
+    timed = temporal or timestamps
+    sources = [(inspect(path, format, names, timed), held_out) for paths, held_out in parts for path in paths]
     memory = default_memory() if memory is None else memory
     with open_session(Path(temp_dir) if temp_dir else out.parent, memory, threads, report) as (db, watch):
-        create_raw(db, fields)
+        create_raw(db)
         for k, (source, held_out) in enumerate(sources):
             watch.stage(f"reading {source.path.name}", 0.25 * k / len(sources), 0.25 * (k + 1) / len(sources))
             load(db, source, held_out)
@@ -147,15 +136,14 @@ def prepare_ratings(
         encoded = {entity: encode(db, tables[entity], given, sizes[entity]) for entity, given in described.items()}
         rows, cols = ("item", "user") if sizes["item"] > sizes["user"] else ("user", "item")
         watch.stage("matching names", 0.3, 0.6)
-        categories = number_categories(db, wanted, of_time)
-        arrange.make_cells(db, seed, duplicates, rows, cols, fields)
+        arrange.make_cells(db, seed, duplicates, rows, cols)
         db.execute("DROP TABLE raw")
         watch.stage("splitting", 0.6, 0.65)
         is_test = "test" if test else arrange.split(db, fraction, temporal)
         watch.stage("sorting", 0.65, 0.8)
-        indptr, n_test = arrange.sort_cells(db, is_test, sizes[rows], timestamps, fields, temporal)
+        indptr, n_test = arrange.sort_cells(db, is_test, sizes[rows], timestamps, temporal)
         attributes: dict[str, Any] = {"seed": seed, "transposed": rows == "item", "force": force}
-        attributes |= {"times": timestamps, "ages": temporal, "context": categories}
+        attributes |= {"times": timestamps, "ages": temporal}
         attributes |= _origin([source.path for source, _ in sources])
         sides = zip(SIDES, (rows, cols), strict=True)
         attributes["features"] = {side: encoded[entity].features for side, entity in sides if entity in encoded}
@@ -228,9 +216,8 @@ def _write(
                     for side in SIDES
                     if attributes["times"]
                 }
-                codes = {name: cells[f"context {name}"][mask] for name in attributes["context"]}
                 ages = cells["age"][mask] if attributes["ages"] else None
-                writer.append(part, own, col[mask], cells["value"][mask], times or None, codes, ages)
+                writer.append(part, own, col[mask], cells["value"][mask], times or None, ages)
 
 
 def _id_type(db: duckdb.DuckDBPyConnection, entity: str) -> np.dtype[Any]:
@@ -279,6 +266,5 @@ def _summarise(out: Path, columns: str, encoded: Mapping[str, Encoded], not_rate
             columns=columns,
             features={entity: each.summary() for entity, each in encoded.items()},
             timestamps=ratings.times is not None,
-            context={column: categories.size for column, categories in ratings.context.columns.items()},
             not_rated=not_rated,
         )

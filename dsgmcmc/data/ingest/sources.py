@@ -8,7 +8,7 @@ import io
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal
 
@@ -70,8 +70,6 @@ class RatingsInput:
         For text, number of lines before the first rating.
     names : tuple of str
         Names of the columns; empty where the file has none.
-    context : dict of str to int
-        Position of every context column, by its field in the table that ratings are read into.
     array : bool
         Of JSON, whether it is one array of objects, and not an object on each line.
     """
@@ -86,7 +84,6 @@ class RatingsInput:
     skip: int = 0
     names: tuple[str, ...] = ()
     array: bool = False
-    context: dict[str, int] = field(default_factory=dict)
 
     @property
     def roles(self) -> str:

@@ -17,9 +17,6 @@ Format ``dsgmcmc-ratings``, version 2, an HDF5 file with
 ..                        ``times/SIDE/page``
 ``/rows``, ``/cols``      ``times/place``            int32: how many each row, or column, has
 ..                        ``times/page``             all of ``times`` where the order in time was kept
-``/train``, ``/test``     ``context/NAME``           int32, categories of the ratings; one of each context column
-``/context``              ``NAME/names``             (C,) UTF-8 of fixed length: its categories, see `Categories`
-..                        ``NAME/edges``             (E,) float64, where the categories are groups of numbers
 attributes                ``format version``         text is UTF-8 of fixed length
 ..                        ``I J nnz nnz_test``       sizes
 ..                        ``mean min max``           of the training ratings
@@ -38,7 +35,6 @@ own checksums. ``prepare`` reads the file back, and ``verify`` reads it whole; b
 Files come from other people: a reader checks types, lengths and ranges before it allocates or indexes by them.
 """
 
-from dsgmcmc.data.ratings.context import Categories
 from dsgmcmc.data.ratings.features import SIDES, Features, Side
 from dsgmcmc.data.ratings.format import MAX_ID_BYTES, MAX_SIDE, SPLITS, Split, row_slabs
 from dsgmcmc.data.ratings.reader import Ratings, open_ratings
@@ -50,7 +46,6 @@ __all__ = [
     "MAX_SIDE",
     "SIDES",
     "SPLITS",
-    "Categories",
     "Features",
     "Ratings",
     "RatingsWriter",

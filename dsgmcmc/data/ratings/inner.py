@@ -11,7 +11,6 @@ import hashlib
 
 import numpy as np
 
-from dsgmcmc.data.ratings.context import StoredContext
 from dsgmcmc.data.ratings.features import Features, Side
 from dsgmcmc.data.ratings.format import AGES, SPLITS, Split, row_slabs
 from dsgmcmc.data.ratings.reader import Ratings
@@ -52,7 +51,6 @@ class InnerSplit(Ratings):
         self.digest = hashlib.sha256(f"{ratings.digest} inner {share!r} {seed}".encode()).hexdigest()
         self._count()
         self.times = None if ratings.times is None else _InnerTimes(ratings.times, self)
-        self.context = _InnerContext(ratings.context, self)
 
     def _count(self) -> None:
         """Count the ratings of both parts, and what is known of those for training."""
@@ -145,17 +143,6 @@ class _InnerTimes(StoredTimes):
         """Read where the ratings in rows `start` to `stop` of a part stand among those of their rows, or columns."""
         chosen = self._ratings.chosen(part, start, stop)
         return Times(*(numbers[chosen] for numbers in self._times.slab("train", side, start, stop)))
-
-
-class _InnerContext(StoredContext):
-    """Context of the ratings of an inner split."""
-
-    def __init__(self, context: StoredContext, ratings: InnerSplit) -> None:
-        self._context, self._ratings, self.columns = context, ratings, context.columns
-
-    def slab(self, column: str, part: Split, start: int, stop: int) -> Int32:
-        """Read the categories of the ratings in rows `start` to `stop` of a part, (m,) int32."""
-        return self._context.slab(column, "train", start, stop)[self._ratings.chosen(part, start, stop)]
 
 
 def _scramble(x: UInt64) -> UInt64:

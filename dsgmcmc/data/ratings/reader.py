@@ -11,7 +11,6 @@ from typing import Any
 import h5py
 import numpy as np
 
-from dsgmcmc.data.ratings.context import NO_CONTEXT, StoredContext
 from dsgmcmc.data.ratings.features import SIDES, Features, Side, StoredFeatures
 from dsgmcmc.data.ratings.format import (
     ATTRIBUTES,
@@ -30,7 +29,7 @@ from dsgmcmc.data.ratings.format import (
 from dsgmcmc.data.ratings.times import StoredTimes
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.stored import Numbering
-from dsgmcmc.storage.hdf5 import checked_dataset, names_in
+from dsgmcmc.storage.hdf5 import checked_dataset
 from dsgmcmc.types import Array, Float32, Float64, Int32, Int64, UInt8
 
 _SLAB = 1_000_000  # entries per slab where a whole part is streamed
@@ -64,8 +63,6 @@ class Ratings:
         Of the sides that have any.
     times : StoredTimes or None
         Where ratings stand in the order of time, if that was kept.
-    context : StoredContext
-        Categorical columns of the ratings, if some were kept.
     temporal : bool
         Whether the test ratings are the latest of all, and `ages` are known.
     digest : str
@@ -209,16 +206,12 @@ class Ratings:
             whole = self.feature_slab(side, 0, len(stored.indptr) - 1)
             for name, array in whole.datasets(side).items():
                 content.update(name, array)
-        for column, categories in self.context.columns.items():
-            for name, array in categories.datasets(column).items():
-                content.update(name, array)
         if content.hexdigest(self.n_rows, self.n_cols, self.transposed) != self.digest:
             raise self._wrong("its content does not match its content_sha256; prepare it again")
 
     def _besides(self, part: Split, start: int, stop: int) -> Iterator[tuple[str, Array]]:
         """All that is stored of the ratings in some rows of a part besides columns and values, by data set."""
         yield from self.times.datasets(part, start, stop) if self.times else ()
-        yield from self.context.datasets(part, start, stop)
         if part == "train" and self.temporal:
             yield "train/age", self.ages(start, stop)
 
@@ -286,11 +279,9 @@ class Ratings:
         self.times: StoredTimes | None = None
         if "rows/times" in self._file:
             self.times = StoredTimes(self._indptr, self.n_cols, self._dataset, self.columns, self._wrong)
-        names = names_in(self._file, "context")
         self.temporal = "train/age" in self._file
         if self.temporal:
             self._dataset("train/age", self.nnz, np.uint8)
-        self.context = StoredContext(self._indptr, self._dataset, names, self._wrong) if names else NO_CONTEXT
 
     def _dataset(self, name: str, length: int | None, dtype: type | None) -> Any:
         """Take a data set of (`length`,) `dtype` (None: any length, identifiers) into `_data`."""

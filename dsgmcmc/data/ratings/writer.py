@@ -17,7 +17,6 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from dsgmcmc.data.ratings.context import Categories
 from dsgmcmc.data.ratings.features import Features, Side
 from dsgmcmc.data.ratings.format import (
     ATTRIBUTES,
@@ -59,8 +58,6 @@ class RatingsWriter:
         Of the rows, the columns, or both.
     times : bool
         Whether it is told where ratings stand in the order of time.
-    context : dict of str to Categories
-        Categorical columns of the ratings.
     ages : bool
         Whether it is told which training ratings are the latest, as it is where test ratings are later than all.
     seed, transposed, source, source_sha256
@@ -80,7 +77,6 @@ class RatingsWriter:
         id_types: tuple[npt.DTypeLike, npt.DTypeLike] = (np.int64, np.int64),
         features: Mapping[Side, Features] | None = None,
         times: bool = False,
-        context: Mapping[str, Categories] | None = None,
         ages: bool = False,
         seed: int = 0,
         transposed: bool = False,
@@ -111,7 +107,7 @@ class RatingsWriter:
         self._column_counts = np.zeros(n_cols, dtype=np.int64)
         self._row_sums: list[Float64] = []
         self._times = TimesToWrite(n_rows, n_cols) if times else None
-        self._context, self._ages = context or {}, ages
+        self._ages = ages
         self._minimum, self._maximum = np.inf, -np.inf
         self._temporary = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}.tmp")
         self._open = contextlib.ExitStack()
@@ -121,8 +117,6 @@ class RatingsWriter:
                 more = dict[str, Array]()
                 for side, each in (features or {}).items():
                     more |= each.datasets(side)
-                for column, categories in self._context.items():
-                    more |= categories.datasets(column)
                 self._create(n_rows, nnz, nnz_test, id_types, more)
                 for name, array in more.items():
                     self._append(name, array, identity=not name.endswith("/encoding"))
@@ -154,10 +148,9 @@ class RatingsWriter:
         indices: Int32,
         values: Float32,
         times: Mapping[Side, Times] | None = None,
-        context: Mapping[str, Int32] | None = None,
         ages: UInt8 | None = None,
     ) -> None:
-        """Append the ratings of the next rows, with `times`, the categories of `context` and `ages` if these are kept.
+        """Append the ratings of the next rows, with `times` and `ages` if these are kept.
 
         Parameters
         ----------
@@ -180,8 +173,6 @@ class RatingsWriter:
             rows = np.repeat(np.arange(last - len(indptr) + 1, last), np.diff(indptr))
             for name, numbers in self._times.of(part, {"rows": rows, "cols": indices}, times):
                 self._append(name, numbers)
-        for column in self._context:
-            self._append(f"{part}/context/{column}", (context or {})[column])
         if self._ages and part == "train" and ages is not None:
             self._append("train/age", ages)
         if part == "train" and len(values):
@@ -210,8 +201,6 @@ class RatingsWriter:
             make(f"{part}/indptr", (n_rows + 1,), np.int64)
             make(f"{part}/indices", (n,), np.int32)
             make(f"{part}/values", (n,), np.float32)
-            for column in self._context:
-                make(f"{part}/context/{column}", (n,), np.int32)
         make("train/column_counts", (self._n_cols,), np.int64)
         if self._ages:
             make("train/age", (nnz,), np.uint8)
@@ -304,16 +293,14 @@ def write_ratings(
     row_ids: Array,
     col_ids: Array,
     times: tuple[Mapping[Side, Times], Mapping[Side, Times]] | None = None,
-    context: Mapping[str, tuple[Categories, Int32, Int32]] | None = None,
     **attributes: Any,
 ) -> None:
     """Write a ratings file from arrays in memory.
 
     `train` and `test` are compressed sparse rows (indptr, indices, values) in the order in which they are to lie in the
-    file, `row_ids` and `col_ids` int64 or ``S`` arrays, `times` where the training and the test ratings stand in the
-    order of time, and `context` has for every categorical column its categories, and those of the training and the test
-    ratings. The others are ``features``, ``seed``, ``transposed``, ``source``, ``source_sha256`` and ``force`` of
-    `RatingsWriter`.
+    file, `row_ids` and `col_ids` int64 or ``S`` arrays, and `times` where the training and the test ratings stand in
+    the order of time. The others are ``features``, ``seed``, ``transposed``, ``source``, ``source_sha256`` and
+    ``force`` of `RatingsWriter`.
     """
     with RatingsWriter(
         path,
@@ -323,11 +310,9 @@ def write_ratings(
         nnz_test=len(test[1]),
         id_types=(row_ids.dtype, col_ids.dtype),
         times=times is not None,
-        context={column: categories for column, (categories, *_) in (context or {}).items()},
         **attributes,
     ) as writer:
         writer.ids("rows", row_ids)
         writer.ids("cols", col_ids)
         for k, (part, ratings) in enumerate(zip(SPLITS, (train, test), strict=True)):
-            codes = {column: parts[k] for column, (_, *parts) in (context or {}).items()}
-            writer.append(part, *ratings, times[k] if times else None, codes)
+            writer.append(part, *ratings, times[k] if times else None)

@@ -1,17 +1,17 @@
-"""What a model has besides its likelihood: a file for each part, which `PARTS` and `PartSettings` name."""
+"""The parts of a model besides its likelihood: a file for each, which `PARTS` and `PartSettings` name."""
 
 from dsgmcmc.model.parts.base import Part
-from dsgmcmc.model.parts.effects import EffectSettings, RatingEffects
 from dsgmcmc.model.parts.features import FeatureEffects, FeatureSettings
 from dsgmcmc.model.parts.implicit import ImplicitFeatures, ImplicitSettings
 from dsgmcmc.model.parts.noise import Noise, NoiseSettings
 from dsgmcmc.model.parts.rows import RowPriors, RowSettings
+from dsgmcmc.model.parts.time import TimeEffects, TimeSettings
 
 #: In the order in which they are drawn.
-PARTS: tuple[type[Part], ...] = (Noise, RowPriors, ImplicitFeatures, FeatureEffects, RatingEffects)
+PARTS: tuple[type[Part], ...] = (Noise, RowPriors, ImplicitFeatures, FeatureEffects, TimeEffects)
 
 
-class PartSettings(EffectSettings, FeatureSettings, ImplicitSettings, NoiseSettings, RowSettings):
+class PartSettings(TimeSettings, FeatureSettings, ImplicitSettings, NoiseSettings, RowSettings):
     """Settings of all parts; those of the last base come first."""
 
 
@@ -22,6 +22,6 @@ __all__ = [
     "Noise",
     "Part",
     "PartSettings",
-    "RatingEffects",
     "RowPriors",
+    "TimeEffects",
 ]

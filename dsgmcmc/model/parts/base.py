@@ -1,4 +1,4 @@
-"""The contract of a part of the model: its settings, what it cannot be combined with, what it keeps, how it is drawn.
+"""The contract of a part of the model: its settings, its refusals, its quantities, its draws.
 
 A part is a class in a file of this folder, listed in `PARTS`; the likelihood is a part, too. Its settings are fields of
 the run's configuration; its quantities are saved, read, shown and counted like all others. The class methods answer
@@ -22,7 +22,7 @@ contribution.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
@@ -32,7 +32,6 @@ from pydantic import BaseModel
 from dsgmcmc.kernels.effects import Score
 from dsgmcmc.kernels.formula import RowPrior
 from dsgmcmc.model.circulation import Circulation, RatingsCell
-from dsgmcmc.model.parts.context import GivenTerm
 from dsgmcmc.model.quantity import Quantity, Sampled, SavedDraw, Sizes
 from dsgmcmc.targets.state import ParameterBlock, RandomStream
 from dsgmcmc.types import Array, Factor, Float32, Float64, ImplicitName, Int32, ThresholdsName
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from dsgmcmc.parallel.ring import Ring  # which loads MPI
     from dsgmcmc.storage.manifest import Key
 
-#: The contribution of the rows' features to the shift.
+#: Contribution of the rows' features to the shift.
 DESCRIBED = Quantity("described", ("column",), of_rows=True, drawn=False)
 
 
@@ -55,12 +54,12 @@ def chosen_factors(whose: ImplicitName | ThresholdsName, transposed: bool) -> tu
 
 
 def is_due(turn: int, every: int, first: int = 1) -> bool:
-    """Whether what is drawn every `every` turns, from `first` on, is due; so it is at turn 1."""
+    """Whether a draw that is made every `every` turns, from turn `first` on, is due; at turn 1 every draw is."""
     return (turn == 1 or turn >= max(first, 1)) and turn % every == 1 % every
 
 
 class PrecisionTerms(NamedTuple):
-    """Extra sufficient statistics for drawing Lambda: of n vectors v that are N(0, Lambda^-1) given Lambda.
+    """Extra sufficient statistics for drawing Lambda, from n vectors v that are N(0, Lambda^-1) given Lambda.
 
     Attributes
     ----------
@@ -93,14 +92,12 @@ FeatureSizes = Mapping[Factor, tuple[int, int]]
 
 
 class ScoredLaw(Protocol):
-    """What moves of parts need of a law; see `likelihoods.base.Law`.
+    """The members of a law (`dsgmcmc.model.likelihoods.base.Law`) that parts use in their draws.
 
     Attributes
     ----------
     drawn : tuple of str
         Fields of rows that the law depends on.
-    score_source : Score
-        The derivative of a rating's log density with respect to its predictor, as source code.
     draws_precision : bool
         Whether it draws the precision of the noise itself.
     """
@@ -125,7 +122,7 @@ class ScoredLaw(Protocol):
 
 @dataclass(frozen=True)
 class DrawContext:
-    """What a part needs to draw its parameters.
+    """The state, the random numbers and the turn with which a part draws its parameters.
 
     Attributes
     ----------
@@ -162,7 +159,7 @@ class DrawContext:
 
     @property
     def position(self) -> str:
-        """The field that holds the state of the factors, of the first sub-chain if there are several."""
+        """Field that holds the state of the factors; of several sub-chains, that of the first."""
         return self.positions[0]
 
     def is_turn(self, every: int = 1, first: int = 1) -> bool:
@@ -174,7 +171,7 @@ class DrawContext:
 
 
 class Place(NamedTuple):
-    """What a part can use when it is made: settings, ratings and processes of its chain.
+    """Settings, ratings and processes of a chain, from which its parts are made.
 
     Attributes
     ----------
@@ -191,7 +188,7 @@ class Place(NamedTuple):
     subchains : int
         Number of sub-chains that the sampler interleaves.
     by_parts : bool
-        Whether an iteration uses one part of the ratings, a minibatch; else all, as Gibbs sampling does, too.
+        Whether an iteration uses one part of the ratings, a minibatch; else it uses all, as Gibbs sampling does.
     """
 
     config: Any
@@ -214,7 +211,7 @@ class Part(ABC):
         Whether it adds effects to the predictors of ratings: it then defines `of_ratings`, `ratings` and `test`. A
         model has at most one such part.
     quantities : tuple of Quantity
-        What a chain keeps of it.
+        Quantities that a chain keeps of it.
     parameters : Sampled, optional
         Its parameters that are the same on all processes.
     ratings : RatingBlocks
@@ -245,7 +242,7 @@ class Part(ABC):
 
     @classmethod  # noqa: B027 (likewise)
     def check_ratings(cls, config: Any, ratings: Ratings) -> None:
-        """Refuse a ratings file that lacks what the part needs. Called before anything is allocated.
+        """Refuse a ratings file from which the part cannot be made. Called before anything is allocated.
 
         Raises
         ------
@@ -269,7 +266,7 @@ class Part(ABC):
 
     @classmethod
     def read(cls, config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> Any:
-        """Read what the part needs from the ratings file, once for all chains of a run. Collective."""
+        """Read the part's data from the ratings file, once for all chains of a run. Collective."""
         return None
 
     @classmethod
@@ -281,7 +278,7 @@ class Part(ABC):
         ----------
         place : Place
         data : object
-            What `read` has returned.
+            Result of `read`.
         """
 
     # ------------------------------------------------------------------ the state of a chain
@@ -304,17 +301,7 @@ class Part(ABC):
         """
 
     def saved(self, row_blocks: Iterable[int]) -> Iterator[tuple[Key, Array]]:
-        """What else the part keeps for these row blocks, to be saved in a checkpoint."""
-        yield from ()
-
-    def at_home(self) -> Iterator[tuple[Factor, int, str, Float32]]:
-        """Quantities of rows that stay with their block's home (`Quantity.at_home`).
-
-        Yields
-        ------
-        factor, block, name
-        array : (rows, width) float32
-        """
+        """Further arrays of the part for these row blocks, to be saved in a checkpoint."""
         yield from ()
 
     def loaded(self) -> None:  # noqa: B027 (likewise)
@@ -356,13 +343,13 @@ class Part(ABC):
         """
 
     def draw(self, context: DrawContext) -> None:  # noqa: B027 (some have nothing else)
-        """Draw everything that `draw_shared` does not draw, if it is due (`DrawContext.is_turn`). Collective."""
+        """Draw the parameters that `draw_shared` does not draw, if they are due (`DrawContext.is_turn`). Collective."""
 
     # ------------------------------------------------------------------ rows and ratings that were not sampled
 
     @classmethod
     def of_unseen(cls, draw: SavedDraw, kind: str) -> tuple[Float64, Float64] | None:
-        """What the part adds to the prior of a row without ratings: its contributions to mean and covariance.
+        """Contributions of the part to the prior of a row without ratings, to its mean and to its covariance.
 
         Parameters
         ----------
@@ -378,22 +365,18 @@ class Part(ABC):
 
     @classmethod
     def of_rated(cls, draw: SavedDraw, kind: str, others: Int32) -> Float64 | None:
-        """What the part adds to the prior mean of a row that has ratings of the other side's rows `others`, (D,)."""
+        """Contribution of the part to the prior mean of a row with ratings of the other side's rows `others`, (D,)."""
         return None
 
     @classmethod
-    def of_ratings(
-        cls, draw: SavedDraw, users: Int32, items: Int32, given: Sequence[GivenTerm]
-    ) -> tuple[Float32 | float, Float32 | float]:
-        """Mean and variance of what the part adds to the predictors of new ratings, at one draw.
+    def of_ratings(cls, draw: SavedDraw, users: Int32, items: Int32) -> tuple[Float32 | float, Float32 | float]:
+        """Mean and variance of the part's contribution to the predictors of new ratings, at one draw.
 
         Parameters
         ----------
         draw : SavedDraw
         users, items : (q,) int32
             Rows; -1 where a user or an item was not sampled.
-        given : sequence of GivenTerm
-            Context of the ratings: all terms of the run.
 
         Returns
         -------

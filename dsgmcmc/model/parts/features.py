@@ -39,12 +39,11 @@ from dsgmcmc.model.parts.base import (
     chosen_factors,
     is_due,
 )
-from dsgmcmc.model.parts.design import MAX_DENSE, Design
 from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled
 from dsgmcmc.parallel.named import shapes_of, stacked
 from dsgmcmc.settings import named, setting
 from dsgmcmc.targets.state import ParameterBlock
-from dsgmcmc.types import Factor, FeaturesName, Float64, Int64, Purpose
+from dsgmcmc.types import Factor, FeaturesName, Float32, Float64, Int64, Purpose
 
 if TYPE_CHECKING:
     from dsgmcmc.model.blocks import RatingBlocks
@@ -52,8 +51,16 @@ if TYPE_CHECKING:
 
 #: Sweeps between draws.
 DRAW_EVERY = 10
-#: Of beta.
+#: Prior of beta.
 STRENGTH_PRIOR = GammaPrior(1.0, 1.0)
+#: Features up to which the Cholesky factor of A, of F^2 numbers, is a matter of a second.
+MAX_DENSE = 4000
+_SLICE = 1 << 20  # numbers of the Gram matrix that are added at a time
+
+
+def gram_width(size: int) -> int:
+    """Most numbers of the Gram matrix of so many features that are added at a time."""
+    return max(1, _SLICE // size) * size
 
 
 def used_factors(features: FeaturesName, there: Collection[Factor], transposed: bool) -> tuple[Factor, ...]:
@@ -77,9 +84,79 @@ def featured_factors(features: FeaturesName, ratings: Ratings) -> tuple[Factor, 
     return used
 
 
+class Design:
+    """X of a factor, centred: row i of a block is x_i less the mean over the rows that have features, 0 without any.
+
+    Parameters
+    ----------
+    blocks : dict of int to Features
+        Features of the blocks that are at home here.
+    ring : Ring
+        The processes of the chain.
+
+    Attributes
+    ----------
+    size : int
+        F.
+    rows : float
+        Number of rows that have features.
+    groups : (F,) int
+        Number of each feature's group, in the order in which groups first occur.
+    centre : (F,) float64
+    """
+
+    def __init__(self, blocks: Mapping[int, Features], ring: Ring) -> None:
+        from scipy.sparse import csr_matrix  # takes its time to import, and most runs do without
+
+        names = next(iter(blocks.values()))
+        self.size = names.size
+        number = {group: k for k, group in enumerate(dict.fromkeys(names.groups))}
+        self.groups: Int64 = np.array([number[group] for group in names.groups], np.int64)
+        self._x = {
+            b: csr_matrix(
+                (each.values.astype(np.float64), each.indices, each.indptr), (len(each.indptr) - 1, self.size)
+            )
+            for b, each in blocks.items()
+        }
+        self._known = {b: (np.diff(x.indptr) > 0).astype(np.float64) for b, x in self._x.items()}
+        totals = np.array([np.append(self._known[b] @ x, self._known[b].sum()) for b, x in self._x.items()])
+        total = ring.total(totals)
+        self.rows = float(total[-1])
+        self.centre: Float64 = total[:-1] / max(self.rows, 1.0)
+
+    def product(self, block: int, effects: Float64) -> Float32:
+        """X B of a block, (n, D) float32, for B (F, D) float64."""
+        centred = self._x[block] @ effects - np.outer(self._known[block], self.centre @ effects)
+        product: Float32 = centred.astype(np.float32)
+        return product
+
+    def moment(self, block: int, residual: Float64) -> Float64:
+        """X^T R of a block, (F, D), for R (n, D)."""
+        moment: Float64 = self._x[block].T @ residual - np.outer(self.centre, self._known[block] @ residual)
+        return moment
+
+    def gram(self, ring: Ring) -> Float64:
+        """X^T X over all blocks, (F, F). Collective."""
+        step = gram_width(self.size) // self.size
+        rows = []
+        for start in range(0, self.size, step):
+            part = slice(start, start + step)
+            addends = [self._gram_rows(b, part).ravel() for b in self._x]
+            rows.append(ring.total(np.array(addends)).reshape(-1, self.size))
+        return np.concatenate(rows)
+
+    def _gram_rows(self, block: int, part: slice) -> Float64:
+        x, weight = self._x[block], self._known[block]
+        total = weight @ x
+        across = np.outer(self.centre[part], total) + np.outer(total[part], self.centre)
+        square = weight.sum() * np.outer(self.centre[part], self.centre)
+        rows: Float64 = (x[:, part].T @ x).toarray() - across + square
+        return rows
+
+
 @dataclass
 class FeatureParameters(Sampled):
-    """What is sampled, by the factor whose rows' means it is about; float64.
+    """Parameters of the features, by the factor whose rows' means they shift; float64.
 
     Attributes
     ----------
@@ -103,7 +180,7 @@ class FeatureParameters(Sampled):
 
 
 def feature_quantities(factors: Sequence[Factor]) -> tuple[Quantity, ...]:
-    """What there is where features of these factors' rows are used."""
+    """Quantities of a model that uses features of these factors' rows."""
     return (SHIFT, DESCRIBED, *FeatureParameters.about(factors)) if factors else ()
 
 
@@ -121,7 +198,7 @@ class FeatureEffects(Part):
     Parameters
     ----------
     designs : dict of Factor to Design
-        The features of those that have any.
+        The features of the factors that have any.
     dimension : int
         Columns D of a factor.
     """
@@ -138,10 +215,7 @@ class FeatureEffects(Part):
 
     @classmethod
     def check_ratings(cls, config: Any, ratings: Ratings) -> None:
-        """Refuse a ratings file that lacks what the part needs.
-
-        Here: features may be not there, or too many; interleaved chains have none. Called before anything is allocated.
-        """
+        """Refuse a ratings file without the features that are asked for or with too many, and interleaved chains."""
         for factor in featured_factors(config.features, ratings):
             number = len(ratings.features[SIDES[factor]].names)
             if number > MAX_DENSE:
@@ -163,10 +237,7 @@ class FeatureEffects(Part):
 
     @classmethod
     def read(cls, config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> dict[Factor, Design]:
-        """Read what the part needs from the ratings file, once for all chains of a run.
-
-        Here: of row blocks of this process, and of the column blocks whose home it is. Collective.
-        """
+        """Read the features of the blocks that are at home here. Collective."""
 
         def slabs() -> dict[Factor, dict[int, Features]]:
             return {
@@ -182,7 +253,7 @@ class FeatureEffects(Part):
         return cls(data, place.config.dimension) if data else None
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
-        """Set the part's fields of the blocks and its shared parameters to their initial values."""
+        """Set the features' part of the shifts and B to 0, and beta to 1."""
         for block in blocks:
             block[DESCRIBED.name].fill(0.0)
         for factor, design in self.designs.items():
@@ -192,22 +263,19 @@ class FeatureEffects(Part):
             self.parameters.explained[factor] = np.zeros(groups)
 
     def precision_terms(self) -> dict[Factor, PrecisionTerms]:
-        """Extra sufficient statistics for drawing Lambda, if the part's prior depends on it; of one part per factor.
-
-        Here: F, and sum_f beta_f B_f B_f^T.
-        """
-        found = {}
+        """Extra sufficient statistics for drawing Lambda: F, and sum_f beta_f B_f B_f^T."""
+        terms = {}
         for factor, design in self.designs.items():
             effects, beta = self.parameters.effects[factor], self.parameters.strength[factor][design.groups]
-            found[factor] = PrecisionTerms(design.size, effects.T @ (beta[:, None] * effects))
-        return found
+            terms[factor] = PrecisionTerms(design.size, effects.T @ (beta[:, None] * effects))
+        return terms
 
     def renews_prior(self, turn: int) -> bool:
         """Whether the draw at this turn changes the prior means of single rows, which are given its newest values."""
         return is_due(turn, DRAW_EVERY)
 
     def draw(self, context: DrawContext) -> None:
-        """Draw everything that `draw_shared` does not draw, if it is due (`DrawContext.is_turn`). Collective."""
+        """Draw beta and B, if it is their turn, and shift the rows' means by the change. Collective."""
         if not context.is_turn(DRAW_EVERY):
             return
         precision = {block.factor: context.prior(block).precision for block in context.circulation.blocks()}
@@ -306,17 +374,17 @@ def draw_effects(
     z = rng.standard_normal(moment.shape)
     # A^-1 (moment + L z Lambda^-1/2) = L^-T (L^-1 moment + z Lambda^-1/2)
     spread = solve_triangular(np.linalg.cholesky(precision), z.T, lower=True, trans="T").T
-    found: Float64 = solve_triangular(
+    effects: Float64 = solve_triangular(
         lower, solve_triangular(lower, moment, lower=True) + spread, lower=True, trans="T"
     )
-    return found
+    return effects
 
 
 def explained(effects: Float64, covariance: Float64, groups: Int64, precision: Float64) -> Float64:
     """Mean over rows and columns of the squares of every group's part of X B, in units of Lambda^-1; (groups,)."""
     scaled = effects @ np.linalg.cholesky(precision)
-    found = [
-        ((covariance[np.ix_(own, own)] @ scaled[own]) * scaled[own]).sum() / effects.shape[1]
-        for own in (groups == g for g in range(groups.max() + 1))
-    ]
-    return np.array(found)
+    squares = []
+    for g in range(groups.max() + 1):
+        own = groups == g
+        squares.append(((covariance[np.ix_(own, own)] @ scaled[own]) * scaled[own]).sum() / effects.shape[1])
+    return np.array(squares)

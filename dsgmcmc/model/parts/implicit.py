@@ -41,7 +41,7 @@ from dsgmcmc.types import Factor, Float64, ImplicitName, Int32, Purpose
 #: Sweeps between draws, which take about half of the time of a run (docs/defaults.md).
 DRAW_EVERY = 5
 PRIOR = GammaPrior(1.0, 0.2)  # of beta
-#: What is left of a residual. Where a share e of it is left, y has (1 - e) / (1 + e) of its variance: with 0.2 the
+#: Share of a residual that is left. Where a share e is left, y has (1 - e) / (1 + e) of its variance: with 0.2 the
 #: precisions of rows given y were wrong by a fifth.
 TOLERANCE = 0.05
 MOST_STEPS = 50
@@ -104,14 +104,14 @@ shift = known * shift + (1 - known) * (others + drawn)
 
 @dataclass
 class ImplicitParameters(Sampled):
-    """What is sampled besides y, by the factor whose rows' means it is about; (D,) float64 each.
+    """Parameters besides y, by the factor whose rows' means are shifted; (D,) float64 each.
 
     Attributes
     ----------
     precision : dict of Factor to (D,)
         beta.
     average, variance : dict of Factor to (D,)
-        Of the shifts of all rows with ratings.
+        Mean and variance of the shifts of all rows with ratings.
     """
 
     quantities: ClassVar[Mapping[str, Quantity]] = {
@@ -125,12 +125,12 @@ class ImplicitParameters(Sampled):
     variance: dict[Factor, Float64]
 
 
-#: What a row adds to the prior means of those that it has ratings with.
+#: y: contribution of a row to the prior means of the rows that it has ratings with.
 IMPLICIT = Quantity("implicit", ("column",), of_rows=True, columns=1)
 
 
 def implicit_quantities(factors: Sequence[Factor]) -> tuple[Quantity, ...]:
-    """What there is where the means of these factors' rows are shifted."""
+    """Quantities of a model in which the means of these factors' rows are shifted."""
     if not factors:
         return ()
     of_rows = IMPLICIT if len(factors) > 1 else IMPLICIT.of(Factor(1 - factors[0]))
@@ -151,7 +151,7 @@ class ImplicitFeatures(Part):
     Parameters
     ----------
     factors : tuple of Factor
-        Whose rows' means are shifted.
+        The factors whose rows' means are shifted.
     dimension : int
         Columns D of a factor.
     start : float
@@ -169,7 +169,7 @@ class ImplicitFeatures(Part):
 
     @classmethod
     def check(cls, config: Any) -> None:
-        """Refuse settings of a run (`dsgmcmc.config.run.ResolvedConfig`) that the part cannot be combined with."""
+        """Refuse dense priors and interleaved chains."""
         if config.implicit_features == "no":
             return
         if config.prior == "normal-wishart":
@@ -192,7 +192,7 @@ class ImplicitFeatures(Part):
         return cls(factors, place.config.dimension, place.config.prior_precision) if factors else None
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
-        """Set the part's fields of the blocks and its shared parameters to their initial values."""
+        """Set all y to 0, and their precisions to where they start."""
         for block in blocks:
             block[IMPLICIT.name].fill(0.0)
         zeros = np.zeros(self._dimension)
@@ -202,29 +202,26 @@ class ImplicitFeatures(Part):
 
     @classmethod
     def of_unseen(cls, draw: SavedDraw, kind: str) -> tuple[Float64, Float64] | None:
-        """What the part adds to the prior of a row without ratings: its contributions to mean and covariance.
-
-        Here: mean and variance of the shifts of all rows with ratings.
-        """
+        """Mean and covariance of the shifts of all rows with ratings: the law of the shift of a row without."""
         if f"{kind}.implicit.mean" not in draw.shared:
             return None
         return draw.shared[f"{kind}.implicit.mean"], np.diag(draw.shared[f"{kind}.implicit.variance"])
 
     @classmethod
     def of_rated(cls, draw: SavedDraw, kind: str, others: Int32) -> Float64 | None:
-        """What the part adds to the prior mean of a row that has ratings of the other side's rows `others`, (D,)."""
+        """Shift of the prior mean of a row with ratings of the other side's rows `others`, (D,)."""
         if f"{kind}.implicit.mean" not in draw.shared:
             return None
         y = draw.rows["item" if kind == "user" else "user"][IMPLICIT.name][others]
-        found: Float64 = y.sum(axis=0) / np.sqrt(len(others))
-        return found
+        shift: Float64 = y.sum(axis=0) / np.sqrt(len(others))
+        return shift
 
     def renews_prior(self, turn: int) -> bool:
         """Whether the draw at this turn changes the prior means of single rows, which are given its newest values."""
         return is_due(turn, DRAW_EVERY)
 
     def draw(self, context: DrawContext) -> None:
-        """Draw everything that `draw_shared` does not draw, if it is due (`DrawContext.is_turn`). Collective."""
+        """Draw all y, beta, and the shifts of rows without ratings, if it is their turn. Collective."""
         if context.is_turn(DRAW_EVERY):
             _Draw(self.factors, self.parameters, context).run()
 
@@ -315,24 +312,20 @@ class _Draw:
 
     def _sum(self, formula: Formula, **columns: dict[Factor, Float64]) -> dict[Factor, Float64]:
         """Apply a formula to all coefficients, and return the sum that it makes, by system. Collective."""
-        found = {
-            block: self._update(
-                block, factor, formula, Purpose.IMPLICIT, **{name: column[factor] for name, column in columns.items()}
-            )
-            for block, factor in self._coefficients()
-        }
-        sums = self.circulation.ring.sum(
-            stacked(
-                {factor.name: next(iter(found[pair[1 - factor]].values())) for factor in self.factors}
-                for pair in self.circulation.pairs()
-            )
-        )
+        of_blocks = {}
+        for block, factor in self._coefficients():
+            given = {name: column[factor] for name, column in columns.items()}
+            (of_blocks[block],) = self._update(block, factor, formula, Purpose.IMPLICIT, **given).values()
+        partials = [
+            {factor.name: of_blocks[pair[1 - factor]] for factor in self.factors} for pair in self.circulation.pairs()
+        ]
+        sums = self.circulation.ring.sum(stacked(partials))
         return {factor: sums[factor.name] for factor in self.factors}
 
-    # ------------------------------------------------------------------ what follows from y
+    # ------------------------------------------------------------------ the shifts that follow from y
 
     def _move(self) -> None:
-        """Shift the rows' means by what changed, and draw beta and the shifts of rows without ratings. Collective."""
+        """Shift the rows' means by the change of y; draw beta, and the shifts of rows without ratings. Collective."""
         squares = {
             block: self._update(block, factor, CHANGE, Purpose.IMPLICIT)["square"]
             for block, factor in self._coefficients()
@@ -358,14 +351,14 @@ class _Draw:
     def _draw_parameters(self, sums: dict[str, Float64]) -> dict[str, Float64]:
         """Draw beta given y, and take the moments of the shifts; runs at the root."""
         rng = self.context.stream.generator(Purpose.HYPERPARAMETERS, part=1)
-        found = ImplicitParameters({}, {}, {})
+        drawn = ImplicitParameters({}, {}, {})
         for factor in self.factors:
             rows, coefficients = sums[f"{factor.name}.sizes"]
-            found.precision[factor] = PRIOR.draw(sums[f"{factor.name}.squares"], coefficients, rng)
-            found.average[factor] = sums[f"{factor.name}.total"] / max(rows, 1.0)
-            variance = sums[f"{factor.name}.square"] / max(rows, 1.0) - found.average[factor] ** 2
-            found.variance[factor] = np.maximum(variance, SMALLEST_VARIANCE)
-        return found.arrays()
+            drawn.precision[factor] = PRIOR.draw(sums[f"{factor.name}.squares"], coefficients, rng)
+            drawn.average[factor] = sums[f"{factor.name}.total"] / max(rows, 1.0)
+            variance = sums[f"{factor.name}.square"] / max(rows, 1.0) - drawn.average[factor] ** 2
+            drawn.variance[factor] = np.maximum(variance, SMALLEST_VARIANCE)
+        return drawn.arrays()
 
 
 def _quotient(a: dict[Factor, Float64], b: dict[Factor, Float64]) -> dict[Factor, Float64]:

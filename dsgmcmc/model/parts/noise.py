@@ -77,13 +77,13 @@ def drawn_factors(config: Any, transposed: bool) -> tuple[Factor, ...]:
 
 
 def noise_quantities(factors: Sequence[Factor]) -> tuple[Quantity, ...]:
-    """What is sampled of noise, of which these factors' rows have their own."""
+    """The quantities of the noise, where the rows of these factors have noise of their own."""
     return (TAU, *(NU.of(factor) for factor in factors), *((TURN,) if factors else ()))
 
 
 @dataclass
 class NoiseParameters(Sampled):
-    """What all rows share of the noise, for each of M sub-chains, float64.
+    """Parameters of the noise that all rows share, for each of M sub-chains, float64.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class NoiseParameters(Sampled):
     nu : dict of Factor to (M,)
         Degrees of freedom, for factors whose rows have noise of their own.
     turn : (1,) or None
-        Number of times that their noise was drawn in turn.
+        Number of draws of their noise, which is drawn in turns.
     """
 
     quantities: ClassVar[Mapping[str, Quantity]] = {"tau": TAU, "nu": NU, "turn": TURN}
@@ -165,7 +165,7 @@ class Noise(Part):
 
     @classmethod
     def of(cls, place: Place, data: None) -> Self:
-        """Make the part of a chain; None if the run does not use it. Collective."""
+        """Make the part of a chain."""
         config = place.config
         return cls(
             place.ring.blocks,
@@ -177,20 +177,14 @@ class Noise(Part):
         )
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
-        """Set the part's fields of the blocks and its shared parameters to their initial values.
-
-        Rows start with the scales that their likelihood gives them.
-        """
+        """Set tau and nu to their initial values; rows start with the scales that their likelihood gives them."""
         tau = 1.0 if self.precision is None else self.precision * self._scale**2
         self.parameters.tau = np.full(self._subchains, tau)
         self.parameters.nu = {factor: np.full(self._subchains, NU_START) for factor in self.factors}
         self.parameters.turn = None
 
     def begin(self, blocks: Iterable[ParameterBlock], first: bool) -> None:
-        """Prepare for an iteration; `first` says whether it is the first of a sweep. Collective.
-
-        Here: tau is drawn from the errors of one sweep, however rarely.
-        """
+        """Forget the errors of the last sweep: tau is drawn from those of one sweep, however rarely."""
         if first:
             self.squared_error[:] = 0.0
 
@@ -199,43 +193,34 @@ class Noise(Part):
         self.squared_error[row_block - self._first, 0] += squares
 
     def saved(self, row_blocks: Iterable[int]) -> Iterator[tuple[Key, Array]]:
-        """What else the part keeps for these row blocks, to be saved in a checkpoint."""
+        """The squared errors of the sweep, to be saved in a checkpoint."""
         for b in row_blocks:
             yield Key("state", "W", b, "squared_error"), self.squared_error[b - self._first]
 
     # ------------------------------------------------------------------ drawing it
 
     def sums(self, context: DrawContext) -> Named | None:
-        """Partial sums from which `draw_shared` draws, (blocks here, ...) each, in block order; None if none."""
+        """The squared errors, by row block here, from which tau is drawn; None if tau is given."""
         return {"squared_error": self.squared_error} if self.precision is None else None
 
     def draw_shared(
         self, subchain: int, sums: Mapping[str, Float64], context: DrawContext, rng: np.random.Generator
     ) -> None:
-        """Draw a sub-chain's parameters in `replicated`, given the totals of all `sums`; runs at the root.
-
-        Here: tau, unless the likelihood draws it.
-        """
+        """Draw tau of a sub-chain given the total of the squared errors, unless the likelihood draws it."""
         if context.law.draws_precision:
             return
         rate = 1.0 + sums["squared_error"][0] / 2
         self.parameters.tau[subchain] = rng.gamma(1.0 + context.circulation.ratings.n_data / 2) / rate
 
     def renews_data(self, turn: int) -> bool:
-        """Whether the draw at this turn changes the data of the likelihood, so that gradients must be recomputed.
-
-        Here: where the gradient is not taken anew anyway.
-        """
+        """Whether the draw at this turn changes noise scales, where gradients are not taken anew anyway."""
         return self.every > 1 and self._is_turn(turn)
 
     def _is_turn(self, turn: int) -> bool:
         return bool(self.factors) and is_due(turn, self.every)
 
     def draw(self, context: DrawContext) -> None:
-        """Draw everything that `draw_shared` does not draw, if it is due (`DrawContext.is_turn`).
-
-        Here: noise of rows, of one factor at a time, because their errors are of one state. Collective.
-        """
+        """Draw the noise of the rows of one factor, whose errors are of one state, if it is their turn. Collective."""
         if context.factor is not None:
             if context.turn and context.factor in self.factors:
                 self._draw_scales(context.factor, context)
@@ -246,16 +231,16 @@ class Noise(Part):
 
     def _draw_scales(self, factor: Factor, context: DrawContext) -> None:
         """Draw nu of a factor with the noise scales integrated out, and then these. Collective."""
-        tau, state = float(self.parameters.tau[0]), self.parameters
+        tau, nu = float(self.parameters.tau[0]), self.parameters.nu
         blocks = [block for pair in context.circulation.pairs() for block in pair if block.factor == factor]
 
         def draw(sums: dict[str, Float64]) -> dict[str, Float64]:
             return {"nu": np.array([draw_nu(sums["log_density"], context.stream.generator(Purpose.NU))])}
 
         partials = {"log_density": np.array([nu_log_density(block, tau) for block in blocks])}
-        found = context.circulation.ring.sum(partials, draw, {"nu": (1,)})["nu"]
-        state.nu[factor] = np.full_like(state.nu[factor], found)
-        draw_noise_scales(blocks, float(found[0]), tau, context.stream)
+        drawn = context.circulation.ring.sum(partials, draw, {"nu": (1,)})["nu"]
+        nu[factor] = np.full_like(nu[factor], drawn)
+        draw_noise_scales(blocks, float(drawn[0]), tau, context.stream)
 
 
 def nu_log_density(block: ParameterBlock, tau: float) -> Float64:

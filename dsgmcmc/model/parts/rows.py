@@ -1,8 +1,8 @@
 r"""Priors of the rows of both factors, theta_i ~ N(m, Lambda^-1), and the draws of (m, Lambda).
 
 A row theta_i has D = K + 1 columns, the last is the bias, or D = K without biases; at rank 0 it is the bias alone. The
-bias has m = 0, or of counts half the logarithm of their mean; what the prior means have besides m is said by other
-parts, in field ``shift`` (`dsgmcmc.model.parts.base`).
+bias has m = 0, or for counts half the logarithm of their mean. Other parts may shift the prior means of single rows, by
+field ``shift`` (`dsgmcmc.model.parts.base`).
 
 Priors of (m, Lambda), drawn from their exact conditionals given the factor's current state:
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from dsgmcmc.parallel.named import Named
     from dsgmcmc.parallel.ring import Ring  # which loads MPI
 
-#: Of a column of each factor, in units of the root of the ratings' sd.
+#: First value of one m_k of each factor, in units of the root of the ratings' sd.
 START_MEAN = 1.0
 
 MEAN = Quantity("{}.mean", ("column",), columns=1, started=True, per_chain=True)
@@ -61,7 +61,7 @@ DENSE_PRECISION = replace(PRECISION, dims=("column", "column"))
 
 
 def row_quantities(prior: PriorName) -> tuple[Quantity, ...]:
-    """What is sampled of the priors of both factors."""
+    """The quantities of the priors of both factors."""
     precision = DENSE_PRECISION if prior == "normal-wishart" else PRECISION
     return tuple(quantity.of(factor) for quantity in (MEAN, precision) for factor in Factor)
 
@@ -118,9 +118,9 @@ class RowPriors(Part):
     scale : float
         What ratings were divided by.
     standardised : bool
-        Whether the priors are those in units of their standard deviation, and not the published ones.
+        Whether the priors are in units of the ratings' standard deviation; else they are the published ones.
     width : float
-        How much wider these are: where the predictor is not in the unit of the ratings.
+        Factor by which these are wider, where the predictor is not in the unit of the ratings.
     bias_mean : float
         Prior mean of the biases.
     exchanges : bool
@@ -163,15 +163,12 @@ class RowPriors(Part):
 
     @classmethod
     def read(cls, config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> float:
-        """Read what the part needs from the ratings file, once for all chains of a run: the prior mean of the biases.
-
-        Collective.
-        """
+        """Prior mean of the biases, by the mean of the ratings."""
         return float(config.law.bias_mean(ratings.mean))
 
     @classmethod
     def of(cls, place: Place, data: float) -> Self:
-        """Make the part of a chain; None if the run does not use it. Collective."""
+        """Make the part of a chain."""
         config, ratings = place.config, place.ratings
         return cls(
             config.rank,
@@ -188,17 +185,14 @@ class RowPriors(Part):
 
     @classmethod
     def of_unseen(cls, draw: SavedDraw, kind: str) -> tuple[Float64, Float64]:
-        """What the part adds to the prior of a row without ratings: its contributions to mean and covariance.
-
-        Here: the prior of a factor's rows.
-        """
+        """Mean and covariance of the prior of a row whose prior mean is not shifted."""
         mean, precision = draw.shared[f"{kind}.mean"], draw.shared[f"{kind}.precision"]
         covariance = np.diag(1 / precision) if precision.ndim == 1 else np.linalg.inv(precision)
         return mean, covariance.astype(np.float64)
 
     @property
     def unit(self) -> Float64:
-        """By what a row of a factor is multiplied to be in the ratings' own unit, (D,)."""
+        """Factors that convert a row to the ratings' own unit, (D,)."""
         unit = np.full(self.dimension, np.sqrt(self.scale))
         unit[self.rank :] = self.scale
         return unit
@@ -227,7 +221,7 @@ class RowPriors(Part):
         return RowPrior(mean.astype(np.float32), precision.astype(np.float32), block.arrays.get(SHIFT.name))
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
-        """Set the part's fields of the blocks and its shared parameters to their initial values."""
+        """Set m and Lambda of both factors to their initial values."""
         precision = np.full(self.dimension, self._start)
         if self.prior == "fixed":
             precision = precision * self.unit**2
@@ -238,10 +232,7 @@ class RowPriors(Part):
         self.parameters.precision = {factor: np.repeat(precision[None], m, axis=0) for factor in Factor}
 
     def move(self, context: DrawContext) -> None:
-        """Move the state where the likelihood stays as it is, before a sweep begins, if it is due.
-
-        Here: means against biases. Collective.
-        """
+        """Exchange means and biases (`dsgmcmc.model.parts.translation`), if it is their turn. Collective."""
         if not self._exchanges or not context.is_turn(MOVE_EVERY, FIRST_MOVE):
             return
         if any(rows.frozen for rows in context.circulation.together()):
@@ -251,26 +242,27 @@ class RowPriors(Part):
         translate(context, mean, precision, self.bias_mean, kappa)
 
     def sums(self, context: DrawContext) -> Named | None:
-        """Partial sums from which `draw_shared` draws, (blocks here, ...) each, in block order; None if none.
-
-        Here: for every sub-chain total and products of `sums_of_rows`.
-        """
+        """Total and products of `sums_of_rows` for every sub-chain, by factor, (blocks here, ...) each."""
         if self.prior == "fixed":
             return None
         return {rows.factor.name: self._sums(rows, context.positions) for rows in context.circulation.together()}
 
     def _sums(self, rows: FactorRows, positions: tuple[str, ...]) -> Float64:
-        found = [sums_of_rows(rows, position, self.prior == "normal-wishart") for position in positions]
-        flat = [each.reshape(len(each), -1) for both in found for each in both]
-        return np.concatenate(flat, axis=1).reshape(len(rows.blocks), len(positions), -1)
+        n, sums = len(rows.blocks), []
+        for position in positions:
+            total, products = sums_of_rows(rows, position, self.prior == "normal-wishart")
+            sums += [total, products.reshape(n, -1)]
+        return np.concatenate(sums, axis=1).reshape(n, len(positions), -1)
 
     def draw_shared(
         self, subchain: int, sums: Mapping[str, Float64], context: DrawContext, rng: np.random.Generator
     ) -> None:
-        """Draw a sub-chain's parameters in `replicated`, given the totals of all `sums`; runs at the root."""
+        """Draw m and Lambda of both factors for a sub-chain, given the totals of `sums`; runs at the root."""
         for factor, n in zip(Factor, context.circulation.ratings.shape, strict=True):
-            found = self._draw_prior(sums[factor.name][subchain], n, context.terms.get(factor, NO_TERMS), rng)
-            self.parameters.mean[factor][subchain], self.parameters.precision[factor][subchain] = found
+            terms = context.terms.get(factor, NO_TERMS)
+            mean, precision = self._draw_prior(sums[factor.name][subchain], n, terms, rng)
+            self.parameters.mean[factor][subchain] = mean
+            self.parameters.precision[factor][subchain] = precision
 
     def _draw_prior(
         self, sums: Float64, n: int, more: PrecisionTerms, rng: np.random.Generator
@@ -281,13 +273,11 @@ class RowPriors(Part):
         mean = self._with_bias_mean()
         if self.prior == "normal-gamma":
             precision, squares = np.empty(d), products
-            found = draw_normal_gamma(average[:k], products[:k], n, rng, self.precision_prior, more)
-            mean[:k], precision[:k] = found
+            mean[:k], precision[:k] = draw_normal_gamma(average[:k], products[:k], n, rng, self.precision_prior, more)
         else:
             products = products.reshape(d, d)
             precision, squares = np.zeros((d, d)), np.diag(products)
-            found = draw_normal_wishart(average[:k], products[:k, :k], n, rng, more)
-            mean[:k], precision[:k, :k] = found
+            mean[:k], precision[:k, :k] = draw_normal_wishart(average[:k], products[:k, :k], n, rng, more)
         if self.biases:
             b = self.bias_mean  # the squares of the biases about it are those about 0, and
             from_mean = n * b * (b - 2 * average[k])

@@ -1,4 +1,4 @@
-r"""Moves of what the means of one factor's rows explain against the biases of the other's.
+r"""Exchange of the means of one factor's rows against the biases of the other's.
 
 The predictor a_i + b_j + W_i . H_j stays as it is where all H_j move by d and every bias a_i by -W_i . d. So does the
 prior of H if its mean m moves along: rows' means and biases explain the same differences between users, or items, and

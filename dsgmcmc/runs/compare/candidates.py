@@ -36,12 +36,11 @@ SMALL_COUNTS = 10
 #: The law where every training rating is a click.
 CLICKS: dict[str, dict[str, Any]] = {"clicks": {"likelihood": "all-cells", "noise": "shared", "thresholds": "shared"}}
 
-#: What can be added to each law: the setting, and its value; of context that is the names of all columns.
+#: What can be added to each law: the setting, and its value.
 ADDED: dict[str, tuple[str, str]] = {
     "features": ("features", "yes"),
     "implicit": ("implicit_features", "both"),
     "time": ("time_levels", "user"),
-    "context": ("context", ""),
 }
 
 
@@ -54,13 +53,10 @@ class Candidate(NamedTuple):
         A key of `LAWS` or `CLICKS`.
     added : tuple of str
         Keys of `ADDED`.
-    columns : tuple of str
-        Context columns that there are.
     """
 
     law: str
     added: tuple[str, ...]
-    columns: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -70,10 +66,7 @@ class Candidate(NamedTuple):
     @property
     def settings(self) -> Mapping[str, Any]:
         """Settings by the names of `sample`."""
-        parts = {
-            setting: (value or ",".join(self.columns)) if part in self.added else "no"
-            for part, (setting, value) in ADDED.items()
-        }
+        parts = {setting: value if part in self.added else "no" for part, (setting, value) in ADDED.items()}
         return {**(LAWS | CLICKS)[self.law], **parts}
 
 
@@ -98,7 +91,6 @@ def candidates(
     clicks: bool,
     features: bool,
     times: bool,
-    context: tuple[str, ...] = (),
     laws: Collection[str] = tuple(LAWS),
 ) -> list[Candidate]:
     """The models that ratings may suit, the simplest first; settings or ratings may not admit all of them.
@@ -111,14 +103,11 @@ def candidates(
         Whether users or items have features.
     times : bool
         Whether the order in time is known.
-    context : tuple of str
-        Context columns.
     laws : collection of str
         Keys of `LAWS`: those that ratings may have, unless all are 1.
     """
     there = {"features": features, "implicit": True, "time": times and not clicks}
-    there["context"] = bool(context) and not clicks
     added = [name for name in ADDED if there[name]]
     chosen = [some for size in range(len(added) + 1) for some in combinations(added, size)]
-    models = [Candidate(law, some, context) for law in (CLICKS if clicks else laws) for some in chosen]
+    models = [Candidate(law, some) for law in (CLICKS if clicks else laws) for some in chosen]
     return [each for each in models if each.law != BIASES_ONLY or not each.added]

@@ -201,11 +201,10 @@ class Comparing:
         clicks = ratings.minimum == ratings.maximum
         fixed = {"rank": asked.rank, "chains": 1, "until": "none", "burn_in": f"{BURN_IN_SWEEPS}sweeps"}
         fixed |= {"evaluate_every": "10sweeps", "save_draws": DRAWS, "checkpoint_every": "10min"}
-        columns = tuple(whole.context.columns)
         given = any(layer.get("rank", "auto") != "auto" for layer in self._layers.read())
         laws = [law for law in laws_for(Levels.of(ratings)) if not (given and law == BIASES_ONLY)]
         described, timed = bool(whole.features), whole.times is not None
-        found = candidates(clicks=clicks, features=described, times=timed, context=columns, laws=laws)
+        found = candidates(clicks=clicks, features=described, times=timed, laws=laws)
         admitted, configs, refused = list[Candidate](), list[ResolvedConfig](), None
         for each in found:
             try:

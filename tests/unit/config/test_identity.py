@@ -15,7 +15,6 @@ from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.storage.rundir import RunDirectory
 
 OTHER = {
-    "context": "device,user:day",
     "rank": 8,
     "grid": 5,
     "schedule": "cyclic",

@@ -28,7 +28,7 @@ def cells(ratings, part):
 
 @pytest.fixture
 def path(tmp_path):
-    """File of a few ratings with times, features and context."""
+    """File of a few ratings with times and features."""
     return write_planted(tmp_path / "r.h5", 60, 40, 0.6, timed=True, features=(3, 4))
 
 
@@ -60,15 +60,14 @@ def test_the_seed_says_which_ratings_are_held_out(path):
     )
 
 
-def test_times_and_context_go_with_their_ratings(path):
+def test_times_go_with_their_ratings(path):
     """What the file says of a rating is said of it wherever it is."""
     whole, inner = open_ratings(path), InnerSplit(open_ratings(path), 0.25, 3)
 
     def told(ratings, part):
         pairs = list(cells(ratings, part))
         given = [ratings.times.slab(part, side, 0, 60) for side in ("rows", "cols")]
-        columns = [ratings.context.slab(name, part, 0, 60) for name in ratings.context.columns]
-        return dict(zip(pairs, zip(*given[0], *given[1], *columns, strict=True), strict=True))
+        return dict(zip(pairs, zip(*given[0], *given[1], strict=True), strict=True))
 
     assert told(inner, "train") | told(inner, "test") == told(whole, "train")
 

@@ -17,7 +17,7 @@ from dsgmcmc.samplers import SAMPLERS
 
 STEPS = {"baoab": 0.02}  # the default is for real data, not for 250 ratings
 PARTS: list[dict[str, Any]] = [
-    {"noise": "both", "features": "yes", "implicit_features": "both", "time_levels": "user,item", "context": "device"},
+    {"noise": "both", "features": "yes", "implicit_features": "both", "time_levels": "user,item"},
     {"likelihood": "negative-binomial", "implicit_features": "both"},
     {"likelihood": "ordinal-logit", "noise": "both", "thresholds": "user", "implicit_features": "user"},
     {"likelihood": "ordinal-probit", "time_levels": "user"},
@@ -27,7 +27,7 @@ PARTS: list[dict[str, Any]] = [
 
 @pytest.fixture(scope="module")
 def stars(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Whole ratings with features, times and context."""
+    """Whole ratings with features and times."""
     path = tmp_path_factory.mktemp("data") / "r.h5"
     return write_planted(path, stars=True, features=(3, 4), timed=True)
 

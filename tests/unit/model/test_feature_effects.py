@@ -10,8 +10,7 @@ from mpi4py import MPI
 from dsgmcmc.data.ratings import Features
 from dsgmcmc.model.conjugate import draw_normal_gamma, draw_normal_wishart
 from dsgmcmc.model.parts.base import PrecisionTerms
-from dsgmcmc.model.parts.design import Design
-from dsgmcmc.model.parts.features import draw_effects, draw_strength, explained
+from dsgmcmc.model.parts.features import Design, draw_effects, draw_strength, explained
 from dsgmcmc.parallel.ring import Ring
 
 N, F, D = 23, 5, 3

@@ -6,12 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pytest
 from mpi4py import MPI
 from support import Model, factor_target, write_planted
 
-from dsgmcmc.config.run import RunConfig
-from dsgmcmc.errors import InputError
 from dsgmcmc.model.parts.implicit import ImplicitFeatures
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.types import Factor
@@ -97,13 +94,3 @@ def test_a_row_without_ratings_has_the_shifts_of_the_others(tmp_path: Path) -> N
     z = np.array([(shift - mean) / sd for shift, (mean, sd) in zip(shifts, laws, strict=True)])
     np.testing.assert_allclose(z.mean(axis=0), 0.0, atol=5 / np.sqrt(DRAWS))
     np.testing.assert_allclose(z.std(axis=0), 1.0, atol=5 / np.sqrt(2 * DRAWS))
-
-
-@pytest.mark.parametrize(
-    ("settings", "advice"),
-    [({"prior": "normal-wishart"}, "normal-gamma"), ({"sampler": "hamcmc"}, "another --sampler")],
-)
-def test_what_does_not_go_together_is_refused(settings: dict[str, str], advice: str) -> None:
-    """Protects users from draws of another law: dense priors couple the columns, sub-chains share one shift."""
-    with pytest.raises(InputError, match=advice):
-        RunConfig.of({"implicit_features": "both", **settings}).resolved()

@@ -26,7 +26,7 @@ WITH: dict[str, dict[str, Any]] = {
     "RowPriors": {"prior": "normal-wishart"},
     "ImplicitFeatures": {"implicit_features": "both"},
     "FeatureEffects": {"features": "yes"},
-    "RatingEffects": {"time_levels": "user:page", "context": "device,user:day"},
+    "TimeEffects": {"time_levels": "user:page"},
 }
 #: What each cannot go with, and the setting that its message names.
 AGAINST: list[tuple[dict[str, Any], str]] = [
@@ -34,8 +34,6 @@ AGAINST: list[tuple[dict[str, Any], str]] = [
     ({"implicit_features": "user", "sampler": "hamcmc"}, "--implicit-features no"),
     ({"time_levels": "user", "likelihood": "all-cells"}, "--time-levels"),
     ({"time_levels": "user", "sampler": "hamcmc"}, "leave out --time-levels"),
-    ({"context": "device", "likelihood": "all-cells"}, "leave out --context"),
-    ({"time_levels": "user", "context": "device", "sampler": "hamcmc"}, "--time-levels and --context"),
 ]
 THERE = {Factor.W: (4, 2), Factor.H: (3, 2)}
 
@@ -85,8 +83,7 @@ def test_a_chain_has_what_a_part_says(tmp_path: Path, part: type[Part], sampler:
     for iteration in range(12):  # noise of two factors is drawn in turns
         blocks = {f"{b.factor.name}.{b.index}.{name}": b[name] for b in target.blocks() for name in target.layout.names}
         shared = {name: value for each in found.replicated for name, value in each.arrays().items()}
-        at_home = {f"{factor.name}.{b}.{name}": value for factor, b, name, value in found.at_home()}
-        states.append({name: value.copy() for name, value in (blocks | shared | at_home).items()})
+        states.append({name: value.copy() for name, value in (blocks | shared).items()})
         target.begin(iteration)
         made.step(target, iteration)
     for quantity in found.quantities:
@@ -106,8 +103,10 @@ def test_a_part_says_what_it_cannot_go_with(given: dict[str, Any], named: str) -
 def test_a_part_says_what_ratings_lack(tmp_path: Path) -> None:
     """Features and times that are asked for and are not there."""
     with open_ratings(write_planted(tmp_path / "r.h5")) as ratings:
-        lacking = [({"features": "user"}, "no features of users"), ({"time_levels": "user"}, "no timestamps")]
-        for given, what in [*lacking, ({"context": "user:shop"}, "has no context columns, and no 'shop'")]:
+        for given, what in [
+            ({"features": "user"}, "no features of users"),
+            ({"time_levels": "user"}, "prepare it again with --timestamps"),
+        ]:
             config = build(given).resolved()
             (part,) = (part for part in PARTS if given.keys() <= part.Settings.model_fields.keys())
             with pytest.raises(InputError, match=what):

@@ -30,7 +30,6 @@ MODELS: dict[str, dict[str, Any]] = {
         "implicit_features": "user",
         "time_levels": "user:page,item:2",
         "noise": "both",
-        "context": "device,day",
     },
     "levels": {
         "likelihood": "ordinal-logit",
@@ -38,7 +37,6 @@ MODELS: dict[str, dict[str, Any]] = {
         "noise": "by-item",
         "implicit_features": "both",
         "time_levels": "item:3",
-        "context": "item:day,device,user:device",
     },
     "sub-chains": {"sampler": "hamcmc", "features": "no", "iterations": 26, "thin": 5},
 }

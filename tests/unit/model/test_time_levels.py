@@ -8,7 +8,6 @@ import h5py
 import numpy as np
 import pytest
 from mpi4py import MPI
-from support import write_planted
 
 from dsgmcmc import BPMF
 from dsgmcmc.config.layers import build
@@ -18,10 +17,9 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.likelihoods import LIKELIHOODS, Law
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
-from dsgmcmc.model.parts.effect_draws import draw_precision
-from dsgmcmc.model.parts.groups import read_groups, time_levels_of
+from dsgmcmc.model.parts.time import draw_precision
+from dsgmcmc.model.parts.time_levels import read_groups, time_levels_of
 from dsgmcmc.parallel.ring import Ring
-from dsgmcmc.runs.source import RatingsSource
 
 #: User, item, rating, time: user a rates in three seconds, five ratings in all; b in one.
 LINES = ["a,p,1,10.2", "a,q,2,10.9", "a,r,3,5", "a,s,4,77", "a,t,5,77", "b,p,2,3", "b,q,4,3", "b,r,3,3"]
@@ -105,8 +103,6 @@ def test_a_file_with_other_places_is_refused(tmp_path):
         ({"time_levels": "user:1"}, "'user:1' is not known"),
         ({"time_levels": "week"}, "'week' is not known"),
         ({"time_levels": "user,user:8"}, "a level twice"),
-        ({"time_levels": "user", "likelihood": "all-cells"}, "have no time and no context: leave out --time-levels"),
-        ({"time_levels": "user", "sampler": "hamcmc"}, "leave out --time-levels"),
         (
             {"time_levels": "user", "sampler": {"name": "sgld", "gradient": "control-variate"}},
             "leave out --time-levels",
@@ -114,7 +110,7 @@ def test_a_file_with_other_places_is_refused(tmp_path):
     ],
 )
 def test_levels_that_cannot_be_are_refused(settings, said):
-    """Unknown names, and models or samplers that have no place for effects."""
+    """Unknown names, and gradients that are kept while effects change."""
     with pytest.raises(InputError, match=said):
         build(settings).resolved()
 
@@ -131,14 +127,6 @@ def test_a_law_with_a_gradient_of_its_own_has_to_give_its_score(monkeypatch):
     monkeypatch.setitem(LIKELIHOODS, "own", Own)
     with pytest.raises(InputError, match=r"need Own\.score_terms"):
         build({"time_levels": "user", "likelihood": "own"}).resolved()
-
-
-def test_ratings_without_timestamps_are_refused(tmp_path):
-    """Before anything is sampled, with the command that mends it."""
-    source = RatingsSource(write_planted(tmp_path / "r.h5"))
-    config = source.build({"time_levels": "user"}).resolved()
-    with pytest.raises(InputError, match="prepare it again with --timestamps"):
-        source.check(config, 1)
 
 
 def test_the_precision_of_effects_has_its_law():

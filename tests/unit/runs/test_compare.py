@@ -51,7 +51,7 @@ def test_candidates_in_the_order_of_their_complexity():
         "clicks",
         "clicks + implicit",
     ]
-    last = candidates(clicks=False, features=True, times=True, context=("device", "day"))[-1]
+    last = candidates(clicks=False, features=True, times=True)[-1]
     assert last.settings == {
         "likelihood": "ordinal-logit",
         "noise": "by-item",
@@ -59,7 +59,6 @@ def test_candidates_in_the_order_of_their_complexity():
         "features": "yes",
         "implicit_features": "both",
         "time_levels": "user",
-        "context": "device,day",
     }
 
 

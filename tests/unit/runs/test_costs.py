@@ -17,7 +17,6 @@ from support import sample, write_planted
 from dsgmcmc.config.layers import build
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import Ratings, open_ratings
-from dsgmcmc.data.ratings.context import NO_CONTEXT
 from dsgmcmc.data.ratings.features import StoredFeatures
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.ring import Ring
@@ -141,7 +140,7 @@ class Numbers(Ratings):
         self.row_indptr, self.test_indptr = self._indptr["train"], self._indptr["test"]
         described = StoredFeatures.__new__(StoredFeatures)
         described.names = described.groups = range(features)
-        self.features, self.transposed, self.context = {"cols": described} if features else {}, False, NO_CONTEXT
+        self.features, self.transposed = {"cols": described} if features else {}, False
 
 
 def equal(columns: int, features: int = 0) -> Numbers:

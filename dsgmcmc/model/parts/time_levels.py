@@ -1,16 +1,15 @@
-"""Groups of ratings that share an effect, at one level or several, as a process holds them.
+"""Levels of time: groups of ratings that were given together, as a process holds them.
 
-Groups of a level belong to the rows of one factor, as the ratings of a user on one day do; or to no row, as all ratings
-by one device do. A level of time is named after its side and the size of its groups: ``user:page`` has a group for each
-second in which a user rated, ``user:8`` one for every eight ratings of a user in the order of time; items alike. Levels
-of the context are in `dsgmcmc.model.parts.context`. Test ratings belong to groups as training ratings do.
+Groups of a level belong to the rows of one factor. A level is named after its side and the size of its groups:
+``user:page`` has a group for each second in which a user rated, ``user:8`` one for every eight ratings of a user in the
+order of time; items alike. Test ratings belong to groups as training ratings do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -25,42 +24,13 @@ if TYPE_CHECKING:
     from dsgmcmc.parallel.ring import Ring  # which loads MPI
 
 PAGE = "page"
-#: What a side alone stands for: the levels that were measured to be worth it.
+#: Levels that a side alone stands for: those that were measured to be worth it.
 USUAL = {"user": "user:page,user:8,user:64", "item": "item:32"}
 MAX_GROUPS = 2**29 - 1  # of a block: four numbers of each are a message
 
 
-class Level(Protocol):
-    """A way to put ratings into groups.
-
-    Attributes
-    ----------
-    name : str
-        As settings have it.
-    field : str
-        Name of its effects on disk.
-    factor : Factor or None
-        Whose rows the groups belong to; None if they belong to no row.
-    """
-
-    @property
-    def name(self) -> str: ...  # noqa: D102
-
-    @property
-    def field(self) -> str: ...  # noqa: D102
-
-    @property
-    def factor(self) -> Factor | None: ...  # noqa: D102
-
-    def counts(self, ratings: Ratings) -> Int32:
-        """How many groups every row has, (n,); of no row, how many there are, (1,)."""
-
-    def within(self, ratings: Ratings, part: Split, start: int, stop: int) -> Int32:
-        """Groups of the ratings in rows `start` to `stop` of a part, (m,), among those of the row they belong to."""
-
-
 def no_times(path: Path) -> InputError:
-    """Make the error of levels of time where there are no times."""
+    """Make the error for levels of time where there are no times."""
     return InputError(
         f"{path} has no timestamps, which {named('time_levels')} needs: prepare it again with --timestamps"
     )
@@ -72,11 +42,13 @@ def canonical_levels(text: str) -> str:
     Raises
     ------
     ValueError
-        If one is unknown, or there twice.
+        If a name is unknown, or there twice.
     """
     if text == "no":
         return text
-    names = [name for part in text.split(",") for name in USUAL.get(part.strip(), part.strip()).split(",")]
+    names = []
+    for part in text.split(","):
+        names += USUAL.get(part.strip(), part.strip()).split(",")
     for name in names:
         kind, _, size = name.partition(":")
         if kind not in USUAL or not (size == PAGE or (size.isdecimal() and 2 <= int(size) < 2**31)):
@@ -87,16 +59,16 @@ def canonical_levels(text: str) -> str:
 
 
 class TimeLevel(NamedTuple):
-    """One level; a `Level`.
+    """One level.
 
     Attributes
     ----------
     name : str
         Such as ``user:8``.
     factor : Factor
-        Whose rows' ratings its groups are of.
+        The factor whose rows the groups belong to.
     run : int
-        Ratings of a group; 0 where groups are pages.
+        Number of ratings of a group; 0 where groups are pages.
     """
 
     name: str
@@ -105,16 +77,16 @@ class TimeLevel(NamedTuple):
 
     @property
     def field(self) -> str:
-        """Field of a block that has the effects."""
+        """Name of its effects on disk."""
         return f"time.{self.name.replace(':', '.')}"
 
     def counts(self, ratings: Ratings) -> Int32:
-        """How many groups every row has, (n,); of no row, how many there are, (1,)."""
+        """Number of groups of every row of its factor, (n,)."""
         places, pages = _times(ratings).counts[SIDES[self.factor]]
         return -(-places // np.int32(self.run)) if self.run else pages
 
     def within(self, ratings: Ratings, part: Split, start: int, stop: int) -> Int32:
-        """Groups of the ratings in rows `start` to `stop` of a part, (m,), among those of the row they belong to."""
+        """Groups of the ratings in rows `start` to `stop` of a part, (m,), counted from the first of their owner."""
         times = _times(ratings).slab(part, SIDES[self.factor], start, stop)
         return times.place // np.int32(self.run) if self.run else times.page
 
@@ -127,15 +99,17 @@ def _times(ratings: Ratings) -> StoredTimes:
 
 def time_levels_of(names: str, transposed: bool) -> tuple[TimeLevel, ...]:
     """Levels of canonical names; `transposed` says that the rows of W are items."""
-    found = []
-    for name in names.split(",") if names != "no" else ():
+    if names == "no":
+        return ()
+    levels = []
+    for name in names.split(","):
         kind, _, size = name.partition(":")
         factor = Factor.W if (kind == "item") == transposed else Factor.H
-        found.append(TimeLevel(name, factor, 0 if size == PAGE else int(size)))
-    return tuple(found)
+        levels.append(TimeLevel(name, factor, 0 if size == PAGE else int(size)))
+    return tuple(levels)
 
 
-def costs_of(levels: Sequence[Level], ratings: Ratings, normal: bool) -> tuple[int, int]:
+def costs_of(levels: Sequence[TimeLevel], ratings: Ratings, normal: bool) -> tuple[int, int]:
     """Bytes of memory of groups for all ratings, `normal` or not, and of their effects in a checkpoint."""
     if not levels:
         return 0, 0
@@ -143,9 +117,9 @@ def costs_of(levels: Sequence[Level], ratings: Ratings, normal: bool) -> tuple[i
     effects = 4 * sum(counts)
     # groups, and what they add up to; besides, while effects are drawn, a residual and a weight of every rating, or a
     # predictor and three terms of its law, and twelve sums of every group of one level
-    held = (ratings.nnz + ratings.nnz_test) * 4 * (len(levels) + 1)
+    kept = (ratings.nnz + ratings.nnz_test) * 4 * (len(levels) + 1)
     drawing = ratings.nnz * 8 if normal else ratings.nnz * 16 + 48 * max(counts)
-    return held + drawing + effects, effects
+    return kept + drawing + effects, effects
 
 
 class RatingGroups(NamedTuple):
@@ -153,16 +127,16 @@ class RatingGroups(NamedTuple):
 
     Attributes
     ----------
-    levels : tuple of Level
+    levels : tuple of TimeLevel
     first : list of (B + 1,) int64
-        By level, where the groups of each block of its factor begin among all; those of no row belong to block 0.
+        By level, where the groups of each block of its factor begin among all.
     train : list of dict of (int, int) to (nnz,) int32
         By level, the group of every training rating of a cell, counted from the first of its factor's block.
     test : list of dict of int to (q,) int32
-        By level, the same of the test ratings of a row block.
+        By level, the same for the test ratings of a row block.
     """
 
-    levels: tuple[Level, ...]
+    levels: tuple[TimeLevel, ...]
     first: list[Int64]
     train: list[dict[tuple[int, int], Int32]]
     test: list[dict[int, Int32]]
@@ -172,14 +146,14 @@ class RatingGroups(NamedTuple):
         return int(self.first[level][block + 1] - self.first[level][block])
 
 
-def read_groups(levels: tuple[Level, ...], ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> RatingGroups:
-    """Find the groups of the ratings that a process holds. Collective.
+def read_groups(levels: tuple[TimeLevel, ...], ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> RatingGroups:
+    """Read the groups of the ratings that a process holds. Collective.
 
     Parameters
     ----------
-    levels : tuple of Level
+    levels : tuple of TimeLevel
     ratings : Ratings
-        Open ratings file, with what the levels need.
+        Open ratings file, with times.
     blocks : RatingBlocks
         Its ratings as they are held.
     ring : Ring
@@ -188,30 +162,28 @@ def read_groups(levels: tuple[Level, ...], ratings: Ratings, blocks: RatingBlock
     Raises
     ------
     InputError
-        If it cannot be read, or a block has more groups than a message numbers.
+        If it cannot be read, or a block has more groups than a message can number.
     """
-    found = RatingGroups(levels, [], [], [])
+    groups = RatingGroups(levels, [], [], [])
 
     def read() -> None:
         for level in levels:
             reader = _Reader(level, ratings, blocks)
-            found.first.append(reader.first)
-            found.train.append({(b, c): group for b in ring.blocks for c, group in enumerate(reader.train(b))})
-            found.test.append({b: reader.groups("test", *blocks.bounds(Factor.W, b))[0] for b in ring.blocks})
+            groups.first.append(reader.first)
+            groups.train.append({(b, c): group for b in ring.blocks for c, group in enumerate(reader.train(b))})
+            groups.test.append({b: reader.groups("test", *blocks.bounds(Factor.W, b))[0] for b in ring.blocks})
 
     ring.agree(read, "reading groups of ratings")
-    return found
+    return groups
 
 
 class _Reader:
     """Reads the groups of one level."""
 
-    def __init__(self, level: Level, ratings: Ratings, blocks: RatingBlocks) -> None:
+    def __init__(self, level: TimeLevel, ratings: Ratings, blocks: RatingBlocks) -> None:
         self._level, self._ratings, self._blocks = level, ratings, blocks
         self._begins = np.concatenate([[0], np.cumsum(level.counts(ratings), dtype=np.int64)])
-        self._bounds = np.minimum(np.arange(len(blocks.row_bounds)), 1)  # of no row: all groups in block 0
-        if level.factor is not None:
-            self._bounds = (blocks.row_bounds, blocks.column_bounds)[level.factor]
+        self._bounds = (blocks.row_bounds, blocks.column_bounds)[level.factor]
         self.first: Int64 = self._begins[self._bounds]
         if np.diff(self.first).max() > MAX_GROUPS:
             raise InputError(
@@ -233,10 +205,9 @@ class _Reader:
 
     def groups(self, part: Split, start: int, stop: int) -> tuple[Int32, Int32]:
         """Groups of the ratings in rows `start` to `stop`, counted from their block's first, and their columns."""
-        ratings, columns = self._ratings, self._ratings.columns(part, start, stop)
+        ratings = self._ratings
+        columns = ratings.columns(part, start, stop)
         within = self._level.within(ratings, part, start, stop)
-        if self._level.factor is None:
-            return within, columns
         owners = columns
         if self._level.factor == Factor.W:
             indptr = ratings.row_indptr if part == "train" else ratings.test_indptr

@@ -1,0 +1,584 @@
+r"""Effects of groups of ratings that were given together in time.
+
+With g_l(ij) the group of rating ij at level l of time (`dsgmcmc.model.parts.time_levels`),
+
+    eta_ij    =  a_i + b_j + W_i . H_j + sum_l d_{l, g_l(ij)}
+    d_lg ~ N(0, 1 / lambda_l),      lambda_l ~ Gamma(1, rate PRECISION_RATE)
+
+Ratings that are normal given their predictors have the effects taken off, so that everything else is drawn as without
+effects; other ratings have them as offsets of their predictors. The groups of a row of W are with its process and cost
+no message; those of a column are held where its block is at home, and go round the ring. Every few sweeps one level
+after another is drawn given everything else.
+
+*Ratings that are normal given their predictors*: effects are drawn exactly, from their conditionals. With e the
+residual of a rating, its effects taken off, w = tau g g' its precision, N_g the sum of w over the training ratings of
+group g, and B_g that of w (e + d_g),
+
+    d_g | rest      ~ N(B_g / (N_g + lambda), 1 / (N_g + lambda))
+    lambda | d      ~ Gamma(1 + G / 2, rate PRECISION_RATE + sum d_g^2 / 2)
+    d, lambda       <- c d, lambda / c^2,  c ~ N(sum d_g B_g / S, 1 / S),  S = sum d_g^2 N_g
+
+The last is a step in lambda^-1/2 given d lambda^1/2, accepted with the ratio of its priors; it moves effects and
+precision together, which mixes well where groups have few ratings, as the other two do where they have many
+[Yu & Meng 2011]. Sums and G are over groups with training ratings; the others have their prior N(0, 1 / lambda).
+
+*Any other law whose score is known*: effects take Newton steps with noise, which are accepted or not. S_g, I_g are the
+sums over the training ratings of group g of score and curvature of the log density in the predictor
+(`dsgmcmc.kernels.effects`), and L_g(d') is the change of their log density where d_g becomes d'. All groups of a level
+are drawn at once, as they are independent given all else:
+
+    d' ~ N(d + (S_g - lambda d) / P, 1 / P),      P = I_g + lambda
+
+accepted with probability min(1, exp(L_g(d') - lambda (d'^2 - d^2) / 2) q(d | d') / q(d' | d)), S and I being taken
+again at d' for the reverse density q(d | d'). A group without training ratings is so drawn from its prior. Then
+
+    lambda | d      ~ Gamma(1 + G / 2, rate PRECISION_RATE + sum d_g^2 / 2)
+    d, lambda       <- c d, lambda / c^2,      c ~ N(1 + T / V, 1 / V),  T = sum d_g S_g,  V = sum d_g^2 I_g
+
+the last accepted with min(1, exp(L(c d) + b lambda (1 - c^-2)) c^-4 q(1 / c | c d) / q(c | d)), b = PRECISION_RATE: the
+measure on the line of all c is c^-3 dc, and the step back from c d is by 1 / c, whose density in c is another 1 / c.
+
+[Yu & Meng 2011] To center or not to center: that is not the question. J. Comput. Graph. Stat. 20.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
+from dataclasses import dataclass, replace
+from math import inf, log
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, field_validator
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.kernels.effects import accept, along, effects_kernel, propose
+from dsgmcmc.kernels.groups import add_to_groups, predictor_kernel, subtract_groups, weigh_ratings
+from dsgmcmc.kernels.philox import normals
+from dsgmcmc.model.blocks import RatingBlocks
+from dsgmcmc.model.parts.base import DrawContext, FeatureSizes, Part, Place
+from dsgmcmc.model.parts.time_levels import RatingGroups, canonical_levels, no_times, read_groups, time_levels_of
+from dsgmcmc.model.quantity import WEIGHT, Quantity, Sampled, SavedDraw
+from dsgmcmc.settings import named, setting
+from dsgmcmc.storage.manifest import Key
+from dsgmcmc.targets.state import ParameterBlock, RandomStream
+from dsgmcmc.types import Array, Factor, Float32, Float64, Int32, Purpose
+
+if TYPE_CHECKING:
+    from dsgmcmc.data.ratings import Ratings
+    from dsgmcmc.model.likelihoods.base import Law  # which is a part itself
+    from dsgmcmc.parallel.ring import Ring  # which loads MPI
+
+#: Rate of the prior of a precision, Gamma(1, rate PRECISION_RATE).
+PRECISION_RATE = 0.1
+#: Precisions before they are first drawn, where the predictors' priors have width 1.
+START_PRECISION = 50.0
+
+#: Numbers of the training ratings, (nnz,) float32 by cell.
+CellRatings = dict[tuple[int, int], Float32]
+#: Changes of the effects of a level, and S, I and L there, (G, 4) float32 by block, as in `dsgmcmc.kernels.effects`.
+Sums = dict[int, Float32]
+
+
+class TimeSettings(BaseModel):
+    """Settings of effects of time."""
+
+    time_levels: str = setting(
+        "Ratings of a user (or item) that share an effect: those of one second (page), or so many in a row.",
+        "no",
+        metavar="user|user:page,user:8,...",
+    )
+
+    @field_validator("time_levels")
+    @classmethod
+    def _levels(cls, value: str) -> str:
+        return canonical_levels(value)
+
+
+@dataclass
+class TimeParameters(Sampled):
+    """Precision lambda of the effects of each level, (L,) float64."""
+
+    quantities: ClassVar[Mapping[str, Quantity]] = {
+        "precision": Quantity(
+            "time.precision", ("time_level",), rating=-2, positive=True, diagnosed="time_sd_{label}", as_sd=True
+        ),
+    }
+
+    precision: Float64
+
+
+class TimeEffects(Part):
+    """The effects of the groups of all levels, and the ratings without them, or with them as offsets.
+
+    Parameters
+    ----------
+    groups : RatingGroups
+        The group of every rating at every level.
+    ratings : RatingBlocks
+        This process's ratings; they stay as they are.
+    ring : Ring
+        The processes of the chain.
+    law : type of Law
+        The law of a rating.
+    rank : int
+        Number K of latent dimensions.
+    biases : bool
+        Whether the last column of a factor is the bias.
+
+    Attributes
+    ----------
+    given : dict of (int, int) to RatingBlock
+        The training ratings as they are, by cell.
+    values : list of dict of int to (G,) float32
+        By level, the effects of each block of its factor that is at home here.
+    """
+
+    Settings = TimeSettings
+    has_effects = True
+    parameters: TimeParameters
+
+    def __init__(
+        self, groups: RatingGroups, ratings: RatingBlocks, ring: Ring, law: type[Law], rank: int, biases: bool
+    ) -> None:
+        self.groups, self.ring, self.given = groups, ring, ratings.train
+        self.ratings, self.quantities = copy(ratings), TimeParameters.about(())
+        self.test: dict[int, Float32] = {}
+        self._start_precision = START_PRECISION / law.width**2
+        self.values = [
+            {b: np.zeros(groups.size(number, b), np.float32) for b in ring.blocks}
+            for number in range(len(groups.levels))
+        ]
+        self._normal = law.is_conditionally_gaussian()
+        self._draws = (NormalDraws if self._normal else MetropolisDraws)(self, rank, biases)
+        self.start(())
+
+    @classmethod
+    def check(cls, config: Any) -> None:
+        """Refuse a law without ratings or scores, and samplers that keep gradients, which a draw of effects changes."""
+        if config.time_levels == "no":
+            return
+        leave = f"leave out {named('time_levels')}"
+        if not config.law.is_sum_over_ratings():
+            raise InputError(
+                f"with the {config.likelihood} likelihood pairs without a click count, too, which have no time: {leave}"
+            )
+        if not (config.law.is_conditionally_gaussian() or config.law.has_score()):
+            raise InputError(
+                f"effects of time need {config.law.__name__}.score_terms, as {config.likelihood} has a gradient of "
+                f"its own: define it, or {leave}"
+            )
+        if config.interleaved or config.sampler.kind.estimator(config.sampler.config).fixed_likelihood:
+            raise InputError(
+                f"{config.sampler.name} keeps gradients, which effects of time would change: use another "
+                f"{named('sampler')} or sampler.gradient, or {leave}"
+            )
+
+    @classmethod
+    def check_ratings(cls, config: Any, ratings: Ratings) -> None:
+        """Refuse a ratings file without times."""
+        if config.time_levels != "no" and ratings.times is None:
+            raise no_times(ratings.path)
+
+    @classmethod
+    def quantities_of(cls, config: Any, transposed: bool, features: FeatureSizes) -> tuple[Quantity, ...]:
+        """The quantities that the part keeps; none if the run does not use it."""
+        return () if config.time_levels == "no" else TimeParameters.about(())
+
+    @classmethod
+    def read(cls, config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> RatingGroups | None:
+        """Read the groups of ratings, once for all chains of a run. Collective."""
+        levels = time_levels_of(config.time_levels, ratings.transposed)
+        return read_groups(levels, ratings, blocks, ring) if levels else None
+
+    @classmethod
+    def of(cls, place: Place, data: RatingGroups | None) -> Self | None:
+        """Make the part of a chain; None if the run does not use it. Collective."""
+        if data is None:
+            return None
+        config = place.config
+        return cls(data, place.ratings, place.ring, config.law, config.rank, config.biases)
+
+    # ------------------------------------------------------------------ the state of a chain
+
+    def start(self, blocks: Iterable[ParameterBlock]) -> None:
+        """Set all effects to 0, and their precisions to where they start."""
+        for effects in (effects for by_block in self.values for effects in by_block.values()):
+            effects.fill(0.0)
+        self.parameters = TimeParameters(np.full(len(self.groups.levels), self._start_precision))
+        self._applied = False
+
+    def saved(self, row_blocks: Iterable[int]) -> Iterator[tuple[Key, Array]]:
+        """All effects, to be saved in a checkpoint."""
+        for level, by_block in zip(self.groups.levels, self.values, strict=True):
+            yield from ((Key("state", level.factor.name, b, level.field), effects) for b, effects in by_block.items())
+
+    def loaded(self) -> None:
+        """Have the effects applied anew, after a checkpoint has replaced them."""
+        self._applied = False
+
+    def begin(self, blocks: Iterable[ParameterBlock], first: bool) -> None:
+        """Apply the effects to the ratings, if they were set from outside. Collective."""
+        if not self._applied:
+            self._apply()
+
+    def _apply(self) -> None:
+        """Take the effects off the training ratings, or make offsets of them; and sum the test ratings'. Collective."""
+        left = {
+            cell: np.array(block.values) if self._normal else np.zeros(len(block.indices), np.float32)
+            for cell, block in self.given.items()
+        }
+        self.test = self._subtract(left)
+        self.ratings.train = {
+            cell: block.with_values(left[cell]) if self._normal else replace(block, offsets=-left[cell])
+            for cell, block in self.given.items()
+        }
+        self._applied = True
+
+    def _subtract(self, left: CellRatings) -> dict[int, Float32]:
+        """Take all effects off numbers of the training ratings; those of the test ratings, by row block. Collective."""
+        test = {b: np.zeros(len(rows.values), np.float32) for b, rows in self.ratings.test.items()}
+        for number, values in enumerate(self.values):
+            for (b, c), effects in self.visit(number, values):
+                subtract_groups(self.groups.train[number][b, c], effects, left[b, c])
+                chosen = self.ratings.test[b].by_column[c][0]
+                test[b][chosen] += effects[self.groups.test[number][b][chosen]]
+        return test
+
+    def visit(
+        self, number: int, arrays: dict[int, Float32], width: int = 1, returning: bool = False
+    ) -> Iterator[tuple[tuple[int, int], Float32]]:
+        """Show every cell the array of its block's groups at a level. Collective.
+
+        Parameters
+        ----------
+        number : int
+            Number of the level.
+        arrays : dict of int to (width G,) float32
+            By block; not emptied.
+        width : int
+            Numbers of a group.
+        returning : bool
+            Whether the arrays come back changed.
+
+        Yields
+        ------
+        cell : (int, int)
+        array : (width G,) float32
+        """
+        if self.groups.levels[number].factor == Factor.W:
+            yield from (((b, c), arrays[b]) for b, c in self.given)
+            return
+        home = dict(arrays)
+        for b, c, buffer in self.ring.tour(home, lambda c: width * self.groups.size(number, c), returning):
+            yield (b, c), buffer
+        if returning:
+            arrays |= home
+
+    def normals(self, number: int, block: int, stream: RandomStream, purpose: Purpose, width: int = 1) -> Float32:
+        """Draw standard normal numbers for the groups of a block of a level, `width` for each, (width G,) float32."""
+        numbers = np.empty(width * self.groups.size(number, block), np.float32)
+        first = (number << 44) + width * int(self.groups.first[number][block])
+        normals(numbers, *stream.key(purpose, self.groups.levels[number].factor, first))
+        return numbers
+
+    # ------------------------------------------------------------------ drawing it, and predictions
+
+    def renews_data(self, turn: int) -> bool:
+        """Whether the draw at this turn changes the data of the likelihood, so that gradients must be recomputed."""
+        return turn > 0 and turn % self._draws.every == 1
+
+    def draw(self, context: DrawContext) -> None:
+        """Draw all effects and their precisions, if it is their turn. Collective."""
+        if context.is_turn(self._draws.every):
+            self._draws(context)
+            self._apply()
+
+    @classmethod
+    def of_ratings(cls, draw: SavedDraw, users: Int32, items: Int32) -> tuple[float, float]:
+        """Mean and variance of the effects on new ratings: their groups are not known, so effects have their prior."""
+        precisions = draw.shared.get("time.precision", np.zeros(0))
+        return 0.0, float((1 / precisions).sum())
+
+
+def precision_given(groups: float, squares: float, rng: np.random.Generator) -> float:
+    """Draw lambda given the number G of effects and sum d^2."""
+    return rng.gamma(1 + groups / 2) / (PRECISION_RATE + squares / 2)
+
+
+# ---------------------------------------------------------------------- ratings that are normal
+
+
+class NormalDraws:
+    """Draws the effects of all levels where ratings are normal given their predictors.
+
+    Parameters
+    ----------
+    part : TimeEffects
+    rank : int
+        Number K of latent dimensions.
+    biases : bool
+        Whether the last column of a factor is the bias.
+
+    Attributes
+    ----------
+    every : int
+        Sweeps between draws.
+    """
+
+    every = 5
+
+    def __init__(self, part: TimeEffects, rank: int, biases: bool) -> None:
+        self._part, self._residual_kernel = part, predictor_kernel(rank, biases, "-")
+
+    def __call__(self, context: DrawContext) -> None:
+        """Draw all effects and their precisions. Collective."""
+        part = self._part
+        residuals, weights = self._residuals(context)
+        for number, groups in enumerate(part.groups.train):
+            sums = {b: np.zeros(2 * len(values), np.float32) for b, values in part.values[number].items()}
+            for cell, buffer in part.visit(number, sums, 2, returning=True):
+                add_to_groups(groups[cell], residuals[cell], weights[cell], buffer.reshape(-1, 2))
+            change = self._draw_level(number, sums, context.stream)
+            for cell, changes in part.visit(number, change):
+                subtract_groups(groups[cell], changes, residuals[cell])
+
+    def _residuals(self, context: DrawContext) -> tuple[CellRatings, CellRatings]:
+        """Residuals of the training ratings, and the precision of each. Collective."""
+        tau, fields, given = context.tau(), next(context.circulation.blocks()).arrays, self._part.given
+        own = (WEIGHT.name,) if WEIGHT.name in fields else ()
+        residuals = {cell: np.empty(len(block.indices), np.float32) for cell, block in given.items()}
+        weights = {cell: np.full_like(values, tau) for cell, values in residuals.items()}
+        for row, column, ratings in context.circulation.tour((context.position, *own)):
+            cell = row.index, column.index
+            positions = row[context.position], column[context.position]
+            self._residual_kernel(*ratings.pattern, ratings.values, *positions, residuals[cell])
+            if own:
+                row_scale, column_scale = row.row(WEIGHT.name), column.row(WEIGHT.name)
+                weigh_ratings(ratings.pattern, np.float32(tau) * row_scale, column_scale, weights[cell])
+        return residuals, weights
+
+    def _draw_level(self, number: int, sums: dict[int, Float32], stream: RandomStream) -> dict[int, Float32]:
+        """Draw the effects of a level, given sums over its groups, and their precision; their changes."""
+        precisions, blocks = self._part.parameters.precision, self._part.values[number]
+        before = float(precisions[number])
+        draws = {b: self._draw_block(number, b, sums[b].reshape(-1, 2), before, stream) for b in blocks}
+
+        def finish(total: dict[str, Float64]) -> dict[str, Float64]:
+            rng = stream.generator(Purpose.TIME_PRECISION, part=number)
+            return dict(zip(("precision", "scale"), draw_precision(total["sums"], rng), strict=True))
+
+        partials = {"sums": np.array([draw.sums for draw in draws.values()])}
+        drawn = self._part.ring.sum(partials, finish, {"precision": (1,), "scale": (1,)})
+        precisions[number] = drawn["precision"].item()
+        change = {}
+        for b, draw in draws.items():
+            effects = np.where(draw.seen, drawn["scale"] * draw.effects, draw.noise / np.sqrt(drawn["precision"]))
+            change[b] = effects.astype(np.float32) - blocks[b]
+            blocks[b][:] = effects
+        return change
+
+    def _draw_block(self, number: int, block: int, sums: Float32, precision: float, stream: RandomStream) -> _BlockDraw:
+        """Draw the effects of a block given their precision."""
+        old = self._part.values[number][block]
+        noise = self._part.normals(number, block, stream, Purpose.TIME)
+        n = sums[:, 1].astype(np.float64)
+        fit = sums[:, 0] + n * old
+        new = fit / (n + precision) + noise / np.sqrt(n + precision)
+        seen = n > 0
+        own = new[seen]
+        total = np.array([len(own), own @ own, own @ fit[seen], own * own @ n[seen]])
+        return _BlockDraw(new, noise, seen, total)
+
+
+class _BlockDraw(NamedTuple):
+    """Effects of a block's groups.
+
+    Attributes
+    ----------
+    effects : (G,) float64
+    noise : (G,) float32
+        The normal numbers that they were drawn with.
+    seen : (G,) bool
+        Whether a group has training ratings.
+    sums : (4,) float64
+        Over the groups that have: G, sum d^2, sum d B, sum d^2 N.
+    """
+
+    effects: Float64
+    noise: Float32
+    seen: NDArray[np.bool_]
+    sums: Float64
+
+
+def draw_precision(sums: Float64, rng: np.random.Generator) -> tuple[Float64, Float64]:
+    """Draw the precision of a level's effects, (1,), and the number that these are to be multiplied by, (1,).
+
+    Parameters
+    ----------
+    sums : (4,) float64
+        Over the groups with training ratings: G, sum d^2, sum d B, sum d^2 N.
+    rng : Generator
+        Source of randomness.
+    """
+    groups, squares, fit, weight = sums
+    precision = precision_given(groups, squares, rng)
+    scale = 1.0
+    if weight > 0:
+        proposal = rng.normal(fit / weight, 1 / np.sqrt(weight))
+        ratio = PRECISION_RATE * precision * (1 - 1 / proposal**2) - 3 * np.log(abs(proposal))
+        if np.log(rng.random()) < ratio:
+            scale = proposal
+    return np.array([precision / scale**2]), np.array([scale])
+
+
+# ---------------------------------------------------------------------- any other law
+
+
+class MetropolisDraws:
+    """Draws the effects of all levels under any law whose score is known.
+
+    Parameters
+    ----------
+    part : TimeEffects
+    rank : int
+        Number K of latent dimensions.
+    biases : bool
+        Whether the last column of a factor is the bias.
+
+    Attributes
+    ----------
+    every : int
+        Sweeps between draws.
+    """
+
+    every = 10
+
+    def __init__(self, part: TimeEffects, rank: int, biases: bool) -> None:
+        self._part, self._predict = part, predictor_kernel(rank, biases, "+")
+
+    def __call__(self, context: DrawContext) -> None:
+        """Draw all effects and their precisions. Collective."""
+        ratings = _Ratings(self._part, context, self._predict)
+        for number, blocks in enumerate(self._part.values):
+            sums = self._step(number, ratings, context.stream)
+            changes = self._rescaled(number, ratings, sums, context.stream)
+            ratings.change(number, changes)
+            for b, effects in blocks.items():
+                effects += changes[b]
+
+    def _step(self, number: int, ratings: _Ratings, stream: RandomStream) -> Sums:
+        """Step from the effects of a level, or stay; the changes, and S, I and L there. Collective."""
+        part, blocks, tau = self._part, self._part.values[number], ratings.tau
+        prior = float(part.parameters.precision[number])
+        here = {b: np.zeros((len(old), 4), np.float32) for b, old in blocks.items()}
+        ratings.add(number, here, moved=False)
+        there = {}
+        for b, old in blocks.items():
+            there[b] = propose(old, here[b], tau, prior, part.normals(number, b, stream, Purpose.TIME))
+        ratings.add(number, there)
+        for b, old in blocks.items():
+            noise = part.normals(number, b, stream, Purpose.TIME_ACCEPTED, 2)
+            accept(old, here[b], there[b], tau, prior, noise)
+        return there
+
+    def _rescaled(self, number: int, ratings: _Ratings, drawn: Sums, stream: RandomStream) -> dict[int, Float32]:
+        """Draw the precision of a level, then that and its effects together; changes of the effects. Collective."""
+        ring, blocks, levels = self._part.ring, self._part.values[number], len(self._part.groups.levels)
+
+        def propose_scale(total: dict[str, Float64]) -> dict[str, Float64]:
+            rng = stream.generator(Purpose.TIME_PRECISION, part=number)
+            groups, squares, slope, curvature, _ = total["sums"].tolist()
+            precision = precision_given(groups, squares, rng)
+            line = Line(slope, curvature)
+            return {"drawn": np.array([precision, line.draw(rng), *line])}
+
+        def accept_scale(total: dict[str, Float64]) -> dict[str, Float64]:
+            rng = stream.generator(Purpose.TIME_PRECISION, part=number + levels)
+            _, slope, curvature, gain = total["sums"].tolist()
+            ratio = gain + log_ratio(scale, precision, line, Line(slope, curvature))
+            return {"scale": np.array([scale if log(rng.random()) < ratio else 1.0])}
+
+        sums = {b: along(old, drawn[b], ratings.tau) for b, old in blocks.items()}
+        partials = {"sums": np.array([[len(blocks[b]), *of_block] for b, of_block in sums.items()])}
+        precision, scale, *slopes = ring.sum(partials, propose_scale, {"drawn": (4,)})["drawn"].tolist()
+        line, scaled = Line(*slopes), {}
+        for b, old in blocks.items():
+            scaled[b] = np.zeros_like(drawn[b])
+            scaled[b][:, 0] = np.float32(scale) * (old + drawn[b][:, 0]) - old
+        ratings.add(number, scaled)
+        gained = np.array([0.0, 0.0, 0.0, 1.0])  # of the log density the change counts, not the value
+        changes = [along(old, scaled[b], ratings.tau) - gained * sums[b] for b, old in blocks.items()]
+        partials = {"sums": np.array(changes)}
+        accepted = float(ring.sum(partials, accept_scale, {"scale": (1,)})["scale"][0])
+        self._part.parameters.precision[number] = precision / accepted**2
+        return {b: moved[:, 0] for b, moved in (drawn if accepted == 1.0 else scaled).items()}
+
+
+class _Ratings:
+    """The training ratings with their current effects, whose groups are summed over.
+
+    Parameters
+    ----------
+    part : TimeEffects
+    context : DrawContext
+    predict : callable
+        Adds the predictors to their offsets.
+
+    Attributes
+    ----------
+    tau : float
+        Precision of the noise.
+    """
+
+    def __init__(self, part: TimeEffects, context: DrawContext, predict: Callable[..., None]) -> None:
+        law, position = context.law, context.position
+        self._part, self.tau, self._kernel = part, context.tau(), effects_kernel(law.score_source)
+        self._predictors: CellRatings = {}
+        self._terms: CellRatings = {}
+        for cell in context.circulation.tour((position, *law.drawn)):
+            indptr, indices, _, _, offsets = cell.ratings.arrays
+            number = cell.row.index, cell.column.index
+            predictors = np.empty_like(offsets)
+            predict(indptr, indices, offsets, cell.row[position], cell.column[position], predictors)
+            self._predictors[number] = predictors
+            self._terms[number] = law.score_terms(cell)
+
+    def add(self, number: int, sums: Sums, moved: bool = True) -> None:
+        """Add S, I and L at the changes of the effects of a level, all 0 unless `moved`. Collective."""
+        flat, groups = {b: of_block.ravel() for b, of_block in sums.items()}, self._part.groups.train[number]
+        for cell, buffer in self._part.visit(number, flat, 4, returning=True):
+            self._kernel(groups[cell], self._predictors[cell], self._terms[cell], buffer.reshape(-1, 4), moved)
+        for b, of_block in flat.items():
+            sums[b] = of_block.reshape(-1, 4)
+
+    def change(self, number: int, changes: dict[int, Float32]) -> None:
+        """Change the effects of a level, (G,) by block. Collective."""
+        for cell, change in self._part.visit(number, {b: -of_block for b, of_block in changes.items()}):
+            subtract_groups(self._part.groups.train[number][cell], change, self._predictors[cell])
+
+
+class Line(NamedTuple):
+    """Slope T and curvature V of the log density in c, by which the effects are multiplied, at c = 1."""
+
+    slope: float
+    curvature: float
+
+    def draw(self, rng: np.random.Generator) -> float:
+        """Propose c; 1 where ratings say nothing."""
+        return rng.normal(1 + self.slope / self.curvature, self.curvature**-0.5) if self.curvature > 0 else 1.0
+
+    def log_density(self, c: float) -> float:
+        """Logarithm of the density of a proposed c, up to a constant."""
+        error = c - 1 - self.slope / self.curvature
+        return (log(self.curvature) - self.curvature * error**2) / 2
+
+
+def log_ratio(scale: float, precision: float, here: Line, there: Line) -> float:
+    """Logarithm of the ratio by which a scale is accepted, but for the gain of the log density."""
+    if scale == 1.0 or there.curvature <= 0:
+        return -inf
+    prior = PRECISION_RATE * precision * (1 - scale**-2) - 4 * log(abs(scale))
+    return prior + there.log_density(1 / scale) - here.log_density(scale)
