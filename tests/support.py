@@ -285,6 +285,13 @@ def diverging(comm: MPI.Comm, data: Path, out: Path, iterations: int = 60, **set
         return Job(comm, RatingsSource(data), out, layers, True).run()
 
 
+def rest(comm: MPI.Comm) -> None:
+    """A barrier in which processes sleep, so that what one of them does alone has the cores."""
+    request = comm.Ibarrier()
+    while not request.Test():
+        time.sleep(0.0005)
+
+
 @contextmanager
 def handlers_as_before() -> Iterator[None]:
     """Context in which handlers of signals may be changed."""

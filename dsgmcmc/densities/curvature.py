@@ -85,8 +85,8 @@ def _descend(density: Density) -> Float64:
 def _positive(diagonal: Float64, of_prior: Float64) -> Float64:
     """The diagonal with what is not positive, or tiny, replaced; of a flat energy 1."""
     least = MIN_CURVATURE * max(float(np.nanmax(diagonal)), float(of_prior.max()))
-    found: Float64 = np.where(diagonal > least, diagonal, least if least > 0 else 1.0)
-    return found
+    positive: Float64 = np.where(diagonal > least, diagonal, least if least > 0 else 1.0)
+    return positive
 
 
 def _diagonal(density: Density, mode: Float64, spacing: Float64) -> Float64:
@@ -103,8 +103,8 @@ def _diagonal(density: Density, mode: Float64, spacing: Float64) -> Float64:
 def _slope(density: Density, mode: Float64, step: Float64) -> Float64:
     """Half the difference of the likelihood's gradients a step apart in both directions, about H step, (D,)."""
     ahead, behind = (np.asarray(density.gradient((mode + sign * step)[None]), np.float64) for sign in (1, -1))
-    found: Float64 = 0.5 * (ahead - behind).ravel()
-    return found
+    slope: Float64 = 0.5 * (ahead - behind).ravel()
+    return slope
 
 
 def _times(density: Density, mode: Float64, x: Float64) -> Float64:

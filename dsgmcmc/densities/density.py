@@ -1,4 +1,4 @@
-"""A density: what a user says of a target on a plain vector, its energy and its gradient, of any of the data.
+"""Densities: a target on a plain vector, given by its energy and its gradient, of any of the data.
 
 `Gaussian`, `DoubleWell` and `Banana` have known moments: try a sampler on them first. They have neither data (as good
 as one datum) nor prior: `energy` is minus the log density up to a constant, and `data` is not looked at.
@@ -76,15 +76,15 @@ def prior_energy(density: Density, theta: Float64) -> Float64:
     """Minus the log density of the prior up to a constant, (n,) for theta (n, D)."""
     offset, precision = theta - density.prior_mean, density.prior_precision
     pull = offset @ precision if precision.ndim == 2 else offset * precision
-    found: Float64 = 0.5 * (offset * pull).sum(axis=1)
-    return found
+    prior_energy: Float64 = 0.5 * (offset * pull).sum(axis=1)
+    return prior_energy
 
 
 def prior_gradient(density: Density, theta: Float64) -> Float64:
     """Gradient of `prior_energy`, (n, D)."""
     offset, precision = theta - density.prior_mean, density.prior_precision
-    found: Float64 = offset @ precision if precision.ndim == 2 else offset * precision
-    return found
+    prior_gradient: Float64 = offset @ precision if precision.ndim == 2 else offset * precision
+    return prior_gradient
 
 
 def posterior_gradient(density: Density, theta: Float64) -> Float64:
@@ -93,7 +93,7 @@ def posterior_gradient(density: Density, theta: Float64) -> Float64:
 
 
 def check_attributes(density: Density) -> None:
-    """Raise `InputError` unless what a density says of itself has the shapes that are asked for."""
+    """Raise `InputError` unless the attributes of a density have the right shapes."""
     kind = type(density).__name__
     for name in ("dimension", "n_data"):
         found = getattr(density, name, None)
@@ -126,9 +126,9 @@ def check_energy(density: Density, points: Float64) -> None:
 
 
 def check_gradient(density: Density, theta: Float64, found: Any) -> None:
-    """Raise `InputError` if what was found as the gradient of `energy` at theta (n, D) has another shape.
+    """Raise `InputError` if a gradient of `energy` at theta (n, D) has another shape.
 
-    For one row (D,) will do, too.
+    For one row, (D,) is accepted, too.
     """
     if getattr(found, "shape", None) == theta.shape:
         return
@@ -157,15 +157,15 @@ class Gaussian:
         self.prior_mean, self.prior_precision = np.zeros(self.dimension), np.zeros(self.dimension)
 
     def energy(self, theta: Float64, data: Data = ALL) -> Float64:
-        """(n,) for theta (n, D)."""
+        """Energy, (n,) for theta (n, D)."""
         offset = theta - self.mean
-        found: Float64 = 0.5 * (offset * (offset @ self.precision)).sum(axis=1)
-        return found
+        energy: Float64 = 0.5 * (offset * (offset @ self.precision)).sum(axis=1)
+        return energy
 
     def gradient(self, theta: Float64, data: Data = ALL) -> Float64:
-        """Of the energy, (n, D)."""
-        found: Float64 = (theta - self.mean) @ self.precision
-        return found
+        """Gradient of the energy, (n, D)."""
+        gradient: Float64 = (theta - self.mean) @ self.precision
+        return gradient
 
 
 class DoubleWell:
@@ -179,12 +179,12 @@ class DoubleWell:
     square, fourth = 0.832745, 1.082745
 
     def energy(self, theta: Float64, data: Data = ALL) -> Float64:
-        """(n,) for theta (n, 1)."""
-        found: Float64 = (theta**4 - 2 * theta**2).sum(axis=1)
-        return found
+        """Energy, (n,) for theta (n, 1)."""
+        energy: Float64 = (theta**4 - 2 * theta**2).sum(axis=1)
+        return energy
 
     def gradient(self, theta: Float64, data: Data = ALL) -> Float64:
-        """Of the energy, (n, 1)."""
+        """Gradient of the energy, (n, 1)."""
         return 4 * theta**3 - 4 * theta
 
 
@@ -201,13 +201,13 @@ class Banana:
     mean, variance = -0.932796, 0.147352  # of x2
 
     def energy(self, theta: Float64, data: Data = ALL) -> Float64:
-        """(n,) for theta (n, 2)."""
+        """Energy, (n,) for theta (n, 2)."""
         x1, x2 = theta.T
-        found: Float64 = x1**4 / 10 + (4 * (x2 + 1.2) - x1**2) ** 2 / 2
-        return found
+        energy: Float64 = x1**4 / 10 + (4 * (x2 + 1.2) - x1**2) ** 2 / 2
+        return energy
 
     def gradient(self, theta: Float64, data: Data = ALL) -> Float64:
-        """Of the energy, (n, 2)."""
+        """Gradient of the energy, (n, 2)."""
         x1, x2 = theta.T
         off = 4 * (x2 + 1.2) - x1**2
         return np.column_stack([0.4 * x1**3 - 2 * x1 * off, 4 * off])

@@ -22,7 +22,7 @@ from dsgmcmc.types import Float64, Int64
 
 
 class Mixing(NamedTuple):
-    """How well the chains have mixed, for every element of theta; NaN where it cannot be told.
+    """Mixing of the chains, for every element of theta; NaN where it is unknown.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class Draws:
     sampler : str
         Name of the sampler.
     interleaved : int
-        States that it moves in turns.
+        Number of states that it moves in turns.
     theta : (chains, draws, D) float64
         Every draw.
     energy : (chains, draws) float64
@@ -53,7 +53,7 @@ class Draws:
     iteration : (chains, draws) int64
         Iterations made before every draw.
     statistics : list of dict
-        For every chain, what the sampler reports at its end, such as the part of the proposals that it accepted.
+        Report of the sampler at the end of every chain, such as the share of its proposals that it accepted.
     look : Look or None
         The last check of the accuracy, if one was asked for.
     """
@@ -78,7 +78,7 @@ class Draws:
         return Mixing(rhat(compared), np.minimum(ess_bulk(values), ess_tail(values)))
 
     def to_arviz(self) -> Any:
-        """Return the draws as ArviZ sees them.
+        """Return the draws as a tree of data sets for ArviZ.
 
         Returns
         -------
@@ -102,7 +102,7 @@ class Draws:
         chains, draws, m = self.theta.shape
         text = f"{chains} chain(s) of {draws:,} draws of {m:,} elements of theta by {self.sampler}"
         if np.isnan(self.mixing.rhat).all():
-            return f"{text}: R-hat and ESS cannot be told (too few draws, or of unequal weight)"
+            return f"{text}: R-hat and ESS are unknown (too few draws, or draws of unequal weight)"
         return (
             f"{text}: R-hat at most {np.nanmax(self.mixing.rhat):.3f}, ESS at least {np.nanmin(self.mixing.ess):,.0f}"
         )
@@ -139,5 +139,5 @@ def consensus(shards: Sequence[Float64]) -> Float64:
             raise InputError(f"the {len(draws)} draws of shard {number} have a singular covariance: make more of them")
         weights.append(np.linalg.inv(covariance))
     weighted = sum(draws @ weight for draws, weight in zip(shards, weights, strict=True))
-    found: Float64 = np.linalg.solve(np.sum(weights, axis=0), np.transpose(weighted)).T
-    return found
+    combined: Float64 = np.linalg.solve(np.sum(weights, axis=0), np.transpose(weighted)).T
+    return combined

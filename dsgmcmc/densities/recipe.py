@@ -1,4 +1,4 @@
-r"""The complete recipe for stochastic gradient MCMC [Ma 2015]: what any sampler is to drift by, given what it claims.
+r"""The complete recipe for stochastic gradient MCMC [Ma 2015]: the drift that a sampler's claimed dynamics need.
 
 A diffusion on z = (theta, auxiliary variables) that leaves exp(-H(z)) invariant can be written with D(z), positive
 semidefinite, and Q(z), skew-symmetric:
@@ -8,9 +8,9 @@ semidefinite, and Q(z), skew-symmetric:
 [Ma 2015, eq. 2, 3]. Its eq. 6 and 14 have Gamma inside the bracket, -eps [(D + Q) grad H + Gamma], where the sign must
 be minus; as printed the law in one dimension is exp(-H) / D^2.
 
-To try dynamics of one's own, `euler` simulates them; to check those of a sampler that is there, compare its drift with
-`drift`, or ask `residual`, which needs no simulation and knows no recipe: it is zero exactly where the Fokker-Planck
-equation leaves exp(-H) as it is. On plain vectors; all functions take n points at once.
+`euler` simulates dynamics of your own. To check an existing sampler, compare its drift with `drift`, or compute
+`residual`, which needs neither a simulation nor the recipe: it is zero exactly where the Fokker-Planck equation leaves
+exp(-H) unchanged. All functions take n points, plain vectors, at once.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Field = Callable[[Float64], Float64]
 
 @dataclass(frozen=True)
 class Dynamics:
-    """What a sampler claims to be, at n points z (n, m).
+    """Dynamics that a sampler claims to have, at n points z (n, m).
 
     Attributes
     ----------
@@ -113,7 +113,7 @@ def euler(dynamics: Dynamics, z: Float64, eps: float, normals: Float64, noise: F
 
 
 def residual(dynamics: Dynamics, z: Float64, found: Field | None = None) -> Float64:
-    """What is left of the Fokker-Planck equation at exp(-H), relative to it; 0 where that is invariant.
+    """Residual of the Fokker-Planck equation at exp(-H), relative to it; 0 where exp(-H) is invariant.
 
     div(f p) - sum_ij d_i d_j (D_ij p), over p = exp(-H), is div c - c . grad H with c = f - div D + D grad H: the flow
     of probability in units of p.
@@ -154,5 +154,5 @@ def _divergence(matrix: Field, z: Float64) -> Float64:
             moved = z.copy()
             moved[:, j] += shift * SPACING
             total = total + factor * matrix(moved)[:, :, j]
-    found: Float64 = total / (12 * SPACING)
-    return found
+    divergence: Float64 = total / (12 * SPACING)
+    return divergence

@@ -220,8 +220,8 @@ class Regression(SumDensity):
 
     def energies(self, theta: Float64, index: Data = ALL) -> Float64:
         """U_i, minus the log likelihood of each of S data: (n, S) for theta (n, D)."""
-        found: Float64 = self.link.value(theta @ self.features[index].T, self.responses[index], self.link.shape)
-        return found
+        energies: Float64 = self.link.value(theta @ self.features[index].T, self.responses[index], self.link.shape)
+        return energies
 
     def slopes(self, theta: Float64, index: Data = ALL) -> Float64:
         """`gradients` as they are kept, (n, S, W).
@@ -238,31 +238,33 @@ class Regression(SumDensity):
 
     def spread(self, slopes: Float64, index: Data = ALL) -> Float64:
         """Gradients (n, S, D) of what is kept of them, (n, S, W)."""
-        found: Float64 = slopes * self.features[index]
-        return found
+        spread: Float64 = slopes * self.features[index]
+        return spread
 
     def total(self, slopes: Float64) -> Float64:
         """Sum over all data of the gradients that are kept, (n, D) of (n, N, W). No gradient of a datum is formed."""
-        found: Float64 = slopes[:, :, 0] @ self.features
-        return found
+        total: Float64 = slopes[:, :, 0] @ self.features
+        return total
 
     def lengths(self, slopes: Float64, index: Data = ALL) -> Float64:
         """Lengths of the gradients that are kept, (n, S)."""
-        found: Float64 = np.abs(slopes[:, :, 0]) * np.sqrt(self.squares[index])
-        return found
+        lengths: Float64 = np.abs(slopes[:, :, 0]) * np.sqrt(self.squares[index])
+        return lengths
 
     def stiffness(self, theta: Float64, index: Data = ALL) -> Float64:
         """Lipschitz constants of the gradients of U_i about theta, (n, S); `smoothness`, if no more is known.
 
         Here: abs(u'') times the square of the length of x_i.
         """
-        found: Float64 = np.abs(self.curvatures(theta, index)) * self.squares[index]
-        return found
+        stiffness: Float64 = np.abs(self.curvatures(theta, index)) * self.squares[index]
+        return stiffness
 
     def curvatures(self, theta: Float64, index: Data = ALL) -> Float64:
         """Curvature u'' of each of S data, (n, S): times x_i x_i^T it is the matrix of second derivatives of U_i."""
-        found: Float64 = self.link.curvature(theta @ self.features[index].T, self.responses[index], self.link.shape)
-        return found
+        curvatures: Float64 = self.link.curvature(
+            theta @ self.features[index].T, self.responses[index], self.link.shape
+        )
+        return curvatures
 
     def gradients(self, theta: Float64, index: Data = ALL) -> Float64:
         """Gradients of `energies`, (n, S, D)."""
@@ -270,15 +272,15 @@ class Regression(SumDensity):
 
     def gradient(self, theta: Float64, data: Data = ALL) -> Float64:
         """Gradient of `energy`, (n, D). No gradient of a datum is formed."""
-        found: Float64 = self.slopes(theta, data)[:, :, 0] @ self.features[data]
-        return found
+        gradient: Float64 = self.slopes(theta, data)[:, :, 0] @ self.features[data]
+        return gradient
 
     def hessian(self, theta: Float64) -> Float64:
         """Second derivatives of the energy of all data and the prior at one theta (D,): (D, D)."""
         weighted = self.curvatures(theta[None])[0][:, None] * self.features
         precision = self.prior_precision
-        found: Float64 = self.features.T @ weighted + (precision if precision.ndim == 2 else np.diag(precision))
-        return found
+        hessian: Float64 = self.features.T @ weighted + (precision if precision.ndim == 2 else np.diag(precision))
+        return hessian
 
     @property
     def smoothness(self) -> Float64:
@@ -286,13 +288,13 @@ class Regression(SumDensity):
 
         Here: sup abs(u'') times the square of the length of x_i.
         """
-        found: Float64 = self.link.suprema[1] * self.squares
-        return found
+        smoothness: Float64 = self.link.suprema[1] * self.squares
+        return smoothness
 
     def bounds(self, order: int) -> Float64:
         """Bounds of all partial derivatives of one order of U_i, 1 to 3, at any theta: (N,).
 
         Here: sup abs(u^(order)) max_j abs(x_ij)^order [Cornish 2019, G.1, G.2].
         """
-        found: Float64 = self.link.suprema[order - 1] * np.abs(self.features).max(axis=1) ** order
-        return found
+        bounds: Float64 = self.link.suprema[order - 1] * np.abs(self.features).max(axis=1) ** order
+        return bounds

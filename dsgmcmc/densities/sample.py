@@ -22,7 +22,6 @@ from dsgmcmc.errors import DivergenceError, InputError
 from dsgmcmc.parallel.comm import Alone, agree, launched, run_for_caller
 from dsgmcmc.parallel.machine import memory_limit
 from dsgmcmc.parallel.schedule import Schedule
-from dsgmcmc.parallel.timers import Phases
 from dsgmcmc.runs.until import next_look
 from dsgmcmc.samplers import sampler_named
 from dsgmcmc.samplers.base import Sampler
@@ -111,7 +110,6 @@ def vector_target(
     chain: int = 0,
     grid: int = 1,
     schedule: ScheduleName = "shuffled",
-    timers: Phases | None = None,
 ) -> VectorTarget[D]:
     """Make the target that a sampler needs to sample a density.
 
@@ -120,7 +118,7 @@ def vector_target(
     density : Density
         What to sample.
     sampler : Sampler
-        Says what is kept, and whether an iteration uses a part of the data or all.
+        It has the fields that are kept, and determines whether an iteration uses a part of the data or all.
     rows : int
         Number n of vectors that move together.
     seed, chain : int
@@ -129,13 +127,11 @@ def vector_target(
         Number B of parts that the data are cut into.
     schedule : {"shuffled", "cyclic", "random"}
         Order in which parts are visited.
-    timers : Phases, optional
-        Where time is counted.
 
     Raises
     ------
     InputError
-        If what the density says of itself has other shapes than it is asked for, or the sampler is not for its class.
+        If an attribute of the density has a wrong shape, or the sampler is not for densities of its class.
     """
     check_attributes(density)
     check_fits(density, type(sampler), sampler.config)
@@ -148,7 +144,6 @@ def vector_target(
         scratch=sampler.working,
         stream=stream,
         rows=rows,
-        timers=timers,
     )
 
 

@@ -16,16 +16,12 @@ roots over dimensions, where its code takes one root of the sum, as here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from math import inf, log10, sqrt
-from typing import Any, NamedTuple, TypeVar
+from math import sqrt
 
 import numpy as np
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Float64
-
-S = TypeVar("S")
 
 #: Draws in a block of rows of the matrix k0, which is never made as a whole.
 CHUNK = 500
@@ -52,12 +48,12 @@ def stein_kernel(
     squares = (x**2).sum(axis=1)[:, None] + (y**2).sum(axis=1) - 2 * x @ y.T
     along = (score_x * x).sum(axis=1)[:, None] + (score_y * y).sum(axis=1) - score_x @ y.T - x @ score_y.T
     base = c**2 + np.maximum(squares, 0)
-    found: Float64 = base**beta * (
+    k0: Float64 = base**beta * (
         score_x @ score_y.T
         - 2 * beta * (along + x.shape[1]) / base
         - 4 * beta * (beta - 1) * (np.maximum(squares, 0) / base) / base
     )
-    return found
+    return k0
 
 
 def kernel_stein_discrepancy(
@@ -96,61 +92,3 @@ def kernel_stein_discrepancy(
             total -= float(block[np.arange(len(block)), np.arange(begin, begin + len(block))].sum())
     pairs = count**2 if diagonal else count * (count - 1)
     return sqrt(max(total, 0.0) / pairs)
-
-
-class Tried(NamedTuple):
-    """A setting, and how far from the law its pilot runs were.
-
-    Attributes
-    ----------
-    setting : object
-        Of the sampler.
-    log10_ksd, error : float
-        Mean of log10 KSD over the pilot runs, and the standard error of this mean; inf and 0 if one diverged.
-    tied : bool
-        Whether it is within two standard errors of the smallest: the pilot runs do not tell which is better.
-    """
-
-    setting: Any
-    log10_ksd: float
-    error: float
-    tied: bool
-
-
-def tuning_table(
-    settings: Iterable[S], pilot: Callable[[S, int], tuple[Float64, Float64]], repeats: int = 4
-) -> list[Tried]:
-    """Kernel Stein discrepancies of settings such as step sizes [Nemeth 2021, section 4].
-
-    It does not choose: near the best step they differ by less than pilot runs do. Look at the table, and take the
-    fastest of those that are tied.
-
-    Parameters
-    ----------
-    settings : iterable
-        To try.
-    pilot : callable
-        ``pilot(setting, repeat)``: draws (K, D) of a run, and the gradients of the energy at them.
-    repeats : int
-        Runs of each setting, at least 2.
-
-    Returns
-    -------
-    list of Tried
-        In the order of `settings`.
-    """
-    if repeats < 2:
-        raise InputError("a single pilot run does not tell how far two settings differ by chance: repeats >= 2")
-    found = []
-    for setting in settings:
-        pilots = [pilot(setting, repeat) for repeat in range(repeats)]
-        if all(np.isfinite(array).all() for run in pilots for array in run):
-            runs = [log10(kernel_stein_discrepancy(*run)) for run in pilots]
-            found.append(Tried(setting, float(np.mean(runs)), float(np.std(runs, ddof=1)) / sqrt(repeats), False))
-        else:
-            found.append(Tried(setting, inf, 0.0, False))
-    best = min(found, key=lambda tried: tried.log10_ksd)
-    return [
-        tried._replace(tied=tried.log10_ksd - best.log10_ksd <= 2 * sqrt(tried.error**2 + best.error**2))
-        for tried in found
-    ]

@@ -152,7 +152,7 @@ class Subsample(PartGradient[SumTarget]):
 
     @staticmethod
     def table(density: SumDensity, block: ParameterBlock) -> Float64:
-        """What is kept of the gradients of all data, a view (n, N, W)."""
+        """Kept gradients of all data, a view (n, N, W)."""
         return block["table"].reshape(len(block["table"]), density.n_data, density.width)
 
 
@@ -171,8 +171,8 @@ class Importance(Subsample):
     def probabilities(self, target: SumTarget, block: ParameterBlock, row: int, theta: Float64) -> Float64:
         """Probabilities p of the data, (N,), positive where a term may differ from 0: uniform."""
         smoothness = target.density.smoothness
-        found: Float64 = smoothness / smoothness.sum()
-        return found
+        probabilities: Float64 = smoothness / smoothness.sum()
+        return probabilities
 
 
 class ImportanceSaga(Importance):
@@ -215,8 +215,8 @@ class Adaptive(Subsample):
         total = weights.sum()
         if total == 0:  # a model that is sure of all data keeps gradients that are 0 to the last bit
             return super().probabilities(target, block, row, theta)
-        found: Float64 = (1 - self.uniform) * weights / total + self.uniform / density.n_data
-        return found
+        probabilities: Float64 = (1 - self.uniform) * weights / total + self.uniform / density.n_data
+        return probabilities
 
     def moved(self, target: SumTarget, block: ParameterBlock, row: int, theta: Float64) -> Float64:
         """D_i, (N,): how far theta is from where it was when each datum was last drawn."""
@@ -224,8 +224,8 @@ class Adaptive(Subsample):
         iteration, kept = target.stream.iteration, len(past)
         distance = np.sqrt(((past - theta) ** 2).sum(axis=1))
         visited = np.maximum(block["last"][row], iteration - kept)  # as far back as there is
-        found: Float64 = distance[visited.astype(np.int64) % kept]
-        return found
+        moved: Float64 = distance[visited.astype(np.int64) % kept]
+        return moved
 
     def seen(self, target: SumTarget, block: ParameterBlock, row: int, theta: Float64, index: Int64) -> None:
         """Note that these data were drawn."""
@@ -279,8 +279,8 @@ class AdaptivePublished(Adaptive):
             [[0.0], squares[np.arange(iteration - 1, iteration - 1 - len(squares), -1) % len(squares)]]
         )
         t = self.config.step(iteration, target.sweep_length, self.burn_in) / target.curvature_bound
-        found: Float64 = np.sqrt(2 * t * len(theta) ** 2 * age + np.cumsum(since)[age])
-        return found
+        moved: Float64 = np.sqrt(2 * t * len(theta) ** 2 * age + np.cumsum(since)[age])
+        return moved
 
     def seen(self, target: SumTarget, block: ParameterBlock, row: int, theta: Float64, index: Int64) -> None:
         """Note that these data were drawn."""

@@ -47,13 +47,13 @@ class SumDensity(ABC):
 
     def energy(self, theta: Float64, data: Data = ALL) -> Float64:
         """Minus the log likelihood of some of the data, (n,) for theta (n, D)."""
-        found: Float64 = self.energies(theta, data).sum(axis=1)
-        return found
+        energy: Float64 = self.energies(theta, data).sum(axis=1)
+        return energy
 
     def gradient(self, theta: Float64, data: Data = ALL) -> Float64:
         """Gradient of `energy`, (n, D)."""
-        found: Float64 = self.gradients(theta, data).sum(axis=1)
-        return found
+        gradient: Float64 = self.gradients(theta, data).sum(axis=1)
+        return gradient
 
     def prior_energy(self, theta: Float64) -> Float64:
         """Minus the log density of the prior up to a constant, (n,)."""
@@ -80,18 +80,18 @@ class SumDensity(ABC):
 
     def total(self, slopes: Float64) -> Float64:
         """Sum over all data of the gradients that are kept, (n, D) of (n, N, W)."""
-        found: Float64 = self.spread(slopes).sum(axis=1)
-        return found
+        total: Float64 = self.spread(slopes).sum(axis=1)
+        return total
 
     def weighted(self, slopes: Float64, index: Data, p: Float64) -> Float64:
         """Sum of gradients that are kept, each divided by a number of its own: (D,) of (1, S, W) and (S,)."""
-        found: Float64 = (self.spread(slopes, index)[0] / p[:, None]).sum(axis=0)
-        return found
+        weighted: Float64 = (self.spread(slopes, index)[0] / p[:, None]).sum(axis=0)
+        return weighted
 
     def lengths(self, slopes: Float64, index: Data = ALL) -> Float64:
         """Lengths of the gradients that are kept, (n, S)."""
-        found: Float64 = np.linalg.norm(self.spread(slopes, index), axis=2)
-        return found
+        lengths: Float64 = np.linalg.norm(self.spread(slopes, index), axis=2)
+        return lengths
 
     def stiffness(self, theta: Float64, index: Data = ALL) -> Float64:
         """Lipschitz constants of the gradients of U_i about theta, (n, S); `smoothness`, if no more is known."""

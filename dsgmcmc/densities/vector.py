@@ -24,10 +24,10 @@ from dsgmcmc.targets.base import NOTHING, Information, Momenta
 from dsgmcmc.targets.state import BlockLayout, ParameterBlock, RandomStream, StateField, gradient_in
 from dsgmcmc.types import Array, Factor, Float64
 
-#: What to tell who wants to draw rows given the others.
+#: Message to users of a sampler that draws rows given the others.
 NOT_CONDITIONAL = (
-    "a density says nothing of normal laws of its rows, which this sampler draws from: choose one that steps along "
-    "gradients, such as sgld"
+    "this sampler draws rows from their normal conditional distributions, which a density does not give: choose one "
+    "that steps along gradients, such as sgld"
 )
 
 
@@ -77,8 +77,6 @@ class VectorTarget(Generic[D]):
         Seed and chain.
     rows : int
         Number n of vectors that move together.
-    timers : Phases, optional
-        Where time is counted.
     """
 
     def __init__(
@@ -90,7 +88,6 @@ class VectorTarget(Generic[D]):
         scratch: Sequence[str],
         stream: RandomStream,
         rows: int = 1,
-        timers: Phases | None = None,
     ) -> None:
         self.density, self.schedule, self.stream, self.subchain = density, schedule, stream, 0
         self.n_data = density.n_data
@@ -104,7 +101,7 @@ class VectorTarget(Generic[D]):
         buffer = np.zeros(rows * self.layout.width)
         self.block = ParameterBlock(
             stream=stream,
-            timers=timers or Phases(),
+            timers=Phases(),
             prior=lambda block: prior,
             factor=Factor.W,
             index=0,
@@ -120,14 +117,14 @@ class VectorTarget(Generic[D]):
     def precision(self) -> Float64:
         """Typical curvature and the prior's precision of every element, (D,)."""
         prior = self.block.prior(self.block).precision
-        found: Float64 = self.curvature + (np.diag(prior) if prior.ndim == 2 else prior)
-        return found
+        precision: Float64 = self.curvature + (np.diag(prior) if prior.ndim == 2 else prior)
+        return precision
 
     def prior_gradient(self, theta: Float64) -> Float64:
         """Gradient of the prior's energy, (n, D)."""
         mean, precision, _ = self._prior
-        found: Float64 = (theta - mean) @ precision if precision.ndim == 2 else (theta - mean) * precision
-        return found
+        prior_gradient: Float64 = (theta - mean) @ precision if precision.ndim == 2 else (theta - mean) * precision
+        return prior_gradient
 
     def parts_of(self, iteration: int) -> Iterator[tuple[Data, Data, float]]:
         """Yield rows, the data that an iteration uses of them, and the probability with which it does."""
@@ -166,7 +163,7 @@ class VectorTarget(Generic[D]):
         yield self.block
 
     def together(self) -> Iterator[ParameterBlock]:
-        """All rows that are on this process at present, by as many as are updated in one call: those of a factor."""
+        """The rows that are on this process at present, one group per factor."""
         yield self.block
 
     def visit(self, send: bool = False) -> Iterator[VectorCell]:
@@ -259,7 +256,7 @@ class VectorTarget(Generic[D]):
         return np.atleast_1d(self.density.energy(theta) + prior_energy(self.density, theta))
 
     def find_divergence(self, position: str) -> str:
-        """Say where the state is not finite or has exploded; empty if nowhere. Collective."""
+        """Describe where the state is not finite or has exploded; empty if it is nowhere. Collective."""
         theta = self.block[position]
         if isfinite(theta.sum()) or np.isfinite(theta).all():  # a sum that is finite is of finite numbers
             return ""

@@ -27,7 +27,7 @@ SLAB = 250_000  # ratings read at a time
 
 
 @dataclass(frozen=True)
-class RatingsBlock:
+class CellRatings:
     """Training ratings of one cell in CSR: local rows, local columns, values less the centre, over the scale.
 
     Attributes
@@ -38,9 +38,9 @@ class RatingsBlock:
         Values, or, with a table, their numbers in it.
     table : (at most 256,) float32, optional
     columns : int
-        Of the cell.
+        Number of columns of the cell.
     offsets : (nnz,) float32, optional
-        What the predictors have besides that of the factors.
+        Addend of every rating's predictor.
     """
 
     indptr: Int64
@@ -57,24 +57,24 @@ class RatingsBlock:
 
     @cached_property
     def arrays(self) -> tuple[Array, ...]:
-        """What kernels take: see `dsgmcmc.kernels.stored.kernel_arguments`; then `offsets` where there are some."""
+        """Arguments of kernels (`dsgmcmc.kernels.stored.kernel_arguments`), then `offsets` if there are some."""
         given = kernel_arguments(self.indptr, self.indices, self.stored, self.table)
         return given if self.offsets is None else (*given, self.offsets)
 
     @property
     def pattern(self) -> tuple[Array, ...]:
-        """The first two of them."""
+        """Row pointers and column indices: the first two of `arrays`."""
         return self.arrays[:2]
 
-    def with_values(self, values: Float32) -> RatingsBlock:
+    def with_values(self, values: Float32) -> CellRatings:
         """The same cell with other ratings, (nnz,) float32."""
         return replace(self, stored=values, table=None)
 
     @cached_property
-    def by_column(self) -> RatingsBlock:
-        """The same ratings sorted by column: of a cell whose rows are the columns. Kept from the first time on."""
+    def by_column(self) -> CellRatings:
+        """The same ratings as a cell whose rows are the columns; made once."""
         by_column = turned(self.indptr, self.indices, self.stored, self.columns)
-        return RatingsBlock(*by_column, self.table, len(self.indptr) - 1)
+        return CellRatings(*by_column, self.table, len(self.indptr) - 1)
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ class RatingBlocks:
         self.row_counts = {
             b: np.diff(ratings.row_indptr[self.row_bounds[b] : self.row_bounds[b + 1] + 1]) for b in ring.blocks
         }
-        self.train: dict[tuple[int, int], RatingsBlock] = {}
+        self.train: dict[tuple[int, int], CellRatings] = {}
         self.test: dict[int, TestRows] = {}
         ring.agree(partial(self._read, ratings, ring), "reading ratings")
         self.part_sizes, self.part_peaks = self._count(ring)
@@ -192,7 +192,7 @@ class RatingBlocks:
                 self.train[b, c] = block
             self.test[b] = self._cut_test(*ratings.slab("test", start, stop))
 
-    def _read_train(self, ratings: Ratings, start: int, stop: int) -> list[RatingsBlock]:
+    def _read_train(self, ratings: Ratings, start: int, stop: int) -> list[CellRatings]:
         """Read a range of rows in small slabs, so that little more memory is needed than what is kept."""
         bounds, grid = self.column_bounds, len(self.column_bounds) - 1
         slabs = [(start + a, start + b) for a, b in row_slabs(ratings.row_indptr[start : stop + 1], SLAB)]
@@ -219,7 +219,7 @@ class RatingBlocks:
                 filled[c] += len(part)
         few = stored[0].dtype == np.uint8
         return [
-            RatingsBlock(indptr[c], indices[c], stored[c], numbering.values.copy() if few else None, m)
+            CellRatings(indptr[c], indices[c], stored[c], numbering.values.copy() if few else None, m)
             for c, m in enumerate(np.diff(bounds).tolist())
         ]
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from dsgmcmc.kernels.pattern import spread_kernel
-from dsgmcmc.model.blocks import RatingBlocks, RatingsBlock
+from dsgmcmc.model.blocks import CellRatings, RatingBlocks
 from dsgmcmc.parallel.partition import column_of
 from dsgmcmc.parallel.schedule import Schedule
-from dsgmcmc.targets.state import BlockLayout, FactorRows, ParameterBlock, StateField
+from dsgmcmc.targets.state import BlockLayout, ParameterBlock, Rows, StateField
 from dsgmcmc.types import Factor, Float32
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Bytes of all column blocks up to which those that have left keep their memory: to use it again takes less time.
 KEPT = 1 << 26
+
+OTHER = {Factor.W: Factor.H, Factor.H: Factor.W}
 
 #: Makes a `ParameterBlock` from its factor, index, start, counts and arrays.
 MakeBlock = Callable[..., ParameterBlock]
@@ -41,12 +43,12 @@ class RatingsCell(NamedTuple):
     Attributes
     ----------
     row, column : ParameterBlock
-    ratings : RatingsBlock
+    ratings : CellRatings
     """
 
     row: ParameterBlock
     column: ParameterBlock
-    ratings: RatingsBlock
+    ratings: CellRatings
 
 
 class _Copies(NamedTuple):
@@ -105,7 +107,7 @@ class Circulation:
         self._keeps = keeps_what_left(int(ratings.column_bounds[-1]), layout.width + dimension * len(scratch))
         self._shared: dict[int, SharedColumnBuffers | None] = {}  # by width of the layout
         self._copies: dict[tuple[str, ...], _Copies] = {}  # by names of arrays
-        self._together: tuple[FactorRows, FactorRows] | None = None
+        self._together: tuple[Rows, Rows] | None = None
         self.rows = {b: self._row(b) for b in ring.blocks}
         self.place(0)
 
@@ -137,10 +139,10 @@ class Circulation:
         for b, row in self.rows.items():
             yield row, self.columns[column_of(b, self.part, self.grid)]
 
-    def together(self) -> Iterator[FactorRows]:
+    def together(self) -> Iterator[Rows]:
         """The row blocks of this process, then the column blocks that rest with them, in the order of `pairs`."""
         if self._together is None:
-            self._together = FactorRows([*self.rows.values()]), FactorRows([*self.columns.values()])
+            self._together = Rows([*self.rows.values()]), Rows([*self.columns.values()])
         yield from self._together
 
     # ------------------------------------------------------------------ their memory

@@ -9,7 +9,7 @@ import numpy as np
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.model.parts.base import NO_TERMS, PrecisionTerms
 from dsgmcmc.model.quantity import SHIFT
-from dsgmcmc.targets.state import FactorRows
+from dsgmcmc.targets.state import Rows
 from dsgmcmc.types import Array, Float64
 
 WISHART_BETA = 2.0
@@ -22,12 +22,12 @@ SUMS = {
 }
 
 
-def sums_of_rows(rows: FactorRows, position: str, dense: bool) -> tuple[Float64, Float64]:
+def sums_of_rows(rows: Rows, position: str, dense: bool) -> tuple[Float64, Float64]:
     """Sufficient statistics of rows for drawing their mean and precision, block by block.
 
     Parameters
     ----------
-    rows : FactorRows
+    rows : Rows
         The rows theta; their shift, if they have one, is subtracted.
     position : str
         Field that holds theta.
@@ -57,8 +57,8 @@ class GammaPrior(NamedTuple):
 
     def draw(self, squares: Array | float, n: Array | float, rng: np.random.Generator) -> Float64:
         """Draw precisions given the sum of squares of n numbers from N(0, 1 / precision), elementwise."""
-        found: Float64 = rng.gamma(self.shape + n / 2, 1 / (self.rate + squares / 2))
-        return found
+        precisions: Float64 = rng.gamma(self.shape + n / 2, 1 / (self.rate + squares / 2))
+        return precisions
 
 
 PUBLISHED = GammaPrior(1.0, 5.0)

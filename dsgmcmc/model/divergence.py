@@ -1,4 +1,4 @@
-"""Detection of diverged chains: rows that no data can call for, and parameters that are not finite or out of bounds."""
+"""Detection of diverged chains: rows too large for any data, and parameters that are not finite or out of bounds."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.model.circulation import Circulation
 from dsgmcmc.model.model import FactorModel
 
-#: Mean square of a row's elements from which on it has diverged, in units of what its prior expects, at least 1, times
-#: the square of the rating that is furthest from the centre, at least 1, too.
+#: A row has diverged if the mean square of its elements is larger: in units of its prior's mean square (at least 1),
+#: times the squared distance from the centre of the rating that is furthest from it (at least 1, too).
 EXPLODED = 1e4
 
 #: Largest finite parameter, in float32.
@@ -30,7 +30,7 @@ def find_divergence(circulation: Circulation, model: FactorModel, position: str)
 
 
 def _of_rows(circulation: Circulation, model: FactorModel, position: str) -> Iterator[str]:
-    """What is wrong with rows here."""
+    """Yield a description of every local row that is out of bounds."""
     largest = EXPLODED * model.rows.expected_square * max(1.0, circulation.ratings.extreme**2)
     fields = [quantity for quantity in model.quantities.of_rows if quantity.drawn]
     for rows in circulation.together():
@@ -46,7 +46,7 @@ def _of_rows(circulation: Circulation, model: FactorModel, position: str) -> Ite
 
 
 def _of_shared(model: FactorModel) -> Iterator[str]:
-    """What is wrong with parameters that all rows share."""
+    """Yield a description of every shared parameter that is out of bounds."""
     for sampled in model.replicated:
         for quantity, value in sampled.drawn():
             numbers = np.diag(value) if quantity.positive and value.ndim == 2 else np.ravel(value)

@@ -1,8 +1,8 @@
 """Predictions of the test ratings: at the last recorded state, and their mean and variance over the draws.
 
-Each test rating costs 28 bytes, or 36 if users or items have their own noise, and 8 for each level that it may have;
-memory counts, since usually a tenth of all ratings are for testing. A few ratings are followed: their predictions at
-every draw are kept, for convergence diagnostics.
+A test rating takes 28 bytes, or 36 if users or items have their own noise, and 8 for each level that it may have. This
+matters, since usually a tenth of all ratings are for testing. A few ratings are followed: their predictions at every
+draw are kept, for convergence diagnostics.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class HeldOut:
         return {"rmse": now, "rmse_mean": mean if self._has_draws else None, **tau}
 
     def followed(self) -> dict[int, Followed]:
-        """What ESS and R-hat are computed from, by block here; may be empty.
+        """Values that ESS and R-hat are computed from, by block of this process; may be empty.
 
         Here: predictions, less the centre, and the log likelihood.
         """

@@ -1,4 +1,11 @@
-"""The Fisher information of the factors' rows, from averages over all of them."""
+"""Sums over the ratings of every row, given the other factor: sufficient statistics, and Fisher information.
+
+*Sufficient statistics* are exact. On a tour of the ring the sums of the rows of W stay in place, while the columns pass
+by with their positions. The sums of the rows of H are sent round the ring, and nothing else is: (D + 1)(D + 2) / 2
+float32 per column. If the likelihood counts pairs without ratings, too, their contribution is the same for every row.
+
+*Fisher information* is made from averages over all rows of the other factor.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +14,18 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from dsgmcmc.kernels.formula import Formula, RowPrior
+from dsgmcmc.kernels.outer import add_outer_products, squared_errors, statistics_width
 from dsgmcmc.kernels.pattern import product_kernel
 from dsgmcmc.kernels.products import gram
-from dsgmcmc.model.background import OTHER, common_precision
-from dsgmcmc.model.circulation import Circulation
+from dsgmcmc.model.circulation import OTHER, Circulation
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.parallel.named import Named, Shapes
 from dsgmcmc.targets.base import Information
 from dsgmcmc.targets.information import REACH, curvature_bound
 from dsgmcmc.targets.state import ParameterBlock
-from dsgmcmc.types import Array, Factor, Float64
+from dsgmcmc.types import Array, Factor, Float32, Float64
+
+SUMS, SENT, PRODUCT = "statistics", "information.sent", "information.product"
 
 SQUARES = Formula(
     """
@@ -29,7 +38,54 @@ size = unit * squared
     column_sums=("square",),
     row_sums=("size",),
 )
-SENT, PRODUCT = "information.sent", "information.product"
+
+
+def row_statistics(
+    circulation: Circulation, likelihood: Law, factor: Factor, position: str
+) -> dict[ParameterBlock, Float32]:
+    """Statistics of all rows of a factor, see `dsgmcmc.kernels.outer`. Collective; column blocks must be at home.
+
+    Parameters
+    ----------
+    circulation : Circulation
+        The blocks and the ratings.
+    likelihood : Law
+        A conditionally Gaussian likelihood.
+    factor : Factor
+        The factor whose rows are meant.
+    position : str
+        Field that holds the other factor's state.
+    """
+    blocks = [block for block in circulation.blocks() if block.factor == factor]
+    for block in blocks:
+        block.arrays[SUMS] = np.zeros((len(block.counts), statistics_width(block.dimension)), np.float32)
+    if factor == Factor.W:
+        cells = circulation.tour((position, *likelihood.drawn))
+    else:
+        cells = circulation.tour((SUMS,), returning=(SUMS,))
+    timers = circulation.ring.phases
+    for row, column, ratings in cells:
+        own, other, seen = (row, column, ratings) if factor == Factor.W else (column, row, ratings.by_column)
+        begin = timers.enter()
+        root = np.sqrt(likelihood.noise_scale(other))
+        add_outer_products(seen.arrays, other[position], root, likelihood.rank, own[SUMS])
+        timers.leave("gradient", begin)
+    of_all = likelihood.gram_of_all(circulation, position, factor)
+    if of_all is not None:
+        common = of_all[np.tril_indices(len(of_all))]
+        for block in blocks:
+            block.arrays[SUMS][:, : len(common)] += common
+    return {block: block.arrays.pop(SUMS) for block in blocks}
+
+
+def keep_errors(statistics: dict[ParameterBlock, Float32], likelihood: Law, position: str) -> Float64:
+    """Pass the squared errors of every row to the likelihood; return their sums by block, weighted by noise scale."""
+    sums = []
+    for block, of_rows in statistics.items():
+        errors = squared_errors(block[position], of_rows)
+        likelihood.keep_errors(block, errors)
+        sums.append((likelihood.noise_scale(block) * errors).sum())
+    return np.array(sums)
 
 
 def fisher_information(
@@ -64,9 +120,7 @@ def fisher_information(
     c, sizes, grown = _mean_squares(circulation, position, n, likelihood.biases, earlier)
     first = [rows.blocks[0] for rows in circulation.together()]
     common = {block.factor: prior(block).precision.astype(np.float64) for block in first}
-    curvature = dict.fromkeys(common, 1.0)
-    if likelihood.background is not None:
-        common, curvature = common_precision(circulation, position, common, tau * likelihood.background)
+    common, curvature = likelihood.common_precision(circulation, position, common, tau)
     lambda_ = {factor: np.diag(each).copy() if each.ndim == 2 else each for factor, each in common.items()}
     found = Information(c, lambda_, tau, n, squares, None, common, sizes)
     if not (bound or grown):
@@ -96,8 +150,7 @@ def second_moments(
         partials[f"{name}.n"] = np.array([[counts[block].sum(dtype=np.float64)] for block in rows.blocks])
 
     def means(sums: dict[str, Float64]) -> Named:
-        other = {Factor.W: Factor.H.name, Factor.H: Factor.W.name}
-        return finish({factor: sums[name] / sums[f"{name}.n"] for factor, name in other.items()})
+        return finish({factor: sums[other.name] / sums[f"{other.name}.n"] for factor, other in OTHER.items()})
 
     return circulation.ring.sum(partials, means, result)
 

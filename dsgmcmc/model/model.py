@@ -13,7 +13,6 @@ from dsgmcmc.model.parts import PARTS, Noise, Part, RowPriors
 from dsgmcmc.model.parts.base import DrawContext, Place, PrecisionTerms
 from dsgmcmc.model.quantity import Quantities, Sampled, Sizes, sizes_of
 from dsgmcmc.parallel.named import shapes_of
-from dsgmcmc.targets.base import DrawnField
 from dsgmcmc.targets.state import arrays_of, take_all
 from dsgmcmc.types import Array, Factor, Float64, Purpose
 
@@ -142,18 +141,13 @@ class FactorModel:
         return {quantity.name: quantity.in_rating_unit(value, unit, scale) for quantity, value in drawn}
 
     @cached_property
-    def drawn(self) -> tuple[DrawnField, ...]:
-        """What every row has in a draw."""
+    def units(self) -> dict[str, Array | float]:
+        """For every quantity of rows that a draw has, the factor that converts it to the ratings' own unit."""
         columns, rating = self.rows.unit, self.rows.scale
-        found = []
+        units: dict[str, Array | float] = {}
         for quantity in self.quantities.drawn_of_rows:
             unit: Array | float = float(rating**quantity.rating)
             if quantity.columns:
                 unit = quantity.in_rating_unit(np.ones(len(columns)), columns, rating).astype(np.float32)
-            found.append(DrawnField(quantity.name, quantity.width(self.quantities.sizes), unit, factor=quantity.factor))
-        return tuple(found)
-
-    @cached_property
-    def untraced(self) -> frozenset[str]:
-        """Names of what belongs to a draw, but not to its trace."""
-        return frozenset(quantity.name for quantity in self.quantities.shared if not quantity.traced)
+            units[quantity.name] = unit
+        return units

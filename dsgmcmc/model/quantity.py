@@ -152,7 +152,7 @@ class Sampled(Replicated):
         return tuple(each for q in chosen for each in ([q.of(factor) for factor in factors] if "{}" in q.name else [q]))
 
     def drawn(self, subchain: int = 0) -> Iterator[tuple[Quantity, Float64]]:
-        """What belongs to a draw, of one sub-chain."""
+        """Yield the quantities of a draw of one sub-chain, with their values."""
         for attribute, quantity in self.quantities.items():
             value = getattr(self, attribute) if quantity.drawn else None
             if isinstance(value, dict):
@@ -197,12 +197,12 @@ class Quantities:
 
     @cached_property
     def of_rows(self) -> tuple[Quantity, ...]:
-        """What a block keeps for every row besides the sampler's fields."""
+        """Quantities of rows that a block keeps besides the sampler's fields."""
         return tuple(quantity for quantity in self.all if quantity.of_rows)
 
     @cached_property
     def drawn_of_rows(self) -> tuple[Quantity, ...]:
-        """What every row of a quantity's factor, if it has one, has in a draw."""
+        """Quantities of rows that a draw has: for all rows, or for those of the quantity's factor."""
         return (THETA, *(quantity for quantity in self.all if quantity.of_rows and quantity.drawn))
 
     @cached_property
@@ -212,7 +212,7 @@ class Quantities:
 
     @cached_property
     def traced(self) -> tuple[Quantity, ...]:
-        """What every draw has in the trace."""
+        """Shared quantities that the trace has for every draw."""
         return tuple(quantity for quantity in self.shared if quantity.traced)
 
     def width_of_rows(self) -> int:

@@ -1,9 +1,9 @@
-"""Where chains start: with the biases fitted, or warm.
+"""Starts of chains: with the biases fitted, or warm.
 
-A warm start is the state of an earlier chain on other ratings, for the rows and parameters that both chains have.
-Taken over are the factors, the rows' own noise and prior parameters, and the parameters that all rows share. Everything
-else starts as usual: rows that the earlier chain did not know, momenta, and shifts of the rows' prior means, which are
-drawn given the factors and these ratings.
+A warm start is the state of an earlier chain on other ratings, for the rows and parameters that both chains have. It
+has the factors, the rows' own noise and prior parameters, and the parameters that all rows share. Everything else
+starts as usual: rows that the earlier chain did not know, momenta, and shifts of the rows' prior means, which are drawn
+given the factors and these ratings.
 """
 
 from __future__ import annotations
@@ -67,11 +67,12 @@ def take_start(target: FactorTarget, start: Snapshot) -> None:
 def fit_biases(target: FactorTarget) -> None:
     """Set biases to their conditional means, those of W and then those of H. Collective.
 
-    Most of what ratings differ by is theirs. If it had to come from their gradients, factors would move with it. Only
-    where that mean is known in closed form, of Gaussian ratings, and where an iteration uses all of them.
+    Biases account for most of the variance of ratings. If they had to learn it from gradients, the factors would move
+    with them. This is done only for Gaussian ratings, where the conditional mean is known in closed form, and where an
+    iteration uses all ratings.
     """
     likelihood, scratch, position = target.likelihood, target.scratch, target.positions[0]
-    normal = likelihood.is_conditionally_gaussian() and likelihood.background is None
+    normal = likelihood.is_conditionally_gaussian()
     if not (normal and target.model.rows.biases and scratch and target.sweep_length == 1):
         return
     tau, (counts, _) = target.noise_precision, likelihood.counts(target.circulation)

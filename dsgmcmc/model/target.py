@@ -9,26 +9,31 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dsgmcmc.kernels.formula import RowPrior
-from dsgmcmc.model import background
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.circulation import Circulation, RatingsCell
 from dsgmcmc.model.divergence import find_divergence
 from dsgmcmc.model.heldout import HeldOut
-from dsgmcmc.model.information import fisher_information, own_products, own_sums, second_moments
+from dsgmcmc.model.information import (
+    fisher_information,
+    keep_errors,
+    own_products,
+    own_sums,
+    row_statistics,
+    second_moments,
+)
 from dsgmcmc.model.model import FactorModel
 from dsgmcmc.model.parts.base import DrawContext
 from dsgmcmc.model.quantity import SHIFT
-from dsgmcmc.model.statistics import keep_errors, row_statistics
 from dsgmcmc.parallel.named import Named, Shapes, stacked
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.storage.manifest import Key
-from dsgmcmc.targets.base import NOTHING, DrawnField, Information, Momenta
+from dsgmcmc.targets.base import NOTHING, Information, Momenta
 from dsgmcmc.targets.state import (
     BlockLayout,
     Conditional,
-    FactorRows,
     ParameterBlock,
     RandomStream,
+    Rows,
     StateField,
     arrays_of,
     take_all,
@@ -41,7 +46,7 @@ if TYPE_CHECKING:
 
 
 class FactorTarget:
-    """The blocks of a Bayesian matrix factorisation that this process holds; a `dsgmcmc.targets.base.RunTarget`.
+    """The blocks of a Bayesian matrix factorisation that this process holds; a `dsgmcmc.targets.base.Target`.
 
     Parameters
     ----------
@@ -86,7 +91,7 @@ class FactorTarget:
         self.subchain, self.scratch = 0, working[0] if working else None
         self.sweep_length = self.grid if schedule else 1
         self.curvature_bound = ratings.curvature_bound(schedule.probability if schedule else None)
-        self.curvature_bound += (self.likelihood.background or 0.0) * max(ratings.shape)
+        self.curvature_bound += self.likelihood.curvature_of_all(ratings.shape)
         of_rows = (quantity.field(self.quantities.sizes) for quantity in self.quantities.of_rows)
         self.layout = layout = BlockLayout((*kept, *of_rows), self.dimension)
         starts = {factor: model.rows.origin(factor).astype(np.float32) for factor in Factor}
@@ -131,8 +136,8 @@ class FactorTarget:
         """
         return self.circulation.blocks()
 
-    def together(self) -> Iterator[FactorRows]:
-        """All rows that are on this process at present, by as many as are updated in one call: those of a factor."""
+    def together(self) -> Iterator[Rows]:
+        """The rows that are on this process at present, one group per factor."""
         return self.circulation.together()
 
     def visit(self, send: bool = False) -> Iterator[FactorCell]:
@@ -148,8 +153,7 @@ class FactorTarget:
         kept = self.likelihood.fields
         for cell in self.circulation.tour((position, out, *kept), returning=(out, *kept), sums=(out,)):
             self.add_gradient(cell, position, out, 1.0, float(errors))
-        if self.likelihood.background is not None:
-            background.add_gradient(self.circulation, self.likelihood.background, position, out)
+        self.likelihood.add_gradient_of_all(self.circulation, position, out)
 
     def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> None:
         """Add the gradient of the likelihood's energy, times `scale`, to `out` of a cell's blocks; see `Law`."""
@@ -180,7 +184,7 @@ class FactorTarget:
         return self.model.turn((self.stream.iteration + 1) // self.sweep_length)
 
     def context(self, factor: Factor | None = None) -> DrawContext:
-        """What parts draw their parameters with, before the rows of a factor are drawn or after all have moved."""
+        """Context in which parts draw: before the rows of a factor are drawn, or after all have moved."""
         return self._context(self._turn, factor)
 
     def _context(self, turn: int, factor: Factor | None = None) -> DrawContext:
@@ -265,21 +269,9 @@ class FactorTarget:
     # ------------------------------------------------------------------ as chains see it
 
     @property
-    def drawn(self) -> tuple[DrawnField, ...]:
-        """The fields that a draw has; the first is ``theta``."""
-        return self.model.drawn
-
-    @property
-    def untraced(self) -> frozenset[str]:
-        """Names in `parameters` that are kept in saved draws only, and not recorded at every draw."""
-        return self.model.untraced
-
-    def at_once(self) -> int:
-        """Number of iterations between checks for signals; the same on all processes.
-
-        Here: after every iteration all processes of the ring agree.
-        """
-        return 1
+    def units(self) -> dict[str, Array | float]:
+        """For every quantity of rows that a draw has, the factor that converts it to the unit of the data."""
+        return self.model.units
 
     def reset(self) -> None:
         """Set everything but the sampler's fields to its initial value."""
@@ -329,7 +321,7 @@ class FactorTarget:
         return self.model.parameters(self.subchain)
 
     def find_divergence(self, position: str) -> str:
-        """Say where the state is not finite or has exploded; empty if nowhere. Collective."""
+        """Describe where the state is not finite or has exploded; empty if it is nowhere. Collective."""
         return find_divergence(self.circulation, self.model, position)
 
     def recorders(self) -> Sequence[HeldOut]:

@@ -20,6 +20,7 @@ import numpy as np
 from dsgmcmc.config.chain import ResolvedChain
 from dsgmcmc.config.job import Policy
 from dsgmcmc.errors import AgreedError, DivergenceError, InputError, WriteError
+from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.parallel.comm import agree
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.signals import Request
@@ -36,7 +37,7 @@ from dsgmcmc.storage.provenance import versions
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.series import remove, step_name, steps
 from dsgmcmc.storage.snapshot import Snapshot
-from dsgmcmc.targets.base import Followed, RunTarget
+from dsgmcmc.targets.base import Followed
 from dsgmcmc.targets.state import again
 from dsgmcmc.types import Float64
 
@@ -46,7 +47,7 @@ log = logging.getLogger(__name__)
 
 
 class Chain:
-    """A chain of a run, for any target.
+    """A chain of a run.
 
     Parameters
     ----------
@@ -84,7 +85,7 @@ class Chain:
     def __init__(
         self,
         config: ResolvedChain,
-        make_target: Callable[[int, Sampler[Any, Any]], RunTarget],
+        make_target: Callable[[int, Sampler[Any, Any]], FactorTarget],
         ring: Ring,
         run: RunDirectory,
         chain: int,
@@ -190,7 +191,7 @@ class Chain:
         request = Request.GO_ON
         every, _ = self.config.checkpoint_interval()
         while request < Request.STOP and (self.iteration < goal or self._is_lost()):
-            self._iterate(self._next_stop(goal, every), report)
+            self._iterate(report)
             begin = self.ring.phases.enter()
             request, idle = self.control.ask(self.checkpoints.busy)
             self.ring.phases.leave("reduce", begin)
@@ -204,23 +205,12 @@ class Chain:
         self.checkpoints.settle()
         return request
 
-    def _next_stop(self, goal: int, saving: int | None) -> int:
-        """Next iteration at which to evaluate or save the state, or to check for requests."""
-        done = self.iteration
-        if not done:
-            return 1
-        line, draw = self.every - done % self.every, self.thin - (done - self.burn_in) % self.thin
-        ahead = [line, draw, self.target.at_once()]
-        ahead += [saving - done % saving] if saving else []
-        ahead += [goal - done] if goal > done else []
-        return done + min(ahead)
-
-    def _iterate(self, done: int, report: Report) -> None:
-        """Iterate until `done` iterations are made; record the state if it is a draw or due for metrics. Collective."""
-        target, sampler, first, iteration = self.target, self.sampler, self.iteration, done - 1
-        self.iteration = done
-        self.made += done - first
-        sampler.advance(target, first, done - first)
+    def _iterate(self, report: Report) -> None:
+        """Make an iteration; record the state if it is a draw or due for metrics. Collective."""
+        target, sampler, iteration = self.target, self.sampler, self.iteration
+        self.iteration = done = iteration + 1
+        self.made += 1
+        sampler.advance(target, iteration, 1)
         is_draw = done > self.burn_in and (done - self.burn_in) % self.thin == 0
         is_line = done % self.every == 0 or done == 1
         self._looked = is_draw or is_line or done == self._refuge

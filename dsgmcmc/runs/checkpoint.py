@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from dsgmcmc.errors import WriteError
+from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.parallel.comm import agree
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.control import Control
@@ -26,7 +27,7 @@ from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.series import prune, remove, step_name, steps
 from dsgmcmc.storage.snapshot import Lazy, Snapshot
 from dsgmcmc.storage.writer import SnapshotWriter, is_whole
-from dsgmcmc.targets.base import Recorder, RunTarget
+from dsgmcmc.targets.base import Recorder
 from dsgmcmc.types import Array
 
 log = logging.getLogger(__name__)
@@ -58,7 +59,7 @@ class ChainState:
 
     Attributes
     ----------
-    target : RunTarget
+    target : FactorTarget
         What is sampled.
     sampler : Sampler
         The sampler, with its replicated state.
@@ -70,7 +71,7 @@ class ChainState:
         Iterations at which the chain has diverged, each time before it began again with the next fallback.
     """
 
-    target: RunTarget
+    target: FactorTarget
     sampler: Sampler[Any, Any]
     draws: DrawRecorder
     others: tuple[Recorder, ...]

@@ -13,9 +13,10 @@ from functools import partial
 
 import numpy as np
 
+from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.storage.manifest import SAVED_DRAWS, Key
 from dsgmcmc.storage.snapshot import Lazy, Snapshot
-from dsgmcmc.targets.base import DrawInfo, Followed, RunTarget
+from dsgmcmc.targets.base import DrawInfo, Followed
 from dsgmcmc.targets.moments import RunningMoments
 from dsgmcmc.types import Array, Float64
 
@@ -51,7 +52,7 @@ class DrawRecorder:
 
     Parameters
     ----------
-    target : RunTarget
+    target : FactorTarget
         What is sampled.
     at_root : bool
         Whether this process saves the traces.
@@ -59,7 +60,7 @@ class DrawRecorder:
         Least number of draws to keep.
     """
 
-    def __init__(self, target: RunTarget, at_root: bool, save_draws: int) -> None:
+    def __init__(self, target: FactorTarget, at_root: bool, save_draws: int) -> None:
         self.target, self._at_root = target, at_root
         self.numbers = DrawNumbers(save_draws)
         #: Saved draws that are not on disk yet: their arrays by iteration.
@@ -70,12 +71,13 @@ class DrawRecorder:
         self.trace: dict[str, list[Float64]] = {}
         self._moments = {
             place: {
-                field.name: RunningMoments.zeros(rows, field.width, field.dtype)
-                for field in target.drawn
-                if field.is_of(place[0])
+                quantity.name: RunningMoments.zeros(rows, quantity.width(target.quantities.sizes), np.float32)
+                for quantity in target.quantities.drawn_of_rows
+                if quantity.is_of(place[0])
             }
             for place, rows in target.rows_at_home().items()
         }
+        self._traced = {quantity.name for quantity in target.quantities.traced}
 
     def next(self, iteration: int, weight: float) -> DrawInfo:
         """Count the state after `iteration` iterations as a draw."""
@@ -90,7 +92,8 @@ class DrawRecorder:
         saved = self.numbers.offer(draw.iteration)
         parameters = self.target.parameters()
         self._note(draw, parameters)
-        fields = {position if field.name == THETA else field.name: field for field in self.target.drawn}
+        quantities, units = self.target.quantities.drawn_of_rows, self.target.units
+        fields = {position if field.name == THETA else field.name: field for field in quantities}
         blocks: dict[Key, Array] = {}
         for block in self.target.home(tuple(fields)):
             for name, field in fields.items():
@@ -98,7 +101,7 @@ class DrawRecorder:
                     continue
                 self._moments[block.factor, block.index][field.name].count(block[name], draw)
                 if saved:
-                    blocks[Key("draw", block.factor.name, block.index, field.name)] = block[name] * field.unit
+                    blocks[Key("draw", block.factor.name, block.index, field.name)] = block[name] * units[field.name]
         if saved:
             if self._at_root:
                 blocks |= {Key("draw", "run", 0, name): np.array(value) for name, value in parameters.items()}
@@ -112,7 +115,7 @@ class DrawRecorder:
         self.trace.setdefault("iteration", []).append(np.array([draw.iteration], np.float64))
         self.trace.setdefault("weight", []).append(np.array([draw.weight]))
         for name, parameter in parameters.items():
-            if name in self.target.untraced:
+            if name not in self._traced:
                 continue
             value = np.atleast_1d(parameter)
             self.trace.setdefault(name, []).append(np.diag(value).copy() if value.ndim == 2 else value.copy())
@@ -188,9 +191,8 @@ class DrawRecorder:
 
         Here: mean and variance of the parameters in the unit of the data, and the traces.
         """
-        units = {field.name: field.unit for field in self.target.drawn}
         for label, mean, variance, moments in self._named("variance"):
-            unit = units[label]
+            unit = self.target.units[label]
             yield mean, partial(np.multiply, moments.mean, unit)
             yield variance, partial(_variance, moments.m2, moments.m2.dtype.type(weight), unit)
         yield from self._traces()

@@ -200,7 +200,7 @@ class Sampler(ABC, Generic[C, T]):
         return self.gradient.metrics()
 
     def find_divergence(self) -> str:
-        """Say in what its own state shows that the chain has diverged; empty if it does not. The same everywhere."""
+        """Describe how its own state shows divergence; empty if it does not. The same on all processes."""
         return ""
 
     def start(self, target: T, sd: float) -> None:

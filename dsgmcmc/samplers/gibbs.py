@@ -12,7 +12,7 @@ Target: the posterior itself. Every draw is from its law given the newest values
 
 1. sums for the rows of W, from H and g'. They hold for every W, tau and g, and give the squared errors of the state;
 2. tau, nu, and m and Lambda of both factors, given W, H, g, g'; none of these laws depends on another of them. Then
-   what the rows' priors have besides m and Lambda, given these;
+   the other parameters of the rows' priors, given m and Lambda;
 3. g, if the rows of W have noise scales, given W, H, g', tau and nu;
 4. W, given all that;
 5. sums for the rows of H, from the new W and g; g' alike; H.

@@ -168,7 +168,7 @@ class FullGradient(GradientEstimator[Target]):
 
     Hyperparameters are drawn given the state that the gradient was taken at, and the update uses them as they are then,
     so that both conditionals are exact: the likelihood's part is kept at noise precision 1, and scaled when it is read.
-    Where the data themselves have changed it is taken again.
+    If the draws change the data, the gradient is computed again.
     """
 
     by_parts: ClassVar[bool] = False

@@ -324,7 +324,7 @@ class Kronecker(Fisher):
     """Fisher information of a row given the other factor, all its columns, on average: G_i = tau n_i C + Lambda.
 
     C is the mean outer product over the ratings of what multiplies the row, 1 for the bias; Lambda the precision of the
-    prior, and what all cells add to it where they count (`dsgmcmc.model.background`). One generalised
+    prior, and what all cells add to it where they count (`dsgmcmc.model.likelihoods.all_cells`). One generalised
     eigenproblem for each factor, C V = Lambda V diag(c) with V^T Lambda V = I, makes all rows diagonal: G_i = V^-T
     diag(P_i) V^-1 with P_ik = tau n_i c_k + 1. So an update turns the gradient, V^T grad, makes the move that the
     diagonal metric P makes, and turns it back by V. Momenta live in these coordinates, and are turned when they change:

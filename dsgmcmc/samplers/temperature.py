@@ -51,9 +51,9 @@ class Temperature(NamedTuple):
 class Temperatures(Replicated):
     """Sums of the squares of momenta, over the last half to three quarters of the measurements after burn-in.
 
-    A chain that still moves towards its posterior is hot, too: where tau rises, say, positions lose what momenta gain.
-    So what was measured first is left out in time: sums of measurements 1, 2 to 3, 4 to 7, 8 to 15, ... of which the
-    last two count.
+    A chain that still moves towards its posterior is hot, too: where tau rises, for example, positions lose the energy
+    that momenta gain. So the first measurements are left out after a while: sums are kept of the measurements 1, 2 to
+    3, 4 to 7, 8 to 15, ..., and the last two sums count.
 
     Attributes
     ----------
@@ -105,7 +105,7 @@ class Temperatures(Replicated):
         return {name: Temperature(s / n, sqrt(2 / n)) for name, (s, n) in totals.items() if n}
 
     def find_divergence(self) -> str:
-        """Name the first field that is so hot that the chain has diverged; empty if there is none."""
+        """Describe the first field that is so hot that the chain has diverged; empty if there is none."""
         for name, temperature in self.found().items() if self.measurements[0] >= MIN_MEASUREMENTS else ():
             if temperature.exceeds(DIVERGED_ABOVE):
                 factor, _, what = name.rpartition(".")

@@ -3,11 +3,12 @@
 ``step`` comes from the metric (`dsgmcmc.samplers.metrics`); ``damp`` is the part of the momentum that an update keeps,
 ``spread`` the standard deviation of the noise that replaces the rest.
 
-One kick is the half that ends a step and the half that begins the next. Hyperparameters that are drawn between the
-gradient and the update should change the second alone: of the first they were drawn given the position, from which a
-momentum is to be independent. What all rows have in common moves little in a sweep, and the halves are joined. In
-iterations that change the data they are not: the second half has a gradient of its own. Nor are they where every row's
-own prior mean is drawn: joined, with implicit features drawn every 3 sweeps, they made predictions too wide by a tenth.
+A kick consists of the half that ends a step and the half that begins the next. Hyperparameters that are drawn between
+gradient and update should change the second half alone: they are drawn given the position, of which the momentum at the
+end of the first half must be independent. Parameters that all rows share move little in a sweep, so the halves are
+joined. They are separate in iterations that change the data, where the second half has a gradient of its own, and in
+iterations that draw prior means of single rows: joined halves, with implicit features drawn every 3 sweeps, made
+predictions too wide by a tenth.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Underdamped(Sampler[C, Target]):
         return not self.gradient.by_parts and (target.renews_data or target.renews_prior)
 
     def end_step(self, target: Target, h: float) -> Callable[[Rows], None] | None:
-        """What applies the half of the kick that ends the previous step, if the halves are separate."""
+        """Return the kick that ends the previous step if the halves are separate, else None."""
 
         def kick(rows: Rows) -> None:
             self.metric.kick(target, rows, self.first_half, h)

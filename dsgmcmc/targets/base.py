@@ -1,7 +1,7 @@
-"""The interfaces of a target to samplers (`Target`) and to chains (`RunTarget`), and of its recorders (`Recorder`).
+"""The interfaces of a target to samplers (`Target`), and of the recorders of a chain (`Recorder`).
 
 There are two implementations: `dsgmcmc.model.target.FactorTarget`, the matrix factorisation on the ring, and
-`dsgmcmc.densities.vector.VectorTarget`, any density on a plain vector. Samplers and runs depend on neither.
+`dsgmcmc.densities.vector.VectorTarget`, any density on a plain vector. Samplers depend on neither.
 
 A target's parameters lie in blocks of rows. A block has several arrays, its *fields*, which methods take by name: the
 state of the chain, momenta, scratch space. *Collective* methods have to be called by all processes of the chain, in the
@@ -10,11 +10,9 @@ same order. The *energy* U is minus the log posterior density, up to a constant.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
-
-import numpy as np
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from dsgmcmc.parallel.named import Named, Shapes
 from dsgmcmc.targets.state import ParameterBlock, RandomStream, Rows
@@ -152,7 +150,7 @@ class Target(Protocol):
         """All blocks of parameters that are on this process at present."""
 
     def together(self) -> Iterator[Rows]:
-        """All rows that are on this process at present, by as many as are updated in one call: those of a factor."""
+        """The rows that are on this process at present, one group per factor."""
 
     def visit(self, send: bool = False) -> Iterator[Cell]:
         """Cells of this iteration's part; `send` sends blocks on to where the next part needs them. Collective."""
@@ -283,7 +281,7 @@ class DrawInfo(NamedTuple):
 
 
 class Followed(NamedTuple):
-    """What a recorder follows in a block at every draw.
+    """Quantities of a block that a recorder follows at every draw.
 
     Attributes
     ----------
@@ -307,7 +305,7 @@ class Recorder(Protocol):
         """Its entries in a line of metrics, about the state last recorded and about all draws. Collective."""
 
     def followed(self) -> dict[int, Followed]:
-        """What ESS and R-hat are computed from, by block here; may be empty."""
+        """Values that ESS and R-hat are computed from, by block of this process; may be empty."""
 
     def saved(self) -> Iterator[tuple[Key, Array]]:
         """Accumulators of this process, for a checkpoint."""
@@ -320,82 +318,3 @@ class Recorder(Protocol):
 
     def posterior(self, weight: float) -> Iterator[tuple[Key, Lazy]]:
         """Arrays of the saved posterior, such as means, given the total weight of all draws."""
-
-
-class DrawnField(NamedTuple):
-    """A field of blocks that belongs to a draw.
-
-    Attributes
-    ----------
-    name : str
-        Its name in the draw, and, unless it is ``theta``, in the blocks.
-    width : int
-        Number of columns.
-    unit : (width,) array, or float
-        Factors that convert it to the unit of the data.
-    dtype : type
-        Type of its moments.
-    factor : Factor or None
-        The factor whose rows have it; None if all rows do.
-    """
-
-    name: str
-    width: int
-    unit: Array | float = 1.0
-    dtype: type[np.floating[Any]] = np.float32
-    factor: Factor | None = None
-
-    def is_of(self, factor: Factor) -> bool:
-        """Whether rows of a factor have it."""
-        return self.factor in (None, factor)
-
-
-class RunTarget(Target, Protocol):
-    """The target as a chain sees it: everything needed to iterate, record, save, resume and stop.
-
-    Attributes
-    ----------
-    drawn : tuple of DrawnField
-        The fields that a draw has; the first is ``theta``, in whichever field a sampler keeps its state.
-    untraced : frozenset of str
-        Names in `parameters` that are kept in saved draws only, and not recorded at every draw.
-    """
-
-    @property
-    def drawn(self) -> tuple[DrawnField, ...]: ...  # noqa: D102
-
-    @property
-    def untraced(self) -> frozenset[str]: ...  # noqa: D102
-
-    def at_once(self) -> int:
-        """Number of iterations between checks for signals; the same on all processes."""
-
-    def reset(self) -> None:
-        """Set everything but the sampler's fields to its initial value."""
-
-    def saved(self) -> Iterator[tuple[Key, Array]]:
-        """State of this process, for a checkpoint."""
-
-    def small(self) -> dict[str, Float64]:
-        """State that is the same on all processes."""
-
-    def load(self, snapshot: Snapshot, but: Collection[str] | None = None) -> None:
-        """Load the state of a checkpoint; blocks are placed where the next iteration needs them.
-
-        With `but` the fields of these names keep their values, and the blocks stay where they are.
-        """
-
-    def home(self, names: Sequence[str]) -> Iterator[ParameterBlock]:
-        """Blocks with these fields, each on the process that keeps its averages, wherever it is now. Collective."""
-
-    def rows_at_home(self) -> dict[tuple[Factor, int], int]:
-        """Number of rows of every block that `home` yields."""
-
-    def parameters(self) -> dict[str, Float64]:
-        """A draw's parameters that all rows share, of the current sub-chain, in the unit of the data."""
-
-    def find_divergence(self, position: str) -> str:
-        """Say where the state is not finite or has exploded; empty if nowhere. Collective."""
-
-    def recorders(self) -> Sequence[Recorder]:
-        """The target's own recorders, besides the one of moments and draws that every run has."""

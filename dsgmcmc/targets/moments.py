@@ -33,7 +33,7 @@ class RunningMoments:
 
     @classmethod
     def zeros(cls, rows: int, width: int, dtype: npt.DTypeLike) -> RunningMoments:
-        """Of no draws."""
+        """Return the moments of no draws."""
         return cls(*(np.zeros((rows, width), dtype) for _ in range(2)))
 
     def count(self, x: Array, draw: DrawInfo) -> None:

@@ -91,7 +91,7 @@ class RandomStream:
     def generator(self, purpose: Purpose, part: int = 0) -> np.random.Generator:
         """Generator for draws on the root in this iteration; `part` separates several draws of one purpose.
 
-        It is good until the next one for the same purpose is asked for: to set one takes less time than to make one.
+        It is valid until the next call for the same purpose: to reset a generator is faster than to make one.
         """
         if purpose not in self._generators:
             fresh = np.random.Philox(key=[self.seed, purpose])
@@ -102,8 +102,103 @@ class RandomStream:
         return found
 
 
+class Rows:
+    """Rows of one factor that are updated in one call: those of several blocks with the same arrays, or of one.
+
+    Parameters
+    ----------
+    blocks : sequence of ParameterBlock
+        Blocks of the same factor, at least one.
+    """
+
+    factor: Factor
+    dimension: int
+    frozen: bool
+
+    def __init__(self, blocks: Sequence[ParameterBlock]) -> None:
+        self._blocks = blocks
+        self.factor = blocks[0].factor
+        self.dimension = blocks[0].dimension
+        self.frozen = blocks[0].frozen
+
+    @property
+    def blocks(self) -> Sequence[ParameterBlock]:
+        """The blocks, in order."""
+        return self._blocks
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the arrays."""
+        return self.blocks[0].buffer.dtype
+
+    def by_block(self, vector: Array) -> Iterator[tuple[ParameterBlock, Array]]:
+        """Blocks, each with its part of a vector of all rows."""
+        return zip(self.blocks, [vector[begin:end] for begin, end in self._places], strict=True)
+
+    @functools.cached_property
+    def _places(self) -> list[tuple[int, int]]:
+        """First and last + 1 row of every block among all rows."""
+        return list(pairwise(accumulate((len(block.counts) for block in self.blocks), initial=0)))
+
+    @functools.cached_property
+    def _batch(self) -> Batch:
+        return Batch([block.arrays for block in self.blocks], [block.start for block in self.blocks])
+
+    @property
+    def gradient(self) -> Gradient | None:
+        """Meaning of `grad` in formulas."""
+        return self.blocks[0].gradient
+
+    @gradient.setter
+    def gradient(self, gradient: Gradient | None) -> None:
+        for block in self.blocks:
+            block.gradient = gradient
+
+    def update(
+        self, formula: Formula, purpose: Purpose = Purpose.STEP, width: int = 0, /, **given: Any
+    ) -> dict[str, Any]:
+        """Apply a formula to every element in one pass: drift, prior, preconditioner, noise.
+
+        Parameters
+        ----------
+        formula : Formula
+            What to compute. Its names are fields of the blocks, or keys of `given`.
+        purpose : Purpose
+            Purpose of the noise `z`, the normal of (seed, chain, purpose, iteration, factor, row, k).
+        width : int
+            Columns of the fields, if these may be more than D.
+        **given
+            Scalars, (D,) columns and (n,) vectors of all rows, one block after the other, that the formula names; a str
+            is the name of the field to use instead, for rows of one of width 1.
+
+        Returns
+        -------
+        dict
+            The formula's sums, float64: one, or one (D,), for each block; those of rows for all of them.
+        """
+        blocks = self.blocks
+        first = blocks[0]
+
+        def priors() -> list[RowPrior]:
+            """One for all, but where they are shifted."""
+            prior = first.prior(first)
+            return [prior] if prior.shift is None else [block.prior(block) for block in blocks]
+
+        begin = first.timers.enter()
+        sums = formula.apply(
+            self._batch,
+            given,
+            noise=first.stream.key(purpose, first.factor, 0),
+            prior=priors,
+            gradient=first.gradient,
+            stride=max(first.dimension, width),
+        )
+        first.timers.leave("update", begin)
+        return sums
+
+
 @dataclass(eq=False)
-class ParameterBlock:
+class ParameterBlock(Rows):
     """Some rows of a factor, and all operations on single rows.
 
     Attributes
@@ -162,51 +257,20 @@ class ParameterBlock:
         """Field `name` of width 1 as a (n,) view."""
         return self.arrays[name].reshape(-1)
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the arrays."""
-        return self.buffer.dtype
-
     def __getitem__(self, name: str) -> Array:
         """Array of field or scratch `name`, (n, D)."""
         return self.arrays[name]
-
-    def update(
-        self, formula: Formula, purpose: Purpose = Purpose.STEP, width: int = 0, /, **given: Any
-    ) -> dict[str, Any]:
-        """Apply a formula to every element in one pass: drift, prior, preconditioner, noise.
-
-        Parameters
-        ----------
-        formula : Formula
-            What to compute. Its names are fields of this block, or keys of `given`.
-        purpose : Purpose
-            Purpose of the noise `z`, the normal of (seed, chain, purpose, iteration, factor, row, k).
-        width : int
-            Columns of the fields, if these may be more than D.
-        **given
-            Scalars, (D,) columns and (n,) rows that the formula names; a str is the name of the field to use instead,
-            for rows of one of width 1.
-
-        Returns
-        -------
-        dict
-            The formula's sums, float64.
-        """
-        return formula.of_one(_updated([self], self._batch, formula, purpose, width, given))
-
-    @functools.cached_property
-    def _batch(self) -> Batch:
-        return Batch([self.arrays], [self.start])
 
     @property
     def blocks(self) -> Sequence[ParameterBlock]:
         """The block alone."""
         return (self,)
 
-    def by_block(self, vector: Array) -> Iterator[tuple[ParameterBlock, Array]]:
-        """The block alone, with a vector of its rows."""
-        yield self, vector
+    def update(
+        self, formula: Formula, purpose: Purpose = Purpose.STEP, width: int = 0, /, **given: Any
+    ) -> dict[str, Any]:
+        """Apply a formula to every element in one pass; as for several blocks, with the sums of this one."""
+        return formula.of_one(super().update(formula, purpose, width, **given))
 
     def rowwise(self, kernel: Callable[..., None], name: str) -> None:
         """Let a kernel replace the rows of an array, given their conditional distribution and their prior.
@@ -231,83 +295,6 @@ class ParameterBlock:
         else:
             self[out].fill(0.0)
         self.gradient = gradient_in(out, prior)
-
-
-class FactorRows:
-    """The rows of several blocks of one factor, which have the same arrays and are updated in one call."""
-
-    def __init__(self, blocks: Sequence[ParameterBlock]) -> None:
-        self.blocks = blocks
-        self._first = first = blocks[0]
-        self.factor, self.dimension, self.dtype = first.factor, first.dimension, first.dtype
-        self.frozen = first.frozen
-        self._batch = Batch([block.arrays for block in blocks], [block.start for block in blocks])
-
-    def by_block(self, vector: Array) -> Iterator[tuple[ParameterBlock, Array]]:
-        """Blocks, each with its part of a vector of all rows."""
-        return zip(self.blocks, [vector[begin:end] for begin, end in self._places], strict=True)
-
-    @functools.cached_property
-    def _places(self) -> list[tuple[int, int]]:
-        """First and last + 1 row of every block among all rows."""
-        return list(pairwise(accumulate((len(block.counts) for block in self.blocks), initial=0)))
-
-    @property
-    def gradient(self) -> Gradient | None:
-        """Meaning of `grad` in formulas."""
-        return self._first.gradient
-
-    @gradient.setter
-    def gradient(self, gradient: Gradient | None) -> None:
-        for block in self.blocks:
-            block.gradient = gradient
-
-    def update(
-        self, formula: Formula, purpose: Purpose = Purpose.STEP, width: int = 0, /, **given: Any
-    ) -> dict[str, Any]:
-        """Apply a formula to every element of all blocks; see `ParameterBlock.update`.
-
-        Row vectors in `given` are those of all blocks, one after the other, or the name of a field of width 1.
-
-        Returns
-        -------
-        dict
-            The formula's sums, float64: one, or one (D,), for each block; those of rows for all of them.
-        """
-        return _updated(self.blocks, self._batch, formula, purpose, width, given)
-
-
-#: Rows of one factor that are updated in one call: those of one block, or of several.
-Rows = ParameterBlock | FactorRows
-
-
-def _updated(
-    blocks: Sequence[ParameterBlock],
-    batch: Batch,
-    formula: Formula,
-    purpose: Purpose,
-    width: int,
-    given: Mapping[str, Any],
-) -> dict[str, Any]:
-    """Apply a formula to all blocks of a batch, and return its totals."""
-    first = blocks[0]
-
-    def priors() -> list[RowPrior]:
-        """One for all, but where they are shifted."""
-        prior = first.prior(first)
-        return [prior] if prior.shift is None else [block.prior(block) for block in blocks]
-
-    begin = first.timers.enter()
-    result = formula.apply(
-        batch,
-        given,
-        noise=first.stream.key(purpose, first.factor, 0),
-        prior=priors,
-        gradient=first.gradient,
-        stride=max(first.dimension, width),
-    )
-    first.timers.leave("update", begin)
-    return result
 
 
 @functools.cache

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+
+from isolated import processor_seconds
 
 TRIAL = 100  # iterations from which one learns how many take so long
 
@@ -27,11 +28,9 @@ def sample(data: Path, out: Path, every: str, iterations: int, rank: int, proces
     launcher = ["mpirun", "-n", str(processes)] if processes > 1 else []
     options = [f"--checkpoint-every={every}", f"--iterations={iterations}", f"--rank={rank}", "--burn-in=100000000"]
     command = [*launcher, sys.executable, "-m", "dsgmcmc", "sample", str(data), "--out", str(out), *options]
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    before = processor_seconds()
     subprocess.run([*command, "--evaluate-every=100000000"], check=True, stdout=subprocess.DEVNULL)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    used = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
-    return {**json.loads((out / "summary.json").read_text()), "cpu_seconds": used}
+    return {**json.loads((out / "summary.json").read_text()), "cpu_seconds": processor_seconds() - before}
 
 
 def main() -> None:

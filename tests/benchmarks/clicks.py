@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import argparse
 import subprocess
-import sys
 from itertools import product
 from pathlib import Path
 
 import duckdb
 import numpy as np
+from isolated import python_with
 
 from dsgmcmc.data.ingest.load import create_raw, load
 from dsgmcmc.data.ingest.sources import inspect
@@ -99,10 +99,7 @@ def ours(data: Path, out: Path, rank: int, settings: tuple[float, float], length
 
 def of_als(run: Run, rated: Rated, out: Path, rank: int, settings: tuple[float, float]) -> tuple[float, float, float]:
     """Fit ``implicit`` to the same clicks, and score it."""
-    python = out / "environment" / "bin" / "python"
-    if not python.exists():
-        subprocess.run([sys.executable, "-m", "venv", out / "environment"], check=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", "implicit"], check=True)
+    python = python_with(out / "environment", "implicit")
     items = [rated.of(user) for user in range(len(run.users))]
     source, found = out / "train.npz", out / "als.npz"
     users = np.repeat(np.arange(len(items)), [len(own) for own in items])

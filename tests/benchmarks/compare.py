@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import tomli_w
+from isolated import processor_seconds
 from made_up import SyntheticOptions, generate
 
 from dsgmcmc.data.ratings import open_ratings
@@ -35,12 +35,11 @@ from dsgmcmc.runs.compare.scores import Scores, ranking_scores, scores_of
 
 def quietly(*arguments: str | Path) -> tuple[str, float]:
     """Run a command of the package: what it printed, and its processor seconds."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    before = processor_seconds()
     done = run_dsgmcmc([str(argument) for argument in arguments], capture_output=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode:
         raise SystemExit(done.stderr)
-    return done.stdout, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return done.stdout, processor_seconds() - before
 
 
 def movielens(folder: Path, out: Path) -> Iterator[tuple[str, Path]]:

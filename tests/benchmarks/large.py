@@ -24,6 +24,7 @@ from typing import Any
 
 import h5py
 import numpy as np
+from isolated import processor_seconds
 from made_up import (
     FACTOR_SD,
     ITEM_SD,
@@ -46,12 +47,11 @@ FIRST, SECOND = 8, 12  # sweeps after which it stops
 
 def timed(what: str, *arguments: object, processes: int = 1) -> None:
     """Run a command, and print a line about it."""
-    begin, before = perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    begin, before = perf_counter(), processor_seconds()
     run_dsgmcmc([str(each) for each in arguments], processes).check_returncode()
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
-    took = f"{perf_counter() - begin:8.1f} s of the clock, {cpu:8.1f} of processors"
-    print(f"{what:40} {took}; largest process so far {used.ru_maxrss / 1e6:5.2f} GB", flush=True)
+    took = f"{perf_counter() - begin:8.1f} s of the clock, {processor_seconds() - before:8.1f} of processors"
+    largest = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1e6
+    print(f"{what:40} {took}; largest process so far {largest:5.2f} GB", flush=True)
 
 
 def best_density(data: Path, truth: Truth) -> float:

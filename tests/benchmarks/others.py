@@ -15,15 +15,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import shutil
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from isolated import processor_seconds, python_with
 from others_run import LIKED, THREADS, TOOLS, matrix, ndcg
 
 from dsgmcmc import open_run
@@ -61,19 +60,6 @@ def export(data: Path, out: Path) -> dict[str, Any]:
     return arrays | {"shape": shape}
 
 
-def environment(folder: Path, packages: tuple[str, ...]) -> Path | str:
-    """Python of an environment with these packages, or why there is none."""
-    python = folder / "bin" / "python"
-    if not (folder / "whole").exists():
-        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-        command = [python, "-m", "pip", "install", "--quiet", *packages]
-        done = subprocess.run(command, check=False, capture_output=True, text=True)
-        if done.returncode:
-            return "does not install: " + (done.stderr.strip().splitlines() or ["?"])[-1]
-        (folder / "whole").touch()
-    return python
-
-
 def read(file: Path) -> dict[str, Any]:
     """What is in a JSON file."""
     found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
@@ -83,9 +69,10 @@ def read(file: Path) -> dict[str, Any]:
 def theirs(name: str, out: Path, settings: dict[str, Any]) -> dict[str, Any] | str:
     """What a tool does, or why it does nothing; with its setting, if that is given."""
     family = name.split()[0]
-    python = environment(out / f"env-{family}", PACKAGES[family])
-    if isinstance(python, str):
-        return python
+    try:
+        python = python_with(out / f"env-{family}", *PACKAGES[family])
+    except RuntimeError as error:
+        return str(error)
     result = out / f"{name.replace(' ', '-')}.json"
     given = [json.dumps(settings[name]["setting"])] if name in settings else []
     command = [python, HERE / "others_run.py", name, out / "split.npz", result, *given]
@@ -95,21 +82,15 @@ def theirs(name: str, out: Path, settings: dict[str, Any]) -> dict[str, Any] | s
     return read(result)
 
 
-def processors() -> float:
-    """Processor seconds of all processes that were started and have ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
 def ours(name: str, data: Path, out: Path, arrays: dict[str, Any]) -> dict[str, Any]:
     """What one of our models does."""
     run = out / name.replace(" ", "-")
     shutil.rmtree(run, ignore_errors=True)
-    before, cpu = time.perf_counter(), processors()
+    before, cpu = time.perf_counter(), processor_seconds()
     done = run_dsgmcmc(["sample", str(data), "--out", str(run), *OURS[name].split()], THREADS, capture_output=True)
     if done.returncode:
         raise SystemExit(done.stderr)
-    seconds, cpu, opened = time.perf_counter() - before, processors() - cpu, open_run(run, data=data)
+    seconds, cpu, opened = time.perf_counter() - before, processor_seconds() - cpu, open_run(run, data=data)
     summary = read(run / "summary.json")
     best = opened.recommend(n=10)
     users = opened.run_.users.index_of(np.asarray(best["user_id"]))

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from isolated import python_with
 
 from dsgmcmc.data.ratings import SIDES, open_ratings
 from dsgmcmc.diagnostics.scores import coverage, pit
@@ -66,15 +67,6 @@ def export(data: Path, out: Path) -> np.ndarray:
             arrays[f"{side}_features_shape"] = np.array([n, len(found.names)])
         np.savez(out, shape=[ratings.n_rows, ratings.n_cols], mean=ratings.mean, **arrays)
     return arrays["test_values"]
-
-
-def environment(folder: Path) -> Path:
-    """Python of an environment with the rivals."""
-    python = folder / "bin" / "python"
-    if not python.exists():
-        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", *PACKAGES], check=True)
-    return python
 
 
 def run_ours(label: str, data: Path, out: Path, processes: int, rank: int, iterations: str) -> dict[str, Any]:
@@ -193,7 +185,7 @@ def main() -> None:
         length = LENGTHS.get(label, arguments.iterations)
         found[label] = run_ours(label, arguments.data, arguments.out, arguments.processes, arguments.rank, length)
     if set(wanted) & set(rivals):
-        python = environment(arguments.environment or arguments.out / "environment")
+        python = python_with(arguments.environment or arguments.out / "environment", *PACKAGES)
         for name in (name for name in rivals if name in wanted):
             found[name] = run_rival(
                 name, python, arguments.out / "split.npz", arguments.out, arguments.rank, arguments.processes

@@ -25,6 +25,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "papers"))
 
+from isolated import python_with
 from neural_network import Network
 from vector_speed_models import CLASSES, HIDDEN
 
@@ -76,7 +77,7 @@ class Rival:
         if library == "jax":
             script = [HERE / "vector_speed_run.py", package, *given]
         self.process = subprocess.Popen(
-            [environment(folder, library), *script],
+            [python_with(folder / library, *PACKAGES[library]), *script],
             env=variables,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -90,16 +91,6 @@ class Rival:
         self.process.stdin.write("on\n")
         self.process.stdin.flush()
         return float(self.process.stdout.readline() or "nan")
-
-
-def environment(folder, library):
-    """Python of an environment with the rivals that use a library."""
-    home = folder / library
-    python = home.resolve() / "bin" / "python"
-    if not python.exists():
-        subprocess.run([sys.executable, "-m", "venv", home], check=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", *PACKAGES[library]], check=True)
-    return python
 
 
 def made(model):

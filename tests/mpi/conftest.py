@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from mpi4py import MPI
-from support import write_planted
+from support import rest, write_planted
 
 Together = Callable[[], AbstractContextManager[None]]
 HERE = Path(__file__).parent
@@ -44,6 +44,7 @@ def together(comm: MPI.Comm) -> Together:
             yield
         except BaseException as error:
             failure = error
+        rest(comm)
         texts = comm.allgather("".join(traceback.format_exception_only(failure)) if failure else "")
         if failure is not None:
             raise failure

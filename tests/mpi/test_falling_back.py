@@ -10,7 +10,7 @@ from support import digest, diverging
 
 from dsgmcmc.diagnostics.summary import read_summary
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.once]
 
 
 @pytest.mark.parametrize("chains", [1, 2])

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.mpi, pytest.mark.once]
 
 @pytest.mark.parametrize(
     ("memory", "schedule", "more"),
-    [(2, "cyclic", {}), (3, "random", {"metric": "diagonal"}), (4, "shuffled", {})],
+    [(2, "cyclic", {}), (3, "random", {"metric": "diagonal"})],
 )
 def test_resumed_at_every_phase_of_the_memory(
     comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path, memory: int, schedule: str, more: dict[str, Any]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from mpi4py import MPI
-from support import digest, metrics, sample
+from support import digest, metrics, rest, sample
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.model import circulation
@@ -52,31 +52,32 @@ def compare(comm: MPI.Comm, together, data: Path, folder: Path, settings: dict[s
     failures = []
     if comm.rank == 0:
         failures.append(sample(MPI.COMM_SELF, data, folder / "one", **settings))
-    comm.Barrier()
+    rest(comm)
     for number, iterations in enumerate(stops):
         fewer = comm.size > 1 and number == len(stops) - 1 > 0
         group = comm.Split(int(fewer and comm.rank == comm.size - 1), comm.rank)
         if not (fewer and comm.rank == comm.size - 1):
             more = {"iterations": iterations} if number else {**settings, "iterations": iterations}
             failures.append(sample(group, data, folder / "many", resume=number > 0, **more))
-        comm.Barrier()
+        rest(comm)
     with together():
         assert not any(failures)
         if comm.rank == 0:
             assert digest(folder / "many") == digest(folder / "one")
 
 
-def pairs() -> list[tuple[str, str, str, str]]:
+def pairs() -> list[Any]:
     """A covering array: any two of samplers, schedules, priors and noises meet, in three cases a sampler.
 
     Case k of sampler s has schedule k, prior k + s and noise k + 2 s, modulo 3, as in the orthogonal array of nine
     runs: two columns differ by s or 2 s, which takes all values. What samples independent parts alone has random ones
-    in all three cases.
+    in all three cases. One case a sampler also runs on other numbers of processes and with other libraries.
     """
     found = []
     for (s, sampler), k in product(enumerate(SAMPLERS), range(3)):
         schedule = "random" if sampler in INDEPENDENT else SCHEDULES[k]
-        found.append((sampler, schedule, PRIORS[(k + s) % 3], NOISES[(k + 2 * s) % 3]))
+        case = (sampler, schedule, PRIORS[(k + s) % 3], NOISES[(k + 2 * s) % 3])
+        found.append(pytest.param(*case, marks=[pytest.mark.once] * (k != s % 3)))
     return found
 
 
@@ -89,38 +90,41 @@ def test_number_of_processes_and_resuming(
     compare(comm, together, data, mpi_tmp_path, settings, [7, 17])
 
 
+def other_gradients() -> list[tuple[str, str, str]]:
+    """Samplers, estimators that are not their own, and noises in turns, where an estimator serves both."""
+    pairs = [(name, gradient) for name, sampler in SAMPLERS.items() for gradient in sampler.gradients[1:]]
+    return [
+        (name, gradient, "shared" if number % 2 or GRADIENTS[gradient].fixed_likelihood else "both")
+        for number, (name, gradient) in enumerate(pairs)
+    ]
+
+
 @pytest.mark.once
-@pytest.mark.parametrize(
-    ("sampler", "gradient"),
-    [(name, gradient) for name, sampler in SAMPLERS.items() for gradient in sampler.gradients[1:]],
-)
-@pytest.mark.parametrize("noise", ["shared", "both"])
+@pytest.mark.parametrize(("sampler", "gradient", "noise"), other_gradients())
 def test_gradients_that_are_not_the_default(
     comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path, sampler: str, gradient: str, noise: str
 ) -> None:
     """Every estimator that a sampler can use instead of its own."""
-    if noise != "shared" and GRADIENTS[gradient].fixed_likelihood:
-        pytest.skip("refused")
     settings = settings_of(sampler, gradient, noise=noise)
     compare(comm, together, data, mpi_tmp_path, settings, [7, 17])
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("sampler", ["baoab", "hamcmc", "sgnht"])
+@pytest.mark.parametrize("sampler", ["baoab", "hamcmc"])
 def test_blocks_that_are_large(
     comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sampler: str
 ) -> None:
     """They travel as messages, and a process keeps no memory for those that have left."""
     monkeypatch.setattr(ring, "LARGEST", 0)
     monkeypatch.setattr(circulation, "KEPT", 0)
-    settings = settings_of(sampler, schedule="random" if sampler in INDEPENDENT else "shuffled", noise="both")
+    settings = settings_of(sampler, noise="both")
     compare(comm, together, data, mpi_tmp_path, settings, [7, 17])
 
 
 @pytest.mark.once
 @pytest.mark.parametrize(
     ("sampler", "prior"),
-    [("baoab", "normal-gamma"), ("gibbs", "normal-wishart"), ("hamcmc", "normal-gamma"), ("sgld", "fixed")],
+    [("baoab", "normal-gamma"), ("gibbs", "normal-wishart"), ("sgld", "fixed")],
 )
 def test_biases_only(comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path, sampler: str, prior: str) -> None:
     """Rank 0: rows of one number, and priors over no columns."""
@@ -152,10 +156,10 @@ def test_features(comm: MPI.Comm, together, described: Path, mpi_tmp_path: Path,
     [
         ("baoab", {"time_levels": "user,item", "noise": "both", "implicit_features": "both"}),
         ("psgld", {"time_levels": "item:page,user:3,item:4"}),
-        ("gibbs", {"time_levels": "item:3,user:page", "noise": "by-item"}),
         ("baoab", {"time_levels": "user,item", "noise": "both", "likelihood": "ordinal-logit", "thresholds": "user"}),
         ("psgld", {"time_levels": "item:4,user:page", "likelihood": "negative-binomial"}),
         ("baoab", {"time_levels": "user,item", "likelihood": "student-t", "noise": "both"}),
+        ("gibbs", {"time_levels": "item:3,user:page", "noise": "by-item"}),
     ],
 )
 def test_effects_of_time(
@@ -192,11 +196,9 @@ def test_bounds_that_are_kept_from_a_refresh_before(comm: MPI.Comm, together, da
     [
         ("ordinal-logit", "baoab", "both", "shared"),
         ("ordinal-logit", "baoab", "both", "user"),
-        ("ordinal-probit", "psgld", "shared", "shared"),
         ("ordinal-probit", "psgld", "by-user", "shared"),
         ("ordinal-logit", "psgld", "shared", "user"),
         ("negative-binomial", "baoab", "shared", "shared"),
-        ("student-t", "baoab", "both", "shared"),
         ("student-t", "psgld", "by-user", "shared"),
     ],
 )
@@ -239,8 +241,7 @@ def test_clicks(comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path, sample
     compare(comm, together, data, mpi_tmp_path, settings, [7, 17])
 
 
-@pytest.mark.parametrize("grid", [4, 7, 8])
-@pytest.mark.parametrize("biases", [True, False])
+@pytest.mark.parametrize(("grid", "biases"), [(4, True), (7, False), (8, True)])
 def test_grids_with_and_without_biases(
     comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path, grid: int, biases: bool
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 from mpi4py import MPI
 from support import digest, sample, write_planted
 
-pytestmark = pytest.mark.mpi
+pytestmark = [pytest.mark.mpi, pytest.mark.once]
 MODEL = {"rank": 3, "noise": "both", "prior": "normal-wishart"}
 SETTINGS = {"grid": 5, "burn_in": 2, "thin": 2, "evaluate_every": 4, "save_draws": 2}
 

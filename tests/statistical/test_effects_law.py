@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hamiltonian import CHAINS, hamiltonian, indicator
 from mpi4py import MPI
 from scipy.special import expit
 from support import csr, in_time, sample, write_planted
@@ -14,9 +15,8 @@ from support import csr, in_time, sample, write_planted
 from dsgmcmc.config.layers import build
 from dsgmcmc.data.ratings import Times, open_ratings, write_ratings
 from dsgmcmc.model.likelihoods import LIKELIHOODS, Likelihood
-from dsgmcmc.model.likelihoods.gaps import CUTS
 from dsgmcmc.model.likelihoods.negative_binomial import NegativeBinomial
-from dsgmcmc.model.likelihoods.thresholds import GAP_SD, MIDDLE_SD, values_of
+from dsgmcmc.model.likelihoods.thresholds import CUTS, GAP_SD, MIDDLE_SD, values_of
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.posterior.run import Run
@@ -25,6 +25,7 @@ from dsgmcmc.runs.source import targets_of
 pytestmark = pytest.mark.statistical
 DRAWS = 4000
 RATE = 0.1
+PHI_VARIANCE = np.array([GAP_SD**2, MIDDLE_SD**2])
 AT, LOG_PRECISIONS = np.linspace(-9, 9, 721), np.linspace(-3, 7, 141)
 
 
@@ -126,48 +127,36 @@ def test_effects_have_their_law_given_all_else(tmp_path: Path, monkeypatch, sett
     assert np.mean(effects.std(axis=0) / sd) == pytest.approx(1, abs=0.04)
 
 
-def hamiltonian(i: np.ndarray, j: np.ndarray, level: np.ndarray, group: np.ndarray, draws: int) -> np.ndarray:
+def reference(i: np.ndarray, j: np.ndarray, level: np.ndarray, group: np.ndarray, draws: int) -> np.ndarray:
     """Two thresholds and log lambda, (draws, 3), by HMC over all parameters; effects in units of their own sd."""
     rows, columns, groups = (int(each.max()) + 1 for each in (i, j, group))
-    ends = np.cumsum([2 * rows, 2 * columns, groups, 2, 1])
+    by_row, by_column, by_group = indicator(i, rows), indicator(j, columns), indicator(group, groups)
+    of_factors = 2 * (rows + columns)
 
-    def energy(at: np.ndarray) -> tuple[float, np.ndarray]:
-        w, h, u, phi, (log_precision,) = np.split(at, ends[:-1])
-        w, h, sd = w.reshape(rows, 2), h.reshape(columns, 2), np.exp(-log_precision / 2)
-        inner = values_of(phi)
-        cuts = np.array([-1e9, *inner, 1e9])
-        eta = w[i, 0] * h[j, 0] + w[i, 1] + h[j, 1] + sd * u[group]
-        up, down = expit(cuts[level + 1] - eta), expit(cuts[level] - eta)
+    def energy(at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        theta, u = at[:, :of_factors].reshape(len(at), rows + columns, 2), at[:, of_factors:-3]
+        w, h, phi, log_precision = theta[:, :rows], theta[:, rows:], at[:, -3:-1], at[:, -1]
+        sd, inner = np.exp(-log_precision / 2), values_of(phi)
+        cuts = np.pad(inner, ((0, 0), (1, 1)), constant_values=((0, 0), (-1e9, 1e9)))
+        eta = w[:, i, 0] * h[:, j, 0] + w[:, i, 1] + h[:, j, 1] + sd[:, None] * u[:, group]
+        up, down = expit(cuts[:, level + 1] - eta), expit(cuts[:, level] - eta)
         d_up, d_down = up * (1 - up) / (up - down), -down * (1 - down) / (up - down)
-        slope, g_w, g_h = -(d_up + d_down), w.copy(), h.copy()
-        for k, (to_w, to_h) in enumerate(((h[j, 0], w[i, 0]), (1.0, 1.0))):
-            g_w[:, k] -= np.bincount(i, slope * to_w, rows)
-            g_h[:, k] -= np.bincount(j, slope * to_h, columns)
-        by_threshold = [(d_up * (level == r) + d_down * (level == r + 1)).sum() for r in range(2)]
-        g_phi = phi / [GAP_SD**2, MIDDLE_SD**2] + [(inner[1] - inner[0]) * by_threshold[0], -sum(by_threshold)]
-        g_log = RATE * np.exp(log_precision) - 1 + (slope * u[group]).sum() * sd / 2
-        value = -np.log(up - down).sum() + ((w**2).sum() + (h**2).sum() + (u**2).sum()) / 2
-        value += (phi**2 / [GAP_SD**2, MIDDLE_SD**2]).sum() / 2 + RATE * np.exp(log_precision) - log_precision
-        gradient = [g_w.ravel(), g_h.ravel(), u - sd * np.bincount(group, slope, groups), g_phi, [g_log]]
-        return value, np.concatenate(gradient)
+        slope, g_theta = -(d_up + d_down), theta.copy()
+        g_theta[:, :rows, 0] -= (slope * h[:, j, 0]) @ by_row
+        g_theta[:, rows:, 0] -= (slope * w[:, i, 0]) @ by_column
+        g_theta[:, :rows, 1] -= slope @ by_row
+        g_theta[:, rows:, 1] -= slope @ by_column
+        first, second = ((d_up * (level == r) + d_down * (level == r + 1)).sum(axis=1) for r in range(2))
+        g_phi = phi / PHI_VARIANCE + np.stack([(inner[:, 1] - inner[:, 0]) * first, -(first + second)], axis=1)
+        g_log = RATE * np.exp(log_precision) - 1 + (slope * u[:, group]).sum(axis=1) * sd / 2
+        value = -np.log(up - down).sum(axis=1) + ((theta**2).sum(axis=(1, 2)) + (u**2).sum(axis=1)) / 2
+        value += (phi**2 / PHI_VARIANCE).sum(axis=1) / 2 + RATE * np.exp(log_precision) - log_precision
+        g_u = u - sd[:, None] * (slope @ by_group)
+        return value, np.concatenate([g_theta.reshape(len(at), -1), g_u, g_phi, g_log[:, None]], axis=1)
 
-    rng = np.random.default_rng(0)
-    at = rng.normal(0, 0.3, ends[-1])
-    value, gradient = energy(at)
-    found = []
-    for _ in range(draws + 300):
-        r, eps = rng.normal(size=len(at)), 0.1 * rng.uniform(0.7, 1.2)
-        start, new, g = value + r @ r / 2, at, gradient
-        for _ in range(20):
-            r = r - eps / 2 * g
-            new = new + eps * r
-            new_value, g = energy(new)
-            r = r - eps / 2 * g
-        if np.log(rng.random()) < start - new_value - r @ r / 2:
-            at, value, gradient = new, new_value, g
-        found.append([*values_of(at[-3:-1]), at[-1]])
-    assert len(np.unique(np.array(found)[:, 0])) > 0.8 * len(found)
-    return np.array(found[300:])
+    start = np.random.default_rng(0).normal(0, 0.3, (CHAINS, of_factors + groups + 3))
+    found = [np.hstack([values_of(at[:, -3:-1]), at[:, -1:]]) for at in hamiltonian(energy, start, 0.1, draws)]
+    return np.concatenate(found)
 
 
 @pytest.mark.long
@@ -187,7 +176,7 @@ def test_a_chain_of_levels_with_effects_has_the_law_of_hamiltonian_monte_carlo(t
     parts = csr(12, i, j, 1.0 + level), csr(12, none, none, np.zeros(0))
     times = order, {side: Times(*(each[:0] for each in found)) for side, found in order.items()}
     write_ratings(tmp_path / "r.h5", *parts, np.arange(12), np.arange(9), times=times)
-    exact = hamiltonian(i, j, level, group, 4000)
+    exact = reference(i, j, level, group, 4000)
     settings = {"rank": 1, "grid": 2, "prior": "fixed", "prior_precision": 1.0, "likelihood": "ordinal-logit"}
     settings |= {"iterations": 30_000, "burn_in": 1000, "thin": 10, "save_draws": 0, "evaluate_every": 30_000}
     settings |= {"time_levels": "user:3", "sampler": {"name": "baoab", "step_size": 0.1}}

@@ -6,16 +6,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hamiltonian import CHAINS, hamiltonian, indicator
 from mpi4py import MPI
 from scipy.special import expit
 from support import csr, sample
 
 from dsgmcmc.data.ratings import open_ratings, write_ratings
 from dsgmcmc.diagnostics.calibration import calibration
-from dsgmcmc.model.likelihoods.gaps import MAX_DEVIATION
-from dsgmcmc.model.likelihoods.gaps import PRIOR as GAP_PRIOR
-from dsgmcmc.model.likelihoods.gaps import START_PRECISION as GAP_START
-from dsgmcmc.model.likelihoods.thresholds import GAP_SD, MIDDLE_SD, values_of
+from dsgmcmc.model.likelihoods.thresholds import (
+    GAP_PRIOR,
+    GAP_SD,
+    GAP_START,
+    MAX_DEVIATION,
+    MIDDLE_SD,
+    values_of,
+)
 from dsgmcmc.posterior.run import Run
 
 pytestmark = pytest.mark.statistical
@@ -47,54 +52,48 @@ def reference(data: Path, precision: float, draws: int, own: bool = False) -> tu
         indptr, j, x = ratings.slab("train", 0, ratings.n_rows)
         rows, columns = ratings.n_rows, ratings.n_cols
     i, level = np.repeat(np.arange(rows), np.diff(indptr)), np.round(x).astype(int) - 1
-    of_factors, gap_precision = 2 * (rows + columns), GAP_START
+    by_row, by_column = indicator(i, rows), indicator(j, columns)
+    of_factors, gap_precision, rng = 2 * (rows + columns), np.full(CHAINS, GAP_START), np.random.default_rng(1)
 
     def thresholds(at: np.ndarray) -> np.ndarray:
-        phi = np.tile(at[-2:], (rows, 1))
-        phi[:, 0] += MAX_DEVIATION * np.tanh(at[of_factors:-2] / MAX_DEVIATION) if own else 0.0
+        phi = np.repeat(at[:, None, -2:], rows, axis=1)
+        if own:
+            phi[..., 0] += MAX_DEVIATION * np.tanh(at[:, of_factors:-2] / MAX_DEVIATION)
         return values_of(phi)
 
-    def energy(at: np.ndarray) -> tuple[float, np.ndarray]:
-        w, h = at[: 2 * rows].reshape(rows, 2), at[2 * rows : of_factors].reshape(columns, 2)
-        phi, gaps = at[-2:], at[of_factors:-2]
-        cuts = np.pad(thresholds(at), ((0, 0), (1, 1)), constant_values=((0, 0), (-1e9, 1e9)))
-        eta = w[i, 0] * h[j, 0] + w[i, 1] + h[j, 1]
-        up, down = expit(cuts[i, level + 1] - eta), expit(cuts[i, level] - eta)
+    def energy(at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        theta = at[:, :of_factors].reshape(len(at), rows + columns, 2)
+        w, h, gaps, phi = theta[:, :rows], theta[:, rows:], at[:, of_factors:-2], at[:, -2:]
+        cuts = np.pad(thresholds(at), ((0, 0), (0, 0), (1, 1)), constant_values=((0, 0), (0, 0), (-1e9, 1e9)))
+        eta = w[:, i, 0] * h[:, j, 0] + w[:, i, 1] + h[:, j, 1]
+        up, down = expit(cuts[:, i, level + 1] - eta), expit(cuts[:, i, level] - eta)
         d_up, d_down = up * (1 - up) / (up - down), -down * (1 - down) / (up - down)
-        slope, g_w, g_h = -(d_up + d_down), precision * w, precision * h
-        for k, (to_w, to_h) in enumerate(((h[j, 0], w[i, 0]), (1.0, 1.0))):
-            g_w[:, k] -= np.bincount(i, slope * to_w, rows)
-            g_h[:, k] -= np.bincount(j, slope * to_h, columns)
-        by_row = [np.bincount(i, d_up * (level == r) + d_down * (level == r + 1), rows) for r in range(2)]
-        of_gap = -(cuts[:, 2] - cuts[:, 1]) * by_row[0]
-        g_phi = phi / SDS**2 - np.array([of_gap.sum(), by_row[0].sum() + by_row[1].sum()])
-        g_gaps = gap_precision * gaps - of_gap / np.cosh(gaps / MAX_DEVIATION) ** 2 if own else gaps
-        value = -np.log(up - down).sum() + precision * (w**2).sum() / 2 + precision * (h**2).sum() / 2
-        value += (phi**2 / SDS**2).sum() / 2 + gap_precision * (gaps**2).sum() / 2
-        return value, np.concatenate([g_w.ravel(), g_h.ravel(), g_gaps, g_phi])
-
-    rng = np.random.default_rng(0)
-    at = np.concatenate([rng.normal(0, 0.3, of_factors), np.zeros(rows if own else 0), [0.5, 0.5]])
-    value, gradient = energy(at)
-    found, of_rows = [], []
-    for _ in range(draws + 300):
-        r = rng.normal(size=len(at))
-        start, new, g = value + r @ r / 2, at, gradient
-        eps = 0.08 * rng.uniform(0.8, 1.2)
-        for _ in range(20):
-            r = r - eps / 2 * g
-            new = new + eps * r
-            new_value, g = energy(new)
-            r = r - eps / 2 * g
-        if np.log(rng.random()) < start - new_value - r @ r / 2:
-            at, value, gradient = new, new_value, g
+        slope, g_theta = -(d_up + d_down), precision * theta
+        g_theta[:, :rows, 0] -= (slope * h[:, j, 0]) @ by_row
+        g_theta[:, rows:, 0] -= (slope * w[:, i, 0]) @ by_column
+        g_theta[:, :rows, 1] -= slope @ by_row
+        g_theta[:, rows:, 1] -= slope @ by_column
+        first, second = ((d_up * (level == r) + d_down * (level == r + 1)) @ by_row for r in range(2))
+        of_gap = -(cuts[..., 2] - cuts[..., 1]) * first
+        g_phi = phi / SDS**2 - np.stack([of_gap.sum(axis=1), (first + second).sum(axis=1)], axis=1)
+        value = -np.log(up - down).sum(axis=1) + precision * (theta**2).sum(axis=(1, 2)) / 2
+        value += (phi**2 / SDS**2).sum(axis=1) / 2
+        gradient = [g_theta.reshape(len(at), of_factors), g_phi]
         if own:
-            gap_precision = rng.gamma(1 + rows / 2) / (GAP_PRIOR.rate + (at[of_factors:-2] ** 2).sum() / 2)
-            value, gradient = energy(at)
-        found.append(values_of(at[-2:]))
+            value += gap_precision * (gaps**2).sum(axis=1) / 2
+            gradient.insert(1, gap_precision[:, None] * gaps - of_gap / np.cosh(gaps / MAX_DEVIATION) ** 2)
+        return value, np.concatenate(gradient, axis=1)
+
+    start = rng.normal(0, 0.3, (CHAINS, of_factors))
+    start = np.hstack([start, np.zeros((CHAINS, rows if own else 0)), np.full((CHAINS, 2), 0.5)])
+    found, of_rows = [], []
+    for at in hamiltonian(energy, start, 0.08, draws):
+        if own:
+            rate = GAP_PRIOR.rate + (at[:, of_factors:-2] ** 2).sum(axis=1) / 2
+            gap_precision[:] = rng.gamma(1 + rows / 2, size=CHAINS) / rate
+        found.append(values_of(at[:, -2:]))
         of_rows.append(thresholds(at))
-    assert len(np.unique(np.array(found)[:, 0])) > 0.8 * len(found)  # it does accept
-    return np.array(found[300:]), np.array(of_rows[300:])
+    return np.concatenate(found), np.concatenate(of_rows)
 
 
 def test_thresholds_have_the_law_of_the_posterior(tmp_path: Path) -> None:

@@ -141,7 +141,11 @@ def z_scores(found: np.ndarray, expected: np.ndarray | float) -> np.ndarray:
 
 @pytest.mark.parametrize(
     ("grid", "schedule", "gradient", "h"),
-    [(1, "cyclic", "part", 0.7), (4, "random", "part", 0.35), (4, "random", "full", 0.7)],
+    [
+        (1, "cyclic", "part", 0.7),
+        (4, "random", "part", 0.35),
+        pytest.param(4, "random", "full", 0.7, marks=pytest.mark.long),  # as on a grid of one, but for the tour
+    ],
 )
 def test_mean_and_covariance(tmp_path: Path, grid: int, schedule: ScheduleName, gradient: str, h: float) -> None:
     """Of every row, at a step so large that the discretisation and the part's noise show clearly."""

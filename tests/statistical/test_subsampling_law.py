@@ -28,7 +28,7 @@ def variance(kind, config, gradient: str) -> tuple[float, dict[str, float]]:
     return float(LAMBDA * ((draws - mean) ** 2).mean()), sampler.metrics()
 
 
-@pytest.mark.parametrize("gradient", ["importance", "adaptive"])
+@pytest.mark.parametrize("gradient", ["importance", pytest.param("adaptive", marks=pytest.mark.long)])
 def test_the_law_is_that_of_exact_gradients(gradient: str) -> None:
     """1 / (1 - eps lambda / 2) within 2 %: 3 standard errors of 6 x 20,000 draws, a third of them independent."""
     found, counted = variance(AdjustedSGLD, AdjustedSGLDConfig, gradient)

@@ -11,15 +11,15 @@ from support import run, write_planted
 from tiny import command
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Small ratings file."""
+    """Small ratings file, which no test changes."""
     return write_planted(tmp_path_factory.mktemp("data") / "r.h5")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def finished(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Run of two processes that ended well."""
+    """Run of two processes that ended well, which no test changes."""
     out = tmp_path_factory.mktemp("run") / "run"
     run(*command(data, out, 2, iterations=40, noise_precision="sampled")).expect(0)
     return out

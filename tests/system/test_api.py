@@ -526,6 +526,7 @@ def test_new_ratings_of_known_and_new_users_are_taken_in(tmp_path):
         open_run(made.path).update(low)
 
 
+@pytest.mark.long
 def test_a_server_may_take_in_ratings_for_ever(tmp_path):
     """Hundreds of updates of the same users leave as many files, threads, folders and bytes as some tens did."""
     made = make_run(tmp_path)

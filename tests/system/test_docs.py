@@ -158,6 +158,7 @@ def test_no_command_is_left_unexecuted():
     assert {str(page.relative_to(DOCS)) for page in PAGES if blocks(page, " *sh")} == SHELL.keys() | NOT_HERE.keys()
 
 
+@pytest.mark.long
 def test_the_notebook_runs(tmp_path):
     """Its code as a script, and what it shows is short."""
     cells = json.loads((DOCS / "first-hour.ipynb").read_text(encoding="utf-8"))["cells"]

@@ -361,7 +361,7 @@ def test_a_chain_that_diverges_begins_again_with_safer_samplers(recovered: Path)
     assert last in " ".join(shown.split())
 
 
-@pytest.mark.parametrize("processes", [2, 3])
+@pytest.mark.parametrize("processes", [2, pytest.param(3, marks=pytest.mark.long)])
 def test_recovered_draws_do_not_know_the_machine(data: Path, recovered: Path, tmp_path: Path, processes: int) -> None:
     """The same on any number of processes, and where the job is stopped after it has fallen back, and resumed."""
     options = [f"--{name.replace('_', '-')}={value}" for name, value in UNSTABLE.items() if name != "sampler"]

@@ -173,7 +173,8 @@ def listed(folder: Path, *command: str | Path, **environment: str) -> dict[str, 
     return {name: long == "True" for name, _, long in (line.rpartition("\t") for line in lines)}
 
 
-@pytest.mark.parametrize("everything", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("everything", [False, True])
 def test_no_test_falls_between_the_lists(installed, tmp_path, everything):
     """A folder that launch/test.sh does not name, or a mark that none of its commands takes, would never run."""
     there = listed(tmp_path / "there", sys.executable, "-m", "pytest", ROOT / "tests", "--with-mpi")

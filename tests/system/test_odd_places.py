@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from support import dsgmcmc, run
+from support import dsgmcmc, run, typed
 from tiny import command, content
 
 SOMEBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
@@ -45,9 +45,9 @@ def test_a_full_disk_is_named_in_a_few_words(finished: Path, full_disk: Path, pa
 
 def test_a_cache_without_room(finished: Path, full_disk: Path, pairs: Path) -> None:
     """A quota that is used up: kernels are compiled into a temporary folder, as where the cache may not be written."""
-    line = dsgmcmc("predict", finished, pairs)
-    result = run(*line, env={"DSGMCMC_CACHE_DIR": str(full_disk / "cache")}).expect(0)
-    assert result.out == run(*line).expect(0).out
+    line = ("predict", finished, pairs)
+    result = run(*dsgmcmc(*line), env={"DSGMCMC_CACHE_DIR": str(full_disk / "cache")}).expect(0)
+    assert result.out == typed(*line).expect(0).out
 
 
 @pytest.mark.parametrize("words", ["report RUN -o OUT.html", "predict RUN PAIRS -o OUT.csv"])

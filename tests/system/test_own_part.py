@@ -56,6 +56,7 @@ def run(tree: Path, *arguments: str | Path, processes: int = 1) -> str:
     return found.stdout
 
 
+@pytest.mark.long
 def test_it_finds_what_was_planted(tree: Path) -> None:
     """The page's example: predictions of new ratings have it."""
     run(tree, "usage.py")

@@ -55,7 +55,7 @@ for data in (slice(None), slice(2, None, 7), np.array([0, 5, 5, 52])):
     run("env", f"--chdir={folder}", sys.executable, "-c", script).expect(0)
 
 
-@pytest.mark.parametrize("processes", [2, 5])
+@pytest.mark.parametrize("processes", [2, pytest.param(5, marks=pytest.mark.long)])
 def test_chains_are_shared_with_the_same_draws(folder: Path, tmp_path: Path, processes: int) -> None:
     """The promise of the page: four chains on two processes, and on more than there are chains."""
     (tmp_path / "logistic.py").write_text(BLOCKS[0], encoding="utf-8")

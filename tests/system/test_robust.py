@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from shapes import SHAPES
-from support import dsgmcmc, run
+from support import run, typed
 
 from dsgmcmc import open_run
 
@@ -19,21 +19,26 @@ LEVELS = ("--likelihood", "ordinal-logit", *BOTH)
 THRESHOLDS = ("--likelihood", "ordinal-logit", "--noise", "by-item", "--thresholds", "user")
 AUTO = ("--model", "auto")
 
-#: Shapes and options: the nastiest for the steps of rows, noise, scales and thresholds, and for comparisons.
+#: Shapes and options: the nastiest for steps, noise, scales and thresholds. The quick ones have every option once.
 NASTY = [
-    ("check-ins", ()),
     ("check-ins", COUNTS),
-    ("book ratings", BOTH),
-    ("book ratings", THRESHOLDS),
-    ("half stars", THRESHOLDS),
     ("large counts", BOTH),
-    ("two blocks", BOTH),
-    ("constant users", LEVELS),
+    ("book ratings", THRESHOLDS),
     ("nearly all alike", LEVELS),
-    ("values of 1e-6", BOTH),
-    pytest.param("few", AUTO, marks=pytest.mark.long),
-    pytest.param("check-ins", AUTO, marks=pytest.mark.long),
-    pytest.param("book ratings", AUTO, marks=pytest.mark.long),
+    *(
+        pytest.param(*case, marks=pytest.mark.long)
+        for case in (
+            ("check-ins", ()),
+            ("book ratings", BOTH),
+            ("half stars", THRESHOLDS),
+            ("two blocks", BOTH),
+            ("constant users", LEVELS),
+            ("values of 1e-6", BOTH),
+            ("few", AUTO),
+            ("check-ins", AUTO),
+            ("book ratings", AUTO),
+        )
+    ),
 ]
 
 
@@ -41,7 +46,7 @@ NASTY = [
 def test_runs_end_well_and_predict_numbers(shape, options, tmp_path):
     """Heavy tails, masses of one value, levels that hardly occur: status 0, no warning of NumPy, finite predictions."""
     data, out = SHAPES[shape].make(0).prepare(tmp_path / "r.h5"), tmp_path / "run"
-    done = run(*dsgmcmc("sample", data, "--out", out, "--iterations", "150sweeps", *options)).expect(0)
+    done = typed("sample", data, "--out", out, "--iterations", "150sweeps", *options).expect(0)
     assert "RuntimeWarning" not in done.err
     model = open_run(out)
     pairs = np.column_stack([np.append(np.resize(model.users_, 200), -1), np.append(-1, np.resize(model.items_, 200))])
@@ -49,12 +54,12 @@ def test_runs_end_well_and_predict_numbers(shape, options, tmp_path):
         assert np.isfinite(found).all()
 
 
-@pytest.mark.parametrize("options", [LEVELS, THRESHOLDS])
+@pytest.mark.parametrize("options", [pytest.param(LEVELS, marks=pytest.mark.long), THRESHOLDS])
 def test_two_dozen_levels_of_which_most_have_a_rating_or_two(options, tmp_path):
     """The first try holds: thresholds far from most ratings do not carry those among them along."""
     data = SHAPES["check-ins"].make(9).prepare(tmp_path / "r.h5")
-    command = dsgmcmc("sample", data, "--out", tmp_path / "run", "--iterations", "150sweeps", *options)
-    assert "diverged" not in run(*command).expect(0).err
+    done = typed("sample", data, "--out", tmp_path / "run", "--iterations", "150sweeps", *options)
+    assert "diverged" not in done.expect(0).err
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -68,6 +73,7 @@ def test_a_shape_is_one_of_its_seed(name):
     assert not np.array_equal(first.value, other.value) or not np.array_equal(first.user, other.user)
 
 
+@pytest.mark.long
 def test_the_script_goes_on_where_it_was(tmp_path):
     """A cell in its file is not sampled again, and its tables replace those of a page."""
     lines, page = tmp_path / "robust.jsonl", tmp_path / "page.md"

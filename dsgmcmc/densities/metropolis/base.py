@@ -55,8 +55,8 @@ class DualAveraging(Replicated):
     def eps(self, adapting: bool) -> Float64:
         """Steps of the rows, (n,): of this iteration, or those that were found."""
         assert self.steps is not None
-        found: Float64 = np.exp(self.steps[2 if adapting else 3])
-        return found
+        eps: Float64 = np.exp(self.steps[2 if adapting else 3])
+        return eps
 
     def see(self, accepted: Float64, wanted: float) -> None:
         """Adapt to the acceptance probabilities of an iteration, (n,)."""
@@ -73,7 +73,7 @@ class DualAveraging(Replicated):
 
 @dataclass
 class Tally(Replicated):
-    """What the rows have done since burn-in, and what they know of where they are.
+    """Work of the rows since burn-in, and their energies.
 
     Attributes
     ----------

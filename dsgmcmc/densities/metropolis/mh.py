@@ -21,7 +21,7 @@ class MH(Stepwise[MHConfig, Density]):
     Config = MHConfig
 
     def decide(self, density: Density, moves: Moves) -> Array:
-        """Say of every row whether the data's energy rises by no more than `bar`, (n,) bool."""
+        """Whether the data's energy rises by no more than `bar`, for every row, (n,) bool."""
         energies = known(density, moves.theta, moves.energies, moves.counts)
         new = density.energy(moves.proposed)
         moves.counts[:, 1:3] += density.n_data, 1

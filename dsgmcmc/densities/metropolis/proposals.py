@@ -62,7 +62,7 @@ class NormalProposal(NamedTuple):
 
 
 class Proposal(NamedTuple):
-    """See the equation above.
+    """A proposal theta' = m + keep (theta - m) + root z.
 
     Attributes
     ----------
@@ -92,15 +92,15 @@ class Proposal(NamedTuple):
         return cls(sqrt(config.rho), law.mean, sqrt(1 - config.rho) * law.root, law.precision)
 
     def move(self, theta: Float64, z: Float64) -> Float64:
-        """What is proposed to every row, (n, D)."""
-        found: Float64 = self.centre + self.keep * (theta - self.centre) + z @ self.root.T
-        return found
+        """Propose a move to every row, (n, D)."""
+        proposed: Float64 = self.centre + self.keep * (theta - self.centre) + z @ self.root.T
+        return proposed
 
     def own_energy(self, theta: Float64) -> Float64:
         """Minus the log density of the law that it is reversible with respect to, (n,)."""
         offset = theta - self.centre
-        found: Float64 = 0.5 * (offset * (offset @ self.own)).sum(axis=1)
-        return found
+        own_energy: Float64 = 0.5 * (offset * (offset @ self.own)).sum(axis=1)
+        return own_energy
 
 
 def dense(precision: Float64) -> Float64:
@@ -124,7 +124,7 @@ def stand_in(config: ProposalConfig, density: Density) -> NormalProposal:
 
 
 class Moves(NamedTuple):
-    """What is proposed to the rows in an iteration.
+    """Proposals to the rows in an iteration.
 
     Attributes
     ----------
@@ -173,7 +173,7 @@ class Stepwise(Metropolis[C, D]):
 
     @abstractmethod
     def decide(self, density: D, moves: Moves) -> Array:
-        """Say of every row whether the data's energy rises by no more than `bar`, (n,) bool.
+        """Whether the data's energy rises by no more than `bar`, for every row, (n,) bool.
 
         Parameters
         ----------

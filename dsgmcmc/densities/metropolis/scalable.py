@@ -58,7 +58,7 @@ class ThinnedConfig(ProposalConfig):
 
 
 class TruncatedConfig(ThinnedConfig):
-    """That of those which fall back to all data where that is cheaper."""
+    """Configuration of the kernels that fall back to all data where that is cheaper."""
 
     fallback: float = Field(
         0.5, ge=0, description="plain Metropolis-Hastings from fallback times N expected candidates on; published: 1"
@@ -89,7 +89,7 @@ def mode_of(density: Regression) -> Float64:
         value = (density.energy(at) + density.prior_energy(at))[0] / n
         return value, (density.gradient(at) + density.prior_gradient(at))[0] / n
 
-    found: Float64 = minimize(
+    mode: Float64 = minimize(
         energy,
         density.prior_mean,
         jac=True,
@@ -97,7 +97,7 @@ def mode_of(density: Regression) -> Float64:
         method="trust-exact",
         options={"gtol": 1e-10},
     ).x
-    return found
+    return mode
 
 
 class Thinned(Metropolis[C, Regression]):
@@ -183,8 +183,8 @@ class Thinned(Metropolis[C, Regression]):
             )
         if self.config.bound == "published":
             return density.bounds(order) / k
-        found: Float64 = supremum * np.linalg.norm(density.features @ law.root, axis=1) ** order / k
-        return found
+        psi: Float64 = supremum * np.linalg.norm(density.features @ law.root, axis=1) ** order / k
+        return psi
 
     # ------------------------------------------------------------------ sampling
 

@@ -54,7 +54,7 @@ class Austerity(Stepwise[AusterityConfig, SumDensity]):
     densities = SumDensity
 
     def decide(self, density: SumDensity, moves: Moves) -> Array:
-        """Say of every row whether the data's energy rises by no more than `bar`, (n,) bool."""
+        """Whether the data's energy rises by no more than `bar`, for every row, (n,) bool."""
         accepted = np.zeros(len(moves.theta), bool)
         for row, pair in enumerate(np.stack([moves.theta, moves.proposed], axis=1)):
             order = moves.rng.permutation(density.n_data)
@@ -103,7 +103,7 @@ class StochasticMH(Stepwise[StochasticMHConfig, SumDensity]):
     densities = SumDensity
 
     def decide(self, density: SumDensity, moves: Moves) -> Array:
-        """Say of every row whether the data's energy rises by no more than `bar`, (n,) bool."""
+        """Whether the data's energy rises by no more than `bar`, for every row, (n,) bool."""
         energies = known(density, moves.theta, moves.energies, moves.counts)
         estimates, n = np.empty(len(energies)), density.n_data
         for row, limit in enumerate(energies + moves.bar):
@@ -131,9 +131,9 @@ class ModifiedStochasticMHConfig(StochasticMHConfig):
 
 @dataclass
 class Estimates(Replicated):
-    """What the rows know of their energy: mean, sum of squared deviations and number of the terms drawn, (n, 3).
+    """Estimates of the rows' energies: mean, sum of squared deviations and number of the terms drawn, (n, 3).
 
-    And the reference points, (n, D).
+    `points` are the reference points, (n, D).
     """
 
     saved_as: ClassVar[dict[str, str]] = {"moments": "metropolis.moments", "points": "metropolis.points"}
@@ -160,7 +160,7 @@ class Estimate(NamedTuple):
 
     @property
     def variance(self) -> float:
-        """Of the mean."""
+        """Variance of the mean."""
         return self.squares / (self.number - 1) / self.number
 
 
@@ -188,7 +188,7 @@ class ModifiedStochasticMH(Stepwise[ModifiedStochasticMHConfig, SumDensity]):
         super().step(target, iteration)
 
     def decide(self, density: SumDensity, moves: Moves) -> Array:
-        """Say of every row whether the data's energy rises by no more than `bar`, (n,) bool."""
+        """Whether the data's energy rises by no more than `bar`, for every row, (n,) bool."""
         assert self._law is not None
         if self.estimates.moments is None:
             self.estimates.moments = np.zeros((len(moves.theta), 3))

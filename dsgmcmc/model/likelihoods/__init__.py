@@ -2,11 +2,11 @@
 
 from dsgmcmc.model.likelihoods.all_cells import AllCells, ClickSettings
 from dsgmcmc.model.likelihoods.base import Law, Levels, Likelihood
-from dsgmcmc.model.likelihoods.gaps import ThresholdSettings
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.model.likelihoods.negative_binomial import NegativeBinomial
 from dsgmcmc.model.likelihoods.ordinal import OrdinalLogit, OrdinalProbit
 from dsgmcmc.model.likelihoods.student_t import StudentT
+from dsgmcmc.model.likelihoods.thresholds import ThresholdSettings
 
 LIKELIHOODS: dict[str, type[Law]] = {
     "gaussian": Gaussian,

@@ -4,10 +4,18 @@ With s_ij = W_i . H_j and O the training ratings, whatever their values, the ene
 
     (tau / 2) [ sum_{ij in O} (1 - s_ij)^2 + a0 sum_{all ij} s_ij^2 ]
 
-A pseudo-likelihood: it is not the law of anything that clicks could be drawn from, so tau is no noise to be sampled
-but says how much the data weigh against the prior, and is chosen like a0. What spreads over the draws is the score.
-There are neither biases nor a centre: zeros have to be where s is 0 for one Gram matrix to sum over all cells
-(`dsgmcmc.model.background`). Rows are normal given the other factor.
+This is a pseudo-likelihood: no distribution of clicks has it. So tau is not sampled. It sets the weight of the data
+against the prior, and is chosen, as a0 is. Draws are draws of the score. There are neither biases nor a centre: a zero
+must be where s is 0, so that one Gram matrix sums over all cells. Rows are normal given the other factor.
+
+The sum over all cells is tr(W^T W H^T H), so the Gram matrix of each factor suffices: the gradient for W_i is
+tau a0 (H^T H) W_i, and every row of W gets the same precision tau a0 H^T H. In a metric it is added to the precision
+Lambda of the prior, which all rows also share. Each cell has one row of W and one of H, and
+(x + y)^2 <= 2 (x^2 + y^2): as for the ratings, both factors together are at most twice as curved as each alone, which
+the steps allow for.
+
+In the metric of Lambda + tau a0 H^T H itself the curvature that a row has from the two is 1. In that of its diagonal it
+is at most the largest eigenvalue of the matrix scaled to a diagonal of 1, whatever the row's ratings are.
 
 [Hu 2008] Hu, Koren & Volinsky, Collaborative filtering for implicit feedback datasets, ICDM.
 """
@@ -21,10 +29,13 @@ import numpy as np
 from pydantic import BaseModel
 
 from dsgmcmc.errors import InputError
+from dsgmcmc.kernels.products import add_rotated, gram
+from dsgmcmc.model.circulation import OTHER, Circulation
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.model.predictive.base import Predictive, PredictorDraws
+from dsgmcmc.parallel.named import Named
 from dsgmcmc.settings import setting
-from dsgmcmc.types import Array, Float64
+from dsgmcmc.types import Array, Factor, Float32, Float64
 
 if TYPE_CHECKING:
     from dsgmcmc.data.ratings import Ratings
@@ -92,6 +103,61 @@ class AllCells(Gaussian):
         """Whether predictions can be compared with ratings; else they are scores, of which only the order matters."""
         return False
 
+    # ------------------------------------------------------------------ of all pairs, rated or not
+
+    def add_gradient_of_all(self, circulation: Circulation, position: str, out: str) -> None:
+        """Add the gradient of what all pairs add to the energy, at noise precision 1, to `out` of all blocks.
+
+        Here: a0 H^T H W_i. Collective.
+        """
+        matrices = self._grams(circulation, position)
+        with circulation.ring.phases("gradient"):
+            for block in circulation.blocks():
+                add_rotated(block[out], block[position], matrices[block.factor])
+
+    @property
+    def _weight(self) -> float:
+        """a0."""
+        return self.background or 0.0
+
+    def curvature_of_all(self, shape: tuple[int, int]) -> float:
+        """Bound on what all pairs add to a row's curvature, in units of the mean square of the covariates."""
+        return self._weight * max(shape)
+
+    def gram_of_all(self, circulation: Circulation, position: str, factor: Factor) -> Float32:
+        """Precision (D, D), at noise precision 1, that all pairs give a factor's rows; None if none. Collective."""
+        return self._grams(circulation, position)[factor]
+
+    def _grams(self, circulation: Circulation, position: str) -> dict[Factor, Float32]:
+        """For each factor, a0 times the Gram matrix (D, D) of the other factor's rows. Collective."""
+        sums, weight = circulation.ring.sum(_partial_grams(circulation, position)), np.float32(self._weight)
+        return {factor: weight * sums[other.name].astype(np.float32) for factor, other in OTHER.items()}
+
+    def common_precision(
+        self, circulation: Circulation, position: str, prior: dict[Factor, Float64], tau: float
+    ) -> tuple[dict[Factor, Float64], dict[Factor, float]]:
+        """Precision that all rows of a factor have in common, and its largest curvature in its own diagonal's metric.
+
+        Here: that of the prior, and tau a0 H^T H. Collective.
+        """
+
+        def finish(sums: dict[str, Float64]) -> dict[str, Float64]:
+            result = {}
+            for factor, precision in prior.items():
+                dense = precision if precision.ndim == 2 else np.diag(precision)
+                whole = dense + tau * self._weight * sums[OTHER[factor].name]
+                root = np.sqrt(np.diag(whole))
+                result[factor.name] = whole
+                result[f"{factor.name}.curvature"] = np.linalg.eigvalsh(whole / np.outer(root, root))[-1:]
+            return result
+
+        shapes: dict[str, tuple[int, ...]] = {factor.name: (len(precision),) * 2 for factor, precision in prior.items()}
+        shapes |= {f"{factor.name}.curvature": (1,) for factor in prior}
+        sums = circulation.ring.sum(_partial_grams(circulation, position), finish, shapes)
+        return {f: sums[f.name] for f in prior}, {f: float(sums[f"{f.name}.curvature"][0]) for f in prior}
+
+    # ------------------------------------------------------------------ of new ratings
+
     @classmethod
     def predictive(cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None) -> Predictive:
         """Posterior predictive distributions of ratings: mixtures over draws of their predictors.
@@ -99,3 +165,12 @@ class AllCells(Gaussian):
         Here: what spreads over the draws is the score.
         """
         return cls.expectation(draws, centre, levels)
+
+
+def _partial_grams(circulation: Circulation, position: str) -> Named:
+    """Gram matrices of this process's blocks, by factor."""
+    partials = {}
+    for rows in circulation.together():
+        arrays = [block[position] for block in rows.blocks]
+        partials[rows.factor.name] = np.array([gram(array, np.ones_like(array[:, 0])) for array in arrays])
+    return partials

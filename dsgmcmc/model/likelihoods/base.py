@@ -31,8 +31,7 @@ from dsgmcmc.model.circulation import Circulation, RatingsCell
 from dsgmcmc.model.parts.base import FeatureSizes, Intercept, Part, Place, chosen_factors
 from dsgmcmc.model.parts.noise import heteroscedastic_factors
 from dsgmcmc.model.predictive.base import Moments, Predictive, PredictorDraws
-from dsgmcmc.model.predictive.mixture import LawOfMoments, Mixture
-from dsgmcmc.model.predictive.scores import Scores
+from dsgmcmc.model.predictive.mixture import LawOfMoments, Mixture, Scores
 from dsgmcmc.model.quantity import WEIGHT, Quantity
 from dsgmcmc.settings import named
 from dsgmcmc.storage.manifest import Key
@@ -363,7 +362,7 @@ class Law(Part):
         return self._sums.setdefault(row_block, np.zeros(self.sums_shape))
 
     def saved(self, row_blocks: Iterable[int]) -> Iterator[tuple[Key, Array]]:
-        """What else the part keeps for these row blocks, to be saved in a checkpoint."""
+        """Yield the sums over the sweep of these row blocks, to be saved in a checkpoint."""
         for b in row_blocks if self.sums_name else ():
             yield Key("state", "W", b, self.sums_name), self.sums_of(b)
 
@@ -433,7 +432,7 @@ class Law(Part):
 
     @staticmethod
     def weighted_counts(circulation: Circulation, power: int = 1) -> tuple[Counts, Counts]:
-        """As `counts`, with a rating's weight the product of both rows' ``weight``, to this power. Collective."""
+        """Like `counts`, where a rating weighs the product of both rows' ``weight``, to this power. Collective."""
         blocks = list(circulation.blocks())
         for block in blocks:
             block.arrays["sums"] = np.zeros((len(block.counts), 2), np.float32)
@@ -487,6 +486,46 @@ class Law(Part):
         """
         needed = f"{cls.__name__}.log_likelihood_of_predictors"
         raise InputError(f"a fold-in needs {needed}: sample again with the new ratings")
+
+    # ------------------------------------------------------------------ of all pairs, rated or not
+
+    def add_gradient_of_all(self, circulation: Circulation, position: str, out: str) -> None:
+        """Add the gradient of what all pairs add to the energy, at noise precision 1, to `out` of all blocks.
+
+        Here: nothing. Collective.
+        """
+
+    def curvature_of_all(self, shape: tuple[int, int]) -> float:
+        """Bound on what all pairs add to a row's curvature, in units of the mean square of the covariates."""
+        return 0.0
+
+    def gram_of_all(self, circulation: Circulation, position: str, factor: Factor) -> Float32 | None:
+        """Precision (D, D), at noise precision 1, that all pairs give a factor's rows; None if none. Collective."""
+        return None
+
+    def common_precision(
+        self, circulation: Circulation, position: str, prior: dict[Factor, Float64], tau: float
+    ) -> tuple[dict[Factor, Float64], dict[Factor, float]]:
+        """Precision that all rows of a factor have in common. Collective.
+
+        Parameters
+        ----------
+        circulation : Circulation
+            The blocks of both factors.
+        position : str
+            Field that holds the state.
+        prior : dict of Factor to (D,) or (D, D) float64
+            Precision of the prior.
+        tau : float
+            Precision of the noise.
+
+        Returns
+        -------
+        precision : dict of Factor to (D,) or (D, D) float64
+        curvature : dict of Factor to float
+            Largest curvature in the metric of its own diagonal, at least 1.
+        """
+        return prior, dict.fromkeys(prior, 1.0)
 
     # ------------------------------------------------------------------ of new ratings
 

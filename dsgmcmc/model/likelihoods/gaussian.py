@@ -20,8 +20,7 @@ from dsgmcmc.model.blocks import SLAB
 from dsgmcmc.model.circulation import RatingsCell
 from dsgmcmc.model.likelihoods.base import Likelihood, State
 from dsgmcmc.model.predictive.base import Predictive, PredictorDraws
-from dsgmcmc.model.predictive.normal_mixture import Normal, NormalMixture
-from dsgmcmc.model.predictive.scores import Scores
+from dsgmcmc.model.predictive.mixture import Normal, NormalMixture, Scores
 from dsgmcmc.model.quantity import WEIGHT, Quantity
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Array, Float32, Float64

@@ -26,11 +26,11 @@ counts have lie in the tails of their posterior. Beyond all this kicks are bound
 depends on r through R and T = -(x + r) log(1 + m / r) - log(1 - p_0). The gradient adds up T at `NODES` dispersions
 about r, so that log p of all counts is known as a polynomial of log r between them. r is drawn without another pass:
 by `METROPOLIS_STEPS` Metropolis steps in log r, whose sizes vary from below 1 / sqrt(N) to a hundred times as much.
-They stay in an interval half as wide as the nodes, in which the present r has a uniform place: as if the line had been
-cut into such intervals by chance, so that the law is kept. Prior: log r ~ N(log 10, 2^2).
+They stay in an interval half as wide as the range of the nodes, whose position relative to the present r is uniform:
+the line is cut into such intervals at random, which keeps the law invariant. Prior: log r ~ N(log 10, 2^2).
 
-Over draws a count is a mixture of such laws. Where only moments are kept, as of test ratings, it is the law of the same
-mean and variance.
+The predictive distribution of a count is a mixture of such laws over draws. Where only moments are kept, as for test
+ratings, it is the negative binomial distribution with the same mean and variance.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ _EXPECTED = "m = max(float32(1) / (exp32(-eta) + one_over_top), float32(1e-20))"
 
 
 def _law(truncated: bool) -> Shaped:
-    """Of counts that are, or are not, above 0 by their nature."""
+    """Kernel source of the law of counts, truncated at 0 or not."""
     rise = [f"rise{k} = log1p32(m / r{k})" for k in range(len(NODES))]
     lines = [_EXPECTED, *rise]
     expected, known = "m", ""
@@ -96,7 +96,7 @@ def _law(truncated: bool) -> Shaped:
 LAWS = {truncated: _law(truncated) for truncated in (False, True)}
 
 _SLOPE = "* (float32(1) - m * one_over_top) * r / (r + m)"
-#: The same for effects of groups.
+#: Scores for effects of groups, by whether the law is truncated.
 EFFECTS = {
     False: Score("negative_binomial", f"{_EXPECTED}\ne = (x - m) {_SLOPE}", ("x", "one_over_top", "r")),
     True: Score(
@@ -173,7 +173,7 @@ class NegativeBinomial(Likelihood):
 
     @property
     def dispersion(self) -> float:
-        """R."""
+        """Current dispersion r."""
         return float(self.parameters.dispersion[0])
 
     @property
@@ -246,8 +246,8 @@ class NegativeBinomial(Likelihood):
 
     def _dispersions(self) -> Float64:
         """Dispersions at which the sums are taken, (5,)."""
-        found: Float64 = self.dispersion * np.exp(NODES)
-        return found
+        dispersions: Float64 = self.dispersion * np.exp(NODES)
+        return dispersions
 
     @property
     def score_source(self) -> Score:
@@ -299,8 +299,8 @@ class NegativeBinomial(Likelihood):
         """Log density of ratings given their predictors, (n,) float64, for laws that are log-concave, not Gaussian."""
         assert thresholds is not None
         dispersion, ceiling, least = thresholds
-        found: Float64 = NegativeBinomialLaw.log_density(x, eta, eta, rate_of(eta, ceiling), dispersion, least)
-        return found
+        log_density: Float64 = NegativeBinomialLaw.log_density(x, eta, eta, rate_of(eta, ceiling), dispersion, least)
+        return log_density
 
     # ------------------------------------------------------------------ drawing its parameter
 
@@ -382,8 +382,8 @@ class NegativeBinomial(Likelihood):
 def rate_of(eta: Array, ceiling: Array | float) -> Array:
     """m, elementwise, of predictors and the ceiling M."""
     eta = np.asarray(eta)
-    found: Array = 1 / (np.exp(np.minimum(-eta, eta.dtype.type(80))) + 1 / np.asarray(ceiling, eta.dtype))
-    return found
+    rate: Array = 1 / (np.exp(np.minimum(-eta, eta.dtype.type(80))) + 1 / np.asarray(ceiling, eta.dtype))
+    return rate
 
 
 def information(mean: Array, dispersion: float, truncated: bool) -> Float64:

@@ -2,8 +2,9 @@ r"""Ratings of ordered levels [McCullagh 1980]: P(x at most level r) = F(s_i s_j
 
 F is the logistic (``ordinal-logit``) or the normal (``ordinal-probit``) distribution function; the levels v_0 < v_1 ...
 are the ratings that occur in training. Two levels, such as 0 and 1, make logistic or probit regression. How far apart
-levels are is learnt, in the thresholds C (`thresholds`), which also take the training mean's place; every user may have
-thresholds of their own (`gaps`). The scales s are 1, or of every user, item, or both (`scales`).
+levels are is learnt, in the thresholds C, which also take the training mean's place; every user may have thresholds of
+their own (`dsgmcmc.model.likelihoods.thresholds`). The scales s are 1, or of every user, item, or both
+(`dsgmcmc.model.likelihoods.scales`).
 
 The factors' metric takes the Fisher information of a rating where eta = 0, on the average, in the place of tau; not
 below 0.6 of the largest curvature that a rating can have, so that rows away from the average are stable, too. The
@@ -27,14 +28,19 @@ from dsgmcmc.kernels.ordinal import END, CutSide, Link, level_tables, ordinal_ke
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.circulation import Circulation, RatingsCell
 from dsgmcmc.model.likelihoods.base import LINK_WIDTH, Counts, Levels, State, times
-from dsgmcmc.model.likelihoods.gaps import (
+from dsgmcmc.model.likelihoods.scales import PRIOR, ScaledRows, ScalePrecision
+from dsgmcmc.model.likelihoods.thresholds import (
     CUT_SLOPE,
     CUTS,
     GAP_DRIFT,
+    GAP_PRIOR,
     GAP_QUANTITIES,
+    GAP_START,
     GAPS,
     LEAST_LEVELS,
     GapPrecision,
+    ThresholdModel,
+    Thresholds,
     ThresholdSettings,
     cut_table,
     gap_information,
@@ -44,14 +50,10 @@ from dsgmcmc.model.likelihoods.gaps import (
     set_cuts,
     slopes_of,
 )
-from dsgmcmc.model.likelihoods.gaps import PRIOR as GAP_PRIOR
-from dsgmcmc.model.likelihoods.gaps import START_PRECISION as GAP_START
-from dsgmcmc.model.likelihoods.scales import PRIOR, ScaledRows, ScalePrecision
-from dsgmcmc.model.likelihoods.thresholds import ThresholdModel, Thresholds
 from dsgmcmc.model.parts.base import DrawContext, Intercept
 from dsgmcmc.model.predictive.base import Moments, Predictive, PredictorDraws, nearest_level
 from dsgmcmc.model.predictive.levels import LevelDistribution, log_probability
-from dsgmcmc.model.predictive.scores import Scores
+from dsgmcmc.model.predictive.mixture import Scores
 from dsgmcmc.model.quantity import Quantity, Sampled
 from dsgmcmc.parallel.named import shapes_of, stacked
 from dsgmcmc.settings import named
@@ -62,7 +64,7 @@ if TYPE_CHECKING:
     from dsgmcmc.data.ratings import Ratings
     from dsgmcmc.parallel.ring import Ring  # which loads MPI
 
-#: More are no levels but measurements, and more have thresholds that too few ratings tell.
+#: Most different ratings that are levels and no measurements, and most levels whose thresholds the ratings determine.
 MAX_LEVELS, MAX_THRESHOLDS = 100, 25
 #: Fisher information of a rating on the log scale of its row, about.
 SCALE_INFORMATION: dict[Link, float] = {"logit": 0.8, "probit": 1.0}
@@ -72,7 +74,8 @@ _SIDES: tuple[CutSide, CutSide] = ("w", "h")
 def scale_of(ratings: Ratings) -> Float64 | None:
     """Different training ratings, in order, if they look like the levels of a scale; None if they are measurements.
 
-    They are unless there are more than `MAX_LEVELS`, or most of them occur once and not all are whole or half numbers.
+    Ratings are measurements if there are more than `MAX_LEVELS` different ones, or if most of these occur once and not
+    all are whole or half numbers.
     """
     found = ratings.levels(MAX_LEVELS)
     return found if found is not None and (2 * len(found) <= ratings.nnz or np.all(2 * found % 1 == 0)) else None
@@ -326,8 +329,8 @@ class Ordinal(ScaledRows):
         flipped = lower + upper > 0
         cdf = expit if cls.link == "logit" else ndtr
         p = cdf(np.where(flipped, -lower, upper)) - cdf(np.where(flipped, -upper, lower))
-        found: Float64 = np.log(np.maximum(p, 1e-300))
-        return found
+        log_density: Float64 = np.log(np.maximum(p, 1e-300))
+        return log_density
 
     # ------------------------------------------------------------------ of new ratings
 

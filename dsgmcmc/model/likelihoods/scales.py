@@ -1,15 +1,15 @@
 r"""Scales of rows: log s_i = f(u_i), u_i ~ N(0, 1 / lambda), lambda ~ Gamma(1, rate 0.02) for each side.
 
-f(u) = b tanh(u / b) bounds log s by b, which the law says. Near 0 it is u itself, so that lambda is the precision of
-log s. Without a bound nothing but the prior may hold a row: where the s of a user of levels goes to 0 and the gaps
-between the thresholds to infinity, their product fixed, probabilities no longer depend on the predictor, and one step
-back from there is a step to infinity.
+f(u) = b tanh(u / b) bounds log s by b, which depends on the law. Near 0 it is u itself, so that lambda is the precision
+of log s. Without a bound only the prior may limit a row: where the s of a user of levels goes to 0 and the gaps between
+the thresholds to infinity, with their product fixed, probabilities no longer depend on the predictor, and one step back
+from there is a step to infinity.
 
-Where ratings are levels a user with a small s uses them without much regard to the item; what g is to Gaussian noise,
-s^2 is there. lambda is drawn from Gamma(1 + n / 2, 0.02 + sum u^2 / 2). The u are moved once a sweep by BAOAB, as the
-thresholds are (`dsgmcmc.model.likelihoods.thresholds`), row by row in the metric a n_i + lambda: n_i is the number of
-the row's ratings, a the Fisher information of one on log s. A kick is bounded by `MOST_KICK` times the standard
-deviation of the momentum.
+Where ratings are levels, the ratings of a user with a small s depend little on the item; s^2 then has the role that g
+has for Gaussian noise. lambda is drawn from Gamma(1 + n / 2, 0.02 + sum u^2 / 2). The u are moved once a sweep by
+BAOAB, as the thresholds are (`dsgmcmc.model.likelihoods.thresholds`), row by row in the metric a n_i + lambda: n_i is
+the number of the row's ratings, a the Fisher information of one on log s. A kick is bounded by `MOST_KICK` times the
+standard deviation of the momentum.
 
 In a block ``weight`` is s, ``drift`` the momentum, and ``slope`` gathers the derivative of the log likelihood.
 """
@@ -26,7 +26,7 @@ import numpy as np
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.model.conjugate import GammaPrior
 from dsgmcmc.model.likelihoods.base import Law
-from dsgmcmc.model.likelihoods.thresholds import CURVATURE, EPS, FRICTION
+from dsgmcmc.model.likelihoods.thresholds import CURVATURE, EPS, FRICTION, MOST_KICK
 from dsgmcmc.model.quantity import WEIGHT, Quantity, Sampled
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Factor, Float32, Float64, Purpose
@@ -39,7 +39,6 @@ SCALE_QUANTITIES = (
 )
 PRIOR = GammaPrior(1.0, 0.02)  # of lambda
 START = 10.0  # precision of u before it is first drawn
-MOST_KICK = 3.0
 
 #: y = f(u) / b and x = u; float32 tells y from 1 up to there.
 _U = """

@@ -16,8 +16,8 @@ adds up F and its first four derivatives, which are polynomials of p:
 
 F is then known near y by Taylor's formula, and (nu, tau) is drawn without another pass over the ratings: by
 `METROPOLIS_STEPS` Metropolis steps in (log(nu - 2), log tau), whose sizes vary from below 1 / sqrt(N) to a hundred
-times as much. They stay in an interval of y of the width 2 `NU_STEP_REACH`, in which the present y has a uniform place:
-as if the line had been cut into such intervals by chance, so that the law is kept. Priors: nu - 2 ~ Gamma(2, rate
+times as much. They stay in an interval of y of the width 2 `NU_STEP_REACH`, whose position relative to the present y is
+uniform: the line is cut into such intervals at random, which keeps the law invariant. Priors: nu - 2 ~ Gamma(2, rate
 0.1), so that ratings have a variance and the normal distribution is within reach [Juarez & Steel 2010]; log tau ~ N(0,
 3^2), with ratings in units of their sd, of which outliers can be the most. nu stays within `NU_BOUNDS`, and s between
 e^-7 and e^7: ratings of which most are the same number have no density. Where there are few different ratings, s is
@@ -87,7 +87,7 @@ e = weight * s * error * near
     slope="float32(0.5) - half * far",
 )
 
-#: The same for effects of groups, which multiply it by tau.
+#: Score for effects of groups, which multiply it by tau.
 EFFECTS = Score(
     "student_t", "d = x - eta\ne = (nu + float32(1)) * s * d / (nu + tau * s * d * d)", ("x", "s", "nu", "tau")
 )
@@ -311,8 +311,8 @@ def log_density_of(error: Array, square: Array, inflation: Array) -> Array:
 
     nu = 2 * inflation / (inflation - 1)
     constant = gammaln((nu + 1) / 2) - gammaln(nu / 2) - np.log(nu * pi) / 2
-    found: Array = constant - np.log(square) / 2 - (nu + 1) / 2 * np.log1p(np.square(error) / square / nu)
-    return found
+    log_density: Array = constant - np.log(square) / 2 - (nu + 1) / 2 * np.log1p(np.square(error) / square / nu)
+    return log_density
 
 
 def draw_tails(

@@ -1,4 +1,4 @@
-r"""Thresholds between ordered levels: their priors, and how they are moved.
+r"""Thresholds between ordered levels, of all rows and of every user: their priors, and how they are moved.
 
 R levels have R - 1 thresholds C_0 < C_1 < ... Their coordinates phi are the middle one, of index m = (R - 1) // 2, and
 the logarithms of the gaps between neighbours, so that they stay in order:
@@ -7,20 +7,37 @@ the logarithms of the gaps between neighbours, so that they stay in order:
 
 Priors: phi_m ~ N(0, 5^2), the log gaps ~ N(0, 3^2), which the data of any level outweigh.
 
-Moved once a sweep, from the gradient at the state that the factors' own was taken at, by BAOAB
-[Leimkuhler & Matthews 2013] in the metric P, as `dsgmcmc.samplers.sgmcmc.baoab` moves the factors: with L L^T = P,
+They are moved once a sweep, from the gradient at the same state as the factors, by BAOAB [Leimkuhler & Matthews 2013]
+in the metric P, as `dsgmcmc.samplers.sgmcmc.baoab` moves the factors: with L L^T = P,
 
     r     <- r - h L^-1 grad U
     r'     = c r + sqrt(1 - c^2) z
     phi   <- phi + (h / 2) L^-T (r + r'),      r <- r'
 
 P is the Fisher information of phi where eta = 0 and the thresholds fit the levels' shares in the training ratings,
-dense, plus the prior's precision: it depends on the data alone, so that nothing is to be corrected for it. For the move
-the middle threshold is replaced by the one nearest the median rating, the *anchor* a: C_m = C_a +- the gaps between
-them, and the log gaps stay. A well-known threshold must not be the sum of gaps that few ratings know: the direction
-that keeps it would turn with every step, while P stays. The prior is still that of C_m. A shift of
-all thresholds is a shift of all predictors against it; in the coordinates in which P is the identity each of the two
-biases gives it a coupling of at most 1. With h^2 = 2 eps / l, eps = 0.35 and l = 2, curvatures of up to 11 are stable.
+dense, plus the prior's precision: it depends on the data alone, so nothing has to be corrected for it. For the move the
+middle threshold is replaced by the one nearest the median rating, the *anchor* a: C_m = C_a +- the gaps between them,
+and the log gaps stay. A well-known threshold must not be the sum of gaps that few ratings know: the direction that
+keeps it would turn with every step, while P stays. The prior is still that of C_m. A shift of all thresholds is a shift
+of all predictors against it; in the coordinates in which P is the identity each of the two biases gives it a coupling
+of at most 1. With h^2 = 2 eps / l, eps = 0.35 and l = 2, curvatures of up to 11 are stable.
+
+*Thresholds of every user.* User i has the coordinates phi + f(d_i): gaps between neighbours are exp(f(d_ir)) times
+those of all, and f(d) = 2 tanh(d / 2) keeps them within e^2 of these, as scales are bounded
+(`dsgmcmc.model.likelihoods.scales`). The middle threshold is that of all, because a shift is what the user's bias is
+for. So they stay in order, and are shrunk:
+
+    d_ir ~ N(0, 1 / lambda_r)      lambda_r ~ Gamma(1, rate 0.1), for each gap r
+
+lambda_r is drawn from Gamma(1 + n / 2, 0.1 + sum_i d_ir^2 / 2). The d are moved once a sweep by BAOAB, as thresholds
+and scales are, from the same gradient, row by row in the diagonal metric a_r n_i + lambda: n_i is the number of the
+row's ratings, a_r the largest Fisher information of one on log gap r, whatever its predictor, where thresholds start:
+users differ in the levels that they use. The half of a kick that ends a step is taken with the lambda of before its
+draw, the half that begins the next one with the new lambda: so the momentum is independent of d when lambda is drawn.
+
+In a block ``cuts`` are the thresholds, which belong to a draw, ``cut_slope`` gathers the derivatives of the log
+likelihood in them, ``gaps`` is d, and ``gap_drift`` its momentum. Blocks of the other factor have these fields, too,
+and they stay 0.
 """
 
 from __future__ import annotations
@@ -31,13 +48,41 @@ from math import sqrt
 from typing import ClassVar
 
 import numpy as np
+from pydantic import BaseModel
 
-from dsgmcmc.kernels.ordinal import Link
+from dsgmcmc.kernels.formula import Formula
+from dsgmcmc.kernels.ordinal import END, Link
+from dsgmcmc.model.conjugate import GammaPrior
 from dsgmcmc.model.quantity import Quantity, Sampled
-from dsgmcmc.types import Float64, Int64
+from dsgmcmc.settings import setting
+from dsgmcmc.targets.state import ParameterBlock
+from dsgmcmc.types import Float32, Float64, Int64, Purpose, ThresholdsName
 
 MIDDLE_SD, GAP_SD = 5.0, 3.0
 EPS, CURVATURE, FRICTION = 0.35, 2.0, 0.9
+#: Largest kick of a row's own parameters, in standard deviations of the momentum.
+MOST_KICK = 3.0
+
+CUTS, CUT_SLOPE, GAPS, GAP_DRIFT = "cuts", "cut_slope", "gaps", "gap_drift"
+GAP_SLOPE = "gap_slope"  # while they are moved
+GAP_PRIOR = GammaPrior(1.0, 0.1)  # of lambda
+GAP_START = 10.0  # precision of d before it is first drawn
+MAX_DEVIATION = 2.0  # of |f(d)|
+#: Fewer levels have no gap between thresholds.
+LEAST_LEVELS = 3
+
+MOVE_GAPS = Formula(
+    """
+before = half / sqrt(information * n + earlier)
+after = half / sqrt(information * n + precision)
+kick = before * (earlier * gaps - gap_slope) + after * (precision * gaps - gap_slope)
+kicked = gap_drift - minimum(maximum(kick, -most), most)
+gap_drift = damp * kicked + spread * z
+gaps = gaps + after * (kicked + gap_drift)
+""",
+    rows=("n",),
+    columns=("information", "earlier", "precision"),
+)
 
 
 @dataclass
@@ -108,8 +153,8 @@ class ThresholdModel:
         slopes = np.zeros((size + 1, size))  # of the levels' probabilities in the thresholds
         slopes[np.arange(size), np.arange(size)] = density
         slopes[np.arange(size) + 1, np.arange(size)] = -density
-        found: Float64 = slopes.T @ (slopes / share[:, None])
-        return found
+        fisher: Float64 = slopes.T @ (slopes / share[:, None])
+        return fisher
 
     def information_at(self, eta: float) -> Float64:
         """Fisher information of a rating of this predictor on the coordinates, (R - 1, R - 1), where they start."""
@@ -119,8 +164,8 @@ class ThresholdModel:
         up_to = expit(distance) if self._link == "logit" else ndtr(distance)
         share = np.maximum(np.diff(up_to, prepend=0.0, append=1.0), 1e-12)
         jacobian = _jacobian(self.position)
-        found: Float64 = jacobian.T @ self._fisher(distance, share) @ jacobian
-        return found
+        information: Float64 = jacobian.T @ self._fisher(distance, share) @ jacobian
+        return information
 
     @staticmethod
     def slopes(position: Float64, sums: Float64) -> Float64:
@@ -133,13 +178,13 @@ class ThresholdModel:
             As of `dsgmcmc.kernels.ordinal.ordinal_kernel`, over all ratings.
         """
         upper, lower = sums[:, 0], -sums.sum(axis=1)
-        found: Float64 = _jacobian(position).T @ (upper[:-1] + lower[1:])
-        return found
+        slopes: Float64 = _jacobian(position).T @ (upper[:-1] + lower[1:])
+        return slopes
 
     def gradient(self, position: Float64, slopes: Float64) -> Float64:
         """Gradient of the energy in the coordinates, given the `slopes` of the log likelihood."""
-        found: Float64 = self.prior_precision * position - slopes
-        return found
+        gradient: Float64 = self.prior_precision * position - slopes
+        return gradient
 
     def move(self, state: Thresholds, slopes: Float64, rng: np.random.Generator) -> dict[str, Float64]:
         """One step of BAOAB; what becomes of `state`, by the names that it is saved as."""
@@ -191,3 +236,108 @@ def _jacobian(position: Float64, middle: int | None = None) -> Float64:
     found *= np.exp(position)
     found[:, middle] = 1.0
     return found
+
+
+class ThresholdSettings(BaseModel):
+    """Settings of thresholds."""
+
+    thresholds: ThresholdsName = setting(
+        "Thresholds between levels, of ordinal likelihoods: one set for all, or one per user.", "shared"
+    )
+
+
+#: What rows with thresholds of their own have, where ratings have at least `LEAST_LEVELS` levels.
+GAP_QUANTITIES = (
+    Quantity(CUTS, ("threshold",), of_rows=True),
+    Quantity(CUT_SLOPE, ("threshold",), of_rows=True, drawn=False),
+    Quantity(GAPS, ("gap",), of_rows=True, drawn=False, started=True),
+    Quantity(GAP_DRIFT, ("gap",), of_rows=True, drawn=False),
+)
+
+
+@dataclass
+class GapPrecision(Sampled):
+    """Precision lambda of the gaps' logarithms, (R - 2,) float64; None where all rows have the same thresholds."""
+
+    quantities: ClassVar[Mapping[str, Quantity]] = {
+        "precision": Quantity(
+            "thresholds.precision",
+            ("gap",),
+            positive=True,
+            started=True,
+            diagnosed="gap_sd_{number}",
+            as_sd=True,
+        )
+    }
+
+    precision: Float64 | None
+
+
+def cuts_of(position: Float64, gaps: Float64) -> Float64:
+    """Thresholds (..., R - 1) of rows with these coordinates d, (..., R - 2), given the coordinates of those of all."""
+    deviation = MAX_DEVIATION * np.tanh(gaps / MAX_DEVIATION)
+    return values_of(position + np.insert(deviation, len(position) // 2, 0.0, axis=-1))
+
+
+def set_cuts(block: ParameterBlock, position: Float64) -> None:
+    """Set the thresholds of a block's rows by their gaps, given the coordinates of those of all, (R - 1,)."""
+    block[CUTS][:] = cuts_of(position, block[GAPS].astype(np.float64))
+
+
+def cut_table(block: ParameterBlock) -> Float32:
+    """Thresholds of rows with both ends, (n, R + 1), for `dsgmcmc.kernels.ordinal.ordinal_kernel`."""
+    cuts = block[CUTS]
+    table = np.empty((len(cuts), cuts.shape[1] + 2), np.float32)
+    table[:, 0], table[:, 1:-1], table[:, -1] = -END, cuts, END
+    return table
+
+
+def keep_cut_slopes(block: ParameterBlock, sums: Float64, share: float) -> None:
+    """Add `share` times the kernel's sums of derivatives, (n, R + 1), to those of a block's thresholds."""
+    block[CUT_SLOPE][:] += np.float32(share) * sums[:, 1:-1].astype(np.float32)
+
+
+def slopes_of(block: ParameterBlock) -> Float64:
+    """Derivatives of the log likelihood in the coordinates of a block's rows, (n, R - 1), from those in thresholds."""
+    cuts, slopes = (block[name].astype(np.float64) for name in (CUTS, CUT_SLOPE))
+    middle, widths = cuts.shape[1] // 2, np.diff(cuts, axis=1)
+    found = np.empty_like(slopes)
+    found[:, :middle] = -widths[:, :middle] * np.cumsum(slopes[:, :middle], axis=1)
+    found[:, middle] = slopes.sum(axis=1)
+    found[:, middle + 1 :] = widths[:, middle:] * np.cumsum(slopes[:, :middle:-1], axis=1)[:, ::-1]
+    return found
+
+
+def gap_information(model: ThresholdModel) -> Float64:
+    """Largest Fisher information of a rating on the log gaps, over all predictors, (R - 2,), where thresholds start."""
+    start = values_of(model.position)
+    found = [np.diag(model.information_at(eta)) for eta in np.linspace(start[0] - 2, start[-1] + 2, 60)]
+    return np.delete(np.max(found, axis=0), len(start) // 2)
+
+
+def gap_squares(block: ParameterBlock) -> Float64:
+    """Sums of d^2 over a block's rows, (R - 2,) float64."""
+    return np.asarray(np.square(block[GAPS], dtype=np.float64).sum(axis=0))
+
+
+def move_gaps(
+    block: ParameterBlock, slopes: Float64, information: Float64, earlier: Float64, precision: Float64
+) -> None:
+    """Move d of a block's rows, given `slopes_of` the block after the last sweep, and lambda before and now."""
+    of_log_gaps = np.delete(slopes, slopes.shape[1] // 2, axis=1)
+    of_f = 1 - np.square(np.tanh(block[GAPS].astype(np.float64) / MAX_DEVIATION))
+    block.arrays[GAP_SLOPE] = (of_log_gaps * of_f).astype(block.dtype)
+    block.update(
+        MOVE_GAPS,
+        Purpose.GAP,
+        len(information),
+        n=block.n_data,
+        half=sqrt(2 * EPS / CURVATURE) / 2,
+        most=MOST_KICK,
+        information=information.astype(block.dtype),
+        earlier=earlier.astype(block.dtype),
+        precision=precision.astype(block.dtype),
+        damp=FRICTION,
+        spread=sqrt(1 - FRICTION**2),
+    )
+    del block.arrays[GAP_SLOPE]

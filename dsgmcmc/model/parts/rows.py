@@ -43,7 +43,7 @@ from dsgmcmc.model.parts.base import NO_TERMS, DrawContext, FeatureSizes, Part, 
 from dsgmcmc.model.parts.translation import FIRST_MOVE, MOVE_EVERY, translate
 from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled, SavedDraw
 from dsgmcmc.settings import setting
-from dsgmcmc.targets.state import FactorRows, ParameterBlock
+from dsgmcmc.targets.state import ParameterBlock, Rows
 from dsgmcmc.types import Factor, Float64, PriorName
 
 if TYPE_CHECKING:
@@ -247,7 +247,7 @@ class RowPriors(Part):
             return None
         return {rows.factor.name: self._sums(rows, context.positions) for rows in context.circulation.together()}
 
-    def _sums(self, rows: FactorRows, positions: tuple[str, ...]) -> Float64:
+    def _sums(self, rows: Rows, positions: tuple[str, ...]) -> Float64:
         n, sums = len(rows.blocks), []
         for position in positions:
             total, products = sums_of_rows(rows, position, self.prior == "normal-wishart")

@@ -27,7 +27,7 @@ from dsgmcmc.kernels.products import gram
 from dsgmcmc.model.conjugate import SUMS
 from dsgmcmc.model.parts.base import DrawContext, Intercept
 from dsgmcmc.model.quantity import SHIFT
-from dsgmcmc.targets.state import FactorRows
+from dsgmcmc.targets.state import Rows
 from dsgmcmc.types import Factor, Float64, Purpose
 
 #: Turns between moves, and the first. Earlier ones only keep biases, which are the first to be found, from settling.
@@ -51,7 +51,7 @@ class Translation(NamedTuple):
     biases: dict[Factor, float]
 
 
-def sums(rows: FactorRows, position: str, bias_mean: float) -> Float64:
+def sums(rows: Rows, position: str, bias_mean: float) -> Float64:
     """Sums over each block's rows of W_i W_i^T, r_i W_i and W_i: the outer products of (W_i, r_i), and their sum.
 
     Returns

@@ -88,8 +88,8 @@ def log_zero(mean: Array, dispersion: Array) -> Float64:
     """Log probability of a count of 0, with such expected values and dispersions (which may be infinite)."""
     poisson = np.isinf(dispersion)
     size = np.where(poisson, 1.0, dispersion)
-    found: Float64 = np.where(poisson, -np.asarray(mean, np.float64), -size * np.log1p(mean / size))
-    return found
+    log_zero: Float64 = np.where(poisson, -np.asarray(mean, np.float64), -size * np.log1p(mean / size))
+    return log_zero
 
 
 def moments_above_zero(rate: Array, dispersion: Array) -> tuple[Float64, Float64]:

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dsgmcmc.model.likelihoods import Levels
-from dsgmcmc.model.likelihoods.gaps import LEAST_LEVELS
 from dsgmcmc.model.likelihoods.ordinal import MAX_THRESHOLDS
+from dsgmcmc.model.likelihoods.thresholds import LEAST_LEVELS
 
 #: Name of the model without factors, to which nothing is added.
 BIASES_ONLY = "biases only"

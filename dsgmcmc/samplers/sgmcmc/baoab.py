@@ -118,7 +118,7 @@ class BAOAB(Underdamped[BAOABConfig]):
 
     @classmethod
     def suited_to_density(cls, config: BAOABConfig, noise: float | None) -> BAOABConfig:
-        """Return the configuration for a plain vector; open steps are chosen such that the `excess` is below `MOST`.
+        """Return the configuration for a plain vector; open steps keep the `excess` below `MAX_EXCESS`.
 
         Here: there is no noise, but energies may be steeper in tails than at the mode.
         """
@@ -143,7 +143,7 @@ class BAOAB(Underdamped[BAOABConfig]):
         return values | {f"temperature_error.{name}": each.error for name, each in found} | super().metrics()
 
     def find_divergence(self) -> str:
-        """Say in what its own state shows that the chain has diverged; empty if it does not. The same everywhere.
+        """Describe how its own state shows divergence; empty if it does not. The same on all processes.
 
         Here: momenta that are far too hot.
         """

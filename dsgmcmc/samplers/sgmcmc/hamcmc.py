@@ -118,9 +118,9 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
 
     @classmethod
     def suited_to_density(cls, config: HAMCMCConfig, noise: float | None) -> HAMCMCConfig:
-        """Return the configuration for a plain vector; open steps are chosen such that the `excess` is below `MOST`.
+        """Return the configuration for a plain vector; open steps keep the `excess` below `MAX_EXCESS`.
 
-        Here: that of Langevin dynamics, at most .1.
+        Here: the excess of Langevin dynamics; steps are at most 0.1.
         """
         if {"step_size", "metric"} & config.model_fields_set:
             return config
@@ -238,7 +238,7 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
         }
 
     def _vectors(self, target: Target, block: ParameterBlock) -> dict[str, Any]:
-        """What the Fisher metric brings to the formulas of a block."""
+        """Values of the Fisher metric in the formulas of a block."""
         return self.fisher.of(target, block, 1.0) if self.fisher else {}
 
     @cached_property

@@ -8,7 +8,7 @@ r"""Preconditioned SGLD [Li 2016, algorithm 1]: SGLD in the metric of RMSprop.
 Target: the posterior, up to a bias of O(eps), and a further bias while D depends on theta: the paper's term
 Gamma(theta) is left out, as in the paper's own experiments. With ``adapt = "burn-in"`` v is frozen when burn-in
 ends, and that second bias vanishes; ``"always"`` is the algorithm as published. [Li 2016] writes eps / 2 where we
-write eps; public code that divides the noise by N samples a cold posterior, and this does not.
+write eps; public code that divides the noise by N samples a tempered posterior; this code does not.
 
 On a normal law with precision P_k, by parts whose gradients have noise of the variance V P_k, sqrt(v) comes to rest at
 sqrt((1 + V) P_k) / N, so that a direction is moved by h = eps N P_k / (lambda N + sqrt((1 + V) P_k)): the variance is

@@ -48,9 +48,9 @@ class SGLD(Sampler[SGLDConfig, Target]):
 
     @classmethod
     def suited_to_density(cls, config: SGLDConfig, noise: float | None) -> SGLDConfig:
-        """Return the configuration for a plain vector; open steps are chosen such that the `excess` is below `MOST`.
+        """Return the configuration for a plain vector; open steps keep the `excess` below `MAX_EXCESS`.
 
-        Here: at most .1.
+        Here: at most 0.1.
         """
         if "step_size" in config.model_fields_set:
             return config

@@ -182,7 +182,7 @@ class Flat:
     [
         ("smh1", "sampler smh1 samples a Regression, which this Flat is not"),
         ("austerity", "sampler austerity samples a SumDensity"),
-        ("gibbs", "says nothing of normal laws"),
+        ("gibbs", "which a density does not give"),
     ],
 )
 def test_a_sampler_of_other_targets_is_refused(name: str, words: str) -> None:

@@ -126,10 +126,12 @@ def test_a_step_is_found_in_burn_in_and_then_frozen(name: str, wanted: float) ->
 # ---------------------------------------------------------------------- thinning
 
 
-@pytest.mark.parametrize("bound", BOUNDS)
-@pytest.mark.parametrize("name", ["fmh", "smh1", "smh2"])
+@pytest.mark.parametrize(("name", "bound"), [("fmh", "published"), ("smh1", "whitened"), ("smh2", "published")])
 def test_candidates_reject_as_often_as_all_data_would(name: str, bound: str) -> None:
-    """A million times the same proposal, against the product over all data; four standard errors."""
+    """A million times the same proposal, against the product over all data; four standard errors.
+
+    Each kernel has one bound; the test below has all of them.
+    """
     density = regression(40, 3, prior=0.5)
     sampler, target = made(name, density, bound=bound, **({} if name == "fmh" else {"fallback": 1e9}))
     kernel, law = sampler.made(target)

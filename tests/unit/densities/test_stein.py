@@ -1,4 +1,4 @@
-"""Kernel Stein discrepancy: the kernel by its definition, its mean under the law, and tables of settings."""
+"""Kernel Stein discrepancy: the kernel by its definition, and its mean under the law."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dsgmcmc.densities.density import Banana, Gaussian
-from dsgmcmc.densities.stein import kernel_stein_discrepancy, stein_kernel, tuning_table
+from dsgmcmc.densities.stein import kernel_stein_discrepancy, stein_kernel
 from dsgmcmc.errors import InputError
 
 LAW = Gaussian(np.array([3.0, -1.0]), np.array([[1.0, 0.4], [0.4, 2.0]]))
@@ -72,22 +72,6 @@ def test_it_falls_with_the_draws_of_the_law_alone() -> None:
     assert (means[1] - means[0]) / np.log(9) == pytest.approx(-0.5, abs=0.15)
     wide = LAW.mean + 1.2 * (exact(900, 40) - LAW.mean)
     assert np.log(kernel_stein_discrepancy(wide, LAW.gradient(wide))) > means[1] + 0.5
-
-
-def test_a_table_says_what_it_cannot_tell_apart() -> None:
-    """Draws of the law and of one that is a hundredth wider are tied, those of a doubled one are not."""
-
-    def pilot(width: float, repeat: int) -> tuple[np.ndarray, np.ndarray]:
-        draws = LAW.mean + width * (exact(300, 50 + repeat) - LAW.mean)
-        return draws, LAW.gradient(draws)
-
-    table = tuning_table([1.0, 1.01, 2.0], pilot)
-    assert [row.setting for row in table] == [1.0, 1.01, 2.0]
-    assert [row.tied for row in table] == [True, True, False]
-    diverged = tuning_table([1.0, np.nan], pilot)
-    assert [(row.log10_ksd < 0, row.tied) for row in diverged] == [(True, True), (False, False)]
-    with pytest.raises(InputError, match="repeats"):
-        tuning_table([1.0], pilot, repeats=1)
 
 
 def test_what_is_no_set_of_draws_is_refused() -> None:

@@ -14,8 +14,8 @@ from support import MODEL, factor_target, write_planted
 from dsgmcmc.config.layers import build
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.errors import InputError
+from dsgmcmc.model.information import row_statistics
 from dsgmcmc.model.likelihoods.all_cells import AllCells
-from dsgmcmc.model.statistics import row_statistics
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
 from dsgmcmc.types import Factor

@@ -15,15 +15,16 @@ from dsgmcmc.config.layers import build
 from dsgmcmc.data.ratings import open_ratings, write_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods import LIKELIHOODS
-from dsgmcmc.model.likelihoods.gaps import (
+from dsgmcmc.model.likelihoods.thresholds import (
     CUTS,
+    GAP_PRIOR,
     GAPS,
     MAX_DEVIATION,
-    PRIOR,
+    ThresholdModel,
     gap_information,
     slopes_of,
+    values_of,
 )
-from dsgmcmc.model.likelihoods.thresholds import ThresholdModel, values_of
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.posterior.run import Run
@@ -116,8 +117,8 @@ def test_no_row_has_more_information_than_the_metric_says() -> None:
 def test_the_precision_of_gaps_is_drawn_from_its_conditional() -> None:
     """Gamma(1 + n / 2, rate + sum / 2): means of 20,000 draws to five standard errors."""
     rng, squares, n = np.random.default_rng(0), np.array([2.0, 8.0]), 30
-    drawn = np.array([PRIOR.draw(squares, n, rng) for _ in range(20_000)])
-    shape, rate = 1 + n / 2, PRIOR.rate + squares / 2
+    drawn = np.array([GAP_PRIOR.draw(squares, n, rng) for _ in range(20_000)])
+    shape, rate = 1 + n / 2, GAP_PRIOR.rate + squares / 2
     np.testing.assert_allclose(drawn.mean(axis=0), shape / rate, rtol=5 / np.sqrt(20_000 * shape))
     np.testing.assert_allclose(drawn.var(axis=0), shape / rate**2, rtol=0.06)
 

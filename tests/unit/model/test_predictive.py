@@ -16,9 +16,7 @@ from dsgmcmc.model.likelihoods.student_t import StudentT
 from dsgmcmc.model.predictive.base import Moments, PredictorDraws
 from dsgmcmc.model.predictive.counts import moments_above_zero, rate_above_zero
 from dsgmcmc.model.predictive.levels import LevelDistribution
-from dsgmcmc.model.predictive.mixture import Mixture
-from dsgmcmc.model.predictive.normal_mixture import NormalMixture
-from dsgmcmc.model.predictive.scores import Scores
+from dsgmcmc.model.predictive.mixture import Mixture, NormalMixture, Scores
 
 WEIGHTS = np.array([0.5, 0.3, 0.15, 0.05])
 LEVELS = np.arange(1.0, 6.0)

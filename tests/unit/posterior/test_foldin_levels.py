@@ -16,8 +16,8 @@ from scipy import stats
 from scipy.special import expit
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.model.likelihoods.gaps import MAX_DEVIATION
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
+from dsgmcmc.model.likelihoods.thresholds import MAX_DEVIATION
 from dsgmcmc.posterior.foldin import FoldIn
 from dsgmcmc.posterior.names import Vocabulary
 from dsgmcmc.posterior.new_ratings import fold_in

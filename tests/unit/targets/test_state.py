@@ -15,7 +15,7 @@ from dsgmcmc.model.parts.noise import NoiseParameters
 from dsgmcmc.parallel.timers import Phases
 from dsgmcmc.samplers.metrics import Fisher
 from dsgmcmc.samplers.sgmcmc.hamcmc import PairProducts
-from dsgmcmc.targets.state import BlockLayout, FactorRows, ParameterBlock, RandomStream, Replicated, StateField, again
+from dsgmcmc.targets.state import BlockLayout, ParameterBlock, RandomStream, Replicated, Rows, StateField, again
 from dsgmcmc.types import Factor, Purpose
 
 D = 3
@@ -184,7 +184,7 @@ def test_blocks_are_updated_together_as_each_alone() -> None:
         block["g"][:], block["n"][:, 0] = block.start, np.arange(len(block.counts))
         block.gradient = Gradient("g + grad_prior", "g")
     alone = [block.update(formula, n="n")["square"] for block in each[0]]
-    together = FactorRows(each[1])
+    together = Rows(each[1])
     assert together.update(formula, n="n")["square"].tolist() == alone
     assert all((a["theta"] == b["theta"]).all() for a, b in zip(*each, strict=True))
     parts = dict(together.by_block(np.arange(8.0)))
