@@ -27,7 +27,7 @@ from dsgmcmc.types import Comm
 
 if TYPE_CHECKING:  # they need the compiler
     from dsgmcmc.diagnostics.comparison import Comparison
-    from dsgmcmc.runs.compare.scores import Metric
+    from dsgmcmc.runs.scores import Metric
 
 #: Defaults of the model, which a run takes from another one that it starts from, or from a comparison.
 USUAL = {"rank": "auto", "noise": "shared", "implicit_features": "no", "time_levels": "no"}
@@ -209,7 +209,7 @@ class BPMF(FittedModel, Estimator):
                 show = line or bool(self.verbose)
                 sample_apart(data, out, settings, self.warm_start, jobs, show, own, begin, command, self.model)
             else:
-                from dsgmcmc.runs.compare.auto import sample_recommended, with_best_model
+                from dsgmcmc.runs.compare import sample_recommended, with_best_model
                 from dsgmcmc.runs.job import Job  # it needs the compiler, which whoever reads a model does not
                 from dsgmcmc.runs.source import RatingsSource
 
@@ -257,7 +257,7 @@ class BPMF(FittedModel, Estimator):
         InputError
             If ratings or parameters are wrong, or ratings too few to hold some out.
         """
-        from dsgmcmc.runs.compare.compare import Comparing
+        from dsgmcmc.runs.compare import Comparing
         from dsgmcmc.runs.source import RatingsSource
 
         settings, comm, scratch = self._left_open(self._settings()), self.comm or Alone(), Scratch()

@@ -66,7 +66,7 @@ def compare(
     comm = processes()
     from dsgmcmc.config.layers import Layers
     from dsgmcmc.parallel.signals import installed
-    from dsgmcmc.runs.compare.compare import Comparing, Stopped
+    from dsgmcmc.runs.compare import Comparing, Stopped
     from dsgmcmc.runs.source import RatingsSource
     from dsgmcmc.storage.files import write_whole
 

@@ -97,8 +97,7 @@ def sample(
     from dsgmcmc.config.layers import Layers
     from dsgmcmc.parallel.mpirun import COMMAND
     from dsgmcmc.parallel.signals import installed
-    from dsgmcmc.runs.compare.auto import sample_recommended, with_best_model
-    from dsgmcmc.runs.compare.compare import Stopped
+    from dsgmcmc.runs.compare import Stopped, sample_recommended, with_best_model
     from dsgmcmc.runs.job import Job
     from dsgmcmc.runs.source import RatingsSource
 

@@ -16,13 +16,12 @@ from dsgmcmc.densities.curvature import with_curvature
 from dsgmcmc.densities.density import D, Density, check_attributes, check_energy, check_gradient
 from dsgmcmc.densities.draws import Draws
 from dsgmcmc.densities.vector import NOT_CONDITIONAL, VectorTarget, part_sizes
-from dsgmcmc.diagnostics.accuracy import Look, accuracy, reached
+from dsgmcmc.diagnostics.accuracy import Look, accuracy, next_look, reached
 from dsgmcmc.diagnostics.mixing import equal_weights
 from dsgmcmc.errors import DivergenceError, InputError
 from dsgmcmc.parallel.comm import Alone, agree, launched, run_for_caller
 from dsgmcmc.parallel.machine import memory_limit
 from dsgmcmc.parallel.schedule import Schedule
-from dsgmcmc.runs.until import next_look
 from dsgmcmc.samplers import sampler_named
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.step_size import EXCESS_OF_WARNING, SamplerConfig

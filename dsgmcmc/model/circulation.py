@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 #: Bytes of all column blocks up to which those that have left keep their memory: to use it again takes less time.
-KEPT = 1 << 26
+KEPT_BYTES = 1 << 26
 
 OTHER = {Factor.W: Factor.H, Factor.H: Factor.W}
 
@@ -34,7 +34,7 @@ MakeBlock = Callable[..., ParameterBlock]
 
 def keeps_what_left(columns: int, width: int) -> bool:
     """Whether column blocks that have left keep their memory: of so many columns, and so many float32 for each."""
-    return 4 * columns * width <= KEPT
+    return 4 * columns * width <= KEPT_BYTES
 
 
 class RatingsCell(NamedTuple):

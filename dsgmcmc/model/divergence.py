@@ -12,10 +12,10 @@ from dsgmcmc.model.model import FactorModel
 
 #: A row has diverged if the mean square of its elements is larger: in units of its prior's mean square (at least 1),
 #: times the squared distance from the centre of the rating that is furthest from it (at least 1, too).
-EXPLODED = 1e4
+MAX_MEAN_SQUARE = 1e4
 
 #: Largest finite parameter, in float32.
-LARGEST = float(np.finfo(np.float32).max)
+MAX_FINITE = float(np.finfo(np.float32).max)
 
 SQUARES = Formula("square = theta * theta", row_sums=("square",))
 
@@ -31,7 +31,7 @@ def find_divergence(circulation: Circulation, model: FactorModel, position: str)
 
 def _of_rows(circulation: Circulation, model: FactorModel, position: str) -> Iterator[str]:
     """Yield a description of every local row that is out of bounds."""
-    largest = EXPLODED * model.rows.expected_square * max(1.0, circulation.ratings.extreme**2)
+    largest = MAX_MEAN_SQUARE * model.rows.expected_square * max(1.0, circulation.ratings.extreme**2)
     fields = [quantity for quantity in model.quantities.of_rows if quantity.drawn]
     for rows in circulation.together():
         squares = rows.update(SQUARES, theta=position)["square"] / rows.dimension
@@ -41,7 +41,7 @@ def _of_rows(circulation: Circulation, model: FactorModel, position: str) -> Ite
                 yield f"block {block.index} of {block.factor.name} has a row of mean square {worst:.3g}"
             for quantity in fields:
                 found = np.abs(block[quantity.name]).max(initial=0.0) if quantity.name in block.arrays else 0.0
-                if not found <= min(quantity.most, LARGEST):
+                if not found <= min(quantity.most, MAX_FINITE):
                     yield f"block {block.index} of {block.factor.name} has a row whose {quantity.name} is {found:.3g}"
 
 
@@ -50,7 +50,7 @@ def _of_shared(model: FactorModel) -> Iterator[str]:
     for sampled in model.replicated:
         for quantity, value in sampled.drawn():
             numbers = np.diag(value) if quantity.positive and value.ndim == 2 else np.ravel(value)
-            sound = np.abs(numbers) <= min(quantity.most, LARGEST)  # of NaN false
+            sound = np.abs(numbers) <= min(quantity.most, MAX_FINITE)  # of NaN false
             if quantity.positive:
                 sound &= numbers > 0
             if not sound.all():

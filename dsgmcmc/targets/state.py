@@ -63,12 +63,12 @@ class BlockLayout:
 
 #: Chains of a run, and iterations of a chain: more do not fit into the counters of random numbers, with the number of
 #: times that a chain has begun again.
-MOST_CHAINS, MOST_ITERATIONS = 1 << 16, 1 << 44
+MAX_CHAINS, MAX_ITERATIONS = 1 << 16, 1 << 44
 
 
 def again(chain: int, times: int) -> int:
     """Number of the random numbers of a chain that has begun again so many times."""
-    return chain + times * MOST_CHAINS
+    return chain + times * MAX_CHAINS
 
 
 @dataclass
@@ -85,8 +85,8 @@ class RandomStream:
 
     def key(self, purpose: Purpose, factor: Factor, first: int) -> NoiseKey:
         """Key of the numbers from element `first` of a factor on."""
-        times, chain = divmod(self.chain, MOST_CHAINS)
-        return NoiseKey(first, self.seed, chain, purpose, self.iteration + times * MOST_ITERATIONS, factor)
+        times, chain = divmod(self.chain, MAX_CHAINS)
+        return NoiseKey(first, self.seed, chain, purpose, self.iteration + times * MAX_ITERATIONS, factor)
 
     def generator(self, purpose: Purpose, part: int = 0) -> np.random.Generator:
         """Generator for draws on the root in this iteration; `part` separates several draws of one purpose.

@@ -29,8 +29,8 @@ from dsgmcmc.diagnostics.paired import difference
 from dsgmcmc.parallel.mpirun import run_dsgmcmc
 from dsgmcmc.posterior.rated import Rated
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.runs.compare.candidates import candidates
-from dsgmcmc.runs.compare.scores import Scores, ranking_scores, scores_of
+from dsgmcmc.runs.candidates import candidates
+from dsgmcmc.runs.scores import Scores, ranking_scores, scores_of
 
 
 def quietly(*arguments: str | Path) -> tuple[str, float]:

@@ -10,8 +10,8 @@ from support import write_planted
 
 from dsgmcmc.config.layers import Layers
 from dsgmcmc.diagnostics.comparison import Comparison
-from dsgmcmc.runs.compare import choice
-from dsgmcmc.runs.compare.compare import Comparing
+from dsgmcmc.runs import compare as comparing
+from dsgmcmc.runs.compare import Comparing
 from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.types import Comm
 
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.mpi, pytest.mark.once]
 
 def test_the_choice_does_not_depend_on_the_processes(comm: MPI.Comm, together, mpi_tmp_path: Path, monkeypatch) -> None:
     """Every figure but seconds and memory is the same to the bit, also where the first try ends after two chains."""
-    monkeypatch.setattr(choice, "MAX_SWEEPS", 80)
+    monkeypatch.setattr(comparing, "MAX_SWEEPS", 80)
     data, folder = mpi_tmp_path / "r.h5", mpi_tmp_path / "compare"
     if comm.rank == 0:
         write_planted(data, stars=True)

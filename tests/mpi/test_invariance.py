@@ -116,7 +116,7 @@ def test_blocks_that_are_large(
 ) -> None:
     """They travel as messages, and a process keeps no memory for those that have left."""
     monkeypatch.setattr(ring, "LARGEST", 0)
-    monkeypatch.setattr(circulation, "KEPT", 0)
+    monkeypatch.setattr(circulation, "KEPT_BYTES", 0)
     settings = settings_of(sampler, noise="both")
     compare(comm, together, data, mpi_tmp_path, settings, [7, 17])
 

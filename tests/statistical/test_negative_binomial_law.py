@@ -14,7 +14,7 @@ from support import csr, sample
 from dsgmcmc.data.ratings import open_ratings, write_ratings
 from dsgmcmc.diagnostics.calibration import calibration
 from dsgmcmc.model.likelihoods import Levels
-from dsgmcmc.model.likelihoods.negative_binomial import NODES, PRIOR_SD, START, draw_dispersion
+from dsgmcmc.model.likelihoods.negative_binomial import NODES, PRIOR_SD, START_DISPERSION, draw_dispersion
 from dsgmcmc.posterior.run import Run
 
 pytestmark = pytest.mark.statistical
@@ -93,7 +93,7 @@ def test_the_dispersion_has_its_law_given_the_rates(truncated: bool) -> None:
     if truncated:
         rate, x = rate[x > 0], x[x > 0]
     grid = np.linspace(-2.0, 5.0, 3001)
-    log_p = -(((grid - np.log(START)) / PRIOR_SD) ** 2) / 2
+    log_p = -(((grid - np.log(START_DISPERSION)) / PRIOR_SD) ** 2) / 2
     for k, r in enumerate(np.exp(grid)):
         law = nbinom(r, r / (r + rate))
         log_p[k] += (law.logpmf(x) - (law.logsf(0) if truncated else 0.0)).sum()

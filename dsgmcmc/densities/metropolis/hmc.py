@@ -34,9 +34,9 @@ from dsgmcmc.targets.state import Replicated
 from dsgmcmc.types import Float64, Int64, Purpose
 
 #: Leapfrog steps of a trajectory at most.
-MOST_STEPS = 1000
+MAX_STEPS = 1000
 #: States that the metric before counts for in the next.
-OLD = 5.0
+OLD_METRIC_STATES = 5.0
 
 
 class HMCConfig(SamplerConfig):
@@ -83,7 +83,7 @@ class DiagonalMetric(Replicated):
         assert self.inverse is not None
         assert self.number is not None
         assert self.squares is not None
-        return (self.squares + OLD * self.inverse) / (self.number + OLD)
+        return (self.squares + OLD_METRIC_STATES * self.inverse) / (self.number + OLD_METRIC_STATES)
 
 
 class HMC(Metropolis[HMCConfig, Density]):
@@ -122,7 +122,7 @@ class HMC(Metropolis[HMCConfig, Density]):
         rng = target.stream.generator(Purpose.PROPOSAL)
         eps, v = self.adapted.eps(adapting), rng.standard_normal(theta.shape)
         times = config.length * (0.5 + rng.random(len(theta)))
-        number = np.clip(np.ceil(times / eps), 1, MOST_STEPS).astype(np.int64)
+        number = np.clip(np.ceil(times / eps), 1, MAX_STEPS).astype(np.int64)
         with np.errstate(all="ignore"):  # a trajectory that explodes is not accepted
             proposed, w = self._trajectory(density, theta, v, eps, number)
             new = density.energy(proposed)

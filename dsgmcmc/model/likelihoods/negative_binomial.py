@@ -1,7 +1,7 @@
 r"""Counts: x_ij negative binomial with expected value m_ij = exp(eta_ij) and dispersion r, variance m + m^2 / r.
 
-r is at least `BOUNDS[0]` and at most 1,000, where the law is almost Poisson's. Where no 0 occurs in training, counts
-are above 0 by their nature (nobody writes down the places where nobody was), and the law is that given x > 0. So with
+r is at least 0.1 and at most 1,000, where the law is almost Poisson's. Where no 0 occurs in training, counts are above
+0 by their nature (nobody writes down the places where nobody was), and the law is that given x > 0. So with
 p_0 = (1 + m / r)^-r, the probability of 0, or p_0 = 0 without truncation,
 
     log p = lgamma(x + r) - lgamma(r) - lgamma(x + 1) + x log(m / r) - (x + r) log(1 + m / r) - log(1 - p_0)
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from dsgmcmc.data.ratings import Ratings
     from dsgmcmc.parallel.ring import Ring  # which loads MPI
 
-START, BOUNDS = 10.0, (0.1, 1000.0)  # of r
+START_DISPERSION, DISPERSION_BOUNDS = 10.0, (0.1, 1000.0)  # of r
 PRIOR_SD = 2.0
 CEILING = 10.0  # times the largest training count
 NODES = np.array([-0.3, -0.15, 0.0, 0.15, 0.3])  # of log r, about where it is
@@ -136,7 +136,7 @@ class NegativeBinomial(Likelihood):
         "(x - 1 / (exp(-eta) + 1 / ceiling)) * (1 - 1 / (exp(-eta) + 1 / ceiling) / ceiling)"
         " * dispersion / (dispersion + 1 / (exp(-eta) + 1 / ceiling)) + 0 * least"
     )
-    starts: ClassVar[Mapping[str, float]] = {"dispersion": START, "ceiling": 1e4, "least": 0.0}
+    starts: ClassVar[Mapping[str, float]] = {"dispersion": START_DISPERSION, "ceiling": 1e4, "least": 0.0}
     parameters: Dispersion
     mixture = CountMixture
     sums_name = "dispersion"
@@ -231,7 +231,7 @@ class NegativeBinomial(Likelihood):
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
         """Set the part's fields of the blocks and its shared parameters to their initial values."""
-        self.parameters = Dispersion(*(np.full(1, each) for each in (START, self._top, self._least)))
+        self.parameters = Dispersion(*(np.full(1, each) for each in (START_DISPERSION, self._top, self._least)))
 
     def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> float:
         """Add the gradient of a cell's energy, times `scale`, to `out` of both blocks."""
@@ -421,11 +421,11 @@ def draw_dispersion(dispersion: float, sums: Float64, table: Levels, rng: np.ran
     def log_density(moved: Float64) -> float:
         move = moved.item()
         at = centre + move
-        if abs(move - middle) > NODES[-1] / 2 or not BOUNDS[0] <= exp(at) <= BOUNDS[1]:
+        if abs(move - middle) > NODES[-1] / 2 or not DISPERSION_BOUNDS[0] <= exp(at) <= DISPERSION_BOUNDS[1]:
             return -inf
         found = 0.0
         for term in reversed(terms):
             found = found * move + term
-        return found - ((at - log(START)) / PRIOR_SD) ** 2 / 2
+        return found - ((at - log(START_DISPERSION)) / PRIOR_SD) ** 2 / 2
 
     return exp(centre + metropolis(log_density, (0.0,), total, rng).item())

@@ -28,7 +28,7 @@ from dsgmcmc.kernels.ordinal import END, CutSide, Link, level_tables, ordinal_ke
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.circulation import Circulation, RatingsCell
 from dsgmcmc.model.likelihoods.base import LINK_WIDTH, Counts, Levels, State, times
-from dsgmcmc.model.likelihoods.scales import PRIOR, ScaledRows, ScalePrecision
+from dsgmcmc.model.likelihoods.scales import SCALE_PRIOR, ScaledRows, ScalePrecision
 from dsgmcmc.model.likelihoods.thresholds import (
     CUT_SLOPE,
     CUTS,
@@ -290,7 +290,7 @@ class Ordinal(ScaledRows):
         for factor in Factor:
             if factor in self.factors:
                 name = f"{factor.name}.scales"
-                found[name] = PRIOR.draw(sums[name], rows[factor], rng)
+                found[name] = SCALE_PRIOR.draw(sums[name], rows[factor], rng)
         if own is not None:
             found["thresholds.precision"] = GAP_PRIOR.draw(sums[GAPS], rows[own], rng)
         return found

@@ -8,7 +8,7 @@ from there is a step to infinity.
 Where ratings are levels, the ratings of a user with a small s depend little on the item; s^2 then has the role that g
 has for Gaussian noise. lambda is drawn from Gamma(1 + n / 2, 0.02 + sum u^2 / 2). The u are moved once a sweep by
 BAOAB, as the thresholds are (`dsgmcmc.model.likelihoods.thresholds`), row by row in the metric a n_i + lambda: n_i is
-the number of the row's ratings, a the Fisher information of one on log s. A kick is bounded by `MOST_KICK` times the
+the number of the row's ratings, a the Fisher information of one on log s. A kick is bounded by `MAX_KICK` times the
 standard deviation of the momentum.
 
 In a block ``weight`` is s, ``drift`` the momentum, and ``slope`` gathers the derivative of the log likelihood.
@@ -26,7 +26,7 @@ import numpy as np
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.model.conjugate import GammaPrior
 from dsgmcmc.model.likelihoods.base import Law
-from dsgmcmc.model.likelihoods.thresholds import CURVATURE, EPS, FRICTION, MOST_KICK
+from dsgmcmc.model.likelihoods.thresholds import CURVATURE, EPS, FRICTION, MAX_KICK
 from dsgmcmc.model.quantity import WEIGHT, Quantity, Sampled
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Factor, Float32, Float64, Purpose
@@ -37,15 +37,15 @@ SCALE_QUANTITIES = (
     Quantity("slope", of_rows=True, drawn=False),
     Quantity(DRIFT, of_rows=True, drawn=False),
 )
-PRIOR = GammaPrior(1.0, 0.02)  # of lambda
-START = 10.0  # precision of u before it is first drawn
+SCALE_PRIOR = GammaPrior(1.0, 0.02)  # of lambda
+START_PRECISION = 10.0  # precision of u before it is first drawn
 
 #: y = f(u) / b and x = u; float32 tells y from 1 up to there.
 _U = """
 y = minimum(maximum(log(weight) / bound, -0.9997), 0.9997)
 x = 0.5 * bound * log((1.0 + y) / (1.0 - y))
 """
-MOVE = Formula(
+MOVE_SCALES = Formula(
     _U
     + """
 step = h / sqrt(information * n + precision)
@@ -100,7 +100,7 @@ class ScaledRows(Law):
 
         Here: all scales are 1, at rest.
         """
-        self.scales = ScalePrecision({factor: np.full(1, START) for factor in self.factors})
+        self.scales = ScalePrecision({factor: np.full(1, START_PRECISION) for factor in self.factors})
         super().start(blocks)
 
     def keep_slopes(self, blocks: Iterable[ParameterBlock], slopes: Iterable[Float32], share: float) -> None:
@@ -129,11 +129,11 @@ class ScaledRows(Law):
         for block in blocks:
             if block.factor in self.factors:
                 block.update(
-                    MOVE,
+                    MOVE_SCALES,
                     Purpose.NOISE_SCALE,
                     n=block.n_data,
                     h=sqrt(2 * EPS / CURVATURE),
-                    most=MOST_KICK,
+                    most=MAX_KICK,
                     bound=self.scale_bound,
                     information=information,
                     precision=float(self.scales.precision[block.factor][0]),

@@ -23,8 +23,8 @@ uniform: the line is cut into such intervals at random, which keeps the law inva
 e^-7 and e^7: ratings of which most are the same number have no density. Where there are few different ratings, s is
 also at least a fifth of the distance between the closest two, or of the ratings' sd if that is less.
 
-*Scales of rows*, g_i, are those of `dsgmcmc.model.likelihoods.scales`, with |log g| below `LARGEST`; the information of
-a rating on log g is nu / (2 (nu + 3)).
+*Scales of rows*, g_i, are those of `dsgmcmc.model.likelihoods.scales`, with |log g| below `MAX_LOG_SCALE`; the
+information of a rating on log g is nu / (2 (nu + 3)).
 
 [Lange, Little & Taylor 1989] Robust statistical modeling using the t distribution, JASA 84.
 [Juarez & Steel 2010] Model-based clustering of non-Gaussian panel data based on skew-t distributions, JBES 28.
@@ -43,7 +43,7 @@ from dsgmcmc.kernels.effects import Score
 from dsgmcmc.kernels.shaped import Shaped, shaped_kernel
 from dsgmcmc.model.circulation import Circulation, RatingsCell
 from dsgmcmc.model.likelihoods.base import Counts, Levels, Likelihood, metropolis, times
-from dsgmcmc.model.likelihoods.scales import PRIOR, ScaledRows, ScalePrecision
+from dsgmcmc.model.likelihoods.scales import SCALE_PRIOR, ScaledRows, ScalePrecision
 from dsgmcmc.model.parts.base import DrawContext
 from dsgmcmc.model.predictive.base import Moments, Predictive
 from dsgmcmc.model.predictive.mixture import SymmetricMixture
@@ -57,12 +57,12 @@ if TYPE_CHECKING:
     from dsgmcmc.model.blocks import RatingBlocks
     from dsgmcmc.parallel.ring import Ring  # which loads MPI
 
-START = 8.0
+START_NU = 8.0
 NU_BOUNDS, MAX_LOG_TAU = (2.02, 1000.0), 14.0  # of nu, and of the logarithm of tau in either direction
 PRIOR_RATE, TAU_SD = 0.1, 3.0
 NU_STEP_REACH = 0.3
 FEW_VALUES, MIN_SCALE_SHARE = 100, 0.2  # different ratings, and the least s in units of their least distance
-LARGEST = 4.0
+MAX_LOG_SCALE = 4.0
 _NODES, _SHARES = np.polynomial.hermite_e.hermegauss(9)
 _SHARES /= _SHARES.sum()
 
@@ -115,10 +115,10 @@ class StudentT(ScaledRows, Likelihood):
     """Student-t ratings; `shape` is how many times the variance is the squared scale, nu / (nu - 2)."""
 
     score = "((3 * inflation - 1) / (inflation - 1)) * (x - eta) / (2 * inflation / (inflation - 1) + (x - eta)**2)"
-    starts: ClassVar[Mapping[str, float]] = {"inflation": START / (START - 2)}
+    starts: ClassVar[Mapping[str, float]] = {"inflation": START_NU / (START_NU - 2)}
     mixture = SymmetricMixture
     draws_precision = True
-    scale_bound = LARGEST
+    scale_bound = MAX_LOG_SCALE
     sums_name = "tails"
     sums_shape = (len(RATINGS.tallies),)
     tails: Tails
@@ -175,7 +175,7 @@ class StudentT(ScaledRows, Likelihood):
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
         """Set the part's fields of the blocks and its shared parameters to their initial values."""
-        self.tails = Tails(np.full(1, START))
+        self.tails = Tails(np.full(1, START_NU))
         super().start(blocks)
 
     def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> float:
@@ -243,7 +243,7 @@ class StudentT(ScaledRows, Likelihood):
         self.noise_parameters.tau[subchain] = tau
         rows = dict(zip(Factor, ratings.shape, strict=True))
         for factor in self.factors:
-            self.scales.precision[factor] = PRIOR.draw(sums[f"{factor.name}.scales"], rows[factor], rng)
+            self.scales.precision[factor] = SCALE_PRIOR.draw(sums[f"{factor.name}.scales"], rows[factor], rng)
 
     def draw(self, context: DrawContext) -> None:
         """Draw everything that `draw_shared` does not draw, if it is due (`DrawContext.is_turn`): moves the scales.

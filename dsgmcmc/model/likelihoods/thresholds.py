@@ -61,7 +61,7 @@ from dsgmcmc.types import Float32, Float64, Int64, Purpose, ThresholdsName
 MIDDLE_SD, GAP_SD = 5.0, 3.0
 EPS, CURVATURE, FRICTION = 0.35, 2.0, 0.9
 #: Largest kick of a row's own parameters, in standard deviations of the momentum.
-MOST_KICK = 3.0
+MAX_KICK = 3.0
 
 CUTS, CUT_SLOPE, GAPS, GAP_DRIFT = "cuts", "cut_slope", "gaps", "gap_drift"
 GAP_SLOPE = "gap_slope"  # while they are moved
@@ -333,7 +333,7 @@ def move_gaps(
         len(information),
         n=block.n_data,
         half=sqrt(2 * EPS / CURVATURE) / 2,
-        most=MOST_KICK,
+        most=MAX_KICK,
         information=information.astype(block.dtype),
         earlier=earlier.astype(block.dtype),
         precision=precision.astype(block.dtype),

@@ -276,7 +276,7 @@ class Predictive(ABC):
 
 
 #: Enough to double the smallest step beyond the largest float64.
-MOST_DOUBLINGS = 1100
+MAX_DOUBLINGS = 1100
 
 
 def nearest_level(x: Array, levels: Float64) -> Int64:
@@ -328,7 +328,7 @@ def _widen(predictive: Predictive, p: Float64, x: Float64, step: Float64) -> tup
     If F never reaches p, as when its limit is below 1, x becomes infinite.
     """
     up = step > 0
-    for _ in range(MOST_DOUBLINGS):
+    for _ in range(MAX_DOUBLINGS):
         x = x + step
         error = predictive.cdf(x) - p
         short = np.where(up, error < 0, error >= 0)  # not where F is not a number

@@ -21,12 +21,11 @@ from dsgmcmc.errors import DivergenceError, InputError
 from dsgmcmc.model.likelihoods import LIKELIHOODS, Levels
 from dsgmcmc.model.predictive.base import Moments
 from dsgmcmc.parallel.comm import Alone
-from dsgmcmc.runs.compare import choice
-from dsgmcmc.runs.compare.auto import sample_recommended
-from dsgmcmc.runs.compare.candidates import candidates, laws_for
-from dsgmcmc.runs.compare.compare import Comparing
-from dsgmcmc.runs.compare.scores import Scores, recorded_values
+from dsgmcmc.runs import compare as comparing
+from dsgmcmc.runs.candidates import candidates, laws_for
+from dsgmcmc.runs.compare import Comparing, best_of, helpful, recommended, sample_recommended
 from dsgmcmc.runs.job import Job
+from dsgmcmc.runs.scores import Scores, recorded_values
 from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.storage.rundir import RunDirectory
 
@@ -70,19 +69,19 @@ def test_the_simplest_model_within_one_standard_error_is_recommended(error, expe
     """With Monte Carlo errors of .02 / sqrt 2 and .08 / sqrt 2 each; models lose .05 and .015 to the best, the last."""
     error /= np.sqrt(2)
     found = {0: scores(-0.05, error=error), 1: scores(-0.015, error=error), 2: scores(0.0, error=error)}
-    assert choice.recommended(found) == expected
-    assert choice.best_of(found) == 2
+    assert recommended(found) == expected
+    assert best_of(found) == 2
 
 
 def test_differences_are_paired():
     """Scores that vary alike, as those of easy and hard ratings do, are told apart by a hundredth of their sd."""
     found = {0: scores(0.0, spread=1.0), 1: scores(0.01, spread=1.0)}
-    assert choice.recommended(found) == 1
+    assert recommended(found) == 1
 
 
 def test_parts_that_help_are_those_that_gain():
     """Of one that gains, one that loses, and one whose chain diverged."""
-    assert choice.helpful({4: scores(0.0), 5: scores(0.01), 6: scores(-0.01)}, 4, [4, 5, 6, 7]) == [5]
+    assert helpful({4: scores(0.0), 5: scores(0.01), 6: scores(-0.01)}, 4, [4, 5, 6, 7]) == [5]
 
 
 # ---------------------------------------------------------------------- comparisons
@@ -106,7 +105,7 @@ def write_noisy(path, noises, seed=0):
 @pytest.fixture(autouse=True)
 def short(monkeypatch):
     """Chains of 100 sweeps are enough for what is planted here."""
-    monkeypatch.setattr(choice, "MAX_SWEEPS", 100)
+    monkeypatch.setattr(comparing, "MAX_SWEEPS", 100)
 
 
 def compare(tmp_path, data, metric=None, **settings):

@@ -12,9 +12,10 @@ from mpi4py import MPI
 from support import write_planted
 
 from dsgmcmc.config.layers import Layers
+from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.errors import AgreedError
-from dsgmcmc.runs.resolve import Resolution, resolve
+from dsgmcmc.runs.job import resolve
 from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.storage.rundir import RunDirectory
 
@@ -36,7 +37,7 @@ def messages(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixt
     logger.propagate = before
 
 
-def ask(data: Path, out: Path, *, resume: bool = False, **options: Any) -> Resolution:
+def ask(data: Path, out: Path, *, resume: bool = False, **options: Any) -> tuple[ResolvedConfig, list[str]]:
     """Resolve options on this process."""
     return resolve(MPI.COMM_SELF, RatingsSource(data), RunDirectory(out), Layers(options), resume=resume)
 
@@ -46,7 +47,7 @@ def begun(data: Path, tmp_path: Path) -> Path:
     """Directory of a run that was started with `SMALL` settings."""
     run = RunDirectory(tmp_path / "run")
     run.path.mkdir()
-    config = ask(data, tmp_path / "none", **SMALL).config
+    config = ask(data, tmp_path / "none", **SMALL)[0]
     with open_ratings(data) as ratings:
         run.write_settings(config.table(), {"data_hash": ratings.digest})
     return run.path

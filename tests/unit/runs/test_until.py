@@ -12,9 +12,8 @@ import pytest
 from mpi4py import MPI
 from support import digest, sample, typed, write_planted
 
-from dsgmcmc.diagnostics.accuracy import accuracy, reached
+from dsgmcmc.diagnostics.accuracy import accuracy, next_look, reached
 from dsgmcmc.errors import InputError
-from dsgmcmc.runs.until import next_look
 
 #: Mixes within tens of iterations: a tight prior leaves one mode.
 SETTINGS: dict[str, Any] = {"rank": 2, "grid": 3, "burn_in": 20, "thin": 1, "save_draws": 2}

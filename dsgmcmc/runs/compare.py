@@ -1,0 +1,562 @@
+r"""Compares candidate models on ratings that are held out of the training ones, and chooses one by its scores.
+
+The choice depends on data, settings and seed, never on time.
+
+1. *The law.* The laws that the ratings admit, with nothing added, and biases only. The law is that of the recommended
+   one among those with factors.
+2. *What is added.* Each part by itself, with the law if that is Gaussian, else with noise by user and item, whose
+   sweeps are shorter and draw effects of time exactly. Then all parts that gained anything, together, with the law.
+   Whether they did so beyond chance is asked of them together: their gains add up, their chances do not.
+3. *Recommended* is, of all that were sampled, the first in the order of complexity that is within one standard error of
+   the best. The standard error is that of the paired difference, with the Monte Carlo errors of both chains.
+
+All chains have the same number of sweeps: fewer on many ratings, where errors are small and sweeps take long. A
+candidate whose chain diverges is out. The chain of the simplest falls back to safer samplers, as a run does, so that
+there is always a model to recommend.
+
+A candidate's chain is a run of its own, in a folder that goes at the end. The scores of a finished one are kept there:
+it is not sampled again where a comparison that was stopped goes on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import logging
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from dsgmcmc.config.accuracy import LEAST_DRAWS
+from dsgmcmc.config.job import Policy
+from dsgmcmc.config.layers import Layers
+from dsgmcmc.config.run import ResolvedConfig
+from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.data.ratings.inner import InnerSplit
+from dsgmcmc.diagnostics.comparison import Comparison, Model
+from dsgmcmc.diagnostics.mixing import ess_bulk
+from dsgmcmc.diagnostics.ranking import MAX_USERS
+from dsgmcmc.diagnostics.summary import read_summary
+from dsgmcmc.errors import DivergenceError, InputError
+from dsgmcmc.model.likelihoods import Levels
+from dsgmcmc.parallel.comm import agree
+from dsgmcmc.parallel.signals import Signals
+from dsgmcmc.posterior.heldout import TestPredictions
+from dsgmcmc.posterior.rated import Rated
+from dsgmcmc.posterior.run import Run
+from dsgmcmc.runs.candidates import ADDED, BIASES_ONLY, Candidate, candidates, laws_for
+from dsgmcmc.runs.costs import Costs
+from dsgmcmc.runs.job import Job, refuse_taken
+from dsgmcmc.runs.logs import logs_as_before, start_logs
+from dsgmcmc.runs.scores import Halves, Metric, Scores, ranking_scores, recorded_values, scores_of
+from dsgmcmc.runs.source import RatingsSource
+from dsgmcmc.settings import named
+from dsgmcmc.storage.files import write_whole
+from dsgmcmc.storage.rundir import RunDirectory
+from dsgmcmc.terminal import say
+from dsgmcmc.types import Comm, Float64
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+#: Sweeps of burn-in, and most of a chain; of all chains together, of few and of many training ratings; which are many.
+BURN_IN_SWEEPS, MAX_SWEEPS, ALL_SWEEPS, ALL_SWEEPS_MANY, MANY_RATINGS = 50, 300, 1400, 840, 500_000
+#: The law with which parts are tried, where it is another.
+TRIAL = {"logistic": "noise", "ordinal": "noise"}
+DRAWS, RANKING_DRAWS = 5, 20  # draws that a candidate keeps for its rankings, at least; where they are the criterion
+MIN_ESS_RATIO = 2  # times the effective sample size of the median prediction is above that by which runs end
+RANKED_USERS = 300  # users whose rankings are measured where they are not the criterion
+HELD_OUT_SHARE = 0.1  # of the training ratings
+HELD_OUT_MIN = 1000  # ratings, of few up to a quarter
+#: Where in a run's directory the candidates lie while they are compared.
+FOLDER = "compare"
+
+
+# ---------------------------------------------------------------------- the choice
+
+
+def length_of(ratings: int, models: Sequence[Candidate]) -> int:
+    """Sweeps of every candidate's chain, burn-in included, by the number of training ratings and of chains."""
+    laws = sum(not each.added and each.law != BIASES_ONLY for each in models)  # its sweeps cost little
+    parts = len({each.added for each in models if len(each.added) == 1})
+    return min(MAX_SWEEPS, (ALL_SWEEPS_MANY if ratings >= MANY_RATINGS else ALL_SWEEPS) // (laws + parts + 1))
+
+
+def best_of(scores: Mapping[int, Scores]) -> int:
+    """The candidate with the largest mean score; the first of equal ones."""
+    return max(scores, key=lambda number: (scores[number].each.mean(), -number))
+
+
+def recommended(scores: Mapping[int, Scores]) -> int:
+    """The first candidate, in the order of their numbers, within one standard error of the best."""
+    best = scores[best_of(scores)]
+    gaps = {number: scores[number].behind(best) for number in sorted(scores)}
+    return next(number for number, gap in gaps.items() if gap.mean <= gap.error)
+
+
+def helpful(scores: Mapping[int, Scores], bare: int, others: Sequence[int]) -> list[int]:
+    """Those of the candidates that are better than `bare`."""
+    means = {number: float(each.each.mean()) for number, each in scores.items()}
+    return [number for number in others if number in means and means[number] > means.get(bare, -np.inf)]
+
+
+# ---------------------------------------------------------------------- a comparison
+
+
+class Stopped(Exception):
+    """A comparison was stopped; `status` is the exit status of its job."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+def held_out_of(ratings: Ratings, seed: int) -> InnerSplit:
+    """Divide the training ratings of an open file: of some of them models are sampled, and judged by the others."""
+    return InnerSplit(ratings, min(0.25, max(HELD_OUT_SHARE, HELD_OUT_MIN / ratings.nnz)), seed)
+
+
+class Plan(NamedTuple):
+    """What is compared, the same on all processes.
+
+    Attributes
+    ----------
+    seed : int
+        Of chains, and of what is held out.
+    metric : Metric
+    models : list of Candidate
+        Those that ratings and settings admit.
+    fixed : dict
+        Settings of all chains.
+    sweeps : int
+        Length of each chain.
+    """
+
+    seed: int
+    metric: Metric
+    models: list[Candidate]
+    fixed: dict[str, Any]
+    sweeps: int
+
+
+class Measured(NamedTuple):
+    """What is kept of a candidate that has been sampled.
+
+    Attributes
+    ----------
+    scores : Scores
+        Of no rating where its chain diverged.
+    rmse, ndcg : float
+        Not a number where there is none.
+    seconds : float
+        That its whole run will take.
+    """
+
+    scores: Scores
+    rmse: float = np.nan
+    ndcg: float = np.nan
+    seconds: float = np.nan
+
+    def save(self, path: Path) -> None:
+        """Write it at once."""
+        file = io.BytesIO()
+        np.savez(file, **self.scores._asdict(), rmse=self.rmse, ndcg=self.ndcg, seconds=self.seconds)
+        write_whole(path, [file.getbuffer()])
+
+    @classmethod
+    def read(cls, path: Path) -> Measured:
+        """Read it."""
+        with np.load(path, allow_pickle=False) as kept:
+            scores = Scores(kept["each"], kept["owners"], float(kept["error"]))
+            return cls(scores, *(float(kept[name]) for name in ("rmse", "ndcg", "seconds")))
+
+
+class Comparing:
+    """A comparison on all processes.
+
+    Parameters
+    ----------
+    comm : Comm
+        All processes.
+    source : RatingsSource
+        Ratings file.
+    folder : Path
+        Where chains and scores lie meanwhile.
+    layers : Layers
+        Settings of all candidates; those of the model restrict what is compared.
+    metric : Metric, optional
+        Default: log probability of the level, if ratings have levels; of clicks NDCG; else log density.
+    policy : Policy, optional
+        What to do when time runs out or something goes wrong.
+    signals : Signals, optional
+        Of a program that has installed them; else the caller's handlers are borrowed.
+    quiet : bool
+        Whether to show no progress.
+    """
+
+    def __init__(
+        self,
+        comm: Comm,
+        source: RatingsSource,
+        folder: Path,
+        layers: Layers,
+        metric: Metric | None = None,
+        policy: Policy | None = None,
+        signals: Signals | None = None,
+        quiet: bool = False,
+    ) -> None:
+        self._comm, self._folder, self._layers, self._metric = comm, folder, layers, metric
+        self._policy, self._signals, self._quiet = policy or Policy(), signals, quiet
+        self._root = comm.rank == 0
+        self._whole = source
+        self._measured: dict[int, Measured] = {}
+
+    def run(self) -> Comparison:
+        """Compare. Collective.
+
+        Raises
+        ------
+        InputError
+            If settings or ratings are wrong, or too few to hold some out.
+        Stopped
+            If it was stopped: the same again goes on.
+        """
+        with logs_as_before(), threadpool_limits(1, user_api="blas"):  # so that scores do not depend on threads
+            start_logs(self._comm.rank, self._policy.log_level, quiet=True)
+            self._plan: Plan = self._comm.bcast(agree(self._comm, self._make_plan if self._root else lambda: None))
+            self._inner = self._inner_source(self._plan.seed)
+            chosen, best = self._choose()
+            work = partial(self._result, chosen, best) if self._root else dict
+            result = self._comm.bcast(agree(self._comm, work))
+            if self._root:
+                shutil.rmtree(self._folder, ignore_errors=True)
+        return Comparison.model_validate(result)
+
+    def _inner_source(self, seed: int) -> RatingsSource:
+        return RatingsSource(self._whole.path, view=partial(held_out_of, seed=seed))
+
+    def _make_plan(self) -> Plan:
+        """Find what to compare; on process 0."""
+        asked = self._whole.build({}, *self._layers.read())
+        whole, inner = self._whole.ratings, self._inner_source(asked.seed)
+        ratings = inner.ratings
+        fixed = {"rank": asked.rank, "chains": 1, "until": "none", "burn_in": f"{BURN_IN_SWEEPS}sweeps"}
+        fixed |= {"evaluate_every": "10sweeps", "save_draws": DRAWS, "checkpoint_every": "10min"}
+        given = any(layer.get("rank", "auto") != "auto" for layer in self._layers.read())
+        models = candidates(
+            clicks=ratings.minimum == ratings.maximum,
+            features=bool(whole.features),
+            times=whole.times is not None,
+            laws=[law for law in laws_for(Levels.of(ratings)) if not (given and law == BIASES_ONLY)],
+        )
+        admitted, configs, refused = list[Candidate](), list[ResolvedConfig](), None
+        for each in models:
+            try:
+                config = self._config(inner, each, fixed)
+            except InputError as error:
+                refused = refused or error
+                continue
+            if config.hash() not in {known.hash() for known in configs}:
+                admitted.append(each)
+                configs.append(config)
+        if not admitted:
+            assert refused is not None
+            raise refused
+        metric = self._criterion(ratings, configs)
+        if metric == "ndcg":
+            fixed["save_draws"] = RANKING_DRAWS
+        sweeps = length_of(ratings.nnz, admitted)
+        what = [ratings.digest, metric, sweeps, *(config.hash() for config in configs)]
+        self._begin(hashlib.sha256(json.dumps(what).encode()).hexdigest())
+        return Plan(asked.seed, metric, admitted, fixed, sweeps)
+
+    def _criterion(self, ratings: Ratings, configs: Sequence[ResolvedConfig]) -> Metric:
+        """The metric that was asked for, or the usual one of such ratings."""
+        if not all(config.law.can_be_evaluated() for config in configs):
+            if self._metric not in (None, "ndcg"):
+                raise InputError(f"{named('metric')} {self._metric}: clicks have no values, and are compared by ndcg")
+            return "ndcg"
+        recorded = recorded_values(ratings) is not None
+        if self._metric == "log-probability" and not recorded:
+            raise InputError(f"{named('metric')} log-probability: the ratings have no levels; take log-density or rmse")
+        return self._metric or ("log-probability" if recorded else "log-density")
+
+    def _begin(self, identity: str) -> None:
+        """Make the folder of a comparison, unless this one has begun there before; one of something else goes."""
+        note = self._folder / "identity"
+        if self._folder.is_symlink() or (self._folder.exists() and any(self._folder.iterdir()) and not note.is_file()):
+            raise InputError(f"{self._folder} is not the folder of a comparison: move it out of the way")
+        if note.is_file() and note.read_text(encoding="utf-8") != identity:
+            shutil.rmtree(self._folder)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        note.write_text(identity, encoding="utf-8")
+
+    def _config(self, source: RatingsSource, candidate: Candidate, last: Mapping[str, Any]) -> ResolvedConfig:
+        """Configuration of a candidate on these ratings; raises InputError if they do not admit it."""
+        asked = source.build({}, *self._layers_of(candidate, last).read())
+        config = asked.resolved(self._comm.size, source.finest_grid())
+        source.check(config, self._comm.size)
+        return config
+
+    def _layers_of(self, candidate: Candidate, last: Mapping[str, Any]) -> Layers:
+        """Settings of a candidate; the rank of all others is not that of biases only."""
+        rank = {"rank": 0} if candidate.law == BIASES_ONLY else {}
+        return self._layers._replace(below=candidate.settings, above={**last, **rank})
+
+    def _choose(self) -> tuple[int, int]:
+        """Sample the candidates; return the numbers of the recommended and of the best one. Collective."""
+        models = self._plan.models
+        number_of = {each: number for number, each in enumerate(models)}
+        laws = self._sample([number for each, number in number_of.items() if not each.added])
+        if not laws:
+            raise DivergenceError(f"every model that was compared diverged: use a smaller {named('step_size')}")
+        with_factors = {number: each for number, each in laws.items() if models[number].law != BIASES_ONLY}
+        if not with_factors:
+            return recommended(laws), best_of(laws)
+        law = models[recommended(with_factors)]
+        trial = law._replace(law=TRIAL.get(law.law, law.law))
+        trial = trial if trial in number_of else law
+        alone = [number for each, number in number_of.items() if each.law == trial.law and len(each.added) <= 1]
+        scores = laws | self._sample(alone)
+        parts = {part for number in helpful(scores, number_of[trial], alone) for part in models[number].added}
+        together = law._replace(added=tuple(part for part in ADDED if part in parts))
+        scores |= self._sample([number_of.get(together, number_of[law])])
+        return recommended(scores), best_of(scores)
+
+    # ------------------------------------------------------------------ a candidate
+
+    def _sample(self, numbers: list[int]) -> dict[int, Scores]:
+        """Scores of candidates, without those that diverged. Collective."""
+        for number in numbers:
+            if number not in self._measured:
+                self._measured[number] = self._measure(number)
+        scores = {number: self._measured[number].scores for number in numbers}
+        return {number: each for number, each in scores.items() if len(each.each)}
+
+    def _measure(self, number: int) -> Measured:
+        """Sample a candidate and score it, unless that was done before the job was stopped. Collective."""
+        kept, run = self._folder / f"{number}.npz", self._folder / f"{number}"
+        if not self._comm.bcast(self._root and kept.is_file()):
+            if self._root:
+                shutil.rmtree(run, ignore_errors=True)  # of a job that was stopped
+                if not self._quiet:
+                    say(f"{self._plan.sweeps} sweeps of {self._plan.models[number].name}", file=sys.stderr)
+            try:
+                self._advance(number, self._half)
+                first = agree(self._comm, partial(self._predictions, run), "comparing models")
+                self._advance(number, self._plan.sweeps)
+                work = partial(self._keep_scores, number, first, kept)
+            except DivergenceError:
+                work = partial(Measured(Scores(np.zeros(0), np.zeros(0, np.int32))).save, kept)
+            agree(self._comm, work if self._root else lambda: None, "comparing models")
+        measured: Measured = self._comm.bcast(agree(self._comm, lambda: Measured.read(kept) if self._root else None))
+        return measured
+
+    @property
+    def _half(self) -> int:
+        """Sweeps after which a chain has made half of its draws."""
+        return (BURN_IN_SWEEPS + self._plan.sweeps) // 2
+
+    def _advance(self, number: int, sweeps: int) -> None:
+        """Sample the chain of a candidate up to a length. Collective."""
+        last = {**self._plan.fixed, "iterations": f"{sweeps}sweeps"}
+        layers = self._layers_of(self._plan.models[number], last)
+        policy = replace(self._policy, on_divergence="stop") if number else self._policy
+        out = self._folder / f"{number}"
+        job = Job(self._comm, self._inner, out, layers, resume=True, policy=policy, quiet=True)
+        if self._signals is None:
+            job.run_inside()
+        elif status := job.run(self._signals):
+            raise Stopped(status)
+
+    @cached_property
+    def _recorded(self) -> Float64 | None:
+        return recorded_values(self._inner.ratings)
+
+    @cached_property
+    def _rated(self) -> Rated:
+        return Rated(self._inner.ratings)
+
+    def _predictions(self, run: Path) -> TestPredictions | None:
+        return Run(run).test if self._root else None
+
+    def _keep_scores(self, number: int, first: TestPredictions | None, path: Path) -> None:
+        """Score the whole chain of a candidate; `first` are its predictions half-way. On process 0."""
+        run = Run(self._folder / f"{number}")
+        rmse = np.nan
+        if run.config.law.can_be_evaluated():
+            rmse = float(np.sqrt(np.mean(np.square(run.test.rating - run.test.mean))))
+        if self._plan.metric == "ndcg":
+            scores = ranking_scores(run, self._rated, MAX_USERS, halves=True)
+            ndcg = float(scores.each.mean()) if len(scores.each) else np.nan
+        else:
+            assert first is not None
+            share = (self._half - BURN_IN_SWEEPS) / (self._plan.sweeps - BURN_IN_SWEEPS)
+            scores = scores_of(run, self._plan.metric, Halves(first, share), self._recorded)
+            ranked = ranking_scores(run, self._rated, RANKED_USERS, halves=False).each
+            ndcg = float(ranked.mean()) if len(ranked) else np.nan  # perhaps nobody likes what is held out
+        summary = read_summary(run.directory.summary_file)
+        seconds = summary["seconds_sampling"] / max(summary["iterations_made"], 1)
+        Measured(scores, rmse, ndcg, seconds * self._whole_iterations(run, number)).save(path)
+
+    def _whole_iterations(self, run: Run, number: int) -> float:
+        """Iterations that the whole run of a candidate will make, by the effective sample size of this one."""
+        config = self._config(self._whole, self._plan.models[number], {})
+        if not config.until or "ess" not in config.wanted:
+            return config.iterations
+        followed = np.stack(run.followed()[1]).astype(np.float64)
+        if not followed.size or followed.shape[1] < 2 * LEAST_DRAWS:
+            return config.iterations
+        size = float(np.median(ess_bulk(followed))) / MIN_ESS_RATIO
+        sampled = config.burn_in + followed.shape[1] * config.thin * config.wanted["ess"] / size
+        return float(min(sampled, config.iterations))
+
+    # ------------------------------------------------------------------ the table, on process 0
+
+    def _result(self, chosen: int, best: int) -> dict[str, Any]:
+        models, inner = self._plan.models, self._inner.ratings
+        return Comparison(
+            data_hash=self._whole.digest(),
+            metric=self._plan.metric,
+            training=inner.nnz,
+            held_out=inner.nnz_test,
+            models=[self._row(number, self._measured[best].scores) for number in sorted(self._measured)],
+            left_out=[each.name for number, each in enumerate(models) if number not in self._measured],
+            best=models[best].name,
+            recommended=models[chosen].name,
+        ).model_dump()
+
+    def _row(self, number: int, best: Scores) -> Model:
+        candidate, measured, sweeps = self._plan.models[number], self._measured[number], self._plan.sweeps
+        config = self._config(self._whole, candidate, {})
+        memory = Costs.of(config, self._whole.ratings, self._comm.size).memory_per_process
+        row = Model(name=candidate.name, settings=dict(candidate.settings), sweeps=sweeps, memory=memory)
+        if not len(measured.scores.each):
+            return row
+        gap = measured.scores.behind(best)
+        criterion, unit = float(measured.scores.each.mean()), 1.0
+        if self._plan.metric == "rmse":
+            criterion, unit = measured.rmse, 2 * measured.rmse  # the gap is one of mean squared errors
+        numbers = {"rmse": measured.rmse, "ndcg": measured.ndcg, "seconds": measured.seconds}
+        known = {name: None if np.isnan(number) else number for name, number in numbers.items()}
+        return row.model_copy(
+            update={"criterion": criterion, "behind": gap.mean / unit, "error": gap.error / unit, **known}
+        )
+
+
+# ---------------------------------------------------------------------- runs whose model is compared for
+
+
+def with_best_model(
+    comm: Comm,
+    source: RatingsSource,
+    out: Path,
+    layers: Layers,
+    resume: bool,
+    policy: Policy,
+    dry_run: bool = False,
+    signals: Signals | None = None,
+    quiet: bool = False,
+) -> Layers:
+    """Settings of a run whose model is compared for, unless the run has one; it is then to be resumed. Collective.
+
+    Parameters are those of `dsgmcmc.runs.job.Job`, and `dry_run`: whether nothing may be sampled.
+
+    Raises
+    ------
+    InputError
+        If settings, ratings or run directory are wrong.
+    Stopped
+        If the comparison was stopped: the same again, with `resume`, goes on.
+    """
+    run = RunDirectory(out)
+
+    def known() -> Comparison | None:
+        if comm.rank != 0:
+            return None
+        refuse_taken(run, resume)
+        if source.start is not None:
+            raise InputError(f"{named('from')} takes the model of the run to start from: leave out {named('model')}")
+        comparison = read_comparison(run, source)
+        if comparison is None and dry_run:
+            raise InputError("--dry-run samples nothing, and --model auto compares: `dsgmcmc compare` writes settings")
+        return comparison
+
+    comparison = comm.bcast(agree(comm, known))
+    if comparison is None:
+        comparison = Comparing(comm, source, out / FOLDER, layers, policy=policy, signals=signals, quiet=quiet).run()
+        agree(
+            comm, partial(comparison.save, run.comparison_file) if comm.rank == 0 else lambda: None, "comparing models"
+        )
+        if comm.rank == 0 and not quiet:
+            say(comparison.sentence(), file=sys.stderr)
+    return layers._replace(below=comparison.settings)
+
+
+def sample_recommended(
+    sample: Callable[[Layers], T], comm: Comm, source: RatingsSource, out: Path, layers: Layers, policy: Policy
+) -> T:
+    """Sample the recommended model, or else the next that does not diverge. Collective.
+
+    A job that is killed between two models finds the comparison as it was, and no run: it samples the first again.
+
+    Parameters
+    ----------
+    sample : callable
+        Runs a job with these settings.
+    comm, source, out
+        As in `with_best_model`.
+    layers : Layers
+        What `with_best_model` has returned.
+    policy : Policy
+        Whether another model may be sampled.
+
+    Raises
+    ------
+    DivergenceError
+        If all models that were compared diverge, or the first one that may not be replaced.
+    """
+    run = RunDirectory(out)
+
+    def next_settings() -> Mapping[str, Any] | None:
+        comparison = read_comparison(run, source)
+        following = None if comparison is None else comparison.without_recommended()
+        if following is None:
+            return None
+        run.forget()
+        following.save(run.comparison_file)
+        log.warning("%s", following.sentence())
+        return following.settings
+
+    while True:
+        try:
+            return sample(layers)
+        except DivergenceError:
+            if policy.on_divergence == "stop":
+                raise
+            settings = comm.bcast(agree(comm, next_settings if comm.rank == 0 else lambda: None, "choosing a model"))
+            if settings is None:
+                raise
+            layers = layers._replace(below=settings)
+
+
+def read_comparison(run: RunDirectory, source: RatingsSource) -> Comparison | None:
+    """Read what a run's model was chosen from; None if there is none. Raises InputError if it is of other ratings."""
+    try:
+        comparison = Comparison.read(run.comparison_file)
+    except FileNotFoundError:
+        if run.settings_file.exists():
+            raise InputError(f"{run.path} was started with a model of its own: leave out {named('model')}") from None
+        return None
+    if comparison.data_hash != source.digest():
+        raise InputError(f"{run.comparison_file} is of other ratings than {source.path}: start another run")
+    return comparison
