@@ -213,7 +213,7 @@ class BPMF(FittedModel, Estimator):
                 from dsgmcmc.runs.job import Job  # it needs the compiler, which whoever reads a model does not
                 from dsgmcmc.runs.source import RatingsSource
 
-                policy = Policy(log_level="warning" if line else "info")
+                policy = Policy(only_warnings=bool(line))
                 quiet = not (line or self.verbose)
                 source, layers, auto = RatingsSource(data, start=begin), Layers(settings), self.model is not None
 

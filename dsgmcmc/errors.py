@@ -20,12 +20,12 @@ EXIT_ABORT = 70
 EXIT_RESUME = 75
 EXIT_INTERRUPTED = 130
 
-#: Of an `OSError`, where the disk is the cause, and not what the user asked for.
+#: Numbers of an `OSError` whose cause is the disk, and not what the user asked for.
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
 
 
 def failed_file(error: OSError) -> str:
-    """What the system says of a file, in one line that begins with its path where that is known."""
+    """Message of the system about a file, in one line that begins with its path where that is known."""
     said = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
     return " ".join(said.split()) or type(error).__name__
 
@@ -56,7 +56,7 @@ EXPECTED = {
 
 
 def what_it_must_be(detail: Mapping[str, Any]) -> str:
-    """What a value must be, of one of the errors that Pydantic's `ValidationError.errors` gives."""
+    """Say what a value must be, from one of the errors in Pydantic's `ValidationError.errors`."""
     expected = EXPECTED.get(detail["type"])
     found: str = detail["msg"].removeprefix("Value error, ")
     return expected.format(**detail.get("ctx", {})) if expected else found

@@ -13,7 +13,7 @@ from pydantic import BaseModel, model_validator
 from dsgmcmc.bpmf import BPMF
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.fitted import FittedModel
-from dsgmcmc.posterior.rules import By
+from dsgmcmc.posterior.rank import By
 
 
 class BPMFConfig(BaseModel, extra="allow"):
@@ -23,7 +23,7 @@ class BPMFConfig(BaseModel, extra="allow"):
     ----------
     by : str
         For rankings ``likely``, what users will probably choose and like; for predicted ratings ``mean``. See
-        `dsgmcmc.posterior.rules`.
+        `dsgmcmc.posterior.rank`.
     """
 
     by: By = "likely"
@@ -79,8 +79,8 @@ class BPMFScorer(Component[ItemList], Trainable):
             return ItemList(items, scores=np.nan)
         if self.config.by == "mean":
             return ItemList(items, scores=model.predict([[user, item] for item in ids.tolist()]))
-        found = model.recommend(user, len(model.items_), by=self.config.by, include_rated=True, candidates=ids)
-        scores = dict(zip(found["item_id"].tolist(), found["score"].tolist(), strict=True))
+        ranked = model.recommend(user, len(model.items_), by=self.config.by, include_rated=True, candidates=ids)
+        scores = dict(zip(ranked["item_id"].tolist(), ranked["score"].tolist(), strict=True))
         return ItemList(items, scores=np.array([scores.get(item, np.nan) for item in ids.tolist()]))
 
     def _model_of(self, query: RecQuery) -> tuple[FittedModel | None, Any]:

@@ -1,18 +1,15 @@
 """Settings as people name them: options of ``dsgmcmc sample``, and arguments in Python.
 
-A setting is declared once, by `setting` in the class that it belongs to. ``python docs/settings.py`` writes what is
-declared into ``settings.json``, which ``dsgmcmc sample`` reads instead: the classes need Pydantic and NumPy, and
-``--help`` neither.
+A setting is declared once, by `setting` in the class that it belongs to: `dsgmcmc.cli.settings` makes its option, and
+``python docs/settings.py`` its line of the page.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 
 def setting(
@@ -50,25 +47,6 @@ def setting(
     return Field(default, description=what, json_schema_extra={"option": option}, **bounds)
 
 
-class Setting(NamedTuple):
-    """A setting that has an option, as ``settings.json`` has it; see `setting`."""
-
-    section: str  # model, chain or job
-    name: str  # with underscores
-    option: str  # such as --time-levels; of a switch that can be turned off --biases/--no-biases
-    kind: str  # int, float, bool, str or Path
-    help: str
-    default: str = ""
-    metavar: str = ""
-    short: str = ""
-
-
-def settings() -> list[Setting]:
-    """Read the settings that have options."""
-    found = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
-    return [Setting(**each) for each in found]
-
-
 #: What callers of `BPMF` give for options whose names it does not have.
 BPMF_NAMES = {
     "resume": "warm_start=True",
@@ -76,7 +54,6 @@ BPMF_NAMES = {
     "step_size": "sampler.step_size",
     "on_divergence": "--on-divergence",
     "no_biases": "biases=False",
-    "no_center": "center=False",
 }
 
 _in_python: ContextVar[Mapping[str, str] | None] = ContextVar("_in_python", default=None)

@@ -1,4 +1,4 @@
-"""What people are shown: every line and every table of a command goes through here.
+"""Output for people: every line and every table of a command goes through here.
 
 Names of users, items and features, titles, paths and settings are data, and may come from others: nothing in them may
 steer a terminal, break a line, turn its order round or pass for the markup of rich. What is written to files stays as
@@ -45,9 +45,9 @@ def say(*lines: str, file: IO[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), (file or sys.stdout).fileno())
 
 
-def say_json(found: Any, indent: int | None = 1, file: IO[str] | None = None) -> None:
+def say_json(content: Any, indent: int | None = 1, file: IO[str] | None = None) -> None:
     """Print JSON, in ASCII, with escapes of its own for all that a terminal would obey."""
-    say(*json.dumps(found, indent=indent).replace("\x7f", r"\u007f").split("\n"), file=file)
+    say(*json.dumps(content, indent=indent).replace("\x7f", r"\u007f").split("\n"), file=file)
 
 
 def complain(error: object) -> None:
@@ -101,11 +101,11 @@ def show_table(
     Parameters
     ----------
     headings : sequence of str
-        Of the columns.
+        Headings of the columns.
     rows : iterable of sequences of str
         Their cells.
     title : str
-        What stands above it.
+        Title above it.
     left : collection of str
         Headings of columns that are words; the others are numbers.
     framed : bool

@@ -1,4 +1,4 @@
-"""What several rooms share: arrays by element type, names that options take, factors and purposes, a communicator."""
+"""Types that several rooms share: arrays by element type, names of options, factors, purposes, a communicator."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 @unique
 class Purpose(IntEnum):
-    """What random numbers are for: different purposes never share a counter.
+    """Purposes of random numbers: different purposes never share a counter.
 
     Those from HYPERPARAMETERS on are keys of NumPy's Philox, for the few numbers that are not normals of a factor's
     elements.
@@ -67,7 +67,7 @@ class Factor(IntEnum):
 
 
 class Comm(Protocol):
-    """What is asked of a communicator: a part of ``mpi4py.MPI.Comm``, or `dsgmcmc.parallel.comm.Alone`."""
+    """A communicator, as far as it is used here: a part of ``mpi4py.MPI.Comm``, or `dsgmcmc.parallel.comm.Alone`."""
 
     @property
     def rank(self) -> int:

@@ -10,7 +10,7 @@ import numpy as np
 from mpi4py import MPI
 from support import planted, sample
 
-from dsgmcmc.data.ingest.prepare import prepare_ratings
+from dsgmcmc.data.prepare import prepare_ratings
 from dsgmcmc.posterior.run import Run
 
 SETTINGS: dict[str, Any] = {

@@ -46,8 +46,8 @@ class Ratings:
 
     def prepare(self, path: Path, seed: int = 0) -> Path:
         """Write a ratings file, as ``dsgmcmc prepare --timestamps --item-features`` does with tables of these."""
-        from dsgmcmc.data.ingest.features import Description
-        from dsgmcmc.data.ingest.prepare import prepare_ratings
+        from dsgmcmc.data.features import Description
+        from dsgmcmc.data.prepare import prepare_ratings
 
         folder = path.with_suffix(".tables")
         folder.mkdir(parents=True, exist_ok=True)

@@ -189,7 +189,6 @@ class Model:
     noise_precision: float | None = None
     heteroscedastic: tuple[Factor, ...] = ()
     first: int = 1
-    every: int = 1
     noise_every: int = 1
     scale: float = 1.0
     standardised: bool = False
@@ -251,8 +250,7 @@ def factor_target(
         own_thresholds=own_thresholds,
     )
     m = len(sampler.positions)
-    turns = {"first": model.first, "every": model.every}
-    whole = FactorModel(law, model.noise(ring.blocks, m), model.rows(m), *parts, **turns)
+    whole = FactorModel(law, model.noise(ring.blocks, m), model.rows(m), *parts, first=model.first)
     keeps = sampler.kept, sampler.working, sampler.positions
     target = FactorTarget(ring, blocks, order, whole, *keeps, RandomStream(seed, 0), frozen)
     target.reset()
@@ -400,6 +398,14 @@ def run(*command: str | Path, env: dict[str, str] | None = None, timeout: float 
     """Run a command to its end."""
     with Running(command, env) as running:
         return running.wait(timeout)
+
+
+def options_of(settings: Mapping[str, Any]) -> list[str]:
+    """Settings as options of ``sample``; the times of metrics have none of their own."""
+    return [
+        f"--set={name}={value}" if name == "evaluate_every" else f"--{name.replace('_', '-')}={value}"
+        for name, value in settings.items()
+    ]
 
 
 def typed(*arguments: str | Path) -> Result:

@@ -10,7 +10,7 @@ from copy import copy
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 
 from dsgmcmc._version import __version__
 from dsgmcmc.cli.compare import compare
@@ -23,7 +23,7 @@ from dsgmcmc.cli.posterior.export import export
 from dsgmcmc.cli.posterior.predict import predict
 from dsgmcmc.cli.posterior.recommend import recommend
 from dsgmcmc.cli.posterior.report import report
-from dsgmcmc.cli.sample import sample
+from dsgmcmc.cli.sample import SampleCommand, sample
 from dsgmcmc.cli.verify import verify
 from dsgmcmc.errors import EXIT_FAILURE, EXIT_USAGE, InputError, WriteError, failed_file, what_it_must_be
 from dsgmcmc.terminal import complain, plain, say
@@ -60,22 +60,6 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
 
 
-class Sections(TyperCommand):
-    """A command with many options, which its help groups under headings."""
-
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the help of arguments and options."""
-        sections: dict[str, list[tuple[str, str]]] = {}
-        for parameter in self.get_params(ctx):
-            usual = "Arguments" if parameter.param_type_name == "argument" else "Options"
-            record = parameter.get_help_record(ctx)
-            if record is not None:
-                sections.setdefault(getattr(parameter, "rich_help_panel", None) or usual, []).append(record)
-        for title, records in sections.items():
-            with formatter.section(title):
-                formatter.write_dl(records)
-
-
 # plain help: in panels, 80 columns cut the names of options
 app = typer.Typer(
     cls=Commands, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
@@ -100,7 +84,7 @@ def program(
 app.command(short_help="Download a MovieLens data set and check it.")(fetch)
 app.command(short_help="Make a ratings file from CSV, Parquet and others.")(prepare)
 app.command(short_help="Compare models, and recommend one.")(compare)
-app.command(cls=Sections, short_help="Sample the posterior, alone or under mpirun.")(sample)
+app.command(cls=SampleCommand, short_help="Sample the posterior, alone or under mpirun.")(sample)
 app.command(short_help="Predict ratings: mean, sd and an interval.")(predict)
 app.command(short_help="Recommend items to users.")(recommend)
 app.command(short_help="Compare rankings of items on the test ratings.")(evaluate)

@@ -43,7 +43,7 @@ def info(
     for kind, features in facts.get("features", {}).items():
         _show_features(kind, features)
     if "effects" in facts:
-        from dsgmcmc.posterior.effects import HEADINGS, TITLE, EffectImportance, table_of_effects
+        from dsgmcmc.posterior.importance import HEADINGS, TITLE, EffectImportance, table_of_effects
 
         rows = table_of_effects([EffectImportance(**each) for each in facts["effects"]])
         show_table(HEADINGS, rows, TITLE, left=HEADINGS[:1])
@@ -87,8 +87,8 @@ def _show_features(kind: str, features: dict[str, list[dict[str, Any]]]) -> None
 
 def _diagnose(path: Path, as_json: bool) -> None:
     """Print the diagnostics and the calibration of a run."""
-    from dsgmcmc.diagnostics.calibration import calibration
     from dsgmcmc.diagnostics.convergence import diagnose, measures_as_text
+    from dsgmcmc.diagnostics.scores import calibration
     from dsgmcmc.posterior.run import Run
 
     run = Run(path)
@@ -198,8 +198,7 @@ def _describe_run(run: Any) -> dict[str, Any]:
 
 def _describe_parts(path: Path) -> dict[str, Any]:
     """Importance of features and of effects in a run, once it has draws."""
-    from dsgmcmc.posterior.effects import importance_of_effects
-    from dsgmcmc.posterior.features import importance
+    from dsgmcmc.posterior.importance import importance, importance_of_effects
     from dsgmcmc.posterior.live import newest_states
     from dsgmcmc.posterior.run import Run
     from dsgmcmc.storage.rundir import RunDirectory

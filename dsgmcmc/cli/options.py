@@ -2,35 +2,16 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from dsgmcmc.errors import InputError
 
-MAX_NUMBER = 10**15  # users, items or ratings
-
-
-class Unknown(StrEnum):
-    """What to do about users and items that the run does not know."""
-
-    refuse = "refuse"
-    prior = "prior"
-    nan = "nan"
-
-
-class By(StrEnum):
-    """Rules for ranking items."""
-
-    likely = "likely"
-    exposure = "exposure"
-    mean = "mean"
-    ucb = "ucb"
-    lcb = "lcb"
-    thompson = "thompson"
-
+#: What `predict` does about unknown users and items, and rules of `recommend`.
+Unknown = Literal["refuse", "prior", "nan"]
+By = Literal["likely", "exposure", "mean", "ucb", "lcb", "thompson"]
 
 PathArgument = Annotated[Path, typer.Argument(metavar="PATH", help="Ratings file, run directory or snapshot.")]
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")]
@@ -100,14 +81,3 @@ def kind_of(path: Path) -> str:
         return "snapshot"
     what = "has neither run.toml nor manifest.json" if path.is_dir() else "does not exist"
     raise InputError(f"{path} {what}: expected a ratings file, a run directory or a snapshot")
-
-
-def number_of(option: str, text: str, least: int = 1) -> int:
-    """Users, items or ratings of an option, such as 480189 or 1e8; raises InputError if it is no such number."""
-    try:
-        number = float(text.replace(",", "").replace("_", ""))
-    except ValueError:
-        number = -1.0
-    if not least <= number <= MAX_NUMBER or number != int(number):
-        raise InputError(f"{option} {text}: expected a number from {least:,} to {MAX_NUMBER:,}, such as 480189 or 1e8")
-    return int(number)

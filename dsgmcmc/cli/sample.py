@@ -1,4 +1,4 @@
-"""``dsgmcmc sample``: the options of a run. Those that are settings are made from the table of `dsgmcmc.settings`."""
+"""``dsgmcmc sample``: the options of a run."""
 
 from __future__ import annotations
 
@@ -8,48 +8,67 @@ import shlex
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
-from enum import StrEnum
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
+from typer.core import TyperCommand
 
 from dsgmcmc.parallel.comm import agree, processes, run_parallel
-from dsgmcmc.settings import Setting, in_python, settings
+from dsgmcmc.settings import in_python
 
 
-class Model(StrEnum):
-    """How the model is chosen."""
+class SampleCommand(TyperCommand):
+    """`sample` with the options of all settings, which are made when they are first asked for.
 
-    auto = "auto"
+    The classes that declare settings load NumPy and Pydantic, which other commands do not need in order to start.
+    """
+
+    @cached_property
+    def _complete(self) -> Any:
+        from dsgmcmc.cli.settings import settings
+
+        def command(**options: Any) -> None:
+            sample(**options)
+
+        own = inspect.signature(sample).parameters.values()
+        command.__signature__ = inspect.Signature([*own, *(each.parameter for each in settings())])  # type: ignore[attr-defined]
+        app = typer.Typer(add_completion=False)
+        app.command()(command)
+        return typer.main.get_command(app)
+
+    @property
+    def params(self) -> list[Any]:
+        """Arguments and options."""
+        return self._complete.params  # type: ignore[no-any-return]
+
+    @params.setter
+    def params(self, given: list[Any]) -> None:
+        pass
+
+    @property
+    def callback(self) -> Callable[..., Any] | None:
+        """Function that the command calls."""
+        return self._complete.callback  # type: ignore[no-any-return]
+
+    @callback.setter
+    def callback(self, given: Callable[..., Any] | None) -> None:
+        pass
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the help of arguments and options, under a heading for each kind of settings."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            usual = "Arguments" if parameter.param_type_name == "argument" else "Options"
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                sections.setdefault(getattr(parameter, "rich_help_panel", None) or usual, []).append(record)
+        for title, records in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(records)
 
 
-OPTION_TYPES: dict[str, Any] = {kind.__name__: kind for kind in (int, float, bool, str, Path)}
-
-
-def _parameter(setting: Setting) -> inspect.Parameter:
-    """Function parameter for the option of a setting; its value is None if the option is not given."""
-    default = f" [default: {setting.default}]" if setting.default else ""
-    option = typer.Option(
-        *filter(None, (setting.option, setting.short)),
-        metavar=setting.metavar or None,
-        help=setting.help + default,
-        rich_help_panel=f"Settings of the {setting.section}",
-    )
-    kind: Any = Annotated[OPTION_TYPES[setting.kind] | None, option]
-    return inspect.Parameter(setting.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
-
-
-def _with_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of all settings, in place of its ``**given``."""
-    signature = inspect.signature(command, eval_str=True)
-    own = [each for each in signature.parameters.values() if each.kind is not inspect.Parameter.VAR_KEYWORD]
-    command.__signature__ = signature.replace(parameters=[*own, *map(_parameter, settings())])  # type: ignore[attr-defined]
-    return command
-
-
-@_with_settings
 def sample(
     data: Annotated[Path, typer.Argument(metavar="DATA.h5", help="Ratings file made by `dsgmcmc prepare`.")],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="RUN", help="Run directory.")],
@@ -65,7 +84,7 @@ def sample(
         typer.Option("--from", metavar="EARLIER", help="Start from the state and model of this run on fewer ratings."),
     ] = None,
     model: Annotated[
-        Model | None,
+        Literal["auto"] | None,
         typer.Option(help="auto: compare models first, as `dsgmcmc compare` does, and sample the recommended one."),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue RUN, or start it.")] = False,
@@ -95,7 +114,7 @@ def sample(
     comm = processes()
     from dsgmcmc.config.job import Policy
     from dsgmcmc.config.layers import Layers
-    from dsgmcmc.parallel.mpirun import COMMAND
+    from dsgmcmc.parallel.mpirun import COMMAND, ONLY_WARNINGS
     from dsgmcmc.parallel.signals import installed
     from dsgmcmc.runs.compare import Stopped, sample_recommended, with_best_model
     from dsgmcmc.runs.job import Job
@@ -106,7 +125,7 @@ def sample(
 
     def work() -> int:
         source = RatingsSource(data, start)
-        policy = agree(comm, partial(Policy, **of_job))
+        policy = agree(comm, partial(Policy.of, of_job | {"only_warnings": bool(os.environ.get(ONLY_WARNINGS))}))
         layers, signals, chosen = Layers(of_run, config, assign or ()), installed(), model is not None
         if chosen:
             try:
@@ -125,13 +144,19 @@ def sample(
         run_parallel(comm, work)
 
 
+#: Without ``**given``, which `SampleCommand` replaces.
+_OWN = [each for each in inspect.signature(sample, eval_str=True).parameters.values() if each.name != "given"]
+sample.__signature__ = inspect.Signature(_OWN)  # type: ignore[attr-defined]
+
+
 def _split(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split the options that were given into those of the job and those of the run; step_size is the sampler's."""
+    """Split the options that were given into settings of the job and of the run; step_size is the sampler's."""
+    from dsgmcmc.config.job import Policy
+
     given = {name: value for name, value in given.items() if value is not None}
-    of_job = {each.name: given.pop(each.name) for each in settings() if each.section == "job" and each.name in given}
+    of_job = {name: given.pop(name) for name in Policy.model_fields if name in given}
     if "sampler" in given:
         given["sampler"] = {"name": given["sampler"]}
     if "step_size" in given:
-        step = given.pop("step_size")
-        given["sampler"] = {**given.get("sampler", {}), "step_size": step, "burn_in_step_size": step}
+        given["sampler"] = {**given.get("sampler", {}), "step_size": given.pop("step_size")}
     return of_job, given

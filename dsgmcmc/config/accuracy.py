@@ -63,12 +63,12 @@ def why_unreachable(settings: Mapping[str, Any], sweep: int, parts: int) -> str:
     """
     iterations, burn_in, chains = settings["iterations"], settings["burn_in"], settings["chains"]
     draws = max(0, iterations - burn_in) // settings["thin"]
-    made = f"{iterations:,} iterations make at most {draws:,} draws per chain"
+    most = f"{iterations:,} iterations make at most {draws:,} draws per chain"
     if draws < LEAST_DRAWS * parts:
-        return f"{made}, and at least {LEAST_DRAWS * parts} are needed: raise iterations"
+        return f"{most}, and at least {LEAST_DRAWS * parts} are needed: raise iterations"
     ess = parse_accuracy(settings["until"]).get("ess", 0)
     if ess > draws * chains:
-        return f"{made}: too few for an ESS of {ess:g} with {chains} chain(s); raise iterations, or lower thin"
+        return f"{most}: too few for an ESS of {ess:g} with {chains} chain(s); raise iterations, or lower thin"
     step = settings["sampler"].config.step
     if step(burn_in, sweep, burn_in) != step(iterations - 1, sweep, burn_in):
         return (

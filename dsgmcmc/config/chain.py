@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from dsgmcmc.storage.rundir import RunDirectory
 
 #: Settings that may change when a run is resumed: they do not affect the chain.
-CHANGEABLE = ("iterations", "until", "checkpoint_every", "keep_checkpoints", "chains")
+CHANGEABLE = ("iterations", "until", "checkpoint_every", "chains")
+
+#: Checkpoints that a run keeps, besides that of the end of burn-in.
+KEPT_CHECKPOINTS = 2
 
 #: Default number of iterations: in total without an accuracy to reach, at most with one.
 DEFAULT_LENGTH, DEFAULT_LIMIT = "700sweeps", "5000sweeps"
@@ -58,7 +61,7 @@ class ChainConfig(BaseModel):
         ge=1,
         le=32767,
     )
-    schedule: ScheduleName = setting("Order in which the parts of the data are visited.", "shuffled")
+    schedule: ScheduleName = setting("Order in which the parts of the data are visited.", "shuffled", offered=False)
     initial_sd: float = setting(
         "Standard deviation of the factors' initial values.", 0.1, offered=False, gt=0, allow_inf_nan=False
     )
@@ -82,11 +85,10 @@ class ChainConfig(BaseModel):
     thin: Length | None = setting(
         "Iterations between draws.", None, shown="2sweeps, rounded; 1 with gibbs", metavar="LENGTH"
     )
-    evaluate_every: Length = setting("Iterations between two lines of metrics.", "10sweeps", metavar="LENGTH")
+    evaluate_every: Length = setting("Iterations between two lines of metrics.", "10sweeps", offered=False)
     checkpoint_every: int | str = setting(
         "Time or iterations between checkpoints; e.g. 10min or 1000.", "10min", metavar="LENGTH"
     )
-    keep_checkpoints: int = setting("Number of checkpoints to keep, besides that of the end of burn-in.", 2, ge=2)
     save_draws: int = setting("Least number of draws to keep.", 50, ge=0)
 
     @field_validator("iterations", "burn_in", "thin", "evaluate_every")
@@ -189,7 +191,7 @@ class ChainConfig(BaseModel):
         return {**dict(self), "grid": grid, "until": until, **plain}
 
     def resolved(self, processes: int = 1, finest: int | None = None) -> ResolvedChain:
-        """Resolve it; see `plain`."""
+        """Return the resolved configuration; raises as `plain`."""
         return ResolvedChain.of(self.plain(processes, finest))
 
 

@@ -1,47 +1,52 @@
-"""What a job does when time runs out or something goes wrong; not part of the chain's configuration."""
+"""Settings of a job: when it ends, and how it meets a divergence. The draws do not depend on them."""
 
 from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
-from typing import Annotated, Literal, get_args
+from collections.abc import Mapping
+from typing import Any, Literal, Self
 
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from dsgmcmc.config.sampler import explain
 from dsgmcmc.config.units import seconds_of
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named, setting
 
-OnDivergence = Literal["recover", "stop"]
-LogLevel = Literal["debug", "info", "warning"]
 
+class Policy(BaseModel):
+    """How a job behaves; ``dsgmcmc sample --help`` and docs/settings.md describe each setting.
 
-@dataclass(frozen=True, kw_only=True)
-class Policy:
-    """How a job behaves; ``dsgmcmc sample --help`` and docs/settings.md describe each attribute."""
+    `only_warnings` leaves out lesser messages, for a caller that shows a line of its own.
+    """
 
-    max_walltime: Annotated[
-        str | None,
-        setting(
-            "Write a checkpoint and end (status 75) within this time; auto: within the Slurm job's limit.",
-            metavar="1h|HH:MM:SS|auto",
-        ),
-    ] = None
-    watchdog: Annotated[
-        float, setting("Abort (status 70) after this many seconds without progress; 0: never.", metavar="SECONDS")
-    ] = 600.0
-    on_divergence: Annotated[
-        OnDivergence,
-        setting("If a chain diverges: begin it again with a smaller step, then with a safer sampler, or stop."),
-    ] = "recover"
-    log_level: Annotated[LogLevel, setting("Least important messages that are logged.")] = "info"
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
-    def __post_init__(self) -> None:
-        choices = {"on_divergence": OnDivergence, "log_level": LogLevel}
-        for name, known in choices.items():
-            if (given := getattr(self, name)) not in get_args(known):
-                raise InputError(f"{named(name)} {given}: expected one of {', '.join(get_args(known))}")
-        if not 0 <= self.watchdog < float("inf"):
-            raise InputError(f"{named('watchdog')} {self.watchdog}: expected seconds, or 0 for none")
+    max_walltime: str | None = setting(
+        "Write a checkpoint and end (status 75) within this time; auto: within the Slurm job's limit.",
+        None,
+        metavar="1h|HH:MM:SS|auto",
+    )
+    watchdog: float = setting(
+        "Abort (status 70) after this many seconds without progress; 0: never.",
+        600.0,
+        metavar="SECONDS",
+        ge=0,
+        allow_inf_nan=False,
+    )
+    on_divergence: Literal["recover", "stop"] = setting(
+        "If a chain diverges: begin it again with a smaller step, then with a safer sampler, or stop.", "recover"
+    )
+    only_warnings: bool = False
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> Self:
+        """Check settings; raises InputError."""
+        try:
+            return cls(**settings)
+        except ValidationError as error:
+            raise InputError(explain(error, cls.model_fields)) from error
 
     def deadline(self, since_start: float) -> float | None:
         """Time at which the job must have ended, on the clock of `time.monotonic`.

@@ -73,7 +73,7 @@ def build(*layers: Mapping[str, Any]) -> RunConfig:
     law = SYNONYMS.get(str(given.get("likelihood")), given.get("likelihood"))
     defaults = LIKELIHOODS[law].defaults if law in LIKELIHOODS else {}
     sections = [section_of(layer["sampler"]) for layer in (defaults, *layers) if layer.get("sampler")]
-    section = {name: value for each in sections for name, value in each.items()}
+    section = {name: value for layer in sections for name, value in layer.items()}
     merged = _merge((defaults, *layers), default_sampler({**defaults, **given, "sampler": section}))
     if merged.get("prior") == "fixed":  # as published; the steps are for ratings in their own unit
         published = {"noise_precision": 1.0, "prior_precision": 1.0, "standardise": False}

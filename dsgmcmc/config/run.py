@@ -47,9 +47,8 @@ class FactorConfig(BaseModel):
         metavar="|".join(LIKELIHOODS),
     )
     biases: bool = setting("User and item biases.", True)
-    center: bool = setting("Subtract the mean of the training ratings.", True)
+    center: bool = setting("Subtract the mean of the training ratings.", True, offered=False)
     hyper_start: int = setting("Sweeps before the first draw of the hyperparameters.", 1, offered=False, ge=0)
-    hyper_every: int = setting("Sweeps between draws of the hyperparameters.", 1, offered=False, ge=1)
 
     @field_validator("likelihood")
     @classmethod
@@ -80,7 +79,7 @@ class ModelConfig(PartSettings, LikelihoodSettings, FactorConfig):
 
 
 class RunConfig(ModelConfig, ChainConfig):
-    """Requested settings of a run; see `dsgmcmc.config.chain`. The source chooses the rank ``auto``."""
+    """Requested settings of a run: those of its chains and of the model. The source chooses the rank ``auto``."""
 
     def default_until(self) -> str:
         """Default accuracy at which chains end, used if no number of iterations is given.
@@ -90,7 +89,7 @@ class RunConfig(ModelConfig, ChainConfig):
         return format_accuracy({"ess": ESS_PER_CHAIN * self.chains})
 
     def resolved(self, processes: int = 1, finest: int | None = None) -> ResolvedConfig:
-        """Resolve it; see `ChainConfig.plain`."""
+        """Return the resolved configuration; raises as `ChainConfig.plain`."""
         self._check_law()
         rank = MAX_AUTOMATIC_RANK if self.rank == "auto" else self.rank
         config = ResolvedConfig.of({**self.plain(processes, finest), "rank": rank})
@@ -178,6 +177,6 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
             Number of levels of the ratings; 0 without levels.
         """
         parts = (self.law, *PARTS)
-        distinct = dict.fromkeys(each for part in parts for each in part.quantities_of(self, transposed, features))
+        distinct = dict.fromkeys(one for part in parts for one in part.quantities_of(self, transposed, features))
         sizes = sizes_of(self.dimension, levels, features, {"time_level": len(self.times)})
         return Quantities(tuple(distinct), sizes)

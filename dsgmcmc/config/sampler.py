@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, Self
@@ -14,10 +13,6 @@ from dsgmcmc.samplers import DENSITY_SAMPLERS, SAMPLERS, sampler_named
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.gradients import DATUM_GRADIENTS
 from dsgmcmc.samplers.step_size import SamplerConfig
-
-_UNION_MEMBER = re.compile(
-    r"(constrained-)?(int|float)|str|literal\[.*\]"
-)  # Pydantic names the alternative that failed
 
 _MOST_SHOWN = 80
 
@@ -142,15 +137,13 @@ def explain(error: ValidationError, known: Iterable[str], prefix: str = "") -> s
     prefix : str
         Prefix of their names.
     """
-    messages: dict[str, list[str]] = {}
-    values: dict[str, str] = {}
+    wrong: dict[str, tuple[list[str], str]] = {}
     for detail in error.errors():
-        name = prefix + ".".join(str(part) for part in detail["loc"] if not _UNION_MEMBER.fullmatch(str(part)))
-        text = _in_words(detail, known, prefix)
-        name = name.rstrip(".")
-        messages.setdefault(name, []).append(text)
-        values[name] = f" (found {_shown(detail['input'])})" if detail["loc"] else ""
-    texts = {
-        name: " or ".join(several).replace(" or must be ", " or ") + values[name] for name, several in messages.items()
-    }
-    return "; ".join(f"{name}: {text}" if name else text for name, text in texts.items())
+        name = prefix + str(detail["loc"][0]) if detail["loc"] else ""
+        texts, _ = wrong.setdefault(name, ([], _shown(detail["input"])))
+        texts.append(_in_words(detail, known, prefix))
+    lines = []
+    for name, (texts, value) in wrong.items():
+        text = " or ".join(texts).replace(" or must be ", " or ")
+        lines.append(f"{name}: {text} (found {value})" if name else text)
+    return "; ".join(lines)

@@ -11,9 +11,9 @@ from typing import Any
 import duckdb
 import numpy as np
 
-from dsgmcmc.data.ingest.columns import find_column, locate, parse_columns, require
-from dsgmcmc.data.ingest.features import Description
-from dsgmcmc.data.ingest.prepare import prepare_ratings
+from dsgmcmc.data.columns import find_column, locate, parse_columns, require
+from dsgmcmc.data.features import Description
+from dsgmcmc.data.prepare import prepare_ratings
 from dsgmcmc.data.session import literal
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array, Float32, Float64, Mask

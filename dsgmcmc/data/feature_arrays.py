@@ -10,8 +10,8 @@ import duckdb
 import numpy as np
 
 from dsgmcmc.data.arrays import names_of
-from dsgmcmc.data.ingest.columns import find_column
-from dsgmcmc.data.ingest.features import Description
+from dsgmcmc.data.columns import find_column
+from dsgmcmc.data.features import Description
 from dsgmcmc.data.session import identifier, literal
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array

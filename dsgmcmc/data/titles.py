@@ -1,17 +1,14 @@
-"""Files that name items: MovieLens' movies.dat, u.item and movies.csv, or any delimited text with an id and a name."""
+"""Files that name items: MovieLens' movies.dat, u.item and movies.csv, or any table with an id and a name."""
 
 from __future__ import annotations
 
-import csv
 import re
 from pathlib import Path
 
-from dsgmcmc.data.ingest.columns import find_column, plain
-from dsgmcmc.data.ingest.sources import refuse_utf16
+from dsgmcmc.data.columns import find_column, plain
 from dsgmcmc.errors import InputError
 
 _TITLES = ("title", "name", "itemname", "movietitle", "label", "description")
-_DELIMITERS = ("::", "\t", "|", ",", ";")
 
 
 def read_titles(path: Path, matching: str | None = None) -> dict[str, str]:
@@ -19,62 +16,59 @@ def read_titles(path: Path, matching: str | None = None) -> dict[str, str]:
 
     Text is UTF-8 or Latin-1 (as MovieLens is). With a header, the columns are found by their names; without one they
     are the first two. Only items whose line matches the regular expression count, whatever the case. Raises InputError
-    if it cannot be read, or has one column.
+    if the file cannot be read, or has one column.
     """
-    text = _text(path)
-    lines = [line for line in text.splitlines() if line.strip()]
-    delimiter = next((d for d in _DELIMITERS if lines and d in lines[0]), None)
-    if delimiter is None or "\0" in text:
-        raise InputError(
-            f"{path} is not a file of items: expected lines such as 1::Toy Story (1995), or a CSV with a header"
-        )
-    try:
-        rows = [line.split("::") for line in lines] if delimiter == "::" else [*csv.reader(lines, delimiter=delimiter)]
-    except csv.Error as error:
-        raise InputError(f"{path} cannot be read: {error}") from error
-    identifier, title = _columns(rows[0])
-    if identifier is None:
-        identifier, title = 0, 1
-    elif title is None:
-        raise InputError(f"{path} has no column with names of items: its header is {', '.join(rows[0])}")
-    else:
-        rows = rows[1:]
+    import duckdb  # takes its time to import
+
+    from dsgmcmc.data.tables import open_table
+
     try:
         wanted = re.compile(matching or "", re.IGNORECASE)
     except re.error as error:
         raise InputError(f"{matching!r} is not a regular expression: {error}") from error
+    with duckdb.connect() as db:
+        table = open_table(db, path, lambda fields: _find_id(fields) is not None, latin1=True)
+        identifier, title = 0, 1
+        if table.header:
+            identifier, title = _find_columns(path, table.names)
+        fields = ", ".join(f"{table.column(k)}::VARCHAR" for k in range(table.width))
+        table.create(db, f"CREATE TABLE titles AS SELECT {fields} FROM {{table}}")
+        rows = db.execute("SELECT * FROM titles ORDER BY rowid").fetchall()
     titles = {}
     for row in rows:
-        if wanted.search(delimiter.join(row)) and len(row) > max(identifier, title):
-            titles[row[identifier].strip()] = row[title].strip()
+        texts = [text or "" for text in row]
+        if wanted.search(table.delimiter.join(texts)) and texts[identifier]:
+            titles[texts[identifier].strip()] = texts[title].strip()
     return titles
 
 
 def read_names(path: Path) -> list[str]:
     """Read names, one a line. Raises InputError if it cannot be read, or is empty."""
-    names = [line.strip() for line in _text(path).splitlines() if line.strip()]
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is not UTF-8 text: convert it with iconv") from error
+    names = [line.strip() for line in text.splitlines() if line.strip()]
     if not names:
         raise InputError(f"{path} is empty: expected a name on every line")
     return names
 
 
-def _text(path: Path) -> str:
-    """Text of a file, in UTF-8 or Latin-1."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from error
-    refuse_utf16(path, data)
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return data.decode("latin-1")
-
-
-def _columns(header: list[str]) -> tuple[int | None, int | None]:
-    """Columns of the id and of the title, by their names in a header."""
+def _find_id(header: list[str]) -> int | None:
+    """Column of the ids, by its name in a header."""
     names = [plain(name) for name in header]
-    identifier = find_column(names, "item")
-    if identifier is None and "id" in names:
-        identifier = names.index("id")
-    return identifier, next((k for k, name in enumerate(names) if name in _TITLES), None)
+    place = find_column(names, "item")
+    if place is None and "id" in names:
+        place = names.index("id")
+    return place
+
+
+def _find_columns(path: Path, header: list[str]) -> tuple[int, int]:
+    """Columns of the ids and of the titles, by their names in a header."""
+    identifier = _find_id(header)
+    title = next((k for k, name in enumerate(header) if plain(name) in _TITLES), None)
+    if identifier is None or title is None:
+        raise InputError(f"{path} has no column with names of items: its columns are {', '.join(header)}")
+    return identifier, title

@@ -17,7 +17,7 @@ from dsgmcmc.diagnostics.accuracy import Look
 from dsgmcmc.diagnostics.convergence import split_subchains
 from dsgmcmc.diagnostics.mixing import equal_weights, ess_bulk, ess_tail, halves, rhat
 from dsgmcmc.errors import InputError
-from dsgmcmc.posterior.arviz import datatree
+from dsgmcmc.posterior.export import datatree
 from dsgmcmc.types import Float64, Int64
 
 

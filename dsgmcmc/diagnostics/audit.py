@@ -15,7 +15,7 @@ from dsgmcmc.diagnostics.summary import read_summary
 from dsgmcmc.errors import GoneError
 from dsgmcmc.storage.facts import DATA_FACTS, JOB_FACTS, MADE_WITH, made_with
 from dsgmcmc.storage.manifest import MANIFEST, Manifest, read_manifest
-from dsgmcmc.storage.rundir import EXPOSURE, INDEX, SERIES, RunDirectory
+from dsgmcmc.storage.rundir import INDEX, SERIES, RunDirectory
 from dsgmcmc.storage.series import is_on_its_way, step_name, steps
 from dsgmcmc.storage.verify import verify_run
 
@@ -70,7 +70,7 @@ def audit(run: RunDirectory) -> Audit:
 
 def _manifests(run: RunDirectory) -> Iterator[tuple[Path, Manifest]]:
     """All snapshots of a run."""
-    folders = [path for path in (run.path / INDEX, run.path / EXPOSURE) if path.is_dir()]
+    folders = [run.path / INDEX] if (run.path / INDEX).is_dir() else []
     for chain in run.chains():
         for kind in SERIES:
             parent = run.series(kind, chain)

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dsgmcmc.data.ratings import Ratings, Split, row_slabs
-from dsgmcmc.diagnostics.paired import of_sums
+from dsgmcmc.diagnostics.scores import of_sums
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.model.predictive.base import SMALLEST, Moments, Predictive
@@ -65,8 +65,8 @@ class BiasesOnly(NamedTuple):
 
     def predict(self, rows: Int64, columns: Int32) -> Float64:
         """Expected ratings of pairs, (q,)."""
-        found: Float64 = self.mean + self.means[0][rows] + self.means[1][columns]
-        return found
+        mean: Float64 = self.mean + self.means[0][rows] + self.means[1][columns]
+        return mean
 
     def predictive(self, rows: Int64, columns: Int32, levels: Float64 | None = None) -> Predictive:
         """Predictive distributions of the ratings of pairs, with these levels if they are known."""
@@ -162,7 +162,7 @@ def advantage(
         None if all are of one user, so that no error is known. ``measure`` is ``log_probability`` where ratings have
         levels, else ``log_predictive_density``, and ``biases_only`` its mean for biases only. ``gain`` and
         ``gain_error`` say how much more it is for the model, and the standard error of that by users
-        (`dsgmcmc.diagnostics.paired`); ``square`` and ``square_error`` how much less the mean squared error is.
+        (`dsgmcmc.diagnostics.scores`); ``square`` and ``square_error`` how much less the mean squared error is.
     """
     users = ratings.n_cols if ratings.transposed else ratings.n_rows
     sums, counts, total, start = np.zeros((2, users)), np.zeros(users, np.int64), 0.0, 0

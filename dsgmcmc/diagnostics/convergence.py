@@ -12,6 +12,7 @@ stochastic-gradient sampler, whose chains agree on the wrong distribution just a
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from dsgmcmc.posterior.traces import (
     predictions,
     scalar_traces,
 )
+from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.types import Float64
 
 #: R-hat of chains that agree has a square of about 1 + x / E, x ~ chi^2_3 / 3 of two chains and E the ESS of half a
@@ -117,14 +119,14 @@ def slowest(run: Run) -> dict[str, dict[str, Any]]:
     if _withheld(run, weights):
         return {}
     label_of, interleaved = labels(run), _interleaved(run)
-    found: dict[str, dict[str, Any]] = {}
+    slow: dict[str, dict[str, Any]] = {}
     for name, trace in scalar_traces(run).items():
         kind = "likelihood" if name == TEST_LOG_LIKELIHOOD else "prior" if name in PRIOR_SCALARS else "shared"
         chains = split_subchains(trace[..., None], interleaved)
         ess, rhat = float(min(mixing.ess_bulk(chains)[0], mixing.ess_tail(chains)[0])), float(mixing.rhat(chains)[0])
-        if np.isfinite(rhat) and (kind not in found or ess < found[kind]["ess"]):  # else it moved once, or never
-            found[kind] = {"label": label_of[name], "ess": ess, "rhat": rhat}
-    return found
+        if np.isfinite(rhat) and (kind not in slow or ess < slow[kind]["ess"]):  # else it moved once, or never
+            slow[kind] = {"label": label_of[name], "ess": ess, "rhat": rhat}
+    return slow
 
 
 def _interleaved(run: Run) -> int:
@@ -175,7 +177,7 @@ def measures_as_text(line: Mapping[str, Any]) -> list[str]:
 
 
 def _warnings(diagnosis: dict[str, Any], aim: float) -> list[str]:
-    """What is doubtful, and what to do; `aim` is the ESS at which the run ended."""
+    """Say what is doubtful, and what to do; `aim` is the ESS at which the run ended."""
     chains, several = diagnosis["chains"], diagnosis["predictions"]
     warnings = []
     if chains == 1:
@@ -201,3 +203,28 @@ def _warnings(diagnosis: dict[str, Any], aim: float) -> list[str]:
                 f"with --resume --until rhat={TO_ASK_FOR}, or start again with a longer --burn-in"
             )
     return warnings
+
+
+def temperatures(run: RunDirectory, transposed: bool) -> dict[str, dict[str, float]]:
+    """Temperature and standard error of every field with momenta, of its hottest chain, from the newest metrics.
+
+    Parameters
+    ----------
+    run : RunDirectory
+    transposed : bool
+        Whether the rows of W are items.
+
+    Returns
+    -------
+    dict of str to dict
+        ``value`` and ``error`` by a name such as ``user factors``; empty if nothing was measured.
+    """
+    hottest: dict[str, dict[str, float]] = {}
+    newest = {line["chain"]: line for line in run.metrics()}
+    for line in newest.values():
+        for name in (name.removeprefix("temperature.") for name in line if name.startswith("temperature.")):
+            factor, _, what = name.partition(".")
+            label = f"{'item' if (factor == 'W') == transposed else 'user'} {what}"
+            measured = {"value": line[f"temperature.{name}"], "error": line[f"temperature_error.{name}"]}
+            hottest[label] = max(hottest.get(label, measured), measured, key=itemgetter("value"))
+    return hottest

@@ -51,12 +51,12 @@ def rhat(values: Float64) -> Float64:
 
 
 def ess_bulk(values: Float64) -> Float64:
-    """Effective sample size of all chains for averages; see `rhat`."""
+    """Effective sample size of all chains for averages; `values` as in `rhat`."""
     return _ess(_normal_scores(halves(values)))
 
 
 def ess_tail(values: Float64) -> Float64:
-    """Effective sample size of all chains for the quantiles `TAILS`, the smaller of the two; see `rhat`."""
+    """Effective sample size of all chains for the quantiles `TAILS`, the smaller of the two."""
     quantiles = np.quantile(values, TAILS, axis=(0, 1))
     below = [_ess(halves((values <= quantile).astype(np.float64))) for quantile in quantiles]
     return np.minimum(*below)

@@ -22,13 +22,12 @@ import numpy as np
 import numpy.typing as npt
 
 from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.diagnostics.paired import difference
+from dsgmcmc.diagnostics.scores import difference
 from dsgmcmc.errors import InputError
-from dsgmcmc.posterior.rated import Rated
-from dsgmcmc.posterior.recommend import best, leave_out, recommend
-from dsgmcmc.posterior.rules import Ranking, Scorer, liked_from
+from dsgmcmc.posterior.exposure import Rated
+from dsgmcmc.posterior.rank import Ranking, liked_from, recommend
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.types import Float32, Float64, Int32, Int64
+from dsgmcmc.types import Float64, Int32, Int64
 
 Lists = npt.NDArray[np.int32]  # (users, k): rows of items, the best first; -1 where there are no more
 
@@ -50,7 +49,6 @@ LENGTHS = {"recall": 20, "ndcg": 100}
 MAX_USERS = 2000
 #: The same of `evaluate`, if it is not told.
 USERS = 1000
-_CELLS = 1 << 20  # scores of a block of users
 CLEAR_ERRORS = 2.0  # standard errors from which on a difference is spoken of
 
 
@@ -108,11 +106,11 @@ def evaluate(
         values = measures(those, lists, whose[asked], items[asked])
         of_default = values["ndcg"] if of_default is None else of_default
         change = difference(values["ndcg"], of_default, those)
-        shown = {measure: average(each) for measure, each in values.items()}
+        shown = {measure: average(by_user) for measure, by_user in values.items()}
         se = min(change.error, 1.0)  # of a single user it is unknown
         rows.append({"rule": name, **shown, "difference": {"mean": change.mean, "se": se}})
-    found = {"at": at, "liked": liked, "users": len(those), "of_users": len(everyone)}
-    return {**found, "advice": advice(rows), "rules": rows}
+    facts = {"at": at, "liked": liked, "users": len(those), "of_users": len(everyone)}
+    return {**facts, "advice": advice(rows), "rules": rows}
 
 
 def advice(rows: Sequence[dict[str, Any]]) -> str:
@@ -132,39 +130,17 @@ def evenly(users: Int32, most: int | None) -> Int32:
 
 
 def _lists(run: Run, users: Int32, rated: Rated, top: int, liked: float) -> dict[str, Lists]:
-    """Lists of every ranking, by its name; what rules have in common is worked out once."""
+    """Lists by every rule, and by popularity."""
     with_ratings = run.config.law.can_be_evaluated()  # clicks have no probability of being liked
-    mean = Scorer(run, Ranking(top, "lcb"), None)
-    likely = Scorer(run, Ranking(top, "likely", at_least=liked if with_ratings else None), None)
-    popularity, exposure = _popularity(run), run.exposure
-    lists: dict[str, list[Lists]] = {}
-    step = max(1, _CELLS // len(run.items))
-    for start in range(0, len(users), step):
-        some = users[start : start + step]
-        own = [rated.of(user) for user in some.tolist()]
-        centre, variance = mean.moments(some)
-        chosen = exposure.of(own)
-        sd = np.sqrt(np.maximum(variance, 0))
-        scores: dict[str, Float32] = {
-            "likely": chosen * likely.scores(some, start),
-            "exposure": chosen,
-            "mean": centre,
-            "lcb, z = 1": centre - sd,
-            "lcb, z = 3": centre - 3 * sd,
-            "most popular": np.tile(popularity, (len(some), 1)),
-        }
-        for name, each in scores.items():
-            lists.setdefault(name, []).append(_listed(each, own, top))
-    return {name: np.concatenate(several) for name, several in lists.items()}
-
-
-def _listed(scores: Float32, own: Sequence[Int32], top: int) -> Lists:
-    """Lists by scores, without what users rated."""
-    leave_out(scores, own)
-    items, values = best(scores, top)
-    lists = np.full((len(items), top), -1, np.int32)
-    lists[:, : items.shape[1]] = np.where(np.isfinite(values), items, -1)
-    return lists
+    rankings = {
+        "likely": Ranking(top, "likely", at_least=liked if with_ratings else None),
+        "exposure": Ranking(top, "exposure"),
+        "mean": Ranking(top, "mean"),
+        "lcb, z = 1": Ranking(top, "lcb", 1.0),
+        "lcb, z = 3": Ranking(top, "lcb", 3.0),
+    }
+    lists = {name: recommended(run, users, ranking, rated) for name, ranking in rankings.items()}
+    return {**lists, "most popular": popular(run, users, rated, top)}
 
 
 def click_scores(run: Run, ratings: Ratings) -> dict[str, Any] | None:
@@ -174,18 +150,19 @@ def click_scores(run: Run, ratings: Ratings) -> dict[str, Any] | None:
     interval ``low`` to ``high``, and ``popular``, the value of ranking by popularity. None without test clicks.
     """
     test_users, test_items = run.test_pairs()
-    users = np.unique(test_users)
+    users = evenly(np.unique(test_users), MAX_USERS)
     if not len(users):
         return None
-    users = evenly(users, MAX_USERS)
     chosen = np.isin(test_users, users)
     pairs = test_users[chosen], test_items[chosen]
     rated, longest = Rated(ratings), max(LENGTHS.values())
-    own, others = recommended(run, users, Ranking(longest, "mean"), rated), popular(run, users, rated, longest)
+    by_mean = recommended(run, users, Ranking(longest, "mean"), rated)
+    by_popularity = popular(run, users, rated, longest)
     scores: dict[str, Any] = {"users": len(users)}
     for measure, k in LENGTHS.items():
-        mean, by_popularity = (average(measures(users, lists[:, :k], *pairs)[measure]) for lists in (own, others))
-        scores[f"{measure}@{k}"] = {**mean, "popular": by_popularity["mean"]}
+        score = average(measures(users, by_mean[:, :k], *pairs)[measure])
+        popular_score = average(measures(users, by_popularity[:, :k], *pairs)[measure])
+        scores[f"{measure}@{k}"] = {**score, "popular": popular_score["mean"]}
     return scores
 
 
@@ -242,14 +219,10 @@ def recommended(run: Run, users: Int32, ranking: Ranking, rated: Rated) -> Lists
 
 
 def popular(run: Run, users: Int32, rated: Rated, at: int) -> Lists:
-    """Items with the most training ratings that a user has not rated, for each."""
-    popularity = _popularity(run)
-    return np.concatenate([_listed(popularity[None].copy(), [rated.of(user)], at) for user in users.tolist()])
-
-
-def _popularity(run: Run) -> Float32:
-    """Numbers (items,) float32 in the order of training ratings; ties are broken by row, so that lists are the same."""
-    order = np.argsort(-run.counts("item"), kind="stable")
-    numbers = np.empty(len(order), np.float32)
-    numbers[order] = np.arange(len(order), 0, -1)
-    return numbers
+    """Items with the most training ratings that a user has not rated, for each; ties by row."""
+    by_popularity = np.argsort(-run.counts("item"), kind="stable").astype(np.int32)
+    lists = np.full((len(users), at), -1, np.int32)
+    for row, user in zip(lists, users.tolist(), strict=True):
+        shown = by_popularity[~np.isin(by_popularity, rated.of(user))][:at]
+        row[: len(shown)] = shown
+    return lists

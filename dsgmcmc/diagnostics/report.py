@@ -1,4 +1,7 @@
-"""The report of a run: one HTML page with tables and figures, which needs no network and has no script."""
+"""The report of a run: one HTML page with tables and figures, which needs no network and has no script.
+
+The page is ``report.html`` beside this file: its style, its words and the places of what is filled in here.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +9,24 @@ import html
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from importlib import resources
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
+from string import Template
 from typing import Any
 
 import numpy as np
 
 from dsgmcmc._version import __version__
 from dsgmcmc.diagnostics import figures
-from dsgmcmc.diagnostics.advantage import LOG_SCORES
-from dsgmcmc.diagnostics.calibration import calibration
 from dsgmcmc.diagnostics.convergence import diagnose, measures_as_text
+from dsgmcmc.diagnostics.scores import calibration
 from dsgmcmc.diagnostics.summary import read_summary
-from dsgmcmc.diagnostics.verdict import doubts, ending, in_units, started, written
+from dsgmcmc.diagnostics.verdict import LOG_SCORES, doubts, ending, in_units, started, written
 from dsgmcmc.errors import InputError, writing
-from dsgmcmc.posterior.effects import HEADINGS, TITLE, importance_of_effects, table_of_effects
-from dsgmcmc.posterior.features import importance
+from dsgmcmc.posterior.importance import HEADINGS, TITLE, importance, importance_of_effects, table_of_effects
 from dsgmcmc.posterior.live import LiveProgress
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import labels, scalar_traces
@@ -35,24 +38,6 @@ METRICS = ("iteration", "time_s", "rmse", "rmse_mean")
 MAX_TRACES = 10
 #: Share of the time that processes wait for others, from which on fewer processes would be as fast.
 MUCH_WAITING = 0.3
-
-#: Glossary of a report.
-WORDS = {
-    "RMSE, MAE": "root of the mean squared error, and mean absolute error, of the posterior mean on held-out ratings",
-    "biases only, mean only": "two baselines: a model of user and item biases, and the mean of the ratings",
-    "tau": "precision of the noise: a rating has the standard deviation 1 / sqrt(tau) around its prediction",
-    "probability integral transform (PIT)": "predicted probability of a value below the rating: uniform if predictions "
-    "are calibrated",
-    "CRPS": "continuous ranked probability score of the predictive distributions, in units of the ratings; lower is "
-    "better",
-    "log density, log p of level": "mean logarithm of the predictive density of the held-out ratings, and of the "
-    "predicted probability of their levels, such as stars; higher is better",
-    "product of the priors' means, of their variances": "inner products over the dimensions of the users' and items' "
-    "priors; they do not depend on the order or rotation of the dimensions, so that chains can be compared",
-    "draw": "a state of a chain that is used in averages: one from every few iterations after the burn-in",
-    "R-hat": "spread between chains relative to that within them: 1 if they agree; above 1.01 they have not mixed",
-    "ESS": "effective sample size: how many independent draws the correlated draws are worth",
-}
 
 
 def write_report(path: Path, out: Path) -> None:
@@ -85,26 +70,34 @@ def _page(run: Run, name: str) -> str:
     summary = _unfinished(run) if progress else _summary(run)
     summary |= {"reached": run.directory.reached(run.config.chains), "iterations": run.config.iterations}
     state = f"{progress}; {progress.usable()}" if progress else ending(summary)
-    convergence, of_clicks = diagnose(run), not run.config.law.can_be_evaluated()
+    convergence = diagnose(run)
+    of_clicks = not run.config.law.can_be_evaluated()
     scored = calibration(run) if len(run.test_pairs()[0]) and not of_clicks else None
-    advice = _advice(run, summary, convergence, unscored=scored is None and not of_clicks)
+    advice = [*run.facts.get("cautions", []), *doubts(summary), *convergence["warnings"]]
+    if scored is None and not of_clicks:
+        advice.append("no test ratings: accuracy and calibration are unknown (prepare --test-fraction)")
+    if (waiting := _waiting(summary)) > MUCH_WAITING:
+        advice.append(f"{waiting:.0%} of the time was exchange and reduction: fewer processes would be as fast")
     sections = [
-        _head(run, name, state, summary, scored),
         *(f'<p class="advice">{_unbroken(text)}</p>' for text in advice),
         _section("Convergence", _convergence(convergence), convergence["note"]),
         _section("Traces", _traces(run)),
-        *_of_test_ratings(run, scored),
+        *(_of_test_ratings(run, scored) if scored else ()),
         *_of_parts(run),
         _section("Time and communication", _times(summary)),
-        _section("Configuration", _table(("setting", "value"), _settings(run, summary), of_numbers=False)),
-        _section("Words", "".join(f"<dt>{html.escape(w)}</dt><dd>{html.escape(t)}</dd>" for w, t in WORDS.items())),
+        _section("Configuration", _table(("setting", "value"), _settings(run, summary), text=True)),
     ]
-    style = resources.files("dsgmcmc.diagnostics").joinpath("report.css").read_text(encoding="utf-8")
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>dsgmcmc: {html.escape(name)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
-        f'<p class="sub">dsgmcmc {__version__}</p>\n' + "\n".join(sections) + "\n</main>\n</body>\n</html>\n"
+    tiles = [*(_scores(summary, scored) if scored else ()), *_rankings(summary)]
+    tiles.append((f"{summary['seconds_sampling']:.1f} s", f"sampling on {summary['processes']} process(es)"))
+    commands = started(run.directory.jobs()[:1]).values()
+    page = Template(resources.files("dsgmcmc.diagnostics").joinpath("report.html").read_text(encoding="utf-8"))
+    return page.substitute(
+        name=html.escape(name),
+        version=__version__,
+        facts=html.escape(_facts(run, state, summary)),
+        command="".join(f'<p class="sub"><code>{html.escape(command)}</code></p>' for command in commands),
+        tiles="".join(f'<div class="tile"><b>{score}</b><span>{html.escape(of)}</span></div>' for score, of in tiles),
+        sections="\n".join(sections),
     )
 
 
@@ -130,42 +123,22 @@ def _unfinished(run: Run) -> dict[str, Any]:
 
 def _waiting(summary: Mapping[str, Any]) -> float:
     """Share of the time in which processes exchange blocks and reduce sums."""
-    phases = summary.get("phases", {})
-    total = sum(entry["mean"] for entry in phases.values())
-    return sum(phases[name]["mean"] for name in ("exchange", "reduce") if name in phases) / total if total else 0.0
-
-
-def _advice(run: Run, summary: Mapping[str, Any], convergence: Mapping[str, Any], unscored: bool) -> list[str]:
-    """Warnings about the run."""
-    advice = [*run.facts.get("cautions", []), *doubts(summary), *convergence["warnings"]]
-    if unscored:
-        advice.append("no test ratings: accuracy and calibration are unknown (prepare --test-fraction)")
-    if (waiting := _waiting(summary)) > MUCH_WAITING:
-        advice.append(f"{waiting:.0%} of the time was exchange and reduction: fewer processes would be as fast")
-    return advice
+    seconds = {name: entry["mean"] for name, entry in summary.get("phases", {}).items()}
+    total = sum(seconds.values())
+    return (seconds.get("exchange", 0.0) + seconds.get("reduce", 0.0)) / total if total else 0.0
 
 
 # ---------------------------------------------------------------------- sections
 
 
-def _head(run: Run, name: str, state: str, summary: Mapping[str, Any], scored: Mapping[str, Any] | None) -> str:
-    """Title, what was run and how, and the figures that matter most."""
-    shown = [*(_scores(summary, scored) if scored else ()), *_rankings(summary)]
-    processes = summary.get("processes", 1)
-    shown.append((f"{summary.get('seconds_sampling', 0.0):.1f} s", f"sampling on {processes} process(es)"))
+def _facts(run: Run, state: str, summary: Mapping[str, Any]) -> str:
+    """Line below the title: state, sampler, sizes and time."""
     sizes = [f"{len(run.users):,} users", f"{len(run.items):,} items"]
     named = {"ratings": "training ratings", "test_ratings": "test ratings"}
     sizes += [f"{run.facts[key]:,} {what}" for key, what in named.items() if key in run.facts]
     time = summary.get("time", "")  # UTC; unknown until the run has ended
     when = f" {datetime.fromisoformat(time):%-d %B %Y, %H:%M} UTC." if time else ""
-    facts = f"{state}. {run.config.sampler.name}, rank {run.config.rank}; {', '.join(sizes)}.{when}"
-    commands = started(run.directory.jobs()[:1]).values()
-    first = "".join(f'<p class="sub"><code>{html.escape(command)}</code></p>' for command in commands)
-    tiles = "".join(
-        f'<div class="tile"><b>{value}</b><span>{html.escape(label)}</span></div>' for value, label in shown
-    )
-    title = f'<h1>{html.escape(name)}</h1><p class="sub">{html.escape(facts)}</p>'
-    return f'<header>{title}{first}<div class="tiles">{tiles}</div></header>'
+    return f"{state}. {run.config.sampler.name}, rank {run.config.rank}; {', '.join(sizes)}.{when}"
 
 
 def _scores(summary: Mapping[str, Any], scored: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -210,17 +183,15 @@ def _convergence(convergence: Mapping[str, Any]) -> str:
 def _traces(run: Run) -> str:
     label_of = labels(run)
     traced = {label_of[name]: values for name, values in list(scalar_traces(run).items())[:MAX_TRACES]}
-    return _figure(figures.traces(run.chains, traced)) if traced else ""
+    return _figure(len(traced), partial(figures.traces, chains=run.chains, shown=traced)) if traced else ""
 
 
-def _of_test_ratings(run: Run, scored: Mapping[str, Any] | None) -> Iterator[str]:
-    """Sections about the test ratings, if there are any, and they have scores."""
-    if scored is None:
-        return
+def _of_test_ratings(run: Run, scored: Mapping[str, Any]) -> Iterator[str]:
+    """Sections about the test ratings."""
     test = run.test
     predictive = test.predictive(run.config.law, run.levels)
     note = "Strong lines: posterior mean. Faint lines: current draw."
-    yield _section("Error while sampling", _figure(figures.errors(_metrics(run))), note)
+    yield _section("Error while sampling", _figure(2, partial(figures.errors, metrics=_metrics(run))), note)
     logs = ("log_predictive_density", "log_probability")
     row = [
         *(written(scored[name]) for name in ("rmse", "mae", "crps")),
@@ -229,12 +200,12 @@ def _of_test_ratings(run: Run, scored: Mapping[str, Any] | None) -> Iterator[str
         *(f"{scored['coverage'][level]:.1%}" for level in (0.5, 0.8, 0.9, 0.95)),
     ]
     heading = ("RMSE", "MAE", "CRPS", "log density", "log p of level", "predictive sd", "50 %", "80 %", "90 %", "95 %")
-    drawn = _figure(figures.calibration(predictive, test.rating, scored))
-    yield _section(
-        "Calibration", drawn + _table(heading, [row]), "Of an interval, the share of test ratings inside it."
-    )
-    yield _section("Residuals", _figure(figures.residuals(predictive, test.rating, test.mean)))
-    yield _section("Where the error is", _figure(figures.groups(scored)))
+    of_ratings = partial(figures.calibration, predictive=predictive, ratings=test.rating, counts=scored["pit"])
+    note = "Of an interval, the share of test ratings inside it."
+    yield _section("Calibration", _figure(2, of_ratings) + _table(heading, [row]), note)
+    left = partial(figures.residuals, predictive=predictive, ratings=test.rating, mean=test.mean)
+    yield _section("Residuals", _figure(2, left))
+    yield _section("Where the error is", _figure(2, partial(figures.groups, measured=scored)))
 
 
 def _of_parts(run: Run) -> Iterator[str]:
@@ -261,9 +232,9 @@ def _times(summary: Mapping[str, Any]) -> str:
     """Seconds of the processes by phase, speed and memory."""
     phases = summary.get("phases", {})
     rows = [(name, f"{entry['mean']:.2f}", f"{entry['max']:.2f}") for name, entry in phases.items()]
-    rows.append(("all", f"{summary.get('seconds_sampling', 0.0):.2f}", ""))
+    rows.append(("all", f"{summary['seconds_sampling']:.2f}", ""))
     memory = max(summary.get("peak_rss_bytes") or [0])
-    speed = f"{in_units(summary.get('ratings_per_second', 0.0))} ratings per second on {summary.get('processes', 1)} "
+    speed = f"{in_units(summary.get('ratings_per_second', 0.0))} ratings per second on {summary['processes']} "
     text = f"{speed}process(es), {_waiting(summary):.1%} exchange and reduction, at most {memory / 1e6:,.0f} MB each"
     return f"<p>{text}</p>" + _table(("phase", "mean seconds", "most seconds"), rows)
 
@@ -296,18 +267,18 @@ def _section(title: str, content: str, note: str = "") -> str:
     return f"<section><h2>{html.escape(title)}</h2>{note}{content}</section>"
 
 
-def _figure(svg: str) -> str:
-    return f"<figure>{svg}</figure>"
+def _figure(panels: int, fill: partial[None]) -> str:
+    return f"<figure>{figures.svg(panels, fill)}</figure>"
 
 
 def _unbroken(text: str) -> str:
-    """HTML of a text without line breaks inside options and hyphenated words."""
-    return re.sub(r"--[a-z][a-z-]*|\w+-\w+", r'<span class="whole">\g<0></span>', html.escape(text))
+    """HTML of a text without line breaks inside options."""
+    return re.sub(r"--[a-z][a-z-]*", r'<span class="whole">\g<0></span>', html.escape(text))
 
 
-def _table(heading: Sequence[str], rows: Sequence[Sequence[str]], of_numbers: bool = True) -> str:
-    """HTML of a table; the first column is text, the others are numbers unless they are text, too."""
-    cell = "<td>" if of_numbers else '<td class="text">'
-    head = "".join(f"<th>{_unbroken(name)}</th>" for name in heading)
-    body = "".join("<tr>" + "".join(f"{cell}{html.escape(text)}</td>" for text in row) + "</tr>" for row in rows)
+def _table(heading: Sequence[str], rows: Sequence[Sequence[str]], text: bool = False) -> str:
+    """HTML of a table; the first column is text, the others are numbers unless they are `text`, too."""
+    cell = '<td class="text">' if text else "<td>"
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in heading)
+    body = "".join("<tr>" + "".join(f"{cell}{html.escape(word)}</td>" for word in row) + "</tr>" for row in rows)
     return f'<div class="scroll"><table><tr>{head}</tr>{body}</table></div>'

@@ -1,33 +1,53 @@
-"""Scores of predictions and their uncertainty on held-out ratings.
+r"""Scores of predictions of held-out ratings, their calibration, and paired differences with standard errors.
 
-Pure functions of ratings and their predictions: numbers, or predictive distributions
-(`dsgmcmc.model.predictive.base`), which are already averaged over draws.
+A score is a function of ratings and their predictions: numbers, or predictive distributions
+(`dsgmcmc.model.predictive.base`), which are already averaged over the draws of all chains, noise included.
 
 Ordinal ratings and counts are discrete. Their PIT is not one number but uniform between F(x-) and F(x), the
 distribution function below and at the rating. Its histogram and the coverage of central intervals are expectations over
 that [Czado 2009]: the average of a randomised PIT, without its noise and its seed.
 
-Every function raises ``ValueError`` if there is no rating, or a variance is not positive.
+*Paired differences.* Ratings of one user are alike in what makes them easy or hard to predict. So differences are
+summed by user first: with
+:math:`d_i` that of rating i, n ratings of U users and :math:`D_u = \sum_{i \in u} (d_i - \bar d)`,
+
+.. math:: \mathrm{se}^2(\bar d) = \frac{U}{U - 1} \frac{1}{n^2} \sum_u D_u^2
+
+which is the standard error of a mean of clusters [Cameron & Miller 2015, section 2].
+
+The Monte Carlo error of a score is that of the chain: another seed gives other predictions. The scores by two parts of
+the draws, w and 1 - w of them, differ by it times :math:`1 / \sqrt{w (1 - w)}`, and by a trend, while the chain
+settles. The trend is taken to be the same with all users; then the standard error above, of that difference, is without
+it. On MovieLens 100K, 50 draws in 100 sweeps, it is 0.0018 to 0.0024 nats, and the sd of the scores of five seeds
+0.0014 to 0.0030.
 
 [Czado 2009] Predictive model assessment for count data, Biometrics 65.
+[Cameron & Miller 2015] A practitioner's guide to cluster-robust inference, Journal of Human Resources 50(2).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.predictive.base import Predictive
-from dsgmcmc.types import Float64
+from dsgmcmc.posterior.heldout import TestPredictions
+from dsgmcmc.posterior.run import Run
+from dsgmcmc.types import Float64, Int32, Int64
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 """Nominal levels of the predictive intervals that a run reports."""
 
 BINS = 20
 """Bins of the probability integral transform."""
+
+GROUPS = 5
+"""Groups of test ratings by the number of training ratings of their user, or item."""
 
 Pit = tuple[Float64, Float64]
 
@@ -88,3 +108,116 @@ def _errors(values: ArrayLike, predictions: ArrayLike) -> Float64:
     if x.shape != p.shape or x.size == 0:
         raise ValueError(f"expected one prediction per rating, and at least one: {p.shape} for {x.shape}")
     return p - x
+
+
+# ---------------------------------------------------------------------- of a run
+
+
+def calibration(run: Run) -> dict[str, Any]:
+    """Measure how well a run predicts its test ratings.
+
+    Returns
+    -------
+    dict
+        The entries of `held_out_scores`; ``crps``; ``pit`` (20 counts of the probability integral transform, flat if
+        calibrated); ``by_activity`` and ``by_popularity`` (groups of test ratings by the number of training ratings of
+        the user, or of the item: ``from, to, ratings, rmse, coverage_90``).
+
+    Raises
+    ------
+    InputError
+        If the run had no test ratings.
+    """
+    test, users, items = run.test, *run.test_pairs()
+    law, levels = run.config.law, run.levels
+    predictive = test.predictive(law, levels)
+    transforms = pit(predictive, test.rating)
+    scored = held_out_scores([test], law, levels)
+    assert scored is not None
+    return {
+        **scored,
+        "crps": float(predictive.crps(test.rating).mean()),
+        "pit": pit_counts(transforms),
+        "by_activity": _groups(transforms, test, run.counts("user")[users]),
+        "by_popularity": _groups(transforms, test, run.counts("item")[items]),
+    }
+
+
+def held_out_scores(parts: Iterable[TestPredictions], law: type[Law], levels: Float64 | None) -> dict[str, Any] | None:
+    """Score predictions of test ratings, which come in parts.
+
+    Returns
+    -------
+    dict or None
+        ``ratings`` (their number), ``rmse``, ``mae``, ``predictive_sd`` (mean sd of the expected rating), ``coverage``
+        (of central intervals, by level); ``log_predictive_density``, or None if ratings are ordinal;
+        ``log_probability`` of the ratings' levels, or None if there are none. None without test ratings.
+    """
+    rows, sizes = [], []
+    for test in parts:
+        predictive = test.predictive(law, levels)
+        logs = [np.nan if log is None else log for log in predictive.log_scores(test.rating).values()]
+        errors = [rmse(test.rating, test.mean) ** 2, mae(test.rating, test.mean)]
+        covered = coverage(pit(predictive, test.rating)).values()
+        rows.append([*errors, np.sqrt(test.variance).mean(), *logs, *covered])
+        sizes.append(len(test.rating))
+    if not rows:
+        return None
+    mse, mean_error, sd, density, probability, *inside_intervals = np.average(rows, axis=0, weights=sizes).tolist()
+    return {
+        "ratings": sum(sizes),
+        "rmse": float(np.sqrt(mse)),
+        "mae": mean_error,
+        "predictive_sd": sd,
+        "coverage": dict(zip(LEVELS, inside_intervals, strict=True)),
+        "log_predictive_density": None if np.isnan(density) else density,
+        "log_probability": None if np.isnan(probability) else probability,
+    }
+
+
+def _groups(transforms: Pit, test: TestPredictions, counts: Int64) -> list[dict[str, Any]]:
+    """Cut test ratings into groups of about the same size by their row's number of training ratings."""
+    edges = np.unique(np.quantile(counts, np.linspace(0, 1, GROUPS + 1)).astype(np.int64))
+    group = np.clip(np.searchsorted(edges, counts, side="right") - 1, 0, max(len(edges) - 2, 0))
+    result, covered = [], inside(transforms, 0.05, 0.95)
+    for g in np.unique(group).tolist():
+        chosen = group == g
+        result.append(
+            {
+                "from": int(counts[chosen].min()),
+                "to": int(counts[chosen].max()),
+                "ratings": int(chosen.sum()),
+                "rmse": rmse(test.rating[chosen], test.mean[chosen]),
+                "coverage_90": float(covered[chosen].mean()),
+            }
+        )
+    return result
+
+
+# ---------------------------------------------------------------------- paired differences
+
+
+class Estimate(NamedTuple):
+    """An average and its standard error."""
+
+    mean: float
+    error: float
+
+
+def difference(first: Float64, second: Float64, owners: Int32) -> Estimate:
+    """Mean of `first` less `second`, (n,) scores each of the ratings of `owners`; of one user the error is infinite."""
+    return of_sums(np.asarray(np.bincount(owners, first - second), np.float64), np.bincount(owners))
+
+
+def of_sums(sums: Float64, counts: Int64) -> Estimate:
+    """As `difference`, of differences summed by user and of their numbers, (U,) each; a user may have none."""
+    n, users = int(counts.sum()), int(np.count_nonzero(counts))
+    mean = float(sums.sum()) / n
+    if users < 2:
+        return Estimate(mean, float("inf"))
+    return Estimate(mean, float(np.sqrt(users / (users - 1) * np.square(sums - mean * counts).sum())) / n)
+
+
+def monte_carlo_error(first: Float64, second: Float64, owners: Int32, share: float = 0.5) -> float:
+    """Standard error of the mean score by all draws, from scores by the first `share` of them and by the others."""
+    return float(np.sqrt(share * (1 - share))) * difference(first, second, owners).error

@@ -5,20 +5,27 @@ It is the same in the last lines of ``dsgmcmc sample``, and at the top of ``dsgm
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import inf, sqrt
 from typing import Any
 
 from dsgmcmc.diagnostics import accuracy
-from dsgmcmc.diagnostics.advantage import LOG_SCORES, no_better
 from dsgmcmc.diagnostics.convergence import APART
-from dsgmcmc.diagnostics.temperatures import warm
 from dsgmcmc.terminal import plain
 
 COVERAGE_OFF = 0.02  # deviation of the coverage from 90 % that is warned of, if chance does not explain it
 
 #: What is said of each entry of `dsgmcmc.diagnostics.convergence.slowest`.
 SLOWEST = {"shared": "", "prior": "of the priors: ", "likelihood": ""}
+#: A temperature above this, and not by chance, is warned of.
+WARM = 1.05
+
+#: Log scores by their names in a summary, as they are written.
+LOG_SCORES = {
+    "log_probability": "log probability of a rating's level",
+    "log_predictive_density": "log predictive density of a rating",
+}
+
 SAME = 1e-6  # RMSE of predicting the mean below which all ratings are the same
 
 LAST_JOBS = 9  # most later jobs that are shown
@@ -75,11 +82,11 @@ def _log_score(summary: Summary) -> list[str]:
 
 def _mixing(summary: Summary) -> list[str]:
     """Return the line on the shared parameters that mix most slowly; none where that is unknown."""
-    found = summary.get("slowest") or {}
+    slowest = summary.get("slowest") or {}
     said = [
-        f"{text}{plain(found[kind]['label'])}, ESS {found[kind]['ess']:,.0f}, R-hat {found[kind]['rhat']:.2f}"
+        f"{text}{plain(slowest[kind]['label'])}, ESS {slowest[kind]['ess']:,.0f}, R-hat {slowest[kind]['rhat']:.2f}"
         for kind, text in SLOWEST.items()
-        if kind in found
+        if kind in slowest
     ]
     return [f"slowest shared parameter: {'; '.join(said)}"] if said else []
 
@@ -120,8 +127,8 @@ def ending(summary: Summary) -> str:
     last = max(reached, default=0)
     if min(reached, default=0) < wanted:
         at = f"{last:,}" if len(reached) == 1 else ", ".join(f"{iteration:,}" for iteration in reached)
-        each = "" if len(reached) == 1 else " (by chain)"
-        return f"stopped at iteration {at} of {wanted:,}{each}; continue with the same command and --resume"
+        by_chain = "" if len(reached) == 1 else " (by chain)"
+        return f"stopped at iteration {at} of {wanted:,}{by_chain}; continue with the same command and --resume"
     several = f", {len(reached)} chains" if len(reached) > 1 else ""
     return f"finished: {wanted:,} iterations{several}"
 
@@ -146,18 +153,17 @@ def _command(job: Mapping[str, Any]) -> str:
     return plain(job["command"]) + (f"  (on {several} processes)" if several > 1 else "")
 
 
-def _fell_back(each: Mapping[str, Any]) -> str:
+def _fell_back(event: Mapping[str, Any]) -> str:
     """Say what diverged, and what was sampled next."""
-    if "model" in each:
-        return f"the model {plain(each['model'])} diverged, and {plain(each['next'])} was sampled in its place"
-    return (
-        f"chain {each['chain']} diverged at iteration {each['iteration']:,}, and began again with {plain(each['next'])}"
-    )
+    if "model" in event:
+        return f"the model {plain(event['model'])} diverged, and {plain(event['next'])} was sampled in its place"
+    when = f"chain {event['chain']} diverged at iteration {event['iteration']:,}"
+    return f"{when}, and began again with {plain(event['next'])}"
 
 
 def doubts(summary: Summary) -> list[str]:
     """Return warnings, each with what to do about it."""
-    warnings = [_fell_back(each) for each in summary.get("fell_back", [])]
+    warnings = [_fell_back(event) for event in summary.get("fell_back", [])]
     if summary["reached"] and not _has_draws(summary) and min(summary["reached"]) >= summary["iterations"]:
         warnings.append("no draws, so nothing can be predicted: continue with --resume and more --iterations")
     rankings = summary.get("rankings") or {}
@@ -178,3 +184,34 @@ def doubts(summary: Summary) -> list[str]:
         what = "too wide" if inside > 0.9 else "too narrow"
         warnings.append(f"90 % intervals contain {inside:.1%} of the test ratings: predictive distributions are {what}")
     return warnings
+
+
+def no_better(summary: Mapping[str, Any]) -> list[str]:
+    """Say so if a run does not beat biases only by a standard error; nothing of a run that is biases only."""
+    over = summary.get("over_biases")
+    if not over:
+        return []
+    gain, error, square = over["gain"], over["gain_error"], over["square"]
+    if gain >= error and square >= over["square_error"]:
+        return []
+    advice = "plain biases only, --rank 0, is simpler, and --model auto looks for a better model"
+    if gain >= error:
+        side = f"{'lower' if square >= 0 else 'higher'} by {abs(square):.4g}"
+        return [
+            f"no better than biases only in the mean squared error, which is {side} (standard error "
+            f"{over['square_error']:.2g}); its predictive distributions are better"
+        ]
+    side, better = ("higher", "no better") if gain >= 0 else ("lower", "no better" if gain > -error else "worse")
+    measured = f"the {LOG_SCORES[over['measure']]} is {side} by {abs(gain):.4f} (standard error {error:.4f})"
+    return [f"{better} than biases only: {measured}; {advice}"]
+
+
+def warm(temperatures: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a warning that names the fields whose momenta are too hot, if there are some."""
+    hot = [name for name, field in temperatures.items() if field["value"] - 4 * field["error"] > WARM]
+    if hot:
+        values = ", ".join(f"{name} {temperatures[name]['value']:.2f}" for name in hot)
+        yield (
+            f"temperatures that should be 1 are {values}: the chain has not reached its posterior yet, or its steps "
+            "are too large; sample longer, then try a smaller --step-size"
+        )

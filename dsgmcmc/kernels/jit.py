@@ -9,8 +9,6 @@ and imported from there, and Numba's ``cache=True`` keeps the machine code in th
 CACHE. A folder appears by an atomic rename and never changes, so many processes can start at once on a shared file
 system. If the file system supports locks, one process compiles a kernel while the others wait for it.
 
-``DSGMCMC_SHOW_KERNELS=1`` prints the source of every kernel to stderr as it is loaded.
-
 Numba is imported with the first kernel (`kernels.compiler`), so commands that compute nothing start without it.
 """
 
@@ -18,13 +16,11 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import os
 import sys
 from collections.abc import Sequence
 from types import ModuleType
 
 from dsgmcmc.kernels.cache import cache_directory, publish
-from dsgmcmc.terminal import say
 
 FAST = '{"contract", "reassoc", "nsz"}'
 """Fast-math flags of the kernels: sums may be reordered and products fused. NaN and infinity keep their meaning, so
@@ -70,8 +66,6 @@ def compile_source(name: str, source: str) -> ModuleType:
     module_name = f"dsgmcmc_{name}_{digest}"
     if module_name in sys.modules:
         return sys.modules[module_name]
-    if os.environ.get("DSGMCMC_SHOW_KERNELS") == "1":
-        say(f"# {module_name}", *source.split("\n"), file=sys.stderr)
     path = publish(cache_directory(), digest, f"{name}.py", source)
     spec = importlib.util.spec_from_file_location(module_name, path)
     assert spec is not None

@@ -37,8 +37,8 @@ class FactorModel:
         What else there is, in the order in which it is drawn.
     sizes : Sizes, optional
         Lengths of the axes of their quantities; by default those that every model has.
-    first, every : int
-        Sweeps before the first draw of the parameters of priors and noise, and between draws.
+    first : int
+        Sweeps before the first draw of the parameters of priors and noise.
     """
 
     def __init__(
@@ -49,13 +49,12 @@ class FactorModel:
         *others: Part,
         sizes: Sizes | None = None,
         first: int = 1,
-        every: int = 1,
     ) -> None:
         self.likelihood, self.noise, self.rows = likelihood, noise, rows
         likelihood.noise_parameters = noise.parameters
         self.parts: tuple[Part, ...] = (likelihood, noise, rows, *others)
         self.effects = next((part for part in others if part.has_effects), None)
-        self._first, self._every = first, every
+        self._first = first
         quantities = dict.fromkeys(quantity for part in self.parts for quantity in part.quantities)
         self.quantities = Quantities(tuple(quantities), sizes or sizes_of(rows.dimension, likelihood.n_levels))
 
@@ -69,8 +68,7 @@ class FactorModel:
         """Make the model of a chain from what `read` has returned. Collective."""
         config = place.config
         made = [part.of(place, each) for part, each in zip((config.law, *PARTS), data, strict=True)]
-        turns = {"first": config.hyper_start, "every": config.hyper_every}
-        return cls(*(part for part in made if part), sizes=place.sizes, **turns)
+        return cls(*(part for part in made if part), sizes=place.sizes, first=config.hyper_start)
 
     @property
     def replicated(self) -> Iterator[Sampled]:
@@ -78,8 +76,8 @@ class FactorModel:
         return (each for part in self.parts for each in part.replicated)
 
     def turn(self, sweeps: int) -> int:
-        """Which draw the parameters of priors and noise have after so many sweeps; 0 if none."""
-        return 0 if sweeps < self._first or sweeps % self._every else sweeps // self._every
+        """Number of the draw of the parameters of priors and noise after so many sweeps; 0 if there is none."""
+        return 0 if sweeps < self._first else sweeps
 
     def renews_data(self, turn: int) -> bool:
         """Whether a draw changes what gradients of the likelihood are made of."""

@@ -20,6 +20,8 @@ from dsgmcmc.parallel.machine import usable_cores
 
 #: Variable that tells a process started here which command the user gave.
 COMMAND = "DSGMCMC_COMMAND"
+#: Variable that tells it to show no lesser messages: the user has a line of progress.
+ONLY_WARNINGS = "DSGMCMC_ONLY_WARNINGS"
 #: Most processes per core: more would take for ever.
 MOST_ON_A_CORE = 4
 #: How the lines of an error, and of progress, begin.
@@ -191,8 +193,9 @@ def sample_apart(
         arguments = ["sample", str(data), "--out", str(out), "--config", file.name, *(["--resume"] if resume else [])]
         arguments += ["--from", str(start)] if start is not None else []
         arguments += ["--model", model] if model is not None else []
-        arguments += ["--log-level", "warning"] if callable(verbose) else []
         variables, show = {COMMAND: command}, None
+        if callable(verbose):
+            variables[ONLY_WARNINGS] = "1"
         if callable(verbose) or (verbose and not sys.stderr.isatty()):
             variables["FORCE_COLOR"] = ""  # notebooks set it, as if they were terminals
             show = _shown_by_python(verbose)

@@ -109,8 +109,8 @@ def draw_row(
         nodes = [(np.sqrt(row.effects) * node, log(share)) for node, share in EFFECT_NODES]
         if not np.any(row.effects):
             nodes = [(np.zeros(()), 0.0)]
-        found = [law.log_likelihood_of_predictors(row.x, eta + d, scale * others, cuts) + share for d, share in nodes]
-        total: Float64 = np.logaddexp.reduce(found, axis=0)
+        terms = [law.log_likelihood_of_predictors(row.x, eta + d, scale * others, cuts) + share for d, share in nodes]
+        total: Float64 = np.logaddexp.reduce(terms, axis=0)
         return total
 
     def of_theta(u: Float64) -> float:

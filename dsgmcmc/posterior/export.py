@@ -1,31 +1,51 @@
 """A run in one file for other tools.
 
 **Parquet**: a row for every user and item and chain (``side, id, chain, ratings``, then ``bias, bias_sd, factor_1,
-factor_1_sd ...``), or, of draws, for every draw (``side, id, chain, iteration, weight, tau, bias, factor_1 ...``).
-
-A prediction is the mean of the training ratings + the products of the factors + both biases, of one draw or of one
+factor_1_sd ...``), or, of draws, for every draw (``side, id, chain, iteration, weight, tau, bias, factor_1 ...``). A
+prediction is the mean of the training ratings + the products of the factors + both biases, of one draw or of one
 chain's means: never mix chains, whose latent dimensions differ.
 
-**netCDF**: `dsgmcmc.posterior.arviz`.
+**netCDF**: the run in ArviZ's schema, with dims ``chain`` and ``draw``, and groups as of `to_datatree`. It has only
+what is identified, or names its dimension: raw factors are in Parquet.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dsgmcmc.data.tables import write_blocks
+from dsgmcmc._version import __version__
 from dsgmcmc.errors import InputError, writing
-from dsgmcmc.posterior.arviz import to_netcdf
 from dsgmcmc.posterior.draws import KINDS
+from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.traces import draw_weights, predictions, scalar_traces
 from dsgmcmc.storage.files import write_whole
+from dsgmcmc.types import Float64, Int32, Int64
 
 KINDS_OF_FILE = {".parquet": "parquet", ".pq": "parquet", ".nc": "netcdf"}
+
+#: Modules of the extra `report`, and the names of their packages.
+PACKAGES = {"arviz_base": "arviz-base", "h5netcdf": "h5netcdf", "matplotlib": "matplotlib"}
+TO_NETCDF, TO_ARVIZ, REPORT = "`dsgmcmc export --out RUN.nc`", "`to_arviz`", "a report"
+#: Which of them each function needs.
+NEEDS = {TO_NETCDF: ("arviz_base", "h5netcdf"), TO_ARVIZ: ("arviz_base",), REPORT: ("matplotlib",)}
+
+
+def require(what: str) -> None:
+    """Raise InputError, with the command that installs them, if packages that one of `NEEDS` needs are missing."""
+    missing = [PACKAGES[module] for module in NEEDS[what] if find_spec(module) is None]
+    if missing:
+        are = "are" if missing[1:] else "is"
+        raise InputError(
+            f"{what} needs {' and '.join(missing)}, which {are} not installed: pip install {' '.join(missing)}, or "
+            "dsgmcmc with its extra `report`"
+        )
 
 
 def export(run: Run, out: Path, *, draws: bool = False, force: bool = False) -> None:
@@ -59,9 +79,11 @@ def export(run: Run, out: Path, *, draws: bool = False, force: bool = False) -> 
         raise InputError(f"{out} exists: give another name, or --force to replace it")
     if not out.parent.is_dir():
         raise InputError(f"the folder {out.parent} does not exist")
+    from dsgmcmc.data.tables import write_blocks  # loads DuckDB, which `to_datatree` does not need
+
     with writing(out):
         if kind == "netcdf":
-            write_whole(out, [to_netcdf(run)])
+            write_whole(out, [_to_netcdf(run)])
         else:
             write_blocks(_draw_tables(run) if draws else _moment_tables(run), out)
 
@@ -100,3 +122,97 @@ def _draw_tables(run: Run) -> Iterator[dict[str, npt.NDArray[Any]]]:
             for name, k in _columns(run):
                 table[name] = np.ascontiguousarray(draw.theta[kind][:, k])
             yield table
+
+
+def to_datatree(run: Run) -> Any:
+    """Return a run in ArviZ's data structure.
+
+    Returns
+    -------
+    xarray.DataTree
+        ``posterior``, for all draws: the quantities of `dsgmcmc.posterior.traces`; the other traced quantities, such as
+        the priors' means and precisions (by ``column`` of a factor; not comparable between chains); and ``prediction``
+        of the monitored test pairs (by ``pair``, their positions among all test pairs);
+        ``sample_stats``: ``weight`` and ``iteration`` of every draw, ``test_log_likelihood``;
+        ``observed_data``: ``rating`` of those pairs; ``constant_data``: their ``user`` and ``item``;
+        ``log_likelihood`` and ``posterior_predictive``: of ``rating``, at the saved draws; not for clicks. These
+        ratings were held out, so the log of the mean of exp(log_likelihood) over the draws is already their log
+        predictive density. `arviz.loo` assumes that they were fitted, leaves them out once more, and is too low.
+
+    Raises
+    ------
+    InputError
+        If arviz-base is not installed.
+    """
+    posterior: dict[str, Any] = dict(scalar_traces(run))
+    length = len(draw_weights(run)[0])
+    dims: dict[str, list[str]] = {}
+    for quantity in run.quantities.traced:
+        if not quantity.diagnosed:
+            name = run.name_of(quantity.name)
+            posterior[name.replace(".", "_")] = np.stack([trace[name][-length:] for trace in run.traces])
+            dims[name.replace(".", "_")] = [run.name_of(quantity.dims[0]).replace(".", "_")]
+    statistics = {
+        "weight": draw_weights(run),
+        "iteration": np.stack([trace["iteration"][-length:, 0] for trace in run.traces]).astype(np.int64),
+    }
+    if "test_log_likelihood" in posterior:
+        statistics["test_log_likelihood"] = posterior.pop("test_log_likelihood")
+    groups: dict[str, dict[str, Any]] = {"posterior": posterior, "sample_stats": statistics}
+    index, values = predictions(run)
+    coords: dict[str, Any] = {"column": np.arange(run.config.dimension)}
+    observed: dict[str, Any] = {"rating": np.zeros(0)}
+    if len(index):
+        users, items = run.test_pairs()
+        posterior["prediction"] = values
+        observed = {"rating": run.test.rating[index]}
+        constant = {"user": run.users.ids[users[index]], "item": run.items.ids[items[index]]}
+        groups["constant_data"] = {
+            name: ids if ids.dtype.kind == "i" else ids.astype(np.str_) for name, ids in constant.items()
+        }
+        dims |= {name: ["pair"] for name in ("prediction", "user", "item")}
+        if run.draws and run.config.law.can_be_evaluated():
+            groups["log_likelihood"], groups["posterior_predictive"] = _pointwise(
+                run, users[index], items[index], index
+            )
+    dims["rating"] = ["pair"]
+    coords["pair"] = index
+    groups["observed_data"] = observed
+    return datatree(groups, coords, dims, run.config.sampler.name)
+
+
+def _pointwise(run: Run, users: Int32, items: Int32, index: Int64) -> tuple[dict[str, Float64], dict[str, Float64]]:
+    """Log likelihoods of test ratings, and posterior predictive draws of them, by name: (chains, draws, pairs) each."""
+    draws = Predictor(run, PredictOptions()).draws(users, items)
+    law, shape = run.config.law.predictive(draws.apart(), run.mean, run.levels), draws.eta.shape
+    x = run.test.rating[index].astype(np.float64)
+    density = law.log_density(np.repeat(x, shape[1])).reshape(shape)
+    drawn = law.sample(np.random.default_rng(0)).reshape(shape)
+    chain = np.array([number for number, _ in run.draws])
+    length = int(np.unique(chain, return_counts=True)[1].min())
+    places = np.array([np.flatnonzero(chain == number)[-length:] for number in np.unique(chain)])
+
+    def by_chain(values: Float64) -> dict[str, Float64]:
+        return {"rating": np.moveaxis(values[:, places], 0, -1).astype(np.float64)}
+
+    return by_chain(density), by_chain(drawn)
+
+
+def datatree(
+    groups: dict[str, dict[str, Any]], coords: dict[str, Any], dims: dict[str, list[str]], sampler: str
+) -> Any:
+    """Make ArviZ's tree of groups of arrays. Raises InputError if arviz-base is not installed."""
+    require(TO_ARVIZ)
+    import arviz_base
+
+    attributes = {"inference_library": "dsgmcmc", "inference_library_version": __version__, "sampler": sampler}
+    return arviz_base.from_dict(
+        groups, coords=coords, dims=dims, attrs={"/": attributes, **dict.fromkeys(groups, attributes)}
+    )
+
+
+def _to_netcdf(run: Run) -> memoryview:
+    """Return `to_datatree` as the bytes of a file in netCDF 4."""
+    require(TO_NETCDF)
+    content: memoryview = to_datatree(run).to_netcdf(engine="h5netcdf")
+    return content

@@ -14,8 +14,8 @@ out. All follow from the singular values and right singular vectors B = U diag(s
 They are found from the Gram matrix of the shorter side of B (the dual form, where users are fewer than items). If that
 is larger than `EXACT` rows, or V larger than `MOST_NUMBERS`, the `WIDTH` leading ones are taken [Cremonesi 2010].
 
-Of at most `EXACT` items what is used and kept is S = V diag(sigma^2 / (sigma^2 + lambda)) V^T itself: s_i is the sum of
-its rows of what the user rated, so that few rows serve one user. By V every user needs all of its rows.
+Of at most `EXACT` items S = V diag(sigma^2 / (sigma^2 + lambda)) V^T itself is used: s_i is the sum of its rows of what
+the user rated, so that few rows serve one user. With V every user needs all of its rows.
 
 **Penalty.** That which ranks best what is hidden from the regressions: a tenth of the ratings of at most `SAMPLE`
 users. Each of these users is left out of the regressions, exactly (v = P b_i, Sherman & Morrison):
@@ -32,21 +32,30 @@ its power 1.5 to 1.9 on MovieLens 100K and 1M. The exposure is
 so that a user without ratings is exposed to popular items. It orders items; it is a point estimate, and does not enter
 the posterior of ratings.
 
+**File.** ``RUN/exposure-HASH.npy`` belongs to the ratings with that hash. It has (items + items * r,) float32: h, and
+then the rows of S or, of more than `EXACT` items, of V diag(sigma / sqrt(sigma^2 + lambda)). It is mapped into memory,
+so that only the rows that are used are read. It may be deleted.
+
 [Cremonesi 2010] Performance of recommender algorithms on top-N recommendation tasks, RecSys.
 [Steck 2019] Embarrassingly shallow autoencoders for sparse data, WWW.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+import io
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.storage.files import write_whole
 from dsgmcmc.types import Float32, Float64, Int32
 
-if TYPE_CHECKING:  # it takes its time to import, and what is kept needs none of it
+if TYPE_CHECKING:  # it takes its time to import, and reading a file does not need it
     import scipy.sparse
 
 EXACT, MOST_NUMBERS = 4096, 1 << 26  # beyond these the decomposition is truncated: rows of the Gram matrix; of V
@@ -59,6 +68,45 @@ _CELLS = 1 << 22  # scores that are in memory while the penalty is chosen
 _SMALL = 1e-6  # squares of singular values below this fraction of the largest are zeros
 
 
+class Rated:
+    """Which items each user rated in training.
+
+    Parameters
+    ----------
+    ratings : Ratings
+        Open ratings file of the run.
+    users : (n,) int32, optional
+        Rows of the users that will be needed; default all.
+    """
+
+    def __init__(self, ratings: Ratings, users: Int32 | None = None) -> None:
+        self._first, last = 0, ratings.n_rows
+        if users is not None and len(users) and not ratings.transposed:
+            self._first, last = int(users.min()), int(users.max()) + 1
+        indptr, indices, _ = ratings.slab("train", self._first, last)
+        self._indptr, self._indices = indptr, indices
+        self._items = ratings.n_rows if ratings.transposed else ratings.n_cols
+        if ratings.transposed:  # rows are items
+            rows = np.repeat(np.arange(ratings.n_rows, dtype=np.int32), np.diff(indptr))
+            order = np.argsort(indices, kind="stable")
+            self._indptr = np.append(0, np.cumsum(ratings.column_counts))
+            self._indices = rows[order]
+
+    def of(self, user: int) -> Int32:
+        """Rows of the items that a user rated."""
+        row = user - self._first
+        items: Int32 = self._indices[self._indptr[row] : self._indptr[row + 1]]
+        return items
+
+    def pattern(self) -> scipy.sparse.csr_matrix:
+        """Who rated what, of all users that were read: (users, items) float32 of ones."""
+        import scipy.sparse
+
+        ones = np.ones(len(self._indices), np.float32)
+        shape = len(self._indptr) - 1, self._items
+        return scipy.sparse.csr_matrix((ones, self._indices, self._indptr), shape=shape)
+
+
 @dataclass(frozen=True)
 class Exposure:
     """Exposure of users to items; see the module.
@@ -66,36 +114,46 @@ class Exposure:
     Attributes
     ----------
     rows : (items, items) or (items, r) float32
-        S, or V diag(sigma / sqrt(sigma^2 + lambda)); by `rows[items]` alone where `turn` is None.
-    turn : (r, items) float32 or None
-        By what the sums of rows are multiplied for s_i: those of S by nothing, others by the transpose of `rows`.
+        S of at most `EXACT` items, else V diag(sigma / sqrt(sigma^2 + lambda)).
     own : (items,) float32
-        h, what an item explains of itself.
+        h, the share of each item that is explained by itself.
     shares : (items,) float64
-        Of the users who rated each item.
-    penalty : float
-        lambda.
+        Share of the users who rated each item.
     """
 
-    rows: Any
-    turn: Float32 | None
+    rows: Float32
     own: Float32
     shares: Float64
-    penalty: float
 
     @classmethod
     def of_pattern(cls, pattern: scipy.sparse.csr_matrix) -> Exposure:
         """Estimate it from the pattern of training ratings, a sparse (users, items) matrix of ones."""
         shares = np.asarray(pattern.sum(axis=0), np.float64).ravel() / max(pattern.shape[0], 1)
         vectors, squares, complete = _spectrum(pattern.astype(np.float32))
+        penalty = best_penalty(vectors, squares, pattern) if complete else PENALTY
+        rows, own = _regressions(vectors, squares, penalty)
+        return cls(rows if len(rows) > EXACT else rows @ rows.T, own, shares)
 
-        def shrunk(penalty: float) -> Exposure:
-            scaled: Float32 = vectors * np.sqrt(squares / (squares + penalty)).astype(np.float32)
-            own = np.einsum("jr,jr->j", scaled, scaled)
-            return cls(scaled, scaled.T, np.minimum(own, np.float32(1 - 1e-6)), shares, penalty)
+    @classmethod
+    def read(cls, path: Path, shares: Float64) -> Exposure | None:
+        """Open a file of `write` for items rated by these shares; None if there is none of this shape."""
+        items = len(shares)
+        try:
+            numbers = np.asarray(np.lib.format.open_memmap(path, mode="r") if path.is_file() else np.zeros(0))
+        except (OSError, ValueError):
+            return None
+        width = numbers.size // items - 1
+        fits = numbers.shape == (items + items * width,) and (width == items or items > EXACT)
+        if numbers.dtype != np.float32 or width < 1 or not fits or not (numbers[:items] < 1).all():
+            return None
+        return cls(numbers[items:].reshape(items, width), numbers[:items], shares)
 
-        found = _best(shrunk, pattern) if complete else shrunk(PENALTY)
-        return found if len(vectors) > EXACT else replace(found, rows=found.rows @ found.turn, turn=None)
+    def write(self, path: Path) -> None:
+        """Write it to a file that appears whole; a run that cannot be written is used all the same."""
+        content = io.BytesIO()
+        np.save(content, np.append(self.own, self.rows))
+        with suppress(OSError):
+            write_whole(path, [content.getbuffer()])
 
     def of(self, rated: Sequence[Int32]) -> Float32:
         """Exposures (users, items) float32 of users who rated these items each."""
@@ -105,27 +163,33 @@ class Exposure:
 
     def scores(self, rated: Sequence[Int32]) -> Float32:
         """Scores of EASE^R (users, items) float32 of users who rated these items each."""
-        scores = self._turned(np.array([self.rows[items].sum(axis=0) for items in rated], np.float32))
+        scores = np.array([self.rows[items].sum(axis=0) for items in rated], np.float32)
+        if len(self.rows) > EXACT:
+            scores = scores @ self.rows.T
         for fitted, items in zip(scores, rated, strict=True):
             fitted[items] -= self.own[items]
         scores /= 1 - self.own
         return scores
 
-    def _turned(self, sums: Float32) -> Float32:
-        return sums if self.turn is None else sums @ self.turn
 
-    def left_out(self, whole: Float32, known: Float32) -> Float32:
-        """Scores of `known` items' rows by regressions without the users themselves, whose rows are `whole`.
+def _regressions(vectors: Float32, squares: Float64, penalty: float) -> tuple[Float32, Float32]:
+    """V diag(sigma / sqrt(sigma^2 + lambda)), and h."""
+    rows: Float32 = vectors * np.sqrt(squares / (squares + penalty)).astype(np.float32)
+    return rows, np.minimum(np.einsum("jr,jr->j", rows, rows), np.float32(1 - 1e-6))
 
-        Both are (users, items) of zeros and ones, `known` at most `whole`; scores of known items are not to be used.
-        All singular vectors must be there.
-        """
-        of_whole, of_known = (b - self._turned(b @ self.rows) for b in (whole, known))  # lambda b P
-        rest = self.penalty - np.einsum("uj,uj->u", whole, of_whole)
-        rest = np.maximum(rest, np.float32(1e-6 * self.penalty))[:, None]
-        among = np.einsum("uj,uj->u", known, of_whole)[:, None] / rest
-        scores: Float32 = -(of_known + among * of_whole) / (1 - self.own + of_whole**2 / rest)
-        return scores
+
+def left_out(rows: Float32, own: Float32, penalty: float, whole: Float32, known: Float32) -> Float32:
+    """Scores of the items in `known` by regressions without the users themselves, whose rows are `whole`.
+
+    Both are (users, items) of zeros and ones, `known` at most `whole`; scores of known items are not to be used.
+    `rows` and `own` are as of `_regressions`, of all singular vectors.
+    """
+    of_whole, of_known = (b - (b @ rows) @ rows.T for b in (whole, known))  # lambda b P
+    rest = penalty - np.einsum("uj,uj->u", whole, of_whole)
+    rest = np.maximum(rest, np.float32(1e-6 * penalty))[:, None]
+    among = np.einsum("uj,uj->u", known, of_whole)[:, None] / rest
+    scores: Float32 = -(of_known + among * of_whole) / (1 - own + of_whole**2 / rest)
+    return scores
 
 
 def _spectrum(pattern: scipy.sparse.csr_matrix) -> tuple[Float32, Float64, bool]:
@@ -151,22 +215,23 @@ def _spectrum(pattern: scipy.sparse.csr_matrix) -> tuple[Float32, Float64, bool]
     return vectors.astype(np.float32), np.maximum(squares, 0), False
 
 
-def _best(shrunk: Callable[[float], Exposure], pattern: scipy.sparse.csr_matrix) -> Exposure:
-    """Among `PENALTY` times powers of 2, that up to which ranks of hidden ratings become better."""
+def best_penalty(vectors: Float32, squares: Float64, pattern: scipy.sparse.csr_matrix) -> float:
+    """Choose among `PENALTY` times powers of 2, going on while ranks of hidden ratings become better."""
     users, items = pattern.shape
     rng = np.random.default_rng(0)
     some = np.sort(rng.choice(users, min(users, SAMPLE, _CELLS // items + 1), replace=False))
     whole = pattern[some].toarray().astype(np.float32)
     hidden = (whole > 0) & (rng.random(whole.shape) < HIDDEN)
-    best = shrunk(PENALTY)
+    best = PENALTY
     if not hidden.any():
         return best
     known = np.where(hidden, np.float32(0), whole)
     row, column = np.nonzero(hidden)
 
-    def gain(tried: Exposure) -> float:
+    def gain(penalty: float) -> float:
         """Mean over users of the mean of 1 / log2(1 + rank) of what is hidden, 0 beyond the first `DEPTH` ranks."""
-        scores = np.where(known > 0, np.float32(-np.inf), tried.left_out(whole, known))
+        predicted = left_out(*_regressions(vectors, squares, penalty), penalty, whole, known)
+        scores = np.where(known > 0, np.float32(-np.inf), predicted)
         ordered = np.sort(scores, axis=1)
         above = [items - np.searchsorted(ordered[u], scores[u, j], "right") for u, j in zip(row, column, strict=True)]
         gains = np.where(np.array(above) < DEPTH, 1 / np.log2(2.0 + np.array(above)), 0.0)
@@ -174,13 +239,13 @@ def _best(shrunk: Callable[[float], Exposure], pattern: scipy.sparse.csr_matrix)
         number = np.bincount(row, minlength=len(some))
         return float((total[number > 0] / number[number > 0]).mean())
 
-    found = gain(best)
+    best_gain = gain(best)
     for factor in (2.0, 0.5):
-        while _PENALTIES[0] < best.penalty * factor < _PENALTIES[1]:
-            tried = shrunk(best.penalty * factor)
-            if (reached := gain(tried)) <= found:
+        while _PENALTIES[0] < best * factor < _PENALTIES[1]:
+            reached = gain(best * factor)
+            if reached <= best_gain:
                 break
-            best, found = tried, reached
-        if best.penalty > PENALTY:
+            best, best_gain = best * factor, reached
+        if best > PENALTY:
             break
     return best

@@ -17,15 +17,11 @@ from dsgmcmc.data.frames import Table, as_given, read_names
 from dsgmcmc.errors import InputError, anew, not_fitted
 from dsgmcmc.model.predictive.base import Prediction
 from dsgmcmc.posterior.draws import KINDS
-from dsgmcmc.posterior.foldin import FoldIn
-from dsgmcmc.posterior.new_ratings import PendingRatings, fold_in, tell
+from dsgmcmc.posterior.exposure import Rated
+from dsgmcmc.posterior.newcomers import FoldIn, NewRatings, fold_in
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
-from dsgmcmc.posterior.rated import Rated
-from dsgmcmc.posterior.recommend import recommendations, those_among
-from dsgmcmc.posterior.rules import PATTERN_RULES, By, Ranking
+from dsgmcmc.posterior.rank import PATTERN_RULES, By, Ranking, recommendations, similar, those_among
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.posterior.similar import similar
-from dsgmcmc.storage.rundir import EXPOSURE
 from dsgmcmc.storage.scratch import Scratch
 from dsgmcmc.types import Array, Float64, Int32
 
@@ -76,7 +72,7 @@ class FittedModel:
         self.run_: Run = run
         self._data = None if data is None else Path(data)
         self._rated: Rated | None = None
-        self._told: PendingRatings | None = None
+        self._new: NewRatings | None = None
         self._newcomers: FoldIn | None = None
         self._predictors: dict[PredictOptions, Predictor] = {}
         self.n_features_in_ = 2
@@ -119,7 +115,7 @@ class FittedModel:
     def _renew(self) -> None:
         """Reopen the run, which is being sampled, as it is now."""
         self.run_ = Run(self._fitted().path)
-        self._take_in(self._told)
+        self._fold(self._new)
 
     # ------------------------------------------------------------------ pickling
 
@@ -130,13 +126,13 @@ class FittedModel:
             run = self.run_
             ratings = self._data or Path(str(run.facts.get("data", "")))
             files = [path for path in sorted(run.path.rglob("*")) if path.is_file() and path != run.directory.lock_file]
-            files = [path for path in files if path.parent.name != EXPOSURE]  # can be worked out again
+            files = [path for path in files if not path.name.startswith("exposure-")]  # can be worked out again
             packed = {f"{RUN}/{path.relative_to(run.path)}": path.read_bytes() for path in files}
-            state["_packed"] = packed | ({RATINGS: ratings.read_bytes()} if ratings.is_file() else {}), self._told
+            state["_packed"] = packed | ({RATINGS: ratings.read_bytes()} if ratings.is_file() else {}), self._new
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        files, told = state.pop("_packed", ({}, None))
+        files, new = state.pop("_packed", ({}, None))
         vars(self).update(state)
         if files:
             scratch = Scratch()
@@ -145,11 +141,11 @@ class FittedModel:
                 (scratch.path / name).write_bytes(content)
             self._reopen(scratch.path / RUN, scratch.path / RATINGS if RATINGS in files else None)
             self._scratch = scratch
-            self._take_in(told)
+            self._fold(new)
 
     def _parameters(self) -> dict[str, Any]:
         """Attributes of a model that do not come from its run."""
-        of_run = ("run_", "_predictors", "_scratch", "_rated", "_newcomers", "_told")
+        of_run = ("run_", "_predictors", "_scratch", "_rated", "_newcomers", "_new")
         return {name: value for name, value in vars(self).items() if name not in of_run}
 
     def _reopen(self, path: Path, data: Path | None) -> None:
@@ -239,7 +235,7 @@ class FittedModel:
     ) -> Self:
         """Fold in new ratings and features of users, known or new, without sampling again; returns a new model.
 
-        The posterior of these users' rows is exact given each saved draw of the items (`dsgmcmc.posterior.foldin`).
+        The posterior of these users' rows is exact given each saved draw of the items (`dsgmcmc.posterior.newcomers`).
         This model does not change. What cannot be used, such as ratings of unknown items, is left out with a warning.
 
         Parameters
@@ -262,30 +258,30 @@ class FittedModel:
         """
         model = object.__new__(type(self))
         vars(model).update(vars(self))
-        model._tell(X, y, kind, features)
+        for note in model._add(X, y, kind, features):
+            warnings.warn(note, stacklevel=2)
         return model
 
     def update(
         self, X: Any = None, y: Any = None, *, kind: Literal["user", "item"] = "user", features: Any = None
     ) -> Self:
         """Fold in new ratings and features as `fold_in` does, but into this model; the last rating of a pair counts."""
-        self._tell(X, y, kind, features)
+        for note in self._add(X, y, kind, features):
+            warnings.warn(note, stacklevel=2)
         return self
 
-    def _tell(self, X: Any, y: Any, kind: str, features: Any) -> None:
-        for note in self._learn(X, y, kind, features):
-            warnings.warn(note, stacklevel=3)
-
     @renewing
-    def _learn(self, X: Any, y: Any, kind: str, features: Any) -> list[str]:
-        told, notes = tell(self._fitted(), X, y, kind, features, self.columns)
-        return [*notes, *self._take_in(told if self._told is None else self._told.updated(told))]
+    def _add(self, X: Any, y: Any, kind: str, features: Any) -> list[str]:
+        """Fold new ratings and features in, with those that were folded in before; returns notes for the user."""
+        new, notes = NewRatings.read(self._fitted(), X, y, kind, features, self.columns)
+        return [*notes, *self._fold(new if self._new is None else self._new.updated(new))]
 
-    def _take_in(self, told: PendingRatings | None) -> list[str]:
+    def _fold(self, new: NewRatings | None) -> list[str]:
+        """Work out all rows with new ratings or features from the run as it is; returns notes for the user."""
         newcomers, notes = None, list[str]()
-        if told is not None:
-            newcomers, notes = fold_in(self._fitted(), *told[:4], described=told.described, data=self._data)
-        self._told, self._newcomers, self._predictors = told, newcomers, {}
+        if new is not None:
+            newcomers, notes = fold_in(self._fitted(), *new[:4], described=new.described, data=self._data)
+        self._new, self._newcomers, self._predictors = new, newcomers, {}
         return notes
 
     # ------------------------------------------------------------------ rankings
@@ -319,7 +315,7 @@ class FittedModel:
         n : int
             Number of items per user.
         by : {"likely", "exposure", "mean", "ucb", "lcb", "thompson"}
-            See `dsgmcmc.posterior.rules`.
+            Rule, see `dsgmcmc.posterior.rank`.
         z : float
             Number of standard deviations between the mean and the bounds of ``ucb`` and ``lcb``.
         seed : int, optional
@@ -356,13 +352,13 @@ class FittedModel:
 
     @renewing
     def similar(self, name: Any, n: int = 10, *, kind: Literal["user", "item"] = "item") -> Table:
-        """Items (or users) most similar to one, with uncertainty; see `dsgmcmc.posterior.similar.similar`."""
+        """Return the items (or users) most similar to one, with uncertainty: `dsgmcmc.posterior.rank.similar`."""
         return Table(similar(self._fitted(), kind, name, n))
 
     @renewing
     def to_arviz(self) -> Any:
-        """Return the run in ArviZ's data structure, an xarray.DataTree; see `dsgmcmc.posterior.arviz.to_datatree`."""
-        from dsgmcmc.posterior.arviz import to_datatree
+        """Return the run in ArviZ's data structure, an xarray.DataTree; see `dsgmcmc.posterior.export.to_datatree`."""
+        from dsgmcmc.posterior.export import to_datatree
 
         return to_datatree(self._fitted())
 

@@ -25,7 +25,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.prediction import cells_kernel
 from dsgmcmc.model.predictive.base import Prediction, Predictive, PredictorDraws
 from dsgmcmc.posterior.draws import Draw, Rows
-from dsgmcmc.posterior.foldin import FoldIn
+from dsgmcmc.posterior.newcomers import FoldIn
 from dsgmcmc.posterior.saved import SavedRun
 from dsgmcmc.types import Float32, Float64, Int32
 
@@ -126,23 +126,18 @@ class Predictor:
         Prediction
             In units of the ratings.
         """
-        return self._predict(users, items, with_probabilities=False)[0]
-
-    def _predict(self, users: Int32, items: Int32, with_probabilities: bool) -> tuple[Prediction, Float32]:
-        """Summaries of pairs, and the requested probabilities, (m, q)."""
-        result = Prediction(*(np.empty(len(users), np.float32) for _ in Prediction._fields))
-        more = np.empty((len(self.names) - len(result), len(users)), np.float32)
-        for rows, predictive in self.distributions(users, items):
-            for whole, values in zip(result, predictive.summary(*self.options.levels), strict=True):
-                whole[rows] = np.clip(values, *self._range) if self._clip and whole is not result.sd else values
-            if with_probabilities:
-                more[:, rows] = self._probabilities(predictive).T
-        return result, more
+        columns = self.columns(users, items)
+        return Prediction(*(columns[name] for name in self.options.columns))
 
     def columns(self, users: Int32, items: Int32) -> dict[str, Float32]:
         """Predict pairs as `__call__` does, with the requested probabilities; (q,) float32 by `names`."""
-        result, more = self._predict(users, items, with_probabilities=True)
-        return dict(zip(self.names, [*result, *more], strict=True))
+        columns = {name: np.empty(len(users), np.float32) for name in self.names}
+        for rows, predictive in self.distributions(users, items):
+            for name, values in zip(self.options.columns, predictive.summary(*self.options.levels), strict=True):
+                columns[name][rows] = np.clip(values, *self._range) if self._clip and name != "sd" else values
+            for name, values in zip(self.names[4:], self._probabilities(predictive).T, strict=True):
+                columns[name][rows] = values
+        return columns
 
     @property
     def names(self) -> list[str]:
@@ -184,49 +179,45 @@ class Predictor:
 
     # ------------------------------------------------------------------ draws of the predictors
 
-    def _unseen(self, users: Int32, items: Int32) -> tuple[npt.NDArray[np.intp], Int32, Int32]:
-        """Pairs with a side that was not seen in training, and both sides with unknown ids replaced by 0."""
-        new_user = (users < 0) | (users >= len(self.run.users))
-        new_item = (items < 0) | (items >= len(self.run.items))
-        which = np.flatnonzero(new_user | new_item)
-        zero = np.int32(0)
-        return which, np.where(new_user, zero, users), np.where(new_item, zero, items)
-
     def draws(self, users: Int32, items: Int32) -> PredictorDraws:
         """Draws of the predictors of pairs."""
         run = self.run
-        which, known_users, known_items = self._unseen(users, items)
+        new_user = (users < 0) | (users >= len(run.users))
+        new_item = (items < 0) | (items >= len(run.items))
+        known_users, known_items = np.where(new_user, np.int32(-1), users), np.where(new_item, np.int32(-1), items)
+        unseen = np.flatnonzero(new_user | new_item)
         eta = np.empty((len(users), len(run.draws)), np.float32)
-        variance, spread = np.empty_like(eta), np.zeros_like(eta)
+        noise, spread = np.empty_like(eta), np.zeros_like(eta)
         effects = np.zeros_like(eta) if run.has_effects else None
-        (whose, owner), thresholds = owners(run, users), []
-        shapes = []
-        nobody = np.int32(-1)
-        known = np.where(users < len(run.users), users, nobody), np.where(items < len(run.items), items, nobody)
+        whose, owner = owners(run, users)
+        thresholds, shapes = [], []
         for number in range(len(run.draws)):
             draw = run.draw(number)
-            theta, noise = draw.theta, draw.inverse_scale
             self._cells(
-                *(known_users, known_items, theta["user"], theta["item"], noise["user"], noise["item"]),
-                *(1 / draw.tau, number, eta, variance),
+                *(np.maximum(known_users, 0), np.maximum(known_items, 0), draw.theta["user"], draw.theta["item"]),
+                *(draw.inverse_scale["user"], draw.inverse_scale["item"], 1 / draw.tau, number, eta, noise),
             )
-            for start in range(0, len(which), _RARE):
-                some = which[start : start + _RARE]
-                rows = [
-                    self._rows(number, draw, kind, index[some]) for kind, index in (("user", users), ("item", items))
-                ]
-                eta[some, number], spread[some, number] = self._join(*rows)
-                variance[some, number] = rows[0].noise * rows[1].noise / draw.tau
+            for start in range(0, len(unseen), _RARE):
+                some = unseen[start : start + _RARE]
+                user = self._rows(number, draw, "user", users[some])
+                item = self._rows(number, draw, "item", items[some])
+                eta[some, number], spread[some, number] = self._join(user, item)
+                noise[some, number] = user.noise * item.noise / draw.tau
             if effects is not None:
-                added, effects[:, number] = draw.of_ratings(*known)
+                added, effects[:, number] = draw.of_ratings(known_users, known_items)
                 eta[:, number] += np.float32(added)
             thresholds.append(of_owners(draw, whose, self.newcomers, number))
             shapes.append(self._law.shape_of(draw.shared))
-        shape = None if shapes[0] is None else np.array(shapes)[None]
-        cuts = None if thresholds[0] is None else np.array(thresholds)
-        effects = effects if effects is not None and effects.any() else None
-        of = None if cuts is None else owner
-        return PredictorDraws(eta, variance, spread, run.draw_weights, cuts, of, effects, shape)
+        return PredictorDraws(
+            eta=eta,
+            noise=noise,
+            spread=spread,
+            weights=run.draw_weights,
+            thresholds=None if thresholds[0] is None else np.array(thresholds),
+            owner=None if thresholds[0] is None else owner,
+            effects=effects if effects is not None and effects.any() else None,
+            shape=None if shapes[0] is None else np.array(shapes)[None],
+        )
 
     def _rows(self, number: int, draw: Draw, kind: str, index: Int32) -> Rows:
         """Rows of one side at a draw: known, folded in, or unknown."""

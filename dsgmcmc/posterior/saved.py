@@ -28,13 +28,11 @@ from dsgmcmc.posterior.draws import (
     KeptDraws,
     PosteriorMoments,
 )
-from dsgmcmc.posterior.exposure import Exposure
+from dsgmcmc.posterior.exposure import Exposure, Rated
 from dsgmcmc.posterior.heldout import followed
-from dsgmcmc.posterior.kept import keep_exposure, read_exposure
 from dsgmcmc.posterior.layout import Expected, check_draws, check_posteriors, read_shared
 from dsgmcmc.posterior.live import newest_states, not_yet, nothing_yet, unfinished
 from dsgmcmc.posterior.names import Index, Vocabulary
-from dsgmcmc.posterior.rated import Rated
 from dsgmcmc.storage.draws import DrawPlace, SavedDraws
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import RunDirectory
@@ -278,23 +276,26 @@ class SavedRun:
             rows[kind][name] = array
         return Draw(chain, iteration, shared, rows)
 
+    @property
+    def exposure_file(self) -> Path:
+        """File of the exposure, which the first ranking writes."""
+        return self.directory.exposure_file(str(self.facts["data_hash"]))
+
     @cached_property
     def exposure(self) -> Exposure:
-        """Exposure of users to items: kept beside the run, or else estimated from the ratings file and kept.
+        """Exposure of users to items, from the run's file of it, or else estimated from the ratings and written there.
 
         Raises
         ------
         InputError
-            As `open_ratings`, where it is not kept.
+            As `open_ratings`, where there is no file.
         """
-        kept = read_exposure(self.directory, self.facts, len(self.items), self._new_exposure)
-        return kept or self._new_exposure()
-
-    def _new_exposure(self) -> Exposure:
-        with self.open_ratings() as ratings:
-            found = Rated(ratings).exposure
-        keep_exposure(self.directory, self.facts, found)
-        return found
+        exposure = Exposure.read(self.exposure_file, self.counts("item") / len(self.users))
+        if exposure is None:
+            with self.open_ratings() as ratings:
+                exposure = Exposure.of_pattern(Rated(ratings).pattern())
+            exposure.write(self.exposure_file)
+        return exposure
 
     def need_draws(self) -> None:
         """Raise an error if there are no saved draws, which predictions need.

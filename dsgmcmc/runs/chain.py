@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc.config.chain import ResolvedChain
+from dsgmcmc.config.chain import KEPT_CHECKPOINTS, ResolvedChain
 from dsgmcmc.config.job import Policy
 from dsgmcmc.errors import AgreedError, DivergenceError, InputError, WriteError
 from dsgmcmc.model.target import FactorTarget
@@ -128,7 +128,7 @@ class Chain:
             self.run_directory,
             self.chain,
             self._hashes,
-            config.keep_checkpoints,
+            KEPT_CHECKPOINTS,
             self.control,
             self._made,
             self._refuge,
@@ -201,7 +201,6 @@ class Chain:
             due = due or self.checkpoints.has_many_draws
             if request == Request.CHECKPOINT or due:
                 self.save(last=request >= Request.STOP or self.iteration >= self.total)
-        log.debug("chain %d: pausing at iteration %d (%s)", self.chain, self.iteration, request.name)
         self.checkpoints.settle()
         return request
 

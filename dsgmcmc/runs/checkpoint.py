@@ -263,7 +263,6 @@ class Checkpoints:
             drafts = self._drafts(iteration, seconds, not (last or wait))
         prune = self._prune if iteration else partial(self._run.cut, self._chain, 0)
         self._begin(iteration, begin, drafts, prune)
-        log.debug("chain %d: writing the checkpoint of iteration %d", self._chain, iteration)
         if wait:
             self.settle()
 
@@ -327,7 +326,6 @@ class Checkpoints:
             self._longest = max(self._longest, monotonic() - write.begin)
             self.newest = write.iteration
             self._control.write_seconds = RESERVE * self._longest
-            log.debug("chain %d: %s is complete", self._chain, write.drafts[-1].final)
 
     def settle(self) -> None:
         """Wait until nothing is being written. Collective; raises as `save`."""

@@ -39,8 +39,8 @@ from dsgmcmc.config.accuracy import LEAST_DRAWS
 from dsgmcmc.config.job import Policy
 from dsgmcmc.config.layers import Layers
 from dsgmcmc.config.run import ResolvedConfig
+from dsgmcmc.data.inner import InnerSplit
 from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.data.ratings.inner import InnerSplit
 from dsgmcmc.diagnostics.comparison import Comparison, Model
 from dsgmcmc.diagnostics.mixing import ess_bulk
 from dsgmcmc.diagnostics.ranking import MAX_USERS
@@ -49,8 +49,8 @@ from dsgmcmc.errors import DivergenceError, InputError
 from dsgmcmc.model.likelihoods import Levels
 from dsgmcmc.parallel.comm import agree
 from dsgmcmc.parallel.signals import Signals
+from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.heldout import TestPredictions
-from dsgmcmc.posterior.rated import Rated
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.runs.candidates import ADDED, BIASES_ONLY, Candidate, candidates, laws_for
 from dsgmcmc.runs.costs import Costs
@@ -231,7 +231,7 @@ class Comparing:
             If it was stopped: the same again goes on.
         """
         with logs_as_before(), threadpool_limits(1, user_api="blas"):  # so that scores do not depend on threads
-            start_logs(self._comm.rank, self._policy.log_level, quiet=True)
+            start_logs(self._comm.rank, self._policy.only_warnings, quiet=True)
             self._plan: Plan = self._comm.bcast(agree(self._comm, self._make_plan if self._root else lambda: None))
             self._inner = self._inner_source(self._plan.seed)
             chosen, best = self._choose()

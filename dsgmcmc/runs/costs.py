@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dsgmcmc.config.chain import KEPT_CHECKPOINTS
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.kernels.outer import statistics_width
@@ -118,7 +119,7 @@ class Costs:
             files_per_checkpoint=2 * config.chains * (min(size, MAX_WRITERS) + 1),
             memory_per_process=sum(memory) + INTERPRETER,
             disk_least=kept + config.chains * min(config.save_draws, made) * one_draw,
-            disk_most=kept + config.chains * (config.keep_checkpoints * checkpoint + written * one_draw),
+            disk_most=kept + config.chains * (KEPT_CHECKPOINTS * checkpoint + written * one_draw),
         )
 
     def table(self) -> dict[str, Any]:

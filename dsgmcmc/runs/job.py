@@ -8,7 +8,6 @@ import platform
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import RLock
@@ -167,7 +166,7 @@ class Job:
         begin = monotonic()
         self._age = lambda: monotonic() - begin
         if self.comm.size == 1:
-            self.policy = replace(self.policy, watchdog=0)
+            self.policy = self.policy.model_copy(update={"watchdog": 0.0})
         with _ONE_AT_A_TIME, logs_as_before(), threadpool_limits(1, user_api="blas"), self._signals.borrowed():
             status = self._sample()
         if status != EXIT_DONE:
@@ -182,7 +181,7 @@ class Job:
         comm, policy, signals = self.comm, self.policy, self._signals
         if self._at_root and not is_held(self.run_directory.lock_file):
             self._stop_listening()  # a job that was killed left it
-        start_logs(comm.rank, policy.log_level, self._quiet)
+        start_logs(comm.rank, policy.only_warnings, self._quiet)
         crowded = oversubscription(comm)
         processors = sorted(set(comm.allgather(cpu_name())))
         if self._at_root and crowded:
@@ -194,7 +193,6 @@ class Job:
             )
         deadline = agree(comm, partial(policy.deadline, self._age()))
         config, given = self._resolve()
-        log.debug("process %d of %d is %d on %s", comm.rank, comm.size, os.getpid(), platform.node())
         begin = partial(self._open, config, given) if self._at_root else dict
         made = comm.bcast(agree(comm, begin))
         who = f"process {comm.rank} of {comm.size} ({os.getpid()} on {platform.node()})"

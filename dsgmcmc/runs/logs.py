@@ -48,21 +48,21 @@ class LogErrors:
             raise WriteError(f"{said}; stopped after a checkpoint: go on with {named('resume')} once it can be written")
 
 
-def start_logs(rank: int, level: str, quiet: bool = False) -> None:
+def start_logs(rank: int, only_warnings: bool = False, quiet: bool = False) -> None:
     """Set up the messages of this process.
 
     Parameters
     ----------
     rank : int
         Number of this process; only process 0 writes to the terminal.
-    level : {"debug", "info", "warning"}
-        Least severe level that is logged.
+    only_warnings : bool
+        Whether lesser messages are left out.
     quiet : bool
         Whether to write nothing to the terminal.
     """
     logger = logging.getLogger("dsgmcmc")
     stop_logs()
-    logger.setLevel(level.upper())
+    logger.setLevel(logging.WARNING if only_warnings else logging.INFO)
     logger.propagate = False
     handlers: list[logging.Handler] = []
     if rank == 0 and not quiet:

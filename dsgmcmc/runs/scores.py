@@ -9,12 +9,12 @@ import numpy as np
 
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics import ranking
-from dsgmcmc.diagnostics.paired import Estimate, difference, monte_carlo_error
+from dsgmcmc.diagnostics.scores import Estimate, difference, monte_carlo_error
 from dsgmcmc.model.likelihoods import Levels
 from dsgmcmc.model.likelihoods.ordinal import scale_of
+from dsgmcmc.posterior.exposure import Exposure, Rated
 from dsgmcmc.posterior.heldout import TestPredictions
-from dsgmcmc.posterior.rated import Rated
-from dsgmcmc.posterior.rules import Ranking, liked_from
+from dsgmcmc.posterior.rank import Ranking, liked_from
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Float64, Int32
 
@@ -110,7 +110,7 @@ def ranking_scores(run: Run, rated: Rated, most: int, halves: bool) -> Scores:
     Items are ranked by the usual rule, ``likely``. With `halves` of the run's saved draws the Monte Carlo error is
     known.
     """
-    rule, run.exposure = Ranking(LIST_LENGTH), rated.exposure
+    rule, run.exposure = Ranking(LIST_LENGTH), Exposure.of_pattern(rated.pattern())
     liked = run.test.rating >= liked_from(run)
     of_users, of_items = (side[liked] for side in run.test_pairs())
     users = np.unique(of_users)

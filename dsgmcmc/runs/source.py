@@ -15,10 +15,9 @@ from dsgmcmc.config.layers import build
 from dsgmcmc.config.run import ResolvedConfig, RunConfig, automatic_rank
 from dsgmcmc.data.ratings import Ratings, open_ratings
 from dsgmcmc.diagnostics.baselines import BiasesOnly, advantage, baselines, fit_biases_only
-from dsgmcmc.diagnostics.calibration import held_out_scores
-from dsgmcmc.diagnostics.convergence import agreement, slowest
+from dsgmcmc.diagnostics.convergence import agreement, slowest, temperatures
 from dsgmcmc.diagnostics.ranking import click_scores
-from dsgmcmc.diagnostics.temperatures import temperatures
+from dsgmcmc.diagnostics.scores import held_out_scores
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.model import FactorModel
@@ -192,8 +191,8 @@ class RatingsSource:
         -------
         dict
             ``tau`` (posterior mean; null if there is no noise), ``rank``, ``draws`` (of all chains), ``temperatures``
-            (`dsgmcmc.diagnostics.temperatures`), ``rmse_mean``, ``mae_mean`` and the other scores of the
-            ``test_ratings`` (`dsgmcmc.diagnostics.calibration`), ``baselines`` and ``over_biases``
+            (`dsgmcmc.diagnostics.convergence`), ``rmse_mean``, ``mae_mean`` and the other scores of the
+            ``test_ratings`` (`dsgmcmc.diagnostics.scores`), ``baselines`` and ``over_biases``
             (`dsgmcmc.diagnostics.baselines`), ``agreement`` (of chains) and ``slowest`` (shared parameters,
             `dsgmcmc.diagnostics.convergence`). The scores are null without test ratings, and for clicks, which have
             ``rankings`` from saved draws instead (`dsgmcmc.diagnostics.ranking`).

@@ -38,7 +38,7 @@ from dsgmcmc.storage.writer import write_snapshot
 from dsgmcmc.types import Array, Comm, Factor, Float64, Int32
 
 #: Settings of the model that determine when something is drawn, not what is sampled.
-_WHEN = ("hyper_start", "hyper_every")
+_WHEN = ("hyper_start",)
 
 
 class WarmStart:

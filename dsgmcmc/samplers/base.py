@@ -14,7 +14,6 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.samplers.gradients import DATUM_GRADIENTS, GRADIENTS, GradientEstimator, PartGradient, T
 from dsgmcmc.samplers.step_size import SamplerConfig
-from dsgmcmc.settings import named
 from dsgmcmc.targets.base import Target
 from dsgmcmc.targets.state import Replicated, StateField
 from dsgmcmc.types import Float64, Purpose
@@ -108,11 +107,6 @@ class Sampler(ABC, Generic[C, T]):
             raise InputError(
                 f"sampler.gradient: {cls.__name__} cannot use {name!r}; it takes {' or '.join(cls.gradients)}{also}"
             )
-        if config.anchor_every and name != "control-variate":
-            raise InputError(
-                "sampler.anchor_every is only for control variates: leave it out, or "
-                f"{named('sampler.gradient')}=control-variate"
-            )
         return GRADIENTS.get(name) or DATUM_GRADIENTS[name]
 
     @classmethod
@@ -176,7 +170,7 @@ class Sampler(ABC, Generic[C, T]):
         if cls.sweep_length(config, grid) > 1 and schedule != "random":
             raise InputError(
                 f"{what} needs parts that are drawn independently: those of the {schedule} schedule make up for each "
-                f"other within a sweep, and the chain would be too cold. Use {named('schedule')} random, or {otherwise}"
+                f"other within a sweep, and the chain would be too cold. Use schedule=random, or {otherwise}"
             )
 
     @classmethod

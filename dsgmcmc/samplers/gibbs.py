@@ -17,9 +17,8 @@ Target: the posterior itself. Every draw is from its law given the newest values
 4. W, given all that;
 5. sums for the rows of H, from the new W and g; g' alike; H.
 
-So both factors' scales are drawn in every sweep, which samplers that move both factors at once do in turns. With
-``hyper_every`` above 1 most sweeps have none of 2, 3 and the draw of g', which is exact, too. Nothing is left out but
-rounding: sums are float32, solved in float64.
+So both factors' scales are drawn in every sweep, which samplers that move both factors at once do in turns. Nothing is
+left out but rounding: sums are float32, solved in float64.
 """
 
 from __future__ import annotations

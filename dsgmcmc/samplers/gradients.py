@@ -115,35 +115,31 @@ class PartGradient(GradientEstimator[T]):
 
 
 class ControlVariate(PartGradient[Target]):
-    """A part's gradient, less that at an anchor a, plus the full one at a [Nemeth 2021, section 2.3; Johnson 2013].
+    """A part's gradient, less that at an anchor a, plus the full one at a [Nemeth 2021, section 2.3].
 
         grad U~(theta) = grad U~_t(theta) - grad U~_t(a) + grad U(a)
 
     of the likelihood; the prior's gradient is exact. Unbiased given theta and a, with a variance that falls with
-    |theta - a|^2, for two gradients of a part in the place of one. The anchor is a state of the chain itself: that at
-    the end of burn-in, with the part's plain gradient before; or, every `every` sweeps, that of the moment (SVRG). To
-    move it takes a full gradient. The likelihood's gradient at a is kept at noise precision 1, so that tau may be
-    drawn; what else it depends on must stay as it is.
-
-    [Johnson 2013] R. Johnson, T. Zhang: Accelerating stochastic gradient descent using predictive variance reduction.
+    |theta - a|^2, for two gradients of a part in the place of one. The anchor is the chain's own state at the end of
+    burn-in, which uses plain gradients of parts. The likelihood's gradient at a is kept at noise precision 1, so that
+    tau may be drawn; what else it depends on must stay as it is.
     """
 
     fields: ClassVar[tuple[StateField, ...]] = (StateField("anchor"), StateField("full"))
     scratch: ClassVar[tuple[str, ...]] = ("anchored",)
     fixed_likelihood: ClassVar[bool] = True
 
-    def __init__(self, every: int | None, burn_in: int) -> None:
-        self.every, self.burn_in = every, burn_in
+    def __init__(self, burn_in: int) -> None:
+        self.burn_in = burn_in
 
     @classmethod
     def of(cls, config: SamplerConfig, burn_in: int) -> Self:
         """Make the estimator of a sampler with this configuration; its first `burn_in` iterations are burn-in."""
-        return cls(config.anchor_every, burn_in)
+        return cls(burn_in)
 
     def begin(self, target: Target, position: str) -> None:
-        """Move the anchor to the state, if it is due. Collective."""
-        iteration = target.stream.iteration
-        if iteration % (self.every * target.sweep_length) if self.every else iteration != self.burn_in:
+        """Set the anchor at the end of burn-in. Collective."""
+        if target.stream.iteration != self.burn_in:
             return
         for block in target.blocks():
             block["anchor"][:] = block[position]
@@ -154,7 +150,7 @@ class ControlVariate(PartGradient[Target]):
     ) -> None:
         """Compute the gradient of a cell's blocks; see `dsgmcmc.targets.base.Cell.gradient`."""
         cell.gradient(position, out, prior, errors)
-        if not self.every and target.stream.iteration < self.burn_in:
+        if target.stream.iteration < self.burn_in:
             return
         cell.gradient("anchor", "anchored", prior=False, errors=False)
         estimate, tau = f"{out} - anchored + tau * full", {"tau": target.noise_precision}

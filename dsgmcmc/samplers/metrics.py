@@ -35,6 +35,9 @@ from dsgmcmc.types import Array, Factor, Float64, Purpose
 MOMENTUM = "r"
 TURNING = (MOMENTUM, "direction")
 
+#: Sweeps between refreshes of the metric.
+REFRESH_EVERY = 2
+
 #: The curvature of each row's own data costs as much as three gradients. It is computed at each of the first
 #: EVERY_REFRESH_UNTIL refreshes; at one in EARLY_BOUND_EVERY until EARLY_UNTIL refreshes, when chains have settled;
 #: then at one in BOUND_EVERY; and where a row has grown.

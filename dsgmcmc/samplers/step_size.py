@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import inf
-from typing import Literal, Self, TypeVar
+from typing import Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -35,11 +35,6 @@ class SamplerConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     gradient: str | None = Field(None, description="gradient estimator: part, control-variate or full")
-    anchor_every: int | None = Field(
-        None,
-        ge=1,
-        description="sweeps between moves of a control variate's anchor; by default it moves once, after burn-in",
-    )
 
     def step(self, iteration: int, grid: int, burn_in: int) -> float:
         """Step of `iteration`; 1 for samplers without steps, so that all draws have the same weight."""
@@ -51,11 +46,7 @@ class SamplerConfig(BaseModel):
 
 
 class StepSize(SamplerConfig):
-    """Gradient, and step size as a function of the iteration.
-
-    The step rises linearly from `warm_up_factor` to 1 times `step_size` over the first `warm_up` sweeps; with
-    ``decay="polynomial"`` it is then multiplied by (1 + sweep / decay_sweeps) ** -decay_power.
-    """
+    """Gradient, and step size as a function of the iteration: step_size (1 + sweep / decay_sweeps) ** -decay_power."""
 
     step_size: float = setting(
         "Step size, in the sampler's own unit; also that of the burn-in.",
@@ -66,13 +57,10 @@ class StepSize(SamplerConfig):
     burn_in_step_size: float | None = Field(
         None, gt=0, allow_inf_nan=False, description="step during burn-in; by default step_size"
     )
-    warm_up: int = Field(0, ge=0, description="sweeps over which the step rises to its full size")
-    warm_up_factor: float = Field(0.1, gt=0, le=1, description="first step as a fraction of the full one")
-    decay: Literal["constant", "polynomial"] = Field(
-        "constant", description="whether the step decays, see decay_sweeps"
+    decay_power: float = Field(
+        0.0, ge=0, le=1, description="b in (1 + sweep / a) ** -b, which multiplies the step; 0: no decay"
     )
-    decay_sweeps: float = Field(100.0, gt=0, description="a in (1 + sweep / a) ** -b, which multiplies the step")
-    decay_power: float = Field(0.33, gt=0, le=1, description="b, see decay_sweeps")
+    decay_sweeps: float = Field(100.0, gt=0, description="a, see decay_power")
 
     def step(self, iteration: int, grid: int, burn_in: int) -> float:
         """Step of `iteration`, in the unit of `step_size`.
@@ -86,20 +74,39 @@ class StepSize(SamplerConfig):
         burn_in : int
             Number of iterations that count as burn-in.
         """
-        size = self.step_size
-        if iteration < burn_in and self.burn_in_step_size is not None:
-            size = self.burn_in_step_size
-        sweep = iteration / grid
-        if sweep < self.warm_up:
-            size *= self.warm_up_factor + (1.0 - self.warm_up_factor) * sweep / self.warm_up
-        if self.decay == "polynomial":
+        size, sweep = self.undecayed(iteration, grid, burn_in), iteration / grid
+        if self.decay_power:
             size *= (1.0 + sweep / self.decay_sweeps) ** -self.decay_power
         return size
+
+    def undecayed(self, iteration: int, grid: int, burn_in: int) -> float:
+        """Step of `iteration` before it decays."""
+        if iteration < burn_in and self.burn_in_step_size is not None:
+            return self.burn_in_step_size
+        return self.step_size
 
     def scaled(self, scale: float) -> Self:
         """Return the configuration with all steps times `scale`."""
         sizes = {"step_size": self.step_size, "burn_in_step_size": self.burn_in_step_size}
         return self.model_copy(update={name: size * scale for name, size in sizes.items() if size is not None})
+
+
+class RisingStep(StepSize):
+    """A step that rises linearly, from a fraction of `step_size` to all of it, over the first `warm_up` sweeps."""
+
+    warm_up: int = Field(20, ge=0, description="sweeps over which the step rises to its full size")
+
+    @property
+    def first_step(self) -> float:
+        """First step, as a fraction of the full one."""
+        return 0.1
+
+    def undecayed(self, iteration: int, grid: int, burn_in: int) -> float:
+        """Step of `iteration` before it decays."""
+        size, sweep = super().undecayed(iteration, grid, burn_in), iteration / grid
+        if sweep < self.warm_up:
+            size *= self.first_step + (1.0 - self.first_step) * sweep / self.warm_up
+        return size
 
 
 Steps = TypeVar("Steps", bound=StepSize)

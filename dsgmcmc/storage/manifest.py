@@ -111,7 +111,7 @@ class Manifest(_Strict):
 
     Attributes
     ----------
-    kind : {"checkpoint", "draws", "posterior", "index", "start", "exposure"}
+    kind : {"checkpoint", "draws", "posterior", "index", "start"}
         What the snapshot is of.
     chain, iteration, grid : int
         Chain, iterations made, and grid B of the run.
@@ -126,7 +126,7 @@ class Manifest(_Strict):
 
     format: Literal["dsgmcmc-snapshot"] = "dsgmcmc-snapshot"
     version: Literal[2] = 2
-    kind: Literal["checkpoint", "draws", "posterior", "index", "start", "exposure"]
+    kind: Literal["checkpoint", "draws", "posterior", "index", "start"]
     chain: int = Field(ge=0)
     iteration: int = Field(ge=0)
     grid: int = Field(ge=1)

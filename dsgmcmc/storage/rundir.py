@@ -3,7 +3,7 @@
 =========================  ============================================================================
 ``run.toml``               resolved configuration, seed, versions, hashes
 ``index/``                 original names of users and items (a snapshot)
-``exposure/``              what rankings take from the pattern of ratings (a snapshot), once they were asked for
+``exposure-HASH.npy``      what rankings take from the pattern of the ratings with this hash, once one was asked for
 ``comparison.json``        models that were compared, if the run's was chosen so
 ``start/chain-c``          what the chains start from, if that is another run (snapshots)
 ``metrics.jsonl``          one object a line; while they run, chain c > 0 writes ``metrics-chain-c.jsonl``
@@ -51,13 +51,13 @@ from dsgmcmc.storage.manifest import VERSION, read_manifest
 from dsgmcmc.storage.series import clean, remove, step_name, steps
 from dsgmcmc.storage.snapshot import Snapshot
 
-INDEX, EXPOSURE, START = "index", "exposure", "start"
+INDEX, START = "index", "start"
 #: Event of a job that begins.
 JOB = "job"
 #: Series of snapshots of a chain, and what each of them holds, in the order in which they are looked at.
 SERIES = {"checkpoints": "checkpoint", "draws": "draws", "posterior": "posterior"}
 _LEFT = re.compile(
-    r"(index|exposure|run\.toml|(summary|comparison)\.json|events\.jsonl|metrics(-chain-[0-9]+)?\.jsonl)\.tmp-[0-9a-f]+"
+    r"(index|exposure-[0-9a-f]+\.npy|run\.toml|(summary|comparison)\.json|events\.jsonl|metrics(-chain-[0-9]+)?\.jsonl)\.tmp-[0-9a-f]+"
 )
 _CHAIN = re.compile(r"chain-(0|[1-9][0-9]{0,4})")
 
@@ -80,6 +80,10 @@ class RunDirectory:
         self._events = path / "events.jsonl"
         #: What is done where a line of a log cannot be written; by default that is an error.
         self.on_log_error: Callable[[OSError], None] | None = None
+
+    def exposure_file(self, data_hash: str) -> Path:
+        """File with the exposure of users to items, made of the ratings with this hash."""
+        return self.path / f"exposure-{data_hash[:16]}.npy"
 
     def refuse_links(self) -> None:
         """Raise InputError if a link replaces a directory in which a job writes and deletes."""
@@ -114,9 +118,9 @@ class RunDirectory:
         self.settings_file.unlink(missing_ok=True)
         for chain in self.chains():
             self.cut(chain, -1)  # so that a job that is killed leaves no snapshot that cannot be read
-        for kind in (INDEX, EXPOSURE, *SERIES):
+        for kind in (INDEX, *SERIES):
             shutil.rmtree(self.path / kind, ignore_errors=True)
-        for file in (self.summary_file, *self._metrics_files()):
+        for file in (self.summary_file, *self._metrics_files(), *self.path.glob("exposure-*.npy")):
             file.unlink(missing_ok=True)
 
     def reached(self, chains: int) -> list[int]:
@@ -150,10 +154,6 @@ class RunDirectory:
         if not (self.path / INDEX).is_dir():
             raise InputError(f"{self.path} has no {INDEX}: the run was stopped before it began; start it again")
         return self._opened(self.path / INDEX, ("index", 0, 0), facts)
-
-    def open_exposure(self, facts: Facts) -> Snapshot:
-        """Open what is kept of the pattern of ratings; raises as `open_index`."""
-        return self._opened(self.path / EXPOSURE, ("exposure", 0, 0), facts)
 
     def open_snapshot(self, kind: str, chain: int, iteration: int, facts: Facts) -> Snapshot:
         """Open a snapshot of a chain, of a kind in `SERIES`; raises as `open_index`."""

@@ -13,7 +13,6 @@ import hashlib
 import os
 import stat
 import sys
-import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from io import BufferedReader
 from itertools import groupby
@@ -46,13 +45,6 @@ def _hash(data: Any, pieces: Iterable[bytes | memoryview]) -> str:
     for piece in pieces:
         digest.update(piece)
     return digest.hexdigest()
-
-
-def row_hashes(array: Array) -> Array:
-    """SHA-256 of the little-endian bytes of every row, (rows, 32) uint8: the seals of `SealedRows`."""
-    data = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
-    digests = b"".join(hashlib.sha256(row.data).digest() for row in data)
-    return np.frombuffer(digests, np.uint8).reshape(len(data), 32)
 
 
 class Snapshot:
@@ -106,23 +98,6 @@ class Snapshot:
         for shard, entries in groupby(map(self._entry, keys), attrgetter("shard")):
             arrays += self._read_shard(self.path / shard, list(entries), number)
         return arrays
-
-    def sealed(self, key: Key, seals: Key) -> SealedRows:
-        """Open a block to read some of its rows, which the block of their `row_hashes` seals.
-
-        Raises InputError as `read_all`, or if the blocks do not belong together.
-        """
-        hashes, entry = self.read(seals), self._entry(key)
-        if len(entry.shape) != 2 or hashes.shape != (entry.shape[0], 32) or hashes.dtype != np.uint8:
-            raise InputError(f"{self.path} is inconsistent: {seals.path} does not have the hashes of {key.path}")
-        shard = self.path / entry.shard
-        with self._open(entry.shard) as file:
-            try:
-                with h5py.File(file, "r") as blocks:
-                    place = _find_entry(blocks, entry, os.fstat(file.fileno()).st_size).id.get_offset()
-            except _UNREADABLE as error:
-                raise lost(self.path, f"{shard} cannot be read: {error}") from error
-            return SealedRows(shard, os.dup(file.fileno()), place or 0, entry, hashes)
 
     def whole(self, thing: str, factor: str, field: str) -> Array:
         """Read a field of all blocks of an object and factor, one after the other; raises as `read_all`."""
@@ -209,32 +184,6 @@ class Snapshot:
         """Hashes of the entry of this number along the first axis of every block; raises as `read_all`."""
         arrays = self.read_all(self._entries, number)
         return {key: block_hash(array) for key, array in zip(self._entries, arrays, strict=True)}
-
-
-class SealedRows:
-    """Rows of a block of a snapshot, each read when it is asked for, and checked against its own hash.
-
-    The file stays open, also if the snapshot is removed or replaced. Made by `Snapshot.sealed`.
-    """
-
-    def __init__(self, shard: Path, handle: int, place: int, entry: BlockEntry, hashes: Array) -> None:
-        self._shard, self._handle, self._place, self._entry, self._hashes = shard, handle, place, entry, hashes
-        weakref.finalize(self, os.close, handle)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Of the whole block."""
-        return self._entry.shape
-
-    def read(self, rows: Int32) -> Array:
-        """Read rows. Raises InputError if one is not what was written."""
-        found = np.empty((len(rows), self.shape[1]), self._entry.dtype)
-        for row, number in zip(found, rows.tolist(), strict=True):
-            data = row.view(np.uint8).data
-            size = os.preadv(self._handle, [data], self._place + number * row.nbytes)
-            if size != row.nbytes or hashlib.sha256(data).digest() != self._hashes[number].tobytes():
-                raise _damaged(self._shard, self._entry)
-        return found
 
 
 def check_blocks(shard: Path, file: BufferedReader, entries: Iterable[BlockEntry]) -> None:

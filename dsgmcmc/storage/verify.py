@@ -15,7 +15,7 @@ from dsgmcmc.errors import GoneError, InputError
 from dsgmcmc.storage.draws import SavedDraws
 from dsgmcmc.storage.facts import Facts
 from dsgmcmc.storage.manifest import SmallArray, lost
-from dsgmcmc.storage.rundir import EXPOSURE, RunDirectory
+from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.series import steps
 from dsgmcmc.storage.snapshot import Snapshot, block_hash
 
@@ -41,8 +41,6 @@ def verify_run(run: RunDirectory) -> str:
     """
     _, facts = run.read_settings()
     run.open_index(facts).verify()
-    if (run.path / EXPOSURE).is_dir():
-        run.open_exposure(facts).verify()
     for path in run.starts() if "start" in facts else ():
         Snapshot(path).verify()
     lines = [line for chain in run.chains() for line in _chain_lines(run, chain, facts)]

@@ -29,7 +29,7 @@ def sample(data: Path, out: Path, every: str, iterations: int, rank: int, proces
     options = [f"--checkpoint-every={every}", f"--iterations={iterations}", f"--rank={rank}", "--burn-in=100000000"]
     command = [*launcher, sys.executable, "-m", "dsgmcmc", "sample", str(data), "--out", str(out), *options]
     before = processor_seconds()
-    subprocess.run([*command, "--evaluate-every=100000000"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([*command, "--set=evaluate_every=100000000"], check=True, stdout=subprocess.DEVNULL)
     return {**json.loads((out / "summary.json").read_text()), "cpu_seconds": processor_seconds() - before}
 
 

@@ -20,13 +20,12 @@ import duckdb
 import numpy as np
 from isolated import python_with
 
-from dsgmcmc.data.ingest.load import create_raw, load
-from dsgmcmc.data.ingest.sources import inspect
+from dsgmcmc.data.load import create_raw, inspect, load
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.diagnostics.ranking import measures, popular, recommended
 from dsgmcmc.parallel.mpirun import run_dsgmcmc
-from dsgmcmc.posterior.rated import Rated
-from dsgmcmc.posterior.rules import Ranking
+from dsgmcmc.posterior.exposure import Rated
+from dsgmcmc.posterior.rank import Ranking
 from dsgmcmc.posterior.run import Run
 
 TAU, ZERO_WEIGHT = (10.0, 30.0, 100.0), (0.03, 0.1, 0.3)
@@ -51,7 +50,7 @@ def clicks_of(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """Names of the user and the item of every rating of 4 and above, in the order of the file."""
     with duckdb.connect() as db:
         create_raw(db)
-        load(db, inspect(path, None, {}, False), False)
+        load(db, inspect(db, path, {}, False), False)
         found = db.execute("SELECT user_id::INT AS u, item_id::INT AS i FROM raw WHERE rating >= 4").fetchnumpy()
     return found["u"], found["i"]
 

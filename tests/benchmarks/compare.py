@@ -25,9 +25,9 @@ from isolated import processor_seconds
 from made_up import SyntheticOptions, generate
 
 from dsgmcmc.data.ratings import open_ratings
-from dsgmcmc.diagnostics.paired import difference
+from dsgmcmc.diagnostics.scores import difference
 from dsgmcmc.parallel.mpirun import run_dsgmcmc
-from dsgmcmc.posterior.rated import Rated
+from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.runs.candidates import candidates
 from dsgmcmc.runs.scores import Scores, ranking_scores, scores_of

@@ -43,7 +43,7 @@ CONFIGURATIONS: dict[str, str] = {
     **{
         f"{name}": f"stars --sampler {name}" for name in ("baoab", "sgld", "psgld", "hamcmc", "gibbs", "sghmc", "sgrld")
     },
-    "sgnht": "stars --sampler sgnht --schedule random",
+    "sgnht": "stars --sampler sgnht --set schedule=random",
     **{f"{name} by-user": f"stars --sampler {name} --noise by-user" for name in ("baoab", "gibbs", "psgld", "sghmc")},
     **{f"{name} both": f"stars --sampler {name} --noise both" for name in ("baoab", "gibbs", "hamcmc", "sgld")},
     **{f"{name} wishart": f"stars --sampler {name} --prior normal-wishart" for name in ("baoab", "gibbs", "psgld")},

@@ -109,7 +109,7 @@ def main() -> None:
         timed(f"prepare --memory {given.memory}", "prepare", raw, data, "--memory", given.memory)
         raw.unlink()
     truth = load_truth(truth_path(raw))
-    common = [data, "--rank", given.rank, "--thin", 2, "--save-draws", 0, "--evaluate-every", 20]
+    common = [data, "--rank", given.rank, "--thin", 2, "--save-draws", 0, "--set", "evaluate_every=20"]
     common += ["--grid", given.grid, "--burn-in", min(50, given.sweeps // 2), "--checkpoint-every", "1h"]
 
     def sample(what: str, out: str, processes: int, sweeps: int, *more: object) -> None:

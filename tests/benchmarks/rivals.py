@@ -50,7 +50,7 @@ ALL_OURS = {label: [*given, *PLAIN] for label, given in OURS.items()} | OURS_WIT
 LENGTHS = {"Gibbs": "100sweeps"}  # as many as SMURFF makes
 RIVALS = ("smurff", "myfm", "libmf")
 RIVALS_WITH_FEATURES = ("smurff, features", "myfm, features", "myfm, features, implicit")
-EARLY = ["--burn-in", "30sweeps", "--evaluate-every", "5sweeps", "--save-draws", "0"]
+EARLY = ["--burn-in", "30sweeps", "--set", "evaluate_every=5sweeps", "--save-draws", "0"]
 
 
 def export(data: Path, out: Path) -> np.ndarray:

@@ -107,7 +107,7 @@ def main() -> None:
     print(f"| {' | '.join(TITLES)} |\n|{'---|' * len(TITLES)}")
     runs = [(word, options) for word in arguments.samplers]
     if arguments.gibbs:
-        length = [f"--iterations={arguments.gibbs}", f"--burn-in={arguments.gibbs // 5}", "--evaluate-every=5"]
+        length = [f"--iterations={arguments.gibbs}", f"--burn-in={arguments.gibbs // 5}", "--set=evaluate_every=5"]
         runs.insert(0, ("gibbs", [*options, *length]))
     exact = None
     for word, more in runs:

@@ -52,7 +52,8 @@ class Ours:
 
     def __init__(self, name, density, batch):
         kind = SAMPLERS[name]
-        self.sampler = kind(kind.Config(step_size=0.01, warm_up=0), 0)
+        rising = {"warm_up": 0} if "warm_up" in kind.Config.model_fields else {}
+        self.sampler = kind(kind.Config(step_size=0.01, **rising), 0)
         self.target = vector_target(density, self.sampler, grid=density.n_data // batch, schedule="random")
         self.sampler.start(self.target, 0.1)
         self.made = 0

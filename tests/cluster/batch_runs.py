@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mpi4py import MPI
-from support import digest, injected, sample, write_planted
+from support import digest, injected, options_of, sample, write_planted
 
 LAUNCH = Path(__file__).resolve().parents[2] / "launch"
 #: The script of each batch system, and how a user edits it for two processes on one machine.
@@ -34,7 +34,7 @@ def prepare(folder: Path) -> Path:
 def write_script(kind: str, folder: Path, edits: Mapping[str, str] | None = None, **settings: Any) -> Path:
     """The script of `launch/`, edited as by a user: for two processes, with the settings of the run, and `edits`."""
     name, fewer = SCRIPTS[kind]
-    given = [f"--{name.replace('_', '-')}={value}" for name, value in (SETTINGS | settings).items()]
+    given = options_of(SETTINGS | settings)
     options = {"options=(--resume)": f"options=(--resume --sampler=psgld {' '.join(given)})"}
     text = (LAUNCH / name).read_text(encoding="utf-8")
     for old, new in {**fewer, **options, **(edits or {})}.items():

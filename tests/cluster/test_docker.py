@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 from containers import BUILD_TIMEOUT, UID, WORKERS, Cluster, docker, no_base_image, readme_commands, what_is_missing
-from support import Running, digest, metrics, run, write_planted
+from support import Running, digest, metrics, options_of, run, write_planted
 
 from dsgmcmc.storage.series import step_name, steps
 from dsgmcmc.storage.snapshot import Snapshot
 
 #: The first test waits for the base image, and for the image.
 pytestmark = [pytest.mark.long, pytest.mark.timeout(2 * BUILD_TIMEOUT)]
-SETTINGS = {"rank": 3, "grid": 5, "step-size": 0.02, "burn-in": 20, "thin": 10, "evaluate-every": 20, "save-draws": 3}
-OPTIONS = ["--sampler=psgld", *(f"--{name}={value}" for name, value in SETTINGS.items())]
+SETTINGS = {"rank": 3, "grid": 5, "step_size": 0.02, "burn_in": 20, "thin": 10, "evaluate_every": 20, "save_draws": 3}
+OPTIONS = ["--sampler=psgld", *options_of(SETTINGS)]
 FOREVER = 10_000_000
 #: Seconds in which a job whose worker is gone has to end; without anybody who notices it would never.
 NOTICED = 120.0

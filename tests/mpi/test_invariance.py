@@ -37,7 +37,7 @@ SETTINGS: list[tuple[str, dict[str, Any]]] = [
     ("sgnht", {"thermostat": "element"}),
     ("sgnht", {"metric": "kronecker"}),
     ("hamcmc", {"metric": "fisher"}),
-    ("sgnht", {"thermostat": "scalar", "gradient": "control-variate", "anchor_every": 1}),
+    ("sgnht", {"thermostat": "scalar", "gradient": "control-variate"}),
 ]
 
 
@@ -300,11 +300,11 @@ def test_times_of_checkpoints_do_not_matter(comm: MPI.Comm, together, data: Path
     settings = settings_of("psgld")
     rare, often = mpi_tmp_path / "rare", mpi_tmp_path / "often"
     sample(comm, data, rare, **settings)
-    sample(comm, data, often, **settings, checkpoint_every=2, keep_checkpoints=3)
+    sample(comm, data, often, **settings, checkpoint_every=2)
     with together():
         if comm.rank == 0:
             assert digest(rare) == digest(often)
-            assert steps(often / "checkpoints" / "chain-0") == [4, 14, 16, 17]  # 4 is the end of burn-in, which stays
+            assert steps(often / "checkpoints" / "chain-0") == [4, 16, 17]  # 4 is the end of burn-in, which stays
 
 
 def test_an_unreadable_run_is_refused_by_all_alike(comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path) -> None:

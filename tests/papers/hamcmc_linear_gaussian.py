@@ -93,7 +93,7 @@ class SGRLD(Sampler[StepSize, Target]):
 
 def decay(step: float) -> dict[str, Any]:
     """Settings of a step `step` (1 + t)^-0.51 for t = 0, 1 ...: the paper's (a / t)^0.51, a = step^(1 / 0.51)."""
-    return {"step_size": step, "decay": "polynomial", "decay_sweeps": 1.0, "decay_power": POWER}
+    return {"step_size": step, "decay_sweeps": 1.0, "decay_power": POWER}
 
 
 def psgld(density: LinearGaussian, step: float, other: float) -> PSGLD:

@@ -31,11 +31,11 @@ from matplotlib import pyplot as plt
 
 ITERATIONS, BURN_IN, SEEDS = 1000, 50, 3
 MODEL = [
-    *("--rank=10", "--no-biases", "--prior=fixed", "--prior-precision=1", "--noise-precision=1"),
-    *("--grid=4", "--schedule=random", f"--iterations={ITERATIONS}", f"--burn-in={BURN_IN}"),
-    *("--thin=3", "--evaluate-every=10", "--save-draws=0"),
+    *("--rank=10", "--no-biases", "--prior=fixed", "--set=prior_precision=1", "--noise-precision=1"),
+    *("--grid=4", "--set=schedule=random", f"--iterations={ITERATIONS}", f"--burn-in={BURN_IN}"),
+    *("--thin=3", "--set=evaluate_every=10", "--save-draws=0"),
 ]
-CENTRES = {"ratings as printed": "--no-center", "centred": "--center"}
+CENTRES = {"ratings as printed": "--set=center=false", "centred": "--set=center=true"}
 Lines = list[dict[str, float]]
 
 

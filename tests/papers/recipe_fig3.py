@@ -88,7 +88,7 @@ def planted(rng, documents, unseen, topics, words, length):
 def make(name, eps, grid, **more):
     """A sampler of this step in time."""
     kind = sampler_named(name)
-    section = {"step_size": eps, "decay": "polynomial", "decay_sweeps": 1000 / grid, "decay_power": 0.55}
+    section = {"step_size": eps, "decay_sweeps": 1000 / grid, "decay_power": 0.55}
     if name == "sghmc":
         section |= {"step_size": eps**2 / 2, "metric": "identity", "splitting": "published", "gamma": 1.0}
         section |= {"warm_up": 0, "decay_power": 1.0}  # of half the square: its step falls by .5

@@ -12,7 +12,7 @@ from scipy.stats import nbinom, poisson
 from support import csr, sample
 
 from dsgmcmc.data.ratings import open_ratings, write_ratings
-from dsgmcmc.diagnostics.calibration import calibration
+from dsgmcmc.diagnostics.scores import calibration
 from dsgmcmc.model.likelihoods import Levels
 from dsgmcmc.model.likelihoods.negative_binomial import NODES, PRIOR_SD, START_DISPERSION, draw_dispersion
 from dsgmcmc.posterior.run import Run

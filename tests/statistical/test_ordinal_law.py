@@ -12,7 +12,7 @@ from scipy.special import expit
 from support import csr, sample
 
 from dsgmcmc.data.ratings import open_ratings, write_ratings
-from dsgmcmc.diagnostics.calibration import calibration
+from dsgmcmc.diagnostics.scores import calibration
 from dsgmcmc.model.likelihoods.thresholds import (
     GAP_PRIOR,
     GAP_SD,

@@ -12,7 +12,7 @@ from shapes import SHAPES
 from support import csr, sample
 
 from dsgmcmc.data.ratings import write_ratings
-from dsgmcmc.diagnostics.calibration import calibration
+from dsgmcmc.diagnostics.scores import calibration
 from dsgmcmc.model.likelihoods.student_t import PRIOR_RATE, TAU_SD, draw_tails
 from dsgmcmc.posterior.run import Run
 

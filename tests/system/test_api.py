@@ -22,7 +22,7 @@ from support import dsgmcmc, planted, run
 import dsgmcmc as package
 from dsgmcmc import BPMF, bpmf, open_run
 from dsgmcmc.data.frames import Table
-from dsgmcmc.data.ingest.prepare import prepare_ratings
+from dsgmcmc.data.prepare import prepare_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.draws import KINDS
 from dsgmcmc.posterior.predict import PredictOptions, Predictor

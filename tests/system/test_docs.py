@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 import dsgmcmc
 from dsgmcmc.cli.app import app
-from dsgmcmc.data.ingest.prepare import prepare_ratings
+from dsgmcmc.data.prepare import prepare_ratings
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
@@ -212,7 +212,7 @@ def test_the_page_of_settings_is_up_to_date():
     spec = importlib.util.spec_from_file_location("settings", DOCS / "settings.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    assert module.settings() == (DOCS / "settings.md").read_text(encoding="utf-8")
+    assert module.page() == (DOCS / "settings.md").read_text(encoding="utf-8")
 
 
 def test_what_the_reference_names_is_there():

@@ -13,7 +13,7 @@ from support import run, typed, write_planted
 
 from dsgmcmc import open_run
 from dsgmcmc.errors import InputError
-from dsgmcmc.posterior.extras import NEEDS, PACKAGES
+from dsgmcmc.posterior.export import NEEDS, PACKAGES
 
 ROOT = Path(__file__).parents[2]
 SMALL = ["--rank=2", "--grid=2", "--iterations=20", "--burn-in=4", "--thin=4"]

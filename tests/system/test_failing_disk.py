@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from mpi4py import MPI
-from support import Result, dsgmcmc, run, sample
+from support import Result, dsgmcmc, options_of, run, sample
 
 from dsgmcmc.diagnostics.audit import audit
 from dsgmcmc.storage.rundir import RunDirectory
@@ -76,7 +76,7 @@ def expected(data: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def options() -> list[str]:
-    return [f"--{name.replace('_', '-')}={value}" for name, value in SETTINGS.items()]
+    return options_of(SETTINGS)
 
 
 def count(failing: Failing, under: Path, counts: Path, *arguments: str | Path, **more: str) -> int:

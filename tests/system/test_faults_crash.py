@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import Running, copied, digest, dsgmcmc, injected, rank_pid, run, sample
+from support import Running, copied, digest, dsgmcmc, injected, options_of, rank_pid, run, sample
 
 from dsgmcmc.parallel.comm import Alone
 from dsgmcmc.storage.series import step_name, steps
@@ -27,11 +27,11 @@ SETTINGS: dict[str, Any] = {
 }
 FOREVER = 10_000_000
 STEP = 0.02  # so few ratings bear no larger one for long
-SAMPLER = {"name": "psgld", "step_size": STEP, "burn_in_step_size": STEP}
+SAMPLER = {"name": "psgld", "step_size": STEP}
 
 
 def command(data: Path, out: Path, processes: int | None, *more: str, iterations: int = FOREVER) -> tuple[str, ...]:
-    options = [f"--{name.replace('_', '-')}={value}" for name, value in SETTINGS.items()]
+    options = options_of(SETTINGS)
     options += ["--sampler=psgld", f"--step-size={STEP}", f"--iterations={iterations}", "--resume"]
     return dsgmcmc("sample", data, "--out", out, *options, *more, processes=processes)
 

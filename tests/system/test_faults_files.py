@@ -17,7 +17,7 @@ import h5py
 import numpy as np
 import pytest
 from mpi4py import MPI
-from support import Running, copied, digest, dsgmcmc, injected, metrics, run, sample, spoil, typed
+from support import Running, copied, digest, dsgmcmc, injected, metrics, options_of, run, sample, spoil, typed
 from typer.testing import CliRunner
 
 from dsgmcmc import BPMF
@@ -43,10 +43,9 @@ SETTINGS: dict[str, Any] = {
     "evaluate_every": 20,
     "save_draws": 3,
     "checkpoint_every": 20,
-    "keep_checkpoints": 3,
 }
 STEP = 0.02  # so few ratings bear no larger one for long
-SAMPLER = {"name": "psgld", "step_size": STEP, "burn_in_step_size": STEP}
+SAMPLER = {"name": "psgld", "step_size": STEP}
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +71,7 @@ def out(stopped: Path, tmp_path: Path) -> Path:
 
 
 def command(data: Path, out: Path, processes: int | None, *more: str, iterations: int = 80) -> tuple[str, ...]:
-    options = [f"--{name.replace('_', '-')}={value}" for name, value in SETTINGS.items()]
+    options = options_of(SETTINGS)
     options += ["--sampler=psgld", f"--step-size={STEP}", f"--iterations={iterations}", "--resume"]
     return dsgmcmc("sample", data, "--out", out, *options, *more, processes=processes)
 
@@ -364,7 +363,7 @@ def test_a_chain_that_diverges_begins_again_with_safer_samplers(recovered: Path)
 @pytest.mark.parametrize("processes", [2, pytest.param(3, marks=pytest.mark.long)])
 def test_recovered_draws_do_not_know_the_machine(data: Path, recovered: Path, tmp_path: Path, processes: int) -> None:
     """The same on any number of processes, and where the job is stopped after it has fallen back, and resumed."""
-    options = [f"--{name.replace('_', '-')}={value}" for name, value in UNSTABLE.items() if name != "sampler"]
+    options = options_of({name: value for name, value in UNSTABLE.items() if name != "sampler"})
     line = dsgmcmc("sample", data, "--out", tmp_path / "run", *options, "--resume", processes=processes)
     line += ("--set", f"sampler.burn_in_step_size={UNSTABLE['sampler']['burn_in_step_size']}")
     run(*line, env=injected("iteration=term,at=75")).expect(75)

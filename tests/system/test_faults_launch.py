@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from mpi4py import MPI
-from support import digest, dsgmcmc, injected, run, sample
+from support import digest, dsgmcmc, injected, options_of, run, sample
 
 SETTINGS: dict[str, Any] = {"rank": 3, "grid": 5, "burn_in": 6, "thin": 3, "evaluate_every": 20, "iterations": 60}
 
@@ -19,7 +19,7 @@ SETTINGS: dict[str, Any] = {"rank": 3, "grid": 5, "burn_in": 6, "thin": 3, "eval
 def command(data: Path, out: Path, processes: int | None, *more: str, **settings: Any) -> tuple[str, ...]:
     options = [
         "--sampler=psgld",
-        *(f"--{name.replace('_', '-')}={value}" for name, value in {**SETTINGS, **settings}.items()),
+        *options_of({**SETTINGS, **settings}),
     ]
     return dsgmcmc("sample", data, "--out", out, *options, *more, processes=processes)
 

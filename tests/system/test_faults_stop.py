@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from support import Running, digest, dsgmcmc, injected, metrics, rank_pid, run, sample
+from support import Running, digest, dsgmcmc, injected, metrics, options_of, rank_pid, run, sample
 
 from dsgmcmc.parallel.comm import Alone
 from dsgmcmc.parallel.signals import ONE_PRESS
@@ -18,12 +18,12 @@ from dsgmcmc.storage.snapshot import Snapshot
 
 SETTINGS: dict[str, Any] = {"rank": 3, "grid": 5, "burn_in": 20, "thin": 10, "evaluate_every": 20, "save_draws": 3}
 STEP = 0.02  # so few ratings bear no larger one for long
-SAMPLER = {"name": "psgld", "step_size": STEP, "burn_in_step_size": STEP}
+SAMPLER = {"name": "psgld", "step_size": STEP}
 FOREVER = 10_000_000
 
 
 def command(data: Path, out: Path, processes: int | None, *more: str, iterations: int = FOREVER) -> tuple[str, ...]:
-    options = [f"--{name.replace('_', '-')}={value}" for name, value in SETTINGS.items()]
+    options = options_of(SETTINGS)
     options += ["--sampler=psgld", f"--step-size={STEP}", f"--iterations={iterations}", "--resume"]
     return dsgmcmc("sample", data, "--out", out, *options, *more, processes=processes)
 
@@ -199,7 +199,7 @@ def test_the_wall_time_ends_a_run_in_time(data: Path, tmp_path: Path) -> None:
         (2, "10s", injected("shard=sleep:1,rank=1,at=*")),
     ):
         environment = {**faults, "SLURM_JOB_END_TIME": str(int(time.time()) + 7)}
-        options = (f"--max-walltime={time_limit}", "--checkpoint-every=1h", "--log-level=debug")
+        options = (f"--max-walltime={time_limit}", "--checkpoint-every=1h")
         result = run(*command(data, out, processes, *options), env=environment).expect(75)
         assert "(STOP)" in result.err
         assert newest(out) > before

@@ -114,25 +114,6 @@ def test_chunks_do_not_show(made, tmp_path, monkeypatch):
     assert (tmp_path / "cut.csv").read_text() == (tmp_path / "whole.csv").read_text()
 
 
-def test_several_processes_predict_as_one_does(made, tmp_path):
-    """Under mpirun the chunks are shared; the file is the same, and so is the message about a bad one."""
-    source = pairs(made, tmp_path / "pairs.csv", 60)
-    invoke("predict", made.path, source, "-o", tmp_path / "one.csv")
-    small = (
-        "import sys\nfrom dsgmcmc.data import pairs\npairs.CHUNK = 7\nsys.argv = {}\n"
-        "from dsgmcmc.__main__ import main\nmain()"
-    )
-    command = ["dsgmcmc", "predict", str(made.path), str(source), "-o", str(tmp_path / "three.csv")]
-    launcher = dsgmcmc(processes=3)[:-2]
-    run(*launcher, "-c", small.format(command)).expect(0)
-    assert (tmp_path / "three.csv").read_text() == (tmp_path / "one.csv").read_text()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["one.csv", "pairs.csv", "three.csv"]
-    (tmp_path / "bad.csv").write_text("user,item\nx,1000\n")
-    done = run(*dsgmcmc("predict", made.path, tmp_path / "bad.csv", "-o", tmp_path / "out.csv", processes=2)).expect(2)
-    assert done.err.count("the user x is no integer") == 1
-    assert not (tmp_path / "out.csv").exists()
-
-
 def test_unknown_names(made, tmp_path):
     """Refused with the first five; predicted from the prior with a larger sd than is usual; or left empty."""
     source = tmp_path / "pairs.csv"

@@ -142,7 +142,7 @@ def test_the_page_has_what_it_promises(page):
 
 def test_one_run_reports_into_its_directory(tmp_path):
     """The default place; also without test ratings to show."""
-    from dsgmcmc.data.ingest.prepare import prepare_ratings
+    from dsgmcmc.data.prepare import prepare_ratings
 
     made = make_run(tmp_path, iterations=60)
     prepare_ratings([str(tmp_path / "ratings.tsv")], tmp_path / "all.h5", test_fraction=0.0)

@@ -80,7 +80,7 @@ def test_the_watchdog_ends_a_job_whose_disk_does_not_answer(tmp_path: Path, disk
 
 def test_a_checkpoint_that_stalls_is_said_and_waited_for(tmp_path: Path, disk: Path) -> None:
     """A slow disk ends no job; somebody who looks for why nothing happens finds a line, and the run goes on."""
-    with sample(tmp_path, disk, "--checkpoint-every", "3", "--evaluate-every", "1000000") as running:
+    with sample(tmp_path, disk, "--checkpoint-every", "3", "--set", "evaluate_every=1000000") as running:
         checkpoint_after(disk, 30)
         said_while_frozen(running, disk, "has been writing for 5 s")
         checkpoint_after(disk, checkpoint_after(disk, 0))

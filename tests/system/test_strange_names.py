@@ -120,8 +120,8 @@ def cases(folder: Path) -> dict[str, list[tuple[int, list[str]]]]:
         "4",
         "--thin",
         "2",
-        "--evaluate-every",
-        "4",
+        "--set",
+        "evaluate_every=4",
     ]
     return {
         "fetch": [(2, [HOSTILE]), (2, ["ml-100k", "--out", ratings])],

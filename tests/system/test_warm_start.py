@@ -10,7 +10,7 @@ from mpi4py import MPI
 from support import dsgmcmc, planted, run, sample
 
 from dsgmcmc import BPMF
-from dsgmcmc.data.ingest.prepare import prepare_ratings
+from dsgmcmc.data.prepare import prepare_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.names import Index
 from dsgmcmc.runs.warm_start import WarmStart

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mpi4py import MPI
-from support import digest, dsgmcmc, sample
+from support import digest, dsgmcmc, options_of, sample
 
 GRID = 5  # not divisible by 2, 3 or 4
 BURN_IN = 6  # the state at its end is kept: a chain that diverges goes back to it
@@ -23,7 +23,7 @@ BASE: dict[str, Any] = {
 
 def command(data: Path, out: Path, processes: int | None = None, *more: str, **settings: Any) -> tuple[str, ...]:
     """Command line of a run with `BASE` and `settings`, or with those of a run that is resumed."""
-    options = [f"--{name.replace('_', '-')}={value}" for name, value in {**BASE, **settings}.items()]
+    options = options_of({**BASE, **settings})
     return dsgmcmc("sample", data, "--out", out, *options, *more, processes=processes)
 
 
@@ -32,7 +32,7 @@ def alone(data: Path, out: Path, **settings: Any) -> str:
     settings = {**BASE, **settings}
     section = {"name": settings.pop("sampler")}
     if "step_size" in settings:
-        section["step_size"] = section["burn_in_step_size"] = settings.pop("step_size")
+        section["step_size"] = settings.pop("step_size")
     settings["sampler"] = section
     assert sample(MPI.COMM_SELF, data, out, **settings) == 0
     return digest(out)

@@ -179,7 +179,7 @@ def test_defining_the_commands_loads_nothing_heavy():
 
 def test_a_run_loads_what_it_needs():
     """Whoever reads a run waits for its own sampler's settings, not for all samplers, the compiler or a database."""
-    found = loaded("from dsgmcmc.config.layers import build\nimport dsgmcmc.posterior.recommend\nbuild({})")
+    found = loaded("from dsgmcmc.config.layers import build\nimport dsgmcmc.posterior.rank\nbuild({})")
     samplers = {name for name, sampler in {**SAMPLERS, **DENSITY_SAMPLERS}.items() if sampler.__module__ in found}
     assert samplers == {DEFAULT_SAMPLER}
     assert not {"numba", "duckdb", "mpi4py", "scipy.stats"} & found

@@ -18,7 +18,7 @@ from dsgmcmc.parallel.signals import interrupt
 from dsgmcmc.terminal import console, plain, say, say_json, show_facts
 
 if TYPE_CHECKING:
-    from dsgmcmc.data.ingest.prepare import Summary
+    from dsgmcmc.data.prepare import Summary
     from dsgmcmc.data.session import Report
 
 
@@ -33,7 +33,6 @@ class Split(StrEnum):
 
 
 Duplicates = StrEnum("Duplicates", ["error", "first", "last", "mean"])
-Format = StrEnum("Format", ["text", "csv", "tsv", "dat", "json", "jsonl", "parquet", "mtx", "npz"])
 
 
 def prepare(
@@ -47,14 +46,6 @@ def prepare(
         ),
     ],
     out: Annotated[Path, typer.Argument(metavar="OUT.h5", help="Ratings file to write.")],
-    format: Annotated[
-        Format | None,
-        typer.Option(
-            help="Format of RATINGS; detected by default. text: delimiter detected; csv: comma; "
-            "tsv: tab; dat: '::'; json, jsonl: an array of objects, or one object per line; mtx: MatrixMarket; "
-            "npz: SciPy sparse. All but Parquet and npz may be compressed with gzip."
-        ),
-    ] = None,
     columns: Annotated[
         str | None,
         typer.Option(
@@ -77,8 +68,12 @@ def prepare(
         bool, typer.Option("--timestamps", help="Keep the temporal order of ratings, for `sample --time-levels`.")
     ] = False,
     duplicates: Annotated[
-        Duplicates, typer.Option(help="If a user rated an item more than once: refuse, or which rating to take.")
-    ] = Duplicates.error,
+        Duplicates,
+        typer.Option(
+            help="Rating that counts if a user rated an item more than once: the first or last by timestamp, and of "
+            "equal or no timestamps by line; their mean; or error to refuse them."
+        ),
+    ] = Duplicates.last,
     drop_zeros: Annotated[
         bool, typer.Option("--drop-zeros", help="Leave ratings of 0 out, where 0 means that a user did not rate.")
     ] = False,
@@ -126,9 +121,11 @@ def prepare(
     force: Annotated[bool, typer.Option("--force", help="Replace OUT.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
-    """Make a ratings file from CSV, TSV, '::', JSON, Parquet, MatrixMarket or SciPy files.
+    """Make a ratings file from text with any delimiter, JSON, Parquet, MatrixMarket or SciPy files.
 
-    Names of users and items may be numbers or any text. A folder may hold many files; MovieLens folders are recognised.
+    The content of a file says what it is; text, JSON and MatrixMarket may be compressed with gzip. Read anything else
+    into a data frame, and write that as Parquet, or use BPMF in Python. Names of users and items may be numbers or any
+    text. A folder may hold many files; MovieLens folders are recognised.
 
     \b
     Examples:
@@ -143,8 +140,8 @@ def prepare(
         raise InputError(f"missing OUT.h5: dsgmcmc prepare {out} OUT.h5")
     # a batch system's stop leaves no temporary files either
     signal.signal(signal.SIGTERM, interrupt)
-    from dsgmcmc.data.ingest.features import describe
-    from dsgmcmc.data.ingest.prepare import prepare_ratings
+    from dsgmcmc.data.features import describe
+    from dsgmcmc.data.prepare import prepare_ratings
     from dsgmcmc.data.session import parse_bytes
 
     given, names = {"user": user_features, "item": item_features}, {"user": user_id, "item": item_id}
@@ -153,14 +150,13 @@ def prepare(
             summary = prepare_ratings(
                 ratings,
                 out,
-                format=format,
                 columns=columns,
                 test_fraction=test_fraction,
                 seed=seed,
                 split=split.value,
                 test=test,
                 timestamps=timestamps,
-                duplicates=duplicates,
+                duplicates=duplicates.value,
                 drop_zeros=drop_zeros,
                 described=describe(given, names, feature_kinds, separator),
                 memory=None if memory is None else parse_bytes(memory),
@@ -175,7 +171,7 @@ def prepare(
     if as_json:
         say_json(asdict(summary), indent=None)
     else:
-        _show(summary, test_fraction != 0)
+        _show(summary, duplicates.value, test_fraction != 0)
 
 
 @contextlib.contextmanager
@@ -190,7 +186,7 @@ def _progress() -> Iterator[Report]:
         yield lambda stage, fraction: bar.update(task, description=plain(stage), completed=fraction)
 
 
-def _show(summary: Summary, wanted: bool) -> None:
+def _show(summary: Summary, duplicates: str, wanted: bool) -> None:
     share = summary.test / summary.ratings
     facts = {
         "users": f"{summary.users:,}",
@@ -206,12 +202,17 @@ def _show(summary: Summary, wanted: bool) -> None:
     }
     show_facts(facts)
     notes = [note for features in summary.features.values() for note in features["notes"]]
-    for note in (*notes, *_hints(summary, wanted)):
+    for note in (*notes, *_hints(summary, duplicates, wanted)):
         say(f"dsgmcmc: {note}", file=sys.stderr)
 
 
-def _hints(summary: Summary, wanted: bool) -> Iterator[str]:
-    """What few ratings and many zeros mean for a run; `wanted`: whether test ratings are."""
+def _hints(summary: Summary, duplicates: str, wanted: bool) -> Iterator[str]:
+    """Say what repeated ratings, few ratings and many zeros mean; `wanted`: whether test ratings are."""
+    if summary.duplicates:
+        yield (
+            f"{summary.duplicates:,} ratings are of a user and an item that have another: the {duplicates} of each "
+            "counts (--duplicates)"
+        )
     if summary.not_rated:
         yield (
             f"{summary.not_rated:.0%} of the ratings are 0, far more than of any level near it: 0 probably means "

@@ -39,7 +39,7 @@ def evaluate(
     """
     from dsgmcmc.diagnostics.ranking import MEASURES, USERS
     from dsgmcmc.diagnostics.ranking import evaluate as compare
-    from dsgmcmc.posterior.rated import Rated
+    from dsgmcmc.posterior.exposure import Rated
     from dsgmcmc.posterior.run import Run
 
     opened = Run(run)

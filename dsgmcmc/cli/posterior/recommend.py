@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from dsgmcmc.cli.options import (
-    By,
     ByOption,
     CandidatesOption,
     ClipOption,
@@ -35,7 +34,7 @@ def recommend(
     everyone: Annotated[bool, typer.Option("--all", help="All users.")] = False,
     top: TopOption = 10,
     out: OutOption = None,
-    by: ByOption = By.likely,
+    by: ByOption = "likely",
     z: ZOption = 1.0,
     at_least: Annotated[
         float | None,
@@ -78,12 +77,10 @@ def recommend(
     import numpy as np
 
     from dsgmcmc.data.titles import read_names
+    from dsgmcmc.posterior.exposure import Rated
     from dsgmcmc.posterior.names import item_titles
-    from dsgmcmc.posterior.rated import Rated
-    from dsgmcmc.posterior.recommend import recommendations, those_among
-    from dsgmcmc.posterior.rules import PATTERN_RULES, Ranking
+    from dsgmcmc.posterior.rank import PATTERN_RULES, Ranking, recommendations, those_among
     from dsgmcmc.posterior.run import Run
-    from dsgmcmc.storage.rundir import EXPOSURE
 
     if bool(user) == everyone:
         raise InputError("missing --user ID or --all")
@@ -94,7 +91,7 @@ def recommend(
 
         output_format(out)
     opened = Run(run)
-    ranking = Ranking(top, by.value, z, seed, clip, at_least, include_rated)
+    ranking = Ranking(top, by, z, seed, clip, at_least, include_rated)
     titles = item_titles(opened.items, items) if items else None
     among = those_among(opened, candidates and read_names(candidates), exclude and read_names(exclude))
     if matching is not None:
@@ -109,11 +106,11 @@ def recommend(
         users = opened.users.index_of(list(dict.fromkeys(user or [])), refuse=True)
         opened = opened.with_users(users)
     rated = None
-    if not include_rated or by.value in PATTERN_RULES:
+    if not include_rated or by in PATTERN_RULES:
         with opened.open_ratings(data) as ratings:
             rated = Rated(ratings, users)
-    if by.value in PATTERN_RULES and sys.stderr.isatty() and not (opened.path / EXPOSURE).is_dir():
-        say("working out who rates what, once: it is kept beside the run", file=sys.stderr)
+    if by in PATTERN_RULES and sys.stderr.isatty() and not opened.exposure_file.exists():
+        say("working out who rates what, once: the run keeps it", file=sys.stderr)
     blocks = recommendations(opened, users, ranking, rated, titles=titles, among=among)
     if out is not None:
         write_blocks(blocks, out)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dsgmcmc.terminal import say, say_json, show_table
 
 if TYPE_CHECKING:
-    from dsgmcmc.posterior.rules import Ranking
+    from dsgmcmc.posterior.rank import Ranking
 
 
 def lines_of(columns: dict[str, Any]) -> list[dict[str, Any]]:
@@ -18,18 +18,18 @@ def lines_of(columns: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def show_recommendations(blocks: Iterator[dict[str, Any]], ranking: Ranking, as_json: bool) -> None:
-    """Print recommendations, as of `dsgmcmc.posterior.recommend.recommendations`, as tables or as JSON."""
+    """Print recommendations, as of `dsgmcmc.posterior.rank.recommendations`, as tables or as JSON."""
     lines = [line for block in blocks for line in lines_of(block)]
     if as_json:
         say_json(lines)
         return
     for name in dict.fromkeys(line["user_id"] for line in lines):
-        own = [line for line in lines if line["user_id"] == name]
+        of_user = [line for line in lines if line["user_id"] == name]
         of_mean = ("sd", "90 % interval") if ranking.of_score == "mean" else ("sd of mean", "mean, 90 %")
         headings = ["rank", ranking.of_score, *of_mean, "ratings", "item"]
-        headings += ["name"] if "item_name" in own[0] else []
+        headings += ["name"] if "item_name" in of_user[0] else []
         rows = []
-        for line in own:
+        for line in of_user:
             named = [line["item_name"]] if "item_name" in line else []
             interval = f"{line['q05']:.2f} to {line['q95']:.2f}"
             facts = (f"{line['score']:.3f}", f"{line['sd']:.2f}", interval, f"{line['ratings']:,}")

@@ -30,7 +30,7 @@ rows are the longer side. The file knows nothing of grids or processes.
 
 Every data set is stored in chunks with HDF5's Fletcher32 checksum, which HDF5 compares with each chunk that it reads. A
 process that reads a range of rows checks the chunks that it touches, no more. Attributes and other metadata have HDF5's
-own checksums. ``prepare`` reads the file back, and ``verify`` reads it whole; both compare it with ``content_sha256``.
+own checksums. ``prepare`` hashes what it writes, and ``verify`` reads the whole file and compares it with this hash.
 
 Files come from other people: a reader checks types, lengths and ranges before it allocates or indexes by them.
 """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import itertools
 import math
 import os
@@ -29,10 +28,9 @@ from dsgmcmc.data.ratings.format import (
     Split,
     find_bad_cells,
 )
-from dsgmcmc.data.ratings.reader import Ratings
 from dsgmcmc.data.ratings.times import Times, TimesToWrite
 from dsgmcmc.errors import InputError, writing
-from dsgmcmc.storage.files import NOT_READ_BACK, sync
+from dsgmcmc.storage.files import sync
 from dsgmcmc.storage.hdf5 import new_hdf5
 from dsgmcmc.types import Array, Float32, Float64, Int32, Int64, UInt8
 
@@ -43,7 +41,7 @@ class RatingsWriter:
     """Write a ratings file slab by slab, in bounded memory. Use as a context manager.
 
     Everything goes to a temporary file beside `path`, whose space is reserved before the first byte. Leaving the
-    ``with`` block normally syncs it, reads it back and renames it to `path`; any error removes it. Raises InputError if
+    ``with`` block normally syncs it and renames it to `path`; any error removes it. Raises InputError if
     `path` exists without `force`; a `WriteError` if it cannot be written, or there is no space.
 
     Parameters
@@ -250,18 +248,9 @@ class RatingsWriter:
             self._file.attrs.create(name, value if text is None else text, dtype=kind)
         self._open.close()
         sync(self._temporary)
-        self._read_back()
         self.check_target(self.path, self._force)
         self._temporary.replace(self.path)
         sync(self.path.parent)
-
-    def _read_back(self) -> None:
-        """Compare what lies in the file with what was to be written, by its hash."""
-        try:
-            with Ratings(self._temporary) as written:
-                written.verify()
-        except InputError as error:
-            raise OSError(errno.EIO, f"{NOT_READ_BACK}: {error}") from error
 
     @staticmethod
     def check_target(path: Path, force: bool) -> None:

@@ -243,9 +243,7 @@ class Law(Part):
         if config.thresholds != "shared" and "thresholds" not in cls.Settings.model_fields:
             raise InputError(f"the {config.likelihood} likelihood has no thresholds: leave out thresholds")
         if not (cls.is_centred() or config.center):
-            raise InputError(
-                f"{config.likelihood} has {cls.in_place_of_mean} instead of a mean: leave out {named('no_center')}"
-            )
+            raise InputError(f"{config.likelihood} has {cls.in_place_of_mean} instead of a mean: leave out center")
 
     @classmethod
     def _check_scale(cls, config: Any) -> None:

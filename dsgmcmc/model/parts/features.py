@@ -108,16 +108,14 @@ class Design:
     def __init__(self, blocks: Mapping[int, Features], ring: Ring) -> None:
         from scipy.sparse import csr_matrix  # takes its time to import, and most runs do without
 
-        names = next(iter(blocks.values()))
-        self.size = names.size
-        number = {group: k for k, group in enumerate(dict.fromkeys(names.groups))}
-        self.groups: Int64 = np.array([number[group] for group in names.groups], np.int64)
-        self._x = {
-            b: csr_matrix(
-                (each.values.astype(np.float64), each.indices, each.indptr), (len(each.indptr) - 1, self.size)
-            )
-            for b, each in blocks.items()
-        }
+        first = next(iter(blocks.values()))
+        self.size = first.size
+        number = {group: k for k, group in enumerate(dict.fromkeys(first.groups))}
+        self.groups: Int64 = np.array([number[group] for group in first.groups], np.int64)
+        self._x = {}
+        for b, features in blocks.items():
+            arrays = features.values.astype(np.float64), features.indices, features.indptr
+            self._x[b] = csr_matrix(arrays, (len(features.indptr) - 1, self.size))
         self._known = {b: (np.diff(x.indptr) > 0).astype(np.float64) for b, x in self._x.items()}
         totals = np.array([np.append(self._known[b] @ x, self._known[b].sum()) for b, x in self._x.items()])
         total = ring.total(totals)
@@ -245,7 +243,8 @@ class FeatureEffects(Part):
                 for factor in featured_factors(config.features, ratings)
             }
 
-        return {factor: Design(each, ring) for factor, each in ring.agree(slabs, "reading features").items()}
+        read = ring.agree(slabs, "reading features")
+        return {factor: Design(blocks_of, ring) for factor, blocks_of in read.items()}
 
     @classmethod
     def of(cls, place: Place, data: Mapping[Factor, Design]) -> Self | None:

@@ -90,6 +90,7 @@ class RowSettings(BaseModel):
         "Precision of a fixed prior, in the ratings' own unit; of others, where the precisions start.",
         1.0,
         shown="10; 1 with --prior fixed and with the samplers gibbs, psgld, hamcmc and sgld",
+        offered=False,
         gt=0,
         allow_inf_nan=False,
     )
@@ -97,7 +98,7 @@ class RowSettings(BaseModel):
         "Scale the priors by the ratings' standard deviation; no: as published.",
         True,
         shown="yes; no with --prior fixed",
-        metavar="yes|no",
+        offered=False,
     )
 
 
@@ -237,8 +238,9 @@ class RowPriors(Part):
             return
         if any(rows.frozen for rows in context.circulation.together()):
             return
-        state, kappa = self.parameters, WISHART_BETA if self.prior == "normal-wishart" else 1.0
-        mean, precision = ({factor: each[factor][0] for factor in Factor} for each in (state.mean, state.precision))
+        kappa = WISHART_BETA if self.prior == "normal-wishart" else 1.0
+        mean = {factor: means[0] for factor, means in self.parameters.mean.items()}
+        precision = {factor: precisions[0] for factor, precisions in self.parameters.precision.items()}
         translate(context, mean, precision, self.bias_mean, kappa)
 
     def sums(self, context: DrawContext) -> Named | None:

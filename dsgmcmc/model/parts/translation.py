@@ -37,14 +37,15 @@ MOVE = Formula("theta = theta + step\nexchanged = across * theta", columns=("ste
 
 
 class Translation(NamedTuple):
-    """How far everything moves.
+    """The steps of all rows and biases.
 
     Attributes
     ----------
     rows : dict of Factor to (K,) float64
-        All rows of a factor, and their mean.
+        Step of all rows of a factor, and of their mean.
     biases : dict of Factor to float
-        The biases of a factor, besides what the rows of the other demand. The intercept moves by the sum of both.
+        Step of all biases of a factor, besides the exchange with the rows of the other. The intercept moves by the sum
+        of both.
     """
 
     rows: dict[Factor, Float64]
@@ -79,12 +80,12 @@ def draw(
     rng: np.random.Generator,
     intercept: Intercept | None = None,
 ) -> Translation:
-    """Draw how far all rows of a factor move: first of H, then of W given H where it has moved to.
+    """Draw the steps of all rows: first those of H, then those of W given the new H.
 
     Parameters
     ----------
     mean, precision : dict of Factor to (D,), and to (D,) or (D, D) float64
-        Of the rows' priors; the last column is the bias.
+        Means and precisions of the rows' priors; the last column is the bias.
     sums : dict of Factor to (D + 1, D) float64
         Totals of `sums`.
     counts : dict of Factor to int
@@ -93,32 +94,32 @@ def draw(
         Precision of m in units of Lambda.
     rng : Generator
     intercept : Intercept, optional
-        Of the likelihood, if it has one.
+        Intercept of the likelihood, if it has one.
     """
     k = len(mean[Factor.W]) - 1
-    found = Translation({}, {})
+    drawn = Translation({}, {})
     for factor, other in ((Factor.H, Factor.W), (Factor.W, Factor.H)):  # of the factor, against the other's biases
         dense = precision[factor] if precision[factor].ndim == 2 else np.diag(precision[factor])
         own, centre = kappa * dense[:k, :k], mean[factor][:k]
         strength, n = np.atleast_1d(precision[other][-1])[-1], counts[other]
-        products, fit, total = sums[other][:k, :k], sums[other][k, :k], sums[other][-1, :k]
-        bias = sums[other][-1, k]
-        if other in found.rows:
-            before = found.rows[other]
+        products, fit = sums[other][:k, :k], sums[other][k, :k]
+        total, bias = sums[other][-1, :k], sums[other][-1, k]
+        if other in drawn.rows:
+            before = drawn.rows[other]
             cross = np.outer(total, before)
             products = products + cross + cross.T + n * np.outer(before, before)
             fit, total = fit + bias * before, total + n * before
         if intercept is not None:
-            now = intercept.value + sum(found.biases.values())
+            now = intercept.value + sum(drawn.biases.values())
             own = np.block([[own, np.zeros((k, 1))], [np.zeros((1, k)), np.full((1, 1), intercept.precision)]])
             products = np.block([[products, -total[:, None]], [-total[None], np.full((1, 1), float(n))]])
             fit, centre = np.append(fit, -bias), np.append(centre, now)
         root = np.linalg.cholesky(own + strength * products)
         scaled = np.linalg.solve(root, strength * fit - own @ centre)
         step = np.linalg.solve(root.T, scaled + rng.standard_normal(len(scaled)))
-        found.rows[factor] = step[:k].astype(np.float64)
-        found.biases[other] = 0.0 if intercept is None else float(step[k])
-    return found
+        drawn.rows[factor] = step[:k].astype(np.float64)
+        drawn.biases[other] = 0.0 if intercept is None else float(step[k])
+    return drawn
 
 
 def translate(
@@ -130,7 +131,7 @@ def translate(
     ----------
     context : DrawContext
     mean, precision : dict of Factor to (D,), and to (D,) or (D, D) float64
-        Of the rows' priors.
+        Means and precisions of the rows' priors.
     bias_mean : float
         Prior mean of the biases.
     kappa : float

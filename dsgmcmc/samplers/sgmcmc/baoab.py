@@ -38,14 +38,15 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from dsgmcmc.samplers.metrics import METRICS, MOMENTUM
-from dsgmcmc.samplers.step_size import StepSize
+from dsgmcmc.samplers.metrics import METRICS, MOMENTUM, REFRESH_EVERY
+from dsgmcmc.samplers.step_size import RisingStep
 from dsgmcmc.samplers.temperature import MEASURE_EVERY, Temperatures
 from dsgmcmc.samplers.underdamped import BAOA, Underdamped
 from dsgmcmc.targets.base import Target
 
 #: Defaults with the Kronecker metric, which is there for data and models under which the others are not stable.
-KRONECKER_DEFAULTS = {"step_size": 0.2, "warm_up": 40, "warm_up_factor": 0.02}
+KRONECKER_DEFAULTS = {"step_size": 0.2, "warm_up": 40}
+FIRST_STEP = {"fisher": 0.2857, "kronecker": 0.02}  # as a fraction of the full one
 FULL_STEP_RATINGS = 20_000  # ratings, from which on the step need not depend on their number
 MAX_STEP_PER_PARAMETER_RATIO = 0.4  # eps at most, times the ratings that there are for each number of the factors
 FRICTION = 0.95  # c where eps is as large as it may be
@@ -53,12 +54,10 @@ FRICTION = 0.95  # c where eps is as large as it may be
 DENSITY_STEP = 0.1  # eps on vectors, of whose energies nothing is known
 
 
-class BAOABConfig(StepSize):
+class BAOABConfig(RisingStep):
     """Configuration of BAOAB; `step_size` is eps. With the Kronecker metric it is smaller and rises more slowly."""
 
     step_size: float = Field(0.35, gt=0, allow_inf_nan=False, description="step h; 0.2 with the Kronecker metric")
-    warm_up: int = Field(20, ge=0, description="sweeps over which eps rises to its full size")
-    warm_up_factor: float = Field(0.2857, gt=0, le=1, description="first eps as a fraction of the full one")
     friction: float = Field(
         0.9,
         ge=0,
@@ -66,7 +65,6 @@ class BAOABConfig(StepSize):
         description="c, the fraction of the momentum that a sweep keeps; 0.95 with 20,000 ratings or more, and "
         "0.88 or more for each number of the factors",
     )
-    refresh: int = Field(2, ge=1, description="sweeps between refreshes of the metric")
     metric: Literal["fisher", "kronecker"] = Field(
         "fisher", description="diagonal, or a full matrix for the columns of a row"
     )
@@ -75,6 +73,11 @@ class BAOABConfig(StepSize):
     @classmethod
     def _step_of_metric(cls, given: Any) -> Any:
         return {**KRONECKER_DEFAULTS, **given} if given.get("metric") == "kronecker" else given
+
+    @property
+    def first_step(self) -> float:
+        """First step, as a fraction of the full one."""
+        return FIRST_STEP[self.metric]
 
 
 class BAOAB(Underdamped[BAOABConfig]):
@@ -153,7 +156,7 @@ class BAOAB(Underdamped[BAOABConfig]):
         """One sweep: the full gradient, then one update of everything. Collective."""
         if iteration >= self.burn_in and (iteration - self.burn_in) % MEASURE_EVERY == 0:
             self.temperatures.measure(target, MOMENTUM, self.metric.turned)
-        self.metric.refresh(target, iteration, self.config.refresh)
+        self.metric.refresh(target, iteration, REFRESH_EVERY)
         h, c = sqrt(2 * self.step_size(target, iteration)), self.config.friction
         halves = self.halves(target)
         for rows in self.gradient(target, "theta", before=self.end_step(target, h)):

@@ -143,7 +143,7 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
         if schedule == "cyclic" and gcd(m, grid) > 1:
             raise InputError(
                 f"the cyclic schedule with grid {grid} shows each of the {m} sub-chains of HAMCMC only "
-                f"{grid // gcd(m, grid)} of the parts: use {named('schedule')} shuffled, or a memory and grid that "
+                f"{grid // gcd(m, grid)} of the parts: use schedule=shuffled, or a memory and grid that "
                 "have no common factor"
             )
         if gcd(m, thin) > 1:

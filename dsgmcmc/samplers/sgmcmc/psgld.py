@@ -21,10 +21,10 @@ divided by B / 4, because the noise of the part's gradient grows with B.
 from __future__ import annotations
 
 from math import sqrt
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.samplers.base import Sampler
@@ -47,10 +47,17 @@ class PSGLDConfig(StepSize):
     """Configuration of PSGLD."""
 
     step_size: float = Field(0.04, gt=0, allow_inf_nan=False, description="step eps times N")
-    burn_in_step_size: float = Field(0.09, gt=0, allow_inf_nan=False, description="step eps times N during burn-in")
+    burn_in_step_size: float = Field(
+        0.09, gt=0, allow_inf_nan=False, description="step eps times N during burn-in; step_size if that is given"
+    )
     alpha: float = Field(0.99, gt=0, lt=1, description="memory of the squared gradients")
     lambda_n: float = Field(9.0, gt=0, description="lambda N, which bounds the preconditioner")
     adapt: Literal["burn-in", "always"] = Field("burn-in", description="when v is updated")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_step(cls, given: Any) -> Any:
+        return {"burn_in_step_size": given["step_size"], **given} if "step_size" in given else given
 
 
 class PSGLD(Sampler[PSGLDConfig, Target]):

@@ -40,8 +40,8 @@ from pydantic import Field
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.samplers.base import NORMAL
-from dsgmcmc.samplers.metrics import METRICS
-from dsgmcmc.samplers.step_size import MAX_EXCESS, StepSize
+from dsgmcmc.samplers.metrics import METRICS, REFRESH_EVERY
+from dsgmcmc.samplers.step_size import MAX_EXCESS, RisingStep
 from dsgmcmc.samplers.underdamped import BAOA, Underdamped
 from dsgmcmc.settings import named
 from dsgmcmc.targets.base import Target
@@ -70,14 +70,12 @@ spread = sqrt(maximum(2 * fade * share - parts * h_i * h_i * p, 0))
 FADE_OF_NOISE = 0.9
 
 
-class SGHMCConfig(StepSize):
+class SGHMCConfig(RisingStep):
     """Configuration of SGHMC; `step_size` is eps, half the square of the step h of the dynamics."""
 
     step_size: float = Field(0.01, gt=0, allow_inf_nan=False)
-    warm_up: int = Field(20, ge=0, description="sweeps over which eps rises to its full size")
     splitting: Literal["baoa", "published"] = Field("baoa", description="order of kick, drift and friction")
     metric: Literal["fisher", "kronecker", "identity"] = Field("fisher", description="coordinates of the step")
-    metric_every: int = Field(2, ge=1, description="sweeps between refreshes of the metric")
     friction: Literal["constant", "metric"] = Field(
         "constant", description="the same for all, or more where the prior is strong"
     )
@@ -171,7 +169,7 @@ class SGHMC(Underdamped[SGHMCConfig]):
     def step(self, target: Target, iteration: int) -> None:
         """One update of every row. Collective."""
         config = self.config
-        self.metric.refresh(target, iteration, config.metric_every * target.sweep_length)
+        self.metric.refresh(target, iteration, REFRESH_EVERY * target.sweep_length)
         h = sqrt(2 * self.step_size(target, iteration))
         friction = self._friction(h, target.sweep_length)
         fresh, halves = config.refresh > 0 and iteration % config.refresh == 0, self.halves(target)

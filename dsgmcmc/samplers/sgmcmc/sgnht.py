@@ -40,8 +40,8 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.named import Named
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.gradients import PartGradient
-from dsgmcmc.samplers.metrics import METRICS
-from dsgmcmc.samplers.step_size import StepSize, suited_thermostat
+from dsgmcmc.samplers.metrics import METRICS, REFRESH_EVERY
+from dsgmcmc.samplers.step_size import RisingStep, suited_thermostat
 from dsgmcmc.settings import named
 from dsgmcmc.targets.base import Target
 from dsgmcmc.targets.state import ParameterBlock, Replicated, StateField
@@ -73,11 +73,10 @@ theta = theta + 0.5 * step * r
 """
 
 
-class SGNHTConfig(StepSize):
+class SGNHTConfig(RisingStep):
     """Configuration of SGNHT; `step_size` is eps, half the square of the step h of the dynamics."""
 
     step_size: float = Field(0.01, gt=0, allow_inf_nan=False)
-    warm_up: int = Field(20, ge=0, description="sweeps over which eps rises to its full size")
     thermostat: Literal["row", "scalar", "element"] = Field(
         "row", description="one friction for each row, for all, or for each element"
     )
@@ -85,7 +84,6 @@ class SGNHTConfig(StepSize):
         0.5, gt=0, allow_inf_nan=False, description="A, the friction where gradients have no noise"
     )
     metric: Literal["fisher", "kronecker", "identity"] = Field("fisher", description="coordinates of the step")
-    metric_every: int = Field(2, ge=1, description="sweeps between refreshes of the metric")
 
 
 @dataclass
@@ -153,7 +151,7 @@ class SGNHT(Sampler[SGNHTConfig, Target]):
 
     def step(self, target: Target, iteration: int) -> None:
         """One update of every row. Collective."""
-        self.metric.refresh(target, iteration, self.config.metric_every * target.sweep_length)
+        self.metric.refresh(target, iteration, REFRESH_EVERY * target.sweep_length)
         h = sqrt(2 * self.step_size(target, iteration))
         if self.config.thermostat == "scalar":
             self._step_of_all(target, h)

@@ -12,7 +12,7 @@ P_ik) is what remains.
 
 Target: the posterior, up to the noise of the parts' gradients and O(eps). Where the precision is lambda in the metric,
 and the noise independent with variance V, Var theta is (1 + eps (V - B^) / 2) / (1 - eps lambda / 2) in units of the
-target's, B^ being what was corrected for. Left out: Metropolis correction; that P lags behind by up to `metric_every`
+target's, B^ being what was corrected for. Left out: Metropolis correction; that P lags behind by up to `REFRESH_EVERY`
 sweeps.
 
 [Patterson 2013] S. Patterson, Y. W. Teh: Stochastic gradient Riemannian Langevin dynamics on the probability simplex.
@@ -27,8 +27,8 @@ from pydantic import Field
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.samplers.metrics import METRICS
-from dsgmcmc.samplers.step_size import StepSize, langevin_excess, langevin_step
+from dsgmcmc.samplers.metrics import METRICS, REFRESH_EVERY
+from dsgmcmc.samplers.step_size import RisingStep, langevin_excess, langevin_step
 from dsgmcmc.settings import named
 from dsgmcmc.targets.base import Target
 from dsgmcmc.targets.state import StateField
@@ -42,15 +42,13 @@ theta = theta - 0.5 * step * step * grad + step * spread * z
 """
 
 
-class SGRLDConfig(StepSize):
+class SGRLDConfig(RisingStep):
     """Configuration of SGRLD; `step_size` is eps."""
 
     step_size: float = Field(0.03, gt=0, allow_inf_nan=False)
-    warm_up: int = Field(20, ge=0, description="sweeps over which eps rises to its full size")
     metric: Literal["fisher", "kronecker"] = Field(
         "fisher", description="diagonal, or a full matrix for the columns of a row"
     )
-    metric_every: int = Field(2, ge=1, description="sweeps between refreshes of the metric")
     noise_correction: bool = Field(
         False, description="add less noise, by that of the gradients; only with independent parts"
     )
@@ -107,7 +105,7 @@ class SGRLD(Sampler[SGRLDConfig, Target]):
 
     def step(self, target: Target, iteration: int) -> None:
         """One update of every row. Collective."""
-        self.metric.refresh(target, iteration, self.config.metric_every * target.sweep_length)
+        self.metric.refresh(target, iteration, REFRESH_EVERY * target.sweep_length)
         h, parts = sqrt(2 * self.step_size(target, iteration)), float(target.sweep_length - 1)
         for rows in self.gradient(target, "theta"):
             self.metric.update(target, rows, self.update, h, parts=parts)

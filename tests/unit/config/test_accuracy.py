@@ -35,7 +35,7 @@ def test_nonsense_is_refused(text: str) -> None:
             "500 iterations make at most 225 draws per chain: too few for an ESS of 400",
         ),
         ({"until": "rhat=1.1", "iterations": 60}, "at most 5 draws per chain, and at least 8 are needed"),
-        ({"until": "rhat=1.1", "sampler": {"name": "sgld", "decay": "polynomial"}}, "unequal weights"),
+        ({"until": "rhat=1.1", "sampler": {"name": "sgld", "decay_power": 0.33}}, "unequal weights"),
         ({"until": "rhat=1.1", "burn_in": 10}, "the step changes after burn-in"),
     ],
 )
@@ -56,7 +56,7 @@ def test_what_cannot_be_reached_or_told_is_refused(settings: dict[str, Any], why
         ({"until": "rhat=1.010"}, ("rhat=1.01", 5000)),
         ({"until": "ess=50", "iterations": 900}, ("ess=50", 900)),
         ({"thin": "100sweeps"}, (None, 700)),
-        ({"sampler": {"name": "sgld", "decay": "polynomial"}}, (None, 2800)),
+        ({"sampler": {"name": "sgld", "decay_power": 0.33}}, (None, 2800)),
     ],
 )
 def test_how_long_a_run_is(settings: dict[str, Any], end: tuple[str | None, int]) -> None:

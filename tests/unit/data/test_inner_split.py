@@ -9,9 +9,9 @@ import pytest
 from support import write_planted
 
 from dsgmcmc.config.layers import Layers
-from dsgmcmc.data.ingest.prepare import prepare_ratings
+from dsgmcmc.data.inner import InnerSplit
+from dsgmcmc.data.prepare import prepare_ratings
 from dsgmcmc.data.ratings import open_ratings, write_ratings
-from dsgmcmc.data.ratings.inner import InnerSplit
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.comm import Alone
 from dsgmcmc.posterior.run import Run

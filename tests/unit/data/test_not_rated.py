@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from support import typed
 
-from dsgmcmc.data.ingest.prepare import Summary, prepare_ratings
+from dsgmcmc.data.prepare import Summary, prepare_ratings
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.errors import InputError
 

@@ -30,7 +30,7 @@ def load(tmp_path: Path, text: str, columns: str | None = None) -> PairsTable:
 def test_columns_of_pairs(tmp_path, text, columns, expected):
     """Those that are named, then those that are known, and without a header the first two."""
     table = load(tmp_path, text, columns)
-    assert (table.user, table.item, table.first_line) == expected
+    assert (table.user, table.item, table.file.first_line) == expected
 
 
 def test_a_header_of_which_one_name_is_known_is_no_pair(tmp_path):

@@ -136,7 +136,7 @@ def test_errors_are_exceptions() -> None:
     """A notebook survives them: not SystemExit; and names are those of Python."""
     with pytest.raises(InputError, match="nuts' is not known"):
         sample_density(Logistic(), sampler="nuts")
-    with pytest.raises(InputError, match=r"matrix_sgnht needs .* Use schedule random"):
+    with pytest.raises(InputError, match=r"matrix_sgnht needs .* Use schedule=random"):
         sample_density(Logistic(), sampler="matrix_sgnht", schedule="shuffled")
     with pytest.raises(DivergenceError, match=r"chain 0 diverged .* Use a smaller step_size of the sampler"):
         sample_density(Logistic(), sampler={"name": "sgld", "step_size": 1e4}, iterations=500, burn_in=0)

@@ -157,13 +157,15 @@ class Case:
 
     def sampler(self, time: float) -> Sampler[Any, Any]:
         """With steps of this time."""
-        section = {"warm_up": 0, **self.section}
+        section = dict(self.section)
         section["step_size"] = time if self.name in OVERDAMPED | {"gsgrhmc"} else time**2 / 2
         if self.name == "psgld":
             section["step_size"] *= DENSITY.n_data
         if self.name == "baoab":
             section["friction"] = np.exp(-FRICTION * time)
         kind = sampler_named(self.name)
+        if "warm_up" in kind.Config.model_fields:
+            section["warm_up"] = 0
         return kind(kind.Config(**section), START)
 
     @functools.cached_property

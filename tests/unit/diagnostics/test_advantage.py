@@ -11,8 +11,8 @@ from mpi4py import MPI
 from support import csr, sample, typed
 
 from dsgmcmc.data.ratings import write_ratings
-from dsgmcmc.diagnostics.advantage import no_better
 from dsgmcmc.diagnostics.summary import read_summary
+from dsgmcmc.diagnostics.verdict import no_better
 
 BETTER = {
     "measure": "log_probability",

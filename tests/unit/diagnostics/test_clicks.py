@@ -15,10 +15,10 @@ from dsgmcmc.diagnostics import verdict
 from dsgmcmc.diagnostics.ranking import click_scores, evaluate
 from dsgmcmc.diagnostics.report import write_report
 from dsgmcmc.errors import InputError
-from dsgmcmc.posterior.foldin import FoldIn
+from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.names import Vocabulary
+from dsgmcmc.posterior.newcomers import FoldIn
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
-from dsgmcmc.posterior.rated import Rated
 from dsgmcmc.posterior.run import Run
 
 ROWS, COLUMNS = 60, 40

@@ -10,8 +10,8 @@ from arviz_stats.base import array_stats
 from runs import make_run
 
 from dsgmcmc.diagnostics import scores
-from dsgmcmc.diagnostics.calibration import calibration
 from dsgmcmc.diagnostics.convergence import RHAT_LIMIT, diagnose
+from dsgmcmc.diagnostics.scores import calibration
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.traces import predictions, scalar_traces
@@ -90,7 +90,7 @@ def test_one_chain_has_no_r_hat_but_advice(tmp_path):
 
 def test_unequal_weights_withhold_everything(tmp_path):
     """A decaying step: weights are reported, R-hat and ESS are not."""
-    sampler = {"name": "psgld", "decay": "polynomial"}
+    sampler = {"name": "psgld", "decay_power": 0.33}
     run = make_run(tmp_path, sampler=sampler, iterations=240, burn_in=60, thin=6, chains=2).open()
     found = diagnose(run)
     assert "unequal weights" in found["withheld"]
@@ -125,7 +125,7 @@ def test_without_test_ratings_there_is_no_calibration(tmp_path):
     from runs import SETTINGS
     from support import sample
 
-    from dsgmcmc.data.ingest.prepare import prepare_ratings
+    from dsgmcmc.data.prepare import prepare_ratings
 
     made = make_run(tmp_path, iterations=60)
     prepare_ratings([str(tmp_path / "ratings.tsv")], tmp_path / "all.h5", test_fraction=0.0)

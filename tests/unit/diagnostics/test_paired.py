@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dsgmcmc.diagnostics.paired import difference, monte_carlo_error
+from dsgmcmc.diagnostics.scores import difference, monte_carlo_error
 
 
 def test_difference_by_hand():

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 from runs import make_run
 
-from dsgmcmc.diagnostics.ranking import MEASURES, RULES, advice, average, evaluate, measures
+from dsgmcmc.diagnostics.ranking import MEASURES, RULES, advice, average, evaluate, measures, recommended
 from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
-from dsgmcmc.posterior.rated import Rated
-from dsgmcmc.posterior.recommend import recommend
-from dsgmcmc.posterior.rules import Ranking
+from dsgmcmc.posterior.rank import Ranking
 
 
 def test_measures_by_hand():
@@ -56,37 +55,27 @@ def test_rules_of_a_run(tmp_path, users, items):
         evaluate(run, rated, liked=99.0)
 
 
-def test_what_evaluate_compares_is_what_recommend_does(tmp_path):
-    """Rules share what they have in common; for some of the users."""
-    made = make_run(tmp_path, users=40, items=30)
-    run = made.open()
+def test_differences_are_by_user(tmp_path):
+    """The mean of the differences from the default rule, of some of the users, and its standard error."""
+    run = make_run(tmp_path, users=40, items=30).open()
     with run.open_ratings() as ratings:
         rated = Rated(ratings)
-    found = evaluate(run, rated, at=5, liked=3.5, users=9)
-    assert (found["users"], found["at"]) == (9, 5)
+    result = evaluate(run, rated, at=5, liked=3.5, users=9)
+    assert (result["users"], result["at"]) == (9, 5)
     test_users, test_items = run.test_pairs()
     chosen = run.test.rating >= 3.5
     everyone = np.unique(test_users[chosen])
     users = everyone[np.linspace(0, len(everyone) - 1, 9).astype(int)]
     asked = chosen & np.isin(test_users, users)
-    values = {}
-    rankings = {
-        "likely": Ranking(5, at_least=3.5),
-        "exposure": Ranking(5, "exposure"),
-        "lcb, z = 3": Ranking(5, "lcb", 3.0),
-    }
-    for name, ranking in rankings.items():
-        lists = np.full((9, 5), -1, np.int32)
-        for rows, items, _ in recommend(run, users, ranking, rated):
-            for place, user in enumerate(users.tolist()):
-                lists[place, : (rows == user).sum()] = items[rows == user]
-        values[name] = measures(users, lists, test_users[asked], test_items[asked])["ndcg"]
-    for row in found["rules"]:
-        if row["rule"] in rankings:
-            assert row["ndcg"] == pytest.approx(average(values[row["rule"]]))
-            paired = values[row["rule"]] - values["likely"]
-            assert row["difference"]["mean"] == pytest.approx(paired.mean())
-            assert row["difference"]["se"] == pytest.approx(paired.std(ddof=1) / 3)
+    likely, cautious = (
+        measures(users, recommended(run, users, ranking, rated), test_users[asked], test_items[asked])["ndcg"]
+        for ranking in (Ranking(5, at_least=3.5), Ranking(5, "lcb", 3.0))
+    )
+    rules = {row["rule"]: row for row in result["rules"]}
+    assert rules["likely"]["ndcg"] == pytest.approx(average(likely))
+    assert rules["lcb, z = 3"]["ndcg"] == pytest.approx(average(cautious))
+    assert rules["lcb, z = 3"]["difference"]["mean"] == pytest.approx((cautious - likely).mean())
+    assert rules["lcb, z = 3"]["difference"]["se"] == pytest.approx((cautious - likely).std(ddof=1) / 3)
 
 
 def test_advice_follows_what_ranks_clearly_better():

@@ -9,6 +9,7 @@ import pytest
 from mpi4py import MPI
 from support import write_planted
 
+from dsgmcmc.cli.settings import settings
 from dsgmcmc.config.layers import build
 from dsgmcmc.config.run import FactorConfig, ModelConfig
 from dsgmcmc.data.ratings import open_ratings
@@ -17,7 +18,6 @@ from dsgmcmc.model.parts import PARTS, Noise, Part, RowPriors
 from dsgmcmc.model.quantity import SHIFT
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.source import targets_of
-from dsgmcmc.settings import settings
 from dsgmcmc.types import Factor
 
 #: Settings with which a run has the part.

@@ -11,7 +11,7 @@ from mpi4py import MPI
 
 from dsgmcmc import BPMF
 from dsgmcmc.config.layers import build
-from dsgmcmc.data.ingest.prepare import prepare_ratings
+from dsgmcmc.data.prepare import prepare_ratings
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.blocks import RatingBlocks

@@ -1,8 +1,7 @@
-"""Exposure, against regressions that are solved one by one; and what is kept of it beside the run."""
+"""Exposure, against regressions that are solved one by one; and the file that a run keeps of it."""
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
 import numpy as np
@@ -10,18 +9,8 @@ import pytest
 import scipy.sparse
 from runs import Made, make_run
 
-from dsgmcmc.diagnostics.audit import audit
-from dsgmcmc.errors import InputError
-from dsgmcmc.parallel.comm import Alone
 from dsgmcmc.posterior import exposure
-from dsgmcmc.posterior.exposure import FLOOR, PENALTY, POWER, Exposure
-from dsgmcmc.posterior.kept import RECIPE, keep_exposure, read_exposure
-from dsgmcmc.posterior.run import Run
-from dsgmcmc.storage.manifest import Key
-from dsgmcmc.storage.rundir import EXPOSURE, RunDirectory
-from dsgmcmc.storage.series import remove
-from dsgmcmc.storage.snapshot import row_hashes
-from dsgmcmc.storage.writer import write_snapshot
+from dsgmcmc.posterior.exposure import FLOOR, PENALTY, POWER, Exposure, best_penalty, left_out
 
 SHAPES = pytest.mark.parametrize(("users", "items"), [(60, 25), (25, 60)], ids=["primal", "dual"])
 
@@ -48,13 +37,19 @@ def regressed(pattern: np.ndarray, rows: np.ndarray, penalty: float) -> np.ndarr
     return scores
 
 
+def penalty_of(pattern: np.ndarray) -> float:
+    """The penalty that is chosen for a pattern."""
+    sparse = scipy.sparse.csr_matrix(pattern.astype(np.float32))
+    return best_penalty(*exposure._spectrum(sparse)[:2], sparse)
+
+
 @SHAPES
 def test_every_item_is_regressed_on_all_others(users, items):
     """In closed form from the singular vectors, by whichever side is shorter; what nobody rated has no score."""
     pattern = two_tastes(users, items)
     pattern[:, 3] = 0
     found = Exposure.of_pattern(scipy.sparse.csr_matrix(pattern))
-    expected = regressed(pattern, pattern, found.penalty)
+    expected = regressed(pattern, pattern, penalty_of(pattern))
     np.testing.assert_allclose(found.scores(rows_of(pattern)), expected, atol=1e-5)
     shares = FLOOR * pattern.mean(axis=0)
     np.testing.assert_allclose(found.of(rows_of(pattern)), np.maximum(expected, shares) ** POWER, atol=1e-5)
@@ -66,11 +61,12 @@ def test_every_item_is_regressed_on_all_others(users, items):
 def test_users_are_left_out_of_the_regressions_exactly(users, items):
     """Else the penalty would be judged by ratings that the regressions have seen."""
     pattern = two_tastes(users, items)
-    found = Exposure.of_pattern(scipy.sparse.csr_matrix(pattern))
+    vectors, squares, _ = exposure._spectrum(scipy.sparse.csr_matrix(pattern.astype(np.float32)))
     known = pattern * (np.random.default_rng(1).random(pattern.shape) < 0.8)
-    scores = found.left_out(pattern.astype(np.float32), known.astype(np.float32))
+    rows, own = exposure._regressions(vectors, squares, PENALTY)
+    scores = left_out(rows, own, PENALTY, pattern.astype(np.float32), known.astype(np.float32))
     for user in (0, 7):
-        expected = regressed(np.delete(pattern, user, axis=0), known[[user]], found.penalty)[0]
+        expected = regressed(np.delete(pattern, user, axis=0), known[[user]], PENALTY)[0]
         unknown = known[user] == 0
         np.testing.assert_allclose(scores[user, unknown], expected[unknown], atol=1e-4)
 
@@ -79,11 +75,8 @@ def test_the_penalty_follows_from_the_ratings():
     """Where users have tastes it is small; where they rate at random what is popular it is large."""
     rng = np.random.default_rng(0)
     popular = (rng.random((300, 80)) < np.linspace(0.02, 0.4, 80)).astype(float)
-    tastes, none = (
-        Exposure.of_pattern(scipy.sparse.csr_matrix(each)).penalty for each in (two_tastes(300, 80), popular)
-    )
-    assert tastes < none
-    assert Exposure.of_pattern(scipy.sparse.csr_matrix((5, 4))).penalty == PENALTY, "nothing was rated"
+    assert penalty_of(two_tastes(300, 80)) < penalty_of(popular)
+    assert penalty_of(np.zeros((5, 4))) == PENALTY, "nothing was rated"
 
 
 def test_leading_singular_vectors_of_large_patterns(monkeypatch):
@@ -100,97 +93,50 @@ def test_leading_singular_vectors_of_large_patterns(monkeypatch):
     np.testing.assert_allclose(found.scores(rows_of(pattern)), expected, atol=1e-5)
 
 
-def every(found: Exposure) -> np.ndarray:
-    """All items."""
-    return np.arange(len(found.own), dtype=np.int32)
-
-
-def rewritten(run: Run, blocks: dict[str, np.ndarray], recipe: float = RECIPE) -> None:
-    """What is kept, with other blocks."""
-    header = run.directory.open_exposure(run.facts).manifest.model_dump(exclude={"shards", "blocks"})
-    header["state"]["recipe"] = {"shape": [1], "values": [recipe]}
-    remove(run.path / EXPOSURE)
-    keys = {Key(EXPOSURE, "items", 0, name): np.ascontiguousarray(block) for name, block in blocks.items()}
-    write_snapshot(run.path, EXPOSURE, keys, lambda: header, Alone())
-
-
 @pytest.fixture
 def made(tmp_path) -> Made:
     return make_run(tmp_path, users=30, items=20, iterations=60)
 
 
-def test_it_is_kept_beside_the_run(made):
-    """Worked out once: later the ratings file is not needed."""
+def test_the_run_keeps_it(made):
+    """Worked out once: later the ratings file is not needed, and no matrix is read whole."""
     first = made.open().exposure
     made.data.rename(made.data.with_suffix(".away"))
     again = made.open().exposure
     rated = [np.int32([3, 1]), np.int32([]), np.int32([3, 17])]
     np.testing.assert_array_equal(again.of(rated), first.of(rated))
-    np.testing.assert_array_equal(again.rows[every(first)], first.rows)
-    assert again.penalty == first.penalty
+    with pytest.raises(ValueError, match="read-only"):
+        again.rows[0, 0] = 1  # mapped, not read
 
 
-def test_rows_are_sealed_one_by_one(made, caplog):
-    """What is read is checked: a damaged row is not used, but all are replaced. Others can be used."""
-    first = made.open().exposure
-    (shard,) = (made.path / EXPOSURE).glob("*.h5")
-    content = bytearray(shard.read_bytes())
-    place = content.index(first.rows[5].tobytes())
-    assert not [name for name in audit(RunDirectory(made.path)).unchecked if EXPOSURE in name]
-    content[place] ^= 1
-    shard.write_bytes(content)
-    with pytest.raises(InputError, match="does not match its checksum"):
-        audit(RunDirectory(made.path))
-    opened = made.open().exposure
-    with caplog.at_level(logging.WARNING):
-        np.testing.assert_array_equal(opened.rows[np.int32([2, 4])], first.rows[[2, 4]])
-        assert not caplog.text
-        np.testing.assert_array_equal(opened.rows[np.int32([4, 5])], first.rows[[4, 5]])
-    assert "does not match its checksum: it is worked out again" in caplog.text
-    audit(RunDirectory(made.path))
-    np.testing.assert_array_equal(made.open().exposure.rows[every(first)], first.rows)
-
-
-def test_seals_are_of_their_block(made, caplog):
-    """Also where the manifest, which holds no secret, was written to match."""
-    first = made.open().exposure
+@pytest.mark.parametrize("damaged", [b"", b"abc", "half", "shorter", "float64"])
+def test_a_file_that_does_not_fit_is_replaced(made, damaged):
+    """It is worked out again, and written again."""
     run = made.open()
-    blocks = {"rows": first.rows, "own": first.own, "shares": first.shares, "seals": row_hashes(first.rows)[1:]}
-    for name, block in (("seals", blocks["seals"]), ("rows", first.rows[:, 1:])):
-        keep_exposure(run.directory, run.facts, first)
-        rewritten(run, blocks | {"seals": row_hashes(first.rows), name: block})
-        with caplog.at_level(logging.WARNING):
-            assert read_exposure(run.directory, run.facts, len(run.items), lambda: first) is None
-        assert "inconsistent" in caplog.text
-        caplog.clear()
+    first, path = run.exposure, run.exposure_file
+    numbers = np.load(path)
+    if damaged == "shorter":
+        np.save(path, numbers[:-1])
+    elif damaged == "float64":
+        np.save(path, numbers.astype(np.float64))
+    else:
+        path.write_bytes(path.read_bytes()[:100] if damaged == "half" else damaged)
+    np.testing.assert_array_equal(made.open().exposure.rows, first.rows)
+    np.testing.assert_array_equal(np.load(path), numbers)
 
 
-def test_what_an_older_version_kept_is_replaced_in_silence(made, caplog):
-    """It has another recipe."""
-    first = made.open().exposure
-    run = made.open()
-    rewritten(run, {"vectors": first.rows, "own": first.own, "shares": first.shares}, recipe=1.0)
-    with caplog.at_level(logging.WARNING):
-        np.testing.assert_array_equal(made.open().exposure.rows, first.rows)
-    assert not caplog.text
-    assert read_exposure(run.directory, run.facts, len(run.items), lambda: first) is not None
-
-
-def test_that_of_another_run_is_not_used(made, tmp_path):
-    """It would rank by what others rated, and look right."""
-    other = make_run(tmp_path / "other", users=30, items=20, iterations=60, seed=9)
-    right = made.open().exposure
-    foreign = other.open()
-    assert foreign.exposure is not None
-    keep_exposure(made.open().directory, foreign.facts, foreign.exposure)
-    run = made.open()
-    with pytest.raises(InputError, match="of another run"):
-        run.directory.open_exposure(run.facts)
-    np.testing.assert_array_equal(run.exposure.rows, right.rows)
+def test_the_file_of_other_ratings_is_not_used(made, tmp_path):
+    """It would rank by what others rated, and look right: its name has the hash of the ratings."""
+    other = make_run(tmp_path / "other", users=30, items=20, iterations=60, seed=9).open()
+    foreign, right = other.exposure, made.open().exposure
+    path = made.open().exposure_file
+    path.unlink()
+    other.exposure_file.rename(path.with_name(other.exposure_file.name))
+    assert not np.array_equal(foreign.rows, right.rows)
+    np.testing.assert_array_equal(made.open().exposure.rows, right.rows)
 
 
 def test_a_run_that_cannot_be_written_is_used_all_the_same(made):
-    """As where it was published read-only; nothing is kept then."""
-    run = made.open()
-    keep_exposure(RunDirectory(Path("/proc")), run.facts, run.exposure)
-    assert not (Path("/proc") / EXPOSURE).exists()
+    """As where it was published read-only; no file is left then."""
+    made.open().exposure.write(Path("/proc/exposure-0.npy"))
+    assert not Path("/proc/exposure-0.npy").exists()

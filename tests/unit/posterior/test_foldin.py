@@ -8,14 +8,11 @@ from mpi4py import MPI
 from runs import SETTINGS, make_run
 from support import sample
 
-from dsgmcmc.data.ingest.prepare import prepare_ratings
-from dsgmcmc.posterior.foldin import FoldIn
+from dsgmcmc.data.prepare import prepare_ratings
 from dsgmcmc.posterior.names import Vocabulary
-from dsgmcmc.posterior.new_ratings import fold_in
+from dsgmcmc.posterior.newcomers import FoldIn, fold_in, own_ratings
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
-from dsgmcmc.posterior.rated import own_ratings
-from dsgmcmc.posterior.recommend import recommend
-from dsgmcmc.posterior.rules import Ranking
+from dsgmcmc.posterior.rank import Ranking, recommend
 from dsgmcmc.posterior.run import Run
 
 

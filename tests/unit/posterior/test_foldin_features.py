@@ -12,12 +12,11 @@ from mpi4py import MPI
 from support import sample
 
 from dsgmcmc import open_run as open_model
-from dsgmcmc.data.ingest.features import Description
-from dsgmcmc.data.ingest.prepare import prepare_ratings
+from dsgmcmc.data.features import Description
+from dsgmcmc.data.prepare import prepare_ratings
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.errors import InputError
-from dsgmcmc.posterior.described import describe_new
-from dsgmcmc.posterior.new_ratings import fold_in
+from dsgmcmc.posterior.newcomers import describe_new, fold_in
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.run import Run
 
@@ -143,7 +142,7 @@ def test_new_rows_are_encoded_as_those_of_the_run(run, path):
         with open_ratings(path.parent / "r.h5") as ratings:
             side = "rows" if (kind == "item") == ratings.transposed else "cols"
             stored = ratings.feature_slab(side, 0, len(run.vocabulary(kind)))
-        for name, (features, values) in zip(described.names, described.rows, strict=True):
+        for name, (features, values) in described.items():
             row = int(run.vocabulary(kind).index_of([name])[0])
             cells = slice(stored.indptr[row], stored.indptr[row + 1])
             assert features.tolist() == stored.indices[cells].tolist()
@@ -264,7 +263,7 @@ def test_matrices_must_be_as_wide(tmp_path):
     x[60] = 0.5, 0.0, 2.5
     scipy.sparse.save_npz(tmp_path / "new.npz", scipy.sparse.csr_matrix(x))
     described, _ = describe_new(run, "user", Description(tmp_path / "new.npz"))
-    assert (described.names.tolist(), described.rows[0][1].tolist()) == ([60], [0.5, 2.5])
+    assert {name: values.tolist() for name, (_, values) in described.items()} == {60: [0.5, 2.5]}
     scipy.sparse.save_npz(tmp_path / "wide.npz", scipy.sparse.csr_matrix(np.ones((61, 4))))
     for name, what in (("wide.npz", "is a matrix of 4 columns, and .* of a matrix of 3"), ("users.csv", "is a table")):
         with pytest.raises(InputError, match=what):

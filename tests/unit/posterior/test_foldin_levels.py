@@ -18,12 +18,10 @@ from scipy.special import expit
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.model.likelihoods.thresholds import MAX_DEVIATION
-from dsgmcmc.posterior.foldin import FoldIn
 from dsgmcmc.posterior.names import Vocabulary
-from dsgmcmc.posterior.new_ratings import fold_in
+from dsgmcmc.posterior.newcomers import FoldIn, fold_in
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
-from dsgmcmc.posterior.recommend import recommend
-from dsgmcmc.posterior.rules import Ranking
+from dsgmcmc.posterior.rank import Ranking, recommend
 from dsgmcmc.posterior.run import Run
 
 OTHERS, VALUES = np.int32([0, 2, 3, 5, 7, 9]), np.array([5.0, 4.0, 5.0, 1.0, 4.0, 5.0])

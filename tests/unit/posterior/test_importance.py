@@ -8,13 +8,12 @@ from mpi4py import MPI
 from support import sample
 
 from dsgmcmc.cli.info import info
-from dsgmcmc.data.ingest.features import Description
-from dsgmcmc.data.ingest.prepare import prepare_ratings
+from dsgmcmc.data.features import Description
+from dsgmcmc.data.prepare import prepare_ratings
 from dsgmcmc.errors import InputError
-from dsgmcmc.posterior.features import importance
+from dsgmcmc.posterior.importance import importance
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
-from dsgmcmc.posterior.recommend import recommendations
-from dsgmcmc.posterior.rules import Ranking
+from dsgmcmc.posterior.rank import Ranking, recommendations
 from dsgmcmc.posterior.run import Run
 
 SETTINGS = {"rank": 2, "grid": 2, "iterations": 300, "burn_in": 100, "sampler": {"name": "baoab", "step_size": 0.2}}

@@ -11,8 +11,7 @@ from scipy.stats import t as student
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
-from dsgmcmc.posterior.recommend import recommend
-from dsgmcmc.posterior.rules import Ranking
+from dsgmcmc.posterior.rank import Ranking, recommend
 from dsgmcmc.posterior.traces import scalar_traces
 from dsgmcmc.storage.series import steps
 

@@ -12,7 +12,7 @@ from scipy.stats import norm
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
-from dsgmcmc.posterior.recommend import Ranking, recommend
+from dsgmcmc.posterior.rank import Ranking, recommend
 from dsgmcmc.posterior.run import Run
 
 CASES = {

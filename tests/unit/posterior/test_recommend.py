@@ -9,12 +9,11 @@ import pytest
 from runs import Made, make_run
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.posterior.foldin import FoldIn
+from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.names import Vocabulary, item_titles
+from dsgmcmc.posterior.newcomers import FoldIn
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
-from dsgmcmc.posterior.rated import Rated
-from dsgmcmc.posterior.recommend import recommend, recommendations, those_among
-from dsgmcmc.posterior.rules import Ranking
+from dsgmcmc.posterior.rank import Ranking, recommend, recommendations, those_among
 from dsgmcmc.posterior.run import Run
 
 COLUMNS = ["user_id", "item_id", "score", "rank", "sd", "q05", "q95", "ratings"]
@@ -93,7 +92,7 @@ def test_blocks_of_users_do_not_show(made, monkeypatch):
     users = np.arange(len(run.users), dtype=np.int32)
     for by in ("mean", "thompson"):
         whole = [np.concatenate(c) for c in zip(*recommend(run, users, Ranking(by=by, seed=0)), strict=True)]
-        monkeypatch.setattr("dsgmcmc.posterior.recommend._CELLS", 3 * len(run.items))
+        monkeypatch.setattr("dsgmcmc.posterior.rank._CELLS", 3 * len(run.items))
         cut = [np.concatenate(c) for c in zip(*recommend(run, users, Ranking(by=by, seed=0)), strict=True)]
         monkeypatch.undo()
         for a, b in zip(whole, cut, strict=True):

@@ -9,8 +9,8 @@ import pytest
 from runs import Made, make_run
 
 from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.rank import similar, similarities
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.posterior.similar import similar, similarities
 
 
 @pytest.fixture(scope="module")

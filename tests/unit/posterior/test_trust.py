@@ -103,9 +103,7 @@ def test_what_may_change_from_job_to_job_is_free_and_named(path: Path) -> None:
     edit(path, "ratings.h5", "moved.h5")
     assert Run(path).config.iterations == 90
     found = audit(RunDirectory(path)).unchecked
-    assert found == [
-        "run.toml (chains, checkpoint_every, data, given_of_sampler, iterations, keep_checkpoints, versions)"
-    ]
+    assert found == ["run.toml (chains, checkpoint_every, data, given_of_sampler, iterations, versions)"]
 
 
 def test_files_of_others_are_named(path: Path) -> None:

@@ -14,7 +14,7 @@ def test_logs(capfd: pytest.CaptureFixture[str]) -> None:
     logger = logging.getLogger("dsgmcmc.any")
     try:
         for rank in (0, 1):
-            start_logs(rank, "info")
+            start_logs(rank)
             logger.debug("details")
             logger.info("process %d", rank)
             logger.warning("careful")
@@ -26,7 +26,7 @@ def test_logs(capfd: pytest.CaptureFixture[str]) -> None:
 def test_a_name_does_not_begin_a_line(capfd: pytest.CaptureFixture[str]) -> None:
     """Nor steer the terminal: a message is one line."""
     try:
-        start_logs(0, "info")
+        start_logs(0)
         logging.getLogger("dsgmcmc.any").warning("taking over %s", "run\x1b[2J\n2026 ERROR \udcff")
     finally:
         stop_logs()

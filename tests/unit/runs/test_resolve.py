@@ -55,9 +55,9 @@ def begun(data: Path, tmp_path: Path) -> Path:
 
 def test_a_resumed_run_keeps_its_settings(data: Path, begun: Path) -> None:
     """Nobody has to give them again; what touches no draw may change."""
-    config, _ = ask(data, begun, resume=True, iterations=40, keep_checkpoints=3)
+    config, _ = ask(data, begun, resume=True, iterations=40, checkpoint_every=3)
     assert (config.rank, config.sampler.name, config.thin) == (2, "psgld", 4)
-    assert (config.iterations, config.keep_checkpoints) == (40, 3)
+    assert (config.iterations, config.checkpoint_every) == (40, 3)
 
 
 def test_what_a_chain_cannot_change_is_refused(data: Path, begun: Path) -> None:

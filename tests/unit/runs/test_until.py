@@ -106,7 +106,7 @@ def test_a_run_ends_with_the_accuracy(data: Path, tmp_path: Path) -> None:
 def test_the_limit_ends_a_run_and_says_how_far_it_was(data: Path, tmp_path: Path) -> None:
     """In the summary, by `info`, and as the last lines of `sample`, which show the way on."""
     options = ("--rank=2", "--grid=3", "--burn-in=20", "--iterations=90", "--until=rhat=1.0001", "--chains=2")
-    options += ("--sampler=baoab", "--step-size=0.15", "--prior=fixed", "--prior-precision=20")
+    options += ("--sampler=baoab", "--step-size=0.15", "--prior=fixed", "--set=prior_precision=20")
     done = typed("sample", data, "--out", tmp_path / "run", *options).expect(0)
     look = last(tmp_path / "run")
     assert (look["reached"], look["iteration"], look["limit"]) == (False, 90, 90)

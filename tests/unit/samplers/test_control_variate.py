@@ -159,14 +159,13 @@ def anchor(target: FactorTarget) -> np.ndarray:
     return np.concatenate([block["anchor"].ravel() for block in whole(target)])
 
 
-@pytest.mark.parametrize(("every", "at"), [(None, 6), (1, 8), (2, 8), (3, 0)])
-def test_where_the_anchor_is(data: Path, every: int | None, at: int) -> None:
-    """At the end of burn-in, six iterations; or where the last full number of sweeps of 4 began."""
-    sampler = made(burn_in=6, anchor_every=every, step_size=0.05)
+def test_where_the_anchor_is(data: Path) -> None:
+    """At the end of burn-in, six iterations."""
+    sampler = made(burn_in=6, step_size=0.05)
     target = factor_target(MPI.COMM_SELF, data, GRID, sampler=sampler)
     assert (anchor(target) == 0).all()
     found = states(target, sampler, 11)
-    assert (anchor(target) == found[at]).all()
+    assert (anchor(target) == found[6]).all()
 
 
 def test_until_burn_in_ends_the_chain_is_that_of_plain_parts(data: Path) -> None:
@@ -196,7 +195,6 @@ def test_tau_is_drawn_from_the_errors_of_the_state_alone(data: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"sampler": {"name": "sgld", "anchor_every": 2}}, "anchor_every is only for control variates"),
         ({"sampler": {"name": "baoab", "gradient": "control-variate"}}, "BAOAB cannot use 'control-variate'"),
         ({"sampler": {"name": "sgld", "gradient": "control-variate"}, "noise": "both"}, "noise scales"),
         (

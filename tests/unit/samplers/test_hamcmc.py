@@ -323,16 +323,17 @@ def test_step_defaults_follow_the_metric() -> None:
     assert HAMCMCConfig(metric="diagonal", step_size=0.1).step_size == 0.1
 
 
-def test_averages_run_over_all_sub_chains_by_their_step(data: Path, tmp_path: Path) -> None:
+def test_averages_run_over_all_sub_chains_by_their_step(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Draws come from the sub-chains in turn; mean, variance and mean prediction weigh every draw by its step."""
     memory, thin, total = 3, 2, 60
-    section = {"name": "hamcmc", "memory": memory, "decay": "polynomial", "decay_sweeps": 2.0, "decay_power": 0.9}
+    section = {"name": "hamcmc", "memory": memory, "decay_sweeps": 2.0, "decay_power": 0.9}
     settings = {"rank": 2, "iterations": total, "burn_in": 10, "thin": thin, "evaluate_every": total, "save_draws": 50}
     settings["standardise"] = False  # else checkpoints have another unit
     out = tmp_path / "run"
-    assert (
-        sample(MPI.COMM_SELF, data, out, sampler=section, checkpoint_every=1, keep_checkpoints=total, **settings) == 0
-    )
+    monkeypatch.setattr("dsgmcmc.runs.chain.KEPT_CHECKPOINTS", total)
+    assert sample(MPI.COMM_SELF, data, out, sampler=section, checkpoint_every=1, **settings) == 0
     sampler = HAMCMC(HAMCMCConfig(**{k: v for k, v in section.items() if k != "name"}), 10)
     numbers = steps(out / "draws" / "chain-0")
     assert numbers == list(range(12, total + 1, thin))

@@ -13,8 +13,8 @@ from dsgmcmc.errors import InputError
 @pytest.mark.parametrize(
     ("section", "schedule", "message"),
     [
-        ({"noise_correction": True}, "shuffled", r"^sampler\.noise_correction needs .* --schedule random"),
-        ({"noise_correction": True}, "cyclic", r"^sampler\.noise_correction needs .* --schedule random"),
+        ({"noise_correction": True}, "shuffled", r"^sampler\.noise_correction needs .* schedule=random"),
+        ({"noise_correction": True}, "cyclic", r"^sampler\.noise_correction needs .* schedule=random"),
         ({"noise_correction": True, "metric": "identity"}, "random", r"noise_correction .* sampler\.metric=fisher"),
         ({"noise_correction": True, "friction": "metric"}, "random", r"noise_correction: .*sampler\.friction=constant"),
         ({"noise_correction": True, "step_size": 0.5}, "random", r"more than the .* smaller --step-size"),

@@ -12,14 +12,13 @@ from typing import Any, Literal
 import duckdb
 import numpy as np
 
-from dsgmcmc.data.ingest import arrange
-from dsgmcmc.data.ingest.columns import parse_columns
-from dsgmcmc.data.ingest.features import Description, Encoded, check_kinds, encode, load_description
-from dsgmcmc.data.ingest.files import find_files
-from dsgmcmc.data.ingest.load import create_raw, load, scalar, whole_names
-from dsgmcmc.data.ingest.sources import inspect
+from dsgmcmc.data import arrange
+from dsgmcmc.data.columns import parse_columns
+from dsgmcmc.data.features import Description, Encoded, check_kinds, encode, load_description
+from dsgmcmc.data.load import RatingsFile, create_raw, find_files, inspect, load, whole_names
 from dsgmcmc.data.ratings import SIDES, SPLITS, RatingsWriter, Times, open_ratings, row_slabs
 from dsgmcmc.data.session import Report, Watch, default_memory, open_session
+from dsgmcmc.data.tables import scalar
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
 from dsgmcmc.types import Int64
@@ -41,6 +40,8 @@ class Summary:
         Whether it has the order of ratings in time.
     not_rated : float
         Share of zeros among the ratings, where they probably mean "not rated"; else 0.
+    duplicates : int
+        Number of ratings that were left out, or became part of a mean, as there is another of the same user and item.
     """
 
     path: str
@@ -60,20 +61,20 @@ class Summary:
     features: dict[str, dict[str, Any]] = field(default_factory=dict)
     timestamps: bool = False
     not_rated: float = 0.0
+    duplicates: int = 0
 
 
 def prepare_ratings(
     inputs: Sequence[str],
     out: str | os.PathLike[str],
     *,
-    format: str | None = None,
     columns: str | None = None,
     test_fraction: float | None = None,
     seed: int = 0,
     split: Literal["random", "temporal"] = "random",
     test: str | None = None,
     timestamps: bool = False,
-    duplicates: str = "error",
+    duplicates: str = "last",
     drop_zeros: bool = False,
     described: Mapping[str, Description] | None = None,
     memory: int | None = None,
@@ -114,29 +115,22 @@ def prepare_ratings(
         raise InputError(f"--test {test} is one of the training files, too")
     RatingsWriter.check_target(out, force)
     temporal = split == "temporal"
-    timed = temporal or timestamps
-    sources = [(inspect(path, format, names, timed), held_out) for paths, held_out in parts for path in paths]
     memory = default_memory() if memory is None else memory
     with open_session(Path(temp_dir) if temp_dir else out.parent, memory, threads, report) as (db, watch):
-        create_raw(db)
-        for k, (source, held_out) in enumerate(sources):
-            watch.stage(f"reading {source.path.name}", 0.25 * k / len(sources), 0.25 * (k + 1) / len(sources))
-            load(db, source, held_out)
-        if drop_zeros:
-            db.execute("DELETE FROM raw WHERE rating = 0")
-            if not scalar(db, "SELECT count(*) FROM raw WHERE NOT test"):
-                raise InputError("--drop-zeros leaves no ratings: all are 0")
-        not_rated = _not_rated(db)
-        whole_names(db)
+        files = [
+            (inspect(db, path, names, temporal or timestamps), held_out) for paths, held_out in parts for path in paths
+        ]
+        not_rated = _read(db, files, drop_zeros, watch)
         watch.stage("numbering users and items", 0.25, 0.3)
         tables = {entity: load_description(db, entity, given) for entity, given in described.items()}
         check_kinds(tables, described)
-        names = {entity: table.name for entity, table in tables.items()}
-        sizes = dict(zip(("user", "item"), arrange.number_entities(db, seed, names), strict=True))
+        described_by = {entity: table.name for entity, table in tables.items()}
+        sizes = dict(zip(("user", "item"), arrange.number_entities(db, seed, described_by), strict=True))
         encoded = {entity: encode(db, tables[entity], given, sizes[entity]) for entity, given in described.items()}
         rows, cols = ("item", "user") if sizes["item"] > sizes["user"] else ("user", "item")
         watch.stage("matching names", 0.3, 0.6)
-        arrange.make_cells(db, seed, duplicates, rows, cols)
+        arrange.make_cells(db, seed, rows, cols)
+        merged = arrange.merge_duplicates(db, seed, duplicates, rows, cols)
         db.execute("DROP TABLE raw")
         watch.stage("splitting", 0.6, 0.65)
         is_test = "test" if test else arrange.split(db, fraction, temporal)
@@ -144,11 +138,27 @@ def prepare_ratings(
         indptr, n_test = arrange.sort_cells(db, is_test, sizes[rows], timestamps, temporal)
         attributes: dict[str, Any] = {"seed": seed, "transposed": rows == "item", "force": force}
         attributes |= {"times": timestamps, "ages": temporal}
-        attributes |= _origin([source.path for source, _ in sources])
+        attributes |= _origin([file.path for file, _ in files])
         sides = zip(SIDES, (rows, cols), strict=True)
         attributes["features"] = {side: encoded[entity].features for side, entity in sides if entity in encoded}
-        _write(db, out, indptr, n_test, (rows, cols), test is not None, watch, attributes)
-    return _summarise(out, sources[0][0].roles, encoded, not_rated)
+        _write(db, out, indptr, n_test, (rows, cols), watch, attributes)
+    return _summarise(out, files[0][0].roles, encoded, not_rated, merged)
+
+
+def _read(
+    db: duckdb.DuckDBPyConnection, files: Sequence[tuple[RatingsFile, bool]], drop_zeros: bool, watch: Watch
+) -> float:
+    """Read files into ``raw``, each with whether its ratings are held out; return what `_not_rated` does."""
+    create_raw(db)
+    for k, (file, held_out) in enumerate(files):
+        watch.stage(f"reading {file.path.name}", 0.25 * k / len(files), 0.25 * (k + 1) / len(files))
+        load(db, file, held_out)
+    if drop_zeros:
+        db.execute("DELETE FROM raw WHERE rating = 0")
+        if not scalar(db, "SELECT count(*) FROM raw WHERE NOT test"):
+            raise InputError("--drop-zeros leaves no ratings: all are 0")
+    whole_names(db)
+    return _not_rated(db)
 
 
 def _not_rated(db: duckdb.DuckDBPyConnection) -> float:
@@ -181,11 +191,10 @@ def _write(
     indptr: Int64,
     n_test: int,
     sides: tuple[str, str],
-    test_file: bool,
     watch: Watch,
     attributes: dict[str, Any],
 ) -> None:
-    """Write the table ``sorted`` and the names; a pair that is there twice is refused."""
+    """Write the table ``sorted`` and the names."""
     types = tuple(_id_type(db, entity) for entity in sides)
     n_cols = int(scalar(db, f"SELECT count(*) FROM {sides[1]}s"))
     writer = RatingsWriter(
@@ -206,8 +215,6 @@ def _write(
                 f"SELECT * FROM sorted WHERE row >= {start} AND row < {stop} ORDER BY row, col"
             ).fetchnumpy()
             row, col = cells["row"], cells["col"]
-            if ((row[1:] == row[:-1]) & (col[1:] == col[:-1])).any():
-                raise arrange.complain_of_duplicates(db, *sides, test_file)
             for part, mask in zip(SPLITS, (~cells["test"], cells["test"]), strict=True):
                 own = np.zeros(stop - start + 1, dtype=np.int64)
                 np.cumsum(np.bincount(row[mask] - start, minlength=stop - start), out=own[1:])
@@ -243,7 +250,7 @@ def _write_ids(
         writer.ids(side, names)
 
 
-def _summarise(out: Path, columns: str, encoded: Mapping[str, Encoded], not_rated: float) -> Summary:
+def _summarise(out: Path, columns: str, encoded: Mapping[str, Encoded], not_rated: float, duplicates: int) -> Summary:
     with open_ratings(out) as ratings:
         users, items = ratings.n_rows, ratings.n_cols
         if ratings.transposed:
@@ -267,4 +274,5 @@ def _summarise(out: Path, columns: str, encoded: Mapping[str, Encoded], not_rate
             features={entity: each.summary() for entity, each in encoded.items()},
             timestamps=ratings.times is not None,
             not_rated=not_rated,
+            duplicates=duplicates,
         )

@@ -7,7 +7,15 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dsgmcmc.data.ingest.features.kinds import KINDS
+#: What a column may be.
+KINDS = {
+    "number": "standardised",
+    "category": "one feature for each value",
+    "list": "values with a separator, one feature for each",
+    "year": "a year, or a text that ends with one as in `Heat (1995)`; one feature for each decade",
+    "flag": "0 or 1 as it is; `genres=Comedy` is a feature of the group genres",
+    "skip": "left out",
+}
 
 
 class Code(NamedTuple):

@@ -1,4 +1,6 @@
-r"""Rules by which items are ranked for a user, and the scores that they give to all items.
+r"""Rankings: recommended items by several rules, and similar items or users.
+
+**Rules** give every item a score for a user.
 
 - ``likely`` (default): what the user will rate *and* like, e_ij P(x_ij >= bound): the exposure e_ij of
   `dsgmcmc.posterior.exposure` times the probability of a rating of at least the bound, by default `liked_from`. For
@@ -15,30 +17,49 @@ If the expected rating differs from the predictor, as for ordinal ratings and co
 bound, x is the probability of a rating of at least the bound, given the predictor, noise included.
 
 E and sd are over the saved draws, of which Thompson sampling takes one.
+
+**Similarity** of two items, or of two users. At a draw that of items j and k is that of the ratings that the factors
+predict for them over the users,
+
+    s_jk = H_j^T S H_k / sqrt(H_j^T S H_j  H_k^T S H_k),    S the covariance of the rows W_i over the users:
+
+the correlation of W_i . H_j and W_i . H_k, the cosine of H_j and H_k in the metric S. It is the same for all factors
+that have the same products W_i . H_j, whatever their rotation or scale, which the plain cosine is not. Biases are left
+out: two items are not similar because everybody likes both. Items are ranked by its mean over the saved draws, and it
+has an sd and quantiles; an item with few ratings points in another direction at every draw, so its mean is small.
 """
 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
+import numpy.typing as npt
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.prediction import scores_kernel
 from dsgmcmc.model.predictive.base import PredictorDraws
-from dsgmcmc.posterior.foldin import FoldIn
-from dsgmcmc.posterior.predict import of_owners, owners
+from dsgmcmc.posterior.draws import OTHER
+from dsgmcmc.posterior.exposure import Rated
+from dsgmcmc.posterior.names import unknown_names
+from dsgmcmc.posterior.newcomers import FoldIn
+from dsgmcmc.posterior.predict import PredictOptions, Predictor, of_owners, owners
 from dsgmcmc.posterior.saved import SavedRun
-from dsgmcmc.types import Float32, Float64, Int32
+from dsgmcmc.settings import named
+from dsgmcmc.types import Float32, Float64, Int32, Mask
 
 By = Literal["likely", "exposure", "mean", "ucb", "lcb", "thompson"]
+
+Columns = dict[str, npt.NDArray[Any]]
 
 PATTERN_RULES = ("likely", "exposure")  # rules that use who rated what
 
 LIKED = 0.75  # a rating counts as liked from this fraction of the way from the lowest to the highest one
+_CELLS = 1 << 20  # scores of a block of users: two such blocks stay in the cache
 _LEAST = 1e-3  # scores of clicks below it count as this, where exposure is multiplied by them
 
 
@@ -151,7 +172,8 @@ class Scorer:
         """
         run, draw, shape = self.run, self.run.draw(number), predictors.shape
         whose, owner = owners(run, users)
-        thresholds, own = of_owners(draw, whose, self.newcomers, number), run.config.law.shape_of(draw.shared)
+        thresholds = of_owners(draw, whose, self.newcomers, number)
+        law_shape = run.config.law.shape_of(draw.shared)
         variance = np.outer(noise, draw.inverse_scale["item"]) / np.float32(draw.tau)
         effects = None
         if run.has_effects and np.any(unknown := self._added(number, users)[1]):
@@ -164,7 +186,7 @@ class Scorer:
             thresholds=None if thresholds is None else thresholds[None],
             owner=np.repeat(owner, shape[1]),
             effects=effects,
-            shape=None if own is None else own[None, None],
+            shape=None if law_shape is None else law_shape[None, None],
         )
         scores = np.empty(predictors.size, np.float32)
         for rows, some in draws.by_certainty():
@@ -180,10 +202,9 @@ class Scorer:
         mean, variance = draw.of_ratings(*pairs)
         if np.ndim(mean) == np.ndim(variance) == 0:  # the same for all
             return mean, variance
-        shape = len(users), n
-        wholes = (np.broadcast_to(each, len(pairs[0])).astype(np.float32) for each in (mean, variance))
-        mean, variance = (each.reshape(shape) for each in wholes)
-        return mean, variance
+        whole_mean = np.broadcast_to(mean, len(pairs[0])).astype(np.float32)
+        whole_variance = np.broadcast_to(variance, len(pairs[0])).astype(np.float32)
+        return whole_mean.reshape(len(users), n), whole_variance.reshape(len(users), n)
 
     def split(self, theta: Float32) -> tuple[Float32, Float32]:
         """Factors and biases of rows of theta."""
@@ -260,3 +281,222 @@ class Scorer:
             known = np.zeros_like(predictors)  # rows were drawn
             scores[which] = predictors if self.plain else self.worth(number, users[which], noise, predictors, known)
         return scores
+
+
+def recommend(
+    run: SavedRun,
+    users: Int32,
+    ranking: Ranking,
+    rated: Rated | None = None,
+    newcomers: FoldIn | None = None,
+    among: Mask | None = None,
+) -> Iterator[tuple[Int32, Int32, Float32]]:
+    """Rank items for users, block by block.
+
+    Parameters
+    ----------
+    run : Run
+    users : (n,) int32
+        Rows of users; those of `newcomers` follow the known ones.
+    ranking : Ranking
+    rated : Rated, optional
+        For leaving out items that a known user rated; rules that use who rated what need it.
+    newcomers : FoldIn, optional
+        Users that were folded in, with the items that they rated.
+    among : (items,) bool, optional
+        Which items may be recommended; default all.
+
+    Yields
+    ------
+    user, item : (m,) int32
+        Rows, by user in the order given, best item first.
+    score : (m,) float32
+        In units of the ratings; a probability if the ranking has a bound; of ``likely`` and ``exposure`` for the
+        order only.
+
+    Raises
+    ------
+    InputError
+        If the rule uses who rated what, users of the run are to be ranked for, and `rated` is not given.
+    """
+    if ranking.by in PATTERN_RULES and rated is None and (users < len(run.users)).any():
+        raise InputError(f"{run.path}: ranking by {ranking.by} needs the training ratings: give the ratings file")
+    scorer = None if ranking.by == "exposure" else Scorer(run, ranking, newcomers)
+    step = max(1, _CELLS // len(run.items))
+    for start in range(0, len(users), step):
+        some = users[start : start + step]
+        rated_items = [_rated_by(user, len(run.users), rated, newcomers) for user in some.tolist()]
+        scores = scorer.scores(some, start) if scorer else np.ones((len(some), len(run.items)), np.float32)
+        if ranking.by in PATTERN_RULES:
+            scores *= run.exposure.of(rated_items)
+        if not ranking.include_rated:
+            for row, of_user in zip(scores, rated_items, strict=True):
+                row[of_user] = -np.inf
+        if among is not None:
+            scores[:, ~among] = -np.inf
+        items, values = best(scores, ranking.top)
+        open_to = np.isfinite(values)
+        centre = np.float32(scorer.centre if scorer else 0.0)
+        yield np.repeat(some, open_to.sum(axis=1)), items[open_to], values[open_to] + centre
+
+
+def _rated_by(user: int, known: int, rated: Rated | None, newcomers: FoldIn | None) -> Int32:
+    if user >= known and newcomers is not None:
+        return newcomers.rated(user - known)
+    return rated.of(user) if rated is not None and user < known else np.zeros(0, np.int32)
+
+
+def best(scores: Float32, top: int) -> tuple[Int32, Float32]:
+    """Items with the highest scores of each user, the highest first, (users, top), and their scores."""
+    top = min(top, scores.shape[1])
+    some = np.argpartition(scores, -top, axis=1)[:, -top:]
+    values = np.take_along_axis(scores, some, axis=1)
+    order = np.lexsort((some, -values), axis=1)  # ties by row, so that they are the same everywhere
+    return np.take_along_axis(some, order, axis=1).astype(np.int32), np.take_along_axis(values, order, axis=1)
+
+
+def those_among(run: SavedRun, candidates: Any = None, exclude: Any = None) -> Mask | None:
+    """Which items may be recommended, (items,) bool: `candidates` (default all) without `exclude`, given by name.
+
+    Unknown names are ignored; raises InputError if the run knows none of the candidates.
+    """
+    if candidates is None and exclude is None:
+        return None
+    among = np.full(len(run.items), candidates is None)
+    for names, admit in ((candidates, True), (exclude, False)):
+        if names is not None:
+            rows = run.items.index_of(names)
+            if admit and not (rows >= 0).any():
+                raise unknown_names("item", list(names))
+            among[rows[rows >= 0]] = admit
+    return among
+
+
+def recommendations(
+    run: SavedRun,
+    users: Int32,
+    ranking: Ranking,
+    rated: Rated | None = None,
+    *,
+    newcomers: FoldIn | None = None,
+    titles: dict[int, str] | None = None,
+    among: Mask | None = None,
+) -> Iterator[Columns]:
+    """Rank items for users, and return original names; parameters as for `recommend`.
+
+    Yields
+    ------
+    dict of str to (m,) array
+        Columns ``user_id, item_id, score, rank``; ``sd, q05, q95`` of the predictor, by whatever rule items are ranked;
+        ``ratings``, the number of training ratings of the item; and, with `titles` (by row), ``item_name``. Rank 1 is
+        the best.
+    """
+    run.keep_to_rank()
+    predictor = Predictor(run, PredictOptions(of_mean=True, clip=ranking.clip), newcomers)
+    counts = run.counts("item")
+    names = run.users.ids
+    if newcomers is not None:
+        names = np.concatenate([names, newcomers.vocabulary.ids])
+    for rows, items, score in recommend(run, users, ranking, rated, newcomers, among):
+        first = np.flatnonzero(np.diff(rows, prepend=-1))
+        lengths = np.diff(np.append(first, len(rows)))
+        columns: Columns = {
+            "user_id": names[rows],
+            "item_id": run.items.ids[items],
+            "score": score.astype(np.float32),
+            "rank": (np.arange(len(rows)) - np.repeat(first, lengths) + 1).astype(np.int32),
+        }
+        prediction = predictor(rows, items)
+        columns |= {"sd": prediction.sd, "q05": prediction.low, "q95": prediction.high, "ratings": counts[items]}
+        if titles is not None:
+            columns["item_name"] = np.array([titles.get(item, "") for item in items.tolist()], dtype=object)
+        yield columns
+
+
+def similarities(run: SavedRun, kind: str, row: int) -> Float32:
+    """Similarity of one row to all of its kind at every saved draw, (draws, n) float32.
+
+    Parameters
+    ----------
+    run : Run
+        With saved draws.
+    kind : {"user", "item"}
+    """
+    run.need_draws()
+    rank = run.config.rank
+    if not rank:
+        raise InputError(
+            f"{run.path} has biases only ({named('rank')} 0), and similarity is of factors: sample with "
+            f"{named('rank')} 1 or more"
+        )
+    similarity = np.empty((len(run.draws), len(run.vocabulary(kind))), np.float32)
+    for number in range(len(run.draws)):
+        theta = run.draw(number).theta
+        metric = np.atleast_2d(np.cov(theta[OTHER[kind]][:, :rank], rowvar=False)).astype(np.float32)
+        rows = theta[kind][:, :rank]
+        lengths = np.sqrt(np.maximum(((rows @ metric) * rows).sum(axis=1), np.finfo(np.float32).tiny))
+        similarity[number] = rows @ (metric @ rows[row]) / (lengths * lengths[row])
+    return similarity
+
+
+def similar(
+    run: SavedRun, kind: str, name: Any, n: int = 10, *, titles: dict[int, str] | None = None
+) -> dict[str, npt.NDArray[Any]]:
+    """Return the items (or users) that are most similar to one.
+
+    Parameters
+    ----------
+    run : Run
+        With saved draws.
+    kind : {"user", "item"}
+        What is compared.
+    name
+        Its original name.
+    n : int
+        Number of items (or users).
+    titles : dict of int to str, optional
+        Titles of items, by row.
+
+    Returns
+    -------
+    dict of str to (m,) array
+        Columns ``item_id`` (or ``user_id``), ``similarity`` (its posterior mean), ``rank``, ``sd, q05, q95`` and
+        ``ratings``, its number of training ratings; and, with `titles`, ``item_name``.
+
+    Raises
+    ------
+    InputError
+        If the name is unknown, or the run has no draws, or no factors.
+    """
+    vocabulary = run.vocabulary(kind)
+    if np.ndim(name):
+        raise InputError(f"{name!r}: expected the name of one {kind}")
+    row = int(vocabulary.index_of([name], refuse=True)[0])
+    draws, weights = similarities(run, kind, row), run.draw_weights
+    mean = weights @ draws
+    mean[row] = -np.inf
+    best = np.argsort(-mean, kind="stable")[: min(n, len(mean) - 1)]
+    of_best = draws[:, best]
+    low, high = _quantiles(of_best, weights)
+    columns = {
+        f"{kind}_id": vocabulary.ids[best],
+        "similarity": mean[best].astype(np.float32),
+        "rank": np.arange(1, len(best) + 1, dtype=np.int32),
+        "sd": np.sqrt(weights @ (of_best - mean[best]) ** 2).astype(np.float32),
+        "q05": low,
+        "q95": high,
+        "ratings": run.counts(kind)[best],
+    }
+    if titles is not None and kind == "item":
+        columns["item_name"] = np.array([titles.get(item, "") for item in best.tolist()], dtype=object)
+    return columns
+
+
+def _quantiles(draws: Float32, weights: Float64) -> tuple[Float32, Float32]:
+    """5 % and 95 % quantiles of the columns of draws (draws, n)."""
+    order = np.argsort(draws, axis=0)
+    below = np.cumsum(weights[order], axis=0)
+    ordered = np.take_along_axis(draws, order, axis=0)
+    places = [np.minimum((below < level).sum(axis=0), len(draws) - 1) for level in (0.05, 0.95)]
+    low, high = (np.take_along_axis(ordered, place[None], axis=0)[0] for place in places)
+    return low, high

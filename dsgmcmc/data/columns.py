@@ -115,7 +115,7 @@ def assign_columns(
     """Find the position of each role among the columns `names` (None: the file has no header).
 
     Without a rating, ratings are clicks: where `columns` has user and item and no rating, or where no column is left
-    that could be one.
+    that could be one. If no `timestamp` is needed, it is among the roles where there is one.
     """
     if columns:
         clicks = {"user", "item"} <= columns.keys() and "rating" not in columns
@@ -124,11 +124,14 @@ def assign_columns(
     if names is not None and "rating" not in columns:
         left = set(map(plain, names)) - set(map(plain, columns.values()))
         clicks = clicks or not left - {name for role in ROLES if role != "rating" for name in NAMES[role]}
-    roles = tuple(role for role in (ROLES if timestamp else ROLES[:3]) if not (clicks and role == "rating"))
+    roles = tuple(role for role in ROLES if not (clicks and role == "rating"))
     places = locate(path, names, width, columns, roles)
+    needed = tuple(role for role in roles if timestamp or role != "timestamp")
     option = f"{named('columns')} user=NAME,item=NAME,rating=NAME" + (",timestamp=NAME" if timestamp else "")
-    if [role for role in roles if role not in places] == ["rating"]:
+    if [role for role in needed if role not in places] == ["rating"]:
         have = described(names, width)
         raise InputError(f"{path} has no rating column ({have}); name it with {option}, or {of_clicks()}")
-    require(path, names, width, places, roles, f"use {option}")
-    return {role: places[role] for role in roles}
+    require(path, names, width, places, needed, f"use {option}")
+    if not timestamp and places.get("timestamp") in {places[role] for role in needed}:
+        del places["timestamp"]
+    return {role: places[role] for role in roles if role in places}

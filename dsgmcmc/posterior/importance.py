@@ -1,8 +1,9 @@
-"""Which features matter: how much of the differences between users or items each group explains, and effects on biases.
+"""How much the features of users and items matter, and the effects of time.
 
-For a group, at every draw: the mean square of its term B_g^T x_ig of the rows' prior means, in units of the rows'
-variance around their means, averaged over the columns. For a feature, at the saved draws: its effect on the bias, in
-units of the ratings. Neither depends on the rotation of the latent dimensions.
+For a group of features, at every draw: the mean square of its term B_g^T x_ig of the rows' prior means, in units of the
+rows' variance around their means, averaged over the columns. For a feature, at the saved draws: its effect on the bias,
+in units of the ratings. Neither depends on the rotation of the latent dimensions. For a level of time: the sd of its
+effects, and their share of the variance of the ratings.
 """
 
 from __future__ import annotations
@@ -78,4 +79,57 @@ def estimates_of(names: list[str], draws: Float64, weights: Float64) -> list[Fea
         below = np.cumsum(share[order]) - share[order] / 2
         low, high = np.interp([(1 - LEVEL) / 2, (1 + LEVEL) / 2], below, values[order])
         estimates.append(FeatureEstimate(name, float(share @ values), float(low), float(high)))
-    return sorted(estimates, key=lambda each: -abs(each.mean))
+    return sorted(estimates, key=lambda estimate: -abs(estimate.mean))
+
+
+TITLE = "Effects of groups of ratings"
+HEADINGS = ("ratings that share one", "sd", "5 %", "95 %", "of the variance")
+
+
+@dataclass(frozen=True)
+class EffectImportance:
+    """How much the effects of one level vary.
+
+    Attributes
+    ----------
+    name : str
+        As the settings have it, such as ``user:8``.
+    sd, low, high : float
+        Their sd, 1 / sqrt(lambda): posterior mean, and bounds of the central 90 % interval. In units of the predictor.
+    share : float or None
+        Posterior mean of their variance, relative to that of the test ratings; None where predictors are no ratings, or
+        there are no test ratings.
+    """
+
+    name: str
+    sd: float
+    low: float
+    high: float
+    share: float | None
+
+
+def importance_of_effects(run: SavedRun) -> list[EffectImportance]:
+    """Importance of all levels, in the order of the settings; empty if the run has none."""
+    names = run.config.times
+    if not names:
+        return []
+    weights = np.concatenate([trace["weight"][:, 0] for trace in run.traces])
+    baselines = run.facts.get("baselines") if run.config.law.is_linear() else None
+    importances = []
+    variances = 1 / np.concatenate([trace["time.precision"] for trace in run.traces])
+    means = weights @ variances / weights.sum()
+    sds = {sd.name: sd for sd in estimates_of(list(names), np.sqrt(variances), weights)}
+    for name, variance in zip(names, means.tolist(), strict=True):
+        share = variance / baselines["mean_only"] ** 2 if baselines else None
+        sd = sds[name]
+        importances.append(EffectImportance(name, sd.mean, sd.low, sd.high, share))
+    return importances
+
+
+def table_of_effects(effects: list[EffectImportance]) -> list[list[str]]:
+    """Rows of a table: name, sd, its bounds, and the share in per cent."""
+    rows = []
+    for effect in effects:
+        numbers = [f"{x:.3f}" for x in (effect.sd, effect.low, effect.high)]
+        rows.append([effect.name, *numbers, "" if effect.share is None else f"{effect.share:.1%}"])
+    return rows

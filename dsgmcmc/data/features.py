@@ -1,0 +1,607 @@
+"""Features of users or items: a file that describes them becomes one-hot, multi-hot and standardised columns, in CSR.
+
+A description is read into a DuckDB table (`load_description`), whose columns have kinds, which are detected or given.
+`learn` finds their encoding, and `apply` makes features by one: of the same table for `prepare`, of other tables where
+new users or items are folded in. A sparse matrix is used unchanged, as one group.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import duckdb
+import numpy as np
+
+from dsgmcmc.data.columns import NAMES, find_column, plain
+from dsgmcmc.data.encoding import KINDS, Code, Encoding
+from dsgmcmc.data.ratings.features import MAX_FEATURES, Features
+from dsgmcmc.data.session import literal, memory_of
+from dsgmcmc.data.tables import TableFile, open_table, read_matrix, scalar
+from dsgmcmc.errors import InputError
+from dsgmcmc.types import Array, Float64, Int64
+
+MAX_CATEGORIES = 1000
+FAR = 10.0  # sds from the mean at which a number looks like a typing error
+_MISSING = ("", "na", "n/a", "nan", "null", "\\n", "(no genres listed)")
+_YEARS = ("year", "releaseyear", "yearofpublication", "publicationyear")
+_YEAR_AT_END = r"(1[5-9][0-9][0-9]|20[0-9][0-9])\)?$"
+_WHOLE = "coalesce(try_cast(id AS BIGINT)::VARCHAR = id, false)"
+_GENRES = (
+    *("unknown", "Action", "Adventure", "Animation", "Children's", "Comedy", "Crime", "Documentary", "Drama"),
+    *("Fantasy", "Film-Noir", "Horror", "Musical", "Mystery", "Romance", "Sci-Fi", "Thriller", "War", "Western"),
+)
+#: MovieLens' own files, which have no headers [Harper & Konstan 2015]: kinds of their columns, by their names.
+_MOVIELENS: dict[str, dict[str, str]] = {
+    # ages are codes of ranges here
+    "users.dat": {"user": "id", "gender": "category", "age": "category", "occupation": "category", "zip": "skip"},
+    "movies.dat": {"item": "id", "year": "year", "genres": "list"},
+    "u.user": {"user": "id", "age": "number", "gender": "category", "occupation": "category", "zip": "skip"},
+    "u.item": {"item": "id", "year": "year", "released": "skip", "video": "skip", "url": "skip"}
+    | {f"genres={genre}": "flag" for genre in _GENRES},
+}
+
+
+@dataclass(frozen=True)
+class Description:
+    """A file that describes users or items.
+
+    Attributes
+    ----------
+    path : Path
+        Text, JSON, Parquet, or a SciPy sparse matrix (.npz), whose row numbers are the names.
+    id_column : str, optional
+        Of a table, the column of names; of a matrix, a file with the names of its rows, one per line.
+    kinds : dict of str to str
+        Kinds of columns that are not to be detected.
+    separator : str
+        Separator of the values of a list.
+    """
+
+    path: Path
+    id_column: str | None = None
+    kinds: dict[str, str] = field(default_factory=dict)
+    separator: str = "|"
+
+
+@dataclass(frozen=True)
+class Described:
+    """A DuckDB table with ``id`` and the columns of a description as text; what is missing is NULL.
+
+    Attributes
+    ----------
+    path : Path
+    entity : {"user", "item"}
+        What a row describes.
+    columns : dict of str to str
+        From a column's name in the file to its name in the table.
+    kinds : dict of str to str
+        Kinds of columns that are known beforehand, by the name in the file.
+    table : TableFile or None
+        The file, if it is no matrix.
+    matrix : scipy.sparse.csr_matrix or None
+        If it is one: the table then has ``id`` and its row ``r``.
+    notes : list of str
+        What there is to say of it.
+    """
+
+    path: Path
+    entity: str
+    columns: dict[str, str]
+    kinds: dict[str, str] = field(default_factory=dict)
+    table: TableFile | None = None
+    matrix: Any = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """Name of the table."""
+        return f"described_{self.entity}s"
+
+    def where(self, rows: list[int]) -> str:
+        """Where rows stand in the file, for messages."""
+        return ", ".join(self.table.where(row) if self.table else f"row {row + 1}" for row in rows)
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """The features of one side.
+
+    Attributes
+    ----------
+    features : Features
+    unknown, unrated : int
+        Users (or items) without features, and with features but without ratings.
+    notes : list of str
+        What was left out or looks wrong.
+    """
+
+    features: Features
+    unknown: int
+    unrated: int
+    notes: list[str]
+
+    def summary(self) -> dict[str, Any]:
+        """Summary of the features, by name; ``groups`` has the number of features in each."""
+        groups = {group: self.features.groups.count(group) for group in dict.fromkeys(self.features.groups)}
+        return {"groups": groups, "unknown": self.unknown, "unrated": self.unrated, "notes": self.notes}
+
+
+class Column(NamedTuple):
+    """A column of a `Described` table: its name in the file and in the table, its kind, and why it is left out."""
+
+    name: str
+    sql: str
+    kind: str
+    note: str = ""
+
+
+def describe(
+    files: Mapping[str, Path | None], names: Mapping[str, str | None], kinds: str | None, separator: str
+) -> dict[str, Description]:
+    """Make descriptions from the values of options, by "user" and "item".
+
+    Raises InputError if they contradict each other, or belong to a file that is not given.
+    """
+    descriptions = {
+        entity: Description(path, names[entity], _parse_kinds(kinds), separator)
+        for entity, path in files.items()
+        if path is not None
+    }
+    for entity, name in names.items():
+        if name is not None and entity not in descriptions:
+            raise InputError(f"--{entity}-id {name} has no meaning without --{entity}-features")
+    if kinds and not descriptions:
+        raise InputError("--feature-kinds has no meaning without --user-features or --item-features")
+    if not separator:
+        raise InputError("--separator is empty")
+    return descriptions
+
+
+def _parse_kinds(text: str | None) -> dict[str, str]:
+    """Parse ``COLUMN=KIND,...``; the kind is what follows the last equals sign."""
+    kinds = {}
+    for part in text.split(",") if text else []:
+        name, _, kind = part.strip().rpartition("=")
+        if not name or kind not in KINDS:
+            raise InputError(f"--feature-kinds {text}: expected COLUMN=KIND,... with KIND one of {', '.join(KINDS)}")
+        kinds[name] = kind
+    return kinds
+
+
+# ------------------------------------------------------------------------------------------------ reading
+
+
+def read_description(db: duckdb.DuckDBPyConnection, entity: str, given: Description) -> Described:
+    """Read a file that describes users or items.
+
+    Raises InputError if the file is wrong, or describes someone twice and differently.
+    """
+    if given.path.suffix == ".npz":
+        described = _read_matrix(db, given.path, entity, given.id_column)
+    else:
+        described = _read_table(db, given.path, entity, given.id_column, given.separator)
+    _drop_duplicates(db, described)
+    return described
+
+
+def load_description(db: duckdb.DuckDBPyConnection, entity: str, given: Description) -> Described:
+    """Read a file, and check its names against those of the ratings, which are in ``raw``.
+
+    Raises InputError if the file is wrong, describes someone twice and differently, or nobody who has ratings.
+    """
+    described = read_description(db, entity, given)
+    rated = f"(SELECT DISTINCT {entity}_id AS id FROM raw)"
+    if not scalar(db, f"SELECT count(*) FROM {described.name} JOIN {rated} USING (id)"):
+        theirs, ours = (
+            ", ".join(str(name) for (name,) in db.execute(f"SELECT id FROM {source} ORDER BY id LIMIT 3").fetchall())
+            for source in (described.name, rated)
+        )
+        raise InputError(
+            f"{given.path} describes no {entity} of the ratings: its names are such as {theirs}, those of the ratings "
+            f"{ours}. Is --{entity}-id the right column?"
+        )
+    if scalar(db, f"SELECT bool_and({_WHOLE}) FROM {rated}"):
+        _refuse_text(db, described, "ratings")
+    return described
+
+
+def check_kinds(tables: Mapping[str, Described], descriptions: Mapping[str, Description]) -> None:
+    """Refuse kinds of columns that no table has; a column need not be in both."""
+    columns = [name for table in tables.values() for name in table.columns]
+    for given in descriptions.values():
+        for name in given.kinds:
+            if name not in columns:
+                raise InputError(f"--feature-kinds names {name!r}, and the columns are {', '.join(columns) or 'none'}")
+
+
+def _read_table(
+    db: duckdb.DuckDBPyConnection, path: Path, entity: str, id_column: str | None, separator: str
+) -> Described:
+    """Read a table with a header, or one of MovieLens' own files.
+
+    Users or items are named by `id_column`, by default one that is called so, or else the first. Lists of Parquet are
+    joined by the separator.
+    """
+    known = _MOVIELENS.get(path.name.removesuffix(".gz"), {})
+    table = open_table(
+        db, path, lambda fields: len(fields) != len(known) or plain(fields[0]) in NAMES[entity], latin1=True
+    )
+    names = table.names if table.header else list(known)
+    if any(re.fullmatch(r"[+-]?[0-9.]+", name) for name in names):
+        raise InputError(f"{path} has no header: its first line must name the columns, and has {', '.join(names)[:60]}")
+    position = _id_position(path, names, entity, id_column)
+    others = [k for k in range(len(names)) if k != position]
+    kinds = {} if table.header else {name: kind for name, kind in known.items() if kind != "id"}
+    described = Described(path, entity, {names[k]: f"c{k}" for k in others}, kinds, table)
+
+    def text(k: int) -> str:
+        name = table.column(k)
+        if table.types[k].endswith("[]") and table.kind == "parquet":
+            return f"array_to_string({name}, {literal(separator)})"
+        if k == position and table.types[k] in ("DOUBLE", "FLOAT"):  # pandas makes them of integers if one is missing
+            return f"CASE WHEN {name} = floor({name}) THEN {name}::BIGINT::VARCHAR ELSE {name}::VARCHAR END"
+        return f"{name}::VARCHAR"
+
+    cleaned = [f"CASE WHEN NOT {_is_missing(text(k))} THEN trim({text(k)}) END AS c{k}" for k in others]
+    columns = ", ".join([f"nullif(trim({text(position)}), '') AS id", *cleaned])
+    table.create(db, f"CREATE TABLE {described.name} AS SELECT {columns} FROM {{table}}")
+    if not scalar(db, f"SELECT count(*) FROM {described.name}"):
+        raise InputError(f"{path} has no rows")
+    nameless = db.execute(f"SELECT rowid FROM {described.name} WHERE id IS NULL LIMIT 5").fetchall()
+    if nameless:
+        raise InputError(f"{path}: the {entity} is missing in {described.where([row for (row,) in nameless])}")
+    return described
+
+
+def _is_missing(text: str) -> str:
+    """Return SQL that is true for text that says that nothing is known.
+
+    No ``IN``: DuckDB makes a join of each, and takes minutes and gigabytes for those of some hundred columns.
+    """
+    return f"regexp_full_match(trim({text}), {literal('|'.join(map(re.escape, _MISSING)))}, 'i')"
+
+
+def _id_position(path: Path, names: list[str], entity: str, wanted: str | None) -> int:
+    """Which column names the users or items."""
+    if len({name.lower() for name in names}) < len(names):
+        raise InputError(f"{path}: two columns have the same name ({', '.join(names)})")
+    if len(names) < 2:
+        raise InputError(f"{path} has one column: expected an id and its features")
+    if wanted is None:
+        return find_column(names, entity) or 0
+    if wanted not in names:
+        raise InputError(f"{path} has columns {', '.join(names)}, and no {wanted!r} that --{entity}-id names")
+    return names.index(wanted)
+
+
+def _read_matrix(db: duckdb.DuckDBPyConnection, path: Path, entity: str, names_file: str | None) -> Described:
+    """Read a matrix, whose rows are named by a file, one a line, or by their numbers."""
+    import scipy.sparse  # takes its time to import
+
+    entries = read_matrix(path, memory_of(db))
+    if not np.isfinite(entries.data).all():
+        raise InputError(f"{path} has values that are not finite")
+    n, width = entries.shape
+    if width > MAX_FEATURES:
+        raise InputError(f"{path} has {width} features, more than {MAX_FEATURES}")
+    if names_file is None:
+        present, rows = np.unique(entries.row, return_inverse=True)  # nothing is known of the others
+        names = [str(row) for row in present]
+    else:
+        rows = entries.row
+        try:
+            names = Path(names_file).read_text(encoding="utf-8-sig").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"--{entity}-id {names_file}: no file with the names of the rows ({error})") from error
+        if len(names) != n:
+            raise InputError(f"{names_file} has {len(names)} names for the {n} rows of {path}")
+    values = entries.data.astype(np.float64)
+    matrix = scipy.sparse.csr_matrix((values, (rows, entries.col)), shape=(len(names), width))  # sums duplicates
+    described = Described(path, entity, {}, matrix=matrix)
+    db.register("matrix_rows", {"id": np.array(names, dtype=object), "r": np.arange(len(names))})
+    db.execute(f"CREATE TABLE {described.name} AS SELECT trim(id) AS id, r FROM matrix_rows")
+    db.unregister("matrix_rows")
+    return described
+
+
+def _drop_duplicates(db: duckdb.DuckDBPyConnection, described: Described) -> None:
+    """Keep one of rows that are the same; refuse two that differ."""
+    columns = ", ".join(described.columns.values()) or "id"
+    groups = (
+        f"SELECT id, count(*) AS times, count(DISTINCT row({columns})) AS different FROM {described.name} "
+        "GROUP BY id HAVING count(*) > 1"
+    )
+    twice, differ = db.execute(f"SELECT count(*), count(*) FILTER (different > 1) FROM ({groups})").fetchall()[0]
+    if not twice:
+        return
+    if differ or described.matrix is not None:
+        rows = db.execute(f"SELECT id FROM ({groups}) ORDER BY different DESC, id LIMIT 5").fetchall()
+        shown = ", ".join(str(name) for (name,) in rows)
+        raise InputError(f"{described.path} describes {differ or twice} {described.entity}(s) more than once: {shown}")
+    db.execute(f"DELETE FROM {described.name} WHERE rowid NOT IN (SELECT min(rowid) FROM {described.name} GROUP BY id)")
+    described.notes.append(
+        f"{twice} {described.entity}(s) are in {described.path.name} more than once, with the same features"
+    )
+
+
+def _refuse_text(db: duckdb.DuckDBPyConnection, described: Described, whose: str) -> None:
+    """Refuse names that are not integers if those of the ratings, or of the run, are."""
+    strange = db.execute(f"SELECT id FROM {described.name} WHERE NOT {_WHOLE} LIMIT 5").fetchall()
+    if strange:
+        shown = ", ".join(repr(name) for (name,) in strange)
+        raise InputError(f"{described.path}: the {described.entity}s of the {whose} are integers, and {shown} is not")
+
+
+# ------------------------------------------------------------------------------------------------ kinds
+
+
+def _find_kinds(db: duckdb.DuckDBPyConnection, described: Described, given: Description) -> list[Column]:
+    """Detect the kind of every column for which none is given.
+
+    Raises InputError if a column does not have the kind that was given, or has nearly only numbers.
+    """
+    columns = []
+    for name, sql in described.columns.items():
+        column = Column(name, sql, given.kinds.get(name) or described.kinds.get(name) or "")
+        if column.kind != "skip":
+            column = _find_kind(db, described, column, given.separator, name in given.kinds)
+        columns.append(column)
+    return columns
+
+
+def _find_kind(
+    db: duckdb.DuckDBPyConnection, described: Described, column: Column, separator: str, asked: bool
+) -> Column:
+    c = column.sql
+    filled, distinct, numbers, codes, lists, years, flags = db.execute(
+        f"SELECT count({c}), count(DISTINCT {c}), count(*) FILTER ({_is_number(c)}), "
+        f"count(*) FILTER (regexp_matches({c}, '^0[0-9]')), count(*) FILTER (contains({c}, {literal(separator)})), "
+        f"count(*) FILTER (regexp_matches({c}, '{_YEAR_AT_END}')), count(*) FILTER ({c} IN ('0', '1')) "
+        f"FROM {described.name}"
+    ).fetchall()[0]
+    kind = column.kind
+    if distinct < 2:
+        return column._replace(kind="skip", note="it is empty" if filled == 0 else "all its values are the same")
+    if not kind:
+        if numbers == filled and not codes:
+            kind = "flag" if "=" in column.name and flags == filled else "number"
+            kind = "year" if plain(column.name) in _YEARS and years == filled else kind
+        elif years > filled / 2 and not numbers:
+            kind = "year"
+        elif lists:
+            kind = "list"
+        else:
+            kind = "number" if numbers > filled / 2 and not codes else "category"
+    column = column._replace(kind=kind)
+    _check_values(
+        db, described, column, f"or say what the column is with --feature-kinds {column.name}=category (or skip)"
+    )
+    if kind in ("number", "flag"):
+        return column
+    categories = scalar(db, f"SELECT count(DISTINCT atom) FROM ({_select_atoms(described, column, separator)})")
+    note = ""
+    if categories == 0:
+        note = f"it holds no {kind}"
+    elif categories > MAX_CATEGORIES:
+        note = f"{categories:,} different values are more than the {MAX_CATEGORIES:,} of a category"
+    elif not asked and categories > 20 and categories > filled / 2:
+        advice = f"say --feature-kinds {column.name}={kind} if it is one"
+        note = f"{categories:,} different values in {filled:,} rows are no category; {advice}"
+    return column._replace(kind="skip", note=note) if note else column
+
+
+def _is_number(sql: str) -> str:
+    return f"(try_cast({sql} AS DOUBLE) IS NOT NULL AND isfinite(try_cast({sql} AS DOUBLE)))"
+
+
+def _check_values(db: duckdb.DuckDBPyConnection, described: Described, column: Column, advice: str) -> None:
+    """Refuse a column of numbers, or of flags, that has something else in it; `advice` says what else to do."""
+    c = column.sql
+    wrong = {"number": f"NOT {_is_number(c)}", "flag": f"{c} NOT IN ('0', '1')"}.get(column.kind)
+    if wrong is None:
+        return
+    rows = db.execute(f"SELECT rowid, {c} FROM {described.name} WHERE {c} IS NOT NULL AND {wrong} LIMIT 5").fetchall()
+    if rows:
+        where, texts = described.where([row for row, _ in rows]), ", ".join(repr(text) for _, text in rows)
+        raise InputError(f"{described.path}, {where}: the {column.kind} {column.name} is {texts}; correct it, {advice}")
+
+
+def _select_atoms(described: Described, column: Column, separator: str) -> str:
+    """Return SQL for (id, atom) of every category that holds, once."""
+    text = column.sql
+    if column.kind == "list":
+        text = f"unnest(string_split({text}, {literal(separator)}))"
+    elif column.kind == "year":
+        year = f"nullif(regexp_extract({text}, '{_YEAR_AT_END}', 1), '')::INTEGER"
+        text = f"({year} // 10 * 10)::VARCHAR || 's'"
+    inner = f"SELECT id, {text} AS atom FROM {described.name} WHERE {column.sql} IS NOT NULL"
+    return f"SELECT DISTINCT id, trim(atom) AS atom FROM ({inner}) WHERE NOT {_is_missing('atom')}"
+
+
+# ------------------------------------------------------------------------------------------------ encoding
+
+
+def encode(db: duckdb.DuckDBPyConnection, described: Described, given: Description, n: int) -> Encoded:
+    """Make features of a table of `load_description`, for a matrix of n users or items.
+
+    `db` has the table ``{entity}s`` (id, k), and ``raw``. Raises InputError if a column is wrong, or none can be used.
+    """
+    encoding, left_out = learn(db, described, given)
+    names = encoding.names
+    if not 0 < len(names) <= MAX_FEATURES:
+        what = "no column that can be used" if not names else f"{len(names)} features, more than {MAX_FEATURES}"
+        notes = "".join(f"\n  {note}" for note in [*described.notes, *left_out])
+        raise InputError(f"{described.path} has {what}{notes}")
+    if len(set(names)) < len(names):
+        twice = sorted({name for name in names if names.count(name) > 1})
+        raise InputError(f"{described.path}: two features are called {', '.join(twice[:5])}; rename a column")
+    features, doubts = apply(db, described, encoding, n)
+    unrated = scalar(db, f"SELECT count(*) FROM {described.name} d ANTI JOIN raw ON raw.{described.entity}_id = d.id")
+    unknown = int((np.diff(features.indptr) == 0).sum())
+    return Encoded(features, unknown, int(unrated), [*described.notes, *left_out, *doubts])
+
+
+def encode_new(
+    entity: str, given: Description, encoding: Encoding, integers: bool
+) -> tuple[Array, Features, list[str]]:
+    """Make features of a file by an encoding that was learnt from another one: names, features, notes.
+
+    Kinds and separator in `given` are ignored; `integers`: whether names must be integers. Raises InputError if the
+    file is wrong, or has other columns.
+    """
+    with duckdb.connect() as db:
+        described = read_description(db, entity, replace(given, separator=encoding.separator))
+        _check_columns(described, encoding)
+        if integers:
+            _refuse_text(db, described, "run")
+        for code in encoding.columns:
+            if code.features:
+                column = Column(code.name, described.columns[code.name], code.kind)
+                _check_values(db, described, column, "or leave the cell empty")
+        db.execute(
+            f"CREATE TABLE {entity}s AS SELECT id, row_number() OVER (ORDER BY id) - 1 AS k FROM {described.name}"
+        )
+        names = np.array([name for (name,) in db.execute(f"SELECT id FROM {entity}s ORDER BY k").fetchall()], object)
+        features, doubts = apply(db, described, encoding, len(names))
+    return names, features, [*described.notes, *doubts]
+
+
+def _check_columns(described: Described, encoding: Encoding) -> None:
+    """Refuse a table that has not the columns that an encoding was learnt from."""
+    used = ", ".join(code.name for code in encoding.columns if code.features)
+    width = 0 if described.matrix is None else described.matrix.shape[1]
+    if width != encoding.width:
+        what = f"is a matrix of {width} columns" if width else "is a table"
+        ours = f"of a matrix of {encoding.width} columns" if encoding.width else f"of {used}"
+        raise InputError(f"{described.path} {what}, and the features of the run's {described.entity}s were made {ours}")
+    if width:
+        return
+    known = {code.name for code in encoding.columns}
+    strange = [repr(name) for name in described.columns if name not in known]
+    missing = [repr(code.name) for code in encoding.columns if code.features and code.name not in described.columns]
+    parts = [("has not the column", missing), ("has a strange column", strange)]
+    faults = ", and ".join(f"{what}{'s' * (len(names) > 1)} {', '.join(names)}" for what, names in parts if names)
+    if faults:
+        raise InputError(
+            f"{described.path} {faults}: the features of the run's {described.entity}s were made of {used}. Give these "
+            f"columns and no others; is the column of names called {described.entity}, or named by "
+            f"--{described.entity}-id?"
+        )
+
+
+def learn(db: duckdb.DuckDBPyConnection, described: Described, given: Description) -> tuple[Encoding, list[str]]:
+    """Find out what becomes of the columns of a table: their encoding, and notes on what is left out, and why.
+
+    Raises InputError if a column is wrong.
+    """
+    if described.matrix is not None:
+        return Encoding(width=described.matrix.shape[1]), []
+    codes, notes = [], []
+    for column in _find_kinds(db, described, given):
+        code, note = Code(column.name, column.kind), column.note
+        if column.kind == "number":
+            x = _numbers(db, described, column)[1]
+            with np.errstate(over="ignore", invalid="ignore"):
+                code = code._replace(mean=float(x.mean()), sd=float(x.std()))
+            if not np.isfinite([code.mean, code.sd]).all() or code.sd == 0:
+                raise _too_large(described, column)
+        elif column.kind not in ("flag", "skip"):
+            code = _learn_categories(db, described, column, given.separator)
+            note = "" if code.atoms else "all its values are the same"
+        if note:
+            notes.append(f"{described.path.name}: {column.name} is left out: {note}")
+        codes.append(code)
+    return Encoding(tuple(codes), given.separator), notes
+
+
+def _too_large(described: Described, column: Column) -> InputError:
+    return InputError(f"{described.path}: the numbers in {column.name} are too large or too close to each other")
+
+
+def _learn_categories(db: duckdb.DuckDBPyConnection, described: Described, column: Column, separator: str) -> Code:
+    """One feature for every category, but for those that all have."""
+    rows = scalar(db, f"SELECT count(*) FROM {described.name}")
+    atoms_of = _select_atoms(described, column, separator)
+    held = db.execute(f"SELECT atom, count(*) < {rows} FROM ({atoms_of}) GROUP BY atom ORDER BY atom").fetchall()
+    atoms = tuple(atom for atom, differs in held if differs)
+    everywhere = tuple(atom for atom, differs in held if not differs)
+    return Code(column.name, column.kind if atoms else "skip", atoms, everywhere)
+
+
+def apply(
+    db: duckdb.DuckDBPyConnection, described: Described, encoding: Encoding, n: int
+) -> tuple[Features, list[str]]:
+    """Make features of a table, which has all columns that have some, by an encoding.
+
+    `db` has the table ``{entity}s`` (id, k) of n users or items. Returns features, whose row k has those of the user or
+    item of number k, and notes on what looks wrong. Raises InputError if numbers are too large.
+    """
+    first, notes = 0, []
+    entries = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))]
+    if described.matrix is not None:
+        entries.append(_matrix_entries(db, described))
+    for code in encoding.columns:
+        if not code.features:
+            continue
+        column, note = Column(code.name, described.columns[code.name], code.kind), ""
+        if code.kind in ("number", "flag"):
+            k, x = _numbers(db, described, column)
+            with np.errstate(over="ignore", invalid="ignore"):
+                x = (x - code.mean) / code.sd
+            if not (np.abs(x) <= np.finfo(np.float32).max).all():
+                raise _too_large(described, column)
+            if code.kind == "number" and len(x) and np.abs(x).max() > FAR:
+                note = f" has a value {np.abs(x).max():.0f} sds from its mean: a typing error?"
+            feature = np.zeros(len(k), np.int64)
+        else:
+            k, feature, note = _categories(db, described, code, encoding.separator)
+            x = np.ones(len(k))
+        if note:
+            notes.append(f"{described.path.name}: {code.name}{note}")
+        entries.append((k, feature + first, x))
+        first += len(code.features)
+    row, which, value = (np.concatenate(arrays) for arrays in zip(*entries, strict=True))
+    order = np.lexsort((which, row))
+    indptr = np.append(0, np.cumsum(np.bincount(row, minlength=n))).astype(np.int64)
+    indices, values = which[order].astype(np.int32), value[order].astype(np.float32)
+    names, groups = tuple(encoding.names), tuple(encoding.groups)
+    return Features(indptr, indices, values, names, groups, encoding.dump()), notes
+
+
+def _matrix_entries(db: duckdb.DuckDBPyConnection, described: Described) -> tuple[Int64, Int64, Float64]:
+    """Rows, features and values of all entries of a matrix."""
+    places = db.execute(f"SELECT r, k FROM {described.name} JOIN {described.entity}s USING (id)").fetchnumpy()
+    cells = described.matrix[places["r"]].tocoo()
+    return places["k"][cells.row].astype(np.int64), cells.col.astype(np.int64), cells.data
+
+
+def _numbers(db: duckdb.DuckDBPyConnection, described: Described, column: Column) -> tuple[Int64, Float64]:
+    """Rows that have a number, and the numbers."""
+    cells = db.execute(
+        f"SELECT k, {column.sql}::DOUBLE AS x FROM {described.name} JOIN {described.entity}s USING (id) "
+        f"WHERE {column.sql} IS NOT NULL ORDER BY k"
+    ).fetchnumpy()
+    return cells["k"], cells["x"].astype(np.float64)
+
+
+def _categories(
+    db: duckdb.DuckDBPyConnection, described: Described, code: Code, separator: str
+) -> tuple[Int64, Int64, str]:
+    """Rows and features of the entries, and a note on categories that were not learnt."""
+    column = Column(code.name, described.columns[code.name], code.kind)
+    db.register("learnt", {"atom": np.array(code.atoms, object), "feature": np.arange(len(code.atoms))})
+    db.execute(f"CREATE OR REPLACE TEMP TABLE held AS {_select_atoms(described, column, separator)}")
+    cells = db.execute(
+        f"SELECT k, feature FROM held JOIN learnt USING (atom) JOIN {described.entity}s USING (id)"
+    ).fetchnumpy()
+    atoms = [atom for (atom,) in db.execute("SELECT DISTINCT atom FROM held ORDER BY atom").fetchall()]
+    db.unregister("learnt")
+    strange, note = sorted(set(atoms) - {*code.atoms, *code.everywhere}), ""
+    if strange:
+        shown = ", ".join(map(repr, strange[:5])) + (", ..." if len(strange) > 5 else "")
+        note = f" has values that the run does not know, which are ignored: {shown}"
+    return cells["k"], cells["feature"], note

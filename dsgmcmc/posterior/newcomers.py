@@ -1,0 +1,523 @@
+r"""Users or items with new ratings: their exact posterior given each saved draw, without sampling again.
+
+Given a draw, all ratings x of a row depend on the other side alone through phi_j = (H_j, 1), so that its theta has
+the normal law [Salakhutdinov 2008, eq. 11]
+
+    precision  Lambda* = Lambda + tau sum_j g'_j phi_j phi_j^T
+    mean       Lambda*^-1 (Lambda m + tau sum_j g'_j (x_j - mu - b_j) phi_j)
+
+where m includes the implicit features of what the row rated, if the model has them, and B^T x of its own features. The
+law of a row without ratings is its prior, which depends on its features alone.
+
+Over all saved draws this is the posterior of the row given its own ratings and the old ratings of all others. The only
+approximation is that its new ratings do not change anything else. For a row that the run knows, x has both the ratings
+that were sampled and the new ones. If rows have their own noise, g | theta ~ Gamma((nu + n) / 2, (nu + tau SSE) / 2)
+and theta | g are drawn in turns, `GIBBS` times from g = 1, and theta's law given the last g is used.
+
+If the model has levels of time, it is not known which of the new ratings were given together. Their effects are taken
+to be independent, which is more noise: 1 / (tau g') + sum_l 1 / lambda_l in place of 1 / (tau g'). With other
+likelihoods the likelihood of a rating is integrated over them.
+
+With ordinal ratings or counts the law of a row is not normal. Then one row is drawn at each saved draw
+(`dsgmcmc.posterior.elliptical`), with its scale and its thresholds, if rows have their own.
+
+New ratings of rows that the run knows are added to those that it was sampled from, and replace old ratings of the same
+pair: this needs the ratings file. New features are encoded as `prepare` encoded those of the run, and centred as the
+sampler centred them; a row that the run knows keeps its features from the ratings file, unless new ones are given.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dsgmcmc.data.ratings import SIDES, Features, Ratings, row_slabs
+from dsgmcmc.errors import InputError
+from dsgmcmc.model.likelihoods import Law
+from dsgmcmc.model.parts import PARTS
+from dsgmcmc.posterior.draws import OTHER, Draw, Rows
+from dsgmcmc.posterior.elliptical import RatedRow, Spread, draw_row
+from dsgmcmc.posterior.importance import feature_names
+from dsgmcmc.posterior.names import Vocabulary, is_integer, some, unknown_names
+from dsgmcmc.posterior.saved import SavedRun
+from dsgmcmc.types import Array, Float32, Float64, Int32
+
+if TYPE_CHECKING:  # it loads DuckDB, which whoever ranks does not need
+    from dsgmcmc.data.encoding import Encoding
+
+GIBBS = 10
+SLAB = 4_000_000  # ratings of the file that are read at a time
+
+FeatureRow = tuple[Int32, Float64]  # indices of the features of a row, and their values; empty if none is known
+
+
+class Shifts:
+    """Shifts of the prior means of rows by their features.
+
+    Parameters
+    ----------
+    rows : list of (features, values)
+        Features of each row; a row without any is taken to be average.
+    centre : (F,) float64
+        Means of the run's features, which are subtracted.
+    """
+
+    def __init__(self, rows: list[tuple[Int32, Float64]], centre: Float64) -> None:
+        from scipy.sparse import csr_matrix  # takes its time to import
+
+        ends = np.append(0, np.cumsum([len(features) for features, _ in rows]))
+        features = np.concatenate([indices for indices, _ in rows])
+        values = np.concatenate([numbers for _, numbers in rows])
+        self._x = csr_matrix((values, features, ends), (len(rows), len(centre)))
+        self._known, self._centre = np.diff(ends) > 0, centre
+
+    def at(self, effects: Float64) -> Float64:
+        """(n, D) float64: B^T (x - centre) of every row, for B (F, D)."""
+        shifts: Float64 = self._x @ effects - np.outer(self._known, self._centre @ effects)
+        return shifts
+
+
+class FoldIn:
+    """Users (or items) of a run with new ratings.
+
+    Parameters
+    ----------
+    run : Run
+        With saved draws.
+    kind : {"user", "item"}
+        What the rows are.
+    vocabulary : Vocabulary
+        Their names.
+    rows : (n,) int
+        User (or item) of each rating, by position in the vocabulary. If the run knows it, all its ratings are needed,
+        also those that the run was sampled from.
+    others : (n,) int32
+        Item (or user) of each rating, by its row in the run.
+    values : (n,) float
+        The ratings.
+    seed : int
+        For drawing the noise scales, if the model has them.
+    shifts : Shifts, optional
+        Shifts of the prior means of the rows by their features; default none.
+
+    Raises
+    ------
+    InputError
+        If the run has no draws, or the run's likelihood does not allow a rating.
+    """
+
+    def __init__(
+        self,
+        run: SavedRun,
+        kind: str,
+        vocabulary: Vocabulary,
+        rows: npt.NDArray[np.integer],
+        others: Int32,
+        values: npt.NDArray[np.floating],
+        seed: int = 0,
+        shifts: Shifts | None = None,
+    ) -> None:
+        run.need_draws()
+        self.run, self.kind, self.vocabulary, self.seed = run, kind, vocabulary, seed
+        self._shifts = shifts
+        self._own_cuts = kind == "user" and run.config.thresholds != "shared"
+        order = np.argsort(rows, kind="stable")
+        self._others = others[order]
+        run.config.law.check_new(values)
+        self._values = run.config.law.codes(values[order].astype(np.float64), run.levels)
+        self._ends = np.searchsorted(rows[order], np.arange(len(vocabulary) + 1))
+        self._rows: dict[int, Rows] = {}
+
+    def rated(self, which: int) -> Int32:
+        """Rows of the items (or users) that a new row rated."""
+        rows: Int32 = self._others[self._ends[which] : self._ends[which + 1]]
+        return rows
+
+    def rows(self, number: int, which: npt.NDArray[np.intp]) -> Rows:
+        """Distributions of new rows at a saved draw.
+
+        Parameters
+        ----------
+        number : int
+            Position of the draw in the run's `draws`.
+        which : (q,) int
+            New rows.
+
+        Returns
+        -------
+        Rows
+            Means, covariances and 1 / g.
+        """
+        if number not in self._rows:
+            self._rows[number] = self._solve(number)
+        rows = self._rows[number]
+        cuts = None if rows.cuts is None else rows.cuts[which]
+        return Rows(rows.mean[which], rows.covariance[which], rows.noise[which], cuts)
+
+    def _solve(self, number: int) -> Rows:
+        draw, n = self.run.draw(number), len(self.vocabulary)
+        unseen = draw.unseen[self.kind]
+        items = draw.theta[OTHER[self.kind]].astype(np.float64)
+        background = draw.tau * (self.run.config.zero_weight or 0.0) * items.T @ items
+        d = items.shape[1]
+        shifts = np.zeros((n, d))
+        if self._shifts is not None:
+            shifts = self._shifts.at(draw.shared[f"{self.kind}.features.effects"])
+        precision = np.linalg.inv(draw.prior[self.kind].covariance).astype(np.float64)
+        rng = np.random.default_rng([self.seed, number])
+        cuts = np.tile(draw.thresholds, (n, 1)) if self._own_cuts and draw.thresholds is not None else None
+        result = Rows(np.empty((n, d)), np.empty((n, d, d)), np.ones(n), cuts)
+        for row in range(n):
+            part = slice(self._ends[row], self._ends[row + 1])
+            if part.start == part.stop:
+                result.mean[row], result.covariance[row] = unseen.mean + shifts[row], unseen.covariance
+                continue
+            law = self._law(draw, part, shifts[row], precision, background, rng)
+            result.mean[row], result.covariance[row], result.noise[row] = law[:3]
+            if cuts is not None:
+                cuts[row] = law[3]
+        return result
+
+    def _shared(self, draw: Draw, name: str) -> float | None:
+        """A number that all rows share, None if the model does not have it."""
+        value = draw.shared.get(f"{self.kind}.{name}")
+        return None if value is None else value.item()
+
+    def _law(
+        self,
+        draw: Draw,
+        part: slice,
+        shift: Float64,
+        precision: Float64,
+        background: Float64,
+        rng: np.random.Generator,
+    ) -> tuple[Float64, Float64, float, Array | None]:
+        """Mean, covariance and 1 / g (ordinal: 1 / s, and thresholds) of a row with these ratings at a draw."""
+        other, config = OTHER[self.kind], self.run.config
+        prior = draw.prior[self.kind]
+        rated = self._others[part]
+        theta = draw.theta[other][rated].astype(np.float64)
+        of_rated = (model_part.of_rated(draw, self.kind, rated) for model_part in PARTS)
+        centre = sum((term for term in of_rated if term is not None), prior.mean + shift)
+        nobody = np.full(len(rated), -1, np.int32)
+        users, items = (nobody, rated) if self.kind == "user" else (rated, nobody)
+        added, variance = draw.of_ratings(users, items)
+        offset = np.full(len(theta), self.run.mean) + added
+        if config.biases:
+            offset = offset + theta[:, config.rank]
+            theta[:, config.rank] = 1.0
+        x = self._values[part]
+        scales = draw.noise_scale[other][rated].astype(np.float64)
+        row = RatedRow(theta, offset, x, centre, precision, variance)
+        if config.law.is_conditionally_gaussian():
+            noise_precision = draw.tau * scales
+            if np.any(variance):
+                noise_precision = 1 / (1 / noise_precision + variance)
+            return *_normal(config.law, row, noise_precision, background, self._shared(draw, "nu"), rng), None
+        cuts: Array | None = config.law.shape_of(draw.shared) if draw.thresholds is None else draw.thresholds
+        if draw.own_thresholds is not None and not self._own_cuts:
+            cuts = draw.own_thresholds[rated]
+        gaps = draw.shared["thresholds.precision"] if self._own_cuts else None
+        sd = Spread.of(config.law, self._shared(draw, "scales"), gaps)
+        theta, scale, cuts = draw_row(config.law, row, scales * draw.tau, cuts, sd, rng)
+        return theta, np.zeros((len(theta), len(theta))), 1 / scale, cuts
+
+
+def _normal(
+    law: type[Law],
+    row: RatedRow,
+    noise_precision: Float64,
+    background: Float64,
+    nu: float | None,
+    rng: np.random.Generator,
+) -> tuple[Float64, Float64, float]:
+    """Mean, covariance and 1 / g of a row whose law is normal given g."""
+    target = row.x - row.offset
+    statistics = law.statistics(row.features, target, noise_precision)
+    assert statistics is not None
+    gram, moment = statistics
+    gram = gram + background
+    g = 1.0
+    for turn in range(GIBBS + 1):
+        try:
+            lower = np.linalg.cholesky(row.precision + g * gram)
+        except np.linalg.LinAlgError as error:
+            raise InputError(
+                f"new rows have no distribution at a saved draw: its precisions are out of range ({error})"
+            ) from error
+        inverse = np.linalg.inv(lower)
+        mean = inverse.T @ (inverse @ (row.precision @ row.centre + g * moment))
+        if nu is None or turn == GIBBS:
+            break
+        drawn = mean + inverse.T @ rng.standard_normal(len(mean))
+        squares = float(noise_precision @ (target - row.features @ drawn) ** 2)
+        g = rng.gamma((nu + len(target)) / 2) / ((nu + squares) / 2)
+    return mean, inverse.T @ inverse, 1 / g
+
+
+class NewRatings(NamedTuple):
+    """New ratings and features of users or items.
+
+    Attributes
+    ----------
+    kind : {"user", "item"}
+        Whose they are.
+    names, others, values : (n,) array
+        The ratings, as for `fold_in`.
+    described : dict of name to FeatureRow
+        Features by original name, with or without ratings.
+    """
+
+    kind: str
+    names: Array
+    others: Array
+    values: Array
+    described: dict[Any, FeatureRow]
+
+    @classmethod
+    def read(
+        cls, run: SavedRun, X: Any, y: Any, kind: str, features: Any, columns: str | None = None
+    ) -> tuple[NewRatings, list[str]]:
+        """Read ratings and features in the form of `dsgmcmc.posterior.fitted.FittedModel.fold_in`.
+
+        The notes say what looks wrong about the features. Raises InputError if nothing is given, or it is wrong.
+        """
+        from dsgmcmc.data.arrays import read_triples
+
+        if X is None and features is None:
+            raise InputError("nothing to fold in: give ratings, features, or both")
+        described, notes = ({}, list[str]()) if features is None else describe_new(run, kind, features)
+        if X is None:
+            nothing = np.zeros(0, object)
+            return cls(kind, nothing, nothing, np.zeros(0), described), notes
+        given = read_triples(X, y, columns=columns)
+        names, others = (given.users, given.items) if kind == "user" else (given.items, given.users)
+        return cls(kind, names, others, given.ratings, described), notes
+
+    def updated(self, later: NewRatings) -> NewRatings:
+        """Append later ratings and features; raises InputError if they are of the other kind."""
+        if self.kind != later.kind:
+            raise InputError(
+                f"this model already has folded-in {self.kind}s: fold in {later.kind}s from the run itself"
+            )
+        names, others, values = (np.concatenate([a, b]) for a, b in zip(self[1:4], later[1:4], strict=True))
+        return NewRatings(self.kind, names, others, values, self.described | later.described)
+
+
+def describe_new(run: SavedRun, kind: str, given: Any) -> tuple[dict[Any, FeatureRow], list[str]]:
+    """Encode features that a run is to fold in, by name; the notes say what looks wrong.
+
+    `given` is a Description, whose kinds and separator are ignored because columns keep the kinds that they had for the
+    run, or anything that `dsgmcmc.data.feature_arrays.write_features` takes. Raises InputError if the run has no such
+    features, does not know how they were encoded, or the file is wrong.
+    """
+    from dsgmcmc.data.feature_arrays import write_features
+    from dsgmcmc.data.features import Description, encode_new
+
+    if not feature_names(run, kind)[0]:
+        raise InputError(
+            f"features of {kind}s are given, but {run.path} was sampled without them: leave them out, or prepare the "
+            f"ratings with --{kind}-features and sample again"
+        )
+    encoding, integers = _encoding(run, kind), run.vocabulary(kind).integers
+    with tempfile.TemporaryDirectory(prefix="dsgmcmc-") as folder:
+        if not isinstance(given, Description):
+            given = write_features(given, kind, Path(folder), encoding.separator)
+        names, features, notes = encode_new(kind, given, encoding, integers)
+    keys = (names.astype(np.int64) if integers else names).tolist()
+    return dict(zip(keys, _rows_of(features), strict=True)), notes
+
+
+def _encoding(run: SavedRun, kind: str) -> Encoding:
+    """Return how the run's features were encoded."""
+    from dsgmcmc.data.encoding import Encoding
+
+    text, _ = run.index.encoding(kind)
+    if not text:
+        raise InputError(
+            f"{run.path} does not know how the features of {kind}s were encoded, as its ratings file does not say: "
+            "prepare the ratings again with `dsgmcmc prepare`, and sample again"
+        )
+    try:
+        encoding = Encoding.parse(text)
+    except ValueError as error:
+        raise InputError(f"{run.path} cannot be used for new features of {kind}s: {error}") from error
+    if encoding.names != feature_names(run, kind)[0]:
+        raise InputError(f"{run.path} is inconsistent: the features of {kind}s do not match their encoding")
+    return encoding
+
+
+def _shifts(
+    run: SavedRun, kind: str, names: Array, described: dict[Any, FeatureRow], known: Int32, data: Path | None
+) -> Shifts | None:
+    """Shifts of the prior means of the rows with these names, (n,); None if the run has no features.
+
+    `described` are new features; `known`, (n,) int32, are rows of the run, -1 for names that it does not know. If any
+    is known, the ratings file is needed (`data`, if it was moved).
+    """
+    if not feature_names(run, kind)[0]:
+        return None
+    _, centre = run.index.encoding(kind)
+    rows = [described.get(name, (np.zeros(0, np.int32), np.zeros(0))) for name in names.tolist()]
+    old = [k for k, name in enumerate(names.tolist()) if known[k] >= 0 and name not in described]
+    if old:
+        side = SIDES["WH".index(run.index.factors[kind])]
+        with run.open_ratings(data) as ratings:
+            for k in old:
+                row = int(known[k])
+                rows[k] = _rows_of(ratings.feature_slab(side, row, row + 1))[0]
+    return Shifts(rows, centre)
+
+
+def _rows_of(features: Features) -> list[FeatureRow]:
+    values = features.values.astype(np.float64)
+    return [(features.indices[a:b], values[a:b]) for a, b in zip(features.indptr, features.indptr[1:], strict=False)]
+
+
+class OwnRatings(NamedTuple):
+    """Training ratings of some users (or items): position of the user, row of the item, and the rating, (n,) each."""
+
+    which: npt.NDArray[np.intp]
+    others: Int32
+    values: Float32
+
+
+def own_ratings(ratings: Ratings, kind: str, rows: Int32) -> OwnRatings:
+    """Read the training ratings of some users or items, by their rows (q,) int32, all different."""
+    place = np.full(max(ratings.n_rows, ratings.n_cols), -1)
+    place[rows] = np.arange(len(rows))
+    parts = []
+    for start, stop in row_slabs(ratings.row_indptr, SLAB):
+        ends, columns, values = ratings.slab("train", start, stop)
+        sides = np.repeat(np.arange(start, stop, dtype=np.int32), np.diff(ends)), columns
+        raters, rated = sides if (kind == "user") != ratings.transposed else sides[::-1]
+        chosen = place[raters] >= 0
+        parts.append((place[raters[chosen]], rated[chosen], values[chosen]))
+    return OwnRatings(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def fold_in(
+    run: SavedRun,
+    kind: str,
+    names: Array,
+    others: Array,
+    values: Array,
+    *,
+    described: dict[Any, FeatureRow] | None = None,
+    data: Path | None = None,
+    seed: int = 0,
+) -> tuple[FoldIn, list[str]]:
+    """Fold in new ratings and new features, as far as possible.
+
+    Parameters
+    ----------
+    run : Run
+    kind : {"user", "item"}
+        Whose rows are computed.
+    names, others : (n,) array
+        Original names: user (or item) of each rating, and item (or user) that it rates. The last rating of a pair
+        counts.
+    values : (n,) array
+        The ratings.
+    described : dict of name to FeatureRow, optional
+        New features of users (or items), with or without ratings, as of `describe_new`.
+    data : Path, optional
+        Where the run's ratings file is, if it was moved.
+    seed : int
+        For drawing the noise scales, if the model has them.
+
+    Returns
+    -------
+    FoldIn
+    notes : list of str
+        What was left out, and what looks wrong.
+
+    Raises
+    ------
+    InputError
+        If a name has the wrong type, or nothing is left to fold in.
+    """
+    vocabulary, other, described = run.vocabulary(kind), OTHER[kind], described or {}
+    names = _usual(vocabulary, names)
+    columns, known = run.vocabulary(other).index_of(others), vocabulary.index_of(names)
+    taken, notes = columns >= 0, []
+    if not taken.all():
+        unknown = list(dict.fromkeys(others[~taken].tolist()))
+        notes.append(f"{int((~taken).sum())} rating(s) left out: {unknown_names(other, unknown)}")
+    of_known = known >= 0
+    why = _cannot_update(run, data) if of_known.any() else ""
+    if why:
+        left = list(dict.fromkeys(names[of_known].tolist()))
+        notes.append(f"ratings of {len(left)} known {kind}(s) left out ({some(left)}): {why}")
+        taken &= ~of_known
+    names, columns, values = names[taken], columns[taken], np.asarray(values)[taken]
+    alone, more = _without_ratings(vocabulary, described, names)
+    notes += more
+    if not taken.any() and not len(alone):
+        raise InputError("; ".join([*notes, "nothing is left to fold in"]))
+    low, high = float(run.facts["minimum"]), float(run.facts["maximum"])
+    beyond = values[(values < low) | (values > high)]
+    if len(beyond):
+        notes.append(f"{len(beyond)} rating(s) outside the training range {low:g} to {high:g}: {beyond[0]:g}")
+    rows = np.unique(vocabulary.index_of(names))
+    if (rows >= 0).any():
+        with run.open_ratings(data) as ratings:
+            before = own_ratings(ratings, kind, rows[rows >= 0])
+        names = np.concatenate([vocabulary.ids[rows[rows >= 0][before.which]], names])
+        columns, values = np.concatenate([before.others, columns]), np.concatenate([before.values, values])
+    everybody = np.concatenate([names, alone])
+    ids, which = np.unique(everybody.astype(str) if everybody.dtype == object else everybody, return_inverse=True)
+    ids, which = ids if ids.dtype == np.int64 else ids.astype(object), which[: len(names)]
+    known = vocabulary.index_of(ids)
+    shifts = _shifts(run, kind, ids, described, known, data)
+    if shifts is not None:
+        new = ids[known < 0].tolist()
+        average = [name for name in new if name not in described]
+        if average:
+            notes.append(
+                f"{len(average)} new {kind}(s) without features are taken to have average features: {some(average)}"
+            )
+    pairs = which.astype(np.int64) * len(run.vocabulary(other)) + columns
+    last = len(pairs) - 1 - np.unique(pairs[::-1], return_index=True)[1]
+    return FoldIn(run, kind, Vocabulary(kind, ids), which[last], columns[last], values[last], seed, shifts), notes
+
+
+def _usual(vocabulary: Vocabulary, names: Array) -> Array:
+    """Names with the type of the run's names."""
+    if not vocabulary.integers:
+        return np.array([str(name) for name in names], object)
+    bad = next((name for name in names if not is_integer(name)), None)
+    if bad is not None:
+        kind = vocabulary.kind
+        raise InputError(
+            f"{kind} {str(bad)[:80]!r} is no integer, as all {kind}s of the run are: give new {kind}s numbers that "
+            "the run does not have"
+        )
+    return np.array([int(name) for name in names], np.int64)
+
+
+def _without_ratings(vocabulary: Vocabulary, described: dict[Any, FeatureRow], rated: Array) -> tuple[Array, list[str]]:
+    """Names of new rows that have features but no ratings, and notes about known ones without new ratings."""
+    with_ratings = set(rated.tolist())
+    left = np.array([name for name in described if name not in with_ratings], rated.dtype)
+    known = vocabulary.index_of(left) >= 0
+    notes = []
+    if known.any():
+        notes.append(
+            f"features of {int(known.sum())} known {vocabulary.kind}(s) left out, because they have no new ratings and "
+            f"the run was sampled with their old features: {some(left[known].tolist())}"
+        )
+    return left[~known], notes
+
+
+def _cannot_update(run: SavedRun, data: Path | None) -> str:
+    """Why new ratings of known rows cannot be used; empty if they can."""
+    try:
+        run.open_ratings(data).close()
+    except InputError as error:
+        return f"their earlier ratings are not known ({error})"
+    return ""
