@@ -13,8 +13,6 @@ from typing import Any
 
 from dsgmcmc.errors import InputError, naming
 
-#: Of an `OSError`.
-NOT_READ_BACK = "what was written is not what is read back"
 MAX_TOML_BYTES = 1 << 16
 MAX_TOML_DOTS = 200  # in a line: time and memory of the parser grow with the square of the parts of a dotted name
 
