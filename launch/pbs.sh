@@ -77,9 +77,9 @@ saved() { "${program[@]}" info "$run" --json 2>/dev/null | sed -n 's/^ "checkpoi
 # No grep -q, which closes the pipe at the first match: what still writes would fail, and with it the pipeline.
 complete() { "${program[@]}" info "$run" --json 2>/dev/null | grep '^ "complete": true' >/dev/null; }
 
-# Ask for a checkpoint and the end. Until the run holds its lock, its processes may not listen yet, and would be killed.
+# Ask for a checkpoint and the end. Before there is $run/listening, its processes may not listen, and would be killed.
 stop() {
-  until [ -e "$run/lock" ] || ! kill -0 "$job" 2>/dev/null; do sleep 1; done
+  until [ -e "$run/listening" ] || ! kill -0 "$job" 2>/dev/null; do sleep 1; done
   say "asking the run for a checkpoint and its end"
   forward || true # it may have ended meanwhile
 }
@@ -87,6 +87,7 @@ stop() {
 job=
 trap 'warned=yes; [ -z "$job" ] || stop' USR1
 before=$(saved) || true
+rm -f "$run/listening" # of a job that was killed
 say "job $job_id on $HOSTNAME: $run, from iteration ${before:-0}"
 "${launcher[@]}" "${program[@]}" sample "$data" --out "$run" "${options[@]}" </dev/null &
 job=$!

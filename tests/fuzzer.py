@@ -28,11 +28,9 @@ import typer
 
 from dsgmcmc.cli.app import app
 from dsgmcmc.data.ratings import open_ratings
-from dsgmcmc.diagnostics.summary import save_summary
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.storage.logs import sealed
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.snapshot import Snapshot
 
@@ -106,7 +104,7 @@ def _log(path: Path) -> list[str]:
 
 
 def _events(path: Path) -> list[str]:
-    return [repr(line) for line in RunDirectory(path).events() if line["event"] != "damaged line"]
+    return [repr(line) for line in RunDirectory(path).events()]
 
 
 def _page(path: Path) -> str:
@@ -224,19 +222,16 @@ def hostile(source: Path, seed: int) -> Changes:
             yield f"{name}: {what}", lambda run, name=name, make=make: _replace(run / name, make)
     choice = random.Random(seed)
     settings = tomllib.loads((source / "run.toml").read_text(encoding="utf-8"))
-    summary = json.loads((source / "summary.json").read_text(encoding="utf-8"))
-    del summary["sha256"]
-    for file, tree, save in (("run.toml", settings, _save_settings), ("summary.json", summary, _save_summary)):
-        for place in _leaves(tree):
-            value = choice.choice(ODD)
-            if choice.random() < 0.4:  # other places with another seed
-                continue
-            changed = _with(tree, place, value)
-            yield f"{file}: old {place} = {str(value)[:30]}", lambda run, save=save, changed=changed: save(run, changed)
+    for place in _leaves(settings):
+        value = choice.choice(ODD)
+        if choice.random() < 0.4:  # other places with another seed
+            continue
+        changed = _with(settings, place, value)
+        yield f"run.toml: old {place} = {str(value)[:30]}", lambda run, changed=changed: _save_settings(run, changed)
     line = {"chain": 0, "iteration": 1, "sweep": 1.0, "time_s": 0.0, "rmse": 1.0, "rmse_mean": None}
     for name in (*line, *line):
         value = choice.choice(ODD)
-        text = sealed({**line, name: value})
+        text = json.dumps({**line, name: value}).encode() + b"\n"
         yield f"metrics.jsonl: old {name} = {str(value)[:30]}", lambda run, text=text: _append(run, text)
 
 
@@ -252,10 +247,6 @@ def _replace(path: Path, make: Callable[[Path], Any]) -> None:
 
 def _save_settings(run: Path, content: dict[str, Any]) -> None:
     (run / "run.toml").write_text(tomli_w.dumps(content), encoding="utf-8")
-
-
-def _save_summary(run: Path, content: dict[str, Any]) -> None:
-    save_summary(run / "summary.json", content)
 
 
 def _leaves(tree: Any, place: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -298,12 +289,8 @@ def attempt(kind: str, target: Path, name: str, expected: Any) -> int:
 
 
 def _right(expected: dict[str, Any], reader: str, found: Any) -> bool:
-    """Whether a reader found what was written, or refused it; a log may have lost lines."""
-    if isinstance(found, InputError):
-        return True
-    if reader in ("_log", "_events"):
-        return set(found) <= set(expected[reader])
-    return bool(found == expected[reader])
+    """Whether a reader found what was written, or refused it; logs have no checksum."""
+    return isinstance(found, InputError) or reader in ("_log", "_events") or bool(found == expected[reader])
 
 
 CONTENT: dict[str, Callable[[Path], Any]] = {

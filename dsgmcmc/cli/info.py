@@ -164,15 +164,17 @@ def _describe_run(run: Any) -> dict[str, Any]:
     from dsgmcmc.diagnostics.accuracy import ending
     from dsgmcmc.diagnostics.comparison import Comparison
     from dsgmcmc.diagnostics.summary import read_summary
+    from dsgmcmc.posterior.live import newest_states
     from dsgmcmc.posterior.live import progress as progress_of
     from dsgmcmc.storage.series import steps
 
     config, facts = ResolvedConfig.of_run(run)
     settings = config.table()
+    saved = {state.manifest.chain: len(state.manifest.saved_draws) for state in newest_states(run, facts)}
     chains = {
         f"chain_{chain}": {
             "checkpoints": steps(run.series("checkpoints", chain)),
-            "saved_draws": len(steps(run.series("draws", chain))),
+            "saved_draws": saved.get(chain, 0),
         }
         for chain in run.chains()
     }

@@ -9,7 +9,7 @@ import typer
 
 from dsgmcmc.errors import InputError
 
-#: What `predict` does about unknown users and items, and rules of `recommend`.
+#: Ways of `predict` to treat unknown users and items, and rules of `recommend`.
 Unknown = Literal["refuse", "prior", "nan"]
 By = Literal["likely", "exposure", "mean", "ucb", "lcb", "thompson"]
 

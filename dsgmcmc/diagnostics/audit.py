@@ -20,7 +20,7 @@ from dsgmcmc.storage.series import is_on_its_way, step_name, steps
 from dsgmcmc.storage.verify import verify_run
 
 #: Files that every job changes, and whose content is never used as data.
-LIVE = ("lock",)
+LIVE = ("lock", "listening")
 MOST_SHOWN = 5
 
 
@@ -58,7 +58,7 @@ def audit(run: RunDirectory) -> Audit:
         Comparison.read(run.comparison_file)
     known.update(run.logs())
     for folder, manifest in manifests.items():
-        known |= {folder / MANIFEST, *(folder / shard.file for shard in manifest.shards)}
+        known |= {folder / MANIFEST, *(folder / shard for shard in manifest.shards)}
     foreign = sorted(  # a running job removes files and writes others meanwhile
         str(path.relative_to(run.path))
         for path in files

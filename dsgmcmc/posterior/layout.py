@@ -12,11 +12,11 @@ import numpy as np
 
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.errors import InputError
-from dsgmcmc.model.quantity import THETA, Quantities
+from dsgmcmc.model.quantity import THETA, Quantities, Quantity
 from dsgmcmc.posterior.names import Index
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.snapshot import Snapshot
-from dsgmcmc.types import Factor
+from dsgmcmc.types import Factor, Float64
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,6 @@ class Blocks:
     def __init__(self, snapshot: Snapshot) -> None:
         self._path = snapshot.path
         self._entries = {entry.key: entry for entry in snapshot.manifest.blocks}
-        self._state = snapshot.manifest.state
 
     def names(self, thing: str, factor: str) -> set[str]:
         """Fields of an object and factor, over all its blocks."""
@@ -78,22 +77,13 @@ class Blocks:
             raise InputError(f"{self._path} is inconsistent: {key.path} is of type {entry.dtype}")
         return entry.shape
 
-    def rows(self, thing: str, factor: str, field: str, grid: int, total: int, *width: int) -> None:
-        """Check an array of `total` rows that is stored in `grid` blocks; raises as `shape`."""
+    def rows(
+        self, thing: str, factor: str, field: str, grid: int, total: int, *width: int, draws: tuple[int, ...] = ()
+    ) -> None:
+        """Check an array of `total` rows in `grid` blocks, of one state or of several draws; raises as `shape`."""
         keys = [Key(thing, factor, b, field) for b in range(grid)]
-        rows = sum(self.shape(key, None, *width)[0] for key in keys)
-        self._compare(f"{thing}/{factor}/*/{field}", (rows, *width), (total, *width))
-
-    def small(self, name: str, *wanted: int | None, positive: bool = False) -> None:
-        """Check a small array in the manifest; its numbers (of a matrix the diagonal) may have to be positive."""
-        if name not in self._state:
-            raise InputError(f"{self._path} is incomplete: its state has no {name}")
-        self._compare(name, self._state[name].shape, wanted)
-        values = self._state[name].array()
-        if not np.isfinite(values).all():
-            raise InputError(f"{self._path} is inconsistent: {name} has values that are not finite")
-        if positive and not ((np.diag(values) if values.ndim == 2 else values) > 0).all():
-            raise InputError(f"{self._path} is inconsistent: {name} is not positive")
+        rows = sum(self.shape(key, *draws, None, *width)[len(draws)] for key in keys)
+        self._compare(f"{thing}/{factor}/*/{field}", (*draws, rows, *width), (*draws, total, *width))
 
     def _compare(self, name: str, shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> None:
         if len(shape) != len(wanted) or any(w not in (None, n) for n, w in zip(shape, wanted, strict=True)):
@@ -149,12 +139,26 @@ def _check_posterior(snapshot: Snapshot, expected: Expected, draws: int) -> None
         blocks.shape(Key("trace", "W", b, "log_likelihood"), draws)
 
 
-def check_draw(snapshot: Snapshot, expected: Expected) -> None:
-    """Check a saved draw; raises as `check_posteriors`."""
-    blocks, quantities = Blocks(snapshot), expected.quantities
+def check_draws(snapshot: Snapshot, expected: Expected) -> None:
+    """Check a snapshot of saved draws; raises as `check_posteriors`."""
+    blocks, quantities, draws = Blocks(snapshot), expected.quantities, len(snapshot.manifest.saved_draws)
     for quantity in quantities.drawn_of_rows:
         for factor, n in expected.rows.items():
             if quantity.is_of(Factor[factor]):
-                blocks.rows("draw", factor, quantity.name, expected.grid, n, quantity.width(quantities.sizes))
+                width = quantity.width(quantities.sizes)
+                blocks.rows("draw", factor, quantity.name, expected.grid, n, width, draws=(draws,))
     for quantity in quantities.shared:
-        blocks.small(quantity.name, *quantity.shape(quantities.sizes), positive=quantity.positive)
+        blocks.shape(_shared(quantity), draws, *quantity.shape(quantities.sizes))
+
+
+def read_shared(snapshot: Snapshot, number: int, quantities: Quantities) -> dict[str, Float64]:
+    """Read what all rows of a draw share, by name. Raises InputError if it is damaged, or has impossible numbers."""
+    shared = snapshot.read_all(map(_shared, quantities.shared), number)
+    for quantity, values in zip(quantities.shared, shared, strict=True):
+        if quantity.positive and not ((np.diag(values) if values.ndim == 2 else values) > 0).all():
+            raise InputError(f"{snapshot.path} is inconsistent: {quantity.name} is not positive")
+    return {quantity.name: values for quantity, values in zip(quantities.shared, shared, strict=True)}
+
+
+def _shared(quantity: Quantity) -> Key:
+    return Key("draw", "run", 0, quantity.name)

@@ -48,9 +48,7 @@ def progress(run: RunDirectory, config: ResolvedChain, facts: Facts) -> LiveProg
     states = newest_states(run, facts)
     if not (unfinished(states) or is_held(run.lock_file)):
         return None
-    manifests = [snapshot.manifest for snapshot in states]  # a posterior does not say which draws were saved
-    draws = [len(each.saved_draws) or len(steps(run.series("draws", each.chain))) for each in manifests]
-    return LiveProgress.of(run, config, sum(draws))
+    return LiveProgress.of(run, config, sum(len(state.manifest.saved_draws) for state in states))
 
 
 def unfinished(snapshots: Iterable[Snapshot]) -> bool:

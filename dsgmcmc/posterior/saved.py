@@ -30,13 +30,12 @@ from dsgmcmc.posterior.draws import (
 )
 from dsgmcmc.posterior.exposure import Exposure, Rated
 from dsgmcmc.posterior.heldout import followed
-from dsgmcmc.posterior.layout import Expected, check_draw, check_posteriors
+from dsgmcmc.posterior.layout import Expected, check_draws, check_posteriors, read_shared
 from dsgmcmc.posterior.live import newest_states, not_yet, nothing_yet, unfinished
 from dsgmcmc.posterior.names import Index, Vocabulary
-from dsgmcmc.storage.manifest import read_manifest
+from dsgmcmc.storage.draws import DrawPlace, SavedDraws
+from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import RunDirectory
-from dsgmcmc.storage.series import step_name, steps
-from dsgmcmc.storage.snapshot import Snapshot
 from dsgmcmc.types import Factor, Float32, Float64, Int32
 
 NEEDED = ("mean", "transposed", "minimum", "maximum")  # of the facts in run.toml
@@ -76,6 +75,8 @@ class SavedRun:
         self.unfinished = unfinished(self._states)
         if self.unfinished:
             _ = self.traces  # read before a later checkpoint takes the place of this one
+        self._saved: dict[int, SavedDraws] = {}
+        self._checked: set[Path] = set()  # snapshots of draws that are complete
         self._users: Int32 | None = None  # whose rows are read, if not all
         self._kept = KeptDraws(self._read_draw)
 
@@ -189,16 +190,9 @@ class SavedRun:
     def draws(self) -> list[tuple[int, int]]:
         """Chain and iteration of every saved draw."""
         draws = []
-        for snapshot, trace in zip(self._states, self.traces, strict=True):
-            chain, made = snapshot.manifest.chain, set(trace["iteration"][:, 0].astype(np.int64).tolist())
-            saved = set(steps(self.directory.series("draws", chain)))
-            series = self.directory.series("checkpoints", chain)
-            manifests = [snapshot.manifest]
-            if snapshot.manifest.kind == "posterior":
-                manifests = [read_manifest(series / step_name(newest)) for newest in steps(series)[-1:]]
-            for manifest in manifests:  # of the draws on disk, those that belong to the chain
-                saved &= manifest.saved_draws
-            draws += [(chain, iteration) for iteration in sorted(saved & made)]
+        for state, trace in zip(self._states, self.traces, strict=True):
+            made = set(trace["iteration"][:, 0].astype(np.int64).tolist())
+            draws += [(state.manifest.chain, saved) for saved in state.manifest.saved_draws if saved in made]
         return draws
 
     @cached_property
@@ -249,21 +243,26 @@ class SavedRun:
         """Keep draws from their first read on, up to `KEPT_TO_RANK`: rankings read them twice."""
         self._kept.at_once = max(self._kept.at_once, KEPT_TO_RANK)
 
-    def open_draw(self, number: int) -> Snapshot:
-        """Open a saved draw by its position in `draws`, and check that it is complete."""
-        chain, iteration = self.draws[number]
-        snapshot = self.directory.open_snapshot("draws", chain, iteration, self.facts)
-        check_draw(snapshot, self._expected)
-        return snapshot
+    def open_draw(self, draw: int) -> DrawPlace:
+        """Find a saved draw by its position in `draws`, and check that its snapshot is complete."""
+        chain, iteration = self.draws[draw]
+        if chain not in self._saved:
+            self._saved[chain] = SavedDraws(self.directory, chain, self.facts)
+        place = self._saved[chain].place(iteration)
+        if place.snapshot.path not in self._checked:
+            check_draws(place.snapshot, self._expected)
+            self._checked.add(place.snapshot.path)
+        return place
 
     def effects(self, kind: str) -> Float64:
         """Effects B of features of all saved draws, (draws, F, D), without reading the factors."""
-        name = f"{self._factor[kind]}.features.effects"
-        return np.array([self.open_draw(number).manifest.state[name].array() for number in range(len(self.draws))])
+        key = Key("draw", "run", 0, f"{self._factor[kind]}.features.effects")
+        places = [self.open_draw(draw) for draw in range(len(self.draws))]
+        return np.array([snapshot.read_all([key], number)[0] for snapshot, number in places])
 
-    def _read_draw(self, number: int) -> Draw:
-        snapshot, (chain, iteration) = self.open_draw(number), self.draws[number]
-        shared = {self.name_of(name): value.array() for name, value in snapshot.manifest.state.items()}
+    def _read_draw(self, draw: int) -> Draw:
+        (snapshot, number), (chain, iteration) = self.open_draw(draw), self.draws[draw]
+        shared = {self.name_of(name): array for name, array in read_shared(snapshot, number, self.quantities).items()}
         wanted = [
             (kind, factor, quantity.name)
             for kind, factor in self._factor.items()
@@ -272,7 +271,7 @@ class SavedRun:
         ]
         rows: dict[str, dict[str, Float32]] = {kind: {} for kind in KINDS}
         some = {} if self._users is None else {self._factor["user"]: self._users}
-        arrays = snapshot.wholes("draw", [(factor, name) for _, factor, name in wanted], some)
+        arrays = snapshot.wholes("draw", [(factor, name) for _, factor, name in wanted], some, number)
         for (kind, _, name), array in zip(wanted, arrays, strict=True):
             rows[kind][name] = array
         return Draw(chain, iteration, shared, rows)

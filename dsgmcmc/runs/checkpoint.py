@@ -1,9 +1,9 @@
-"""Saving a chain: checkpoints, the draws that belong to them, and the posterior. `dsgmcmc.runs.resume` reads them."""
+"""What a chain saves: checkpoints of its whole state, the draws that belong to them, and the posterior."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -14,23 +14,30 @@ from typing import Any
 import numpy as np
 
 from dsgmcmc.errors import WriteError
+from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.parallel.comm import agree
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.control import Control
-from dsgmcmc.runs.state import ChainState
+from dsgmcmc.runs.recorder import DrawRecorder
+from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.storage.facts import MADE_WITH, Facts
-from dsgmcmc.storage.manifest import Key, SmallArray
+from dsgmcmc.storage.manifest import DIVERGED, SAVED_DRAWS, Key, SmallArray
 from dsgmcmc.storage.provenance import versions
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.series import prune, remove, step_name, steps
+from dsgmcmc.storage.snapshot import Lazy, Snapshot
 from dsgmcmc.storage.writer import SnapshotWriter, is_whole
+from dsgmcmc.targets.base import Recorder
+from dsgmcmc.types import Array
 
 log = logging.getLogger(__name__)
 
 RESERVE = 3.0  # times the longest write so far is reserved for the last checkpoint, its draws and the posterior
 SLOW_DISK = 20e6  # bytes per second, assumed until the first checkpoint is written
-SIDE_BY_SIDE = 8  # snapshots written at a time
-PendingDraws = dict[int, tuple[dict[Key, Any], dict[str, SmallArray]]]
+#: A checkpoint is due when the draws that are not on disk take more than so many times the state.
+DRAWS_PER_STATE = 4
+#: But not while the draws of a chain take less than this, bytes: each checkpoint makes files.
+LEAST_DRAWS = 64 << 20
 
 
 def _keep_newest(parent: Path) -> None:
@@ -41,14 +48,98 @@ def _keep_newest(parent: Path) -> None:
 Tasks = list[Callable[[], None]]
 
 
-def _do(first: Tasks, several: Tasks, then: Tasks) -> None:
-    """Do tasks in order, then several side by side, as each of them waits for the disk, then others in order."""
-    for task in first:
+def _do(tasks: Tasks) -> None:
+    for task in tasks:
         task()
-    with ThreadPoolExecutor(SIDE_BY_SIDE, thread_name_prefix="writer") as pool:
-        started = [pool.submit(task) for task in several]
-    for task in (*(task.result for task in started), *then):
-        task()
+
+
+@dataclass
+class ChainState:
+    """The content of a checkpoint.
+
+    Attributes
+    ----------
+    target : FactorTarget
+        What is sampled.
+    sampler : Sampler
+        The sampler, with its replicated state.
+    draws : DrawRecorder
+        Moments and draws.
+    others : tuple of Recorder
+        Further recorders of the target.
+    diverged : tuple of int
+        Iterations at which the chain has diverged, each time before it began again with the next fallback.
+    """
+
+    target: FactorTarget
+    sampler: Sampler[Any, Any]
+    draws: DrawRecorder
+    others: tuple[Recorder, ...]
+    diverged: tuple[int, ...] = ()
+
+    @property
+    def recorders(self) -> tuple[Recorder, ...]:
+        """All recorders."""
+        return (self.draws, *self.others)
+
+    def saved(self) -> Iterator[tuple[Key, Array]]:
+        """Arrays of this process."""
+        yield from self.target.saved()
+        for recorder in self.recorders:
+            yield from recorder.saved()
+
+    def small(self) -> dict[str, SmallArray]:
+        """Arrays that are the same on all processes."""
+        arrays = self.target.small()
+        for replicated in self.sampler.replicated:
+            arrays |= replicated.arrays()
+        for recorder in self.recorders:
+            arrays |= recorder.small()
+        if self.diverged:
+            arrays[DIVERGED] = np.array(self.diverged, np.float64)
+        return {name: SmallArray.of(array) for name, array in arrays.items()}
+
+    def load(self, snapshot: Snapshot) -> None:
+        """Load everything from a checkpoint of a chain that had diverged as often.
+
+        Raises
+        ------
+        ValueError
+            If a number of the target is not finite, or an array has another shape or type than at the start of a
+            chain; traces may have any length.
+        """
+        expected = {key: f"{array.dtype} {array.shape}" for key, array in self.saved()}
+        small = {name: value.array() for name, value in snapshot.manifest.state.items()}
+        for name, array in self.target.small().items():
+            if name not in small or small[name].shape != array.shape:
+                raise ValueError(f"{name} is missing, or not of shape {array.shape}")
+            if not np.isfinite(small[name]).all():
+                raise ValueError(f"{name} has values that are not finite")
+        self.target.load(snapshot)
+        for replicated in self.sampler.replicated:
+            replicated.take(small)
+        for recorder in self.recorders:
+            recorder.load(snapshot)
+        for key, array in self.saved():
+            loaded = f"{array.dtype} {array.shape}"
+            if key.object != "trace" and loaded != expected.get(key, loaded):  # other column blocks may be here now
+                raise ValueError(f"{key.path} is {loaded}, not {expected[key]}")
+            if key.object == "state" and array.dtype.kind == "f" and not np.isfinite(array).all():
+                raise ValueError(f"{key.path} has values that are not finite")
+
+    def go_on_from(self, snapshot: Snapshot) -> None:
+        """Take the model's state from a checkpoint of another sampler, for a chain that has just started.
+
+        Momenta, and whatever else the sampler keeps, stay as they are.
+        """
+        kept = {field.name for field in self.sampler.kept}
+        self.target.load(snapshot, but=kept.difference(self.sampler.positions))
+
+    def posterior(self) -> Iterator[tuple[Key, Lazy]]:
+        """Arrays of the posterior, from all draws."""
+        weight = max(self.draws.weight, np.finfo(np.float64).tiny)
+        for recorder in self.recorders:
+            yield from recorder.posterior(weight)
 
 
 @dataclass
@@ -131,6 +222,8 @@ class Checkpoints:
         self.newest = 0
         size = sum(array.nbytes for _, array in state.saved())
         control.write_seconds = RESERVE * size / SLOW_DISK
+        state_bytes, draw_bytes = map(sum, zip(*ring.comm.allgather((size, self._draws.draw_bytes)), strict=True))
+        self._most_pending = max(DRAWS_PER_STATE * state_bytes, LEAST_DRAWS) // max(draw_bytes, 1)
 
     # ------------------------------------------------------------------ saving
 
@@ -138,6 +231,11 @@ class Checkpoints:
     def busy(self) -> bool:
         """Whether this process is still writing."""
         return self._write is not None and not self._write.task.done()
+
+    @property
+    def has_many_draws(self) -> bool:
+        """Whether so many draws are not on disk that a checkpoint is due; the same on all processes."""
+        return len(self._draws.pending) > self._most_pending
 
     def save(self, iteration: int, seconds: float, last: bool = False, wait: bool = False) -> None:
         """Begin to write the pending draws and a checkpoint; wait for an earlier write first. Collective.
@@ -161,21 +259,22 @@ class Checkpoints:
         self.settle()
         begin = monotonic()
         self._control.saving()
-        pending, self._draws.pending = self._draws.pending, {}
         with self._ring.phases("checkpoint"):
-            drafts = self._drafts(iteration, seconds, pending, not (last or wait))
+            drafts = self._drafts(iteration, seconds, not (last or wait))
         prune = self._prune if iteration else partial(self._run.cut, self._chain, 0)
         self._begin(iteration, begin, drafts, prune)
         if wait:
             self.settle()
 
-    def _drafts(self, iteration: int, seconds: float, pending: PendingDraws, copy: bool) -> list[SnapshotWriter]:
-        """Drafts of the pending draws, followed by that of a checkpoint. Collective."""
+    def _drafts(self, iteration: int, seconds: float, copy: bool) -> list[SnapshotWriter]:
+        """Draft of the pending draws, if there are any, followed by that of a checkpoint. Collective."""
         comm, draws, series = self._ring.comm, self._series("draws"), self._series("checkpoints")
         drafts: list[SnapshotWriter] = []
-        for number, (blocks, small) in sorted(pending.items()):
-            header = partial(self._header, "draw", number, seconds, small)
-            drafts.append(SnapshotWriter(draws, step_name(number), blocks, header, comm))
+        numbers, arrays = self._draws.take_pending()
+        if numbers:
+            state = {SAVED_DRAWS: SmallArray.of(numbers)}
+            header = partial(self._header, "draws", iteration, seconds, state)
+            drafts.append(SnapshotWriter(draws, step_name(iteration), arrays, header, comm))
         header = partial(self._header, "checkpoint", iteration, seconds, self._state.small())
         copies = {key: np.array(array) if copy else array for key, array in self._state.saved()}
         return [*drafts, SnapshotWriter(series, step_name(iteration), copies, header, comm)]
@@ -188,23 +287,17 @@ class Checkpoints:
         prune: Callable[[], None],
     ) -> None:
         """Have the writer's thread make the folders: a disk that stalls holds up nothing but this thread."""
-        task = self._writer.submit(_do, [draft.make for draft in drafts] if self._at_root else [], [], [])
+        task = self._writer.submit(_do, [draft.make for draft in drafts] if self._at_root else [])
         self._write = _Write(iteration, begin, drafts, task, prune, [self._shard, self._commit])
 
     def _shard(self, write: _Write) -> Future[None]:
-        shards, secures = [draft.shard for draft in write.drafts], [draft.secure for draft in write.drafts]
-        return self._writer.submit(_do, shards, secures, [])
+        return self._writer.submit(_do, [draft.shard for draft in write.drafts])
 
     def _commit(self, write: _Write) -> Future[None]:
         """Have process 0 give the snapshots their names. Collective."""
         for draft in write.drafts:
             draft.gather()
-        draws: Tasks = []
-        then: Tasks = []
-        if self._at_root:
-            *draws, checkpoint = (draft.commit for draft in write.drafts)
-            then = [checkpoint, write.prune]
-        return self._writer.submit(_do, [], draws, then)
+        return self._writer.submit(_do, [*(d.commit for d in write.drafts), write.prune] if self._at_root else [])
 
     def advance(self) -> None:
         """Take the next step of a write, now that no process is busy. Collective.
@@ -284,7 +377,8 @@ class Checkpoints:
 
         if self._ring.comm.bcast(agree(self._ring.comm, there, "looking at the posterior", WriteError), root=0):
             return
-        header = partial(self._header, "posterior", iteration, seconds, {})
+        saved = {SAVED_DRAWS: self._state.small()[SAVED_DRAWS]}
+        header = partial(self._header, "posterior", iteration, seconds, saved)
         draft = SnapshotWriter(parent, step_name(iteration), dict(self._state.posterior()), header, self._ring.comm)
         self._begin(iteration, begin, [draft], partial(_keep_newest, parent))
         self.settle()

@@ -27,7 +27,6 @@ import logging
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -370,7 +369,7 @@ class Comparing:
         """Sample the chain of a candidate up to a length. Collective."""
         last = {**self._plan.fixed, "iterations": f"{sweeps}sweeps"}
         layers = self._layers_of(self._plan.models[number], last)
-        policy = replace(self._policy, on_divergence="stop") if number else self._policy
+        policy = self._policy.model_copy(update={"on_divergence": "stop"}) if number else self._policy
         out = self._folder / f"{number}"
         job = Job(self._comm, self._inner, out, layers, resume=True, policy=policy, quiet=True)
         if self._signals is None:

@@ -16,6 +16,8 @@ from dsgmcmc.model.circulation import keeps_what_left
 from dsgmcmc.model.parts.time_levels import costs_of, time_levels_of
 from dsgmcmc.model.quantity import Quantities
 from dsgmcmc.parallel.partition import owner
+from dsgmcmc.runs.checkpoint import DRAWS_PER_STATE, LEAST_DRAWS
+from dsgmcmc.storage.writer import MAX_WRITERS
 from dsgmcmc.targets.state import BlockLayout
 from dsgmcmc.types import Factor
 
@@ -29,7 +31,7 @@ MOMENTS = 2  # mean and m2
 
 @dataclass(frozen=True)
 class Costs:
-    """Costs of a run, in bytes; `messages_per_sweep` is a number.
+    """Costs of a run, in bytes; `messages_per_sweep` and `files_per_checkpoint` are numbers.
 
     Attributes
     ----------
@@ -42,7 +44,10 @@ class Costs:
         Column blocks that all processes of a chain send to another one in a sweep, on average: their bytes, and how
         many. Left out are evaluation, ordered sums and the tours that renew a metric.
     checkpoint, saved_draws : int
-        Disk space of one checkpoint, and of as many saved draws as there can be.
+        Disk space of one checkpoint, and of as many saved draws as there can be in memory.
+    files_per_checkpoint : int
+        Number of files that a checkpoint of all chains adds at most: of the state and of the draws since the one before
+        a file a process, and a manifest each. Those of the state are removed later.
     memory_per_process : int
         Sum of the first five, and the interpreter with its libraries.
     disk_least, disk_most : int
@@ -58,6 +63,7 @@ class Costs:
     messages_per_sweep: int
     checkpoint: int
     saved_draws: int
+    files_per_checkpoint: int
     memory_per_process: int
     disk_least: int
     disk_most: int
@@ -94,11 +100,12 @@ class Costs:
         one_draw = drawn * 4
         made = max(config.iterations - config.burn_in, 0) // config.thin
         draws = min(max(2 * config.save_draws - 1, 0), made) * one_draw
+        written = _most_written(config.save_draws, made)
         memory = (
             int(share * (held + index)) + everywhere,
             int(open_chains * state),
             int(open_chains * share * (moments + ratings.nnz_test * (TEST_BYTES + 2 * noises))),
-            int(share * (checkpoint + open_chains * draws)),
+            int(share * (checkpoint + open_chains * min(draws, max(DRAWS_PER_STATE * checkpoint, LEAST_DRAWS)))),
             _sweeping(config, ratings, share),
         )
         moves = _moves(config, size, quantities)
@@ -109,14 +116,24 @@ class Costs:
             messages_per_sweep=round(sum(move.blocks for move in moves)),
             checkpoint=checkpoint,
             saved_draws=draws * config.chains,
+            files_per_checkpoint=2 * config.chains * (min(size, MAX_WRITERS) + 1),
             memory_per_process=sum(memory) + INTERPRETER,
             disk_least=kept + config.chains * min(config.save_draws, made) * one_draw,
-            disk_most=kept + config.chains * (KEPT_CHECKPOINTS * checkpoint + draws),
+            disk_most=kept + config.chains * (KEPT_CHECKPOINTS * checkpoint + written * one_draw),
         )
 
     def table(self) -> dict[str, Any]:
         """Costs by name."""
         return asdict(self)
+
+
+def _most_written(keep: int, made: int) -> int:
+    """Draws that are written at most where `keep` of `made` stay: a file goes only when none of its draws is kept."""
+    most = max(2 * keep - 1, 0)
+    doublings = 0  # of the spacing between draws that are saved
+    while most and -(-made // 2**doublings) > most:
+        doublings += 1
+    return min(made, most + doublings * max(keep - 1, 0))
 
 
 def row_width(config: ResolvedConfig, quantities: Quantities) -> int:

@@ -7,6 +7,7 @@ import os
 import platform
 import shutil
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from threading import RLock
@@ -46,7 +47,7 @@ from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.runs.summary import RunTimes, saved_result, write_summary
 from dsgmcmc.settings import named
 from dsgmcmc.storage.facts import Facts, check_made_with, made_with
-from dsgmcmc.storage.lock import Lock
+from dsgmcmc.storage.lock import Lock, is_held
 from dsgmcmc.storage.manifest import read_manifest
 from dsgmcmc.storage.provenance import versions
 from dsgmcmc.storage.rundir import INDEX, RunDirectory
@@ -118,11 +119,14 @@ class Job:
         config, _ = self._resolve()
         if self._at_root:
             costs = self.source.costs(config, self.comm.size)
-            said = {
-                name: "" if name.startswith("messages") else f"  # {cost / 1e6:,.1f} MB" for name, cost in costs.items()
-            }
+            numbers = ("messages_per_sweep", "files_per_checkpoint")
+            said = {name: "" if name in numbers else f"  # {cost / 1e6:,.1f} MB" for name, cost in costs.items()}
             lines = [f"{name} = {cost}{said[name]}" for name, cost in costs.items()]
-            say(*tomli_w.dumps(config.table()).split("\n"), "[costs]  # bytes, and a number of messages", *lines)
+            say(
+                *tomli_w.dumps(config.table()).split("\n"),
+                "[costs]  # bytes, and numbers of messages and files",
+                *lines,
+            )
         return EXIT_DONE
 
     # ------------------------------------------------------------------ running
@@ -175,6 +179,8 @@ class Job:
 
     def _sample(self) -> int:
         comm, policy, signals = self.comm, self.policy, self._signals
+        if self._at_root and not is_held(self.run_directory.lock_file):
+            self._stop_listening()  # a job that was killed left it
         start_logs(comm.rank, policy.only_warnings, self._quiet)
         crowded = oversubscription(comm)
         processors = sorted(set(comm.allgather(cpu_name())))
@@ -196,7 +202,12 @@ class Job:
                 return self._run(config, given, deadline, watchdog, made, log_errors)
         finally:
             if self._at_root:
+                self._stop_listening()
                 self._lock.release()
+
+    def _stop_listening(self) -> None:
+        with suppress(OSError):
+            self.run_directory.listening_file.unlink()
 
     def _open(self, config: ResolvedConfig, given: list[str]) -> Facts:
         """Create and lock the run directory, and write the settings; on process 0.
@@ -206,8 +217,10 @@ class Job:
         self.run_directory.path.mkdir(parents=True, exist_ok=True)
         self._lock.acquire()
         try:
+            self.run_directory.listening_file.touch()  # all processes have come so far, and set their handlers before
             return self._prepare(config, given)
         except BaseException:
+            self._stop_listening()
             self._lock.release()
             raise
 

@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 
 from dsgmcmc.model.target import FactorTarget
-from dsgmcmc.storage.manifest import SAVED_DRAWS, Key, SmallArray
+from dsgmcmc.storage.manifest import SAVED_DRAWS, Key
 from dsgmcmc.storage.snapshot import Lazy, Snapshot
 from dsgmcmc.targets.base import DrawInfo, Followed
 from dsgmcmc.targets.moments import RunningMoments
@@ -63,8 +63,8 @@ class DrawRecorder:
     def __init__(self, target: FactorTarget, at_root: bool, save_draws: int) -> None:
         self.target, self._at_root = target, at_root
         self.numbers = DrawNumbers(save_draws)
-        #: Saved draws that are not on disk yet: blocks and parameters, by iteration.
-        self.pending: dict[int, tuple[dict[Key, Array], dict[str, SmallArray]]] = {}
+        #: Saved draws that are not on disk yet: their arrays by iteration.
+        self.pending: dict[int, dict[Key, Array]] = {}
         #: Total weight of all draws.
         self.weight = 0.0
         #: Iteration, weight and small parameters of every draw; only used on process 0.
@@ -103,11 +103,12 @@ class DrawRecorder:
                 if saved:
                     blocks[Key("draw", block.factor.name, block.index, field.name)] = block[name] * units[field.name]
         if saved:
-            small = {name: SmallArray.of(value) for name, value in parameters.items()}
-            self.pending[draw.iteration] = (blocks, small)
+            if self._at_root:
+                blocks |= {Key("draw", "run", 0, name): np.array(value) for name, value in parameters.items()}
+            self.pending[draw.iteration] = blocks
         if self.numbers.spacing > spacing:  # every other one was dropped
             kept = set(self.numbers.kept)
-            self.pending = {number: each for number, each in self.pending.items() if number in kept}
+            self.pending = {number: arrays for number, arrays in self.pending.items() if number in kept}
 
     def _note(self, draw: DrawInfo, parameters: dict[str, Float64]) -> None:
         """Append the parameters of this draw to the trace; of a dense precision only the diagonal."""
@@ -128,6 +129,20 @@ class DrawRecorder:
         return {}
 
     # ------------------------------------------------------------------ saving
+
+    @property
+    def draw_bytes(self) -> int:
+        """Bytes of the rows of a saved draw on this process."""
+        return sum(moments.mean.nbytes for fields in self._moments.values() for moments in fields.values())
+
+    def take_pending(self) -> tuple[list[int], dict[Key, Lazy]]:
+        """Return the draws that are not on disk yet: their iterations, and their arrays, (draws, ...) each.
+
+        They are no longer pending then.
+        """
+        draws, self.pending = self.pending, {}
+        keys = next(iter(draws.values()), {})
+        return list(draws), {key: partial(_stack, key, list(draws.values())) for key in keys}
 
     def small(self) -> dict[str, Float64]:
         """Accumulators that are the same on all processes."""
@@ -164,7 +179,7 @@ class DrawRecorder:
         if self.weight < 0 or made < 0 or spacing < 1:
             raise ValueError(f"draws have (weight, number, spacing) {self.weight:g}, {made:g}, {spacing:g}")
         self.numbers.made, self.numbers.spacing = int(made), int(spacing)
-        self.numbers.kept = [int(number) for number in state[SAVED_DRAWS].values]
+        self.numbers.kept = snapshot.manifest.saved_draws
         for _, mean, m2, moments in self._named("m2"):
             moments.mean, moments.m2 = snapshot.read(mean), snapshot.read(m2)
         if self._at_root:
@@ -181,6 +196,10 @@ class DrawRecorder:
             yield mean, partial(np.multiply, moments.mean, unit)
             yield variance, partial(_variance, moments.m2, moments.m2.dtype.type(weight), unit)
         yield from self._traces()
+
+
+def _stack(key: Key, draws: list[dict[Key, Array]]) -> Array:
+    return np.stack([arrays[key] for arrays in draws])
 
 
 def _variance(m2: Array, weight: float, unit: Array | float) -> Array:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 import tomllib
-import zlib
 from collections.abc import Iterable
 from contextlib import suppress
 from io import BufferedReader
@@ -15,34 +13,23 @@ from typing import Any
 
 from dsgmcmc.errors import InputError, naming
 
-_PIECE = 1 << 20
-#: Of an `OSError`.
-NOT_READ_BACK = "what was written is not what is read back"
 MAX_TOML_BYTES = 1 << 16
 MAX_TOML_DOTS = 200  # in a line: time and memory of the parser grow with the square of the parts of a dotted name
 
 
 def write_whole(path: Path, text: str | Iterable[bytes | memoryview]) -> None:
-    """Replace a file so that a reader finds the old one or the new one, synced and read back.
+    """Replace a file so that a reader finds the old one or the new one, synced.
 
     Raises OSError if it cannot be written; nothing is left of it then.
     """
     temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}")
-    written, read = zlib.crc32(b""), zlib.crc32(b"")
     try:
         with naming(path):
             temporary.unlink(missing_ok=True)  # of a process that was killed, or a link that somebody put there
             with temporary.open("xb") as file:
-                for part in [text.encode()] if isinstance(text, str) else text:
-                    file.write(part)
-                    written = zlib.crc32(part, written)
+                file.writelines([text.encode()] if isinstance(text, str) else text)
                 file.flush()
                 os.fsync(file.fileno())
-            with temporary.open("rb") as file:
-                while part := file.read(_PIECE):
-                    read = zlib.crc32(part, read)
-            if read != written:
-                raise OSError(errno.EIO, NOT_READ_BACK)
             temporary.replace(path)
     finally:
         with suppress(OSError):  # what it failed with is worth more

@@ -1,17 +1,14 @@
-"""The logs of a run, ``metrics.jsonl`` and ``events.jsonl``: one JSON object a line, which ends with its checksum.
+"""The logs of a run, ``metrics.jsonl`` and ``events.jsonl``: one JSON object a line.
 
-Its last member, ``crc32``, is of the text before. A process that was killed
-may leave the last line unfinished: readers leave it out, and the next job cuts it off before it appends. A line that is
-damaged anywhere else is an error. In the events, to which processes of several hosts append, and not all file systems
-keep their lines apart, it becomes an event itself: ``dsgmcmc verify`` refuses it until the next job has written that.
+A process that was killed may leave the last line unfinished: readers leave it out, and the next job cuts it off before
+it appends. A line of metrics that is no such object anywhere else is an error. Damaged events are left out: processes
+of several hosts append them, and not all file systems keep their lines apart.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import re
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -26,9 +23,6 @@ MAX_METRICS_BYTES, MAX_EVENTS_BYTES = 1 << 25, 1 << 22
 MAX_COMMAND = 4096  # characters, of which each takes 12 bytes at most
 
 Line = dict[str, Any]
-
-_SEAL = re.compile(rb', "crc32": "([0-9a-f]{8})"\}')
-_SEAL_BYTES = len(', "crc32": "01234567"}')
 
 
 class MetricsLine(BaseModel):
@@ -56,18 +50,12 @@ class EventLine(BaseModel):
     processes: int = Field(1, ge=1, lt=1 << 31)
 
 
-def sealed(line: Line) -> bytes:
-    """Text of a line, with its checksum."""
-    body = json.dumps(line)[:-1].encode()
-    return b'%b, "crc32": "%08x"}\n' % (body, zlib.crc32(body))
-
-
 def append(path: Path, line: Line) -> None:
     """Append a line to a log; raises OSError, also where the log is a link to another file."""
     handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     with naming(path), os.fdopen(handle, "r+b", buffering=0) as file:
         _cut_unfinished(file)
-        text = sealed(line)
+        text = json.dumps(line).encode() + b"\n"
         while text:
             text = text[file.write(text) :]
 
@@ -81,23 +69,19 @@ def _cut_unfinished(file: IO[bytes]) -> None:
 
 
 def parse_line(text: bytes, schema: type[BaseModel]) -> Line:
-    """Read a line; raises ValueError if it is damaged, or does not match the schema."""
-    text = text.rstrip(b"\n")
-    body, end = text[:-_SEAL_BYTES], _SEAL.fullmatch(text[-_SEAL_BYTES:])
-    if not end or int(end[1], 16) != zlib.crc32(body):
-        raise ValueError("it does not match its own checksum")
+    """Read a line; raises ValueError if it is no JSON, or does not match the schema."""
     try:
-        return schema.model_validate_json(body + b"}").model_dump(exclude_unset=True)
+        return schema.model_validate_json(text).model_dump(exclude_unset=True)
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         raise ValueError(": ".join([*map(str, first["loc"][:1]), first["msg"]])) from None
 
 
 def read_log(path: Path, schema: type[BaseModel], most: int, *, strict: bool = True) -> Iterator[tuple[bytes, Line]]:
-    """Lines of a log, as text and parsed; an unfinished last one is left out.
+    """Lines of a log of at most `most` bytes, as text and parsed; an unfinished last one is left out.
 
-    No log is an empty one; it can have `most` bytes. Unless `strict`, a damaged line is no error: an event says that
-    there is one. Raises InputError naming the line that is damaged, or saying why the log cannot be read.
+    No log is an empty one. Unless `strict`, other damaged lines are left out, too. Raises InputError naming the line
+    that is damaged, or saying why the log cannot be read.
     """
     try:
         file = open_plain(path, most)
@@ -111,21 +95,20 @@ def read_log(path: Path, schema: type[BaseModel], most: int, *, strict: bool = T
             number += 1
             whole = text.endswith(b"\n")
             try:
-                yield text if whole else text + b"\n", parse_line(text, schema)
+                line = parse_line(text, schema)
             except ValueError as error:
                 torn = not whole and not file.peek(1)
-                if not strict and not torn:
-                    event = {"time": "", "event": "damaged line", "line": number}
-                    yield sealed(event), event
-                elif not torn:
+                if strict and not torn:
                     raise InputError(
                         f"{path}, line {number}, is damaged ({error}): restore the file, or move it away to go on "
                         "without what was logged"
                     ) from error
+            else:
+                yield text if whole else text + b"\n", line
 
 
 def mend(path: Path, schema: type[BaseModel], most: int, *, strict: bool = True) -> None:
-    """Cut off an unfinished last line, so that the next one can be appended; damaged events become an event each.
+    """Remove the lines that `read_log` leaves out, so that the next one can be appended.
 
     Raises InputError as `read_log`; or if the log is a link, through which a job would write elsewhere.
     """

@@ -25,13 +25,16 @@ T = TypeVar("T")
 
 MANIFEST = "manifest.json"
 MAX_MANIFEST_BYTES = 1 << 28
-#: Member of a checkpoint's `state` that lists the iterations of the saved draws that belong to it.
+#: Member of `state` that lists the iterations of the saved draws: of those that belong to a checkpoint or posterior, or
+#: of those that a snapshot of draws holds.
 SAVED_DRAWS = "observer.kept"
 #: Member of a checkpoint's `state` that lists the iterations at which the chain has diverged, if it has.
 DIVERGED = "chain.diverged"
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _SHARD = re.compile(r"shard-[0-9]{5,}\.h5")
+#: Version of the format of runs and their snapshots; other versions are refused.
+VERSION = 2
 
 
 class Key(NamedTuple):
@@ -68,14 +71,6 @@ ShardName = Annotated[str, AfterValidator(_check_shard)]
 
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="constants")
-
-
-class ShardEntry(_Strict):
-    """A file of the snapshot."""
-
-    file: ShardName
-    bytes: int = Field(ge=0)
-    sha256: Sha256
 
 
 class BlockEntry(_Strict):
@@ -116,7 +111,7 @@ class Manifest(_Strict):
 
     Attributes
     ----------
-    kind : {"checkpoint", "draw", "posterior", "index", "start"}
+    kind : {"checkpoint", "draws", "posterior", "index", "start"}
         What the snapshot is of.
     chain, iteration, grid : int
         Chain, iterations made, and grid B of the run.
@@ -130,8 +125,8 @@ class Manifest(_Strict):
     """
 
     format: Literal["dsgmcmc-snapshot"] = "dsgmcmc-snapshot"
-    version: Literal[1] = 1
-    kind: Literal["checkpoint", "draw", "posterior", "index", "start"]
+    version: Literal[2] = 2
+    kind: Literal["checkpoint", "draws", "posterior", "index", "start"]
     chain: int = Field(ge=0)
     iteration: int = Field(ge=0)
     grid: int = Field(ge=1)
@@ -139,14 +134,18 @@ class Manifest(_Strict):
     data_hash: Sha256
     state: dict[str, SmallArray]
     about: dict[str, Any]
-    shards: list[ShardEntry]
     blocks: list[BlockEntry]
 
     @property
-    def saved_draws(self) -> set[int]:
-        """Iterations of the saved draws that belong to this checkpoint."""
+    def shards(self) -> list[str]:
+        """Files that hold the blocks, in order."""
+        return sorted({entry.shard for entry in self.blocks})
+
+    @property
+    def saved_draws(self) -> list[int]:
+        """Iterations of the saved draws that it has, or counts on, in order."""
         kept = self.state.get(SAVED_DRAWS)
-        return {int(number) for number in kept.values} if kept else set()
+        return [int(number) for number in kept.values] if kept else []
 
     @property
     def diverged(self) -> tuple[int, ...]:
@@ -166,18 +165,12 @@ class Manifest(_Strict):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        shards = {shard.file for shard in self.shards}
-        if len(shards) < len(self.shards):
-            raise ValueError("shards has a file twice")
         if len({entry.key for entry in self.blocks}) < len(self.blocks):
             raise ValueError("blocks has a key twice")
         for name in (SAVED_DRAWS, DIVERGED):
             numbers = self.state[name].values if name in self.state else []
             if not all(0 <= number < 1 << 53 and number.is_integer() for number in numbers):
                 raise ValueError(f"{name} has numbers that are none of iterations")
-        unlisted = {entry.shard for entry in self.blocks} - shards
-        if unlisted:
-            raise ValueError(f"blocks lie in {min(unlisted)}, which is not among the shards")
         return self
 
 

@@ -8,12 +8,13 @@
 ``start/chain-c``          what the chains start from, if that is another run (snapshots)
 ``metrics.jsonl``          one object a line; while they run, chain c > 0 writes ``metrics-chain-c.jsonl``
 ``checkpoints/chain-c/``   snapshots of the chain's state, ``step-000000012000``
-``draws/chain-c/``         saved draws, one snapshot each
+``draws/chain-c/``         saved draws: a snapshot of those since the checkpoint before, ``step-000000012000``
 ``posterior/chain-c/``     moments of the posterior, the newest only
 ``summary.json``           the result
 ``events.jsonl``           jobs and the commands that started them; what happened on the way: resumed, fell
                            back, diverged
-``lock``                   present while a process works in the directory
+``lock``                   which process works in the directory
+``listening``              there while all processes of a job can be asked to stop by a signal
 =========================  ============================================================================
 """
 
@@ -27,6 +28,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tomli_w
 from pydantic import BaseModel, ValidationError
 
@@ -45,7 +47,7 @@ from dsgmcmc.storage.logs import (
     parse_line,
     read_log,
 )
-from dsgmcmc.storage.manifest import read_manifest
+from dsgmcmc.storage.manifest import VERSION, read_manifest
 from dsgmcmc.storage.series import clean, remove, step_name, steps
 from dsgmcmc.storage.snapshot import Snapshot
 
@@ -53,7 +55,7 @@ INDEX, START = "index", "start"
 #: Event of a job that begins.
 JOB = "job"
 #: Series of snapshots of a chain, and what each of them holds, in the order in which they are looked at.
-SERIES = {"checkpoints": "checkpoint", "draws": "draw", "posterior": "posterior"}
+SERIES = {"checkpoints": "checkpoint", "draws": "draws", "posterior": "posterior"}
 _LEFT = re.compile(
     r"(index|exposure-[0-9a-f]+\.npy|run\.toml|(summary|comparison)\.json|events\.jsonl|metrics(-chain-[0-9]+)?\.jsonl)\.tmp-[0-9a-f]+"
 )
@@ -74,6 +76,7 @@ class RunDirectory:
         self.summary_file = path / "summary.json"
         self.comparison_file = path / "comparison.json"
         self.lock_file = path / "lock"
+        self.listening_file = path / "listening"
         self._events = path / "events.jsonl"
         #: What is done where a line of a log cannot be written; by default that is an error.
         self.on_log_error: Callable[[OSError], None] | None = None
@@ -125,14 +128,18 @@ class RunDirectory:
         return [max(steps(self.series("checkpoints", chain)), default=0) for chain in range(chains)]
 
     def prune_draws(self, chain: int) -> None:
-        """Remove saved draws that belong to no checkpoint; a resumed run may fall back to the oldest that is kept."""
+        """Remove snapshots of draws that no checkpoint counts on; a run may fall back to the oldest that is kept."""
         series, draws = self.series("checkpoints", chain), self.series("draws", chain)
         try:
-            kept = [read_manifest(series / step_name(iteration)).saved_draws for iteration in steps(series)]
+            manifests = [read_manifest(series / step_name(iteration)) for iteration in steps(series)]
         except InputError:  # it may be read the next time
             return
-        for number in set(steps(draws)).difference(*kept):
-            remove(draws / step_name(number))
+        written = steps(draws)
+        saved = sorted({iteration for manifest in manifests for iteration in manifest.saved_draws})
+        needed = set(np.searchsorted(written, saved).tolist())  # a draw lies in the first step after it
+        for number, step in enumerate(written):
+            if number not in needed:
+                remove(draws / step_name(step))
 
     def open_index(self, facts: Facts) -> Snapshot:
         """Open the names of the run's rows and columns.
@@ -198,10 +205,16 @@ class RunDirectory:
             why = "it is a file" if self.path.is_file() else why
             raise InputError(f"{self.path} is not a run directory: {why}")
         content = read_toml(self.settings_file)
+        section = content.pop("run", None)
+        if not isinstance(section, dict):
+            raise InputError(f"{self.path} is not a run directory: {self.settings_file} has no section [run]")
+        if section.pop("format", 1) != VERSION:
+            raise InputError(
+                f"{self.path} is of another version of dsgmcmc, whose files this one cannot read: sample again, in a "
+                "new directory; the same ratings and settings give the same draws"
+            )
         try:
-            facts = FactsModel.model_validate(content.pop("run")).model_dump(exclude_unset=True)
-        except KeyError:
-            raise InputError(f"{self.path} is not a run directory: {self.settings_file} has no section [run]") from None
+            facts = FactsModel.model_validate(section).model_dump(exclude_unset=True)
         except ValidationError as error:
             first = error.errors(include_input=False)[0]
             where = ".".join(map(str, first["loc"]))
@@ -210,7 +223,7 @@ class RunDirectory:
 
     def write_settings(self, settings: dict[str, Any], facts: Facts) -> None:
         """Write ``run.toml`` at once: the resolved settings, and the facts about the run."""
-        write_whole(self.settings_file, tomli_w.dumps({**settings, "run": facts}))
+        write_whole(self.settings_file, tomli_w.dumps({**settings, "run": {"format": VERSION, **facts}}))
 
     # ------------------------------------------------------------------ metrics
 
@@ -231,7 +244,7 @@ class RunDirectory:
             self.on_log_error(error)
 
     def mend_logs(self) -> None:
-        """Cut off lines that were left unfinished, before anything is appended; see `logs.mend`."""
+        """Remove lines that were left unfinished, before anything is appended."""
         for file in self._metrics_files():
             mend(file, MetricsLine, MAX_METRICS_BYTES)
         mend(self._events, EventLine, MAX_EVENTS_BYTES, strict=False)
@@ -299,5 +312,5 @@ class RunDirectory:
         return [line for line in self.events() if line["event"] == JOB and "command" in line]
 
     def events(self) -> list[Line]:
-        """Events so far; an unfinished last line is left out, and a damaged line is an event."""
+        """Events so far; damaged lines are left out."""
         return [line for _, line in read_log(self._events, EventLine, MAX_EVENTS_BYTES, strict=False)]

@@ -1,10 +1,10 @@
 """Snapshots: blocks of arrays in a directory that is complete or not there at all.
 
-Format ``dsgmcmc-snapshot``, version 1: a directory of HDF5 shards, each written by one process and holding whole
-blocks (data set ``/OBJECT/FACTOR/BLOCK/FIELD``), and ``manifest.json`` (`dsgmcmc.storage.manifest`), which says what
-lies where, with a SHA-256 of every block and every shard. It is written into ``NAME.tmp-XXXX``, synced, hashed by
-reading it back, agreed on by all processes, and renamed. A reader finds it whole, or says what is wrong with it, and
-never fills holes. Nothing in it is executed or unpickled.
+Format ``dsgmcmc-snapshot``, version 2: a directory of HDF5 files, the shards, each written by one process and holding
+whole blocks (data set ``/OBJECT/FACTOR/BLOCK/FIELD``), and ``manifest.json`` (`dsgmcmc.storage.manifest`), which says
+what lies where, with a SHA-256 of every block. It is written into ``NAME.tmp-XXXX``, synced, agreed on by all
+processes, and renamed. A reader finds it whole, or says what is wrong with it, and never fills holes. Nothing in it is
+executed or unpickled.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ import hashlib
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from io import BufferedReader
 from itertools import groupby
 from operator import attrgetter
@@ -28,10 +27,9 @@ import numpy as np
 from dsgmcmc.errors import InputError
 from dsgmcmc.storage.files import open_plain
 from dsgmcmc.storage.hdf5 import check_size, plain_dataset, stored_bytes
-from dsgmcmc.storage.manifest import BlockEntry, Key, Manifest, ShardEntry, lost, read_manifest, seen_by_all
+from dsgmcmc.storage.manifest import BlockEntry, Key, Manifest, lost, read_manifest, seen_by_all
 from dsgmcmc.types import Array, Int32
 
-MOST_HELD = 256  # shards that are open at a time: processes may have 1,024 files open
 Lazy = Array | Callable[[], Array]  # an array, or what makes it at the moment it is written
 
 
@@ -47,12 +45,6 @@ def _hash(data: Any, pieces: Iterable[bytes | memoryview]) -> str:
     for piece in pieces:
         digest.update(piece)
     return digest.hexdigest()
-
-
-def file_hash(file: BufferedReader) -> str:
-    """SHA-256 of an open file's bytes."""
-    file.seek(0)
-    return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class Snapshot:
@@ -74,39 +66,17 @@ class Snapshot:
         self.path, self._finite = path, finite
         self.manifest = manifest or read_manifest(path)
         self._entries = {entry.key: entry for entry in self.manifest.blocks}
-        self._held: dict[str, BufferedReader] = {}
+        self._whole: set[Key] = set()  # blocks that were read whole, and are as they were written
 
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """Have the shards open, `MOST_HELD` at most: they can be read to their ends when the snapshot is removed.
-
-        Raises InputError if one is missing, or no file.
-        """
-        before = self._held
-        with ExitStack() as stack:
-            shards = [shard.file for shard in self.manifest.shards[:MOST_HELD]]
-            self._held = {shard: stack.enter_context(self._open(shard)) for shard in shards}
-            try:
-                yield
-            finally:
-                self._held = before
-
-    @contextmanager
-    def _open(self, shard: str) -> Iterator[BufferedReader]:
-        """Open a shard, or take the one that is held; raises as `held`."""
-        held, path = self._held.get(shard), self.path / shard
-        if held is not None:
-            held.seek(0)
-            yield held
-            return
+    def _open(self, shard: str) -> BufferedReader:
+        """Open a shard. Raises InputError if it is missing, or no file."""
+        path = self.path / shard
         try:
-            file = seen_by_all(self.path, lambda: open_plain(path, sys.maxsize))
+            return seen_by_all(self.path, lambda: open_plain(path, sys.maxsize))
         except FileNotFoundError as error:
             raise lost(self.path, f"{path} is missing") from error
         except OSError as error:
             raise lost(self.path, f"{path} cannot be read: {error}") from error
-        with file:
-            yield file
 
     def names(self) -> Iterable[Key]:
         """Keys of all blocks."""
@@ -116,14 +86,17 @@ class Snapshot:
         """Read a block and check it; see `read_all`."""
         return self.read_all([key])[0]
 
-    def read_all(self, keys: Iterable[Key]) -> list[Array]:
+    def read_all(self, keys: Iterable[Key], number: int | None = None) -> list[Array]:
         """Read blocks and check them; a shard is opened once for those that follow each other in it.
+
+        With a `number`, only this entry along the first axis of each block is kept in memory. The whole block is
+        checked when one of its entries is first read.
 
         Raises InputError if one is missing, not what the manifest says, or stored anywhere but in its shard.
         """
         arrays: list[Array] = []
         for shard, entries in groupby(map(self._entry, keys), attrgetter("shard")):
-            arrays += self._read_shard(self.path / shard, list(entries))
+            arrays += self._read_shard(self.path / shard, list(entries), number)
         return arrays
 
     def whole(self, thing: str, factor: str, field: str) -> Array:
@@ -131,12 +104,18 @@ class Snapshot:
         return self.wholes(thing, [(factor, field)])[0]
 
     def wholes(
-        self, thing: str, wanted: Sequence[tuple[str, str]], rows: Mapping[str, Int32] = MappingProxyType({})
+        self,
+        thing: str,
+        wanted: Sequence[tuple[str, str]],
+        rows: Mapping[str, Int32] = MappingProxyType({}),
+        number: int | None = None,
     ) -> list[Array]:
         """Read several fields, (factor, field) each, as `whole` does; what follows each other in a shard at once.
 
-        Of a factor some of whose `rows` are given, the blocks that have these are read; all else is not a number.
+        Of a factor some of whose `rows` are given, the blocks that have these are read; all else is not a number. With
+        a `number`, it is the entry of this number of every block, as in `read_all`.
         """
+        axis = 0 if number is None else 1
         blocks: dict[str, set[int]] = {factor: set() for factor, _ in wanted}
         for key in self._entries:
             if key.object == thing and key.factor in blocks:
@@ -147,11 +126,13 @@ class Snapshot:
         keys = [
             entry.key
             for several, (factor, _) in zip(entries, wanted, strict=True)
-            for entry in (_with(several, rows[factor]) if factor in rows else several)
+            for entry in (_with(several, rows[factor], axis) if factor in rows else several)
         ]
-        read = dict(zip(keys, self.read_all(keys), strict=True))
+        read = dict(zip(keys, self.read_all(keys, number), strict=True))
         return [
-            np.concatenate([read[e.key] if e.key in read else np.full(e.shape, np.nan, e.dtype) for e in several])
+            np.concatenate(
+                [read[e.key] if e.key in read else np.full(e.shape[axis:], np.nan, e.dtype) for e in several]
+            )
             for several in entries
         ]
 
@@ -161,22 +142,26 @@ class Snapshot:
             raise InputError(f"{self.path} has no block {key.path}")
         return entry
 
-    def _read_shard(self, shard: Path, entries: list[BlockEntry]) -> list[Array]:
-        held = self._held.get(shard.name)
+    def _read_shard(self, shard: Path, entries: list[BlockEntry], number: int | None) -> list[Array]:
+        if number is not None and (unchecked := [entry for entry in entries if entry.key not in self._whole]):
+            with self._open(shard.name) as blocks:
+                check_blocks(shard, blocks, unchecked)
+            self._whole.update(entry.key for entry in unchecked)
+        part = ... if number is None else number
 
         def read() -> list[Array]:
-            status = shard.stat() if held is None else os.fstat(held.fileno())
+            status = shard.stat()
             if not stat.S_ISREG(status.st_mode):
                 raise ValueError("it is a directory, a pipe or a device")
-            with h5py.File(shard if held is None else held, "r", locking=False) as file:
-                return [_find_entry(file, entry, status.st_size)[...] for entry in entries]
+            with h5py.File(shard, "r", locking=False) as file:
+                return [np.asarray(_find_entry(file, entry, status.st_size)[part]) for entry in entries]
 
         try:
             arrays = seen_by_all(self.path, read)
         except _UNREADABLE as error:
             raise lost(self.path, f"{shard} cannot be read: {error}") from error
         for entry, array in zip(entries, arrays, strict=True):
-            if block_hash(array) != entry.sha256:
+            if number is None and block_hash(array) != entry.sha256:
                 raise _damaged(shard, entry)
             of_draws = entry.key.object == "trace" and entry.key.factor != "run"
             if self._finite and not of_draws and array.dtype.kind == "f" and not np.isfinite(array).all():
@@ -184,27 +169,21 @@ class Snapshot:
         return arrays
 
     def verify(self) -> None:
-        """Check every shard and every block against its hash, in little memory, also if it is removed meanwhile.
+        """Check every block against its hash, in little memory. Raises InputError naming the first that is wrong."""
+        for shard in self.manifest.shards:
+            self.check_shard(shard)
 
-        Raises InputError naming the first file or block that is wrong.
-        """
-        with self.held():
-            for shard in self.manifest.shards:
-                self.check_shard(shard)
-                with self._open(shard.file) as file:
-                    check_blocks(
-                        self.path / shard.file, file, [e for e in self._entries.values() if e.shard == shard.file]
-                    )
+    def check_shard(self, shard: str) -> None:
+        """Check that the blocks in a file are those that were written; raises as `verify`."""
+        with self._open(shard) as file:
+            entries = [entry for entry in self._entries.values() if entry.shard == shard]
+            check_blocks(self.path / shard, file, entries)
+            self._whole.update(entry.key for entry in entries)
 
-    def check_shard(self, shard: ShardEntry) -> None:
-        """Check that a file of it is the one that was written; raises as `verify`."""
-        path = self.path / shard.file
-        with self._open(shard.file) as file:
-            size = os.fstat(file.fileno()).st_size
-            if size != shard.bytes:
-                raise InputError(f"{path} has {size} bytes; the manifest says {shard.bytes}")
-            if file_hash(file) != shard.sha256:
-                raise InputError(f"{path} is damaged: it does not match its checksum")
+    def hashes_of(self, number: int) -> dict[Key, str]:
+        """Hashes of the entry of this number along the first axis of every block; raises as `read_all`."""
+        arrays = self.read_all(self._entries, number)
+        return {key: block_hash(array) for key, array in zip(self._entries, arrays, strict=True)}
 
 
 def check_blocks(shard: Path, file: BufferedReader, entries: Iterable[BlockEntry]) -> None:
@@ -233,9 +212,9 @@ def _damaged(shard: Path, entry: BlockEntry) -> InputError:
     return InputError(f"{shard} is damaged: {entry.key.path} does not match its checksum")
 
 
-def _with(entries: list[BlockEntry], rows: Int32) -> list[BlockEntry]:
-    """Those of the blocks of a factor that have some of these rows."""
-    ends = np.cumsum([entry.shape[0] for entry in entries])
+def _with(entries: list[BlockEntry], rows: Int32, axis: int) -> list[BlockEntry]:
+    """Those of the blocks of a factor that have some of these rows, which lie along an axis."""
+    ends = np.cumsum([entry.shape[axis] for entry in entries])
     places = set(np.searchsorted(ends, rows, side="right").tolist())  # for `np.unique` NumPy imports masked arrays
     return [entries[place] for place in sorted(places)]
 

@@ -2,19 +2,21 @@
 
 The digest is SHA-256 over block hashes in the order of (chain, object, factor, block, field), of the newest
 checkpoint, the saved draws that belong to it, and the posterior. It has no times, no versions and no number of
-processes in it.
+processes in it, and does not depend on which draws were written together.
 """
 
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from pathlib import Path
 
 from dsgmcmc.errors import GoneError, InputError
+from dsgmcmc.storage.draws import SavedDraws
 from dsgmcmc.storage.facts import Facts
 from dsgmcmc.storage.manifest import SmallArray, lost
-from dsgmcmc.storage.rundir import SERIES, RunDirectory
-from dsgmcmc.storage.series import step_name, steps
+from dsgmcmc.storage.rundir import RunDirectory
+from dsgmcmc.storage.series import steps
 from dsgmcmc.storage.snapshot import Snapshot, block_hash
 
 
@@ -49,30 +51,47 @@ def verify_run(run: RunDirectory) -> str:
 
 def _chain_lines(run: RunDirectory, chain: int, facts: Facts) -> list[str]:
     """Check all snapshots of a chain; lines of its newest checkpoint, the draws that belong to it and its posterior."""
-    lines: list[str] = []
-    newest, draws = run.path, set[int]()
-    for kind in SERIES:  # checkpoints come first, and say which draws there must be
-        parent = run.series(kind, chain)
-        iterations = steps(parent)[::-1]  # the oldest is removed first
-        counting = draws if kind == "draws" else set(iterations[:1])
-        own = {}
-        for iteration in iterations:
+    checkpoint = _verify_newest(run, "checkpoints", chain, facts)
+    draws = SavedDraws(run, chain, facts)
+    for step in reversed(draws.steps):  # the oldest is removed first
+        with suppress(GoneError):
+            draws.open(step).verify()
+    lines = []
+    if checkpoint is not None:
+        iteration, manifest = checkpoint.manifest.iteration, checkpoint.manifest
+        lines += snapshot_lines(checkpoint, f"checkpoints {iteration}")
+        for saved in manifest.saved_draws:
             try:
-                snapshot = run.open_snapshot(kind, chain, iteration, facts)
-                snapshot.verify()
-            except GoneError:
-                if iteration in counting:
-                    raise
-                continue
-            if iteration in counting:
-                own[iteration] = snapshot_lines(snapshot, f"{kind} {iteration}")
-            if iteration in counting and kind == "checkpoints":
-                newest, draws = snapshot.path, snapshot.manifest.saved_draws
-        if missing := counting.difference(own):
-            where = parent / step_name(min(missing))
-            raise lost(newest, f"{where} is missing: the newest checkpoint needs it")
-        lines += [line for iteration in sorted(own) for line in own[iteration]]
+                lines += _draw_lines(draws, chain, saved)
+            except GoneError as error:
+                needed = f"{draws.path} has no draw of iteration {saved}: the newest checkpoint needs it"
+                raise lost(checkpoint.path, needed) from error
+    posterior = _verify_newest(run, "posterior", chain, facts)
+    if posterior is not None:
+        lines += snapshot_lines(posterior, f"posterior {posterior.manifest.iteration}")
     return lines
+
+
+def _verify_newest(run: RunDirectory, kind: str, chain: int, facts: Facts) -> Snapshot | None:
+    """Check all snapshots of a kind, the newest first, and return this one; older ones may be removed meanwhile."""
+    newest = None
+    for iteration in reversed(steps(run.series(kind, chain))):
+        try:
+            snapshot = run.open_snapshot(kind, chain, iteration, facts)
+            snapshot.verify()
+        except GoneError:
+            if newest is None:
+                raise
+        else:
+            newest = newest or snapshot
+    return newest
+
+
+def _draw_lines(draws: SavedDraws, chain: int, iteration: int) -> list[str]:
+    """One line for every array of a draw."""
+    snapshot, number = draws.place(iteration)
+    hashes = snapshot.hashes_of(number)
+    return sorted(f"{chain} draws {iteration} {key.path} {sha256}" for key, sha256 in hashes.items())
 
 
 def verify_snapshot(path: Path) -> str:

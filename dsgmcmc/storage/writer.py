@@ -1,8 +1,7 @@
-"""Writes snapshots, which `dsgmcmc.storage.snapshot` reads: into ``NAME.tmp-XXXX``, synced, hashed, renamed."""
+"""Writes snapshots, which `dsgmcmc.storage.snapshot` reads: into ``NAME.tmp-XXXX``, synced, renamed."""
 
 from __future__ import annotations
 
-import errno
 import logging
 import secrets
 import shutil
@@ -15,10 +14,10 @@ import numpy as np
 
 from dsgmcmc.errors import InputError, WriteError
 from dsgmcmc.parallel.comm import agree
-from dsgmcmc.storage.files import NOT_READ_BACK, sync, write_whole
+from dsgmcmc.storage.files import sync, write_whole
 from dsgmcmc.storage.hdf5 import new_hdf5, write_array
-from dsgmcmc.storage.manifest import MANIFEST, BlockEntry, Key, Manifest, ShardEntry, seal
-from dsgmcmc.storage.snapshot import Lazy, Snapshot, block_hash, check_blocks, file_hash
+from dsgmcmc.storage.manifest import MANIFEST, BlockEntry, Key, Manifest, seal
+from dsgmcmc.storage.snapshot import Lazy, Snapshot, block_hash
 from dsgmcmc.types import Comm
 
 log = logging.getLogger(__name__)
@@ -30,9 +29,8 @@ VISIBLE_SECONDS = 60.0  # a network file system may show a new directory to othe
 class SnapshotWriter:
     """A snapshot on its way to the disk: it appears at once and complete, or not at all.
 
-    The steps are those of `write_snapshot`, which makes them one after the other. `make`, `shard`, `secure` and
-    `commit` make no MPI calls, so that a thread can do them while the chain goes on; the last two wait for the disk,
-    and may be done for several snapshots side by side. Making a writer is collective, and touches no disk.
+    The steps are those of `write_snapshot`, which makes them one after the other. `make`, `shard` and `commit` make no
+    MPI calls, so that a thread can do them while the chain goes on. Making a writer is collective, and touches no disk.
 
     Parameters
     ----------
@@ -54,8 +52,7 @@ class SnapshotWriter:
         temporary = parent / f"{name}.tmp-{secrets.token_hex(4)}"
         self._temporary = Path(comm.bcast(str(temporary), root=0))
         self._blocks = _collect(blocks, comm)
-        self._written: list[BlockEntry] = []
-        self._entries: list[tuple[ShardEntry | None, list[BlockEntry]]] = []
+        self._entries: list[BlockEntry] = []
 
     def make(self) -> None:
         """Make the temporary directory; on process 0, and before `shard` on any."""
@@ -63,31 +60,22 @@ class SnapshotWriter:
         self._temporary.mkdir()
 
     def shard(self) -> None:
-        """Write the blocks of this process."""
+        """Write the blocks of this process, and sync their file."""
         if self._blocks:
             _wait_for(self._temporary)
-            self._written = _write_shard(self._shard, self._blocks)
+            path = self._temporary / f"shard-{self._comm.rank:05d}.h5"
+            self._entries = _write_shard(path, self._blocks)
+            sync(path)
         self._blocks = {}
-
-    @property
-    def _shard(self) -> Path:
-        return self._temporary / f"shard-{self._comm.rank:05d}.h5"
-
-    def secure(self) -> None:
-        """Sync the file of `shard`, read it back, and hash it."""
-        shard = _secure(self._shard, self._written) if self._written else None
-        self._entries = [(shard, self._written)]
 
     def gather(self) -> None:
         """Send the entries of all shards to process 0. Collective."""
-        everything = self._comm.gather(self._entries[0], root=0)
-        self._entries = everything or []
+        everything = self._comm.gather(self._entries, root=0)
+        self._entries = [entry for several in everything or [] for entry in several]
 
     def commit(self) -> None:
         """Write the manifest and give the snapshot its name; on process 0."""
-        shards = [shard for shard, _ in self._entries if shard]
-        blocks = [entry for _, several in self._entries for entry in several]
-        manifest = Manifest(shards=shards, blocks=sorted(blocks, key=lambda entry: entry.key), **self._header())
+        manifest = Manifest(blocks=sorted(self._entries, key=lambda entry: entry.key), **self._header())
         _commit(self._temporary, self.final, manifest)
 
     def discard(self) -> None:
@@ -105,7 +93,7 @@ def write_snapshot(
     draft = SnapshotWriter(parent, name, blocks, header, comm)
     at_root = comm.rank == 0
     try:
-        for step in (draft.make if at_root else lambda: None, draft.shard, draft.secure):
+        for step in (draft.make if at_root else lambda: None, draft.shard):
             agree(comm, step, f"writing {draft.final}", WriteError)
         draft.gather()
         agree(comm, draft.commit if at_root else lambda: None, f"writing {draft.final}", WriteError)
@@ -174,17 +162,6 @@ def _write_shard(path: Path, blocks: Mapping[Key, Lazy]) -> list[BlockEntry]:
             )
             del array, stored  # before the next one is made
     return entries
-
-
-def _secure(path: Path, entries: list[BlockEntry]) -> ShardEntry:
-    """Sync a shard, read it back and compare."""
-    sync(path)
-    with path.open("rb") as file:
-        try:
-            check_blocks(path, file, entries)
-        except InputError as error:
-            raise OSError(errno.EIO, f"{NOT_READ_BACK}: {error}") from error
-        return ShardEntry(file=path.name, bytes=path.stat().st_size, sha256=file_hash(file))
 
 
 def _commit(temporary: Path, final: Path, manifest: Manifest) -> None:

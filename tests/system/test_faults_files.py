@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import signal
@@ -12,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 from mpi4py import MPI
@@ -29,7 +31,7 @@ from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.runs.job import Job
 from dsgmcmc.runs.source import RatingsSource
-from dsgmcmc.storage.manifest import MANIFEST, seal
+from dsgmcmc.storage.manifest import MANIFEST, read_manifest, seal
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.series import step_name, steps
 
@@ -119,7 +121,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "no manifest": (lambda at: (at / MANIFEST).unlink(), "not a complete snapshot"),
     "a truncated manifest": (lambda at: os.truncate(at / MANIFEST, 3000), "incomplete or damaged"),
     "a changed manifest": (lambda at: flip(at / MANIFEST, 400), "incomplete or damaged"),
-    "a later version": (lambda at: edit(at, lambda content: content.update(version=2)), "version"),
+    "a later version": (lambda at: edit(at, lambda content: content.update(version=3)), "version"),
     "another checkpoint under its name": (
         lambda at: (shutil.rmtree(at), shutil.copytree(checkpoint(at.parents[2], 40), at)),
         "holds something else",
@@ -174,8 +176,12 @@ def ended(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def lose(folder: Path) -> None:
-    """As a disk does that lost a write: the file is there, and holds something else."""
-    flip(folder / SHARD, (folder / SHARD).stat().st_size - 5)
+    """As a disk does that lost a write: the file is there, and its blocks hold something else."""
+    manifest = read_manifest(folder)
+    largest = max(manifest.blocks, key=lambda entry: math.prod(entry.shape))
+    with h5py.File(folder / SHARD, "r") as file:
+        at = file[largest.key.path].id.get_offset()
+    flip(folder / SHARD, at)
 
 
 REPAIRED: dict[str, Callable[[Path], object]] = {
@@ -187,7 +193,7 @@ REPAIRED: dict[str, Callable[[Path], object]] = {
     "an older checkpoint": lambda out: lose(checkpoint(out, 40)),
     "an older checkpoint's manifest": lambda out: flip(checkpoint(out, 40) / MANIFEST, 400),
     "the summary": lambda out: flip(out / "summary.json", 40),
-    "an event": lambda out: (RunDirectory(out).note("anything"), flip(out / "events.jsonl", 40)),
+    "an event": lambda out: (RunDirectory(out).note("anything"), flip(out / "events.jsonl", 0)),
 }
 
 

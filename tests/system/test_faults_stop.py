@@ -119,6 +119,21 @@ def test_sigterm_to_mpirun_keeps_the_checkpoint_before(data: Path, tmp_path: Pat
     expect_same(data, out, tmp_path)
 
 
+def test_a_job_says_when_it_can_be_asked_to_stop(data: Path, tmp_path: Path) -> None:
+    """`RUN/listening` is what job scripts wait for: one that a killed job left is removed first, and none is left."""
+    out = tmp_path / "run"
+    assert run(*command(data, out, 2), env=injected("iteration=kill,at=30")).code not in (0, 75)
+    left = (out / "listening").stat().st_mtime_ns
+    with Running(command(data, out, 2)) as running:
+        end = time.monotonic() + 100
+        while not (out / "listening").exists() or (out / "listening").stat().st_mtime_ns == left:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        os.kill(rank_pid(running, 1), signal.SIGUSR1)
+        running.wait().expect(75)
+    assert not (out / "listening").exists()
+
+
 def test_signals_during_start_up_are_not_lost(data: Path, tmp_path: Path) -> None:
     """As soon as the program has begun, before the heavy imports: a checkpoint at the first iteration, and 75."""
     out = tmp_path / "run"

@@ -140,7 +140,7 @@ BAD_PAIRS = {
     "user,item\n3,2.5\n": "line 2: the item 2.5 is no integer",
     "user,item,mean\n3,1000,1\n": "rename it",
     "user,item,ITEM\n3,1000,1\n": "same name",
-    "\x00\x01\x02": "zero bytes",
+    "\x00\x01\x02": "neither text nor JSON",
 }
 
 

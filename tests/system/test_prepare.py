@@ -66,7 +66,7 @@ def test_every_option(tmp_path):
     """All options at once reach their place."""
     (tmp_path / "r.unknown").write_text("who;what;stars;when\n1;1;2;5\n1;2;3;6\n2;1;4;7\n1;1;4;8\n")
     run = prepare(
-        *(tmp_path / "r.unknown", tmp_path / "out.h5", "--format", "text", "--split", "temporal"),
+        *(tmp_path / "r.unknown", tmp_path / "out.h5", "--split", "temporal"),
         *("--columns", "user=who,item=what,rating=stars,timestamp=when", "--test-fraction", "0.34", "--seed", "3"),
         *("--duplicates", "mean", "--memory", "500MB", "--temp-dir", tmp_path, "--threads", "1", "--force", "--json"),
     )
@@ -82,7 +82,7 @@ def test_every_option(tmp_path):
     ("arguments", "message"),
     [
         (["none.csv", "out.h5"], "none.csv does not exist"),
-        (["bad.csv", "out.h5"], "bad.csv: 1 row has missing"),
+        (["bad.csv", "out.h5"], "bad.csv: 1 line cannot be read"),
         (["good.csv", "good.csv"], "good.csv is one of the inputs"),
         (["good.csv", "there.h5"], "there.h5 exists"),
         (["good.csv", "none/out.h5"], "none does not exist"),

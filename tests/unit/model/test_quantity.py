@@ -76,8 +76,7 @@ def test_all_of_it_can_be_read_and_shown(data: Path, tmp_path: Path, name: str) 
     """A run opens, which checks what it has against what its model says; nothing is left out on the way to users."""
     assert sample(MPI.COMM_SELF, data, tmp_path / "run", **SETTINGS | MODELS[name]) == 0
     run = Run(tmp_path / "run")
-    draw = run.open_draw(0)
-    stored = {key.field for key in draw.names()} | set(draw.manifest.state)
+    stored = {key.field for key in run.open_draw(0).snapshot.names()}
     assert stored == {quantity.name for quantity in (*run.quantities.drawn_of_rows, *run.quantities.shared)}
     traces = scalar_traces(run)
     assert set(traces) <= set(labels(run))

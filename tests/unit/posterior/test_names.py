@@ -93,17 +93,15 @@ def test_a_directory_that_is_no_run_is_refused(tmp_path):
 
 
 def test_a_damaged_draw_is_refused(tmp_path):
-    """One flipped bit in a draw is found before it is used."""
+    """One flipped bit in a draw is found before any draw in its file is used."""
     made = make_run(tmp_path, iterations=60)
     shard = next((made.path / "draws" / "chain-0").rglob("shard-*.h5"))
     data = bytearray(shard.read_bytes())
     run = Run(made.path)
-    iteration = int(shard.parent.name.removeprefix("step-"))
-    number = run.draws.index((0, iteration))
-    theta = run.draw(number).theta["user"][:1].tobytes()
+    theta = run.draw(3).theta["user"][:1].tobytes()
     place = bytes(data).find(theta)
     assert place > 0
     data[place] ^= 1
     shard.write_bytes(bytes(data))
     with pytest.raises(InputError, match="damaged"):
-        Run(made.path).draw(number)
+        Run(made.path).draw(5)

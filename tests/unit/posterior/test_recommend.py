@@ -235,5 +235,5 @@ def test_titles_that_do_not_fit_are_refused(content, tmp_path):
     path.write_bytes(content)
     with pytest.raises(InputError, match="titles"):
         item_titles(Vocabulary("item", np.array([10, 11], np.int64)), path)
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="does not exist"):
         item_titles(Vocabulary("item", np.array([10], np.int64)), tmp_path / "none")

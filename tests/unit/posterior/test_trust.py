@@ -112,13 +112,11 @@ def test_files_of_others_are_named(path: Path) -> None:
     assert audit(RunDirectory(path)).unchecked[1:] == ["notes.txt"]
 
 
-@pytest.mark.parametrize(("file", "checksum"), [("summary.json", "sha256"), ("metrics.jsonl", "crc32")])
-def test_what_has_lost_its_checksum_is_refused(path: Path, file: str, checksum: str) -> None:
+def test_a_summary_that_has_lost_its_checksum_is_refused(path: Path) -> None:
     """It may have been changed as well."""
-    lines = (path / file).read_text(encoding="utf-8")
-    content = [json.loads(lines)] if file == "summary.json" else [json.loads(line) for line in lines.splitlines()]
-    left = [{name: value for name, value in each.items() if name != checksum} for each in content]
-    (path / file).write_text("".join(json.dumps(each) + "\n" for each in left), encoding="utf-8")
+    summary = json.loads((path / "summary.json").read_text(encoding="utf-8"))
+    del summary["sha256"]
+    (path / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
     with pytest.raises(InputError, match="does not match its own checksum"):
         audit(RunDirectory(path))
 
@@ -142,7 +140,7 @@ def rewrite(place: Path, change: Change, state: dict[str, Any] | None = None) ->
     snapshot = Snapshot(place)
     blocks = {key: snapshot.read(key) for key in snapshot.names()}
     change(blocks)
-    header = snapshot.manifest.model_dump(exclude={"shards", "blocks", "format", "version"})
+    header = snapshot.manifest.model_dump(exclude={"blocks", "format", "version"})
     for name, value in (state or {}).items():
         header["state"][name] = SmallArray.of(
             value if np.ndim(value) else np.full(header["state"][name]["shape"], value)
@@ -215,17 +213,15 @@ def test_an_index_of_other_lengths_is_refused(path: Path) -> None:
 def test_an_incomplete_draw_is_refused(path: Path) -> None:
     """When it is read: there may be many of large manifests."""
     run = Run(path)
-    chain, iteration = run.draws[0]
-    rewrite(path / "draws" / f"chain-{chain}" / f"step-{iteration:012d}", gone(Key("draw", "H", 0, "theta")))
+    rewrite(newest(path, "draws"), gone(Key("draw", "H", 0, "theta")))
     with pytest.raises(InputError, match="draw/H/000000/theta"):
         run.draw(0)
 
 
 def test_a_snapshot_in_another_s_place_is_refused(path: Path) -> None:
     """Each is whole by itself."""
-    numbers = sorted((path / "draws" / "chain-0").iterdir())
-    shutil.rmtree(numbers[0])
-    shutil.copytree(numbers[1], numbers[0])
+    draws = newest(path, "draws")
+    draws.rename(draws.with_name("step-000000000061"))
     with pytest.raises(InputError, match="holds something else"):
         Run(path).draw(0)
 
@@ -250,12 +246,11 @@ def one(key: Key, value: float) -> Change:
     return lambda blocks: blocks[key].reshape(-1).__setitem__(0, value)
 
 
-@pytest.mark.parametrize("state", [{"tau": 0.0}, {"tau": -1.0}, {"tau": np.nan}, {"W.precision": -1.0}])
-def test_a_draw_with_numbers_that_make_no_sense_is_refused(path: Path, state: dict[str, float]) -> None:
+@pytest.mark.parametrize(("name", "value"), [("tau", 0.0), ("tau", -1.0), ("tau", np.nan), ("W.precision", -1.0)])
+def test_a_draw_with_numbers_that_make_no_sense_is_refused(path: Path, name: str, value: float) -> None:
     """Predictions divide by them."""
-    ((name, value),) = state.items()
-    rewrite(newest(path, "draws"), lambda blocks: None, {name: value})
-    with pytest.raises(InputError, match=rf"inconsistent: {name} "):
+    rewrite(newest(path, "draws"), one(Key("draw", "run", 0, name), value))
+    with pytest.raises(InputError, match=rf"inconsistent: .*{name} "):
         read_draws(path)
 
 

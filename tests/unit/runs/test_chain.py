@@ -14,6 +14,8 @@ from support import digest, metrics, sample, spoil, write_planted
 
 from dsgmcmc.errors import DivergenceError, InputError
 from dsgmcmc.parallel.comm import agree
+from dsgmcmc.posterior.run import Run
+from dsgmcmc.runs import checkpoint as checkpoint_module
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.series import step_name, steps
@@ -106,9 +108,11 @@ def test_the_newest_checkpoints_are_kept(data: Path, tmp_path: Path) -> None:
 def test_draws_follow_from_the_number_of_iterations(data: Path, tmp_path: Path) -> None:
     """Burn-in, thinning and what is kept do not know of checkpoints, nor of the end of the run."""
     whole = go(data, tmp_path / "whole")
-    assert saved(whole, "draws") == [12, 20, 28, 36]
+    assert [iteration for _, iteration in Run(whole).draws] == [12, 20, 28, 36]
+    assert saved(whole, "draws") == [40]
     often = go(data, tmp_path / "often", checkpoint_every=3)
-    assert saved(often, "draws") == saved(whole, "draws")
+    assert saved(often, "draws") == [12, 21, 30, 36]
+    assert Run(often).draws == Run(whole).draws
     assert digest(often) == digest(whole)
 
 
@@ -158,10 +162,21 @@ def test_draws_thinned_out_since_come_back_with_an_older_checkpoint(data: Path, 
 
 def test_a_missing_draw_is_found(data: Path, tmp_path: Path) -> None:
     """`verify` knows from the newest checkpoint which draws there must be."""
-    out = go(data, tmp_path / "run")
+    out = go(data, tmp_path / "run", checkpoint_every=10)
     shutil.rmtree(out / "draws" / "chain-0" / step_name(20))
-    with pytest.raises(InputError, match="20"):
+    with pytest.raises(InputError, match="no draw of iteration 12: the newest checkpoint needs it"):
         digest(out)
+
+
+def test_many_draws_make_a_checkpoint_due(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They would fill the memory; where checkpoints fall changes no bit."""
+    settings: dict[str, Any] = {"iterations": 200, "thin": 1, "save_draws": 200, "checkpoint_every": 1000}
+    rarely = go(data, tmp_path / "rarely", **settings)
+    assert saved(rarely, "draws") == [200]
+    monkeypatch.setattr(checkpoint_module, "LEAST_DRAWS", 0)
+    often = go(data, tmp_path / "often", **settings)
+    assert len(saved(often, "draws")) > 3
+    assert digest(often) == digest(rarely)
 
 
 def test_without_a_readable_checkpoint_a_run_is_not_started_over(data: Path, tmp_path: Path) -> None:
@@ -196,12 +211,10 @@ def test_the_posterior_is_of_the_draws(data: Path, tmp_path: Path) -> None:
     sampler = {"name": "psgld", "burn_in_step_size": 0.04}
     out = go(data, tmp_path / "run", save_draws=20, sampler=sampler)
     posterior = Snapshot(out / "posterior" / "chain-0" / step_name(40))
-    numbers = saved(out, "draws")
-    assert numbers == list(range(12, 41, 4))
+    saved_draws = Snapshot(out / "draws" / "chain-0" / step_name(40))
+    assert saved_draws.manifest.saved_draws == list(range(12, 41, 4))
     for factor in "WH":
-        draws = [
-            Snapshot(out / "draws" / "chain-0" / step_name(i)).read(Key("draw", factor, 2, "theta")) for i in numbers
-        ]
+        draws = saved_draws.read(Key("draw", factor, 2, "theta"))
         mean = posterior.read(Key("moments", factor, 2, "mean"))
         variance = posterior.read(Key("moments", factor, 2, "variance"))
         np.testing.assert_allclose(mean, np.mean(draws, axis=0), atol=1e-6)

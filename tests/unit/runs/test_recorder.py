@@ -174,12 +174,16 @@ def test_traces_and_saved_draws_are_those_of_the_draws(tmp_path: Path) -> None:
     assert found[Key("trace", "run", 0, "tau")][:, 0].tolist() == [1, 3, 4, 5, 6]
     assert found[Key("trace", "run", 0, "W.precision")].shape == (5, 3), "of a dense prior its diagonal"
     assert recorder.numbers.kept == [1, 4, 6]
-    assert sorted(recorder.pending) == [1, 4, 6]
-    for iteration, (blocks, small) in recorder.pending.items():
+    numbers, arrays = recorder.take_pending()
+    assert numbers == [1, 4, 6]
+    assert recorder.pending == {}
+    stacked = {key: make() for key, make in arrays.items()}
+    for number, iteration in enumerate(numbers):
+        draw = {key: array[number] for key, array in stacked.items()}
         for factor in "WH":
-            assert (whole(blocks, "draw", factor, "theta") == states[iteration - 1][factor]).all()
-        assert small["tau"].array() == float(iteration)
-        assert small["H.precision"].array().shape == (3, 3)
+            assert (whole(draw, "draw", factor, "theta") == states[iteration - 1][factor]).all()
+        assert draw[Key("draw", "run", 0, "tau")] == float(iteration)
+        assert draw[Key("draw", "run", 0, "H.precision")].shape == (3, 3)
 
 
 def test_traces_are_kept_by_one_process(tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ def test_a_frozen_factor_stays_and_the_other_moves(data: Path, factor: Factor) -
 
 def test_hyperparameters_wait_for_their_turn(data: Path) -> None:
     """Tau, priors and noise scales stay in the sweeps before the first; the rows move in all."""
-    target = made(data, heteroscedastic=NOISES["both"], first=5)
+    target = made(data, heteroscedastic=NOISES["both"], first=TURN + 2)
     before = target.small(), scales(target), whole(target)
     step(target)
     assert all(value.tobytes() == before[0][name].tobytes() for name, value in target.small().items())

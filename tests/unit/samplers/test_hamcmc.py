@@ -344,7 +344,7 @@ def test_averages_run_over_all_sub_chains_by_their_step(
     for factor, block in (("W", 0), ("H", 3)):
         draws = []
         for number in numbers:
-            draw = Snapshot(out / "draws" / "chain-0" / step_name(number)).read(Key("draw", factor, block, "theta"))
+            (draw,) = Snapshot(out / "draws" / "chain-0" / step_name(number)).read(Key("draw", factor, block, "theta"))
             checkpoint = Snapshot(out / "checkpoints" / "chain-0" / step_name(number))
             field = f"theta{(number - 1) % memory}"
             np.testing.assert_array_equal(draw, checkpoint.read(Key("state", factor, block, field)))

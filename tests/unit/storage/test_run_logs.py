@@ -1,4 +1,4 @@
-"""Logs: lines under a checksum, a torn last line, damage anywhere else."""
+"""Logs: lines of JSON, a torn last line, damage anywhere else."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def run(tmp_path: Path) -> RunDirectory:
 
 
 def test_what_is_appended_is_read_back(run: RunDirectory) -> None:
-    """The checksum is no part of it."""
+    """Line by line."""
     assert list(run.metrics()) == [line(1), line(2), line(3)]
     assert [event["iteration"] for event in run.events()] == [1, 2, 3]
     assert run.logs() == [run.path / "events.jsonl", run.metrics_file(0)]
@@ -57,14 +57,13 @@ def test_a_line_without_its_end_is_whole(run: RunDirectory) -> None:
 
 
 def test_nothing_but_a_torn_line_is_mended(run: RunDirectory) -> None:
-    """A flipped digit, a lost line end: named with its line, by readers and before a job goes on; the file stays."""
+    """What is no JSON, a lost line end: named with its line, by readers and before a job goes on; the file stays."""
     file = run.metrics_file(0)
     whole = file.read_bytes()
     for damaged in (
-        whole.replace(b'"iteration": 2', b'"iteration": 7'),
+        whole.replace(b'"iteration": 2', b'"iteration": 2x'),
         whole.replace(b"}\n", b"}", 1),
         b"\n" + whole,
-        whole.replace(b"crc32", b"crc22", 1),
     ):
         file.write_bytes(damaged)
         for work in (run.mend_logs, run.split_metrics, run.logs, lambda: list(run.metrics())):
@@ -73,19 +72,19 @@ def test_nothing_but_a_torn_line_is_mended(run: RunDirectory) -> None:
         assert file.read_bytes() == damaged
 
 
-def test_a_damaged_event_is_an_event(run: RunDirectory) -> None:
+def test_a_damaged_event_is_left_out(run: RunDirectory) -> None:
     """Processes of several hosts append; a job must not end for what two of them wrote at once.
 
-    `verify` refuses the line until the next job has put that event in its place.
+    `verify` refuses the line until the next job has removed it.
     """
     file = run.path / "events.jsonl"
     before = run.events()
-    damaged = file.read_bytes().replace(b'"iteration": 2', b'"iteration": 7')
+    damaged = file.read_bytes().replace(b'"iteration": 2', b'"iteration": 2x')
     file.write_bytes(damaged + b'{"torn')
     with pytest.raises(InputError, match=r"events\.jsonl, line 2, is damaged"):
         run.logs()
     for _ in range(2):
-        assert run.events() == [before[0], {"time": "", "event": "damaged line", "line": 2}, *before[2:]]
+        assert run.events() == [before[0], before[2]]
         run.mend_logs()
     assert file in run.logs()
 
@@ -97,14 +96,6 @@ def test_a_line_follows_what_a_full_disk_has_left_of_another(run: RunDirectory) 
         log.write(b'{"chain": 0, "iter')
     run.add_metrics(0, {"chain": 0, "iteration": 9, "sweep": 1.0, "time_s": 1.0})
     assert [line["iteration"] for line in run.metrics()] == [*(line["iteration"] for line in before), 9]
-
-
-def test_a_line_without_a_checksum_is_damaged(run: RunDirectory) -> None:
-    """Nobody can tell whether it was changed."""
-    with run.metrics_file(0).open("a", encoding="utf-8") as log:
-        log.write('{"chain": 1, "iteration": 1, "sweep": 0.5, "time_s": 0.1, "rmse": null, "rmse_mean": null}\n')
-    with pytest.raises(InputError, match="line 4, is damaged"):
-        list(run.metrics())
 
 
 def test_a_job_does_not_write_through_a_link(run: RunDirectory) -> None:
@@ -121,7 +112,7 @@ def test_a_job_does_not_write_through_a_link(run: RunDirectory) -> None:
 
 
 def test_metrics_are_split_cut_and_merged_as_they_were_written(tmp_path: Path) -> None:
-    """Line by line the same bytes, so that checksums stay; the later of two lines of one iteration counts."""
+    """Line by line the same bytes; the later of two lines of one iteration counts."""
     run = RunDirectory(tmp_path)
     lines = [{**line(iteration), "chain": chain} for chain in (0, 1) for iteration in (1, 2)]
     for each in lines:
