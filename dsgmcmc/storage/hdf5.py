@@ -23,7 +23,7 @@ import h5py
 from dsgmcmc.errors import naming
 from dsgmcmc.types import Array
 
-_PIECE = 1 << 20  # bytes of a data set that are read at a time, where they need not be together
+_PIECE = 1 << 17  # bytes of a data set that are read at a time, where they need not be together
 
 
 @contextmanager
