@@ -13,8 +13,7 @@ from dsgmcmc._estimator import Estimator, brief, seed_of
 from dsgmcmc.config.job import Policy
 from dsgmcmc.config.layers import Layers, build
 from dsgmcmc.config.run import RunConfig
-from dsgmcmc.data.arrays import has_times, prepare_data
-from dsgmcmc.data.feature_arrays import write_features
+from dsgmcmc.data.arrays import has_times, prepare_data, write_features
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.comm import Alone, agree
 from dsgmcmc.parallel.mpirun import processes_wanted, sample_apart

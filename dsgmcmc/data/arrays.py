@@ -1,4 +1,4 @@
-"""Ratings and pairs in Python, as sparse matrices, data frames or arrays, and a ratings file made from them."""
+"""Ratings, pairs and features in Python, as sparse matrices, data frames or arrays, and files made from them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 from dsgmcmc.data.columns import find_column, locate, parse_columns, require
 from dsgmcmc.data.features import Description
 from dsgmcmc.data.prepare import prepare_ratings
-from dsgmcmc.data.session import literal
+from dsgmcmc.data.session import identifier, literal
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array, Float32, Float64, Mask
 
@@ -50,22 +50,23 @@ def read_triples(X: Any, y: Any = None, timed: bool = False, columns: str | None
     columns : str, optional
         Columns of a data frame, as `BPMF` is told.
     """
-    named = parse_columns(columns)
-    if timed:
-        return _read_timed(X, y, named)
     import scipy.sparse  # takes its time to import
 
     if scipy.sparse.issparse(X):
+        if timed:
+            raise InputError("time levels need timestamps: a sparse matrix has none, give a data frame or array")
         if y is not None:
             raise InputError("X is a matrix of ratings: leave out y")
         matrix = X.tocoo()
-        users, items, ratings = matrix.row.astype(np.int64), matrix.col.astype(np.int64), matrix.data
-    elif y is not None:
-        users, items = _columns(X, ("user", "item"), named)
-        ratings = np.asarray(y)
-    else:
-        users, items, ratings = _columns(X, ("user", "item", "rating"), named)
-    return _checked(users, items, ratings)
+        return _checked(matrix.row.astype(np.int64), matrix.col.astype(np.int64), matrix.data)
+    roles = ["user", "item"]
+    if y is None:
+        roles.append("rating")
+    if timed:
+        roles.append("timestamp")
+    given = dict(zip(roles, _columns(X, tuple(roles), parse_columns(columns)), strict=True))
+    triples = _checked(given["user"], given["item"], given["rating"] if y is None else np.asarray(y))
+    return replace(triples, times=_seconds(given["timestamp"])) if timed else triples
 
 
 def has_times(X: Any, y: Any, columns: str | None = None) -> bool:
@@ -76,17 +77,8 @@ def has_times(X: Any, y: Any, columns: str | None = None) -> bool:
     return isinstance(X, np.ndarray) and X.ndim == 2 and X.shape[1] == (4 if y is None else 3)
 
 
-def _read_timed(X: Any, y: Any, named: Mapping[str, str]) -> Triples:
-    """Read ratings with their times."""
-    import scipy.sparse  # takes its time to import
-
-    if scipy.sparse.issparse(X):
-        raise InputError("time levels need timestamps, which a sparse matrix does not have: give a data frame or array")
-    if y is not None:
-        users, items, times = _columns(X, ("user", "item", "timestamp"), named)
-        ratings = np.asarray(y)
-    else:
-        users, items, ratings, times = _columns(X, ("user", "item", "rating", "timestamp"), named)
+def _seconds(times: Array) -> Float64:
+    """Times in seconds, (n,), of seconds or of NumPy's dates."""
     if times.dtype.kind == "M":
         times = np.where(np.isnat(times), np.nan, times.astype("datetime64[us]").astype(np.float64) / 1e6)
     try:
@@ -94,7 +86,7 @@ def _read_timed(X: Any, y: Any, named: Mapping[str, str]) -> Triples:
     except (TypeError, ValueError) as error:
         raise InputError(f"timestamps must be seconds, or dates of NumPy ({error})") from error
     _refuse(~np.isfinite(seconds), "timestamp")
-    return replace(_checked(users, items, ratings), times=seconds)
+    return seconds
 
 
 def _checked(users: Array, items: Array, ratings: Any) -> Triples:
@@ -222,3 +214,72 @@ def prepare_data(
     finally:
         source.unlink()
     return path
+
+
+def write_features(given: Any, entity: str, folder: Path, separator: str = "|") -> Description:
+    """Write features of users or items to a file in a folder.
+
+    `given` may be the path of a file that ``prepare --user-features`` reads, which is used as it is; a SciPy sparse
+    matrix, whose row numbers are the names; a data frame with the names in a column ``user`` (``item``), or in the
+    index; or an array (n, 1 + F): names, then numbers. Raises InputError if it is anything else.
+    """
+    import scipy.sparse  # takes its time to import
+
+    if isinstance(given, str | os.PathLike):
+        return Description(Path(given))
+    if scipy.sparse.issparse(given):
+        path = folder / f"{entity}_features.npz"
+        scipy.sparse.save_npz(path, scipy.sparse.csr_matrix(given))
+        return Description(path)
+    names, columns = _feature_columns(given, entity)
+    kinds = {}
+    texts = {entity: np.array([str(name) for name in names.tolist()], dtype=object)}
+    for label, column in columns.items():
+        texts[label] = _texts(column, separator)
+        if column.dtype.kind not in "iufb" and _all_numbers(texts[label]):
+            kinds[label] = "category"  # numbers that are given as text are codes
+    path = folder / f"{entity}_features.parquet"
+    with duckdb.connect() as db:
+        db.register("given", texts)
+        cast = ", ".join(f"{identifier(label)}::VARCHAR AS {identifier(label)}" for label in texts)
+        db.execute(f"COPY (SELECT {cast} FROM given) TO {literal(str(path))} (FORMAT parquet)")
+    return Description(path, entity, kinds, separator)
+
+
+def _feature_columns(given: Any, entity: str) -> tuple[Array, dict[str, Array]]:
+    """Names, and columns by their labels."""
+    labels = getattr(given, "columns", None)
+    if labels is None:
+        array = np.asarray(given)
+        if array.ndim != 2 or array.shape[1] < 2:
+            raise InputError(f"{entity}_features: expected an array (n, 1 + F), names first; found {array.shape}")
+        return names_of(array[:, 0], entity), {f"feature_{k}": array[:, k] for k in range(1, array.shape[1])}
+    place = find_column(labels, entity)
+    called = None if place is None else labels[place]
+    if place is not None:
+        names = np.asarray(given[called])
+    else:
+        names = np.asarray(given.index) if hasattr(given, "index") else np.arange(len(given))
+    columns = {str(label): np.asarray(given[label]) for label in labels if label != called}
+    if entity in columns or len({label.lower() for label in columns}) < len(columns):
+        raise InputError(f"{entity}_features: two columns have the same name ({', '.join(columns)})")
+    return names_of(names, entity), columns
+
+
+def _texts(column: Array, separator: str) -> Array:
+    """Values as text, or None; lists of text with a separator."""
+    texts: list[str | None] = []
+    for value in column.tolist():
+        if isinstance(value, list | tuple | np.ndarray):
+            texts.append(separator.join(map(str, value)))
+        else:
+            missing = value is None or value != value  # NaN is not itself
+            texts.append(None if missing else str(int(value) if isinstance(value, bool) else value))
+    return np.array(texts, dtype=object)
+
+
+def _all_numbers(texts: Array) -> bool:
+    try:
+        return all(np.isfinite(float(text)) for text in texts if text is not None)
+    except ValueError:
+        return False

@@ -52,7 +52,7 @@ class Description:
     Attributes
     ----------
     path : Path
-        Text, JSON, Parquet, or a SciPy sparse matrix (.npz), whose row numbers are the names.
+        Text, Parquet, or a SciPy sparse matrix (.npz), whose row numbers are the names.
     id_column : str, optional
         Of a table, the column of names; of a matrix, a file with the names of its rows, one per line.
     kinds : dict of str to str

@@ -312,10 +312,10 @@ def describe_new(run: SavedRun, kind: str, given: Any) -> tuple[dict[Any, Featur
     """Encode features that a run is to fold in, by name; the notes say what looks wrong.
 
     `given` is a Description, whose kinds and separator are ignored because columns keep the kinds that they had for the
-    run, or anything that `dsgmcmc.data.feature_arrays.write_features` takes. Raises InputError if the run has no such
+    run, or anything that `dsgmcmc.data.arrays.write_features` takes. Raises InputError if the run has no such
     features, does not know how they were encoded, or the file is wrong.
     """
-    from dsgmcmc.data.feature_arrays import write_features
+    from dsgmcmc.data.arrays import write_features
     from dsgmcmc.data.features import Description, encode_new
 
     if not feature_names(run, kind)[0]:

@@ -236,8 +236,6 @@ class Ratings:
             raise self._wrong(f"/{side}/ids is not UTF-8") from error
 
     def _check(self) -> None:
-        if "format" in self._file.attrs and self._file.attrs["format"] == "dsgmcmc-export":
-            raise self._wrong("it is an export of a run, for other programs")
         if "posterior" in self._file:
             raise self._wrong("it is a netCDF export of a run, for ArviZ")
         attributes = {name: read_attribute(self._file.attrs, name, kind) for name, kind in ATTRIBUTES.items()}

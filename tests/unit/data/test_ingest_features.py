@@ -10,9 +10,8 @@ import pytest
 import scipy.sparse
 from ingest_cases import lines, prepare
 
-from dsgmcmc.data.arrays import prepare_data
+from dsgmcmc.data.arrays import prepare_data, write_features
 from dsgmcmc.data.encoding import Encoding
-from dsgmcmc.data.feature_arrays import write_features
 from dsgmcmc.data.features import Description
 from dsgmcmc.data.prepare import Summary
 from dsgmcmc.data.ratings import open_ratings
