@@ -26,6 +26,7 @@ from faulty import faults
 from mpi4py import MPI
 
 from dsgmcmc.cli.app import main
+from dsgmcmc.config.job import Policy
 from dsgmcmc.config.layers import Layers
 from dsgmcmc.data.ratings import SIDES, Features, Side, Times, open_ratings, write_ratings
 from dsgmcmc.kernels.formula import Batch, Formula, RowPrior
@@ -45,6 +46,8 @@ from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
 from dsgmcmc.samplers.step_size import StepSize
 from dsgmcmc.storage.rundir import RunDirectory
+from dsgmcmc.storage.series import step_name, steps
+from dsgmcmc.storage.snapshot import Snapshot
 from dsgmcmc.storage.verify import verify_run
 from dsgmcmc.targets.state import RandomStream
 from dsgmcmc.types import Factor, PriorName, ScheduleName
@@ -263,11 +266,17 @@ def draw_shared(target: FactorTarget) -> None:
 
 
 def sample(
-    comm: MPI.Comm, data: Path, out: Path, resume: bool = False, start: Path | None = None, **settings: Any
+    comm: MPI.Comm,
+    data: Path,
+    out: Path,
+    resume: bool = False,
+    start: Path | None = None,
+    policy: Policy | None = None,
+    **settings: Any,
 ) -> int:
     """``dsgmcmc sample`` on the processes of `comm`; the exit status. Collective."""
     with handlers_as_before():
-        return Job(comm, RatingsSource(data, start=start), out, Layers(settings), resume).run()
+        return Job(comm, RatingsSource(data, start=start), out, Layers(settings), resume, policy).run()
 
 
 def diverging(comm: MPI.Comm, data: Path, out: Path, iterations: int = 60, **settings: Any) -> int:
@@ -439,6 +448,15 @@ def dsgmcmc(*arguments: str | Path, processes: int | None = None) -> tuple[str, 
 def digest(run_directory: Path) -> str:
     """Content digest of a run, all of whose checksums hold."""
     return verify_run(RunDirectory(run_directory))
+
+
+def newest(run_directory: Path) -> int:
+    """Iteration of the newest checkpoint, 0 if there is none. Every checkpoint and draw with a final name is whole."""
+    for kind in ("checkpoints", "draws"):
+        series = run_directory / kind / "chain-0"
+        for iteration in steps(series):
+            Snapshot(series / step_name(iteration)).verify()
+    return max(steps(run_directory / "checkpoints" / "chain-0"), default=0)
 
 
 def spoil(shard: Path) -> None:

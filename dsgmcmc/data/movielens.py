@@ -99,6 +99,8 @@ def _blocks(url: str) -> Iterator[tuple[bytes, int]]:
                 yield block, total
     except (OSError, http.client.HTTPException, ValueError) as error:
         reason = error.reason if type(error) is urllib.error.URLError else error
+        if isinstance(error, urllib.error.HTTPError):
+            error.close()
         raise InputError(
             f"cannot download {url}: {reason}. Without a network, copy the archive here and unpack it, or "
             "make synthetic ratings with data/synthetic.py of the repository"

@@ -26,6 +26,14 @@ def finished(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    """Pairs to predict."""
+    path = tmp_path / "pairs.csv"
+    path.write_text("user,item\n0,1\n")
+    return path
+
+
+@pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """File system of its own with 1.5 MB."""
     place = tmp_path / "disk"

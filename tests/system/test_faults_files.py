@@ -17,73 +17,53 @@ import h5py
 import numpy as np
 import pytest
 from mpi4py import MPI
-from support import Running, copied, digest, dsgmcmc, injected, metrics, options_of, run, sample, spoil, typed
+from support import Running, digest, metrics, run, sample, spoil, typed
+from tiny import LONG, go_on, resuming
 from typer.testing import CliRunner
 
 from dsgmcmc import BPMF
 from dsgmcmc.cli.app import app
 from dsgmcmc.config.job import Policy
-from dsgmcmc.config.layers import Layers
 from dsgmcmc.diagnostics.audit import audit
 from dsgmcmc.diagnostics.summary import read_summary
 from dsgmcmc.errors import DivergenceError, InputError
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.runs.job import Job
-from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.storage.manifest import MANIFEST, read_manifest, seal
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.series import step_name, steps
 
-SETTINGS: dict[str, Any] = {
-    "rank": 3,
-    "grid": 5,
-    "burn_in": 20,
-    "thin": 10,
-    "evaluate_every": 20,
-    "save_draws": 3,
-    "checkpoint_every": 20,
-}
-STEP = 0.02  # so few ratings bear no larger one for long
-SAMPLER = {"name": "psgld", "step_size": STEP}
+EVERY = {"checkpoint_every": 20}
+command = partial(resuming, iterations=80, **EVERY)
+go = partial(sample, MPI.COMM_SELF, resume=True)
 
 
 @pytest.fixture(scope="module")
 def stopped(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Run of 60 iterations with three checkpoints."""
     out = tmp_path_factory.mktemp("run") / "run"
-    assert sample(MPI.COMM_SELF, data, out, iterations=60, sampler=SAMPLER, **SETTINGS) == 0
+    assert go_on(data, out, 60, **EVERY) == 0
     return out
 
 
 @pytest.fixture(scope="module")
-def expected(data: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Digest of the same run after 80 iterations, made in one go."""
+def ended(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same run, finished after 80 iterations in one go."""
     out = tmp_path_factory.mktemp("run") / "run"
-    assert sample(MPI.COMM_SELF, data, out, iterations=80, sampler=SAMPLER, **SETTINGS) == 0
-    return digest(out)
+    assert go_on(data, out, 80, **EVERY) == 0
+    return out
+
+
+@pytest.fixture(scope="module")
+def expected(ended: Path) -> str:
+    """Digest of the run that nothing interrupted."""
+    return digest(ended)
 
 
 @pytest.fixture
 def out(stopped: Path, tmp_path: Path) -> Path:
     """Copy of the stopped run, for a test to spoil."""
     return Path(shutil.copytree(stopped, tmp_path / "run"))
-
-
-def command(data: Path, out: Path, processes: int | None, *more: str, iterations: int = 80) -> tuple[str, ...]:
-    options = options_of(SETTINGS)
-    options += ["--sampler=psgld", f"--step-size={STEP}", f"--iterations={iterations}", "--resume"]
-    return dsgmcmc("sample", data, "--out", out, *options, *more, processes=processes)
-
-
-def go(data: Path, out: Path, policy: Policy | None = None, **settings: Any) -> int:
-    """Resume in this process; the exit status."""
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)}
-    try:
-        return Job(MPI.COMM_SELF, RatingsSource(data), out, Layers(settings), True, policy).run()
-    finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
 
 
 def checkpoint(out: Path, iteration: int = 60) -> Path:
@@ -155,24 +135,6 @@ def test_damage_on_one_process_is_everyone_s(data: Path, out: Path, expected: st
     result = run(*command(data, out, 2)).expect(0)
     assert result.err.count("falling back") == 1
     assert digest(out) == expected
-
-
-def test_without_a_readable_checkpoint_a_run_is_refused(data: Path, out: Path) -> None:
-    """It would start from the beginning under the eyes of a user who thinks that it goes on."""
-    for path in checkpoint(out).parent.iterdir():
-        spoil(path / SHARD)
-    before = sorted(out.rglob("*"))
-    with pytest.raises(InputError, match=r"no checkpoint in .* can be read"):
-        go(data, out, iterations=80)
-    assert [path for path in before if not path.exists()] == []
-
-
-@pytest.fixture(scope="module")
-def ended(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Run of 80 iterations that is finished."""
-    out = tmp_path_factory.mktemp("run") / "run"
-    assert sample(MPI.COMM_SELF, data, out, iterations=80, sampler=SAMPLER, **SETTINGS) == 0
-    return out
 
 
 def lose(folder: Path) -> None:
@@ -305,20 +267,12 @@ def test_a_directory_that_one_process_cannot_write_to(data: Path, out: Path, exp
     assert digest(out) == expected
 
 
-def test_permission_denied_is_said(data: Path, out: Path, expected: str) -> None:
-    """Once."""
-    result = run(*command(data, out, 2), env=injected("snapshot=EACCES,rank=0")).expect(1)
-    assert result.err.count("Permission denied") == 1
-    assert go(data, out, iterations=80) == 0
-    assert digest(out) == expected
-
-
 # ---------------------------------------------------------------------- divergence
 
 
-#: Steps of the default sampler that no fallback with a step survives; its size is not named.
+#: Steps of the default sampler that no fallback with a step survives; their size is not named.
 UNSTABLE: dict[str, Any] = {
-    **SETTINGS,
+    **LONG,
     "iterations": 100,
     "evaluate_every": 10,
     "checkpoint_every": 4,
@@ -330,23 +284,20 @@ WILD: dict[str, Any] = {"sampler": {"name": "sgld", "step_size": 40.0}, "iterati
 @pytest.mark.parametrize("prior", ["fixed", "normal-gamma", "normal-wishart"])
 def test_divergence_names_iteration_block_and_step(data: Path, tmp_path: Path, prior: str) -> None:
     """Also where nothing is looked at for a long time and numbers have become NaN."""
-    settings = {**SETTINGS, **WILD, "prior": prior, "evaluate_every": 150, "checkpoint_every": 190, "burn_in": 180}
+    settings = {**LONG, **WILD, "prior": prior, "evaluate_every": 150, "checkpoint_every": 190, "burn_in": 180}
     with pytest.raises(DivergenceError, match=r"by iteration 150: block \d of [WH] has .* at step size"):
         go(data, tmp_path / "run", **settings)
     assert not (tmp_path / "run" / "checkpoints").exists()
     assert not (tmp_path / "run" / "posterior").exists()
 
 
-@pytest.fixture(scope="module")
-def recovered(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that diverged at every step of its burn-in, and ended with another sampler."""
-    out = tmp_path_factory.mktemp("recovered") / "run"
-    assert go(data, out, **UNSTABLE) == 0
-    return out
+def test_a_chain_that_diverges_begins_again_with_safer_samplers(data: Path, tmp_path: Path) -> None:
+    """One after another, until one holds: every one of them is said, and only the draws of the last are there.
 
-
-def test_a_chain_that_diverges_begins_again_with_safer_samplers(recovered: Path) -> None:
-    """One after another, until one holds: every one of them is said, and only the draws of the last are there."""
+    The same on any number of processes: `mpi/test_falling_back.py`; killed meanwhile: `unit/runs/test_recovery.py`.
+    """
+    recovered = tmp_path / "run"
+    assert go(data, recovered, **UNSTABLE) == 0
     fell_back = events(recovered, "diverged")
     names = ["half the step", "a quarter of the step", "the Kronecker metric", "the sampler gibbs"]
     assert [event["next"] for event in fell_back] == names
@@ -360,40 +311,11 @@ def test_a_chain_that_diverges_begins_again_with_safer_samplers(recovered: Path)
     assert last in " ".join(shown.split())
 
 
-@pytest.mark.parametrize("processes", [2, pytest.param(3, marks=pytest.mark.long)])
-def test_recovered_draws_do_not_know_the_machine(data: Path, recovered: Path, tmp_path: Path, processes: int) -> None:
-    """The same on any number of processes, and where the job is stopped after it has fallen back, and resumed."""
-    options = options_of({name: value for name, value in UNSTABLE.items() if name != "sampler"})
-    line = dsgmcmc("sample", data, "--out", tmp_path / "run", *options, "--resume", processes=processes)
-    line += ("--set", f"sampler.burn_in_step_size={UNSTABLE['sampler']['burn_in_step_size']}")
-    run(*line, env=injected("iteration=term,at=75")).expect(75)
-    run(*line).expect(0)
-    assert digest(tmp_path / "run") == digest(recovered)
-
-
-@pytest.mark.parametrize(
-    "fault",
-    [
-        *(f"iteration=kill,at={number}" for number in (3, 21, 24, 45, 70)),
-        "rename=kill,path=.trash-",
-        "remove=kill",
-        "rename=kill,at=2,path=.trash-",
-        "manifest=kill,at=4",
-    ],
-)
-def test_a_job_may_be_killed_while_a_chain_falls_back(data: Path, recovered: Path, tmp_path: Path, fault: str) -> None:
-    """Before, while and after snapshots of the sampler that diverged are removed: the same draws in the end."""
-    out = tmp_path / "run"
-    assert copied(fault, partial(go, data, out, **UNSTABLE)) == -signal.SIGKILL
-    assert go(data, out, **UNSTABLE) == 0
-    assert digest(out) == digest(recovered)
-
-
 def test_what_the_user_named_is_not_replaced(data: Path, tmp_path: Path) -> None:
     """A sampler with its step diverges with an error that says so; so does any where it is asked to stop."""
     for policy, settings in ((Policy(), WILD), (Policy(on_divergence="stop"), UNSTABLE)):
         with pytest.raises(DivergenceError, match="Use a smaller --step-size"):
-            go(data, tmp_path / f"{policy.on_divergence}", policy, **{**SETTINGS, **settings})
+            go(data, tmp_path / f"{policy.on_divergence}", policy=policy, **{**LONG, **settings})
 
 
 # ---------------------------------------------------------------------- two runs, and readers
@@ -438,7 +360,7 @@ def test_readers_while_the_run_writes(data: Path, tmp_path: Path) -> None:
             assert len(model.similar(2)["rank"])
         facts = json.loads(typed("info", out, "--json").expect(0).out)
         assert facts["progress"]["running"]
-        assert facts["progress"]["draws"] >= SETTINGS["save_draws"]
+        assert facts["progress"]["draws"] >= LONG["save_draws"]
         refused = typed("export", out, "--out", tmp_path / "moments.parquet").expect(2)
         assert "no moments yet" in refused.err
         running.signal(signal.SIGUSR1)

@@ -17,10 +17,7 @@ SETTINGS: dict[str, Any] = {"rank": 3, "grid": 5, "burn_in": 6, "thin": 3, "eval
 
 
 def command(data: Path, out: Path, processes: int | None, *more: str, **settings: Any) -> tuple[str, ...]:
-    options = [
-        "--sampler=psgld",
-        *options_of({**SETTINGS, **settings}),
-    ]
+    options = ["--sampler=psgld", *options_of({**SETTINGS, **settings})]
     return dsgmcmc("sample", data, "--out", out, *options, *more, processes=processes)
 
 
@@ -62,13 +59,6 @@ def test_another_mpirun_than_the_linked_library_s(data: Path, tmp_path: Path) ->
 def test_mpirun_inside_a_slurm_step_is_right(data: Path, tmp_path: Path) -> None:
     """Slurm then counts one task, in which mpirun starts two."""
     run(*command(data, tmp_path / "run", 2), env={"SLURM_STEP_NUM_TASKS": "1"}).expect(0)
-
-
-def test_more_processes_than_blocks(data: Path, tmp_path: Path) -> None:
-    """Said once, with what to do."""
-    result = run(*command(data, tmp_path / "run", 3, grid=2)).expect(2)
-    assert result.err.count("3 processes cannot share a grid of 2 blocks") == 1
-    assert not (tmp_path / "run").exists()
 
 
 def test_more_processes_or_threads_than_cores_are_warned_of(data: Path, tmp_path: Path) -> None:

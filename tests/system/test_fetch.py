@@ -11,12 +11,13 @@ import subprocess
 import sys
 import threading
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from support import Result, typed
 
 ROOT = Path(__file__).resolve().parents[2]
 RATINGS = "userId,movieId,rating,timestamp\n1,1,4.0,964982703\n1,3,3.5,964981247\n2,1,1.0,964982224\n"
@@ -70,50 +71,48 @@ def publish(
     (folder / f"{name}.zip.md5").write_text(changes.get("md5", f"MD5 ({name}.zip) = {md5}\n"))
 
 
-def fetch(server: ThreadingHTTPServer | str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    url = server if isinstance(server, str) else f"http://127.0.0.1:{server.server_port}"
-    environment = {key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")}
-    return subprocess.run(
-        [sys.executable, "-m", "dsgmcmc", "fetch", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={**environment, "DSGMCMC_FETCH_URL": url},
-    )
+@pytest.fixture
+def fetch(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """The command, by a server or an address."""
+
+    def command(server: ThreadingHTTPServer | str, *arguments: str | Path) -> Result:
+        url = server if isinstance(server, str) else f"http://127.0.0.1:{server.server_port}"
+        monkeypatch.setenv("DSGMCMC_FETCH_URL", url)
+        monkeypatch.setenv("no_proxy", "*")
+        return typed("fetch", *arguments)
+
+    return command
 
 
-def test_fetch_prepare(server, tmp_path):
+def test_fetch_prepare(server, fetch, tmp_path):
     """What is fetched lies in its folder, is announced by its path, comes with its licence, and can be prepared."""
     publish(server, {"ml-latest-small/ratings.csv": RATINGS, "ml-latest-small/README.txt": "terms"})
-    run = fetch(server, "ml-latest-small", "--out", tmp_path / "downloads")
+    run = fetch(server, "ml-latest-small", "--out", tmp_path / "downloads").expect(0)
     ratings = tmp_path / "downloads" / "ml-latest-small" / "ratings.csv"
-    assert (run.returncode, run.stdout) == (0, f"{ratings}\n")
-    assert "GroupLens" in run.stderr
-    assert "README" in run.stderr
+    assert run.out == f"{ratings}\n"
+    assert "GroupLens" in run.err
+    assert "README" in run.err
     assert ratings.read_text() == RATINGS
     assert [path.name for path in (tmp_path / "downloads").iterdir()] == ["ml-latest-small"]
-    prepared = subprocess.run(
-        [sys.executable, "-m", "dsgmcmc", "prepare", ratings.parent, tmp_path / "out.h5"], timeout=60, check=False
-    )
-    assert prepared.returncode == 0
+    typed("prepare", ratings.parent, tmp_path / "out.h5").expect(0)
 
 
-def test_second_time_asks_nobody(server, tmp_path):
+def test_second_time_asks_nobody(server, fetch, tmp_path):
     """What is there is not fetched again, also with the server gone."""
     publish(server, {"ml-latest-small/ratings.csv": RATINGS})
-    assert fetch(server, "ml-latest-small", "--out", tmp_path).returncode == 0
+    fetch(server, "ml-latest-small", "--out", tmp_path).expect(0)
     assert server.asked == ["/ml-latest-small.zip.md5", "/ml-latest-small.zip"]
     again = fetch("http://127.0.0.1:1", "ml-latest-small", "--out", tmp_path)
-    assert (again.returncode, again.stdout) == (0, f"{tmp_path}/ml-latest-small/ratings.csv\n")
+    assert again.expect(0).out == f"{tmp_path}/ml-latest-small/ratings.csv\n"
 
 
 @pytest.mark.parametrize("form", ["{md5}  ml-latest-small.zip\n", "{md5}", "MD5 (x.zip) = {MD5}\r\n"])
-def test_forms_of_checksums(server, tmp_path, form):
+def test_forms_of_checksums(server, fetch, tmp_path, form):
     """Checksums as md5, md5sum and Windows tools print them."""
     publish(server, {"ml-latest-small/ratings.csv": RATINGS})
     md5 = hashlib.md5((server.folder / "ml-latest-small.zip").read_bytes()).hexdigest()
     (server.folder / "ml-latest-small.zip.md5").write_text(form.format(md5=md5, MD5=md5.upper()))
-    assert fetch(server, "ml-latest-small", "--out", tmp_path).returncode == 0
+    fetch(server, "ml-latest-small", "--out", tmp_path).expect(0)
 
 
 GOOD = {"ml-latest-small/ratings.csv": RATINGS}
@@ -131,68 +130,60 @@ GOOD = {"ml-latest-small/ratings.csv": RATINGS}
         ({**GOOD, "ml-latest-small/link": "-> /etc/passwd"}, {}, "outside its own folder"),
     ],
 )
-def test_wrong_archive_is_refused(server, tmp_path, members, changes, message):
+def test_wrong_archive_is_refused(server, fetch, tmp_path, members, changes, message):
     """A wrong checksum or a hostile archive: exit 2, the reason, and not one file."""
     publish(server, members, **changes)
-    run = fetch(server, "ml-latest-small", "--out", tmp_path / "downloads")
-    assert run.returncode == 2
-    assert message in run.stderr
-    assert "Traceback" not in run.stderr
+    run = fetch(server, "ml-latest-small", "--out", tmp_path / "downloads").expect(2)
+    assert message in run.err
     assert list((tmp_path / "downloads").iterdir()) == []
     assert not (tmp_path / "outside.csv").exists()
 
 
-def test_pinned_checksum(server, tmp_path):
+def test_pinned_checksum(server, fetch, tmp_path):
     """Archives that never change are checked against the checksum in the program, whatever the server says."""
     publish(server, {"ml-1m/ratings.dat": "1::1::5::1\n"}, "ml-1m")
-    run = fetch(server, "ml-1m", "--out", tmp_path / "downloads")
-    assert run.returncode == 2
-    assert "its publisher says c4d9eecfca2ab87c1945afe126590906" in run.stderr
+    run = fetch(server, "ml-1m", "--out", tmp_path / "downloads").expect(2)
+    assert "its publisher says c4d9eecfca2ab87c1945afe126590906" in run.err
     assert server.asked == ["/ml-1m.zip"]
 
 
-def test_cut_download(server, tmp_path):
+def test_cut_download(server, fetch, tmp_path):
     """A connection that ends early leaves nothing."""
     publish(server, GOOD)
     (server.folder / "cut").touch()
-    run = fetch(server, "ml-latest-small", "--out", tmp_path / "downloads")
-    assert run.returncode == 2
-    assert "cannot download" in run.stderr or "its publisher says" in run.stderr
+    run = fetch(server, "ml-latest-small", "--out", tmp_path / "downloads").expect(2)
+    assert "cannot download" in run.err or "its publisher says" in run.err
     assert list((tmp_path / "downloads").iterdir()) == []
 
 
-def test_no_network(tmp_path):
+def test_no_network(fetch, tmp_path):
     """Without a server the message says what to do instead."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
-        run = fetch(f"http://127.0.0.1:{unused.getsockname()[1]}", "ml-1m", "--out", tmp_path / "downloads")
-    assert run.returncode == 2
-    assert "cannot download http://127.0.0.1" in run.stderr
-    assert "data/synthetic.py" in run.stderr
-    assert len(run.stderr.splitlines()) == 1
+        run = fetch(f"http://127.0.0.1:{unused.getsockname()[1]}", "ml-1m", "--out", tmp_path / "downloads").expect(2)
+    assert "cannot download http://127.0.0.1" in run.err
+    assert "data/synthetic.py" in run.err
+    assert len(run.err.splitlines()) == 1
 
 
-def test_not_published(server, tmp_path):
+def test_not_published(server, fetch, tmp_path):
     """The server's answer is passed on."""
-    run = fetch(server, "ml-25m", "--out", tmp_path / "downloads")
-    assert run.returncode == 2
-    assert "404" in run.stderr
+    run = fetch(server, "ml-25m", "--out", tmp_path / "downloads").expect(2)
+    assert "404" in run.err
 
 
-def test_unknown_name(tmp_path):
+def test_unknown_name(fetch, tmp_path):
     """An unknown data set is refused with the known ones."""
-    run = fetch("http://127.0.0.1:1", "ml-5m", "--out", tmp_path)
-    assert run.returncode == 2
-    assert "ml-100k" in run.stderr
+    run = fetch("http://127.0.0.1:1", "ml-5m", "--out", tmp_path).expect(2)
+    assert "ml-100k" in run.err
 
 
-def test_folder_in_the_way(tmp_path):
+def test_folder_in_the_way(fetch, tmp_path):
     """A folder of that name without ratings is not overwritten."""
     (tmp_path / "ml-1m").mkdir()
     (tmp_path / "ml-1m" / "mine.txt").touch()
-    run = fetch("http://127.0.0.1:1", "ml-1m", "--out", tmp_path)
-    assert run.returncode == 2
-    assert "exists without ratings.dat" in run.stderr
+    run = fetch("http://127.0.0.1:1", "ml-1m", "--out", tmp_path).expect(2)
+    assert "exists without ratings.dat" in run.err
     assert (tmp_path / "ml-1m" / "mine.txt").exists()
 
 

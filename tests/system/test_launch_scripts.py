@@ -22,6 +22,9 @@ SCRIPTS = [
     ROOT / ".ci" / "run",
 ]
 
+#: The tests' own mpirun before any other.
+BESIDE = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+
 
 def test_scripts_are_free_of_known_mistakes():
     """Unquoted paths and lost exit codes show on other people's machines only."""
@@ -188,9 +191,8 @@ def test_no_test_falls_between_the_lists(installed, tmp_path, everything):
 def test_mpirun_script_turns_requests_to_stop_into_a_checkpoint(tmp_path, number):
     """Open MPI's mpirun kills its processes on SIGTERM; behind the script it must not, and the run must go on later."""
     data, out = write_planted(tmp_path / "data.h5"), tmp_path / "run"
-    beside = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     command = [ROOT / "launch" / "mpirun.sh", "-n", "2", "sample", data, "--out", out, "--rank", "2", "--resume"]
-    with Running([*command, "--iterations", "1000000"], beside) as running:
+    with Running([*command, "--iterations", "1000000"], BESIDE) as running:
         running.wait_for(out / "metrics.jsonl", 2)
         running.signal(number)
         running.wait().expect(75)
@@ -216,10 +218,9 @@ def test_mpirun_script_goes_on_after_a_loss(tmp_path, retries):
     """A killed process ends the job with 70 and one line, or with `--retries` the job goes on from its checkpoint."""
     data, out, hosts = write_planted(tmp_path / "data.h5"), tmp_path / "run", tmp_path / "hosts"
     hosts.write_text("# this machine\nlocalhost slots=2\n")
-    beside = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     command = [ROOT / "launch" / "mpirun.sh", "--hostfile", hosts, "--retries", str(retries), "sample", data]
     options = ["--out", out, "--rank", "2", "--checkpoint-every", "10", "--iterations", "1000000"]
-    with Running([*command, *options], beside) as running:
+    with Running([*command, *options], BESIDE) as running:
         running.wait_for(out / "metrics.jsonl", 30)
         assert steps(out / "checkpoints" / "chain-0")
         os.kill(processes_of(out)[0], signal.SIGKILL)
@@ -237,9 +238,8 @@ def test_mpirun_script_goes_on_after_a_loss(tmp_path, retries):
 
 def test_mpirun_script_ends_with_the_status_of_the_command(tmp_path):
     """What a failure is called must not depend on what mpirun makes of it, and wrong input is not tried again."""
-    beside = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     command = [ROOT / "launch" / "mpirun.sh", "-n", "2", "--retries", "3", "sample", tmp_path / "none.h5"]
-    done = run(*command, "--out", tmp_path / "run", env=beside).expect(2)
+    done = run(*command, "--out", tmp_path / "run", env=BESIDE).expect(2)
     assert done.err.count("none.h5 does not exist") == 1
     assert "lost" not in done.err
 
@@ -253,19 +253,11 @@ def test_mpirun_script_ends_with_the_status_of_the_command(tmp_path):
         (["--retries", "some", "info", "x"], "--retries some: expected a number"),
         (["--hostfile", "none", "info", "x"], "--hostfile none: no such file"),
         (["--hostfile", os.devnull, "info", "x"], "names no host"),
+        (["--hostfile", "HOSTS", "info", "x"], "node1 slots=many: expected a host, such as"),
     ],
 )
-def test_mpirun_script_explains_itself(arguments, message):
+def test_mpirun_script_explains_itself(tmp_path, arguments, message):
     """The messages of mpirun about such mistakes are pages long."""
-    beside = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    done = run(ROOT / "launch" / "mpirun.sh", *arguments, env=beside).expect(2)
-    assert message in done.err
-
-
-def test_mpirun_script_refuses_a_host_that_is_none(tmp_path):
-    """Before anything is started, with the line."""
-    hosts = tmp_path / "hosts"
-    hosts.write_text("node1 slots=many\n")
-    beside = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    done = run(ROOT / "launch" / "mpirun.sh", "--hostfile", hosts, "info", "x", env=beside).expect(2)
-    assert "node1 slots=many: expected a host, such as" in done.err
+    (hosts := tmp_path / "hosts").write_text("node1 slots=many\n")
+    given = [hosts if argument == "HOSTS" else argument for argument in arguments]
+    assert message in run(ROOT / "launch" / "mpirun.sh", *given, env=BESIDE).expect(2).err

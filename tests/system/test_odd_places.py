@@ -27,14 +27,6 @@ def full_disk(small_disk: Path) -> Path:
     return small_disk
 
 
-@pytest.fixture
-def pairs(tmp_path: Path) -> Path:
-    """Pairs to predict."""
-    path = tmp_path / "pairs.csv"
-    path.write_text("user,item\n0,1\n")
-    return path
-
-
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_a_full_disk_is_named_in_a_few_words(finished: Path, full_disk: Path, pairs: Path, suffix: str) -> None:
     """DuckDB puts its own line of JSON around what the system said."""

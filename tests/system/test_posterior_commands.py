@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 from pathlib import Path
 
@@ -221,41 +220,3 @@ def test_bad_arguments(made, tmp_path, monkeypatch, arguments, message):
     with pytest.raises(InputError, match=message):
         invoke(*(places.get(argument, argument) for argument in arguments))
     assert not list(tmp_path.iterdir())
-
-
-def test_a_wrong_input_ends_with_status_2_and_one_line(made, tmp_path):
-    """As a shell sees it."""
-    done = run(*dsgmcmc("predict", made.path, tmp_path / "none.csv", "-o", tmp_path / "out.csv")).expect(2)
-    assert done.out == ""
-    assert done.err == f"dsgmcmc: {tmp_path / 'none.csv'} does not exist\n"
-
-
-def test_another_version_and_a_damaged_run(made, tmp_path):
-    """A snapshot format of the future, and a flipped bit in the names, are refused with their file."""
-    shutil.copytree(made.path, tmp_path / "run")
-    manifest = next((tmp_path / "run" / "posterior" / "chain-0").rglob("manifest.json"))
-    original = manifest.read_text()
-    manifest.write_text(original.replace('"version": 1', '"version": 2'))
-    with pytest.raises(InputError, match="manifest"):
-        invoke("recommend", tmp_path / "run", "--user", str(made.users[0]))
-    manifest.write_text(original)
-    shard = next((tmp_path / "run" / "index").glob("shard-*.h5"))
-    data = bytearray(shard.read_bytes())
-    place = bytes(data).find(made.open().users.ids.astype("<i8").tobytes())
-    data[place] ^= 64
-    shard.write_bytes(bytes(data))
-    with pytest.raises(InputError, match="damaged"):
-        invoke("recommend", tmp_path / "run", "--user", str(made.users[0]))
-
-
-def test_python_is_not_slowed_down_by_help():
-    """The help of every command comes without the numerical libraries."""
-    code = (
-        "import sys\nfrom typer.testing import CliRunner\nfrom dsgmcmc.cli.app import app\n"
-        "for name in ('predict', 'recommend', 'export'):\n"
-        "    result = CliRunner().invoke(app, [name, '--help'])\n"
-        "    assert result.exit_code == 0 and 'Examples' in result.output, result.output\n"
-        "print([name for name in ('numba', 'duckdb', 'h5py', 'mpi4py') if name in sys.modules])\n"
-    )
-    done = run(sys.executable, "-c", code).expect(0)
-    assert done.out.strip() == "[]"

@@ -11,7 +11,7 @@ import sys
 import time
 
 import pytest
-from support import write_synthetic
+from support import typed, write_synthetic
 
 from dsgmcmc.data.ratings import open_ratings
 
@@ -37,17 +37,6 @@ def test_movielens_1m(datasets, tmp_path):
         assert sorted(ratings.row_ids()) == list(range(1, 6041))
         assert abs(ratings.row_indptr[3020] - ratings.nnz / 2) < 0.05 * ratings.nnz
         assert ratings.source == "ratings.dat"
-
-
-def test_movielens_100k(datasets, tmp_path):
-    """The folder of MovieLens 100K means u.data; there are more items than users, so items are the rows."""
-    run = prepare(datasets / "ml-100k", tmp_path / "a.h5", "--json")
-    found = json.loads(run.stdout)
-    assert (found["users"], found["items"], found["ratings"], found["test"]) == (943, 1682, 100000, 10000)
-    assert found["transposed"]
-    with open_ratings(tmp_path / "a.h5") as ratings:
-        assert (ratings.n_rows, ratings.n_cols) == (1682, 943)
-        assert found["content_sha256"] == ratings.digest
 
 
 def test_published_split_of_movielens_100k(datasets, tmp_path):
@@ -83,35 +72,21 @@ def test_every_option(tmp_path):
     [
         (["none.csv", "out.h5"], "none.csv does not exist"),
         (["bad.csv", "out.h5"], "bad.csv: 1 line cannot be read"),
-        (["good.csv", "good.csv"], "good.csv is one of the inputs"),
         (["good.csv", "there.h5"], "there.h5 exists"),
-        (["good.csv", "none/out.h5"], "none does not exist"),
-        (["good.csv", "out.h5", "--memory", "lots"], "'lots' is not a size"),
         (["good.csv", "out.h5", "--split", "sideways"], "sideways"),
-        (["good.csv"], "OUT.h5"),
-        (["good.csv", "out.h5", "--seed", "-1"], "--seed"),
     ],
 )
-def test_wrong_use(tmp_path, arguments, message):
+def test_wrong_use(tmp_path, monkeypatch, arguments, message):
     """Exit status 2, one message without a traceback, and nothing written."""
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "good.csv").write_text("1,1,2\n1,2,3\n2,1,4\n")
     (tmp_path / "bad.csv").write_text("1,1,2\n1,2,three\n2,1,4\n")
     (tmp_path / "there.h5").write_text("something")
-    before = sorted(path.name for path in tmp_path.iterdir())
-    run = prepare(*arguments, cwd=tmp_path)
-    assert run.returncode == 2
-    assert message in run.stderr
-    assert "Traceback" not in run.stderr
-    assert run.stdout == ""
-    assert sorted(path.name for path in tmp_path.iterdir()) == before
+    run = typed("prepare", *arguments).expect(2)
+    assert message in run.err
+    assert run.out == ""
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.csv", "good.csv", "there.h5"]
     assert (tmp_path / "there.h5").read_text() == "something"
-
-
-def test_help():
-    """The help shows what every option does, and examples to copy."""
-    run = prepare("--help", env={**os.environ, "COLUMNS": "200", "TERM": "dumb"})
-    for text in ("RATINGS...", "OUT.h5", "--test-fraction", "--duplicates", "--split temporal", "ml-1m/ratings.dat"):
-        assert text in run.stdout
 
 
 def test_progress_on_a_terminal_only(tmp_path):

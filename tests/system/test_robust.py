@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 from shapes import SHAPES
-from support import run, typed
+from support import typed
 
 from dsgmcmc import open_run
 
-SCRIPT = Path(__file__).parents[1] / "benchmarks" / "robust.py"
 BOTH = ("--noise", "both")
 COUNTS = ("--likelihood", "negative-binomial")
 LEVELS = ("--likelihood", "ordinal-logit", *BOTH)
@@ -71,19 +67,3 @@ def test_a_shape_is_one_of_its_seed(name):
     assert np.isfinite(first.value).all()
     np.testing.assert_array_equal(first.value, again.value)
     assert not np.array_equal(first.value, other.value) or not np.array_equal(first.user, other.user)
-
-
-@pytest.mark.long
-def test_the_script_goes_on_where_it_was(tmp_path):
-    """A cell in its file is not sampled again, and its tables replace those of a page."""
-    lines, page = tmp_path / "robust.jsonl", tmp_path / "page.md"
-    command = (sys.executable, SCRIPT, lines, "--shapes", "few", "--models", "plain", "--seeds", "1")
-    assert run(*command).expect(0).out.startswith("few, plain, seed 0: done")
-    before = lines.read_text()
-    assert not run(*command).expect(0).out
-    assert lines.read_text() == before
-    page.write_text("# Kept\n\n<!-- tests/benchmarks/robust.py writes what follows -->\n\nold\n")
-    run(sys.executable, SCRIPT, lines, "--table", page).expect(0)
-    assert page.read_text().startswith("# Kept\n\n<!--")
-    assert "| `plain` | 1 | 0 | 0 |" in page.read_text()
-    assert "old" not in page.read_text()

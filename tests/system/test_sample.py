@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 import signal
 import tomllib
 from pathlib import Path
 
-import pytest
-from mpi4py import MPI
-from support import Running, digest, dsgmcmc, metrics, run, sample, typed, write_planted
+from support import Running, digest, dsgmcmc, metrics, run, typed
 from tiny import BURN_IN, alone, command, content
 
-from dsgmcmc.errors import InputError
 from dsgmcmc.storage.series import steps
 
 # ---------------------------------------------------------------------- the invariant
@@ -33,21 +29,6 @@ def test_a_run_stopped_by_usr1_and_resumed_elsewhere_is_the_same(data: Path, tmp
     assert not (out / "lock").exists()
     run(*dsgmcmc("sample", data, "--out", out, "--resume", processes=2)).expect(0)
     assert digest(out) == alone(data, tmp_path / "one", **settings)
-
-
-def test_sigterm_and_ctrl_c_to_a_process_end_with_a_checkpoint(data: Path, tmp_path: Path) -> None:
-    """Status 75 for a batch system's warning, 130 for the user's; both can be resumed."""
-    out = tmp_path / "run"
-    settings = {"iterations": 100_000, "evaluate_every": 50}
-    for number, code in ((signal.SIGTERM, 75), (signal.SIGINT, 130)):
-        before = len(metrics(out)) if out.exists() else 0
-        with Running(command(data, out, None, "--resume", **settings)) as running:
-            running.wait_for(out / "metrics.jsonl", before + 2)
-            running.signal(number)
-            running.wait().expect(code)
-    iterations = [line["iteration"] for line in metrics(out)]
-    assert iterations == sorted(set(iterations))
-    assert steps(out / "checkpoints" / "chain-0")[-1] < 100_000
 
 
 # ---------------------------------------------------------------------- resuming
@@ -86,25 +67,6 @@ def test_a_step_size_given_as_an_option_survives(data: Path, tmp_path: Path) -> 
     resume = ("sample", data, "--out", tmp_path / "run", "--resume", "--iterations")
     typed(*resume, "12", *step).expect(0)
     typed(*resume, "13").expect(0)
-
-
-def test_a_chain_does_not_change_its_settings_or_data(data: Path, tmp_path: Path, finished: Path) -> None:
-    """Refused by name, before anything is touched."""
-    before = content(finished)
-    for settings, words in (
-        ({"seed": 1}, "seed: 0 in the run, 1 asked for"),
-        ({"rank": 4, "grid": 4}, "rank: 3 in the run, 4 asked for"),
-        ({"sampler": {"name": "sgld"}}, "'name': 'sgld'"),
-        ({"sampler": {"alpha": 0.5}}, "'alpha': 0.5"),
-        ({"biases": False}, "biases: True in the run, False asked for"),
-    ):
-        with pytest.raises(InputError, match=re.escape(words)):
-            sample(MPI.COMM_SELF, data, finished, resume=True, **settings)
-    other = write_planted(tmp_path / "other.h5", seed=5)
-    result = typed("sample", other, "--out", finished, "--resume").expect(2)
-    assert f"sampled from other data than {other}" in result.err
-    assert "Traceback" not in result.err
-    assert content(finished) == before
 
 
 # ---------------------------------------------------------------------- chains

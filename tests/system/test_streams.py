@@ -17,14 +17,6 @@ def redirected(where: str, *line: str) -> Result:
     return run("bash", "-c", f'"$@" {where}', "bash", *line)
 
 
-@pytest.fixture
-def pairs(tmp_path: Path) -> Path:
-    """Pairs to predict."""
-    path = tmp_path / "pairs.csv"
-    path.write_text("user,item\n0,1\n")
-    return path
-
-
 @pytest.mark.parametrize("words", ["--help", "info RUN", "predict RUN PAIRS"])
 def test_a_full_disk_under_standard_output(finished: Path, pairs: Path, words: str) -> None:
     """Status 1 and one line, whatever prints: print, rich, typer or the bytes of a table."""
