@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import tempfile
 from collections.abc import Iterator
 from functools import cached_property
@@ -22,8 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-from dsgmcmc.parallel.mpirun import run_dsgmcmc
+from shared import quietly
 
 NOISE, IMPLICIT, TIME = "--noise both", "--implicit-features both", "--time-levels user"
 ORDINAL = "--likelihood ordinal-logit --thresholds user"
@@ -76,7 +74,7 @@ class Bench:
         data, source = self._folder / f"{name}.h5", self._datasets / dataset
         users, items = {"ml-100k": ("u.user", "u.item"), "ml-1m": ("users.dat", "movies.dat")}[dataset]
         features = (f"--user-features={source / users}", f"--item-features={source / items}")
-        self._run(1, "prepare", source / ratings, data, "--timestamps", *features, *options)
+        quietly("prepare", source / ratings, data, "--timestamps", *features, *options)
         return data
 
     def sample(
@@ -84,22 +82,15 @@ class Bench:
     ) -> Iterator[dict[str, Any]]:
         """Sample by these models; the summaries, with their processor seconds. Several chains are longer, too."""
         for model in models:
-            run, before = self._folder / f"{data.stem}-{len(self.rows)}", os.times()
+            run = self._folder / f"{data.stem}-{len(self.rows)}"
             length = (f"--chains={chains}", f"--iterations={chains * SWEEPS[dataset]}sweeps")
             options = ("--rank=32", "--save-draws=0", *length, *MODELS[model].split())
-            self._run(self._processes, "sample", data, "--out", run, *options)
-            after = os.times()
+            _, cpu = quietly("sample", data, "--out", run, *options, processes=self._processes)
             summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
-            cpu = after.children_user + after.children_system - before.children_user - before.children_system
             row = {"data": data.stem, "model": model, "cpu": cpu, "coverage": summary["coverage"]}
             row |= {name: summary[name] for name in COLUMNS}
             self.rows.append(row)
             yield row
-
-    def _run(self, processes: int, *arguments: str | Path) -> None:
-        done = run_dsgmcmc([str(argument) for argument in arguments], processes=processes, capture_output=True)
-        if done.returncode:
-            raise SystemExit(done.stderr)
 
 
 def cells(row: dict[str, Any]) -> list[str]:

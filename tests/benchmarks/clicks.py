@@ -18,12 +18,11 @@ from pathlib import Path
 
 import duckdb
 import numpy as np
-from isolated import python_with
+from shared import python_with, quietly
 
 from dsgmcmc.data.load import create_raw, inspect, load
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.diagnostics.ranking import measures, popular, recommended
-from dsgmcmc.parallel.mpirun import run_dsgmcmc
 from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.rank import Ranking
 from dsgmcmc.posterior.run import Run
@@ -72,7 +71,7 @@ def prepared(out: Path, name: str, users: np.ndarray, items: np.ndarray, held: n
         np.savetxt(out / f"{name}-{part}.csv", rows, "%d", ",", header="user,item", comments="")
     data = out / f"{name}.h5"
     files = [f"{out}/{name}-train.csv", str(data), "--test", f"{out}/{name}-test.csv", "--force"]
-    run_dsgmcmc(["prepare", *files], stdout=subprocess.DEVNULL).check_returncode()
+    quietly("prepare", *files)
     return data
 
 
@@ -92,7 +91,7 @@ def ours(data: Path, out: Path, rank: int, settings: tuple[float, float], length
     options += ["--noise-precision", tau, "--zero-weight", zero_weight]
     run = out / f"{data.stem}-{rank}-{tau}-{zero_weight}-{length}"
     if not (run / "summary.json").exists():
-        run_dsgmcmc(["sample", str(data), "--out", str(run), *options], stderr=subprocess.DEVNULL).check_returncode()
+        quietly("sample", data, "--out", run, *options)
     return Run(run)
 
 

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import subprocess
 import warnings
 from pathlib import Path
 
 import numpy as np
+from shared import quietly
 
 from dsgmcmc import open_run
-from dsgmcmc.parallel.mpirun import run_dsgmcmc
 
 SHOWN = (0, 1, 3, 10)
 FILES = {"user": "u.user", "item": "u.item"}
@@ -43,13 +42,11 @@ def sampled(out: Path, rows: np.ndarray, described: Folder, options: list[str]) 
     np.savetxt(out / "known.csv", rows, "%d", ",", header="user,item,rating", comments="")
     data = out / "known.h5"
     files = [f"--{kind}-features={path}" for kind, path in described.items()]
-    prepare = ["prepare", str(out / "known.csv"), str(data), "--test-fraction=0", "--force", *files]
-    run_dsgmcmc(prepare, stdout=subprocess.DEVNULL).check_returncode()
+    quietly("prepare", out / "known.csv", data, "--test-fraction=0", "--force", *files)
     runs = {}
     for features in ("yes", "no"):
         runs[features] = out / f"features-{features}"
-        sample = ["sample", str(data), f"--out={runs[features]}", f"--features={features}", *options]
-        run_dsgmcmc(sample, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).check_returncode()
+        quietly("sample", data, f"--out={runs[features]}", f"--features={features}", *options)
     return runs
 
 

@@ -21,25 +21,15 @@ from pathlib import Path
 
 import numpy as np
 import tomli_w
-from isolated import processor_seconds
-from made_up import SyntheticOptions, generate
+from shared import quietly
+from synthetic import SyntheticOptions, generate
 
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.diagnostics.scores import difference
-from dsgmcmc.parallel.mpirun import run_dsgmcmc
 from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.runs.candidates import candidates
 from dsgmcmc.runs.scores import Scores, ranking_scores, scores_of
-
-
-def quietly(*arguments: str | Path) -> tuple[str, float]:
-    """Run a command of the package: what it printed, and its processor seconds."""
-    before = processor_seconds()
-    done = run_dsgmcmc([str(argument) for argument in arguments], capture_output=True)
-    if done.returncode:
-        raise SystemExit(done.stderr)
-    return done.stdout, processor_seconds() - before
 
 
 def movielens(folder: Path, out: Path) -> Iterator[tuple[str, Path]]:

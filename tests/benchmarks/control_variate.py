@@ -12,28 +12,71 @@ same chain; the mode next to the last of them, given its hyperparameters. Not pa
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from one_process import Chain, Theta
+from mpi4py import MPI
 from scipy import sparse
+from shared import triplets
 
+from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.kernels.normal_rows import draw_normal_rows
+from dsgmcmc.parallel.ring import Ring
+from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.samplers.base import NORMAL
-from dsgmcmc.types import Factor
+from dsgmcmc.types import Factor, Float64
+
+Theta = dict[Factor, Float64]
 
 GRID, BURN_IN, DRAWS, ASCENT = 10, 100, 100, 40
 AGES = (1, 10, 50)
+
+
+class Chain:
+    """A chain with settings of ``dsgmcmc sample`` on this process, state by state; ratings are in their own unit."""
+
+    def __init__(self, path: Path, **settings: Any) -> None:
+        source = RatingsSource(path)
+        self.config = source.build(settings).resolved()
+        make, _ = source.open(self.config, Ring(MPI.COMM_SELF, self.config.grid))
+        self.sampler = self.config.make_sampler()
+        self.target: Any = make(0, self.sampler)
+        with open_ratings(path) as ratings:
+            self.rows, self.columns, values = triplets(ratings, "train")
+        self.values = values.astype(np.float64)
+        self.target.reset()
+        self.sampler.start(self.target, self.config.initial_sd)
+
+    def __iter__(self) -> Iterator[int]:
+        """Iterate; the number of iterations made, after each."""
+        for iteration in range(self.config.iterations):
+            self.target.begin(iteration)
+            self.sampler.step(self.target, iteration)
+            yield iteration + 1
+
+    def theta(self) -> Theta:
+        """State of all rows of both factors, in the unit of the chain."""
+        blocks = sorted(self.target.blocks(), key=lambda block: block.index)
+        return {f: np.concatenate([b["theta"] for b in blocks if b.factor == f]).astype(np.float64) for f in Factor}
+
+    def predict(self, theta: Theta) -> np.ndarray:
+        """Predicted training ratings, in their own unit."""
+        w, h = theta[Factor.W][self.rows], theta[Factor.H][self.columns]
+        k, ratings = self.config.rank, self.target.ratings
+        eta = np.einsum("nk,nk->n", w[:, :k], h[:, :k]) + w[:, k:].sum(axis=1) + h[:, k:].sum(axis=1)
+        return ratings.centre + ratings.scale * eta
 
 
 class Noise:
     """Gradients of the parts of a chain's ratings, and their variance."""
 
     def __init__(self, chain: Chain) -> None:
-        self.chain, ratings, train = chain, chain.target.ratings, chain.train
+        self.chain, ratings = chain, chain.target.ratings
         row, column = (
             np.searchsorted(bounds, at, side="right") - 1
-            for bounds, at in ((ratings.row_bounds, train.rows), (ratings.column_bounds, train.columns))
+            for bounds, at in ((ratings.row_bounds, chain.rows), (ratings.column_bounds, chain.columns))
         )
         part = (column - row) % chain.config.grid
         self.parts = [np.flatnonzero(part == t) for t in range(chain.config.grid)]
@@ -41,14 +84,14 @@ class Noise:
 
     def gradients(self, theta: Theta) -> list[np.ndarray]:
         """Of each part, over its probability, times tau; both factors below each other."""
-        chain, train = self.chain, self.chain.train
-        error = (train.values - chain.predict(theta, train)) / chain.target.ratings.scale
+        chain = self.chain
+        error = (chain.values - chain.predict(theta)) / chain.target.ratings.scale
         features = {factor: value.copy() for factor, value in theta.items()}
         for value in features.values():
             value[:, chain.config.rank :] = 1.0
         found = []
         for chosen, p in zip(self.parts, self.p, strict=True):
-            at = (error[chosen], (train.rows[chosen], train.columns[chosen]))
+            at = (error[chosen], (chain.rows[chosen], chain.columns[chosen]))
             e = sparse.csr_array(at, shape=(len(theta[Factor.W]), len(theta[Factor.H])))
             both = np.vstack([e @ features[Factor.H], e.T @ features[Factor.W]])
             found.append(-chain.target.noise_precision / p * both)

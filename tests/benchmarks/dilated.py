@@ -29,10 +29,9 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from made_up import SyntheticOptions, generate
 from network import Network
-
-from dsgmcmc.parallel.mpirun import run_dsgmcmc
+from shared import quietly
+from synthetic import SyntheticOptions, generate
 
 USERS, ITEMS = 6040, 3706  # of a million ratings, as in MovieLens; items do not grow with the ratings
 HEADINGS = ("P", "nodes", "B", "a sweep, ms", "waiting", "late")
@@ -91,7 +90,7 @@ def made(folder: Path, millions: float) -> Path:
     raw, out = folder / f"{millions:g}.parquet", folder / f"{millions:g}.h5"
     if not out.exists():
         generate(raw, SyntheticOptions(round(USERS * millions), ITEMS, round(millions * 1e6)))
-        run_dsgmcmc(["prepare", str(raw), str(out), "--test-fraction=0"], capture_output=True)
+        quietly("prepare", raw, out, "--test-fraction=0")
         raw.unlink()
     return out
 

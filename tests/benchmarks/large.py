@@ -24,8 +24,8 @@ from typing import Any
 
 import h5py
 import numpy as np
-from isolated import processor_seconds
-from made_up import (
+from shared import processor_seconds
+from synthetic import (
     FACTOR_SD,
     ITEM_SD,
     USER_SD,

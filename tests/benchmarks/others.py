@@ -22,12 +22,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from isolated import processor_seconds, python_with
 from others_run import LIKED, THREADS, TOOLS, matrix, ndcg
+from shared import python_with, quietly, triplets
 
 from dsgmcmc import open_run
 from dsgmcmc.data.ratings import open_ratings
-from dsgmcmc.parallel.mpirun import run_dsgmcmc
 
 HERE = Path(__file__).resolve().parent
 PACKAGES = {
@@ -50,8 +49,7 @@ def export(data: Path, out: Path) -> dict[str, Any]:
     arrays: dict[str, Any] = {}
     with open_ratings(data) as ratings:
         for part in ("train", "test"):
-            indptr, columns, values = ratings.slab(part, 0, ratings.n_rows)
-            rows = np.repeat(np.arange(ratings.n_rows, dtype=np.int32), np.diff(indptr))
+            rows, columns, values = triplets(ratings, part)
             sides = (columns, rows) if ratings.transposed else (rows, columns)
             arrays |= {f"{part}_{name}": side for name, side in zip(("users", "items"), sides, strict=True)}
             arrays[f"{part}_values"] = values
@@ -86,11 +84,9 @@ def ours(name: str, data: Path, out: Path, arrays: dict[str, Any]) -> dict[str, 
     """What one of our models does."""
     run = out / name.replace(" ", "-")
     shutil.rmtree(run, ignore_errors=True)
-    before, cpu = time.perf_counter(), processor_seconds()
-    done = run_dsgmcmc(["sample", str(data), "--out", str(run), *OURS[name].split()], THREADS, capture_output=True)
-    if done.returncode:
-        raise SystemExit(done.stderr)
-    seconds, cpu, opened = time.perf_counter() - before, processor_seconds() - cpu, open_run(run, data=data)
+    before = time.perf_counter()
+    _, cpu = quietly("sample", data, "--out", run, *OURS[name].split(), processes=THREADS)
+    seconds, opened = time.perf_counter() - before, open_run(run, data=data)
     summary = read(run / "summary.json")
     best = opened.recommend(n=10)
     users = opened.run_.users.index_of(np.asarray(best["user_id"]))

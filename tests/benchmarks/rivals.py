@@ -20,13 +20,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from isolated import python_with
+from shared import python_with, quietly, triplets
 
 from dsgmcmc.data.ratings import SIDES, open_ratings
 from dsgmcmc.diagnostics.scores import coverage, pit
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.model.predictive.base import Moments
-from dsgmcmc.parallel.mpirun import run_dsgmcmc
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.storage.rundir import RunDirectory
 
@@ -58,9 +57,8 @@ def export(data: Path, out: Path) -> np.ndarray:
     arrays: dict[str, Any] = {}
     with open_ratings(data) as ratings:
         for part in ("train", "test"):
-            indptr, columns, values = ratings.slab(part, 0, ratings.n_rows)
-            rows = np.repeat(np.arange(ratings.n_rows, dtype=np.int32), np.diff(indptr))
-            arrays |= {f"{part}_rows": rows, f"{part}_columns": columns, f"{part}_values": values}
+            names = (f"{part}_{name}" for name in ("rows", "columns", "values"))
+            arrays |= zip(names, triplets(ratings, part), strict=True)
         for side, n in zip(SIDES, (ratings.n_rows, ratings.n_cols), strict=True) if ratings.features else ():
             found = ratings.feature_slab(side, 0, n)
             arrays |= {f"{side}_features_{name}": getattr(found, name) for name in ("indptr", "indices", "values")}
@@ -74,7 +72,7 @@ def run_ours(label: str, data: Path, out: Path, processes: int, rank: int, itera
     folder = out / label.replace(", ", "-").replace(" ", "-")
     arguments = ["sample", str(data), "--out", str(folder), "--rank", str(rank), *ALL_OURS[label]]
     arguments += ["--grid", str(max(4, 2 * processes)), "--iterations", iterations, *EARLY]
-    run_dsgmcmc(arguments, processes, stdout=subprocess.DEVNULL).check_returncode()
+    quietly(*arguments, processes=processes)
     run = RunDirectory(folder)
     lines = [line for line in run.metrics() if line["rmse_mean"] is not None]
     found = Run(run.path).test

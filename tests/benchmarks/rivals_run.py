@@ -65,43 +65,27 @@ def smurff(shape, mean, train, test, rank, threads, features=()):
     return {"curve": curve, "mean": pairs[:, 0] + mean, "tau": np.nan}
 
 
-def myfm(shape, mean, train, test, rank, threads):
-    """MyFM's Gibbs sampler for factorisation machines on the two one-hot encodings; one core."""
-    from myfm import MyFMGibbsRegressor
+def myfm(shape, mean, train, test, rank, threads, features=(), implicit=False):
+    """MyFM's Gibbs sampler for factorisation machines on the two one-hot encodings; one core.
 
-    def encode(r, c, _):
-        both = np.stack([r, c + shape[0]], axis=1).ravel()
-        return sparse.csr_matrix((np.ones(len(both)), both, np.arange(0, len(both) + 1, 2)), shape=(len(r), sum(shape)))
-
-    inputs, targets = encode(*test), test[2]
-    curve, total, begin = [], np.zeros(len(targets)), perf_counter()
-
-    def watch(step, fm, hyper, history):
-        if step >= BURN_IN:
-            total[:] += fm.predict_score(inputs, [])
-            curve.append((perf_counter() - begin, np.sqrt(np.mean((total / (step - BURN_IN + 1) - targets) ** 2))))
-        return False, None
-
-    model = MyFMGibbsRegressor(rank=rank, random_seed=1)
-    groups = [shape[0], shape[1]]
-    model.fit(encode(*train), train[2], n_iter=BURN_IN + DRAWS, n_kept_samples=1, group_shapes=groups, callback=watch)
-    return {"curve": curve, "mean": total / DRAWS, "tau": np.nan}
-
-
-def myfm_blocks(shape, mean, train, test, rank, threads, features, implicit):
-    """MyFM with features of both sides, and with `implicit` what each user and item has ratings with; one core."""
+    With features of both sides, and with `implicit` what each user and item has ratings with, as blocks of relations.
+    """
     from myfm import MyFMGibbsRegressor, RelationBlock
 
     rated = sparse.csr_matrix((np.ones(len(train[0])), (train[0], train[1])), shape=shape)
     sides = []
-    for own, side in zip((rated, rated.T.tocsr()), features, strict=True):
+    for own, side in zip((rated, rated.T.tocsr()), features, strict=False):
         share = sparse.diags(1 / np.sqrt(np.maximum(own.getnnz(axis=1), 1))) @ own
         sides.append([sparse.identity(own.shape[0]), side, *([share] if implicit else [])])
     blocks = [sparse.hstack(parts).tocsr() for parts in sides]
 
     def encode(r, c, _):
-        nothing = sparse.csr_matrix((len(r), 0))
-        return nothing, [RelationBlock(index.tolist(), block) for index, block in zip((r, c), blocks, strict=True)]
+        if features:
+            relations = [RelationBlock(index.tolist(), block) for index, block in zip((r, c), blocks, strict=True)]
+            return sparse.csr_matrix((len(r), 0)), relations
+        both = np.stack([r, c + shape[0]], axis=1).ravel()
+        ends = np.arange(0, len(both) + 1, 2)
+        return sparse.csr_matrix((np.ones(len(both)), both, ends), shape=(len(r), sum(shape))), []
 
     inputs, targets = encode(*test), test[2]
     curve, total, begin = [], np.zeros(len(targets)), perf_counter()
@@ -112,18 +96,10 @@ def myfm_blocks(shape, mean, train, test, rank, threads, features, implicit):
             curve.append((perf_counter() - begin, np.sqrt(np.mean((total / (step - BURN_IN + 1) - targets) ** 2))))
         return False, None
 
-    model = MyFMGibbsRegressor(rank=rank, random_seed=1)
-    groups = [part.shape[1] for parts in sides for part in parts]
-    x, relations = encode(*train)
-    model.fit(
-        x,
-        train[2],
-        relations,
-        n_iter=BURN_IN + DRAWS,
-        n_kept_samples=1,
-        group_shapes=groups,
-        callback=watch,
-    )
+    model, (x, relations) = MyFMGibbsRegressor(rank=rank, random_seed=1), encode(*train)
+    groups = [part.shape[1] for parts in sides for part in parts] or list(shape)
+    lengths = {"n_iter": BURN_IN + DRAWS, "n_kept_samples": 1}
+    model.fit(x, train[2], relations, group_shapes=groups, callback=watch, **lengths)
     return {"curve": curve, "mean": total / DRAWS, "tau": np.nan}
 
 
@@ -154,7 +130,7 @@ if __name__ == "__main__":
         "myfm": myfm,
         "libmf": libmf,
         "smurff, features": lambda *given: smurff(*given, load_features(split)),
-        "myfm, features": lambda *given: myfm_blocks(*given, load_features(split), implicit=False),
-        "myfm, features, implicit": lambda *given: myfm_blocks(*given, load_features(split), implicit=True),
+        "myfm, features": lambda *given: myfm(*given, load_features(split)),
+        "myfm, features, implicit": lambda *given: myfm(*given, load_features(split), implicit=True),
     }[name]
     np.savez(result, **run(*load(split), int(rank), int(threads)))

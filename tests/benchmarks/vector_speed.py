@@ -25,8 +25,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "papers"))
 
-from isolated import python_with
 from neural_network import Network
+from shared import python_with
 from vector_speed_models import CLASSES, HIDDEN
 
 from dsgmcmc.densities.regression import Regression

@@ -11,12 +11,11 @@ that many ratings are of new users. RATINGS is any file that ``dsgmcmc prepare``
 from __future__ import annotations
 
 import argparse
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 import numpy as np
+from shared import quietly, triplets
 
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.storage.rundir import RunDirectory
@@ -24,21 +23,12 @@ from dsgmcmc.storage.rundir import RunDirectory
 SWEEPS = (10, 30, 100)
 
 
-def dsgmcmc(*arguments: object) -> None:
-    """Run a command; what it prints is shown if it fails."""
-    done = subprocess.run(
-        [sys.executable, "-m", "dsgmcmc", *map(str, arguments)], capture_output=True, text=True, check=False
-    )
-    if done.returncode:
-        raise SystemExit(done.stderr)
-
-
 def ratings_of(path: Path, part: str) -> np.ndarray:
     """User, item and rating of all ratings of a part of a ratings file, (n, 3)."""
     with open_ratings(path) as ratings:
-        indptr, columns, values = ratings.slab(part, 0, ratings.n_rows)
-        rows = np.repeat(ratings.row_ids(), np.diff(indptr))
-        pairs = (ratings.col_ids()[columns], rows) if ratings.transposed else (rows, ratings.col_ids()[columns])
+        rows, columns, values = triplets(ratings, part)
+        sides = ratings.row_ids()[rows], ratings.col_ids()[columns]
+        pairs = sides[::-1] if ratings.transposed else sides
     return np.column_stack([*pairs, values])
 
 
@@ -62,20 +52,20 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        dsgmcmc("prepare", given.ratings, folder / "all.h5")
+        quietly("prepare", given.ratings, folder / "all.h5")
         train, test = (ratings_of(folder / "all.h5", part) for part in ("train", "test"))
         held = write(folder / "test.csv", test)
         if given.latest:  # the training ratings are those before a time: prepare splits them
-            dsgmcmc("prepare", given.ratings, folder / "latest.h5", "--split", "temporal", "--test-fraction", 0.19)
+            quietly("prepare", given.ratings, folder / "latest.h5", "--split", "temporal", "--test-fraction", 0.19)
             early = {(u, i) for u, i, _ in ratings_of(folder / "latest.h5", "train").tolist()}
             kept = np.array([(u, i) in early for u, i, _ in train.tolist()])
         else:
             kept = np.random.default_rng(0).random(len(train)) < 0.9
         for size, chosen in (("few", train[kept]), ("grown", train)):
-            dsgmcmc("prepare", write(folder / f"{size}.csv", chosen), folder / f"{size}.h5", "--test", held)
+            quietly("prepare", write(folder / f"{size}.csv", chosen), folder / f"{size}.h5", "--test", held)
         lengths = ("--iterations", "300sweeps")
-        dsgmcmc("sample", folder / "few.h5", "--out", folder / "run", *lengths)
-        dsgmcmc("sample", folder / "grown.h5", "--out", folder / "long", *lengths)
+        quietly("sample", folder / "few.h5", "--out", folder / "run", *lengths)
+        quietly("sample", folder / "grown.h5", "--out", folder / "long", *lengths)
         whole, part = rmse(folder / "long"), rmse(folder / "run")
         print(
             f"{kept.mean():.1%} of {len(train):,} training ratings, state and mean: {part[0]:.4f} {part[1]:.4f}; all,"
@@ -87,7 +77,7 @@ def main() -> None:
             for way, more in (("started", ("--from", folder / "run")), ("anew", ())):
                 out = folder / f"{way}{sweeps}"
                 lengths = (f"--iterations={sweeps}sweeps", f"--burn-in={sweeps // 2}sweeps", "--thin=1sweeps")
-                dsgmcmc("sample", folder / "grown.h5", "--out", out, *lengths, *more)
+                quietly("sample", folder / "grown.h5", "--out", out, *lengths, *more)
                 found.append(rmse(out))
             (a, b), (c, d) = found
             print(f"| {sweeps} | {a:.4f} | {c:.4f} | {b:.4f} | {d:.4f} |", flush=True)
