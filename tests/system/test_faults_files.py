@@ -40,7 +40,7 @@ go = partial(sample, MPI.COMM_SELF, resume=True)
 
 @pytest.fixture(scope="module")
 def stopped(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Run of 60 iterations with three checkpoints."""
+    """Run of 60 iterations, of which the checkpoints of 40 and 60 are there."""
     out = tmp_path_factory.mktemp("run") / "run"
     assert go_on(data, out, 60, **EVERY) == 0
     return out
@@ -152,8 +152,8 @@ REPAIRED: dict[str, Callable[[Path], object]] = {
     "the newest draw": lambda out: lose(sorted((out / "draws" / "chain-0").iterdir())[-1]),
     "a deleted draw": lambda out: shutil.rmtree(sorted((out / "draws" / "chain-0").iterdir())[-1]),
     "the posterior": lambda out: lose(out / "posterior" / "chain-0" / step_name(80)),
-    "an older checkpoint": lambda out: lose(checkpoint(out, 40)),
-    "an older checkpoint's manifest": lambda out: flip(checkpoint(out, 40) / MANIFEST, 400),
+    "an older checkpoint": lambda out: lose(checkpoint(out, 60)),
+    "an older checkpoint's manifest": lambda out: flip(checkpoint(out, 60) / MANIFEST, 400),
     "the summary": lambda out: flip(out / "summary.json", 40),
     "an event": lambda out: (RunDirectory(out).note("anything"), flip(out / "events.jsonl", 0)),
 }
@@ -173,7 +173,6 @@ def test_resuming_repairs_a_finished_run(data: Path, ended: Path, tmp_path: Path
 
 def test_a_draw_that_every_checkpoint_counts_on_cannot_be_made_again(data: Path, out: Path) -> None:
     """It is named, with what helps, and nothing is deleted."""
-    shutil.rmtree(checkpoint(out, 20))  # it has no draws yet
     first = min((out / "draws" / "chain-0").iterdir())
     lose(first)
     before = sorted(out.rglob("*"))

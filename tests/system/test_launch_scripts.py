@@ -213,7 +213,7 @@ def processes_of(out: Path) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("retries", [0, 1])
+@pytest.mark.parametrize("retries", [pytest.param(0, marks=pytest.mark.long), 1])
 def test_mpirun_script_goes_on_after_a_loss(tmp_path, retries):
     """A killed process ends the job with 70 and one line, or with `--retries` the job goes on from its checkpoint."""
     data, out, hosts = write_planted(tmp_path / "data.h5"), tmp_path / "run", tmp_path / "hosts"
