@@ -135,9 +135,6 @@ def show(table: dict[str, dict[str, Any]], target: float | None) -> None:
 
 def draw(curves: dict[str, list], target: float | None, path: Path) -> None:
     """RMSE against seconds."""
-    import matplotlib
-
-    matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(figsize=(7.5, 4.8), layout="constrained")

@@ -17,13 +17,10 @@ import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import matplotlib as mpl
 import numpy as np
+from matplotlib import pyplot as plt
 from mpi4py import MPI
 from scipy.stats import binom, chi2
-
-mpl.use("Agg")
-from matplotlib import pyplot as plt
 
 from dsgmcmc.config.layers import build
 from dsgmcmc.config.run import ResolvedConfig

@@ -91,9 +91,6 @@ def measure(data: Path, settings: dict[str, Any], comm: MPI.Comm, repeats: int) 
 
 def plot(lines: list[dict[str, float]], out: Path) -> None:
     """Draw the speed by the number of processes, beside a perfect one."""
-    import matplotlib
-
-    matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
     processes = [line["processes"] for line in lines]

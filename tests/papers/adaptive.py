@@ -280,9 +280,6 @@ def against_calls(problem, long):
 
 def draw(problem, states, curves, folder):
     """Marginals in ten dimensions, errors in a hundred."""
-    import matplotlib
-
-    matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(2, 2, figsize=(9.5, 6.5))

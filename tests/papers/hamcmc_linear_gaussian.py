@@ -24,10 +24,7 @@ from pathlib import Path as FilePath
 from time import process_time
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
-
-mpl.use("Agg")
 from matplotlib import pyplot as plt
 
 from dsgmcmc.densities.density import ALL, Data

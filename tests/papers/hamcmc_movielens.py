@@ -23,10 +23,7 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
-import matplotlib as mpl
 import numpy as np
-
-mpl.use("Agg")
 from matplotlib import pyplot as plt
 
 ITERATIONS, BURN_IN, SEEDS = 1000, 50, 3

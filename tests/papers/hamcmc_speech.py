@@ -276,9 +276,6 @@ def line(name: str, said: str, values: list[float], seconds: str) -> None:
 
 def draw(found: dict[str, list[float]], path: Path) -> None:
     """The figure: every signal a dot, the mean a line."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
     from matplotlib import pyplot as plt
 
     figure, axis = plt.subplots(figsize=(6, 3.4))

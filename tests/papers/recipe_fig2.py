@@ -162,9 +162,6 @@ def main():
 
 def draw(bars, curves, eps, folder):
     """The figure, as in the paper."""
-    import matplotlib
-
-    matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
     figure, (one, two) = plt.subplots(1, 2, figsize=(9, 3.4))

@@ -287,9 +287,6 @@ def main():
 
 def draw(parts, folder):
     """The figure, as in the paper."""
-    import matplotlib
-
-    matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(1, len(parts), figsize=(4.5 * len(parts), 3.4), squeeze=False)

@@ -177,9 +177,6 @@ def main():
 
 def draw(curves, n, folder):
     """Log loss of single states, and of mean predictions, over passes."""
-    import matplotlib
-
-    matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(1, 2, figsize=(10, 3.8), sharey=True)

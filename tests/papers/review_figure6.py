@@ -22,20 +22,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 from control_variate import mode
+from matplotlib import pyplot as plt
 from one_process import Chain, Theta
 
 from dsgmcmc.diagnostics.scores import coverage, pit, rmse
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.model.predictive.base import Moments
-
-mpl.use("Agg")
-from matplotlib import pyplot as plt
 
 GRID, TAU, ITERATIONS, QUICK, LOOKS = 10, 3.0, 20_000, 3000, 50
 MODEL: dict[str, Any] = {

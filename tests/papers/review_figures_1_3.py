@@ -243,9 +243,6 @@ def main():
 
 def draw(found, chains, folder):
     """Figure 1, bottom, and figure 2: traces of the first coefficient."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
     from matplotlib import pyplot as plt
 
     figure, (one, two) = plt.subplots(1, 2, figsize=(9, 3.4))

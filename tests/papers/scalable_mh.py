@@ -143,9 +143,6 @@ def figures(model: Model, runs: int, out: Path | None) -> None:
 
 def draw(found: dict[str, dict[int, Measured]], out: Path) -> None:
     """The paper's figures 1 and 2 side by side."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(1, 2, figsize=(10, 4))
