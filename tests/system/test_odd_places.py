@@ -27,14 +27,6 @@ def full_disk(small_disk: Path) -> Path:
     return small_disk
 
 
-@pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_a_full_disk_is_named_in_a_few_words(finished: Path, full_disk: Path, pairs: Path, suffix: str) -> None:
-    """DuckDB puts its own line of JSON around what the system said."""
-    out = full_disk / f"out.{suffix}"
-    result = run(*dsgmcmc("predict", finished, pairs, "-o", out)).expect(1)
-    assert result.err == f"dsgmcmc: {out} cannot be written: No space left on device\n"
-
-
 def test_a_cache_without_room(finished: Path, full_disk: Path, pairs: Path) -> None:
     """A quota that is used up: kernels are compiled into a temporary folder, as where the cache may not be written."""
     line = ("predict", finished, pairs)
