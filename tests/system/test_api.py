@@ -17,7 +17,7 @@ import pytest
 import scipy.sparse
 from mpi4py import MPI
 from runs import make_run
-from support import dsgmcmc, planted, run
+from support import planted
 
 import dsgmcmc as package
 from dsgmcmc import BPMF, bpmf, open_run
@@ -201,16 +201,6 @@ def test_progress_is_shown_where_python_writes(ratings, capsys):
     assert "iteration 80/80" in capsys.readouterr().err
 
 
-def test_comm_samples_in_this_process(ratings, model, tmp_path):
-    """Under mpirun there are processes already; here there is one."""
-    i, j, x = ratings
-    pairs = np.column_stack([i, j])
-    own = BPMF(**SHORT, test_fraction=0.1, comm=MPI.COMM_SELF, out=tmp_path / "run").fit(pairs, x)
-    np.testing.assert_array_equal(own.predict(pairs), model.predict(pairs))
-    with pytest.raises(InputError, match="out="):
-        BPMF(**SHORT, comm=MPI.COMM_SELF).fit(pairs, x)
-
-
 def test_scikit_learn_takes_it(ratings):
     """clone, get_params, set_params, cross_val_score: without scikit-learn being needed to import."""
     from sklearn.base import clone, is_regressor
@@ -231,27 +221,6 @@ def test_scikit_learn_takes_it(ratings):
     with pytest.raises(ValueError, match="no parameter 'depth'"):
         model.set_params(depth=3)
     assert repr(BPMF(rank=4, chains=2)) == "BPMF(rank=4, chains=2)"
-
-
-BAD = [
-    (np.zeros((3, 4)), None, r"\(n, 3\)"),
-    (np.zeros((3, 2)), [1, 2], "3 pairs"),
-    (np.zeros((0, 2)), [], "no ratings"),
-    ([[1, 2], [3, 4]], [1.0, float("nan")], "NaN"),
-    ([[1, 2], [3, 4]], ["a", "b"], "numbers"),
-    ([[1.5, 2], [3, 4]], [1, 2], "integers or text"),
-    (np.array([["a", None], ["b", "c"]], dtype=object), [1, 2], "item is missing"),
-    ([[1, 2], [1, 2], [3, 4]], [1, 2, 3], "choose with duplicates first"),
-    ("nowhere.csv", None, "does not exist"),
-    ("nowhere.h5", None, "does not exist"),
-]
-
-
-@pytest.mark.parametrize(("X", "y", "message"), BAD)
-def test_bad_ratings_are_refused(X, y, message):
-    """With the reason, before anything is sampled."""
-    with pytest.raises(InputError, match=message):
-        BPMF(**SHORT).fit(X, y)
 
 
 def test_bad_parameters_are_refused(ratings):
@@ -286,7 +255,7 @@ UNFITTED = {
 
 
 @pytest.mark.parametrize("name", UNFITTED)
-def test_before_fit_every_method_raises_what_scikit_learn_raises(name):
+def test_before_fit_every_method_raises_what_scikit_learn_raises(name, model):
     """Programs that handle any estimator catch that error, and `check_is_fitted` agrees with it."""
     from sklearn.exceptions import NotFittedError
     from sklearn.utils.validation import check_is_fitted
@@ -295,6 +264,7 @@ def test_before_fit_every_method_raises_what_scikit_learn_raises(name):
         getattr(BPMF(), name)(*UNFITTED[name])
     with pytest.raises(NotFittedError):
         check_is_fitted(BPMF())
+    check_is_fitted(model)
     assert not hasattr(BPMF(), "users_")
 
 
@@ -304,13 +274,6 @@ def test_before_fit_without_scikit_learn():
     code += "  print([kind.__name__ for kind in type(error).__mro__[:4]], 'sklearn' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240, check=True)
     assert done.stdout == "['NotFittedError', 'InputError', 'ValueError', 'AttributeError'] False\n"
-
-
-def test_a_fitted_model_is_fitted_for_scikit_learn(model):
-    """`check_is_fitted` raises nothing."""
-    from sklearn.utils.validation import check_is_fitted
-
-    check_is_fitted(model)
 
 
 def test_the_examples_in_the_docstrings():
@@ -329,16 +292,6 @@ def test_importing_the_package_is_light():
     assert done.stdout.splitlines() == ["[]", "[]"]
     with pytest.raises(AttributeError):
         _ = package.nothing
-
-
-def test_open_run_reads_lazily(tmp_path):
-    """Moments and draws by original names, from what the command line sampled."""
-    made = make_run(tmp_path)
-    opened = open_run(made.path)
-    row = opened.items.index_of([made.items[3]])[0]
-    assert opened.moments[0].mean["item"][row].shape == (4,)
-    assert opened.draw(0).theta["user"].shape == (len(opened.users), 4)
-    run(*dsgmcmc("info", made.path)).expect(0)
 
 
 def test_a_pickled_model_needs_no_files(ratings, tmp_path):
@@ -371,15 +324,6 @@ def test_a_run_of_the_command_line_is_a_model(tmp_path):
     assert "saved draws" in repr(model.run_)
     longer = model.set_params(iterations=140).fit(moved)
     assert longer.run_.config.iterations == 140
-
-
-def test_thompson_explores(model):
-    """Another draw each time, unless a seed says which."""
-    users = model.users_[:8]
-    answers = [model.recommend(users, n=1, by="thompson")["item_id"].tolist() for _ in range(6)]
-    assert len(set(map(tuple, answers))) > 1
-    seeded = [model.recommend(users, n=1, by="thompson", seed=5)["item_id"].tolist() for _ in range(2)]
-    assert seeded[0] == seeded[1]
 
 
 def test_ratings_that_come_twice(tmp_path):
@@ -464,6 +408,14 @@ def test_columns_that_are_only_numbered_are_in_their_order(ratings, model):
         (lambda _: BPMF(duplicates="all").fit("r.csv"), "duplicates='all'"),
         (lambda m: m.recommend([1], candidates="abc"), "no item is called 'abc'"),
         (lambda _: BPMF().fit([[1, 2, 3.0], [1, 3, np.nan], [2, 2, np.inf]]), "2 ratings are .* rows 1, 2"),
+        (lambda _: BPMF().fit(np.zeros((3, 4))), r"\(n, 3\)"),
+        (lambda _: BPMF().fit(np.zeros((3, 2)), [1, 2]), "3 pairs"),
+        (lambda _: BPMF().fit(np.zeros((0, 2)), []), "no ratings"),
+        (lambda _: BPMF().fit([[1, 2], [3, 4]], ["a", "b"]), "numbers"),
+        (lambda _: BPMF().fit([[1, 2], [1, 2], [3, 4]], [1, 2, 3]), "choose with duplicates first"),
+        (lambda _: BPMF().fit("nowhere.csv"), "does not exist"),
+        (lambda _: BPMF().fit("nowhere.h5"), "does not exist"),
+        (lambda _: BPMF(comm=MPI.COMM_SELF).fit([[1, 2], [3, 4]], [1, 2]), "out="),
         (lambda _: BPMF().fit([[1, 2], [None, 3]], [3.0, 4.0]), "one name of a user is missing.*: row 1 "),
         (lambda _: BPMF().fit([[1, 2], [1.5, 3]], [3.0, 4.0]), "row 1 has 1.5"),
         (lambda m: m.similar([1]), "the name of one item"),
