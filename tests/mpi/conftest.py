@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mpi4py import MPI
@@ -54,39 +55,25 @@ def together(comm: MPI.Comm) -> Together:
     return context
 
 
-@pytest.fixture(scope="session")
-def timed(comm: MPI.Comm, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Ratings of five levels, with times."""
-    path = write_planted(tmp_path_factory.mktemp("timed") / "r.h5", stars=True, timed=True) if comm.rank == 0 else None
-    return comm.bcast(path, root=0)
+#: Ratings files that all processes read, by what `write_planted` is told.
+FILES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "timed": {"stars": True, "timed": True},
+    "described": {"features": (4, 3)},  # of the rows and of the columns; some have none
+    "stars": {"stars": True},
+    "turned stars": {"stars": True, "transposed": True},  # whose columns are the users
+}
 
 
 @pytest.fixture(scope="session")
-def data(comm: MPI.Comm, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def files(comm: MPI.Comm, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The paths of `FILES`."""
+    folder = tmp_path_factory.mktemp("data")
+    found = {name: write_planted(folder / f"{name}.h5", **how) for name, how in FILES.items()} if comm.rank == 0 else {}
+    return comm.bcast(found, root=0)
+
+
+@pytest.fixture(scope="session")
+def data(files: dict[str, Path]) -> Path:
     """Small ratings file that all processes read."""
-    path = write_planted(tmp_path_factory.mktemp("data") / "r.h5") if comm.rank == 0 else None
-    return comm.bcast(path, root=0)
-
-
-@pytest.fixture(scope="session")
-def described(comm: MPI.Comm, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same ratings with features of both sides, four of the rows and three of the columns, some without any."""
-    path = None
-    if comm.rank == 0:
-        path = write_planted(tmp_path_factory.mktemp("described") / "r.h5", features=(4, 3))
-    return comm.bcast(path, root=0)
-
-
-@pytest.fixture(scope="session")
-def turned_stars(comm: MPI.Comm, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same with ratings of 1 to 5, whose columns are the users."""
-    folder = tmp_path_factory.mktemp("turned")
-    path = write_planted(folder / "r.h5", stars=True, transposed=True) if comm.rank == 0 else None
-    return comm.bcast(path, root=0)
-
-
-@pytest.fixture(scope="session")
-def stars(comm: MPI.Comm, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same with ratings of 1 to 5."""
-    path = write_planted(tmp_path_factory.mktemp("stars") / "r.h5", stars=True) if comm.rank == 0 else None
-    return comm.bcast(path, root=0)
+    return files["plain"]

@@ -8,17 +8,17 @@ from __future__ import annotations
 import json
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from mpi4py import MPI
-from support import digest, metrics, rest, sample
+from support import digest, metrics, sample
 
-from dsgmcmc.errors import InputError
 from dsgmcmc.model import circulation
 from dsgmcmc.parallel import ring
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.gradients import GRADIENTS
+from dsgmcmc.samplers.sgmcmc import baoab
 from dsgmcmc.storage.series import steps
 
 pytestmark = pytest.mark.mpi
@@ -28,40 +28,26 @@ NOISES = ("shared", "by-user", "both")
 BASE: dict[str, Any] = {"rank": 3, "grid": 5, "burn_in": 4, "thin": 3, "evaluate_every": 4, "save_draws": 2}
 STEPS = {"baoab": 0.02}  # the default is for real data, not for 250 ratings
 INDEPENDENT = ("sgnht",)  # take random parts alone
-SETTINGS: list[tuple[str, dict[str, Any]]] = [
-    ("sghmc", {"splitting": "published", "metric": "identity", "refresh": 3}),
-    ("sghmc", {"friction": "metric", "refresh": 2}),
-    ("baoab", {"metric": "kronecker"}),
-    ("sghmc", {"metric": "kronecker", "refresh": 3}),
-    ("sgnht", {"thermostat": "scalar", "metric": "identity"}),
-    ("sgnht", {"thermostat": "element"}),
-    ("sgnht", {"metric": "kronecker"}),
-    ("hamcmc", {"metric": "fisher"}),
-    ("sgnht", {"thermostat": "scalar", "gradient": "control-variate"}),
-]
 
 
-def settings_of(sampler: str, gradient: str | None = None, **more: Any) -> dict[str, Any]:
+def settings_of(sampler: str, **more: Any) -> dict[str, Any]:
     section = {"name": sampler} | ({"step_size": STEPS[sampler]} if sampler in STEPS else {})
-    section |= {"gradient": gradient} if gradient else {}
     return {**BASE, "sampler": section, "iterations": 17, **more}
 
 
 def compare(comm: MPI.Comm, together, data: Path, folder: Path, settings: dict[str, Any], stops: list[int]) -> None:
     """One go on one process against all processes in several goes, the last of them on one process less."""
-    failures = []
-    if comm.rank == 0:
-        failures.append(sample(MPI.COMM_SELF, data, folder / "one", **settings))
-    rest(comm)
+    with together():
+        if comm.rank == 0:
+            assert sample(MPI.COMM_SELF, data, folder / "one", **settings) == 0
     for number, iterations in enumerate(stops):
         fewer = comm.size > 1 and number == len(stops) - 1 > 0
         group = comm.Split(int(fewer and comm.rank == comm.size - 1), comm.rank)
-        if not (fewer and comm.rank == comm.size - 1):
-            more = {"iterations": iterations} if number else {**settings, "iterations": iterations}
-            failures.append(sample(group, data, folder / "many", resume=number > 0, **more))
-        rest(comm)
+        with together():  # an error is raised on all processes of the group alike
+            if not (fewer and comm.rank == comm.size - 1):
+                more = {"iterations": iterations} if number else {**settings, "iterations": iterations}
+                assert sample(group, data, folder / "many", resume=number > 0, **more) == 0
     with together():
-        assert not any(failures)
         if comm.rank == 0:
             assert digest(folder / "many") == digest(folder / "one")
 
@@ -90,23 +76,96 @@ def test_number_of_processes_and_resuming(
     compare(comm, together, data, mpi_tmp_path, settings, [7, 17])
 
 
-def other_gradients() -> list[tuple[str, str, str]]:
-    """Samplers, estimators that are not their own, and noises in turns, where an estimator serves both."""
-    pairs = [(name, gradient) for name, sampler in SAMPLERS.items() for gradient in sampler.gradients[1:]]
-    return [
-        (name, gradient, "shared" if number % 2 or GRADIENTS[gradient].fixed_likelihood else "both")
-        for number, (name, gradient) in enumerate(pairs)
-    ]
+class Case(NamedTuple):
+    """A sampler, settings of it and of the run, which of the files, and sweeps after which it stops and ends."""
+
+    sampler: str
+    section: dict[str, Any]
+    settings: dict[str, Any]
+    file: str
+    stops: tuple[float, int] | None
+
+
+def case(
+    sampler: str, file: str = "plain", stops: tuple[float, int] | None = None, *, of: Any = (), **settings: Any
+) -> Case:
+    """A case; `of` are settings of the sampler."""
+    return Case(sampler, dict(of), settings, file, stops)
+
+
+BOTH = {"noise": "both"}
+ORDINAL = {"likelihood": "ordinal-logit"}
+TIME = {"time_levels": "user,item", "noise": "both"}
+CASES = {
+    # what is drawn, saved or added up under these settings of a sampler alone
+    "published splitting": case("sghmc", of={"splitting": "published", "metric": "identity", "refresh": 3}),
+    "friction in the metric": case("sghmc", of={"friction": "metric", "refresh": 2}),
+    "baoab, kronecker": case("baoab", of={"metric": "kronecker"}),
+    "sghmc, kronecker": case("sghmc", of={"metric": "kronecker", "refresh": 3}),
+    "sgnht, kronecker": case("sgnht", of={"metric": "kronecker"}),
+    "one thermostat": case("sgnht", of={"thermostat": "scalar", "metric": "identity"}),
+    "one thermostat, control variates": case("sgnht", of={"thermostat": "scalar", "gradient": "control-variate"}),
+    "a thermostat an element": case("sgnht", of={"thermostat": "element"}),
+    "hamcmc, fisher": case("hamcmc", of={"metric": "fisher"}),
+    # stopped between two looks at the curvature of single rows, which come less often once a chain has settled
+    "bounds kept from before": case("baoab", stops=(23, 27)),
+    # rank 0: rows of one number, and priors over no columns
+    "biases, baoab": case("baoab", rank=0, **BOTH),
+    "biases, gibbs": case("gibbs", rank=0, prior="normal-wishart", **BOTH),
+    "biases, sgld": case("sgld", rank=0, prior="fixed", **BOTH),
+    # systems of equations solved on the ring, from home and from where parts have left the columns
+    "implicit, baoab": case("baoab", stops=(12, 30), implicit_features="both", **BOTH),
+    "implicit, psgld": case("psgld", stops=(2.4, 6), implicit_features="both", **BOTH),
+    "implicit, gibbs": case("gibbs", stops=(12, 30), implicit_features="both", **BOTH),
+    # B is drawn from sums over blocks, whether the columns are at home or not; stopped between two draws of it
+    "features, baoab": case("baoab", "described", (14, 23), **BOTH),
+    "features, psgld": case("psgld", "described", (14.5, 23), prior="normal-wishart", **BOTH),
+    # groups of rows at home and of columns on their way, with parts anywhere; stopped between two draws
+    "time, implicit": case("baoab", "timed", (8, 14), implicit_features="both", **TIME),
+    "time, pages": case("psgld", "timed", (8.5, 14), time_levels="item:page,user:3,item:4"),
+    "time, levels": case("baoab", "timed", (8, 14), thresholds="user", **ORDINAL, **TIME),
+    "time, counts": case("psgld", "timed", (8.5, 14), time_levels="item:4,user:page", likelihood="negative-binomial"),
+    "time, heavy tails": case("baoab", "timed", (8, 14), likelihood="student-t", **TIME),
+    "time, gibbs": case("gibbs", "timed", (8, 14), time_levels="item:3,user:page", noise="by-item"),
+    # thresholds and scales move by ordered sums; what was gathered of them within a sweep is in the checkpoint
+    "levels": case("baoab", "stars", **ORDINAL, **BOTH),
+    "levels, own thresholds": case("baoab", "stars", thresholds="user", **ORDINAL, **BOTH),
+    "levels, psgld": case("psgld", "stars", thresholds="user", **ORDINAL),
+    "probit": case("psgld", "stars", likelihood="ordinal-probit", noise="by-user", implicit_features="both"),
+    # thresholds of users who are columns travel, and what is gathered of them comes home
+    "turned levels": case("baoab", "turned stars", thresholds="user", **ORDINAL),
+    "turned levels, psgld": case("psgld", "turned stars", thresholds="user", **ORDINAL, **BOTH),
+    # what a count counts in the metric follows from the totals of its row and column, wherever these are
+    "counts": case("baoab", "stars", likelihood="negative-binomial"),
+    "heavy tails": case("psgld", "stars", likelihood="student-t", noise="by-user", implicit_features="both"),
+    # Gram matrices over all cells are ordered sums
+    "clicks": case("baoab", of={"metric": "kronecker"}, likelihood="all-cells"),
+    "clicks, gibbs": case("gibbs", likelihood="all-cells"),
+}
+#: Every estimator that a sampler can use instead of its own, and noises in turns, where an estimator serves both.
+OTHERS = [(name, gradient) for name, kind in SAMPLERS.items() for gradient in kind.gradients[1:]]
+for number, (name, gradient) in enumerate(OTHERS):
+    noise = {} if number % 2 or GRADIENTS[gradient].fixed_likelihood else BOTH
+    CASES[f"{name}, {gradient}"] = case(name, of={"gradient": gradient}, **noise)
 
 
 @pytest.mark.once
-@pytest.mark.parametrize(("sampler", "gradient", "noise"), other_gradients())
-def test_gradients_that_are_not_the_default(
-    comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path, sampler: str, gradient: str, noise: str
+@pytest.mark.parametrize("what", CASES)
+def test_every_setting_with_state_or_sums_of_its_own(
+    comm: MPI.Comm, together, files: dict[str, Path], mpi_tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
-    """Every estimator that a sampler can use instead of its own."""
-    settings = settings_of(sampler, gradient, noise=noise)
-    compare(comm, together, data, mpi_tmp_path, settings, [7, 17])
+    """Samplers, estimators, likelihoods and parts of the model: stopped on all processes, ended on one less."""
+    monkeypatch.setattr(baoab, "REFRESH_EVERY", 1 if what == "bounds kept from before" else 3)
+    sampler, section, more, file, stops = CASES[what]
+    settings = settings_of(sampler, **more)
+    settings["sampler"] |= section
+    ends = [7, 17]
+    if stops is not None:
+        sweep = BASE["grid"] if sampler == "psgld" else 1
+        ends = [round(stop * sweep) for stop in stops]
+        settings |= {"iterations": ends[-1]}
+        settings |= {"thin": sweep} if file in ("described", "timed") else {}
+    compare(comm, together, files[file], mpi_tmp_path, settings, ends)
 
 
 @pytest.mark.once
@@ -118,126 +177,6 @@ def test_blocks_that_are_large(
     monkeypatch.setattr(ring, "LARGEST", 0)
     monkeypatch.setattr(circulation, "KEPT_BYTES", 0)
     settings = settings_of(sampler, noise="both")
-    compare(comm, together, data, mpi_tmp_path, settings, [7, 17])
-
-
-@pytest.mark.once
-@pytest.mark.parametrize(
-    ("sampler", "prior"),
-    [("baoab", "normal-gamma"), ("gibbs", "normal-wishart"), ("sgld", "fixed")],
-)
-def test_biases_only(comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path, sampler: str, prior: str) -> None:
-    """Rank 0: rows of one number, and priors over no columns."""
-    settings = settings_of(sampler, rank=0, prior=prior, noise="both")
-    compare(comm, together, data, mpi_tmp_path, settings, [7, 17])
-
-
-@pytest.mark.once
-@pytest.mark.parametrize("sampler", ["baoab", "psgld", "gibbs"])
-def test_implicit_features(comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path, sampler: str) -> None:
-    """Systems of equations solved on the ring, from home and from where parts have left the columns."""
-    settings = settings_of(sampler, implicit_features="both", noise="both", iterations=30)
-    compare(comm, together, data, mpi_tmp_path, settings, [12, 30])
-
-
-@pytest.mark.once
-@pytest.mark.parametrize(("sampler", "prior"), [("baoab", "normal-gamma"), ("psgld", "normal-wishart")])
-def test_features(comm: MPI.Comm, together, described: Path, mpi_tmp_path: Path, sampler: str, prior: str) -> None:
-    """B is drawn from sums over blocks, whether the columns are at home or not; stopped between two draws of it."""
-    settings = settings_of(sampler, prior=prior, noise="both")
-    sweep = 1 if sampler == "baoab" else BASE["grid"]
-    settings |= {"iterations": 23 * sweep, "thin": sweep}
-    compare(comm, together, described, mpi_tmp_path, settings, [14 * sweep + sweep // 2, 23 * sweep])
-
-
-@pytest.mark.once
-@pytest.mark.parametrize(
-    ("sampler", "settings"),
-    [
-        ("baoab", {"time_levels": "user,item", "noise": "both", "implicit_features": "both"}),
-        ("psgld", {"time_levels": "item:page,user:3,item:4"}),
-        ("baoab", {"time_levels": "user,item", "noise": "both", "likelihood": "ordinal-logit", "thresholds": "user"}),
-        ("psgld", {"time_levels": "item:4,user:page", "likelihood": "negative-binomial"}),
-        ("baoab", {"time_levels": "user,item", "likelihood": "student-t", "noise": "both"}),
-        ("gibbs", {"time_levels": "item:3,user:page", "noise": "by-item"}),
-    ],
-)
-def test_effects_of_time(
-    comm: MPI.Comm, together, timed: Path, mpi_tmp_path: Path, sampler: str, settings: dict[str, Any]
-) -> None:
-    """Groups of rows at home and of columns on their way, with parts anywhere; stopped between two draws."""
-    sweep = BASE["grid"] if sampler == "psgld" else 1
-    settings = settings_of(sampler, **settings) | {"iterations": 14 * sweep, "thin": sweep}
-    compare(comm, together, timed, mpi_tmp_path, settings, [8 * sweep + sweep // 2, 14 * sweep])
-
-
-@pytest.mark.once
-@pytest.mark.parametrize(("sampler", "section"), SETTINGS)
-def test_settings_with_state_or_sums_of_their_own(
-    comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path, sampler: str, section: dict[str, Any]
-) -> None:
-    """What is drawn, saved or added up under these settings alone."""
-    settings = settings_of(sampler)
-    settings["sampler"] |= section
-    compare(comm, together, data, mpi_tmp_path, settings, [7, 17])
-
-
-@pytest.mark.once
-def test_bounds_that_are_kept_from_a_refresh_before(comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path) -> None:
-    """Stopped between two looks at the curvature of single rows, which come less often once a chain has settled."""
-    settings = settings_of("baoab", iterations=27)
-    settings["sampler"]["refresh"] = 1
-    compare(comm, together, data, mpi_tmp_path, settings, [23, 27])
-
-
-@pytest.mark.once
-@pytest.mark.parametrize(
-    ("likelihood", "sampler", "noise", "thresholds"),
-    [
-        ("ordinal-logit", "baoab", "both", "shared"),
-        ("ordinal-logit", "baoab", "both", "user"),
-        ("ordinal-probit", "psgld", "by-user", "shared"),
-        ("ordinal-logit", "psgld", "shared", "user"),
-        ("negative-binomial", "baoab", "shared", "shared"),
-        ("student-t", "psgld", "by-user", "shared"),
-    ],
-)
-def test_ratings_of_levels_and_counts(
-    comm: MPI.Comm,
-    together,
-    stars: Path,
-    mpi_tmp_path: Path,
-    likelihood: str,
-    sampler: str,
-    noise: str,
-    thresholds: str,
-) -> None:
-    """Thresholds and scales move by ordered sums, and what was gathered of them within a sweep is in the checkpoint.
-
-    What a count counts in the metric follows from the totals of its row and column, wherever these are.
-    """
-    implicit = "both" if noise == "by-user" else "no"
-    settings = settings_of(sampler, likelihood=likelihood, noise=noise, implicit_features=implicit)
-    settings["thresholds"] = thresholds
-    compare(comm, together, stars, mpi_tmp_path, settings, [7, 17])
-
-
-@pytest.mark.once
-@pytest.mark.parametrize(("sampler", "noise"), [("baoab", "shared"), ("psgld", "both")])
-def test_thresholds_of_users_who_are_columns(
-    comm: MPI.Comm, together, turned_stars: Path, mpi_tmp_path: Path, sampler: str, noise: str
-) -> None:
-    """They travel, and what is gathered of them comes home."""
-    settings = settings_of(sampler, likelihood="ordinal-logit", noise=noise, thresholds="user")
-    compare(comm, together, turned_stars, mpi_tmp_path, settings, [7, 17])
-
-
-@pytest.mark.once
-@pytest.mark.parametrize("sampler", ["baoab", "gibbs"])
-def test_clicks(comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path, sampler: str) -> None:
-    """Gram matrices over all cells are ordered sums."""
-    settings = settings_of(sampler, likelihood="all-cells")
-    settings["sampler"] |= {"metric": "kronecker", "refresh": 3} if sampler == "baoab" else {}
     compare(comm, together, data, mpi_tmp_path, settings, [7, 17])
 
 
@@ -284,17 +223,6 @@ def test_chains_end_together_when_they_are_accurate(
             assert ends == {looks[0]["iteration"]}
 
 
-def test_chains_are_unlike(comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path) -> None:
-    """Two chains of one seed are two samples, not one sample twice."""
-    sample(comm, data, mpi_tmp_path / "run", **settings_of("psgld", chains=2))
-    with together():
-        taus: dict[int, list[float]] = {0: [], 1: []}
-        for line in metrics(mpi_tmp_path / "run"):
-            taus[line["chain"]].append(line["rmse"])
-        assert len(taus[0]) == len(taus[1]) == 5
-        assert all(a != b for a, b in zip(taus[0], taus[1], strict=True))
-
-
 def test_times_of_checkpoints_do_not_matter(comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path) -> None:
     """Saving every second iteration changes no bit of the draws, the posterior or the last state."""
     settings = settings_of("psgld")
@@ -305,20 +233,3 @@ def test_times_of_checkpoints_do_not_matter(comm: MPI.Comm, together, data: Path
         if comm.rank == 0:
             assert digest(rare) == digest(often)
             assert steps(often / "checkpoints" / "chain-0") == [4, 16, 17]  # 4 is the end of burn-in, which stays
-
-
-def test_an_unreadable_run_is_refused_by_all_alike(comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path) -> None:
-    """All processes raise the one error that process 0 found, and none is left waiting."""
-    sample(comm, data, mpi_tmp_path / "run", **settings_of("psgld"))
-    comm.Barrier()
-    if comm.rank == 0:
-        for shard in (mpi_tmp_path / "run").glob("checkpoints/chain-0/*/shard-*"):
-            shard.write_bytes(b"")
-    comm.Barrier()
-    message = ""
-    try:
-        sample(comm, data, mpi_tmp_path / "run", resume=True)
-    except InputError as error:
-        message = str(error)
-    with together():
-        assert "can be read" in message
