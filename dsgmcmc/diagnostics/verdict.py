@@ -1,4 +1,4 @@
-"""A short text about a run from its ``summary.json``: its result, how it ended, and warnings.
+"""A short text about a run from its ``summary.json``: its result, warnings, its speed, and how it ended.
 
 It is the same in the last lines of ``dsgmcmc sample``, and at the top of ``dsgmcmc info`` and of the report.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import inf, sqrt
-from typing import Any
+from typing import Any, NamedTuple
 
 from dsgmcmc.diagnostics import accuracy
 from dsgmcmc.diagnostics.convergence import APART
@@ -15,8 +15,6 @@ from dsgmcmc.terminal import plain
 
 COVERAGE_OFF = 0.02  # deviation of the coverage from 90 % that is warned of, if chance does not explain it
 
-#: What is said of each entry of `dsgmcmc.diagnostics.convergence.slowest`.
-SLOWEST = {"shared": "", "prior": "of the priors: ", "likelihood": ""}
 #: A temperature above this, and not by chance, is warned of.
 WARM = 1.05
 
@@ -33,9 +31,32 @@ LAST_JOBS = 9  # most later jobs that are shown
 Summary = Mapping[str, Any]
 
 
-def result(summary: Summary) -> list[str]:
-    """Return the result of a run: its scores, agreement of chains, and the shared parameters that mix most slowly."""
-    return [*_scores(summary), *_mixing(summary)]
+class Verdict(NamedTuple):
+    """What is said of a run.
+
+    Attributes
+    ----------
+    result : list of str
+        Its scores, the agreement of its chains, and the shared parameters that mix most slowly.
+    warnings : list of str
+        What is doubtful, and what to do about it.
+    end : list of str
+        Its speed, why it ended, and how to continue.
+    """
+
+    result: list[str]
+    warnings: list[str]
+    end: list[str]
+
+    def lines(self) -> list[str]:
+        """All of it, as it is printed."""
+        return [*self.result, *(f"warning: {warning}" for warning in self.warnings), *self.end]
+
+
+def verdict(summary: Summary, cautions: Sequence[str] = ()) -> Verdict:
+    """Judge a run by its summary; `cautions` are warnings from its start."""
+    result = [*_scores(summary), *_mixing(summary)]
+    return Verdict(result, [*cautions, *doubts(summary)], [*_speed(summary), ending(summary)])
 
 
 def _scores(summary: Summary) -> list[str]:
@@ -43,7 +64,7 @@ def _scores(summary: Summary) -> list[str]:
     if summary.get("rankings"):
         return _of_clicks(summary["rankings"])
     if summary.get("rmse_mean") is None:
-        if not _has_draws(summary):
+        if not summary["draws"]:
             return ["no RMSE: there is no draw yet"]
         if summary.get("test_ratings"):  # clicks, which have no RMSE
             return ["no rankings: they need saved draws, and there are none (--save-draws 0)"]
@@ -82,13 +103,26 @@ def _log_score(summary: Summary) -> list[str]:
 
 def _mixing(summary: Summary) -> list[str]:
     """Return the line on the shared parameters that mix most slowly; none where that is unknown."""
-    slowest = summary.get("slowest") or {}
-    said = [
-        f"{text}{plain(slowest[kind]['label'])}, ESS {slowest[kind]['ess']:,.0f}, R-hat {slowest[kind]['rhat']:.2f}"
-        for kind, text in SLOWEST.items()
-        if kind in slowest
-    ]
+    said = []
+    for kind, slow in (summary.get("slowest") or {}).items():
+        of_priors = "of the priors: " if kind == "prior" else ""
+        rhat = "" if slow["rhat"] is None else f", R-hat {slow['rhat']:.2f}"
+        said.append(f"{of_priors}{plain(slow['label'])}, ESS {slow['ess']:,.0f}{rhat}")
     return [f"slowest shared parameter: {'; '.join(said)}"] if said else []
+
+
+def _speed(summary: Summary) -> list[str]:
+    """Seconds, ratings a second, and the process that the others waited for, if there was one."""
+    if "seconds_sampling" not in summary:
+        return []
+    rate = in_units(summary["ratings_per_second"])
+    lines = [f"{summary['seconds_sampling']:.1f} s of sampling, {rate} ratings/s on {summary['processes']} process(es)"]
+    if slow := summary.get("straggler"):
+        lines.append(
+            f"process {slow['process']} on {plain(slow['host'])} was the slowest: it worked "
+            f"{slow['busy_seconds']:.1f} s, the others {slow['others_seconds']:.1f} s, and waited for it"
+        )
+    return lines
 
 
 def in_units(rate: float) -> str:
@@ -112,11 +146,6 @@ def _of_clicks(rankings: Mapping[str, Any]) -> list[str]:
         for name, ranking in rankings.items()
         if name != "users"
     ]
-
-
-def _has_draws(summary: Summary) -> bool:
-    """Whether there are draws; a summary that does not say has tau if there are."""
-    return bool(summary.get("draws", summary.get("tau") is not None))
 
 
 def ending(summary: Summary) -> str:
@@ -164,7 +193,7 @@ def _fell_back(event: Mapping[str, Any]) -> str:
 def doubts(summary: Summary) -> list[str]:
     """Return warnings, each with what to do about it."""
     warnings = [_fell_back(event) for event in summary.get("fell_back", [])]
-    if summary["reached"] and not _has_draws(summary) and min(summary["reached"]) >= summary["iterations"]:
+    if summary["reached"] and not summary["draws"] and min(summary["reached"]) >= summary["iterations"]:
         warnings.append("no draws, so nothing can be predicted: continue with --resume and more --iterations")
     rankings = summary.get("rankings") or {}
     if any(each["mean"] < each["popular"] for name, each in rankings.items() if name != "users"):
