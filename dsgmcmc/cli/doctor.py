@@ -11,12 +11,10 @@ import typer
 
 from dsgmcmc.cli.options import JsonOption
 from dsgmcmc.errors import EXIT_FAILURE
-from dsgmcmc.terminal import say, say_json, say_styled
+from dsgmcmc.terminal import say, say_json
 
 if TYPE_CHECKING:
     from dsgmcmc.doctor import Finding
-
-COLOURS = {"ok": "green", "warning": "yellow", "error": "red"}
 
 
 def doctor(
@@ -57,8 +55,7 @@ def _tell(findings: Sequence[Finding], as_json: bool) -> int:
         say_json({"can_sample": not problems, "findings": [asdict(finding) for finding in findings]})
     else:
         for finding in findings:
-            words = f" {finding.name:15} {finding.found}"
-            say_styled(f"{finding.level:8}", COLOURS[finding.level], words)
+            say(f"{finding.level:8} {finding.name:15} {finding.found}")
             if finding.advice:
                 say(f"{'':24} -> {finding.advice}")
         say("Sampling can work here." if not problems else f"Sampling cannot work here: {problems} error(s).")

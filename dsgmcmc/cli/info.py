@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dsgmcmc.cli.options import JsonOption, PathArgument, kind_of
 from dsgmcmc.errors import anew
-from dsgmcmc.terminal import say, say_json, say_styled, show_facts, show_table
+from dsgmcmc.terminal import say, say_json, show_facts, show_table
+
+if TYPE_CHECKING:
+    from dsgmcmc.diagnostics.overview import Table
 
 
 @anew
@@ -37,11 +41,14 @@ def info(
     if as_json:
         say_json({"kind": kind, **facts})
         return
-    say_styled(f"{path}: {kind}", "bold")
-    if lines:
-        say(*lines, "")
+    say(f"{path}: {kind}", *lines, "")
     show_facts({name: _text(value) for name, value in shown.items()})
+    _show(tables)
+
+
+def _show(tables: Iterable[Table]) -> None:
     for title, headings, rows in tables:
+        say("")
         show_table(headings, rows, title, left=headings[:1])
 
 
@@ -57,14 +64,13 @@ def _diagnose(path: Path, as_json: bool) -> None:
     if as_json:
         say_json({"convergence": convergence, "calibration": scores})
         return
-    say_styled(f"{path}: run", "bold")
-    for title, headings, rows in [of_convergence(convergence), *of_scores(scores)]:
-        show_table(headings, rows, title, left=headings[:1])
-    say(*(f"warning: {warning}" for warning in convergence["warnings"]), convergence["note"])
+    say(f"{path}: run")
+    _show([of_convergence(convergence), *of_scores(scores)])
+    say("", *(f"warning: {warning}" for warning in convergence["warnings"]), convergence["note"])
 
 
 #: What is known for scripts; lines, facts by label and tables for people.
-Description = tuple[dict[str, Any], list[str], dict[str, Any], list[Any]]
+Description = tuple[dict[str, Any], list[str], dict[str, Any], "list[Table]"]
 
 
 def _describe_ratings(path: Path) -> Description:
