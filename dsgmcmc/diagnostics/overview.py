@@ -10,12 +10,13 @@ from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.diagnostics import accuracy
 from dsgmcmc.diagnostics.comparison import Comparison
 from dsgmcmc.diagnostics.summary import read_summary
-from dsgmcmc.diagnostics.verdict import Verdict, ending, started, verdict, written
+from dsgmcmc.diagnostics.verdict import Verdict, ending, verdict, written
 from dsgmcmc.posterior.importance import importance, importance_of_effects
 from dsgmcmc.posterior.live import newest_states, progress
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.series import steps
+from dsgmcmc.terminal import plain
 
 
 class Table(NamedTuple):
@@ -102,7 +103,11 @@ def _settings(known: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in known["settings"].items():
         shown |= {f"{name}.{key}": v for key, v in value.items()} if isinstance(value, dict) else {name: value}
     facts = known["run"]
-    shown |= started(known["jobs"])
+    jobs = known["jobs"]
+    if jobs:
+        shown["started with"] = _command(jobs[0])
+    if len(jobs) > 1:
+        shown[f"job {len(jobs)}"] = _command(jobs[-1])
     shown |= {"sampled from": facts.get("data", ""), "config_hash": facts.get("config_hash", "")}
     shown["versions"] = ", ".join(f"{name} {version}" for name, version in facts.get("versions", {}).items())
     if known["summary"]:
@@ -114,6 +119,12 @@ def _settings(known: Mapping[str, Any]) -> dict[str, Any]:
         made = ", ".join(f"{iteration:,}" for iteration in chain["checkpoints"])
         shown[f"chain {number}"] = f"checkpoints {made or 'none'}; {chain['saved_draws']} saved draws"
     return shown
+
+
+def _command(job: Mapping[str, Any]) -> str:
+    """Write the command of a job, and its number of processes if there were several."""
+    several = job.get("processes", 1)
+    return plain(job["command"]) + (f"  (on {several} processes)" if several > 1 else "")
 
 
 def _parts(run: Run) -> tuple[dict[str, Any], list[Table]]:

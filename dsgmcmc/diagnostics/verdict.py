@@ -5,7 +5,7 @@ It is the same in the last lines of ``dsgmcmc sample``, and at the top of ``dsgm
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import inf, sqrt
 from typing import Any, NamedTuple
 
@@ -25,8 +25,6 @@ LOG_SCORES = {
 }
 
 SAME = 1e-6  # RMSE of predicting the mean below which all ratings are the same
-
-LAST_JOBS = 9  # most later jobs that are shown
 
 Summary = Mapping[str, Any]
 
@@ -170,18 +168,6 @@ def _stopped(summary: Summary) -> bool:
     return bool(min(summary["reached"], default=0) < summary["iterations"])
 
 
-def started(jobs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the commands of a run's jobs, by label; of many jobs the first and the last ones."""
-    numbers = [*range(len(jobs))[:1], *range(1, len(jobs))[-LAST_JOBS:]]
-    return {f"job {number + 1}" if number else "started with": _command(jobs[number]) for number in numbers}
-
-
-def _command(job: Mapping[str, Any]) -> str:
-    """Write the command of a job, and its number of processes if there were several."""
-    several = job.get("processes", 1)
-    return plain(job["command"]) + (f"  (on {several} processes)" if several > 1 else "")
-
-
 def _fell_back(event: Mapping[str, Any]) -> str:
     """Say what diverged, and what was sampled next."""
     if "model" in event:
@@ -215,32 +201,36 @@ def doubts(summary: Summary) -> list[str]:
     return warnings
 
 
-def no_better(summary: Mapping[str, Any]) -> list[str]:
+def no_better(summary: Summary) -> list[str]:
     """Say so if a run does not beat biases only by a standard error; nothing of a run that is biases only."""
     over = summary.get("over_biases")
     if not over:
         return []
     gain, error, square = over["gain"], over["gain_error"], over["square"]
-    if gain >= error and square >= over["square_error"]:
-        return []
-    advice = "plain biases only, --rank 0, is simpler, and --model auto looks for a better model"
-    if gain >= error:
-        side = f"{'lower' if square >= 0 else 'higher'} by {abs(square):.4g}"
+    if gain < error:
+        better = "worse" if gain <= -error else "no better"
+        side = "higher" if gain >= 0 else "lower"
         return [
-            f"no better than biases only in the mean squared error, which is {side} (standard error "
-            f"{over['square_error']:.2g}); its predictive distributions are better"
+            f"{better} than biases only: the {LOG_SCORES[over['measure']]} is {side} by {abs(gain):.4f} "
+            f"(standard error {error:.4f}); plain biases only, --rank 0, is simpler, and --model auto looks for a "
+            "better model"
         ]
-    side, better = ("higher", "no better") if gain >= 0 else ("lower", "no better" if gain > -error else "worse")
-    measured = f"the {LOG_SCORES[over['measure']]} is {side} by {abs(gain):.4f} (standard error {error:.4f})"
-    return [f"{better} than biases only: {measured}; {advice}"]
+    if square < over["square_error"]:
+        side = "lower" if square >= 0 else "higher"
+        return [
+            f"no better than biases only in the mean squared error, which is {side} by {abs(square):.4g} "
+            f"(standard error {over['square_error']:.2g}); its predictive distributions are better"
+        ]
+    return []
 
 
-def warm(temperatures: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a warning that names the fields whose momenta are too hot, if there are some."""
+def warm(temperatures: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return a warning that names the fields whose momenta are too hot, if there are some."""
     hot = [name for name, field in temperatures.items() if field["value"] - 4 * field["error"] > WARM]
-    if hot:
-        values = ", ".join(f"{name} {temperatures[name]['value']:.2f}" for name in hot)
-        yield (
-            f"temperatures that should be 1 are {values}: the chain has not reached its posterior yet, or its steps "
-            "are too large; sample longer, then try a smaller --step-size"
-        )
+    if not hot:
+        return []
+    values = ", ".join(f"{name} {temperatures[name]['value']:.2f}" for name in hot)
+    return [
+        f"temperatures that should be 1 are {values}: the chain has not reached its posterior yet, or its steps "
+        "are too large; sample longer, then try a smaller --step-size"
+    ]
