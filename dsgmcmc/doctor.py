@@ -95,10 +95,7 @@ def _tried(
 
 def _shared_memory() -> Finding:
     """Messages between the processes of a host pass through files here, and blocks of a tour lie in one."""
-    try:
-        free = shutil.disk_usage("/dev/shm").free
-    except OSError as error:
-        return Finding("Shared memory", "warning", f"no /dev/shm: {error.strerror}", "mount a tmpfs there")
+    free = shutil.disk_usage("/dev/shm").free if Path("/dev/shm").is_dir() else 0
     text, enough = f"/dev/shm has {free / 1e6:,.0f} MB free", free >= LEAST_SHARED
     advice = "" if enough else "start the container with --shm-size=1g, or remove files from /dev/shm"
     return Finding("Shared memory", "ok" if enough else "warning", text, advice)
@@ -139,11 +136,9 @@ def attempt(probe: Callable[[], None], launcher: Sequence[str] = (), seconds: fl
                 process.communicate(timeout=wait)
         raise InputError(f"no answer within {seconds:.0f} s") from None
     if process.returncode:
-        lines = [line.strip() for line in (err or out).splitlines() if line.strip(" -\t")]
-        errors = [number for number, line in enumerate(lines) if re.match(r"[\w.]+(Error|Exception): ", line)]
-        begin = errors[0] if errors else 0  # of a traceback its end
-        reason = " ".join(lines[begin : begin + 4]).removeprefix(f"{InputError.__module__}.InputError: ")
-        raise InputError(reason if errors else f"ended with status {process.returncode}: {reason}")
+        raised = re.findall(r"^[\w.]+(?:Error|Exception): .*", err, re.MULTILINE)
+        lines = raised[-1:] or [f"ended with status {process.returncode}:", *(err or out).split("\n")[-3:]]
+        raise InputError(" ".join(lines).strip().removeprefix(f"{InputError.__module__}.InputError: "))
     return out.splitlines()[-1]
 
 

@@ -81,20 +81,12 @@ def console(stderr: bool = False) -> Console:
     return Console(stderr=stderr, markup=False, emoji=False, highlight=False)
 
 
-def say_styled(text: str, style: str, rest: str = "") -> None:
-    """Print a line that begins with words in one of rich's styles, where the terminal has such."""
-    from rich.text import Text
-
-    console().print(Text.assemble((plain(text), style), plain(rest)), soft_wrap=True)
-
-
 def show_table(
     headings: Sequence[str],
     rows: Iterable[Sequence[str]],
     title: str = "",
     *,
     left: Collection[str] = (),
-    framed: bool = True,
 ) -> None:
     """Print a table.
 
@@ -108,15 +100,12 @@ def show_table(
         Title above it.
     left : collection of str
         Headings of columns that are words; the others are numbers.
-    framed : bool
-        Whether it has lines.
     """
-    from rich.box import HEAVY_HEAD
     from rich.table import Table
 
     if title:
-        say_styled(title, "italic")
-    table = Table(box=HEAVY_HEAD if framed else None)
+        say(title)
+    table = Table(box=None)
     for heading in headings:
         table.add_column(plain(heading), justify="left" if heading in left else "right")
     for row in rows:
@@ -124,12 +113,10 @@ def show_table(
     console().print(table)
 
 
-def show_facts(facts: Mapping[str, str | Sequence[str]], title: str = "") -> None:
+def show_facts(facts: Mapping[str, str | Sequence[str]]) -> None:
     """Print what is known by name, one below the other; what is known may have several lines."""
     from rich.table import Table
 
-    if title:
-        say_styled(title, "italic")
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")

@@ -16,15 +16,12 @@ from dsgmcmc._version import __version__
 from dsgmcmc.cli.compare import compare
 from dsgmcmc.cli.data.fetch import fetch
 from dsgmcmc.cli.data.prepare import prepare
-from dsgmcmc.cli.doctor import doctor
 from dsgmcmc.cli.info import info
 from dsgmcmc.cli.posterior.evaluate import evaluate
-from dsgmcmc.cli.posterior.export import export
 from dsgmcmc.cli.posterior.predict import predict
 from dsgmcmc.cli.posterior.recommend import recommend
-from dsgmcmc.cli.posterior.report import report
 from dsgmcmc.cli.sample import SampleCommand, sample
-from dsgmcmc.cli.verify import verify
+from dsgmcmc.cli.small import doctor, export, report, verify
 from dsgmcmc.errors import EXIT_FAILURE, EXIT_USAGE, InputError, WriteError, failed_file, what_it_must_be
 from dsgmcmc.terminal import complain, plain, say
 

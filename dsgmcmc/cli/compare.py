@@ -115,7 +115,7 @@ def _show(comparison: Comparison) -> None:
         mean, gap, error, *others = ("-" if number is None else f"{number:.4f}" for number in scores)
         took = "-" if each.seconds is None else f"{each.seconds:,.0f} s"
         rows.append([each.name, mean, gap, error, str(each.sweeps), *others, took, f"{each.memory / 1e6:,.0f} MB"])
-    show_table(headings, rows, title, left=headings[:1], framed=False)
+    show_table(headings, rows, title, left=headings[:1])
     say("simplest first; behind: the best model at that length; se: its standard error; time, memory: of a whole run")
     if comparison.left_out:
         say(f"not sampled: {len(comparison.left_out)} other models, with a law or a part that had lost by itself")

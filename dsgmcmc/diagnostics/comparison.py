@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, Self
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from dsgmcmc.diagnostics.summary import read_summary, save_summary
 from dsgmcmc.errors import InputError
-from dsgmcmc.storage.files import open_plain, write_whole
-from dsgmcmc.storage.manifest import seal, unseal
-
-MAX_BYTES = 1_000_000
 
 #: Criteria by what they are called in tables; each is there with its sign, so that more is better but for the RMSE.
 CRITERIA = {
@@ -127,20 +123,15 @@ class Comparison(BaseModel):
 
     def save(self, path: Path) -> None:
         """Write it; raises OSError."""
-        write_whole(path, seal(self.model_dump_json(indent=1)))
+        save_summary(path, self.model_dump())
 
     @classmethod
     def read(cls, path: Path) -> Comparison:
         """Read it. Raises InputError if it is damaged, and FileNotFoundError if there is none."""
         try:
-            with open_plain(path, MAX_BYTES) as file:
-                return cls.model_validate(json.loads(unseal(file.read().decode(), path)))
+            return cls.model_validate(read_summary(path))
         except ValidationError as error:
             raise InputError(f"{path} is damaged: {error.errors(include_input=False)[0]['msg']}") from error
-        except InputError:
-            raise
-        except ValueError as error:
-            raise InputError(f"{path} cannot be read: {error}") from error
 
     def toml(self) -> str:
         """Settings of the recommended model, for ``sample --config``."""

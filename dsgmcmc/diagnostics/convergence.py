@@ -56,18 +56,18 @@ def diagnose(run: Run) -> dict[str, Any]:
         ``name, label, mean, sd, rhat, ess_bulk, ess_tail``), ``predictions`` (``pairs``, ``rhat`` and ``ess_bulk`` and
         ``ess_tail`` of each), ``warnings``, ``note``. Unknown values are None.
     """
-    weights, traces = draw_weights(run), scalar_traces(run)
+    weights, label_of = draw_weights(run), labels(run)
     chains, draws = weights.shape
-    interleaved, withheld = _interleaved(run), _withheld(run, weights)
-    quantities, label_of = [], labels(run)
-    for name, values in traces.items():
-        average = np.average(values, weights=weights)
-        sd = np.sqrt(np.average((values - average) ** 2, weights=weights))
+    interleaved = len(run.config.make_sampler().positions)
+    withheld = _withheld(weights, interleaved)
+    quantities = []
+    for name, values in scalar_traces(run).items():
+        mean = np.average(values, weights=weights)
+        sd = np.sqrt(np.average((values - mean) ** 2, weights=weights))
         measured = _measures(values[..., None], interleaved, withheld is not None)
-        numbers = {measure: None if x is None else float(x[0]) for measure, x in measured.items()}
-        quantities.append({"name": name, "label": label_of[name], "mean": float(average), "sd": float(sd), **numbers})
+        numbers = {measure: None if x is None else x[0] for measure, x in measured.items()}
+        quantities.append({"name": name, "label": label_of[name], "mean": float(mean), "sd": float(sd), **numbers})
     index, values = predictions(run)
-    of_pairs = _measures(values, interleaved, withheld is not None or not len(index))
     result: dict[str, Any] = {
         "chains": chains,
         "draws": draws,
@@ -75,14 +75,14 @@ def diagnose(run: Run) -> dict[str, Any]:
         "quantities": quantities,
         "predictions": {
             "pairs": len(index),
-            **{measure: None if x is None else x.tolist() for measure, x in of_pairs.items()},
+            **_measures(values, interleaved, withheld is not None or not len(index)),
         },
     }
     aim = max(ESS_PER_CHAIN * chains, run.config.wanted.get("ess", 0))
     return {**result, "warnings": _warnings(result, aim), "note": BIAS_NOTE}
 
 
-def agreement(run: Run) -> dict[str, Any] | None:
+def agreement(diagnosis: Mapping[str, Any]) -> dict[str, Any] | None:
     """Summarise whether the chains agree, by R-hat of the monitored predictions.
 
     Returns
@@ -91,20 +91,18 @@ def agreement(run: Run) -> dict[str, Any] | None:
         ``pairs``, ``rhat_median``, ``rhat_worst``, ``above`` (fraction of the pairs above `RHAT_LIMIT`); None without
         R-hat: with one chain, no test ratings, unequal weights or too few draws.
     """
-    weights = draw_weights(run)
-    index, values = predictions(run)
-    if len(weights) == 1 or not len(index) or _withheld(run, weights):
+    values = diagnosis["predictions"]["rhat"]
+    if values is None:
         return None
-    values = mixing.rhat(split_subchains(values, _interleaved(run)))
     return {
-        "pairs": len(index),
+        "pairs": len(values),
         "rhat_median": float(np.median(values)),
-        "rhat_worst": float(values.max()),
-        "above": float(np.mean(values > RHAT_LIMIT)),
+        "rhat_worst": max(values),
+        "above": float(np.mean(np.array(values) > RHAT_LIMIT)),
     }
 
 
-def slowest(run: Run) -> dict[str, dict[str, Any]]:
+def slowest(diagnosis: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Find the shared parameters that mix most slowly.
 
     Returns
@@ -112,29 +110,22 @@ def slowest(run: Run) -> dict[str, dict[str, Any]]:
     dict of str to dict
         By ``shared`` (a parameter of the likelihood and the parts of the model), ``prior`` (one of the priors of rows,
         on which predictions hardly depend) and ``likelihood`` (of the test ratings, on which all act): ``label``,
-        ``ess`` (the smaller of bulk and tail) and ``rhat`` (of one chain that of its halves). What a run lacks is
-        missing; all is where ESS cannot be computed.
+        ``ess`` (the smaller of bulk and tail) and ``rhat`` (None for one chain). What a run lacks is missing; all is
+        where ESS cannot be computed.
     """
-    weights = draw_weights(run)
-    if _withheld(run, weights):
-        return {}
-    label_of, interleaved = labels(run), _interleaved(run)
     slow: dict[str, dict[str, Any]] = {}
-    for name, trace in scalar_traces(run).items():
+    if diagnosis["withheld"]:
+        return slow
+    for line in diagnosis["quantities"]:
+        name, ess, rhat = line["name"], min(line["ess_bulk"], line["ess_tail"]), line["rhat"]
         kind = "likelihood" if name == TEST_LOG_LIKELIHOOD else "prior" if name in PRIOR_SCALARS else "shared"
-        chains = split_subchains(trace[..., None], interleaved)
-        ess, rhat = float(min(mixing.ess_bulk(chains)[0], mixing.ess_tail(chains)[0])), float(mixing.rhat(chains)[0])
-        if np.isfinite(rhat) and (kind not in slow or ess < slow[kind]["ess"]):  # else it moved once, or never
-            slow[kind] = {"label": label_of[name], "ess": ess, "rhat": rhat}
+        constant = rhat is not None and not np.isfinite(rhat)  # it moved once, or in one chain alone
+        if not constant and (kind not in slow or ess < slow[kind]["ess"]):
+            slow[kind] = {"label": line["label"], "ess": ess, "rhat": rhat}
     return slow
 
 
-def _interleaved(run: Run) -> int:
-    """Sub-chains that the sampler advances in turns."""
-    return len(run.config.make_sampler().positions)
-
-
-def _withheld(run: Run, weights: Float64) -> str | None:
+def _withheld(weights: Float64, interleaved: int) -> str | None:
     """Why R-hat and ESS cannot be computed from draws of these weights; None if they can."""
     if not mixing.equal_weights(weights):
         return (
@@ -142,7 +133,7 @@ def _withheld(run: Run, weights: Float64) -> str | None:
             "the weights are in sample_stats of an export"
         )
     draws = weights.shape[1]
-    if draws < LEAST_DRAWS * _interleaved(run):
+    if draws < LEAST_DRAWS * interleaved:
         return f"{draws} draws per chain are too few"
     return None
 
@@ -154,26 +145,16 @@ def split_subchains(values: Float64, interleaved: int) -> Float64:
     return whole.swapaxes(1, 2).reshape(chains * interleaved, -1, m)
 
 
-def _measures(values: Float64, interleaved: int, withheld: bool) -> dict[str, Float64 | None]:
+def _measures(values: Float64, interleaved: int, withheld: bool) -> dict[str, list[float] | None]:
     """R-hat and both ESS of (chains, draws, m) values; R-hat needs two chains, not only sub-chains of one."""
     if withheld:
         return {"rhat": None, "ess_bulk": None, "ess_tail": None}
-    several = len(values) > 1
-    values = split_subchains(values, interleaved)
+    subchains = split_subchains(values, interleaved)
     return {
-        "rhat": mixing.rhat(values) if several else None,
-        "ess_bulk": mixing.ess_bulk(values),
-        "ess_tail": mixing.ess_tail(values),
+        "rhat": mixing.rhat(subchains).tolist() if len(values) > 1 else None,
+        "ess_bulk": mixing.ess_bulk(subchains).tolist(),
+        "ess_tail": mixing.ess_tail(subchains).tolist(),
     }
-
-
-def measures_as_text(line: Mapping[str, Any]) -> list[str]:
-    """R-hat and both ESS of a line, as text; of lists the worst value."""
-    texts = []
-    for name, digits, worst in (("rhat", 3, max), ("ess_bulk", 0, min), ("ess_tail", 0, min)):
-        value = worst(line[name]) if isinstance(line[name], list) else line[name]
-        texts.append("-" if value is None else f"{value:,.{digits}f}")
-    return texts
 
 
 def _warnings(diagnosis: dict[str, Any], aim: float) -> list[str]:

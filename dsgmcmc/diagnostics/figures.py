@@ -80,12 +80,11 @@ def errors(panels: Panels, metrics: Mapping[int, Mapping[str, Float64]]) -> None
         return
     # without the first draws, whose errors would hide the others
     settled = [np.r_[c["rmse"][len(c["rmse"]) // 20 :], c["rmse_mean"]] for c in metrics.values()]
-    low, high = np.nanquantile(np.concatenate(settled), (0, 0.98))
-    room = 0.08 * max(high - low, 1e-3)
+    low, high = np.nanquantile(np.concatenate(settled), (0, 0.98)) * (0.99, 1.01)
     for panel in panels:
         panel.legend()
-        if np.isfinite(room):
-            panel.set_ylim(low - room, high + room)
+        if low < high:  # and not NaN, which there is before the first draw
+            panel.set_ylim(low, high)
 
 
 def calibration(panels: Panels, predictive: Predictive, ratings: Float64, counts: Sequence[float]) -> None:

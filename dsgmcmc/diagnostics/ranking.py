@@ -25,7 +25,7 @@ from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics.scores import difference
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.exposure import Rated
-from dsgmcmc.posterior.rank import Ranking, liked_from, recommend
+from dsgmcmc.posterior.rank import By, Ranking, liked_from, recommend
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Float64, Int32, Int64
 
@@ -33,13 +33,13 @@ Lists = npt.NDArray[np.int32]  # (users, k): rows of items, the best first; -1 w
 
 MEASURES = ("ndcg", "precision", "recall", "reciprocal_rank")
 
-#: Rules of `recommend` that are compared, the default first, by what to give it for each.
-RULES = {
-    "likely": "--by likely",
-    "exposure": "--by exposure",
-    "mean": "--by mean",
-    "lcb, z = 1": "--by lcb --z 1",
-    "lcb, z = 3": "--by lcb --z 3",
+#: Rules of `recommend` that are compared, the default first: what each ranks by, and the z of a bound.
+RULES: dict[str, tuple[By, float]] = {
+    "likely": ("likely", 0.0),
+    "exposure": ("exposure", 0.0),
+    "mean": ("mean", 0.0),
+    "lcb, z = 1": ("lcb", 1.0),
+    "lcb, z = 3": ("lcb", 3.0),
 }
 
 #: Lengths of the lists, by measure, that are usually reported for clicks.
@@ -119,7 +119,8 @@ def advice(rows: Sequence[dict[str, Any]]) -> str:
     gain = first["difference"]
     if gain["mean"] <= CLEAR_ERRORS * gain["se"]:
         return f"recommend ranks by {rows[0]['rule']}, than which nothing here is clearly better"
-    options = next((RULES[row["rule"]] for row in (first, *others) if row["rule"] in RULES), "")
+    by, z = next(RULES[row["rule"]] for row in (first, *others) if row["rule"] in RULES)
+    options = f"--by {by}" + (f" --z {z:g}" if z else "")
     return f"{first['rule']} ranks clearly better here than {rows[0]['rule']}; of the rules of recommend take {options}"
 
 
@@ -131,15 +132,11 @@ def evenly(users: Int32, most: int | None) -> Int32:
 
 def _lists(run: Run, users: Int32, rated: Rated, top: int, liked: float) -> dict[str, Lists]:
     """Lists by every rule, and by popularity."""
-    with_ratings = run.config.law.can_be_evaluated()  # clicks have no probability of being liked
-    rankings = {
-        "likely": Ranking(top, "likely", at_least=liked if with_ratings else None),
-        "exposure": Ranking(top, "exposure"),
-        "mean": Ranking(top, "mean"),
-        "lcb, z = 1": Ranking(top, "lcb", 1.0),
-        "lcb, z = 3": Ranking(top, "lcb", 3.0),
-    }
-    lists = {name: recommended(run, users, ranking, rated) for name, ranking in rankings.items()}
+    least = liked if run.config.law.can_be_evaluated() else None  # clicks have no probability of being liked
+    lists = {}
+    for name, (by, z) in RULES.items():
+        ranking = Ranking(top, by, z, at_least=least if by == "likely" else None)
+        lists[name] = recommended(run, users, ranking, rated)
     return {**lists, "most popular": popular(run, users, rated, top)}
 
 

@@ -113,29 +113,24 @@ def _errors(values: ArrayLike, predictions: ArrayLike) -> Float64:
 # ---------------------------------------------------------------------- of a run
 
 
-def calibration(run: Run) -> dict[str, Any]:
+def calibration(run: Run) -> dict[str, Any] | None:
     """Measure how well a run predicts its test ratings.
 
     Returns
     -------
-    dict
+    dict or None
         The entries of `held_out_scores`; ``crps``; ``pit`` (20 counts of the probability integral transform, flat if
         calibrated); ``by_activity`` and ``by_popularity`` (groups of test ratings by the number of training ratings of
-        the user, or of the item: ``from, to, ratings, rmse, coverage_90``).
-
-    Raises
-    ------
-    InputError
-        If the run had no test ratings.
+        the user, or of the item: ``from, to, ratings, rmse, coverage_90``). None without test ratings, and for clicks.
     """
-    test, users, items = run.test, *run.test_pairs()
-    law, levels = run.config.law, run.levels
+    users, items = run.test_pairs()
+    if not len(users) or not run.config.law.can_be_evaluated():
+        return None
+    test, law, levels = run.test, run.config.law, run.levels
     predictive = test.predictive(law, levels)
     transforms = pit(predictive, test.rating)
-    scored = held_out_scores([test], law, levels)
-    assert scored is not None
     return {
-        **scored,
+        **(held_out_scores([test], law, levels) or {}),
         "crps": float(predictive.crps(test.rating).mean()),
         "pit": pit_counts(transforms),
         "by_activity": _groups(transforms, test, run.counts("user")[users]),
@@ -149,26 +144,24 @@ def held_out_scores(parts: Iterable[TestPredictions], law: type[Law], levels: Fl
     Returns
     -------
     dict or None
-        ``ratings`` (their number), ``rmse``, ``mae``, ``predictive_sd`` (mean sd of the expected rating), ``coverage``
-        (of central intervals, by level); ``log_predictive_density``, or None if ratings are ordinal;
-        ``log_probability`` of the ratings' levels, or None if there are none. None without test ratings.
+        ``ratings`` (their number), ``rmse``, ``mae``, ``coverage`` (of central intervals, by level);
+        ``log_predictive_density``, or None if ratings are ordinal; ``log_probability`` of the ratings' levels, or None
+        if there are none. None without test ratings.
     """
     rows, sizes = [], []
     for test in parts:
         predictive = test.predictive(law, levels)
         logs = [np.nan if log is None else log for log in predictive.log_scores(test.rating).values()]
         errors = [rmse(test.rating, test.mean) ** 2, mae(test.rating, test.mean)]
-        covered = coverage(pit(predictive, test.rating)).values()
-        rows.append([*errors, np.sqrt(test.variance).mean(), *logs, *covered])
+        rows.append([*errors, *logs, *coverage(pit(predictive, test.rating)).values()])
         sizes.append(len(test.rating))
     if not rows:
         return None
-    mse, mean_error, sd, density, probability, *inside_intervals = np.average(rows, axis=0, weights=sizes).tolist()
+    mse, mean_error, density, probability, *inside_intervals = np.average(rows, axis=0, weights=sizes).tolist()
     return {
         "ratings": sum(sizes),
         "rmse": float(np.sqrt(mse)),
         "mae": mean_error,
-        "predictive_sd": sd,
         "coverage": dict(zip(LEVELS, inside_intervals, strict=True)),
         "log_predictive_density": None if np.isnan(density) else density,
         "log_probability": None if np.isnan(probability) else probability,

@@ -1,4 +1,4 @@
-"""``summary.json``: results and times of a job, under a checksum; see `dsgmcmc.runs.summary`."""
+"""``summary.json``: results and times of a job; it and ``comparison.json`` are JSON under a checksum of their own."""
 
 from __future__ import annotations
 
@@ -10,21 +10,19 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.storage.files import open_plain, write_whole
 from dsgmcmc.storage.manifest import seal, unseal
 
-MAX_SUMMARY_BYTES = 1 << 22
-
-Summary = dict[str, Any]
+MAX_BYTES = 1 << 22
 
 
-def save_summary(path: Path, summary: Summary) -> None:
+def save_summary(path: Path, summary: dict[str, Any]) -> None:
     """Write a summary and its checksum; raises OSError."""
     write_whole(path, seal(json.dumps(summary, indent=1)))
 
 
-def read_summary(path: Path) -> Summary:
+def read_summary(path: Path) -> dict[str, Any]:
     """Read a summary. Raises InputError if it is damaged or not a summary, and FileNotFoundError if there is none."""
     try:
-        with open_plain(path, MAX_SUMMARY_BYTES) as file:
-            summary: Summary = json.loads(unseal(file.read().decode(), path))
+        with open_plain(path, MAX_BYTES) as file:
+            summary: dict[str, Any] = json.loads(unseal(file.read().decode(), path))
     except (FileNotFoundError, InputError):
         raise
     except (OSError, ValueError, RecursionError) as error:

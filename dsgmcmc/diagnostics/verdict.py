@@ -1,13 +1,13 @@
-"""A short text about a run from its ``summary.json``: its result, how it ended, and warnings.
+"""A short text about a run from its ``summary.json``: its result, warnings, its speed, and how it ended.
 
 It is the same in the last lines of ``dsgmcmc sample``, and at the top of ``dsgmcmc info`` and of the report.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import inf, sqrt
-from typing import Any
+from typing import Any, NamedTuple
 
 from dsgmcmc.diagnostics import accuracy
 from dsgmcmc.diagnostics.convergence import APART
@@ -15,8 +15,6 @@ from dsgmcmc.terminal import plain
 
 COVERAGE_OFF = 0.02  # deviation of the coverage from 90 % that is warned of, if chance does not explain it
 
-#: What is said of each entry of `dsgmcmc.diagnostics.convergence.slowest`.
-SLOWEST = {"shared": "", "prior": "of the priors: ", "likelihood": ""}
 #: A temperature above this, and not by chance, is warned of.
 WARM = 1.05
 
@@ -28,14 +26,35 @@ LOG_SCORES = {
 
 SAME = 1e-6  # RMSE of predicting the mean below which all ratings are the same
 
-LAST_JOBS = 9  # most later jobs that are shown
-
 Summary = Mapping[str, Any]
 
 
-def result(summary: Summary) -> list[str]:
-    """Return the result of a run: its scores, agreement of chains, and the shared parameters that mix most slowly."""
-    return [*_scores(summary), *_mixing(summary)]
+class Verdict(NamedTuple):
+    """What is said of a run.
+
+    Attributes
+    ----------
+    result : list of str
+        Its scores, the agreement of its chains, and the shared parameters that mix most slowly.
+    warnings : list of str
+        What is doubtful, and what to do about it.
+    end : list of str
+        Its speed, why it ended, and how to continue.
+    """
+
+    result: list[str]
+    warnings: list[str]
+    end: list[str]
+
+    def lines(self) -> list[str]:
+        """All of it, as it is printed."""
+        return [*self.result, *(f"warning: {warning}" for warning in self.warnings), *self.end]
+
+
+def verdict(summary: Summary, cautions: Sequence[str] = ()) -> Verdict:
+    """Judge a run by its summary; `cautions` are warnings from its start."""
+    result = [*_scores(summary), *_mixing(summary)]
+    return Verdict(result, [*cautions, *doubts(summary)], [*_speed(summary), ending(summary)])
 
 
 def _scores(summary: Summary) -> list[str]:
@@ -43,7 +62,7 @@ def _scores(summary: Summary) -> list[str]:
     if summary.get("rankings"):
         return _of_clicks(summary["rankings"])
     if summary.get("rmse_mean") is None:
-        if not _has_draws(summary):
+        if not summary["draws"]:
             return ["no RMSE: there is no draw yet"]
         if summary.get("test_ratings"):  # clicks, which have no RMSE
             return ["no rankings: they need saved draws, and there are none (--save-draws 0)"]
@@ -82,13 +101,26 @@ def _log_score(summary: Summary) -> list[str]:
 
 def _mixing(summary: Summary) -> list[str]:
     """Return the line on the shared parameters that mix most slowly; none where that is unknown."""
-    slowest = summary.get("slowest") or {}
-    said = [
-        f"{text}{plain(slowest[kind]['label'])}, ESS {slowest[kind]['ess']:,.0f}, R-hat {slowest[kind]['rhat']:.2f}"
-        for kind, text in SLOWEST.items()
-        if kind in slowest
-    ]
+    said = []
+    for kind, slow in (summary.get("slowest") or {}).items():
+        of_priors = "of the priors: " if kind == "prior" else ""
+        rhat = "" if slow["rhat"] is None else f", R-hat {slow['rhat']:.2f}"
+        said.append(f"{of_priors}{plain(slow['label'])}, ESS {slow['ess']:,.0f}{rhat}")
     return [f"slowest shared parameter: {'; '.join(said)}"] if said else []
+
+
+def _speed(summary: Summary) -> list[str]:
+    """Seconds, ratings a second, and the process that the others waited for, if there was one."""
+    if "seconds_sampling" not in summary:
+        return []
+    rate = in_units(summary["ratings_per_second"])
+    lines = [f"{summary['seconds_sampling']:.1f} s of sampling, {rate} ratings/s on {summary['processes']} process(es)"]
+    if slow := summary.get("straggler"):
+        lines.append(
+            f"process {slow['process']} on {plain(slow['host'])} was the slowest: it worked "
+            f"{slow['busy_seconds']:.1f} s, the others {slow['others_seconds']:.1f} s, and waited for it"
+        )
+    return lines
 
 
 def in_units(rate: float) -> str:
@@ -114,11 +146,6 @@ def _of_clicks(rankings: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _has_draws(summary: Summary) -> bool:
-    """Whether there are draws; a summary that does not say has tau if there are."""
-    return bool(summary.get("draws", summary.get("tau") is not None))
-
-
 def ending(summary: Summary) -> str:
     """Say how far the chains have come, why they ended, and how to continue."""
     if summary.get("until"):
@@ -141,18 +168,6 @@ def _stopped(summary: Summary) -> bool:
     return bool(min(summary["reached"], default=0) < summary["iterations"])
 
 
-def started(jobs: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the commands of a run's jobs, by label; of many jobs the first and the last ones."""
-    numbers = [*range(len(jobs))[:1], *range(1, len(jobs))[-LAST_JOBS:]]
-    return {f"job {number + 1}" if number else "started with": _command(jobs[number]) for number in numbers}
-
-
-def _command(job: Mapping[str, Any]) -> str:
-    """Write the command of a job, and its number of processes if there were several."""
-    several = job.get("processes", 1)
-    return plain(job["command"]) + (f"  (on {several} processes)" if several > 1 else "")
-
-
 def _fell_back(event: Mapping[str, Any]) -> str:
     """Say what diverged, and what was sampled next."""
     if "model" in event:
@@ -164,7 +179,7 @@ def _fell_back(event: Mapping[str, Any]) -> str:
 def doubts(summary: Summary) -> list[str]:
     """Return warnings, each with what to do about it."""
     warnings = [_fell_back(event) for event in summary.get("fell_back", [])]
-    if summary["reached"] and not _has_draws(summary) and min(summary["reached"]) >= summary["iterations"]:
+    if summary["reached"] and not summary["draws"] and min(summary["reached"]) >= summary["iterations"]:
         warnings.append("no draws, so nothing can be predicted: continue with --resume and more --iterations")
     rankings = summary.get("rankings") or {}
     if any(each["mean"] < each["popular"] for name, each in rankings.items() if name != "users"):
@@ -186,32 +201,36 @@ def doubts(summary: Summary) -> list[str]:
     return warnings
 
 
-def no_better(summary: Mapping[str, Any]) -> list[str]:
+def no_better(summary: Summary) -> list[str]:
     """Say so if a run does not beat biases only by a standard error; nothing of a run that is biases only."""
     over = summary.get("over_biases")
     if not over:
         return []
     gain, error, square = over["gain"], over["gain_error"], over["square"]
-    if gain >= error and square >= over["square_error"]:
-        return []
-    advice = "plain biases only, --rank 0, is simpler, and --model auto looks for a better model"
-    if gain >= error:
-        side = f"{'lower' if square >= 0 else 'higher'} by {abs(square):.4g}"
+    if gain < error:
+        better = "worse" if gain <= -error else "no better"
+        side = "higher" if gain >= 0 else "lower"
         return [
-            f"no better than biases only in the mean squared error, which is {side} (standard error "
-            f"{over['square_error']:.2g}); its predictive distributions are better"
+            f"{better} than biases only: the {LOG_SCORES[over['measure']]} is {side} by {abs(gain):.4f} "
+            f"(standard error {error:.4f}); plain biases only, --rank 0, is simpler, and --model auto looks for a "
+            "better model"
         ]
-    side, better = ("higher", "no better") if gain >= 0 else ("lower", "no better" if gain > -error else "worse")
-    measured = f"the {LOG_SCORES[over['measure']]} is {side} by {abs(gain):.4f} (standard error {error:.4f})"
-    return [f"{better} than biases only: {measured}; {advice}"]
+    if square < over["square_error"]:
+        side = "lower" if square >= 0 else "higher"
+        return [
+            f"no better than biases only in the mean squared error, which is {side} by {abs(square):.4g} "
+            f"(standard error {over['square_error']:.2g}); its predictive distributions are better"
+        ]
+    return []
 
 
-def warm(temperatures: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Yield a warning that names the fields whose momenta are too hot, if there are some."""
+def warm(temperatures: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return a warning that names the fields whose momenta are too hot, if there are some."""
     hot = [name for name, field in temperatures.items() if field["value"] - 4 * field["error"] > WARM]
-    if hot:
-        values = ", ".join(f"{name} {temperatures[name]['value']:.2f}" for name in hot)
-        yield (
-            f"temperatures that should be 1 are {values}: the chain has not reached its posterior yet, or its steps "
-            "are too large; sample longer, then try a smaller --step-size"
-        )
+    if not hot:
+        return []
+    values = ", ".join(f"{name} {temperatures[name]['value']:.2f}" for name in hot)
+    return [
+        f"temperatures that should be 1 are {values}: the chain has not reached its posterior yet, or its steps "
+        "are too large; sample longer, then try a smaller --step-size"
+    ]

@@ -82,10 +82,6 @@ def estimates_of(names: list[str], draws: Float64, weights: Float64) -> list[Fea
     return sorted(estimates, key=lambda estimate: -abs(estimate.mean))
 
 
-TITLE = "Effects of groups of ratings"
-HEADINGS = ("ratings that share one", "sd", "5 %", "95 %", "of the variance")
-
-
 @dataclass(frozen=True)
 class EffectImportance:
     """Spread of the effects of one level.
@@ -124,12 +120,3 @@ def importance_of_effects(run: SavedRun) -> list[EffectImportance]:
         sd = by_name[name]
         importances.append(EffectImportance(name, sd.mean, sd.low, sd.high, share))
     return importances
-
-
-def table_of_effects(effects: list[EffectImportance]) -> list[list[str]]:
-    """Rows of a table: name, sd, its bounds, and the share in per cent."""
-    rows = []
-    for level in effects:
-        numbers = [f"{x:.3f}" for x in (level.sd, level.low, level.high)]
-        rows.append([level.name, *numbers, "" if level.share is None else f"{level.share:.1%}"])
-    return rows

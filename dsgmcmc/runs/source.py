@@ -15,7 +15,7 @@ from dsgmcmc.config.layers import build
 from dsgmcmc.config.run import ResolvedConfig, RunConfig, automatic_rank
 from dsgmcmc.data.ratings import Ratings, open_ratings
 from dsgmcmc.diagnostics.baselines import BiasesOnly, advantage, baselines, fit_biases_only
-from dsgmcmc.diagnostics.convergence import agreement, slowest, temperatures
+from dsgmcmc.diagnostics.convergence import agreement, diagnose, slowest, temperatures
 from dsgmcmc.diagnostics.ranking import click_scores
 from dsgmcmc.diagnostics.scores import held_out_scores
 from dsgmcmc.errors import InputError
@@ -202,7 +202,8 @@ class RatingsSource:
         common: dict[str, Any] = {"tau": tau, "rank": config.rank, "draws": sum(map(len, taus))}
         common["temperatures"] = temperatures(run, self.ratings.transposed)
         if common["draws"]:
-            common["slowest"] = slowest(Run(run.path))
+            diagnosis = diagnose(Run(run.path))
+            common |= {"slowest": slowest(diagnosis), "agreement": agreement(diagnosis)}
         nothing = {"rmse_mean": None, "mae_mean": None}
         if not config.law.can_be_evaluated():
             if not (clicks := sum(len(part.rating) for part in test_parts(run))):
@@ -210,7 +211,7 @@ class RatingsSource:
             opened = Run(run.path)
             if opened.draws:  # rankings are made from them
                 common["rankings"] = click_scores(opened, self.ratings)
-            return {**nothing, "test_ratings": clicks, **common, "agreement": agreement(opened)}
+            return {**nothing, "test_ratings": clicks, **common}
         known = run.read_settings()[1].get("levels")
         levels = None if known is None else np.array(known, np.float64)
         scores = held_out_scores(test_parts(run), config.law, levels)
@@ -224,7 +225,6 @@ class RatingsSource:
             **scores,
             "baselines": run.read_settings()[1].get("baselines"),
             "over_biases": self._over_biases(run, config, levels),
-            "agreement": agreement(Run(run.path)),
             **common,
         }
 

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from dsgmcmc.config.run import ResolvedConfig
-from dsgmcmc.diagnostics import verdict
 from dsgmcmc.diagnostics.accuracy import Look
 from dsgmcmc.diagnostics.comparison import Comparison
 from dsgmcmc.diagnostics.summary import read_summary, save_summary
+from dsgmcmc.diagnostics.verdict import verdict
 from dsgmcmc.errors import InputError, WriteError
 from dsgmcmc.parallel.comm import agree
 from dsgmcmc.parallel.machine import peak_memory
@@ -183,21 +183,11 @@ def saved_result(run: RunDirectory) -> list[str] | None:
         summary = read_summary(run.summary_file)
     except (FileNotFoundError, InputError):
         return None
-    summary["reached"] = [summary["iterations"]]  # some older summaries lack it
     first, *others = _result(summary, run.path)
     return [f"finished before: {first}", *others]
 
 
 def _result(summary: dict[str, Any], path: Path) -> list[str]:
     """Return the lines that the user reads at the end."""
-    rate = verdict.in_units(summary.get("ratings_per_second", 0.0))
-    speed = [f"{rate} ratings/s on {summary['processes']} process(es)"]
-    slow = summary.get("straggler")
-    if slow:
-        speed.append(
-            f"process {slow['process']} on {slow['host']} was the slowest: it worked {slow['busy_seconds']:.1f} s, "
-            f"the others {slow['others_seconds']:.1f} s, and waited for it"
-        )
-    first, *others = (*verdict.result(summary), *(f"warning: {doubt}" for doubt in verdict.doubts(summary)))
-    speed[0] = f"{summary['seconds_sampling']:.1f} s of sampling, {speed[0]}"
-    return [f"{path}: {first}", *(f"  {line}" for line in (*others, *speed, verdict.ending(summary)))]
+    first, *others = verdict(summary).lines()
+    return [f"{path}: {first}", *(f"  {line}" for line in others)]

@@ -56,5 +56,5 @@ def evaluate(
         change = f"{row['difference']['mean']:+.3f} ± {row['difference']['se']:.3f}"
         rows.append([row["rule"], *(f"{row[name]['mean']:.3f}" for name in MEASURES), change if rows else ""])
     headings = ["rank by", "NDCG", "precision", "recall", "reciprocal rank", "NDCG, difference"]
-    show_table(headings, rows, title, left=["rank by"], framed=False)
+    show_table(headings, rows, title, left=["rank by"])
     say(scores["advice"])

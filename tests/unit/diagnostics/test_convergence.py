@@ -134,5 +134,6 @@ def test_without_test_ratings_there_is_no_calibration(tmp_path):
     found = diagnose(run)
     assert found["predictions"]["pairs"] == 0
     assert "tau" in {line["name"] for line in found["quantities"]}
+    assert calibration(run) is None
     with pytest.raises(InputError, match="without test ratings"):
-        calibration(run)
+        _ = run.test

@@ -1,0 +1,200 @@
+"""What is known of a run, in lines and tables: ``info`` prints them, and the report shows them on a page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, NamedTuple
+
+from dsgmcmc.config.run import ResolvedConfig
+from dsgmcmc.diagnostics import accuracy
+from dsgmcmc.diagnostics.comparison import Comparison
+from dsgmcmc.diagnostics.summary import read_summary
+from dsgmcmc.diagnostics.verdict import Verdict, ending, verdict, written
+from dsgmcmc.posterior.importance import importance, importance_of_effects
+from dsgmcmc.posterior.live import newest_states, progress
+from dsgmcmc.posterior.run import Run
+from dsgmcmc.storage.rundir import RunDirectory
+from dsgmcmc.storage.series import steps
+from dsgmcmc.terminal import plain
+
+
+class Table(NamedTuple):
+    """A table; its first column is text, the others are numbers."""
+
+    title: str
+    headings: tuple[str, ...]
+    rows: list[list[str]]
+
+
+class Overview(NamedTuple):
+    """What is known of a run.
+
+    Attributes
+    ----------
+    facts : dict
+        All of it, for scripts.
+    verdict : Verdict
+        Its result, or its progress.
+    settings : dict of str to object
+        Settings, commands and contents, by label.
+    parts : list of Table
+        How much features and effects of groups of ratings matter.
+    """
+
+    facts: dict[str, Any]
+    verdict: Verdict
+    settings: dict[str, Any]
+    parts: list[Table]
+
+
+def overview(run: RunDirectory) -> Overview:
+    """Read what is known of a run, whether it has ended or not."""
+    config, facts = ResolvedConfig.of_run(run)
+    settings, states, reached = config.table(), newest_states(run, facts), run.reached(config.chains)
+    draws = {state.manifest.chain: len(state.manifest.saved_draws) for state in states}
+    chains = [
+        {"checkpoints": steps(run.series("checkpoints", chain)), "saved_draws": draws.get(chain, 0)}
+        for chain in run.chains()
+    ]
+    summary = read_summary(run.summary_file) if run.summary_file.exists() else None
+    look = (summary or {}).get("until") or {}
+    accurate = bool(look.get("reached")) and look["until"] == settings.get("until")
+    under_way = progress(run, config, facts)
+    known: dict[str, Any] = {
+        "settings": settings,
+        "run": facts,
+        "jobs": run.jobs(),
+        "chains": chains,
+        "reached": reached,
+        "checkpointed_iterations": sum(reached),
+        "complete": min(reached) >= (look["iteration"] if accurate else config.iterations),
+        "why": accuracy.ending(look) if look else None,
+        "progress": asdict(under_way) if under_way else None,
+        "summary": summary,
+    }
+    if run.comparison_file.exists():
+        known["comparison"] = Comparison.read(run.comparison_file).table()
+    if under_way:
+        error = under_way.rmse_mean
+        result = [] if error is None else [f"RMSE of the posterior mean {written(error)}"]
+        said = Verdict([str(under_way), "; ".join([under_way.usable(), *result])], facts.get("cautions", []), [])
+    else:
+        said = _verdict(known)
+    parts, shown = _parts(Run(run.path)) if states else ({}, [])
+    return Overview(known | parts, said, _settings(known), shown)
+
+
+def _verdict(known: Mapping[str, Any]) -> Verdict:
+    """Judge a run that has ended, or was stopped."""
+    summary, cautions = known["summary"], known["run"].get("cautions", [])
+    now = {"reached": known["reached"], "iterations": known["settings"]["iterations"]}
+    if summary is None:
+        return Verdict(["no result yet"], cautions, [ending(now)])
+    look = summary["until"]
+    if look and look["iteration"] < max(now["reached"]):  # it went on since, and has not ended
+        look = None
+    return verdict({**summary, **now, "until": look}, cautions)
+
+
+def _settings(known: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings, commands and contents by label; hashes and times are in ``run.toml``."""
+    shown: dict[str, Any] = {}
+    for name, value in known["settings"].items():
+        shown |= {f"{name}.{key}": v for key, v in value.items()} if isinstance(value, dict) else {name: value}
+    facts = known["run"]
+    jobs = known["jobs"]
+    if jobs:
+        shown["started with"] = _command(jobs[0])
+    if len(jobs) > 1:
+        shown[f"job {len(jobs)}"] = _command(jobs[-1])
+    shown |= {"sampled from": facts.get("data", ""), "config_hash": facts.get("config_hash", "")}
+    shown["versions"] = ", ".join(f"{name} {version}" for name, version in facts.get("versions", {}).items())
+    if known["summary"]:
+        shown["last result"] = known["summary"]["time"]
+    if "comparison" in known:
+        comparison = known["comparison"]
+        shown["model"] = f"{comparison['recommended']}: recommended of {len(comparison['models'])} that were compared"
+    for number, chain in enumerate(known["chains"]):
+        made = ", ".join(f"{iteration:,}" for iteration in chain["checkpoints"])
+        shown[f"chain {number}"] = f"checkpoints {made or 'none'}; {chain['saved_draws']} saved draws"
+    return shown
+
+
+def _command(job: Mapping[str, Any]) -> str:
+    """Write the command of a job, and its number of processes if there were several."""
+    several = job.get("processes", 1)
+    return plain(job["command"]) + (f"  (on {several} processes)" if several > 1 else "")
+
+
+def _parts(run: Run) -> tuple[dict[str, Any], list[Table]]:
+    """How much features and effects of groups of ratings matter: for scripts, and as tables."""
+    features, effects = importance(run), importance_of_effects(run)
+    tables = []
+    for kind, estimates in features.items():
+        for title, lines in (
+            (f"Variance between {kind}s that features explain, relative to the remaining variance", estimates.groups),
+            (f"Strongest effects of features on the mean rating of {kind}s", estimates.effects[:10]),
+        ):
+            rows = [[each.name, *(f"{x:.3f}" for x in (each.mean, each.low, each.high))] for each in lines]
+            if rows:
+                tables.append(Table(title, ("feature", "mean", "5 %", "95 %"), rows))
+    if effects:
+        rows = []
+        for each in effects:
+            share = "" if each.share is None else f"{each.share:.1%}"
+            rows.append([each.name, *(f"{x:.3f}" for x in (each.sd, each.low, each.high)), share])
+        headings = ("ratings that share one", "sd", "5 %", "95 %", "of the variance")
+        tables.append(Table("Effects of groups of ratings", headings, rows))
+    facts: dict[str, Any] = {}
+    if features:
+        facts["features"] = {kind: asdict(each) for kind, each in features.items()}
+    if effects:
+        facts["effects"] = [asdict(each) for each in effects]
+    return facts, tables
+
+
+def of_convergence(diagnosis: Mapping[str, Any]) -> Table:
+    """R-hat and ESS of shared parameters, and the worst of the predictions, from `diagnose`."""
+    rows = [
+        [line["label"], f"{line['mean']:.5g}", f"{line['sd']:.3g}", *_measures(line)]
+        for line in diagnosis["quantities"]
+    ]
+    many = diagnosis["predictions"]
+    if many["pairs"]:
+        rows.append([f"worst of {many['pairs']} predictions", "", "", *_measures(many)])
+    title = f"{diagnosis['chains']} chain(s) of {diagnosis['draws']} draws"
+    return Table(title, ("quantity", "mean", "sd", "R-hat", "ESS bulk", "ESS tail"), rows)
+
+
+def _measures(line: Mapping[str, Any]) -> list[str]:
+    """R-hat and both ESS of a line, as text; of lists the worst value."""
+    texts = []
+    for name, digits, worst in (("rhat", 3, max), ("ess_bulk", 0, min), ("ess_tail", 0, min)):
+        value = worst(line[name]) if isinstance(line[name], list) else line[name]
+        texts.append("-" if value is None else f"{value:,.{digits}f}")
+    return texts
+
+
+def of_scores(scored: Mapping[str, Any] | None) -> list[Table]:
+    """Scores of the test ratings, and where errors are large, from `calibration`."""
+    if scored is None:
+        return []
+    labels = {
+        "rmse": "RMSE",
+        "mae": "MAE",
+        "crps": "CRPS",
+        "log_predictive_density": "log predictive density",
+        "log_probability": "log probability of the level",
+    }
+    rows = [[label, written(scored[name])] for name, label in labels.items() if scored[name] is not None]
+    rows += [[f"inside {level:.0%} intervals", f"{share:.1%}"] for level, share in scored["coverage"].items()]
+    groups = [
+        [f"{kind}s with {group['from']:,} to {group['to']:,}", written(group["rmse"]), f"{group['coverage_90']:.1%}"]
+        for kind, name in (("user", "by_activity"), ("item", "by_popularity"))
+        for group in scored[name]
+    ]
+    return [
+        Table(f"{scored['ratings']:,} test ratings", ("score", "value"), rows),
+        Table("By number of training ratings", ("test ratings of", "RMSE", "inside 90% intervals"), groups),
+    ]
