@@ -41,7 +41,7 @@ ADMITTED: dict[str, tuple[Any, ...]] = {
 
 
 @dataclass(repr=False, eq=False)
-class BPMF(FittedModel, Estimator):
+class BPMF(Estimator, FittedModel):
     """Bayesian probabilistic matrix factorisation, sampled by stochastic-gradient and Langevin MCMC.
 
     Parameters that are None, and settings that are no parameters, are as ``dsgmcmc sample`` has them: docs/settings.md.

@@ -26,6 +26,7 @@ from dsgmcmc.diagnostics.scores import calibration
 from dsgmcmc.diagnostics.summary import read_summary
 from dsgmcmc.diagnostics.verdict import LOG_SCORES, doubts, ending, in_units, started, written
 from dsgmcmc.errors import InputError, writing
+from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.importance import HEADINGS, TITLE, importance, importance_of_effects, table_of_effects
 from dsgmcmc.posterior.live import LiveProgress
 from dsgmcmc.posterior.run import Run
@@ -188,7 +189,7 @@ def _traces(run: Run) -> str:
 
 def _of_test_ratings(run: Run, scored: Mapping[str, Any]) -> Iterator[str]:
     """Sections about the test ratings."""
-    test = run.test
+    test = predict_test(run)
     predictive = test.predictive(run.config.law, run.levels)
     note = "Strong lines: posterior mean. Faint lines: current draw."
     yield _section("Error while sampling", _figure(2, partial(figures.errors, metrics=_metrics(run))), note)

@@ -36,7 +36,7 @@ from numpy.typing import ArrayLike
 
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.predictive.base import Predictive
-from dsgmcmc.posterior.heldout import TestPredictions
+from dsgmcmc.posterior.heldout import TestPredictions, predict_test
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Float64, Int32, Int64
 
@@ -128,7 +128,7 @@ def calibration(run: Run) -> dict[str, Any]:
     InputError
         If the run had no test ratings.
     """
-    test, users, items = run.test, *run.test_pairs()
+    test, users, items = predict_test(run), *run.test_pairs()
     law, levels = run.config.law, run.levels
     predictive = test.predictive(law, levels)
     transforms = pit(predictive, test.rating)

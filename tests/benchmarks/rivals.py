@@ -27,6 +27,7 @@ from dsgmcmc.diagnostics.scores import coverage, pit
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.model.predictive.base import Moments
 from dsgmcmc.parallel.mpirun import run_dsgmcmc
+from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.storage.rundir import RunDirectory
 
@@ -77,7 +78,7 @@ def run_ours(label: str, data: Path, out: Path, processes: int, rank: int, itera
     run_dsgmcmc(arguments, processes, stdout=subprocess.DEVNULL).check_returncode()
     run = RunDirectory(folder)
     lines = [line for line in run.metrics() if line["rmse_mean"] is not None]
-    found = Run(run.path).test
+    found = predict_test(Run(run.path))
     summary = json.loads(run.summary_file.read_text(encoding="utf-8"))
     return {
         "curve": [(line["time_s"], line["rmse_mean"]) for line in lines],

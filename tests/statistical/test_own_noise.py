@@ -11,8 +11,9 @@ from gibbs import from_ratings, gibbs
 from support import typed
 from synthetic import SyntheticOptions, generate
 
-from dsgmcmc.posterior import heldout
+from dsgmcmc.posterior.heldout import posteriors, predict_test
 from dsgmcmc.posterior.names import Index
+from dsgmcmc.posterior.run import Run
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import RunDirectory
 
@@ -37,7 +38,7 @@ def sampled(data: Path, out: Path, noise: str, sweeps: int = 1500, sampler: str 
     length = ("--burn-in", "200sweeps", "--iterations", f"{sweeps}sweeps", "--thin", "2sweeps")
     typed("sample", data, "--out", out, *options, *length).expect()
     directory = RunDirectory(out)
-    return json.loads((out / "summary.json").read_text()), heldout.pooled(heldout.posteriors(directory)), directory
+    return json.loads((out / "summary.json").read_text()), predict_test(Run(out)), directory
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +73,7 @@ def test_planted_weights_are_recovered(unequal):
     _, truth, runs = unequal
     directory = runs["both"][2]
     index = Index(directory, directory.read_settings()[1])
-    snapshot = heldout.posteriors(directory)[0]
+    snapshot = posteriors(directory)[0]
     for kind, factor, planted in (("user", "W", truth.g_rows), ("item", "H", truth.g_cols)):
         blocks = sorted({key.block for key in snapshot.names() if key.object == "moments" and key.factor == factor})
         found = np.concatenate([snapshot.read(Key("moments", factor, b, "weight_mean"))[:, 0] for b in blocks])
@@ -114,7 +115,7 @@ def test_own_noise_does_no_harm_where_noise_is_equal(equal):
     """With one noise for all, nu grows until the weights are one, and RMSE does not get worse."""
     _, runs = equal
     assert runs["both"][0]["rmse_mean"] < runs["shared"][0]["rmse_mean"] + 0.001
-    snapshot = heldout.posteriors(runs["both"][2])[0]
+    snapshot = posteriors(runs["both"][2])[0]
     for factor in "WH":
         assert snapshot.read(Key("trace", "run", 0, f"{factor}.nu")).mean() > 50
 

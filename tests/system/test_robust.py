@@ -11,6 +11,7 @@ from shapes import SHAPES
 from support import run, typed
 
 from dsgmcmc import open_run
+from dsgmcmc.posterior.heldout import predict_test
 
 SCRIPT = Path(__file__).parents[1] / "benchmarks" / "robust.py"
 BOTH = ("--noise", "both")
@@ -50,7 +51,11 @@ def test_runs_end_well_and_predict_numbers(shape, options, tmp_path):
     assert "RuntimeWarning" not in done.err
     model = open_run(out)
     pairs = np.column_stack([np.append(np.resize(model.users_, 200), -1), np.append(-1, np.resize(model.items_, 200))])
-    for found in (*model.predict(pairs, return_std=True), *model.predict_interval(pairs), model.run_.test.mean):
+    for found in (
+        *model.predict(pairs, return_std=True),
+        *model.predict_interval(pairs),
+        predict_test(model.run_).mean,
+    ):
         assert np.isfinite(found).all()
 
 
