@@ -21,7 +21,7 @@ from dsgmcmc.posterior.fitted import FittedModel
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.runs.progress import notebook_line
 from dsgmcmc.settings import in_python
-from dsgmcmc.storage.scratch import Scratch
+from dsgmcmc.storage.files import Scratch
 from dsgmcmc.types import Comm
 
 if TYPE_CHECKING:  # they need the compiler

@@ -38,7 +38,11 @@ def info(
         return
     say_styled(f"{path}: {facts['kind']}", "bold")
     if facts["kind"] == "run":
-        say(*_at_a_glance(facts), "")
+        from dsgmcmc.diagnostics.summary import as_written
+
+        with as_written(path / "summary.json"):
+            glance = _at_a_glance(facts)
+        say(*glance, "")
     show_facts({name: _lines(value) for name, value in _SHOWN[facts["kind"]](facts).items()})
     for kind, features in facts.get("features", {}).items():
         _show_features(kind, features)
@@ -163,7 +167,7 @@ def _describe_run(run: Any) -> dict[str, Any]:
     from dsgmcmc.config.run import ResolvedConfig
     from dsgmcmc.diagnostics.accuracy import ending
     from dsgmcmc.diagnostics.comparison import Comparison
-    from dsgmcmc.diagnostics.summary import read_summary
+    from dsgmcmc.diagnostics.summary import as_written, read_summary
     from dsgmcmc.posterior.live import newest_states
     from dsgmcmc.posterior.live import progress as progress_of
     from dsgmcmc.storage.series import steps
@@ -180,15 +184,13 @@ def _describe_run(run: Any) -> dict[str, Any]:
     }
     reached = run.reached(settings["chains"])
     summary = read_summary(run.summary_file) if run.summary_file.exists() else None
-    look = (summary or {}).get("until") or {}
-    accurate = bool(look.get("reached")) and look["until"] == settings.get("until")
-    progress = {
-        "reached": reached,
-        "checkpointed_iterations": sum(reached),
-        "complete": min(reached) >= (look["iteration"] if accurate else settings["iterations"]),
-    }
-    if look:
-        progress["why"] = ending(look)
+    progress = {"reached": reached, "checkpointed_iterations": sum(reached)}
+    with as_written(run.summary_file):
+        look = (summary or {}).get("until") or {}
+        accurate = bool(look.get("reached")) and look["until"] == settings.get("until")
+        progress["complete"] = min(reached) >= (look["iteration"] if accurate else settings["iterations"])
+        if look:
+            progress["why"] = ending(look)
     under_way = progress_of(run, config, facts)
     progress["progress"] = asdict(under_way) if under_way else None
     if run.comparison_file.exists():

@@ -23,7 +23,7 @@ from dsgmcmc._version import __version__
 from dsgmcmc.diagnostics import figures
 from dsgmcmc.diagnostics.convergence import diagnose, measures_as_text
 from dsgmcmc.diagnostics.scores import calibration
-from dsgmcmc.diagnostics.summary import read_summary
+from dsgmcmc.diagnostics.summary import as_written, read_summary
 from dsgmcmc.diagnostics.verdict import LOG_SCORES, doubts, ending, in_units, started, written
 from dsgmcmc.errors import InputError, writing
 from dsgmcmc.posterior.heldout import predict_test
@@ -70,14 +70,19 @@ def _page(run: Run, name: str) -> str:
     progress = LiveProgress.of(run.directory, run.config, len(run.draws)) if run.unfinished else None
     summary = _unfinished(run) if progress else _summary(run)
     summary |= {"reached": run.directory.reached(run.config.chains), "iterations": run.config.iterations}
-    state = f"{progress}; {progress.usable()}" if progress else ending(summary)
     convergence = diagnose(run)
     of_clicks = not run.config.law.can_be_evaluated()
     scored = calibration(run) if len(run.test_pairs()[0]) and not of_clicks else None
-    advice = [*run.facts.get("cautions", []), *doubts(summary), *convergence["warnings"]]
+    with as_written(run.directory.summary_file):
+        state = f"{progress}; {progress.usable()}" if progress else ending(summary)
+        facts, warnings, waiting = _facts(run, state, summary), doubts(summary), _waiting(summary)
+        times, settings = _times(summary), _settings(run, summary)
+        tiles = [*(_scores(summary, scored) if scored else ()), *_rankings(summary)]
+        tiles.append((f"{summary['seconds_sampling']:.1f} s", f"sampling on {summary['processes']} process(es)"))
+    advice = [*run.facts.get("cautions", []), *warnings, *convergence["warnings"]]
     if scored is None and not of_clicks:
         advice.append("no test ratings: accuracy and calibration are unknown (prepare --test-fraction)")
-    if (waiting := _waiting(summary)) > MUCH_WAITING:
+    if waiting > MUCH_WAITING:
         advice.append(f"{waiting:.0%} of the time was exchange and reduction: fewer processes would be as fast")
     sections = [
         *(f'<p class="advice">{_unbroken(text)}</p>' for text in advice),
@@ -85,17 +90,15 @@ def _page(run: Run, name: str) -> str:
         _section("Traces", _traces(run)),
         *(_of_test_ratings(run, scored) if scored else ()),
         *_of_parts(run),
-        _section("Time and communication", _times(summary)),
-        _section("Configuration", _table(("setting", "value"), _settings(run, summary), text=True)),
+        _section("Time and communication", times),
+        _section("Configuration", _table(("setting", "value"), settings, text=True)),
     ]
-    tiles = [*(_scores(summary, scored) if scored else ()), *_rankings(summary)]
-    tiles.append((f"{summary['seconds_sampling']:.1f} s", f"sampling on {summary['processes']} process(es)"))
     commands = started(run.directory.jobs()[:1]).values()
     page = Template(resources.files("dsgmcmc.diagnostics").joinpath("report.html").read_text(encoding="utf-8"))
     return page.substitute(
         name=html.escape(name),
         version=__version__,
-        facts=html.escape(_facts(run, state, summary)),
+        facts=html.escape(facts),
         command="".join(f'<p class="sub"><code>{html.escape(command)}</code></p>' for command in commands),
         tiles="".join(f'<div class="tile"><b>{score}</b><span>{html.escape(of)}</span></div>' for score, of in tiles),
         sections="\n".join(sections),

@@ -23,7 +23,7 @@ from dsgmcmc.posterior.newcomers import FoldIn, NewRatings, fold_in
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.rank import PATTERN_RULES, By, Ranking, recommendations, similar, those_among
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.storage.scratch import Scratch
+from dsgmcmc.storage.files import Scratch
 from dsgmcmc.types import Array, Float64, Int32
 
 Names = str | int | Sequence[Any] | npt.NDArray[Any]

@@ -33,9 +33,8 @@ from dsgmcmc.data.ratings import SIDES, Ratings, Side
 from dsgmcmc.data.titles import read_titles
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.quantity import Quantities
-from dsgmcmc.storage.facts import MADE_WITH, Facts
+from dsgmcmc.storage.facts import MADE_WITH, Facts, versions
 from dsgmcmc.storage.manifest import Key
-from dsgmcmc.storage.provenance import versions
 from dsgmcmc.storage.rundir import INDEX, RunDirectory
 from dsgmcmc.storage.writer import is_whole, write_snapshot
 from dsgmcmc.types import Array, Comm, Factor, Float64, Int32, Int64

@@ -235,7 +235,7 @@ def test_another_version_and_a_damaged_run(made, tmp_path):
     shutil.copytree(made.path, tmp_path / "run")
     manifest = next((tmp_path / "run" / "posterior" / "chain-0").rglob("manifest.json"))
     original = manifest.read_text()
-    manifest.write_text(original.replace('"version": 1', '"version": 2'))
+    manifest.write_text(original.replace('"version": 2', '"version": 3'))
     with pytest.raises(InputError, match="manifest"):
         invoke("recommend", tmp_path / "run", "--user", str(made.users[0]))
     manifest.write_text(original)
