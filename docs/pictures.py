@@ -27,6 +27,7 @@ import matplotlib.pyplot as plt
 from dsgmcmc.diagnostics.scores import coverage, pit
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.model.predictive.base import Moments
+from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.run import Run
 
 README = Path(__file__).resolve().parents[1] / "README.md"
@@ -69,7 +70,7 @@ def draw_rivals(out: Path) -> None:
 
 def draw_calibration(run: Path, out: Path) -> None:
     """Share of held-out ratings inside intervals, by their level."""
-    found = Run(run).test
+    found = predict_test(Run(run))
     variances = found.variance + found.noise_variance, found.variance
     laws = (Gaussian.predictive_of_moments(Moments(found.mean, variance)) for variance in variances)
     inside, point = (coverage(pit(law, found.rating), LEVELS.tolist()) for law in laws)

@@ -21,7 +21,7 @@ from dsgmcmc.posterior.fitted import FittedModel
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.runs.progress import notebook_line
 from dsgmcmc.settings import in_python
-from dsgmcmc.storage.scratch import Scratch
+from dsgmcmc.storage.files import Scratch
 from dsgmcmc.types import Comm
 
 if TYPE_CHECKING:  # they need the compiler
@@ -41,7 +41,7 @@ ADMITTED: dict[str, tuple[Any, ...]] = {
 
 
 @dataclass(repr=False, eq=False)
-class BPMF(FittedModel, Estimator):
+class BPMF(Estimator, FittedModel):
     """Bayesian probabilistic matrix factorisation, sampled by stochastic-gradient and Langevin MCMC.
 
     Parameters that are None, and settings that are no parameters, are as ``dsgmcmc sample`` has them: docs/settings.md.

@@ -197,7 +197,7 @@ def compare(comm: Comm, folder: Path) -> list[Finding]:
     Returns, at process 0 alone, all findings of its own host, those of other hosts that are not well, and how the
     processes fit together.
     """
-    from dsgmcmc.storage.provenance import versions
+    from dsgmcmc.storage.facts import versions
 
     here = processes_here(comm)
     local = list(examine(launch=False)) if here.rank == 0 else []

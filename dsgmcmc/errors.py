@@ -96,27 +96,18 @@ class GoneError(InputError):
     """A run that is being sampled has removed what was being read; what it has in its place can be read."""
 
 
-class AgreedGoneError(GoneError, AgreedError):
-    """A `GoneError` that all processes of a job raise together."""
-
-
-ATTEMPTS = 8  # to read a run that is being sampled
+RETRIES = 3  # of work that reads a run while it is sampled
 
 
 def anew(work: Callable[P, T], renew: Callable[[], object] = lambda: None) -> Callable[P, T]:
-    """Make work that reads a run begin anew, a few times, where what it reads is gone.
+    """Make work that reads a run begin again, up to `RETRIES` times, where a file is gone.
 
-    Parameters
-    ----------
-    work : callable
-        Opens the run by itself, and leaves nothing behind where it fails.
-    renew : callable, optional
-        What to do before it begins anew.
+    The work leaves nothing behind where it fails; it opens the run by itself, or `renew` opens it again.
     """
 
     @wraps(work)
     def again(*args: P.args, **kwargs: P.kwargs) -> T:
-        for _ in range(ATTEMPTS - 1):
+        for _ in range(RETRIES):
             with suppress(GoneError):
                 return work(*args, **kwargs)
             with suppress(GoneError):  # the next attempt says what it lacks

@@ -119,7 +119,6 @@ def _prepared(path: Path) -> str:
     """What a job does to the logs before it goes on."""
     run = RunDirectory(path)
     run.mend_logs()
-    run.split_metrics()
     run.note("resumed")
     return ""
 

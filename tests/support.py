@@ -470,8 +470,8 @@ def spoil(shard: Path) -> None:
 
 
 def metrics(run_directory: Path) -> list[dict[str, Any]]:
-    """Lines of a run's ``metrics.jsonl``."""
-    return list(RunDirectory(run_directory).metrics())
+    """Lines of the metrics of all chains."""
+    return RunDirectory(run_directory).metrics()
 
 
 # ---------------------------------------------------------------------- faults

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.diagnostics import accuracy
 from dsgmcmc.diagnostics.comparison import Comparison
-from dsgmcmc.diagnostics.summary import read_summary
+from dsgmcmc.diagnostics.summary import as_written, read_summary
 from dsgmcmc.diagnostics.verdict import Verdict, ending, verdict, written
 from dsgmcmc.posterior.importance import importance, importance_of_effects
 from dsgmcmc.posterior.live import newest_states, progress
@@ -58,8 +58,11 @@ def overview(run: RunDirectory) -> Overview:
         for chain in run.chains()
     ]
     summary = read_summary(run.summary_file) if run.summary_file.exists() else None
-    look = (summary or {}).get("until") or {}
-    accurate = bool(look.get("reached")) and look["until"] == settings.get("until")
+    with as_written(run.summary_file):
+        look = (summary or {}).get("until") or {}
+        accurate = bool(look.get("reached")) and look["until"] == settings.get("until")
+        complete = min(reached) >= (look["iteration"] if accurate else config.iterations)
+        why = accuracy.ending(look) if look else None
     under_way = progress(run, config, facts)
     known: dict[str, Any] = {
         "settings": settings,
@@ -68,8 +71,8 @@ def overview(run: RunDirectory) -> Overview:
         "chains": chains,
         "reached": reached,
         "checkpointed_iterations": sum(reached),
-        "complete": min(reached) >= (look["iteration"] if accurate else config.iterations),
-        "why": accuracy.ending(look) if look else None,
+        "complete": complete,
+        "why": why,
         "progress": asdict(under_way) if under_way else None,
         "summary": summary,
     }
@@ -80,9 +83,12 @@ def overview(run: RunDirectory) -> Overview:
         result = [] if error is None else [f"RMSE of the posterior mean {written(error)}"]
         said = Verdict([str(under_way), "; ".join([under_way.usable(), *result])], facts.get("cautions", []), [])
     else:
-        said = _verdict(known)
-    parts, shown = _parts(Run(run.path)) if states else ({}, [])
-    return Overview(known | parts, said, _settings(known), shown)
+        with as_written(run.summary_file):
+            said = _verdict(known)
+    with as_written(run.summary_file):
+        shown = _settings(known)
+    parts, tables = _parts(Run(run.path)) if states else ({}, [])
+    return Overview(known | parts, said, shown, tables)
 
 
 def _verdict(known: Mapping[str, Any]) -> Verdict:

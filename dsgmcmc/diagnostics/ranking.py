@@ -25,6 +25,7 @@ from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics.scores import difference
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.exposure import Rated
+from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.rank import By, Ranking, liked_from, recommend
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Float64, Int32, Int64
@@ -92,7 +93,7 @@ def evaluate(
         with run.open_ratings() as ratings:
             rated = Rated(ratings)
     liked = liked_from(run) if liked is None else liked
-    chosen = run.test.rating >= liked
+    chosen = predict_test(run).rating >= liked
     if not chosen.any():
         raise InputError(
             f"no test rating of {run.path} is {liked:g} or more: nothing counts as liked; give another --liked"

@@ -23,7 +23,9 @@ from dsgmcmc.diagnostics import figures
 from dsgmcmc.diagnostics.convergence import diagnose
 from dsgmcmc.diagnostics.overview import Table, of_convergence, of_scores, overview
 from dsgmcmc.diagnostics.scores import calibration
+from dsgmcmc.diagnostics.summary import as_written
 from dsgmcmc.errors import InputError, writing
+from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import labels, scalar_traces
 from dsgmcmc.storage.files import write_whole
@@ -62,13 +64,15 @@ def _page(run: Run, name: str) -> str:
     """HTML of the report of a run."""
     facts, verdict, settings, parts = overview(run.directory)
     diagnosis, scored = diagnose(run), calibration(run)
+    with as_written(run.directory.summary_file):
+        times = _phases(facts["summary"] or {})
     configuration = Table("", ("setting", "value"), [[name, str(value)] for name, value in settings.items()])
     sections = [
         _section("Convergence", _table(of_convergence(diagnosis)), diagnosis["note"]),
         _section("Traces", _traces(run)),
         *(_of_test_ratings(run, scored) if scored else ()),
         *(_section(part.title, _table(part._replace(title=""))) for part in parts),
-        _section("Time", _table(_phases(facts["summary"] or {}))),
+        _section("Time", _table(times)),
         _section("Configuration", f'<div class="words">{_table(configuration)}</div>'),
     ]
     sizes = [f"{len(run.users):,} users", f"{len(run.items):,} items"]
@@ -98,7 +102,7 @@ def _traces(run: Run) -> str:
 
 def _of_test_ratings(run: Run, scored: Mapping[str, Any]) -> Iterator[str]:
     """Sections about the test ratings."""
-    test = run.test
+    test = predict_test(run)
     predictive = test.predictive(run.config.law, run.levels)
     note = "Strong lines: posterior mean. Faint lines: current draw."
     yield _section("Error while sampling", _figure(2, partial(figures.errors, metrics=_metrics(run))), note)

@@ -36,7 +36,7 @@ from numpy.typing import ArrayLike
 
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.predictive.base import Predictive
-from dsgmcmc.posterior.heldout import TestPredictions
+from dsgmcmc.posterior.heldout import TestPredictions, predict_test
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Float64, Int32, Int64
 
@@ -126,7 +126,7 @@ def calibration(run: Run) -> dict[str, Any] | None:
     users, items = run.test_pairs()
     if not len(users) or not run.config.law.can_be_evaluated():
         return None
-    test, law, levels = run.test, run.config.law, run.levels
+    test, law, levels = predict_test(run), run.config.law, run.levels
     predictive = test.predictive(law, levels)
     transforms = pit(predictive, test.rating)
     return {

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,3 +30,15 @@ def read_summary(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path} cannot be read: {error}") from error
     return summary
+
+
+@contextmanager
+def as_written(path: Path) -> Iterator[None]:
+    """Context in which a summary is used: raises InputError where it is not as a job writes it, whoever sealed it."""
+    try:
+        yield
+    except InputError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        why = f"{type(error).__name__}: {error}"
+        raise InputError(f"{path} is not the summary of a run ({why}); move it away, or sample again") from error

@@ -21,9 +21,7 @@ from dsgmcmc.errors import (
     EXIT_FAILURE,
     EXIT_USAGE,
     AgreedError,
-    AgreedGoneError,
     DivergenceError,
-    GoneError,
     InputError,
     StoppedError,
     WriteError,
@@ -267,8 +265,6 @@ def agree(comm: Comm, work: Callable[[], T], what: str = "", error: type[AgreedE
         Or `error`: if the work raised an `InputError`, an `OSError` or a `MemoryError` on any process.
     WriteError
         If a disk is full or has failed.
-    AgreedGoneError
-        If the work raised a `GoneError`.
     """
     result: Any = None
     message = ""
@@ -291,8 +287,6 @@ def agree(comm: Comm, work: Callable[[], T], what: str = "", error: type[AgreedE
 
 def _own_kind(cause: Exception | None) -> type[AgreedError] | None:
     """The type of error that this cause requires, whichever type the caller asked for; None if it requires none."""
-    if isinstance(cause, GoneError):
-        return AgreedGoneError
     failed = isinstance(cause, OSError) and cause.errno in DISK_ERRORS
     return WriteError if failed or isinstance(cause, WriteError) else None
 

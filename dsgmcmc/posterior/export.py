@@ -22,11 +22,12 @@ import numpy.typing as npt
 from dsgmcmc._version import __version__
 from dsgmcmc.errors import InputError, writing
 from dsgmcmc.posterior.draws import KINDS
+from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import draw_weights, predictions, scalar_traces
 from dsgmcmc.storage.files import write_whole
-from dsgmcmc.types import Float64, Int32, Int64
+from dsgmcmc.types import Float64, Int32
 
 KINDS_OF_FILE = {".parquet": "parquet", ".pq": "parquet", ".nc": "netcdf"}
 
@@ -165,7 +166,7 @@ def to_datatree(run: Run) -> Any:
     if len(index):
         users, items = run.test_pairs()
         posterior["prediction"] = values
-        observed = {"rating": run.test.rating[index]}
+        observed = {"rating": predict_test(run).rating[index]}
         constant = {"user": run.users.ids[users[index]], "item": run.items.ids[items[index]]}
         groups["constant_data"] = {
             name: ids if ids.dtype.kind == "i" else ids.astype(np.str_) for name, ids in constant.items()
@@ -173,7 +174,7 @@ def to_datatree(run: Run) -> Any:
         dims |= {name: ["pair"] for name in ("prediction", "user", "item")}
         if run.draws and run.config.law.can_be_evaluated():
             groups["log_likelihood"], groups["posterior_predictive"] = _pointwise(
-                run, users[index], items[index], index
+                run, users[index], items[index], observed["rating"]
             )
     dims["rating"] = ["pair"]
     coords["pair"] = index
@@ -181,11 +182,10 @@ def to_datatree(run: Run) -> Any:
     return datatree(groups, coords, dims, run.config.sampler.name)
 
 
-def _pointwise(run: Run, users: Int32, items: Int32, index: Int64) -> tuple[dict[str, Float64], dict[str, Float64]]:
+def _pointwise(run: Run, users: Int32, items: Int32, x: Float64) -> tuple[dict[str, Float64], dict[str, Float64]]:
     """Log likelihoods of test ratings, and posterior predictive draws of them, by name: (chains, draws, pairs) each."""
     draws = Predictor(run, PredictOptions()).draws(users, items)
     law, shape = run.config.law.predictive(draws.apart(), run.mean, run.levels), draws.eta.shape
-    x = run.test.rating[index].astype(np.float64)
     density = law.log_density(np.repeat(x, shape[1])).reshape(shape)
     drawn = law.sample(np.random.default_rng(0)).reshape(shape)
     chain = np.array([number for number, _ in run.draws])

@@ -18,11 +18,12 @@ from dsgmcmc.errors import InputError, anew, not_fitted
 from dsgmcmc.model.predictive.base import Prediction
 from dsgmcmc.posterior.draws import KINDS
 from dsgmcmc.posterior.exposure import Rated
+from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.newcomers import FoldIn, NewRatings, fold_in
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.rank import PATTERN_RULES, By, Ranking, recommendations, similar, those_among
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.storage.scratch import Scratch
+from dsgmcmc.storage.files import Scratch
 from dsgmcmc.types import Array, Float64, Int32
 
 Names = str | int | Sequence[Any] | npt.NDArray[Any]
@@ -35,7 +36,7 @@ T = TypeVar("T")
 
 
 def renewing(method: Callable[P, T]) -> Callable[P, T]:
-    """Make a method of a fitted model reopen its run and start again if a running job deleted files that it read."""
+    """Make a method of a fitted model reopen its run and begin again where a running job has removed what it read."""
 
     @wraps(method)
     def begun(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -55,6 +56,8 @@ class FittedModel:
 
     Attributes
     ----------
+    run_ : Run
+        The run, with moments, draws and traces by users and items.
     clip : bool
         Clip predictions to the range of the training ratings.
     unknown : {"prior", "refuse"}
@@ -63,9 +66,15 @@ class FittedModel:
         Columns of data frames that do not have their usual names.
     """
 
-    clip: bool
-    unknown: Literal["prior", "refuse"]
-    columns: str | None
+    clip: bool = True
+    unknown: Literal["prior", "refuse"] = "prior"
+    columns: str | None = None
+
+    def __init__(self, path: str | PathLike[str], data: str | PathLike[str] | None = None) -> None:
+        self._adopt(Run(path), data)
+
+    def __repr__(self) -> str:
+        return repr(self._fitted())
 
     def _adopt(self, run: Run, data: str | PathLike[str] | None = None) -> Self:
         """Set the attributes of a fitted model from a run."""
@@ -105,7 +114,8 @@ class FittedModel:
         run = self._fitted()
         if not (run.config.law.can_be_evaluated() and len(run.test_pairs()[0])):
             return None
-        return float(np.sqrt(np.mean((run.test.rating - run.test.mean) ** 2)))
+        test = predict_test(run)
+        return float(np.sqrt(np.mean((test.rating - test.mean) ** 2)))
 
     def _fitted(self) -> Run:
         if not hasattr(self, "run_"):
@@ -121,7 +131,8 @@ class FittedModel:
 
     def __getstate__(self) -> dict[str, Any]:
         """Parameters, folded-in ratings, and the contents of all files of the run and its ratings by their path."""
-        state = self._parameters()
+        of_run = ("run_", "_predictors", "_scratch", "_rated", "_newcomers", "_new")
+        state = {name: value for name, value in vars(self).items() if name not in of_run}
         if hasattr(self, "run_"):
             run = self.run_
             ratings = self._data or Path(str(run.facts.get("data", "")))
@@ -139,17 +150,9 @@ class FittedModel:
             for name, content in files.items():
                 (scratch.path / name).parent.mkdir(parents=True, exist_ok=True)
                 (scratch.path / name).write_bytes(content)
-            self._reopen(scratch.path / RUN, scratch.path / RATINGS if RATINGS in files else None)
+            self._adopt(Run(scratch.path / RUN), scratch.path / RATINGS if RATINGS in files else None)
             self._scratch = scratch
             self._fold(new)
-
-    def _parameters(self) -> dict[str, Any]:
-        """Attributes of a model that do not come from its run."""
-        of_run = ("run_", "_predictors", "_scratch", "_rated", "_newcomers", "_new")
-        return {name: value for name, value in vars(self).items() if name not in of_run}
-
-    def _reopen(self, path: Path, data: Path | None) -> None:
-        self._adopt(Run(path), data)
 
     # ------------------------------------------------------------------ predictions
 
@@ -363,24 +366,7 @@ class FittedModel:
         return to_datatree(self._fitted())
 
 
-class FittedRun(FittedModel, Run):
-    """A run directory with the methods of a fitted model, and all of `Run`: moments, draws, traces. See `open_run`."""
-
-    clip = True
-    unknown = "prior"
-    columns = None
-
-    def __init__(self, path: str | PathLike[str], data: str | PathLike[str] | None = None) -> None:
-        Run.__init__(self, path)
-        self._adopt(self, data)
-
-    def _parameters(self) -> dict[str, Any]:
-        return {}
-
-    _reopen = __init__
-
-
-def open_run(path: str | PathLike[str], *, data: str | PathLike[str] | None = None) -> FittedRun:
+def open_run(path: str | PathLike[str], *, data: str | PathLike[str] | None = None) -> FittedModel:
     """Open a run directory, written by ``dsgmcmc sample`` or by `BPMF.fit` with `out`.
 
     If the run is still being sampled, or was killed, the draws saved by its newest checkpoint are used; moments and
@@ -394,12 +380,12 @@ def open_run(path: str | PathLike[str], *, data: str | PathLike[str] | None = No
 
     Returns
     -------
-    FittedRun
-        Has the methods of a loaded `BPMF`, and moments, draws and traces, which are read when they are first used.
+    FittedModel
+        Has the methods of a loaded `BPMF`; moments, draws and traces are those of its ``run_``.
 
     Raises
     ------
     InputError
         If it is not a run, or has no draws yet, or is damaged.
     """
-    return FittedRun(path, data)
+    return FittedModel(path, data)

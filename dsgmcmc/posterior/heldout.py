@@ -1,4 +1,4 @@
-"""Predictions of the test ratings, read from a run directory: no MPI, no ratings file."""
+"""Predictions of the test ratings: read from posteriors, or worked out from draws where a run has not ended."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.predictive.base import Moments, Predictive
+from dsgmcmc.posterior.predict import PredictOptions, Predictor
+from dsgmcmc.posterior.run import Run
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.series import steps
 from dsgmcmc.storage.snapshot import Snapshot
-from dsgmcmc.types import Array, Float32, Float64, Int64
+from dsgmcmc.types import Array, Float64
 
 PART = 20_000
 """Number of test ratings that are scored at a time."""
@@ -75,27 +78,43 @@ def test_parts(run: RunDirectory) -> Iterator[TestPredictions]:
             yield _pool(dict(zip(fields, zip(*part, strict=True), strict=True)))
 
 
-def followed(posteriors: list[Snapshot], grid: int) -> tuple[Int64, list[Float32], list[Float64]]:
-    """Predictions of the monitored test ratings at every draw, from posteriors with `grid` blocks: `Run.followed`."""
-    index: list[Int64] = []
-    predictions, scores = [], []
-    for number, snapshot in enumerate(posteriors):
-        start, parts, score = 0, [], []
-        for b in range(grid):
-            if number == 0:
-                index.append(snapshot.read(Key("trace", "W", b, "followed")) + start)
-                start += len(snapshot.read(Key("test", "W", b, "rating")))
-            parts.append(snapshot.read(Key("trace", "W", b, "prediction")))
-            score.append(snapshot.read(Key("trace", "W", b, "log_likelihood")))
-        predictions.append(np.concatenate(parts, axis=1))
-        scores.append(np.sum(score, axis=0))
-    return np.concatenate(index), predictions, scores
+def predict_test(run: Run) -> TestPredictions:
+    """Posterior predictions of the test ratings, in the order of `Run.test_pairs`, pooled over chains.
+
+    Raises
+    ------
+    InputError
+        If the run had no test ratings; or, if it has not ended, as `Run.open_ratings`.
+    """
+    if not len(run.test_pairs()[0]):
+        raise InputError(f"{run.path} was sampled without test ratings (prepare --test-fraction 0?)")
+    if run.unfinished:
+        return _from_draws(run)
+    fields = _fields(run.states)
+    return _pool({field: [snapshot.whole("test", "W", field) for snapshot in run.states] for field in fields})
 
 
-def pooled(posteriors: list[Snapshot]) -> TestPredictions:
-    """Predictions of the test ratings, pooled over the posteriors of chains."""
-    return _pool(
-        {field: [snapshot.whole("test", "W", field) for snapshot in posteriors] for field in _fields(posteriors)}
+def _from_draws(run: Run) -> TestPredictions:
+    """Predict the test ratings from the draws saved so far, which have no effects of time: these stay unknown."""
+    pairs = run.test_pairs()
+    with run.open_ratings() as ratings:
+        rating = ratings.slab("test", 0, ratings.n_rows)[2].astype(np.float64)
+    mean, total = (Predictor(run, PredictOptions(of_mean=of_mean))(*pairs) for of_mean in (True, False))
+    variance = np.square(mean.sd, dtype=np.float64)
+    probability = None
+    if run.draw(0).thresholds is not None:
+        probability = Predictor(run, PredictOptions(probabilities=True)).probabilities(*pairs).astype(np.float64)
+    shapes = [run.config.law.shape_of(run.draw(d).shared) for d in range(len(run.draws))]
+    shape = None
+    if shapes[0] is not None:
+        shape = np.tile(np.average(np.array(shapes), axis=0, weights=run.draw_weights), (len(rating), 1))
+    return TestPredictions(
+        rating=rating,
+        mean=mean.mean.astype(np.float64),
+        variance=variance,
+        noise_variance=np.maximum(np.square(total.sd, dtype=np.float64) - variance, 0.0),
+        probability=probability,
+        shape=shape,
     )
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dsgmcmc.posterior.draws import KINDS
-from dsgmcmc.posterior.saved import SavedRun
+from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Float64
 
 LEVEL = 0.9
@@ -46,14 +46,14 @@ class FeatureImportance:
     effects: list[FeatureEstimate]
 
 
-def feature_names(run: SavedRun, kind: str) -> tuple[list[str], list[str]]:
+def feature_names(run: Run, kind: str) -> tuple[list[str], list[str]]:
     """Names of the features of the users or of the items, and their groups; empty if the run used none."""
     if f"{kind}.features.strength" not in run.traces[0]:
         return [], []
     return run.index.features(kind)
 
 
-def importance(run: SavedRun) -> dict[str, FeatureImportance]:
+def importance(run: Run) -> dict[str, FeatureImportance]:
     """Importance of features, by "user" and "item" if they have any."""
     result = {}
     for kind in KINDS:
@@ -104,7 +104,7 @@ class EffectImportance:
     share: float | None
 
 
-def importance_of_effects(run: SavedRun) -> list[EffectImportance]:
+def importance_of_effects(run: Run) -> list[EffectImportance]:
     """Importance of all levels, in the order of the settings; empty if the run has none."""
     names = list(run.config.times)
     if not names:

@@ -129,12 +129,12 @@ class LiveProgress:
         """Say which draws can be used, or when the first one can be."""
         if self.draws:
             return f"{self.draws:,} draw{'s' * (self.draws > 1)} so far can be used"
+        if self.first_draw > self.iterations:
+            return f"it ends before its first draw, at iteration {self.first_draw:,}: it needs more --iterations"
         if not self.running:
             return "no draw can be used yet"
         if not self.saves:
             return f"it saves no draws (--save-draws 0): it can be used {WHEN_IT_HAS_MOMENTS}"
-        if self.first_draw > self.iterations:
-            return f"it ends before its first draw, at iteration {self.first_draw:,}"
         if self.iteration >= self.first_draw:
             return "its draws can be used from its next checkpoint on"
         when = _in(self.seconds_to(self.first_draw), ",")
@@ -155,24 +155,15 @@ def _in(seconds: float | None, before: str) -> str:
     return f"{before} in about {seconds / size:,.0f} {unit}"
 
 
-def nothing_yet(run: RunDirectory, config: ResolvedChain, facts: Facts) -> InputError:
+def no_posterior(run: RunDirectory, config: ResolvedChain) -> InputError:
     """Error for a run that has neither a posterior nor saved draws yet."""
     now = LiveProgress.of(run, config)
-    none = f"{run.path} has no posterior yet: it"
-    if now.running:
-        return InputError(f"{none} is {now}; {now.usable()}")
-    longer = config.first_draw > config.iterations
-    before = f"before its first draw at iteration {config.first_draw:,}"
-    command = f"`dsgmcmc sample {facts['data']} --out {run.path}" if facts.get("data") else "the same command with `"
-    return InputError(
-        f"{none} was stopped at iteration {now.iteration:,}, "
-        f"{before if now.iteration < config.first_draw else 'and could not write one'}. Continue with "
-        f"{command} --resume{f' --iterations {2 * config.first_draw}' if longer else ''}`"
-    )
+    return InputError(f"{run.path} has no posterior yet: it is {now}; {now.usable()}")
 
 
-def not_yet(run: RunDirectory, what: str, instead: str = "") -> InputError:
-    """Error for a result of the posterior that is requested before the run has ended."""
+def no_moments(run: RunDirectory) -> InputError:
+    """Error for a run that has not ended, whose moments are asked for."""
+    when = WHEN_IT_HAS_MOMENTS if is_held(run.lock_file) else GO_ON
     return InputError(
-        f"{run.path} has no {what} yet: it has them {WHEN_IT_HAS_MOMENTS if is_held(run.lock_file) else GO_ON}{instead}"
+        f"{run.path} has no moments yet: it has them {when}. Its saved draws can be used now (export: --draws)"
     )

@@ -33,9 +33,8 @@ from dsgmcmc.data.ratings import SIDES, Ratings, Side
 from dsgmcmc.data.titles import read_titles
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.quantity import Quantities
-from dsgmcmc.storage.facts import MADE_WITH, Facts
-from dsgmcmc.storage.manifest import Key, Manifest
-from dsgmcmc.storage.provenance import versions
+from dsgmcmc.storage.facts import MADE_WITH, Facts, versions
+from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import INDEX, RunDirectory
 from dsgmcmc.storage.writer import is_whole, write_snapshot
 from dsgmcmc.types import Array, Comm, Factor, Float64, Int32, Int64
@@ -176,6 +175,10 @@ class Vocabulary:
         places = np.minimum(np.searchsorted(self._sorted, numbers), len(self.ids) - 1)
         return np.where(self._sorted[places] == numbers, self._order[places], np.int32(-1))
 
+    def typed(self, names: Sequence[Any] | Array) -> Array:
+        """Names with the type of those here, int64 or object; raises InputError where that must be an integer."""
+        return self._numbers(names) if self.integers else np.array([str(name) for name in names], object)
+
     def _numbers(self, wanted: Sequence[Any] | Array) -> Int64:
         given = np.asarray(wanted)
         if given.dtype.kind in "iu" or given.size == 0:
@@ -248,11 +251,6 @@ class Index:
         #: Factor of the users and of the items.
         self.factors = {"user": "H", "item": "W"} if transposed else {"user": "W", "item": "H"}
         self.transposed = transposed
-
-    @property
-    def manifest(self) -> Manifest:
-        """Manifest of the index."""
-        return self._snapshot.manifest
 
     def vocabulary(self, kind: str) -> Vocabulary:
         """Names of the users or of the items."""

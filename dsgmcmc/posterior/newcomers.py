@@ -42,8 +42,8 @@ from dsgmcmc.model.parts import PARTS
 from dsgmcmc.posterior.draws import OTHER, Draw, Rows
 from dsgmcmc.posterior.elliptical import RatedRow, Spread, draw_row
 from dsgmcmc.posterior.importance import feature_names
-from dsgmcmc.posterior.names import Vocabulary, is_integer, some, unknown_names
-from dsgmcmc.posterior.saved import SavedRun
+from dsgmcmc.posterior.names import Vocabulary, some, unknown_names
+from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Array, Float32, Float64, Int32
 
 if TYPE_CHECKING:  # it loads DuckDB, which whoever ranks does not need
@@ -112,7 +112,7 @@ class FoldIn:
 
     def __init__(
         self,
-        run: SavedRun,
+        run: Run,
         kind: str,
         vocabulary: Vocabulary,
         rows: npt.NDArray[np.integer],
@@ -280,7 +280,7 @@ class NewRatings(NamedTuple):
 
     @classmethod
     def read(
-        cls, run: SavedRun, X: Any, y: Any, kind: str, features: Any, columns: str | None = None
+        cls, run: Run, X: Any, y: Any, kind: str, features: Any, columns: str | None = None
     ) -> tuple[NewRatings, list[str]]:
         """Read ratings and features in the form of `dsgmcmc.posterior.fitted.FittedModel.fold_in`.
 
@@ -308,7 +308,7 @@ class NewRatings(NamedTuple):
         return NewRatings(self.kind, names, others, values, self.described | later.described)
 
 
-def describe_new(run: SavedRun, kind: str, given: Any) -> tuple[dict[Any, FeatureRow], list[str]]:
+def describe_new(run: Run, kind: str, given: Any) -> tuple[dict[Any, FeatureRow], list[str]]:
     """Encode features that a run is to fold in, by name; the notes say what looks wrong.
 
     `given` is a Description, whose kinds and separator are ignored because columns keep the kinds that they had for the
@@ -332,7 +332,7 @@ def describe_new(run: SavedRun, kind: str, given: Any) -> tuple[dict[Any, Featur
     return dict(zip(keys, _rows_of(features), strict=True)), notes
 
 
-def _encoding(run: SavedRun, kind: str) -> Encoding:
+def _encoding(run: Run, kind: str) -> Encoding:
     """Return how the run's features were encoded."""
     from dsgmcmc.data.encoding import Encoding
 
@@ -352,7 +352,7 @@ def _encoding(run: SavedRun, kind: str) -> Encoding:
 
 
 def _shifts(
-    run: SavedRun, kind: str, names: Array, described: dict[Any, FeatureRow], known: Int32, data: Path | None
+    run: Run, kind: str, names: Array, described: dict[Any, FeatureRow], known: Int32, data: Path | None
 ) -> Shifts | None:
     """Shifts of the prior means of the rows with these names, (n,); None if the run has no features.
 
@@ -401,7 +401,7 @@ def own_ratings(ratings: Ratings, kind: str, rows: Int32) -> OwnRatings:
 
 
 def fold_in(
-    run: SavedRun,
+    run: Run,
     kind: str,
     names: Array,
     others: Array,
@@ -409,7 +409,6 @@ def fold_in(
     *,
     described: dict[Any, FeatureRow] | None = None,
     data: Path | None = None,
-    seed: int = 0,
 ) -> tuple[FoldIn, list[str]]:
     """Fold in new ratings and new features, as far as possible.
 
@@ -427,8 +426,6 @@ def fold_in(
         New features of users (or items), with or without ratings, as of `describe_new`.
     data : Path, optional
         Where the run's ratings file is, if it was moved.
-    seed : int
-        For drawing the noise scales, if the model has them.
 
     Returns
     -------
@@ -442,18 +439,22 @@ def fold_in(
         If a name has the wrong type, or nothing is left to fold in.
     """
     vocabulary, other, described = run.vocabulary(kind), OTHER[kind], described or {}
-    names = _usual(vocabulary, names)
+    names = vocabulary.typed(names)
     columns, known = run.vocabulary(other).index_of(others), vocabulary.index_of(names)
     taken, notes = columns >= 0, []
     if not taken.all():
         unknown = list(dict.fromkeys(others[~taken].tolist()))
         notes.append(f"{int((~taken).sum())} rating(s) left out: {unknown_names(other, unknown)}")
-    of_known = known >= 0
-    why = _cannot_update(run, data) if of_known.any() else ""
-    if why:
-        left = list(dict.fromkeys(names[of_known].tolist()))
-        notes.append(f"ratings of {len(left)} known {kind}(s) left out ({some(left)}): {why}")
-        taken &= ~of_known
+    before, old = None, np.unique(known[taken & (known >= 0)])
+    if len(old):
+        try:
+            with run.open_ratings(data) as ratings:
+                before = own_ratings(ratings, kind, old)
+        except InputError as error:
+            left = vocabulary.ids[old].tolist()
+            why = f"their earlier ratings are not known ({error})"
+            notes.append(f"ratings of {len(left)} known {kind}(s) left out ({some(left)}): {why}")
+            taken &= known < 0
     names, columns, values = names[taken], columns[taken], np.asarray(values)[taken]
     alone, more = _without_ratings(vocabulary, described, names)
     notes += more
@@ -463,11 +464,8 @@ def fold_in(
     beyond = values[(values < low) | (values > high)]
     if len(beyond):
         notes.append(f"{len(beyond)} rating(s) outside the training range {low:g} to {high:g}: {beyond[0]:g}")
-    rows = np.unique(vocabulary.index_of(names))
-    if (rows >= 0).any():
-        with run.open_ratings(data) as ratings:
-            before = own_ratings(ratings, kind, rows[rows >= 0])
-        names = np.concatenate([vocabulary.ids[rows[rows >= 0][before.which]], names])
+    if before is not None:
+        names = np.concatenate([vocabulary.ids[old[before.which]], names])
         columns, values = np.concatenate([before.others, columns]), np.concatenate([before.values, values])
     everybody = np.concatenate([names, alone])
     ids, which = np.unique(everybody.astype(str) if everybody.dtype == object else everybody, return_inverse=True)
@@ -483,21 +481,7 @@ def fold_in(
             )
     pairs = which.astype(np.int64) * len(run.vocabulary(other)) + columns
     last = len(pairs) - 1 - np.unique(pairs[::-1], return_index=True)[1]
-    return FoldIn(run, kind, Vocabulary(kind, ids), which[last], columns[last], values[last], seed, shifts), notes
-
-
-def _usual(vocabulary: Vocabulary, names: Array) -> Array:
-    """Names with the type of the run's names."""
-    if not vocabulary.integers:
-        return np.array([str(name) for name in names], object)
-    bad = next((name for name in names if not is_integer(name)), None)
-    if bad is not None:
-        kind = vocabulary.kind
-        raise InputError(
-            f"{kind} {str(bad)[:80]!r} is no integer, as all {kind}s of the run are: give new {kind}s numbers that "
-            "the run does not have"
-        )
-    return np.array([int(name) for name in names], np.int64)
+    return FoldIn(run, kind, Vocabulary(kind, ids), which[last], columns[last], values[last], shifts=shifts), notes
 
 
 def _without_ratings(vocabulary: Vocabulary, described: dict[Any, FeatureRow], rated: Array) -> tuple[Array, list[str]]:
@@ -512,12 +496,3 @@ def _without_ratings(vocabulary: Vocabulary, described: dict[Any, FeatureRow], r
             f"the run was sampled with their old features: {some(left[known].tolist())}"
         )
     return left[~known], notes
-
-
-def _cannot_update(run: SavedRun, data: Path | None) -> str:
-    """Why new ratings of known rows cannot be used; empty if they can."""
-    try:
-        run.open_ratings(data).close()
-    except InputError as error:
-        return f"their earlier ratings are not known ({error})"
-    return ""

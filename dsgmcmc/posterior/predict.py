@@ -26,7 +26,7 @@ from dsgmcmc.kernels.prediction import cells_kernel
 from dsgmcmc.model.predictive.base import Prediction, Predictive, PredictorDraws
 from dsgmcmc.posterior.draws import Draw, Rows
 from dsgmcmc.posterior.newcomers import FoldIn
-from dsgmcmc.posterior.saved import SavedRun
+from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Float32, Float64, Int32
 
 BLOCK = 8192  # pairs that are predicted at a time: their components fit in the cache
@@ -99,7 +99,7 @@ class Predictor:
         If the run cannot predict what `options` ask for.
     """
 
-    def __init__(self, run: SavedRun, options: PredictOptions, newcomers: FoldIn | None = None) -> None:
+    def __init__(self, run: Run, options: PredictOptions, newcomers: FoldIn | None = None) -> None:
         run.need_draws()
         self.run, self.options, self.newcomers = run, options, newcomers
         config = run.config
@@ -251,7 +251,7 @@ class Predictor:
         return centre, spread
 
 
-def owners(run: SavedRun, users: Int32) -> tuple[Int32, Int32]:
+def owners(run: Run, users: Int32) -> tuple[Int32, Int32]:
     """Users whose thresholds are needed (one if shared), and the position of each of `users` among them."""
     if run.config.thresholds == "shared":
         return np.zeros(1, np.int32), np.zeros(len(users), np.int32)

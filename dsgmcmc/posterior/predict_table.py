@@ -17,7 +17,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.draws import KINDS
 from dsgmcmc.posterior.names import unknown_names
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
-from dsgmcmc.posterior.saved import SavedRun
+from dsgmcmc.posterior.run import Run
 
 Unknown = Literal["refuse", "prior", "nan"]
 _PREFIX = ".dsgmcmc-predict-"
@@ -25,7 +25,7 @@ _QUERY = "SELECT pairs.*, results.* FROM pairs POSITIONAL JOIN results"
 
 
 def predict_table(
-    run: SavedRun,
+    run: Run,
     pairs: Path,
     out: Path | None,
     options: PredictOptions,

@@ -48,7 +48,7 @@ from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.names import unknown_names
 from dsgmcmc.posterior.newcomers import FoldIn
 from dsgmcmc.posterior.predict import PredictOptions, Predictor, of_owners, owners
-from dsgmcmc.posterior.saved import SavedRun
+from dsgmcmc.posterior.run import Run
 from dsgmcmc.settings import named
 from dsgmcmc.types import Float32, Float64, Int32, Mask
 
@@ -120,7 +120,7 @@ class Ranking:
         return secrets.randbits(63) if self.seed is None else self.seed
 
 
-def liked_from(run: SavedRun) -> float:
+def liked_from(run: Run) -> float:
     """Return the lowest rating that counts as liked by default: three quarters up the scale; every click is liked."""
     low, high = float(run.facts["minimum"]), float(run.facts["maximum"])
     return low + LIKED * (high - low) if run.config.law.can_be_evaluated() else low
@@ -142,7 +142,7 @@ class Scorer:
         What to add to scores: the training mean if the predictor itself is the score, else 0.
     """
 
-    def __init__(self, run: SavedRun, ranking: Ranking, newcomers: FoldIn | None) -> None:
+    def __init__(self, run: Run, ranking: Ranking, newcomers: FoldIn | None) -> None:
         run.need_draws()
         self.run, self.ranking, self.newcomers = run, ranking, newcomers
         law = run.config.law
@@ -284,7 +284,7 @@ class Scorer:
 
 
 def recommend(
-    run: SavedRun,
+    run: Run,
     users: Int32,
     ranking: Ranking,
     rated: Rated | None = None,
@@ -355,7 +355,7 @@ def best(scores: Float32, top: int) -> tuple[Int32, Float32]:
     return np.take_along_axis(some, order, axis=1).astype(np.int32), np.take_along_axis(values, order, axis=1)
 
 
-def those_among(run: SavedRun, candidates: Any = None, exclude: Any = None) -> Mask | None:
+def those_among(run: Run, candidates: Any = None, exclude: Any = None) -> Mask | None:
     """Which items may be recommended, (items,) bool: `candidates` (default all) without `exclude`, given by name.
 
     Unknown names are ignored; raises InputError if the run knows none of the candidates.
@@ -373,7 +373,7 @@ def those_among(run: SavedRun, candidates: Any = None, exclude: Any = None) -> M
 
 
 def recommendations(
-    run: SavedRun,
+    run: Run,
     users: Int32,
     ranking: Ranking,
     rated: Rated | None = None,
@@ -413,7 +413,7 @@ def recommendations(
         yield columns
 
 
-def similarities(run: SavedRun, kind: str, row: int) -> Float32:
+def similarities(run: Run, kind: str, row: int) -> Float32:
     """Similarity of one row to all of its kind at every saved draw, (draws, n) float32.
 
     Parameters
@@ -439,9 +439,7 @@ def similarities(run: SavedRun, kind: str, row: int) -> Float32:
     return similarity
 
 
-def similar(
-    run: SavedRun, kind: str, name: Any, n: int = 10, *, titles: dict[int, str] | None = None
-) -> dict[str, npt.NDArray[Any]]:
+def similar(run: Run, kind: str, name: Any, n: int = 10) -> Columns:
     """Return the items (or users) that are most similar to one.
 
     Parameters
@@ -454,14 +452,12 @@ def similar(
         Its original name.
     n : int
         Number of items (or users).
-    titles : dict of int to str, optional
-        Titles of items, by row.
 
     Returns
     -------
     dict of str to (m,) array
         Columns ``item_id`` (or ``user_id``), ``similarity`` (its posterior mean), ``rank``, ``sd, q05, q95`` and
-        ``ratings``, its number of training ratings; and, with `titles`, ``item_name``.
+        ``ratings``, its number of training ratings.
 
     Raises
     ------
@@ -478,7 +474,7 @@ def similar(
     best = np.argsort(-mean, kind="stable")[: min(n, len(mean) - 1)]
     of_best = draws[:, best]
     low, high = _quantiles(of_best, weights)
-    columns = {
+    return {
         f"{kind}_id": vocabulary.ids[best],
         "similarity": mean[best].astype(np.float32),
         "rank": np.arange(1, len(best) + 1, dtype=np.int32),
@@ -487,9 +483,6 @@ def similar(
         "q95": high,
         "ratings": run.counts(kind)[best],
     }
-    if titles is not None and kind == "item":
-        columns["item_name"] = np.array([titles.get(item, "") for item in best.tolist()], dtype=object)
-    return columns
 
 
 def _quantiles(draws: Float32, weights: Float64) -> tuple[Float32, Float32]:

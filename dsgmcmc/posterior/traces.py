@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from dsgmcmc.model.quantity import Quantity
 from dsgmcmc.posterior.draws import KINDS
-from dsgmcmc.posterior.saved import SavedRun
+from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Float64
 
 TEST_LOG_LIKELIHOOD = "test_log_likelihood"
@@ -42,7 +42,7 @@ LABELS = {
 }
 
 
-def scalar_traces(run: SavedRun) -> dict[str, Float64]:
+def scalar_traces(run: Run) -> dict[str, Float64]:
     """Return identified scalars of every draw.
 
     Returns
@@ -68,7 +68,7 @@ def scalar_traces(run: SavedRun) -> dict[str, Float64]:
     return {name: values for name, values in traces.items() if values.std() > 0}  # what is fixed has no diagnostics
 
 
-def _names(run: SavedRun, quantity: Quantity, number: int) -> list[str]:
+def _names(run: Run, quantity: Quantity, number: int) -> list[str]:
     """Names of the elements of a quantity in diagnostics."""
     kind = "" if quantity.factor is None else run.kind_of(quantity.factor)
     labels = run.config.times if quantity.dims == ("time_level",) else ("",) * number
@@ -78,7 +78,7 @@ def _names(run: SavedRun, quantity: Quantity, number: int) -> list[str]:
     ]
 
 
-def _of_priors(run: SavedRun, take: Callable[[str], Float64]) -> dict[str, Float64]:
+def _of_priors(run: Run, take: Callable[[str], Float64]) -> dict[str, Float64]:
     """Functions of the priors' means and precisions that permutations, signs and scaling one side do not change."""
     rank, traces = run.config.rank, {}
     if run.config.biases:
@@ -90,7 +90,7 @@ def _of_priors(run: SavedRun, take: Callable[[str], Float64]) -> dict[str, Float
     return traces
 
 
-def labels(run: SavedRun) -> dict[str, str]:
+def labels(run: Run) -> dict[str, str]:
     """Labels of the scalars of `scalar_traces`; without a label, the name with spaces."""
     texts = {name: name.replace("_", " ") for name in scalar_traces(run)} | LABELS
     for quantity in run.quantities.traced:
@@ -100,7 +100,7 @@ def labels(run: SavedRun) -> dict[str, str]:
     return texts
 
 
-def predictions(run: SavedRun) -> tuple[npt.NDArray[np.int64], Float64]:
+def predictions(run: Run) -> tuple[npt.NDArray[np.int64], Float64]:
     """Predictions of the monitored test pairs.
 
     Returns
@@ -115,7 +115,7 @@ def predictions(run: SavedRun) -> tuple[npt.NDArray[np.int64], Float64]:
     return index, np.stack([chain[-length:] for chain in values]).astype(np.float64)
 
 
-def draw_weights(run: SavedRun) -> Float64:
+def draw_weights(run: Run) -> Float64:
     """(chains, draws) float64: weights of the draws of `scalar_traces`."""
     length = min(len(trace["weight"]) for trace in run.traces)
     return np.stack([trace["weight"][-length:, 0] for trace in run.traces])

@@ -31,9 +31,8 @@ from dsgmcmc.runs.recovery import Fallback
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.settings import named
 from dsgmcmc.storage.draws import SavedDraws
-from dsgmcmc.storage.facts import Facts, check_made_with
+from dsgmcmc.storage.facts import Facts, check_made_with, versions
 from dsgmcmc.storage.manifest import Manifest, parse_manifest, read_manifest, read_text
-from dsgmcmc.storage.provenance import versions
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.series import remove, step_name, steps
 from dsgmcmc.storage.snapshot import Snapshot

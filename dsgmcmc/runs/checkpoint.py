@@ -20,9 +20,8 @@ from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.control import Control
 from dsgmcmc.runs.recorder import DrawRecorder
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.storage.facts import MADE_WITH, Facts
+from dsgmcmc.storage.facts import MADE_WITH, Facts, versions
 from dsgmcmc.storage.manifest import DIVERGED, SAVED_DRAWS, Key, SmallArray
-from dsgmcmc.storage.provenance import versions
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.series import prune, remove, step_name, steps
 from dsgmcmc.storage.snapshot import Lazy, Snapshot

@@ -49,7 +49,7 @@ from dsgmcmc.model.likelihoods import Levels
 from dsgmcmc.parallel.comm import agree
 from dsgmcmc.parallel.signals import Signals
 from dsgmcmc.posterior.exposure import Rated
-from dsgmcmc.posterior.heldout import TestPredictions
+from dsgmcmc.posterior.heldout import TestPredictions, predict_test
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.runs.candidates import ADDED, BIASES_ONLY, Candidate, candidates, laws_for
 from dsgmcmc.runs.costs import Costs
@@ -386,14 +386,15 @@ class Comparing:
         return Rated(self._inner.ratings)
 
     def _predictions(self, run: Path) -> TestPredictions | None:
-        return Run(run).test if self._root else None
+        return predict_test(Run(run)) if self._root else None
 
     def _keep_scores(self, number: int, first: TestPredictions | None, path: Path) -> None:
         """Score the whole chain of a candidate; `first` are its predictions half-way. On process 0."""
         run = Run(self._folder / f"{number}")
         rmse = np.nan
         if run.config.law.can_be_evaluated():
-            rmse = float(np.sqrt(np.mean(np.square(run.test.rating - run.test.mean))))
+            test = predict_test(run)
+            rmse = float(np.sqrt(np.mean(np.square(test.rating - test.mean))))
         if self._plan.metric == "ndcg":
             scores = ranking_scores(run, self._rated, MAX_USERS, halves=True)
             ndcg = float(scores.each.mean()) if len(scores.each) else np.nan

@@ -46,10 +46,9 @@ from dsgmcmc.runs.recovery import fallbacks
 from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.runs.summary import RunTimes, saved_result, write_summary
 from dsgmcmc.settings import named
-from dsgmcmc.storage.facts import Facts, check_made_with, made_with
+from dsgmcmc.storage.facts import Facts, check_made_with, made_with, versions
 from dsgmcmc.storage.lock import Lock, is_held
 from dsgmcmc.storage.manifest import read_manifest
-from dsgmcmc.storage.provenance import versions
 from dsgmcmc.storage.rundir import INDEX, RunDirectory
 from dsgmcmc.storage.series import step_name, steps
 from dsgmcmc.terminal import say
@@ -230,7 +229,6 @@ class Job:
         run.refuse_links()
         run.remove_left()
         run.mend_logs()
-        run.split_metrics()
         facts = {
             "data_hash": self.source.digest(),
             "config_hash": config.hash(),
@@ -287,7 +285,6 @@ class Job:
         self._share(self._failure)
         agree(comm, log_errors.check, "writing a log", WriteError)
         request = max(comm.allgather(self._request))
-        agree(comm, self.run_directory.merge_metrics if self._at_root else lambda: None, "writing metrics", WriteError)
         before = saved_result(self.run_directory) if self._at_root else []
         news = self._made or before is None
         if any(comm.allgather(bool(news))):  # another group may have finished its chains before

@@ -13,7 +13,7 @@ from dsgmcmc.diagnostics.scores import Estimate, difference, monte_carlo_error
 from dsgmcmc.model.likelihoods import Levels
 from dsgmcmc.model.likelihoods.ordinal import scale_of
 from dsgmcmc.posterior.exposure import Exposure, Rated
-from dsgmcmc.posterior.heldout import TestPredictions
+from dsgmcmc.posterior.heldout import TestPredictions, predict_test
 from dsgmcmc.posterior.rank import Ranking, liked_from
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Float64, Int32
@@ -98,10 +98,11 @@ def scores_of(run: Run, metric: Metric, halves: Halves | None, values: Float64 |
         predictive = test.predictive(run.config.law, values if run.levels is None else run.levels)
         return (predictive.log_probability if metric == "log-probability" else predictive.log_density)(test.rating)
 
+    test = predict_test(run)
     if halves is None:
-        return Scores(of(run.test), owners)
-    error = monte_carlo_error(of(halves.first), of(halves.others(run.test)), owners, halves.share)
-    return Scores(of(run.test), owners, error)
+        return Scores(of(test), owners)
+    error = monte_carlo_error(of(halves.first), of(halves.others(test)), owners, halves.share)
+    return Scores(of(test), owners, error)
 
 
 def ranking_scores(run: Run, rated: Rated, most: int, halves: bool) -> Scores:
@@ -111,7 +112,7 @@ def ranking_scores(run: Run, rated: Rated, most: int, halves: bool) -> Scores:
     known.
     """
     rule, run.exposure = Ranking(LIST_LENGTH), Exposure.of_pattern(rated.pattern())
-    liked = run.test.rating >= liked_from(run)
+    liked = predict_test(run).rating >= liked_from(run)
     of_users, of_items = (side[liked] for side in run.test_pairs())
     users = np.unique(of_users)
     if not len(users):

@@ -14,7 +14,7 @@ import numpy as np
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.diagnostics.accuracy import Look
 from dsgmcmc.diagnostics.comparison import Comparison
-from dsgmcmc.diagnostics.summary import read_summary, save_summary
+from dsgmcmc.diagnostics.summary import as_written, read_summary, save_summary
 from dsgmcmc.diagnostics.verdict import verdict
 from dsgmcmc.errors import InputError, WriteError
 from dsgmcmc.parallel.comm import agree
@@ -22,8 +22,8 @@ from dsgmcmc.parallel.machine import peak_memory
 from dsgmcmc.parallel.timers import PHASES, Phases
 from dsgmcmc.runs.recovery import fallbacks
 from dsgmcmc.runs.source import RatingsSource
+from dsgmcmc.storage.facts import versions
 from dsgmcmc.storage.manifest import read_manifest
-from dsgmcmc.storage.provenance import versions
 from dsgmcmc.storage.rundir import RunDirectory, now
 from dsgmcmc.storage.series import step_name
 from dsgmcmc.types import Comm
@@ -181,9 +181,10 @@ def saved_result(run: RunDirectory) -> list[str] | None:
     """Return the last lines of a finished run; None without a readable summary."""
     try:
         summary = read_summary(run.summary_file)
+        with as_written(run.summary_file):
+            first, *others = _result(summary, run.path)
     except (FileNotFoundError, InputError):
         return None
-    first, *others = _result(summary, run.path)
     return [f"finished before: {first}", *others]
 
 

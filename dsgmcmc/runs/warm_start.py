@@ -27,9 +27,8 @@ from dsgmcmc.model.start import KNOWN
 from dsgmcmc.parallel.partition import block_bounds
 from dsgmcmc.posterior.names import Index, Vocabulary
 from dsgmcmc.settings import named
-from dsgmcmc.storage.facts import MADE_WITH, Facts
+from dsgmcmc.storage.facts import MADE_WITH, Facts, versions
 from dsgmcmc.storage.manifest import Key, SmallArray
-from dsgmcmc.storage.provenance import versions
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.series import steps
 from dsgmcmc.storage.snapshot import Lazy, Snapshot

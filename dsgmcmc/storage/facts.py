@@ -7,13 +7,18 @@ a changed ``run.toml`` is refused, and not obeyed.
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import h5py
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
+from dsgmcmc._version import __version__
 from dsgmcmc.errors import InputError
+from dsgmcmc.parallel.machine import cpu_name
 from dsgmcmc.storage.manifest import Manifest, Sha256
 
 Facts = dict[str, Any]
@@ -66,3 +71,17 @@ def check_made_with(manifest: Manifest, facts: Mapping[str, Any], path: Path) ->
     changed = [name for name, value in before.items() if facts.get(name) != value]
     if changed:
         raise InputError(f"run.toml has been changed since {path} was made: {', '.join(changed)}")
+
+
+def versions() -> dict[str, str]:
+    """Versions of software on which the bits of a chain may depend."""
+    import numba  # takes its time to import, and only new runs ask
+
+    return {
+        "dsgmcmc": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "numba": numba.__version__,
+        "h5py": h5py.__version__,
+        "cpu": cpu_name(),
+    }

@@ -1,10 +1,13 @@
-"""Small files, written atomically, and read up to a limit on their size."""
+"""Small files, written atomically, and read up to a limit on their size; temporary folders."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import stat
+import tempfile
 import tomllib
+import weakref
 from collections.abc import Iterable
 from contextlib import suppress
 from io import BufferedReader
@@ -74,3 +77,16 @@ def read_toml(path: Path) -> dict[str, Any]:
         return tomllib.loads(data.decode())
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} cannot be read as TOML: {error}") from error
+
+
+class Scratch:
+    """A temporary folder that is removed when this object is, or the process ends.
+
+    Attributes
+    ----------
+    path : Path
+    """
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="dsgmcmc-"))
+        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)

@@ -6,7 +6,7 @@
 ``exposure-HASH.npy``      what rankings take from the pattern of the ratings with this hash, once one was asked for
 ``comparison.json``        models that were compared, if the run's was chosen so
 ``start/chain-c``          what the chains start from, if that is another run (snapshots)
-``metrics.jsonl``          one object a line; while they run, chain c > 0 writes ``metrics-chain-c.jsonl``
+``metrics.jsonl``          one object a line, of chain 0; chain c > 0 has ``metrics-chain-c.jsonl``
 ``checkpoints/chain-c/``   snapshots of the chain's state, ``step-000000012000``
 ``draws/chain-c/``         saved draws: a snapshot of those since the checkpoint before, ``step-000000012000``
 ``posterior/chain-c/``     moments of the posterior, the newest only
@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from operator import itemgetter
 from pathlib import Path
@@ -44,7 +44,6 @@ from dsgmcmc.storage.logs import (
     MetricsLine,
     append,
     mend,
-    parse_line,
     read_log,
 )
 from dsgmcmc.storage.manifest import VERSION, read_manifest
@@ -259,41 +258,20 @@ class RunDirectory:
                 pass
         return list(kinds)
 
-    def split_metrics(self) -> None:
-        """Give every chain a file of its own again, before any goes on: their processes do not know of each other."""
-        chains: dict[int, dict[int, bytes]] = {}
-        for chain, iteration, text in self._metrics(self._metrics_files()):
-            chains.setdefault(chain, {})[iteration] = text
-        for chain in sorted(chains, reverse=True):  # the file of all is cut last
-            write_whole(self.metrics_file(chain), chains[chain].values())
-
     def cut_metrics(self, chain: int, iteration: int) -> None:
-        """Remove lines after `iteration` from a chain's own file."""
-        lines = self._metrics([self.metrics_file(chain)])
-        write_whole(self.metrics_file(chain), [text for _, made, text in lines if made <= iteration])
+        """Remove lines after `iteration` from the file of a chain."""
+        file = self.metrics_file(chain)
+        lines = read_log(file, MetricsLine, MAX_METRICS_BYTES)
+        write_whole(file, [text for text, line in lines if line["iteration"] <= iteration])
 
-    def metrics(self) -> Iterator[Line]:
+    def metrics(self) -> list[Line]:
         """All metrics of the run, by chain; an unfinished last line is left out. Raises InputError."""
-        return (parse_line(text, MetricsLine) for _, _, text in self._metrics(self._metrics_files()))
-
-    def merge_metrics(self) -> None:
-        """Put the metrics of all chains into ``metrics.jsonl``."""
-        first, *extra = self._metrics_files()
-        if extra:
-            write_whole(first, [text for _, _, text in self._metrics([first, *extra])])
-            for file in extra:
-                file.unlink()
+        logs = (read_log(file, MetricsLine, MAX_METRICS_BYTES) for file in self._metrics_files())
+        return sorted((line for log in logs for _, line in log), key=itemgetter("chain", "iteration"))
 
     def _metrics_files(self) -> list[Path]:
-        """The file of all chains, or of the first, which need not be there, and those of the others."""
+        """The file of the first chain, which need not be there, and those of the others."""
         return [self.metrics_file(0), *sorted(self.path.glob("metrics-chain-*.jsonl"))]
-
-    def _metrics(self, files: list[Path]) -> list[tuple[int, int, bytes]]:
-        """Chain, iteration and text of the lines of files, by chain."""
-        entries = (entry for file in files for entry in read_log(file, MetricsLine, MAX_METRICS_BYTES))
-        lines = [(line["chain"], line["iteration"], text) for text, line in entries]
-        lines.sort(key=itemgetter(0, 1))  # of two lines of one iteration, the later one stays the later one
-        return lines
 
     # ------------------------------------------------------------------ events
 

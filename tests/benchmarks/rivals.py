@@ -26,6 +26,7 @@ from dsgmcmc.data.ratings import SIDES, open_ratings
 from dsgmcmc.diagnostics.scores import coverage, pit
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.model.predictive.base import Moments
+from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.storage.rundir import RunDirectory
 
@@ -75,7 +76,7 @@ def run_ours(label: str, data: Path, out: Path, processes: int, rank: int, itera
     quietly(*arguments, processes=processes)
     run = RunDirectory(folder)
     lines = [line for line in run.metrics() if line["rmse_mean"] is not None]
-    found = Run(run.path).test
+    found = predict_test(Run(run.path))
     summary = json.loads(run.summary_file.read_text(encoding="utf-8"))
     return {
         "curve": [(line["time_s"], line["rmse_mean"]) for line in lines],

@@ -40,6 +40,7 @@ from dsgmcmc.diagnostics.comparison import Comparison
 from dsgmcmc.errors import EXIT_USAGE
 from dsgmcmc.model.likelihoods import LIKELIHOODS
 from dsgmcmc.parallel.mpirun import run_dsgmcmc
+from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.storage.rundir import RunDirectory
 
 LENGTH = ("--iterations", "400sweeps", "--max-walltime", "10min")
@@ -129,7 +130,7 @@ def predictions(out: Path) -> list[np.ndarray]:
     rng = np.random.default_rng(0)
     users, items = (np.append(-1, rng.choice(names, 499)) for names in (run.users_, run.items_))
     pairs = np.column_stack([users, np.roll(items, 1)])
-    test = run.run_.test
+    test = predict_test(run.run_)
     return [*run.predict(pairs, return_std=True), *run.predict_interval(pairs), test.mean, test.variance]
 
 

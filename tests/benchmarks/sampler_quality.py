@@ -29,6 +29,7 @@ from dsgmcmc.diagnostics.convergence import diagnose
 from dsgmcmc.diagnostics.scores import coverage, pit, rmse
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.parallel.mpirun import run_dsgmcmc
+from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.storage.rundir import RunDirectory
 
@@ -70,7 +71,7 @@ def passes(config: Any) -> int:
 def line(word: str, data: Path, folder: Path, exact: Reference | None) -> tuple[str, Reference]:
     """A line of the table, and what the run may serve others for."""
     directory, opened = RunDirectory(folder), Run(folder)
-    found, summary = opened.test, json.loads(directory.summary_file.read_text(encoding="utf-8"))
+    found, summary = predict_test(opened), json.loads(directory.summary_file.read_text(encoding="utf-8"))
     with open_ratings(data) as ratings:
         values = ratings.slab("test", 0, ratings.n_rows)[2]
     sd, last = np.sqrt(found.variance), rmse(values, found.mean)

@@ -16,6 +16,7 @@ from dsgmcmc.data.ratings import open_ratings, write_ratings
 from dsgmcmc.diagnostics.scores import calibration
 from dsgmcmc.model.likelihoods import Levels
 from dsgmcmc.model.likelihoods.negative_binomial import NODES, PRIOR_SD, START_DISPERSION, draw_dispersion
+from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.run import Run
 
 pytestmark = pytest.mark.statistical
@@ -80,7 +81,7 @@ def test_rates_have_the_law_of_the_posterior(tmp_path: Path) -> None:
     settings = {"rank": 1, "grid": 2, "prior": "fixed", "prior_precision": 4.0, "sampler": sampler, "thin": 4}
     settings |= {"iterations": 10_000, "burn_in": 500, "save_draws": 0, "evaluate_every": 10_000}
     assert sample(MPI.COMM_SELF, data, tmp_path / "run", likelihood="negative-binomial", **settings) == 0
-    test, sd = Run(tmp_path / "run").test, exact.std(axis=0)
+    test, sd = predict_test(Run(tmp_path / "run")), exact.std(axis=0)
     np.testing.assert_allclose((test.mean - exact.mean(axis=0)) / sd, 0.0, atol=0.15)
     np.testing.assert_allclose(np.sqrt(test.variance) / sd, 1.0, atol=0.2)
 
@@ -123,10 +124,11 @@ def test_counts_of_heavy_tails_run_at_the_defaults(tmp_path: Path) -> None:
     assert sample(MPI.COMM_SELF, data, tmp_path / "run", likelihood="negative-binomial", **settings) == 0
     run = Run(tmp_path / "run")
     scores = calibration(run)
-    assert np.isfinite(run.test.mean).all()
+    assert np.isfinite(predict_test(run).mean).all()
     for level in (0.5, 0.8, 0.9):
         assert scores["coverage"][level] == pytest.approx(level, abs=0.04)
-    alone = poisson.logpmf(run.test.rating, 0.77) - poisson.logsf(0, 0.77)  # of the mean 1.43, whoever and wherever
+    x = predict_test(run).rating
+    alone = poisson.logpmf(x, 0.77) - poisson.logsf(0, 0.77)  # of the mean 1.43, whoever and wherever
     assert scores["log_predictive_density"] > alone.mean()
 
 
@@ -145,6 +147,6 @@ def test_rates_that_differ_a_thousandfold_are_calibrated_at_the_default_step(tmp
     for level in (0.5, 0.8, 0.9):
         assert scores["coverage"][level] == pytest.approx(level, abs=0.04)
     assert max(scores["pit"]) < 1.7 * min(scores["pit"])
-    truth = poisson.logpmf(run.test.rating, rate).mean()
+    truth = poisson.logpmf(predict_test(run).rating, rate).mean()
     assert truth - 0.15 < scores["log_predictive_density"] < truth
-    assert run.test.rating.max() > 300
+    assert predict_test(run).rating.max() > 300

@@ -11,7 +11,8 @@ from gibbs import from_ratings, gibbs
 from support import typed
 from synthetic import SyntheticOptions, generate
 
-from dsgmcmc.posterior import heldout
+from dsgmcmc.posterior.heldout import posteriors, predict_test
+from dsgmcmc.posterior.run import Run
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import RunDirectory
 
@@ -36,7 +37,7 @@ def sampled(data: Path, out: Path, noise: str, sweeps: int = 1500, sampler: str 
     length = ("--burn-in", "200sweeps", "--iterations", f"{sweeps}sweeps", "--thin", "2sweeps")
     typed("sample", data, "--out", out, *options, *length).expect()
     directory = RunDirectory(out)
-    return json.loads((out / "summary.json").read_text()), heldout.pooled(heldout.posteriors(directory)), directory
+    return json.loads((out / "summary.json").read_text()), predict_test(Run(out)), directory
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +77,7 @@ def test_own_noise_does_no_harm_where_noise_is_equal(equal):
     """With one noise for all, nu grows until the weights are one, and RMSE does not get worse."""
     _, runs = equal
     assert runs["both"][0]["rmse_mean"] < runs["shared"][0]["rmse_mean"] + 0.001
-    snapshot = heldout.posteriors(runs["both"][2])[0]
+    snapshot = posteriors(runs["both"][2])[0]
     for factor in "WH":
         assert snapshot.read(Key("trace", "run", 0, f"{factor}.nu")).mean() > 50
 

@@ -180,7 +180,7 @@ def test_the_run_directory_and_the_seed(ratings, tmp_path):
     pairs = np.column_stack([i, j])
     one = here(tmp_path / "run", random_state=5).fit(pairs, x)
     two = here(tmp_path / "two", random_state=np.random.RandomState(1)).fit(pairs, x)
-    assert open_run(tmp_path / "run").config.seed == 5
+    assert open_run(tmp_path / "run").run_.config.seed == 5
     assert not np.array_equal(one.predict(pairs), two.predict(pairs))
     with pytest.raises(InputError, match="not empty"):
         one.fit(pairs, x)

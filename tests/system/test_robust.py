@@ -8,6 +8,7 @@ from shapes import SHAPES
 from support import typed
 
 from dsgmcmc import open_run
+from dsgmcmc.posterior.heldout import predict_test
 
 BOTH = ("--noise", "both")
 COUNTS = ("--likelihood", "negative-binomial")
@@ -46,7 +47,11 @@ def test_runs_end_well_and_predict_numbers(shape, options, tmp_path):
     assert "RuntimeWarning" not in done.err
     model = open_run(out)
     pairs = np.column_stack([np.append(np.resize(model.users_, 200), -1), np.append(-1, np.resize(model.items_, 200))])
-    for found in (*model.predict(pairs, return_std=True), *model.predict_interval(pairs), model.run_.test.mean):
+    for found in (
+        *model.predict(pairs, return_std=True),
+        *model.predict_interval(pairs),
+        predict_test(model.run_).mean,
+    ):
         assert np.isfinite(found).all()
 
 

@@ -14,6 +14,7 @@ from dsgmcmc.data.prepare import prepare_ratings
 from dsgmcmc.data.ratings import open_ratings, write_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.comm import Alone
+from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.runs.job import Job
 from dsgmcmc.runs.source import RatingsSource
@@ -117,6 +118,6 @@ def test_what_is_sampled_is_what_a_file_of_both_parts_would_give(tmp_path):
         Job(
             Alone(), source, out, Layers({"rank": 2, "grid": 2, "iterations": 20, "burn_in": 4}), quiet=True
         ).run_inside()
-        test = Run(out).test
+        test = predict_test(Run(out))
         ends.append([test.rating.tolist(), test.mean.tolist(), test.variance.tolist()])
     assert ends[0] == ends[1]

@@ -13,6 +13,7 @@ from dsgmcmc.diagnostics import scores
 from dsgmcmc.diagnostics.convergence import RHAT_LIMIT, diagnose
 from dsgmcmc.diagnostics.scores import calibration
 from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.traces import predictions, scalar_traces
 
@@ -42,7 +43,7 @@ def test_predictions_and_log_likelihood_are_those_of_the_draws(run):
     centre, variance, *_ = Predictor(run, PredictOptions()).draws(users, items)
     centre = centre.T.reshape(3, 40, -1) + run.mean
     np.testing.assert_allclose(values, centre[..., index], atol=2e-5)
-    squares = (centre - run.test.rating) ** 2 / variance.T.reshape(centre.shape)
+    squares = (centre - predict_test(run).rating) ** 2 / variance.T.reshape(centre.shape)
     expected = -0.5 * (squares + np.log(2 * np.pi * variance.T.reshape(centre.shape))).sum(axis=-1)
     np.testing.assert_allclose(scalar_traces(run)["test_log_likelihood"], expected, rtol=1e-4)
 
@@ -52,7 +53,7 @@ def test_weighted_log_likelihood_takes_each_ratings_noise(tmp_path):
     run = make_run(tmp_path, noise="both", iterations=70).open()
     users, items = run.test_pairs()
     centre, variance, *_ = Predictor(run, PredictOptions()).draws(users, items)
-    error = centre + run.mean - run.test.rating[:, None]
+    error = centre + run.mean - predict_test(run).rating[:, None]
     expected = -0.5 * (error**2 / variance + np.log(2 * np.pi * variance)).sum(axis=0)
     np.testing.assert_allclose(scalar_traces(run)["test_log_likelihood"][0], expected, rtol=1e-4)
     assert {"user_nu", "item_nu"} & set(scalar_traces(run))
@@ -102,7 +103,7 @@ def test_unequal_weights_withhold_everything(tmp_path):
 def test_calibration_is_that_of_the_test_ratings(run):
     """Groups cover all test ratings; scores are those of `dsgmcmc.diagnostics.scores`."""
     found = calibration(run)
-    test = run.test
+    test = predict_test(run)
     predicted = test.predictive(run.config.law, run.levels)
     assert found["crps"] == predicted.crps(test.rating).mean()
     assert found["coverage"] == scores.coverage(scores.pit(predicted, test.rating))
@@ -136,4 +137,4 @@ def test_without_test_ratings_there_is_no_calibration(tmp_path):
     assert "tau" in {line["name"] for line in found["quantities"]}
     assert calibration(run) is None
     with pytest.raises(InputError, match="without test ratings"):
-        _ = run.test
+        predict_test(run)

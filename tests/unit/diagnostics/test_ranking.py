@@ -9,6 +9,7 @@ from runs import make_run
 from dsgmcmc.diagnostics.ranking import MEASURES, RULES, advice, average, evaluate, measures, recommended
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.exposure import Rated
+from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.rank import Ranking
 
@@ -36,8 +37,9 @@ def test_rules_of_a_run(tmp_path, users, items):
     test_users, test_items = run.test_pairs()
     predict, counts = Predictor(run, PredictOptions(of_mean=True)), run.counts("item")
     expected = {"mean": [], "most popular": []}
-    for user in np.unique(test_users[run.test.rating >= 4.0]).tolist():
-        liked = set(test_items[(test_users == user) & (run.test.rating >= 4.0)].tolist())
+    likes = predict_test(run).rating >= 4.0
+    for user in np.unique(test_users[likes]).tolist():
+        liked = set(test_items[(test_users == user) & likes].tolist())
         free = np.setdiff1d(np.arange(len(run.items), dtype=np.int32), rated.of(user))
         score = {"mean": predict(np.full(len(free), user), free).mean, "most popular": counts[free]}
         for rule, values in expected.items():
@@ -63,7 +65,7 @@ def test_differences_are_by_user(tmp_path):
     result = evaluate(run, rated, at=5, liked=3.5, users=9)
     assert (result["users"], result["at"]) == (9, 5)
     test_users, test_items = run.test_pairs()
-    chosen = run.test.rating >= 3.5
+    chosen = predict_test(run).rating >= 3.5
     everyone = np.unique(test_users[chosen])
     users = everyone[np.linspace(0, len(everyone) - 1, 9).astype(int)]
     asked = chosen & np.isin(test_users, users)

@@ -13,6 +13,7 @@ from runs import Made, make_run
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.export import export
+from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 
 
@@ -61,11 +62,11 @@ def test_netcdf_is_arviz_schema(made, tmp_path):
         assert posterior["prediction"].dims == ("chain", "draw", "pair")
         assert tree["sample_stats"]["weight"].dims == ("chain", "draw")
         pairs = posterior["pair"].values
-        np.testing.assert_allclose(tree["observed_data"]["rating"].values, run.test.rating[pairs])
+        np.testing.assert_allclose(tree["observed_data"]["rating"].values, predict_test(run).rating[pairs])
         mean = posterior["prediction"].mean(("chain", "draw")).values
-        np.testing.assert_allclose(mean, run.test.mean[pairs], atol=1e-4)
+        np.testing.assert_allclose(mean, predict_test(run).mean[pairs], atol=1e-4)
         rows = [side[pairs] for side in run.test_pairs()]
-        found, x = Predictor(run, PredictOptions()), run.test.rating[pairs]
+        found, x = Predictor(run, PredictOptions()), predict_test(run).rating[pairs]
         centre, variance, *_ = found.draws(*rows)
         first = -0.5 * ((x - run.mean - centre[:, 0]) ** 2 / variance[:, 0] + np.log(2 * np.pi * variance[:, 0]))
         np.testing.assert_allclose(tree["log_likelihood"]["rating"].values[0, 0], first, rtol=1e-4)

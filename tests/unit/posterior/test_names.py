@@ -8,6 +8,7 @@ from runs import make_run
 
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.names import Vocabulary
 from dsgmcmc.posterior.run import Run
 
@@ -69,7 +70,7 @@ def test_a_run_knows_its_users_items_and_test_pairs(tmp_path, users, items, stri
     assert sorted(run.items.ids.tolist()) == sorted({i for _, i in rated})
     found, test_items = run.test_pairs()
     test = list(zip(run.users.ids[found].tolist(), run.items.ids[test_items].tolist(), strict=True))
-    np.testing.assert_allclose([rated[pair] for pair in test], run.test.rating, rtol=1e-6)
+    np.testing.assert_allclose([rated[pair] for pair in test], predict_test(run).rating, rtol=1e-6)
     for kind, ids, side in (("user", run.users.ids, 0), ("item", run.items.ids, 1)):
         training = [pair[side] for pair in rated if pair not in set(test)]
         assert run.counts(kind).tolist() == [training.count(name) for name in ids.tolist()]

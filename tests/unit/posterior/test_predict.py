@@ -11,6 +11,7 @@ from runs import Made, make_run
 from scipy.stats import norm
 
 from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.rank import Ranking, recommend
 from dsgmcmc.posterior.run import Run
@@ -78,8 +79,9 @@ def test_saved_draws_and_names_give_what_the_chain_recorded(made):
     drawn = len(run.traces[0]["tau"])
     assert drawn >= len(run.draws) / len(run.chains)
     exact = drawn * len(run.chains) == len(run.draws)
-    np.testing.assert_allclose(found.mean, run.test.mean, atol=1e-4 if exact else 0.15)
-    variance = run.test.variance + run.test.noise_variance
+    np.testing.assert_allclose(found.mean, predict_test(run).mean, atol=1e-4 if exact else 0.15)
+    test = predict_test(run)
+    variance = test.variance + test.noise_variance
     np.testing.assert_allclose(found.sd**2, variance, rtol=1e-3 if exact else 0.3)
 
 

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 from runs import Made, make_run
-from support import sample
+from support import sample, typed
 
 from dsgmcmc import BPMF
 from dsgmcmc.diagnostics.audit import audit
-from dsgmcmc.diagnostics.summary import read_summary
+from dsgmcmc.diagnostics.summary import read_summary, save_summary
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.storage.files import write_whole
@@ -128,6 +128,29 @@ def test_a_changed_summary_is_refused(path: Path) -> None:
     for read in (read_summary, lambda file: audit(RunDirectory(path))):
         with pytest.raises(InputError, match="does not match its own checksum"):
             read(file)
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"rmse_mean": "low"},
+        {"coverage": {}},
+        {"fell_back": [{}]},
+        {"baselines": 3},
+        {"until": {"reached": True}},
+        {"seconds_sampling": None},
+    ],
+)
+def test_a_forged_summary_is_refused(path: Path, tmp_path: Path, forged: dict[str, Any]) -> None:
+    """Whoever can seal it may have written anything: `info` or the report names the file, without a traceback."""
+    summary = read_summary(path / "summary.json")
+    save_summary(path / "summary.json", summary | forged)
+    codes = []
+    for command in (("info", path), ("report", path, "--out", tmp_path / "page.html")):
+        done = typed(*command)
+        codes.append(done.code)
+        assert done.code == 0 or "summary.json is not the summary of a run" in done.err
+    assert 2 in codes
 
 
 # ---------------------------------------------------------------------- what a posterior lacks

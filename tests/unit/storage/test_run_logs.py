@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.storage.logs import MAX_METRICS_BYTES, EventLine, MetricsLine, append, read_log
+from dsgmcmc.storage.logs import EventLine, append, read_log
 from dsgmcmc.storage.rundir import RunDirectory
 
 
@@ -66,7 +66,7 @@ def test_nothing_but_a_torn_line_is_mended(run: RunDirectory) -> None:
         b"\n" + whole,
     ):
         file.write_bytes(damaged)
-        for work in (run.mend_logs, run.split_metrics, run.logs, lambda: list(run.metrics())):
+        for work in (run.mend_logs, run.logs, run.metrics):
             with pytest.raises(InputError, match=r"metrics\.jsonl, line [12], is damaged"):
                 work()
         assert file.read_bytes() == damaged
@@ -111,21 +111,14 @@ def test_a_job_does_not_write_through_a_link(run: RunDirectory) -> None:
     assert precious.read_text(encoding="utf-8") == ""
 
 
-def test_metrics_are_split_cut_and_merged_as_they_were_written(tmp_path: Path) -> None:
-    """Line by line the same bytes; the later of two lines of one iteration counts."""
+def test_metrics_of_every_chain_have_a_file_of_their_own(tmp_path: Path) -> None:
+    """They are read by chain and iteration; what is cut from one stays in the others."""
     run = RunDirectory(tmp_path)
-    lines = [{**line(iteration), "chain": chain} for chain in (0, 1) for iteration in (1, 2)]
-    for each in lines:
-        append(run.metrics_file(0), each)
-    whole = run.metrics_file(0).read_bytes()
-    run.split_metrics()
-    assert [text for text, _ in read_log(run.metrics_file(1), MetricsLine, MAX_METRICS_BYTES)] == [
-        text + b"\n" for text in whole.split(b"\n")[2:4]
-    ]
-    run.merge_metrics()
-    assert run.metrics_file(0).read_bytes() == whole
+    for chain in (1, 0):
+        for iteration in (1, 2):
+            run.add_metrics(chain, {**line(iteration), "chain": chain})
     run.cut_metrics(0, 1)
-    assert [found["iteration"] for found in run.metrics()] == [1, 1]
+    assert [(found["chain"], found["iteration"]) for found in run.metrics()] == [(0, 1), (1, 1), (1, 2)]
 
 
 def test_a_line_says_what_it_must(tmp_path: Path) -> None:
