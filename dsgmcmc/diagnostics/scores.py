@@ -144,24 +144,25 @@ def held_out_scores(parts: Iterable[TestPredictions], law: type[Law], levels: Fl
     Returns
     -------
     dict or None
-        ``ratings`` (their number), ``rmse``, ``mae``, ``coverage`` (of central intervals, by level);
-        ``log_predictive_density``, or None if ratings are ordinal; ``log_probability`` of the ratings' levels, or None
-        if there are none. None without test ratings.
+        ``ratings`` (their number), ``rmse``, ``mae``, ``predictive_sd`` (mean sd of the expected rating), ``coverage``
+        (of central intervals, by level); ``log_predictive_density``, or None if ratings are ordinal;
+        ``log_probability`` of the ratings' levels, or None if there are none. None without test ratings.
     """
     rows, sizes = [], []
     for test in parts:
         predictive = test.predictive(law, levels)
         logs = [np.nan if log is None else log for log in predictive.log_scores(test.rating).values()]
         errors = [rmse(test.rating, test.mean) ** 2, mae(test.rating, test.mean)]
-        rows.append([*errors, *logs, *coverage(pit(predictive, test.rating)).values()])
+        rows.append([*errors, np.sqrt(test.variance).mean(), *logs, *coverage(pit(predictive, test.rating)).values()])
         sizes.append(len(test.rating))
     if not rows:
         return None
-    mse, mean_error, density, probability, *inside_intervals = np.average(rows, axis=0, weights=sizes).tolist()
+    mse, mean_error, sd, density, probability, *inside_intervals = np.average(rows, axis=0, weights=sizes).tolist()
     return {
         "ratings": sum(sizes),
         "rmse": float(np.sqrt(mse)),
         "mae": mean_error,
+        "predictive_sd": sd,
         "coverage": dict(zip(LEVELS, inside_intervals, strict=True)),
         "log_predictive_density": None if np.isnan(density) else density,
         "log_probability": None if np.isnan(probability) else probability,
