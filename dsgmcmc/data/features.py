@@ -18,7 +18,7 @@ import numpy as np
 
 from dsgmcmc.data.columns import NAMES, find_column, plain
 from dsgmcmc.data.encoding import KINDS, Code, Encoding
-from dsgmcmc.data.ratings.features import MAX_FEATURES, Features
+from dsgmcmc.data.ratings.format import MAX_FEATURES, Features
 from dsgmcmc.data.session import literal, memory_of
 from dsgmcmc.data.tables import TableFile, open_table, read_matrix, scalar
 from dsgmcmc.errors import InputError
