@@ -116,12 +116,6 @@ class Times(NamedTuple):
         return f"{where}/place", f"{where}/page"
 
 
-def little_endian(array: Array) -> memoryview:
-    """Bytes of an array as they lie in the file."""
-    data = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
-    return data.view(np.uint8).data
-
-
 def read_attribute(attributes: Any, name: str, kind: type) -> Any:
     """Read an attribute that must be a scalar of its type; text has a fixed length and is UTF-8.
 
@@ -145,8 +139,9 @@ class ContentHash:
 
     def update(self, name: str, array: Array) -> None:
         """Append the little-endian bytes of `array` to the data set `name`."""
-        part = self._parts.setdefault((name, array.dtype.newbyteorder("<").str), hashlib.sha256())
-        part.update(little_endian(array))
+        stored = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+        part = self._parts.setdefault((name, stored.dtype.str), hashlib.sha256())
+        part.update(stored.view(np.uint8).data)
 
     def hexdigest(self, n_rows: int, n_cols: int, transposed: bool) -> str:
         """Return the hash of everything seen."""
