@@ -28,13 +28,6 @@ class Triples:
     ratings: Float32
     times: Float64 | None = None
 
-    def write(self, path: Path) -> None:
-        """Write them to a Parquet file with the columns ``user, item, rating`` and ``timestamp``."""
-        columns: dict[str, Array] = {"user": self.users, "item": self.items, "rating": self.ratings}
-        with duckdb.connect() as db:
-            db.register("triples", columns if self.times is None else columns | {"timestamp": self.times})
-            db.execute(f"COPY (SELECT * FROM triples) TO {literal(str(path))} (FORMAT parquet)")
-
 
 def read_triples(X: Any, y: Any = None, timed: bool = False, columns: str | None = None) -> Triples:
     """Read ratings.
@@ -207,13 +200,26 @@ def prepare_data(
         raise InputError(f"columns={columns!r} is for files and data frames; columns of arrays are user, item, rating")
     triples = read_triples(X, y, timed, columns)
     source = path.with_suffix(".parquet")
-    triples.write(source)
+    table: dict[str, Array] = {"user": triples.users, "item": triples.items, "rating": triples.ratings}
+    if triples.times is not None:
+        table["timestamp"] = triples.times
+    _write_parquet(source, table)
     try:
-        own = "user=user,item=item,rating=rating" + (",timestamp=timestamp" if timed else "")
-        prepare_ratings([str(source)], path, columns=own, **options)
+        prepare_ratings([str(source)], path, columns=",".join(f"{role}={role}" for role in table), **options)
     finally:
         source.unlink()
     return path
+
+
+def _write_parquet(path: Path, columns: Mapping[str, Array]) -> None:
+    """Write columns to a Parquet file: arrays of objects as text, others with their types."""
+    picked = ", ".join(
+        f"{identifier(name)}::VARCHAR AS {identifier(name)}" if column.dtype == object else identifier(name)
+        for name, column in columns.items()
+    )
+    with duckdb.connect() as db:
+        db.register("given", columns)
+        db.execute(f"COPY (SELECT {picked} FROM given) TO {literal(str(path))} (FORMAT parquet)")
 
 
 def write_features(given: Any, entity: str, folder: Path, separator: str = "|") -> Description:
@@ -239,10 +245,7 @@ def write_features(given: Any, entity: str, folder: Path, separator: str = "|") 
         if column.dtype.kind not in "iufb" and _all_numbers(texts[label]):
             kinds[label] = "category"  # numbers that are given as text are codes
     path = folder / f"{entity}_features.parquet"
-    with duckdb.connect() as db:
-        db.register("given", texts)
-        cast = ", ".join(f"{identifier(label)}::VARCHAR AS {identifier(label)}" for label in texts)
-        db.execute(f"COPY (SELECT {cast} FROM given) TO {literal(str(path))} (FORMAT parquet)")
+    _write_parquet(path, texts)
     return Description(path, entity, kinds, separator)
 
 

@@ -52,10 +52,10 @@ def of_clicks() -> str:
     return f"for clicks, leave the rating column out: {named('columns')} user=NAME,item=NAME"
 
 
-def parse_columns(text: str | None, roles: Sequence[str] = ROLES, option: str = "") -> dict[str, str]:
+def parse_columns(text: str | None, roles: Sequence[str] = ROLES) -> dict[str, str]:
     """Parse ``user=U,item=I``, some of the roles in any order; U is a name in the header or a position from 1.
 
-    `option` is the one that has the text, for messages. Raises InputError if it is anything else.
+    Raises InputError if it is anything else.
     """
     if text is None:
         return {}
@@ -63,7 +63,7 @@ def parse_columns(text: str | None, roles: Sequence[str] = ROLES, option: str = 
     given = {role for role, name in pairs if name}
     if len(given) < len(pairs) or not given <= set(roles):
         expected = ",".join(f"{role}=NAME" for role in roles)
-        raise InputError(f"{option or named('columns')} {text}: expected some of {expected}")
+        raise InputError(f"{named('columns')} {text}: expected some of {expected}")
     return dict(pairs)
 
 

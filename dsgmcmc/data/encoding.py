@@ -28,9 +28,7 @@ class Code(NamedTuple):
     kind : key of `KINDS`
         "skip" if it is left out.
     atoms : tuple of str
-        Categories that have a feature each, in their order.
-    everywhere : tuple of str
-        Categories that held everywhere, and so have none.
+        Categories, which have a feature each, in their order.
     mean, sd : float
         That numbers are standardised with.
     """
@@ -38,7 +36,6 @@ class Code(NamedTuple):
     name: str
     kind: str
     atoms: tuple[str, ...] = ()
-    everywhere: tuple[str, ...] = ()
     mean: float = 0.0
     sd: float = 1.0
 
@@ -92,7 +89,6 @@ class Encoding:
                     str(code["name"]),
                     str(code["kind"]),
                     tuple(map(str, code["atoms"])),
-                    tuple(map(str, code["everywhere"])),
                     float(code["mean"]),
                     float(code["sd"]),
                 )

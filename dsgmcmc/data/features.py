@@ -1,8 +1,8 @@
 """Features of users or items: a file that describes them becomes one-hot, multi-hot and standardised columns, in CSR.
 
-A description is read into a DuckDB table (`load_description`), whose columns have kinds, which are detected or given.
-`learn` finds their encoding, and `apply` makes features by one: of the same table for `prepare`, of other tables where
-new users or items are folded in. A sparse matrix is used unchanged, as one group.
+A description is read into a DuckDB table (`load_description`), whose columns have kinds, which are guessed or given.
+`learn` finds their encoding, and `apply` makes features by one: from the same table for `prepare`, from other tables
+where new users or items are folded in. A sparse matrix is used unchanged, as one group.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import duckdb
 import numpy as np
 
 from dsgmcmc.data.columns import NAMES, find_column, plain
 from dsgmcmc.data.encoding import KINDS, Code, Encoding
-from dsgmcmc.data.ratings.features import MAX_FEATURES, Features
+from dsgmcmc.data.ratings.format import MAX_FEATURES, Features
 from dsgmcmc.data.session import literal, memory_of
 from dsgmcmc.data.tables import TableFile, open_table, read_matrix, scalar
+from dsgmcmc.data.titles import read_names
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array, Float64, Int64
 
 MAX_CATEGORIES = 1000
 FAR = 10.0  # sds from the mean at which a number looks like a typing error
 _MISSING = ("", "na", "n/a", "nan", "null", "\\n", "(no genres listed)")
-_YEARS = ("year", "releaseyear", "yearofpublication", "publicationyear")
 _YEAR_AT_END = r"(1[5-9][0-9][0-9]|20[0-9][0-9])\)?$"
 _WHOLE = "coalesce(try_cast(id AS BIGINT)::VARCHAR = id, false)"
 _GENRES = (
@@ -84,8 +84,6 @@ class Described:
         The file, if it is no matrix.
     matrix : scipy.sparse.csr_matrix or None
         If it is one: the table then has ``id`` and its row ``r``.
-    notes : list of str
-        What there is to say of it.
     """
 
     path: Path
@@ -94,7 +92,6 @@ class Described:
     kinds: dict[str, str] = field(default_factory=dict)
     table: TableFile | None = None
     matrix: Any = None
-    notes: list[str] = field(default_factory=list)
 
     @property
     def name(self) -> str:
@@ -128,15 +125,6 @@ class Encoded:
         """Summary of the features, by name; ``groups`` has the number of features in each."""
         groups = {group: self.features.groups.count(group) for group in dict.fromkeys(self.features.groups)}
         return {"groups": groups, "unknown": self.unknown, "unrated": self.unrated, "notes": self.notes}
-
-
-class Column(NamedTuple):
-    """A column of a `Described` table: its name in the file and in the table, its kind, and why it is left out."""
-
-    name: str
-    sql: str
-    kind: str
-    note: str = ""
 
 
 def describe(
@@ -292,11 +280,7 @@ def _read_matrix(db: duckdb.DuckDBPyConnection, path: Path, entity: str, names_f
         present, rows = np.unique(entries.row, return_inverse=True)  # nothing is known of the others
         names = [str(row) for row in present]
     else:
-        rows = entries.row
-        try:
-            names = Path(names_file).read_text(encoding="utf-8-sig").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"--{entity}-id {names_file}: no file with the names of the rows ({error})") from error
+        rows, names = entries.row, read_names(Path(names_file))
         if len(names) != n:
             raise InputError(f"{names_file} has {len(names)} names for the {n} rows of {path}")
     values = entries.data.astype(np.float64)
@@ -310,22 +294,14 @@ def _read_matrix(db: duckdb.DuckDBPyConnection, path: Path, entity: str, names_f
 
 def _drop_duplicates(db: duckdb.DuckDBPyConnection, described: Described) -> None:
     """Keep one of rows that are the same; refuse two that differ."""
-    columns = ", ".join(described.columns.values()) or "id"
-    groups = (
-        f"SELECT id, count(*) AS times, count(DISTINCT row({columns})) AS different FROM {described.name} "
-        "GROUP BY id HAVING count(*) > 1"
-    )
-    twice, differ = db.execute(f"SELECT count(*), count(*) FILTER (different > 1) FROM ({groups})").fetchall()[0]
-    if not twice:
-        return
-    if differ or described.matrix is not None:
-        rows = db.execute(f"SELECT id FROM ({groups}) ORDER BY different DESC, id LIMIT 5").fetchall()
-        shown = ", ".join(str(name) for (name,) in rows)
-        raise InputError(f"{described.path} describes {differ or twice} {described.entity}(s) more than once: {shown}")
+    columns = ", ".join(described.columns.values()) or "r"
+    differ = db.execute(
+        f"SELECT id FROM {described.name} GROUP BY id HAVING count(DISTINCT row({columns})) > 1 ORDER BY id"
+    ).fetchall()
+    if differ:
+        shown = ", ".join(str(name) for (name,) in differ[:5])
+        raise InputError(f"{described.path} describes {len(differ)} {described.entity}(s) more than once: {shown}")
     db.execute(f"DELETE FROM {described.name} WHERE rowid NOT IN (SELECT min(rowid) FROM {described.name} GROUP BY id)")
-    described.notes.append(
-        f"{twice} {described.entity}(s) are in {described.path.name} more than once, with the same features"
-    )
 
 
 def _refuse_text(db: duckdb.DuckDBPyConnection, described: Described, whose: str) -> None:
@@ -339,86 +315,61 @@ def _refuse_text(db: duckdb.DuckDBPyConnection, described: Described, whose: str
 # ------------------------------------------------------------------------------------------------ kinds
 
 
-def _find_kinds(db: duckdb.DuckDBPyConnection, described: Described, given: Description) -> list[Column]:
-    """Detect the kind of every column for which none is given.
+def _find_kind(db: duckdb.DuckDBPyConnection, described: Described, name: str, given: Description) -> tuple[str, str]:
+    """Kind of a column, given or guessed, and why it is left out where it has no two values.
 
-    Raises InputError if a column does not have the kind that was given, or has nearly only numbers.
+    Raises InputError if it does not have the kind that was given, or has nearly only numbers.
     """
-    columns = []
-    for name, sql in described.columns.items():
-        column = Column(name, sql, given.kinds.get(name) or described.kinds.get(name) or "")
-        if column.kind != "skip":
-            column = _find_kind(db, described, column, given.separator, name in given.kinds)
-        columns.append(column)
-    return columns
-
-
-def _find_kind(
-    db: duckdb.DuckDBPyConnection, described: Described, column: Column, separator: str, asked: bool
-) -> Column:
-    c = column.sql
-    filled, distinct, numbers, codes, lists, years, flags = db.execute(
+    kind = given.kinds.get(name) or described.kinds.get(name)
+    if kind == "skip":
+        return kind, ""
+    c = described.columns[name]
+    filled, distinct, numbers, codes, lists, years = db.execute(
         f"SELECT count({c}), count(DISTINCT {c}), count(*) FILTER ({_is_number(c)}), "
-        f"count(*) FILTER (regexp_matches({c}, '^0[0-9]')), count(*) FILTER (contains({c}, {literal(separator)})), "
-        f"count(*) FILTER (regexp_matches({c}, '{_YEAR_AT_END}')), count(*) FILTER ({c} IN ('0', '1')) "
-        f"FROM {described.name}"
+        f"count(*) FILTER (regexp_matches({c}, '^0[0-9]')), "
+        f"count(*) FILTER (contains({c}, {literal(given.separator)})), "
+        f"count(*) FILTER (regexp_matches({c}, '{_YEAR_AT_END}')) FROM {described.name}"
     ).fetchall()[0]
-    kind = column.kind
     if distinct < 2:
-        return column._replace(kind="skip", note="it is empty" if filled == 0 else "all its values are the same")
-    if not kind:
-        if numbers == filled and not codes:
-            kind = "flag" if "=" in column.name and flags == filled else "number"
-            kind = "year" if plain(column.name) in _YEARS and years == filled else kind
-        elif years > filled / 2 and not numbers:
+        return "skip", "it is empty" if filled == 0 else "all its values are the same"
+    if kind is None:
+        if numbers > filled / 2 and not codes:
+            kind = "number"
+        elif years > filled / 2:
             kind = "year"
-        elif lists:
-            kind = "list"
         else:
-            kind = "number" if numbers > filled / 2 and not codes else "category"
-    column = column._replace(kind=kind)
+            kind = "list" if lists else "category"
     _check_values(
-        db, described, column, f"or say what the column is with --feature-kinds {column.name}=category (or skip)"
+        db, described, name, kind, f"or say what the column is with --feature-kinds {name}=category (or skip)"
     )
-    if kind in ("number", "flag"):
-        return column
-    categories = scalar(db, f"SELECT count(DISTINCT atom) FROM ({_select_atoms(described, column, separator)})")
-    note = ""
-    if categories == 0:
-        note = f"it holds no {kind}"
-    elif categories > MAX_CATEGORIES:
-        note = f"{categories:,} different values are more than the {MAX_CATEGORIES:,} of a category"
-    elif not asked and categories > 20 and categories > filled / 2:
-        advice = f"say --feature-kinds {column.name}={kind} if it is one"
-        note = f"{categories:,} different values in {filled:,} rows are no category; {advice}"
-    return column._replace(kind="skip", note=note) if note else column
+    return kind, ""
 
 
 def _is_number(sql: str) -> str:
     return f"(try_cast({sql} AS DOUBLE) IS NOT NULL AND isfinite(try_cast({sql} AS DOUBLE)))"
 
 
-def _check_values(db: duckdb.DuckDBPyConnection, described: Described, column: Column, advice: str) -> None:
+def _check_values(db: duckdb.DuckDBPyConnection, described: Described, name: str, kind: str, advice: str) -> None:
     """Refuse a column of numbers, or of flags, that has something else in it; `advice` says what else to do."""
-    c = column.sql
-    wrong = {"number": f"NOT {_is_number(c)}", "flag": f"{c} NOT IN ('0', '1')"}.get(column.kind)
+    c = described.columns[name]
+    wrong = {"number": f"NOT {_is_number(c)}", "flag": f"{c} NOT IN ('0', '1')"}.get(kind)
     if wrong is None:
         return
     rows = db.execute(f"SELECT rowid, {c} FROM {described.name} WHERE {c} IS NOT NULL AND {wrong} LIMIT 5").fetchall()
     if rows:
         where, texts = described.where([row for row, _ in rows]), ", ".join(repr(text) for _, text in rows)
-        raise InputError(f"{described.path}, {where}: the {column.kind} {column.name} is {texts}; correct it, {advice}")
+        raise InputError(f"{described.path}, {where}: the {kind} {name} is {texts}; correct it, {advice}")
 
 
-def _select_atoms(described: Described, column: Column, separator: str) -> str:
+def _select_atoms(described: Described, name: str, kind: str, separator: str) -> str:
     """Return SQL for (id, atom) of every category that holds, once."""
-    text = column.sql
-    if column.kind == "list":
+    text = column = described.columns[name]
+    if kind == "list":
         text = f"unnest(string_split({text}, {literal(separator)}))"
-    elif column.kind == "year":
+    elif kind == "year":
         year = f"nullif(regexp_extract({text}, '{_YEAR_AT_END}', 1), '')::INTEGER"
         text = f"({year} // 10 * 10)::VARCHAR || 's'"
-    inner = f"SELECT id, {text} AS atom FROM {described.name} WHERE {column.sql} IS NOT NULL"
+    inner = f"SELECT id, {text} AS atom FROM {described.name} WHERE {column} IS NOT NULL"
     return f"SELECT DISTINCT id, trim(atom) AS atom FROM ({inner}) WHERE NOT {_is_missing('atom')}"
 
 
@@ -431,18 +382,14 @@ def encode(db: duckdb.DuckDBPyConnection, described: Described, given: Descripti
     `db` has the table ``{entity}s`` (id, k), and ``raw``. Raises InputError if a column is wrong, or none can be used.
     """
     encoding, left_out = learn(db, described, given)
-    names = encoding.names
-    if not 0 < len(names) <= MAX_FEATURES:
-        what = "no column that can be used" if not names else f"{len(names)} features, more than {MAX_FEATURES}"
-        notes = "".join(f"\n  {note}" for note in [*described.notes, *left_out])
-        raise InputError(f"{described.path} has {what}{notes}")
-    if len(set(names)) < len(names):
-        twice = sorted({name for name in names if names.count(name) > 1})
-        raise InputError(f"{described.path}: two features are called {', '.join(twice[:5])}; rename a column")
+    number = len(encoding.names)
+    if not 0 < number <= MAX_FEATURES:
+        reason = f"{number} features, more than {MAX_FEATURES}" if number else "no column that can be used"
+        raise InputError("\n  ".join([f"{described.path} has {reason}", *left_out]))
     features, doubts = apply(db, described, encoding, n)
     unrated = scalar(db, f"SELECT count(*) FROM {described.name} d ANTI JOIN raw ON raw.{described.entity}_id = d.id")
     unknown = int((np.diff(features.indptr) == 0).sum())
-    return Encoded(features, unknown, int(unrated), [*described.notes, *left_out, *doubts])
+    return Encoded(features, unknown, int(unrated), [*left_out, *doubts])
 
 
 def encode_new(
@@ -460,76 +407,77 @@ def encode_new(
             _refuse_text(db, described, "run")
         for code in encoding.columns:
             if code.features:
-                column = Column(code.name, described.columns[code.name], code.kind)
-                _check_values(db, described, column, "or leave the cell empty")
+                _check_values(db, described, code.name, code.kind, "or leave the cell empty")
         db.execute(
             f"CREATE TABLE {entity}s AS SELECT id, row_number() OVER (ORDER BY id) - 1 AS k FROM {described.name}"
         )
         names = np.array([name for (name,) in db.execute(f"SELECT id FROM {entity}s ORDER BY k").fetchall()], object)
         features, doubts = apply(db, described, encoding, len(names))
-    return names, features, [*described.notes, *doubts]
+    return names, features, doubts
 
 
 def _check_columns(described: Described, encoding: Encoding) -> None:
-    """Refuse a table that has not the columns that an encoding was learnt from."""
-    used = ", ".join(code.name for code in encoding.columns if code.features)
+    """Refuse a table that lacks columns which an encoding was learnt from, and a matrix of another width."""
+    used = [code.name for code in encoding.columns if code.features]
     width = 0 if described.matrix is None else described.matrix.shape[1]
-    if width != encoding.width:
-        what = f"is a matrix of {width} columns" if width else "is a table"
-        ours = f"of a matrix of {encoding.width} columns" if encoding.width else f"of {used}"
-        raise InputError(f"{described.path} {what}, and the features of the run's {described.entity}s were made {ours}")
-    if width:
+    missing = [name for name in used if name not in described.columns]
+    if width == encoding.width and not missing:
         return
-    known = {code.name for code in encoding.columns}
-    strange = [repr(name) for name in described.columns if name not in known]
-    missing = [repr(code.name) for code in encoding.columns if code.features and code.name not in described.columns]
-    parts = [("has not the column", missing), ("has a strange column", strange)]
-    faults = ", and ".join(f"{what}{'s' * (len(names) > 1)} {', '.join(names)}" for what, names in parts if names)
-    if faults:
-        raise InputError(
-            f"{described.path} {faults}: the features of the run's {described.entity}s were made of {used}. Give these "
-            f"columns and no others; is the column of names called {described.entity}, or named by "
-            f"--{described.entity}-id?"
-        )
+    found = f"is a matrix of {width} columns" if width else f"has the columns {', '.join(described.columns)}"
+    needed = f"a matrix of {encoding.width} columns" if encoding.width else f"the columns {', '.join(used)}"
+    raise InputError(
+        f"{described.path} {found}, and the features of the run's {described.entity}s were made from {needed}. Is the "
+        f"column of names called {described.entity}, or named by --{described.entity}-id?"
+    )
 
 
 def learn(db: duckdb.DuckDBPyConnection, described: Described, given: Description) -> tuple[Encoding, list[str]]:
-    """Find out what becomes of the columns of a table: their encoding, and notes on what is left out, and why.
+    """Find the encoding of a table's columns, and say which are left out, and why.
 
     Raises InputError if a column is wrong.
     """
     if described.matrix is not None:
         return Encoding(width=described.matrix.shape[1]), []
     codes, notes = [], []
-    for column in _find_kinds(db, described, given):
-        code, note = Code(column.name, column.kind), column.note
-        if column.kind == "number":
-            x = _numbers(db, described, column)[1]
+    for name in described.columns:
+        kind, note = _find_kind(db, described, name, given)
+        code = Code(name, kind)
+        if kind == "number":
+            x = _numbers(db, described, name)[1]
             with np.errstate(over="ignore", invalid="ignore"):
                 code = code._replace(mean=float(x.mean()), sd=float(x.std()))
             if not np.isfinite([code.mean, code.sd]).all() or code.sd == 0:
-                raise _too_large(described, column)
-        elif column.kind not in ("flag", "skip"):
-            code = _learn_categories(db, described, column, given.separator)
-            note = "" if code.atoms else "all its values are the same"
+                raise _too_large(described, name)
+        elif kind not in ("flag", "skip"):
+            code, note = _learn_categories(db, described, code, given)
         if note:
-            notes.append(f"{described.path.name}: {column.name} is left out: {note}")
+            notes.append(f"{described.path.name}: {name} is left out: {note}")
         codes.append(code)
     return Encoding(tuple(codes), given.separator), notes
 
 
-def _too_large(described: Described, column: Column) -> InputError:
-    return InputError(f"{described.path}: the numbers in {column.name} are too large or too close to each other")
+def _learn_categories(
+    db: duckdb.DuckDBPyConnection, described: Described, code: Code, given: Description
+) -> tuple[Code, str]:
+    """One feature for every category; a column with too many of them, such as one of names, is left out."""
+    held = f"SELECT DISTINCT atom FROM ({_select_atoms(described, code.name, code.kind, given.separator)})"
+    atoms = tuple(atom for (atom,) in db.execute(f"{held} ORDER BY atom LIMIT {MAX_CATEGORIES + 1}").fetchall())
+    filled = scalar(db, f"SELECT count({described.columns[code.name]}) FROM {described.name}")
+    note = ""
+    if not atoms:
+        note = f"it holds no {code.kind}"
+    elif len(atoms) > MAX_CATEGORIES:
+        note = f"it has more than {MAX_CATEGORIES:,} different values"
+    elif code.name not in given.kinds and len(atoms) > max(20, filled / 2):
+        note = (
+            f"{len(atoms):,} different values in {filled:,} rows are no category; "
+            f"say --feature-kinds {code.name}={code.kind} if it is one"
+        )
+    return (code._replace(kind="skip"), note) if note else (code._replace(atoms=atoms), "")
 
 
-def _learn_categories(db: duckdb.DuckDBPyConnection, described: Described, column: Column, separator: str) -> Code:
-    """One feature for every category, but for those that all have."""
-    rows = scalar(db, f"SELECT count(*) FROM {described.name}")
-    atoms_of = _select_atoms(described, column, separator)
-    held = db.execute(f"SELECT atom, count(*) < {rows} FROM ({atoms_of}) GROUP BY atom ORDER BY atom").fetchall()
-    atoms = tuple(atom for atom, differs in held if differs)
-    everywhere = tuple(atom for atom, differs in held if not differs)
-    return Code(column.name, column.kind if atoms else "skip", atoms, everywhere)
+def _too_large(described: Described, name: str) -> InputError:
+    return InputError(f"{described.path}: the numbers in {name} are too large or too close to each other")
 
 
 def apply(
@@ -547,13 +495,13 @@ def apply(
     for code in encoding.columns:
         if not code.features:
             continue
-        column, note = Column(code.name, described.columns[code.name], code.kind), ""
+        note = ""
         if code.kind in ("number", "flag"):
-            k, x = _numbers(db, described, column)
+            k, x = _numbers(db, described, code.name)
             with np.errstate(over="ignore", invalid="ignore"):
                 x = (x - code.mean) / code.sd
             if not (np.abs(x) <= np.finfo(np.float32).max).all():
-                raise _too_large(described, column)
+                raise _too_large(described, code.name)
             if code.kind == "number" and len(x) and np.abs(x).max() > FAR:
                 note = f" has a value {np.abs(x).max():.0f} sds from its mean: a typing error?"
             feature = np.zeros(len(k), np.int64)
@@ -579,11 +527,12 @@ def _matrix_entries(db: duckdb.DuckDBPyConnection, described: Described) -> tupl
     return places["k"][cells.row].astype(np.int64), cells.col.astype(np.int64), cells.data
 
 
-def _numbers(db: duckdb.DuckDBPyConnection, described: Described, column: Column) -> tuple[Int64, Float64]:
+def _numbers(db: duckdb.DuckDBPyConnection, described: Described, name: str) -> tuple[Int64, Float64]:
     """Rows that have a number, and the numbers."""
+    column = described.columns[name]
     cells = db.execute(
-        f"SELECT k, {column.sql}::DOUBLE AS x FROM {described.name} JOIN {described.entity}s USING (id) "
-        f"WHERE {column.sql} IS NOT NULL ORDER BY k"
+        f"SELECT k, {column}::DOUBLE AS x FROM {described.name} JOIN {described.entity}s USING (id) "
+        f"WHERE {column} IS NOT NULL ORDER BY k"
     ).fetchnumpy()
     return cells["k"], cells["x"].astype(np.float64)
 
@@ -592,16 +541,15 @@ def _categories(
     db: duckdb.DuckDBPyConnection, described: Described, code: Code, separator: str
 ) -> tuple[Int64, Int64, str]:
     """Rows and features of the entries, and a note on categories that were not learnt."""
-    column = Column(code.name, described.columns[code.name], code.kind)
     db.register("learnt", {"atom": np.array(code.atoms, object), "feature": np.arange(len(code.atoms))})
-    db.execute(f"CREATE OR REPLACE TEMP TABLE held AS {_select_atoms(described, column, separator)}")
+    held = _select_atoms(described, code.name, code.kind, separator)
+    db.execute(f"CREATE OR REPLACE TEMP TABLE held AS {held}")
     cells = db.execute(
         f"SELECT k, feature FROM held JOIN learnt USING (atom) JOIN {described.entity}s USING (id)"
     ).fetchnumpy()
-    atoms = [atom for (atom,) in db.execute("SELECT DISTINCT atom FROM held ORDER BY atom").fetchall()]
+    strange = db.execute("SELECT DISTINCT atom FROM held ANTI JOIN learnt USING (atom) ORDER BY atom").fetchall()
     db.unregister("learnt")
-    strange, note = sorted(set(atoms) - {*code.atoms, *code.everywhere}), ""
-    if strange:
-        shown = ", ".join(map(repr, strange[:5])) + (", ..." if len(strange) > 5 else "")
-        note = f" has values that the run does not know, which are ignored: {shown}"
-    return cells["k"], cells["feature"], note
+    if not strange:
+        return cells["k"], cells["feature"], ""
+    shown = ", ".join(repr(atom) for (atom,) in strange[:5]) + (", ..." if len(strange) > 5 else "")
+    return cells["k"], cells["feature"], f" has values that the run does not know, which are ignored: {shown}"

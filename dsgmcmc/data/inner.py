@@ -11,10 +11,8 @@ import hashlib
 
 import numpy as np
 
-from dsgmcmc.data.ratings.features import Features, Side
-from dsgmcmc.data.ratings.format import AGES, SPLITS, Split, row_slabs
+from dsgmcmc.data.ratings.format import AGES, SPLITS, Features, Side, Split, Times, row_slabs
 from dsgmcmc.data.ratings.reader import Ratings
-from dsgmcmc.data.ratings.times import StoredTimes, Times
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array, Float32, Float64, Int32, Int64, Mask, UInt64
 
@@ -47,10 +45,9 @@ class InnerSplit(Ratings):
         self.path, self.n_rows, self.n_cols = ratings.path, ratings.n_rows, ratings.n_cols
         self.transposed, self.seed = ratings.transposed, ratings.seed
         self.source, self.source_sha256 = ratings.source, ratings.source_sha256
-        self.features, self.temporal = ratings.features, False
+        self.features, self.times, self.temporal = ratings.features, ratings.times, False
         self.digest = hashlib.sha256(f"{ratings.digest} inner {share!r} {seed}".encode()).hexdigest()
         self._count()
-        self.times = None if ratings.times is None else _InnerTimes(ratings.times, self)
 
     def _count(self) -> None:
         """Count the ratings of both parts, and what is known of those for training."""
@@ -132,17 +129,10 @@ class InnerSplit(Ratings):
         """Read the features of rows (or columns) `start` to `stop`."""
         return self._whole.feature_slab(side, start, stop)
 
-
-class _InnerTimes(StoredTimes):
-    """Times of the ratings of an inner split: where they stand among all ratings of the file."""
-
-    def __init__(self, times: StoredTimes, ratings: InnerSplit) -> None:
-        self._times, self._ratings, self.counts = times, ratings, times.counts
-
-    def slab(self, part: Split, side: Side, start: int, stop: int) -> Times:
-        """Read where the ratings in rows `start` to `stop` of a part stand among those of their rows, or columns."""
-        chosen = self._ratings.chosen(part, start, stop)
-        return Times(*(numbers[chosen] for numbers in self._times.slab("train", side, start, stop)))
+    def times_slab(self, part: Split, side: Side, start: int, stop: int) -> Times:
+        """Read where the ratings in rows `start` to `stop` of a part stand among all ratings of the file."""
+        chosen = self.chosen(part, start, stop)
+        return Times(*(numbers[chosen] for numbers in self._whole.times_slab("train", side, start, stop)))
 
 
 def _scramble(x: UInt64) -> UInt64:

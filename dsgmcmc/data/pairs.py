@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
 import numpy as np
 
-from dsgmcmc.data.columns import find_column, locate, parse_columns, require
+from dsgmcmc.data.columns import find_column, locate, require
 from dsgmcmc.data.session import identifier
 from dsgmcmc.data.tables import SHOWN, TableFile, open_table, scalar
 from dsgmcmc.errors import InputError
@@ -31,15 +31,12 @@ class PairsTable:
         The columns with the names of users and items.
     columns : list of str
         All columns.
-    option : str
-        The option of the command line that names the columns, for messages.
     """
 
     file: TableFile
     user: str
     item: str
     columns: list[str]
-    option: str
 
     @property
     def path(self) -> Path:
@@ -51,39 +48,16 @@ class PairsTable:
         """Advice for unknown names: a header without known column names was read as a pair."""
         if self.file.header:
             return ""
-        return f"\n  If line 1 is a header, say which columns hold them: {self.option} user=NAME,item=NAME"
+        return "\n  If line 1 is a header, say which columns hold them: --columns user=NAME,item=NAME"
 
 
-@dataclass(frozen=True)
-class PairColumns:
-    """Which columns of a file of pairs are the users and the items.
-
-    Attributes
-    ----------
-    user, item : str or None
-        Name in the header, or position from 1; None where they are to be detected.
-    option : str
-        The option of the command line that says so, for messages.
-    """
-
-    user: str | None = None
-    item: str | None = None
-    option: str = "--columns"
-
-
-def parse_pair_columns(text: str | None, option: str = "--columns") -> PairColumns:
-    """Parse the value of an option; see `dsgmcmc.data.columns.parse_columns`."""
-    return PairColumns(option=option, **parse_columns(text, ROLES, option))
-
-
-def load_pairs(db: duckdb.DuckDBPyConnection, path: Path, columns: PairColumns) -> PairsTable:
+def load_pairs(db: duckdb.DuckDBPyConnection, path: Path, given: Mapping[str, str]) -> PairsTable:
     """Read a file of pairs, which may be any table of `open_table`, into the table ``pairs``.
 
-    By default a header tells which columns are user and item, by the names that ``prepare`` knows, too; a file with
-    neither name in its first line has them as its first two columns. Raises InputError if it is not there, empty, or
-    not such a file, or has lines with a wrong number of columns.
+    `given` are columns by role, see `parse_columns`. By default a header tells which columns are user and item, by the
+    names that ``prepare`` knows, too; a file with neither name in its first line has them as its first two columns.
+    Raises InputError if it is not there, empty, or not such a file, or has lines with a wrong number of columns.
     """
-    given = {role: name for role in ROLES if (name := getattr(columns, role)) is not None}
 
     def is_header(fields: list[str]) -> bool:
         usual = [find_column(fields, role) is not None for role in ROLES]
@@ -92,14 +66,14 @@ def load_pairs(db: duckdb.DuckDBPyConnection, path: Path, columns: PairColumns) 
     file = open_table(db, path, is_header)
     names = file.names if file.header else [*ROLES, *(f"column{k}" for k in range(3, file.width + 1))]
     places = locate(path, names, len(names), given, ROLES)
-    require(path, names, len(names), places, ROLES, f"name them with {columns.option} user=NAME,item=NAME")
+    require(path, names, len(names), places, ROLES, "name them with --columns user=NAME,item=NAME")
     if len({name.lower() for name in names}) < len(names):
         raise InputError(f"{path}: two columns have the same name ({', '.join(names)})")
     selected = ", ".join(f"{file.column(k)} AS {identifier(name)}" for k, name in enumerate(names))
     file.create(db, f"CREATE TABLE pairs AS SELECT {selected} FROM {{table}}")
     if scalar(db, "SELECT count(*) FROM pairs") == 0:
         raise InputError(f"{path} has no pairs")
-    return PairsTable(file, names[places["user"]], names[places["item"]], names, columns.option)
+    return PairsTable(file, names[places["user"]], names[places["item"]], names)
 
 
 def chunks(db: duckdb.DuckDBPyConnection, table: PairsTable, integers: tuple[bool, bool]) -> Iterator[list[Array]]:

@@ -16,7 +16,7 @@ from dsgmcmc.data import arrange
 from dsgmcmc.data.columns import parse_columns
 from dsgmcmc.data.features import Description, Encoded, check_kinds, encode, load_description
 from dsgmcmc.data.load import RatingsFile, create_raw, find_files, inspect, load, whole_names
-from dsgmcmc.data.ratings import SIDES, SPLITS, RatingsWriter, Times, open_ratings, row_slabs
+from dsgmcmc.data.ratings import SIDES, SPLITS, RatingsWriter, Side, Times, open_ratings, row_slabs
 from dsgmcmc.data.session import Report, Watch, default_memory, open_session
 from dsgmcmc.data.tables import scalar
 from dsgmcmc.errors import InputError
@@ -24,6 +24,7 @@ from dsgmcmc.settings import named
 from dsgmcmc.types import Int64
 
 _SLAB = 1_000_000  # ratings in NumPy arrays at a time
+_NAME_BYTES = 1 << 26  # of names in NumPy arrays at a time
 MASS, FAR_ABOVE = 0.1, 5  # zeros that stand apart: see `_not_rated`
 
 
@@ -137,7 +138,6 @@ def prepare_ratings(
         watch.stage("sorting", 0.65, 0.8)
         indptr, n_test = arrange.sort_cells(db, is_test, sizes[rows], timestamps, temporal)
         attributes: dict[str, Any] = {"seed": seed, "transposed": rows == "item", "force": force}
-        attributes |= {"times": timestamps, "ages": temporal}
         attributes |= _origin([file.path for file, _ in files])
         sides = zip(SIDES, (rows, cols), strict=True)
         attributes["features"] = {side: encoded[entity].features for side, entity in sides if entity in encoded}
@@ -195,20 +195,14 @@ def _write(
     attributes: dict[str, Any],
 ) -> None:
     """Write the table ``sorted`` and the names."""
-    types = tuple(_id_type(db, entity) for entity in sides)
-    n_cols = int(scalar(db, f"SELECT count(*) FROM {sides[1]}s"))
-    writer = RatingsWriter(
-        out,
-        n_rows=len(indptr) - 1,
-        n_cols=n_cols,
-        nnz=int(indptr[-1]) - n_test,
-        nnz_test=n_test,
-        id_types=(types[0], types[1]),
-        **attributes,
+    n_rows, n_cols, nnz = (
+        len(indptr) - 1,
+        int(scalar(db, f"SELECT count(*) FROM {sides[1]}s")),
+        int(indptr[-1]) - n_test,
     )
-    with writer:
-        for side, entity, dtype in zip(("rows", "cols"), sides, types, strict=True):
-            _write_ids(db, writer, side, entity, dtype)
+    with RatingsWriter(out, n_rows=n_rows, n_cols=n_cols, nnz=nnz, nnz_test=n_test, **attributes) as writer:
+        for side, entity in zip(SIDES, sides, strict=True):
+            _write_names(db, writer, side, entity)
         for start, stop in row_slabs(indptr, _SLAB):
             watch.stage(f"writing {out.name}", *(0.8 + 0.2 * row / len(indptr) for row in (start, stop)))
             cells = db.execute(
@@ -218,36 +212,24 @@ def _write(
             for part, mask in zip(SPLITS, (~cells["test"], cells["test"]), strict=True):
                 own = np.zeros(stop - start + 1, dtype=np.int64)
                 np.cumsum(np.bincount(row[mask] - start, minlength=stop - start), out=own[1:])
-                times = {
-                    side: Times(*(cells[f"{side}_{what}"][mask] for what in Times._fields))
-                    for side in SIDES
-                    if attributes["times"]
-                }
-                ages = cells["age"][mask] if attributes["ages"] else None
-                writer.append(part, own, col[mask], cells["value"][mask], times or None, ages)
+                times = None
+                if "rows_place" in cells:
+                    times = {side: Times(*(cells[f"{side}_{what}"][mask] for what in Times._fields)) for side in SIDES}
+                ages = cells["age"][mask] if "age" in cells and part == "train" else None
+                writer.append(part, own, col[mask], cells["value"][mask], times, ages)
 
 
-def _id_type(db: duckdb.DuckDBPyConnection, entity: str) -> np.dtype[Any]:
-    """Return int64 if every name is the usual text of one, else UTF-8 of the longest's length."""
+def _write_names(db: duckdb.DuckDBPyConnection, writer: RatingsWriter, side: Side, entity: str) -> None:
+    """Write names: int64 if every one is the usual text of an integer, else UTF-8 of the longest's length."""
     integers = "bool_and(coalesce(try_cast(id AS BIGINT)::VARCHAR = id, false))"
-    if scalar(db, f"SELECT {integers} FROM {entity}s"):
-        return np.dtype(np.int64)
-    return np.dtype(f"S{scalar(db, f'SELECT max(strlen(id)) FROM {entity}s')}")
-
-
-def _write_ids(
-    db: duckdb.DuckDBPyConnection, writer: RatingsWriter, side: Any, entity: str, dtype: np.dtype[Any]
-) -> None:
-    n = int(scalar(db, f"SELECT count(*) FROM {entity}s"))
-    step = max(1, (1 << 26) // (dtype.itemsize + 64))
-    kind = "BIGINT" if dtype == np.int64 else "VARCHAR"
+    n, whole, longest = db.execute(f"SELECT count(*), {integers}, max(strlen(id)) FROM {entity}s").fetchall()[0]
+    step = max(1, _NAME_BYTES // (longest + 64))
     for start in range(0, n, step):
         names = db.execute(
-            f"SELECT id::{kind} AS id FROM {entity}s WHERE k >= {start} AND k < {start + step} ORDER BY k"
+            f"SELECT id::{'BIGINT' if whole else 'VARCHAR'} AS id FROM {entity}s "
+            f"WHERE k >= {start} AND k < {start + step} ORDER BY k"
         ).fetchnumpy()["id"]
-        if dtype != np.int64:
-            names = np.array([name.encode() for name in names], dtype=dtype)
-        writer.ids(side, names)
+        writer.ids(side, names if whole else np.array([name.encode() for name in names], dtype=f"S{longest}"))
 
 
 def _summarise(out: Path, columns: str, encoded: Mapping[str, Encoded], not_rated: float, duplicates: int) -> Summary:

@@ -14,7 +14,6 @@ import csv
 import glob
 import gzip
 import io
-import math
 import re
 import secrets
 import zipfile
@@ -25,13 +24,12 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 import duckdb
-import numpy as np
 
 from dsgmcmc.data.session import default_memory, identifier, in_short, literal, open_session, reading
 from dsgmcmc.errors import InputError, WriteError, writing
 from dsgmcmc.storage.files import sync
 from dsgmcmc.terminal import pass_on
-from dsgmcmc.types import Array, Float32
+from dsgmcmc.types import Array
 
 SHOWN = 5  # bad lines in a message
 _DELIMITERS = ("::", "\t", ",", ";", "|", " ")
@@ -42,7 +40,6 @@ _LINE_END = r"\r\n|\n|\r"
 _MOST_REJECTS = 1000  # bad lines that DuckDB collects, at kilobytes each
 _DAMAGED = (OSError, EOFError, zlib.error)  # what is raised where gzip finds something else
 _COPIES = 4  # bytes of memory while a matrix is read, for each byte of its entries
-_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 _FORMATS = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}
 
 
@@ -378,7 +375,7 @@ def read_matrix(path: Path, memory: int) -> Any:
 
     archive = path.suffix.lower() == ".npz"
     try:
-        size = _declared_by_npz(path) if archive else _declared_by_mtx(path)
+        size = _unpacked_bytes(path) if archive else _declared_bytes(path)
         if _COPIES * size > memory:
             raise InputError(
                 f"{path} declares {size / 1e6:,.0f} MB of entries, and about {_COPIES} times as much memory is needed: "
@@ -399,7 +396,13 @@ def read_matrix(path: Path, memory: int) -> Any:
     return matrix
 
 
-def _declared_by_mtx(path: Path) -> int:
+def _unpacked_bytes(path: Path) -> int:
+    """Bytes of the arrays in an .npz file."""
+    with zipfile.ZipFile(path) as archive:
+        return sum(info.file_size for info in archive.infolist())
+
+
+def _declared_bytes(path: Path) -> int:
     """Bytes of the entries that a MatrixMarket file says it has."""
     import scipy.io
 
@@ -409,23 +412,12 @@ def _declared_by_mtx(path: Path) -> int:
     return 16 * int(entries)
 
 
-def _declared_by_npz(path: Path) -> int:
-    """Bytes that a file says its arrays have; raises ValueError if an array has more than its member can hold."""
-    with zipfile.ZipFile(path) as archive:
-        for info in archive.infolist():
-            with archive.open(info) as member:  # reads no more than the size that the directory declares
-                shape, _, dtype = _HEADERS[np.lib.format.read_magic(member)](member)
-            if math.prod(shape) * dtype.itemsize > info.file_size:
-                raise ValueError(f"{info.filename} is said to have the shape {shape}, in {info.file_size} bytes")
-        return sum(info.file_size for info in archive.infolist())
-
-
-def append_results(db: duckdb.DuckDBPyConnection, columns: dict[str, Float32]) -> None:
-    """Append columns of numbers to the table ``results``; NaN becomes NULL."""
-    names = [identifier(name) for name in columns]
-    db.execute(f"CREATE TABLE IF NOT EXISTS results ({', '.join(f'{name} FLOAT' for name in names)})")
+def append_results(db: duckdb.DuckDBPyConnection, columns: Mapping[str, Array]) -> None:
+    """Append columns to the table ``results``, which is made of the first ones; NaN becomes NULL."""
     db.register("chunk", columns)
-    picked = ", ".join(f"CASE WHEN isnan({name}) THEN NULL ELSE {name} END" for name in names)
+    names = ((identifier(name), column.dtype.kind) for name, column in columns.items())
+    picked = ", ".join(f"CASE WHEN NOT isnan({n}) THEN {n} END AS {n}" if kind == "f" else n for n, kind in names)
+    db.execute(f"CREATE TABLE IF NOT EXISTS results AS SELECT {picked} FROM chunk LIMIT 0")
     db.execute(f"INSERT INTO results SELECT {picked} FROM chunk")
     db.unregister("chunk")
 
@@ -473,10 +465,6 @@ def output_format(out: Path | None) -> str:
 def write_blocks(blocks: Iterable[Mapping[str, Array]], out: Path) -> None:
     """Write columns that come block by block, all with the same names, to CSV or Parquet; see `write_query`."""
     with open_session(out.parent, default_memory()) as (db, _):
-        for number, block in enumerate(blocks):
-            db.register("block", block)
-            db.execute(
-                "INSERT INTO results SELECT * FROM block" if number else "CREATE TABLE results AS SELECT * FROM block"
-            )
-            db.unregister("block")
+        for block in blocks:
+            append_results(db, block)
         write_query(db, "SELECT * FROM results", out, out.parent)

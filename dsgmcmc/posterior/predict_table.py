@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import duckdb
 import numpy as np
 
-from dsgmcmc.data.pairs import PairColumns, PairsTable, chunks, load_pairs
+from dsgmcmc.data.pairs import PairsTable, chunks, load_pairs
 from dsgmcmc.data.session import default_memory, open_session
 from dsgmcmc.data.tables import append_results, output_format, write_query
 from dsgmcmc.errors import InputError
@@ -31,7 +32,7 @@ def predict_table(
     options: PredictOptions,
     *,
     unknown: Unknown = "refuse",
-    columns: PairColumns | None = None,
+    columns: Mapping[str, str] | None = None,
 ) -> dict[str, int]:
     """Predict a file of pairs. Raises InputError if an argument is wrong; then nothing is written.
 
@@ -42,8 +43,8 @@ def predict_table(
     unknown : {"refuse", "prior", "nan"}
         Users and items that the run does not know: raise an error that names five, predict from the prior, or leave
         empty.
-    columns : PairColumns, optional
-        Columns of the users and the items; detected by default.
+    columns : dict of "user" and "item" to str, optional
+        Columns of the users and the items, by name or position from 1; detected by default.
 
     Returns
     -------
@@ -57,7 +58,7 @@ def predict_table(
         open_session(folder, default_memory()) as (db, _),
         tempfile.TemporaryDirectory(prefix=_PREFIX, dir=folder) as scratch,
     ):
-        table = load_pairs(db, pairs, columns or PairColumns())
+        table = load_pairs(db, pairs, columns or {})
         taken = {name.lower() for name in table.columns} & set(predictor.names)
         if taken:
             raise InputError(f"{table.path} has a column {min(taken)!r}, which the predictions need: rename it")

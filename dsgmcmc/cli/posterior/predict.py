@@ -53,13 +53,14 @@ def predict(
       dsgmcmc predict run pairs.parquet -o predicted.parquet --interval 0.5
       dsgmcmc predict run pairs.csv -o predicted.csv --at-least 4 --probabilities
     """
-    from dsgmcmc.data.pairs import parse_pair_columns
+    from dsgmcmc.data.columns import parse_columns
+    from dsgmcmc.data.pairs import ROLES
     from dsgmcmc.posterior.predict import PredictOptions
     from dsgmcmc.posterior.predict_table import predict_table
     from dsgmcmc.posterior.run import Run
 
     options = PredictOptions(of_mean, interval, clip, at_least, probabilities)
-    names = parse_pair_columns(columns)
-    done = predict_table(Run(run), pairs, out, options, unknown=unknown, columns=names)
+    named = parse_columns(columns, ROLES)
+    done = predict_table(Run(run), pairs, out, options, unknown=unknown, columns=named)
     if as_json:
         say_json(done, indent=None, file=sys.stderr)

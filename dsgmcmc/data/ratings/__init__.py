@@ -35,10 +35,18 @@ own checksums. ``prepare`` hashes what it writes, and ``verify`` reads the whole
 Files come from other people: a reader checks types, lengths and ranges before it allocates or indexes by them.
 """
 
-from dsgmcmc.data.ratings.features import SIDES, Features, Side
-from dsgmcmc.data.ratings.format import MAX_ID_BYTES, MAX_SIDE, SPLITS, Split, row_slabs
+from dsgmcmc.data.ratings.format import (
+    MAX_ID_BYTES,
+    MAX_SIDE,
+    SIDES,
+    SPLITS,
+    Features,
+    Side,
+    Split,
+    Times,
+    row_slabs,
+)
 from dsgmcmc.data.ratings.reader import Ratings, open_ratings
-from dsgmcmc.data.ratings.times import Times
 from dsgmcmc.data.ratings.writer import RatingsWriter, write_ratings
 
 __all__ = [

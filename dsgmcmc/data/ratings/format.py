@@ -1,11 +1,12 @@
-"""What the reader and the writer of ratings files share: limits, the content hash, what a slab must be."""
+"""What the reader and the writer of ratings files share: limits, features, times, the content hash, checks."""
 
 from __future__ import annotations
 
 import hashlib
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -19,9 +20,13 @@ MAX_SIDE = 2**31 - 1  # column indices are int32
 MAX_ID_BYTES = 1024
 MAX_RATING = 1e15  # squares of it, and of its inverse, leave float32 room for sums and small variances
 
+MAX_FEATURES = 1_000_000
+AGES = 100  # parts of equal size, by time, of training ratings that are earlier than the test ratings
+
 Split = Literal["train", "test"]
-AGES = 100  # into so many parts, by time, are training ratings numbered that are earlier than the test ratings
 SPLITS: tuple[Split, Split] = ("train", "test")
+Side = Literal["rows", "cols"]
+SIDES: tuple[Side, Side] = ("rows", "cols")
 
 #: Attributes of the file, each one scalar.
 ATTRIBUTES: dict[str, type] = {
@@ -42,10 +47,73 @@ ATTRIBUTES: dict[str, type] = {
 }
 
 
-def little_endian(array: Array) -> memoryview:
-    """Bytes of an array as they lie in the file."""
-    data = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
-    return data.view(np.uint8).data
+@dataclass(frozen=True)
+class Features:
+    """Features of all rows of a side, or of a range of them.
+
+    Attributes
+    ----------
+    indptr : (n + 1,) int64, starting at 0
+        A row without any entry has features that are unknown: it is taken to be like the average row.
+    indices : (nnz,) int32, ascending in each row
+    values : (nnz,) float32
+    names : (F,) of str
+    groups : (F,) of str
+        The column of the source that each was made from; features of a group share their prior's strength.
+    encoding : str
+        How they were made, so that those of new rows can be made alike; empty where that is not known. No part of the
+        data's identity.
+    """
+
+    indptr: Int64
+    indices: Int32
+    values: Float32
+    names: tuple[str, ...]
+    groups: tuple[str, ...]
+    encoding: str = ""
+
+    @property
+    def size(self) -> int:
+        """Number F of features."""
+        return len(self.names)
+
+    def datasets(self, side: Side) -> dict[str, Array]:
+        """Arrays that are stored, by data set; the encoding only where it is known, as UTF-8."""
+        arrays: dict[str, Array] = {"indptr": self.indptr, "indices": self.indices, "values": self.values}
+        for name, texts in (("names", self.names), ("groups", self.groups)):
+            arrays[name] = np.array([text.encode() for text in texts], "S")
+        if self.encoding:
+            arrays["encoding"] = np.frombuffer(self.encoding.encode(), np.uint8)
+        return {f"{side}/features/{name}": array for name, array in arrays.items()}
+
+
+class StoredFeatures(NamedTuple):
+    """Features of one side in an open ratings file, but for their values; see `Features`."""
+
+    indptr: Int64
+    names: tuple[str, ...]
+    groups: tuple[str, ...]
+    encoding: str
+
+
+class Times(NamedTuple):
+    """Where some ratings stand in time among those of their rows, or of their columns: (m,) int32 each.
+
+    The *place* of a rating is its number, from 0, among all ratings of its row (or column), training and test together,
+    in the order of time; its *page* is the number of the second that it was given in, among the seconds of that row.
+    Times themselves are not kept. Ratings of one second are in the order of the other side, which is a random one.
+
+    For whole rows or columns, these are how many places and pages there are: (n,) int32 each.
+    """
+
+    place: Int32
+    page: Int32
+
+    @classmethod
+    def datasets(cls, side: Side, part: Split | None = None) -> tuple[str, str]:
+        """Names of the data sets of a part's ratings; without a part, of how many each row (or column) has."""
+        where = f"{part}/times/{side}" if part else f"{side}/times"
+        return f"{where}/place", f"{where}/page"
 
 
 def read_attribute(attributes: Any, name: str, kind: type) -> Any:
@@ -71,8 +139,9 @@ class ContentHash:
 
     def update(self, name: str, array: Array) -> None:
         """Append the little-endian bytes of `array` to the data set `name`."""
-        part = self._parts.setdefault((name, array.dtype.newbyteorder("<").str), hashlib.sha256())
-        part.update(little_endian(array))
+        stored = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+        part = self._parts.setdefault((name, stored.dtype.str), hashlib.sha256())
+        part.update(stored.view(np.uint8).data)
 
     def hexdigest(self, n_rows: int, n_cols: int, transposed: bool) -> str:
         """Return the hash of everything seen."""

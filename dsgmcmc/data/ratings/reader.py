@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -11,22 +10,25 @@ from typing import Any
 import h5py
 import numpy as np
 
-from dsgmcmc.data.ratings.features import SIDES, Features, Side, StoredFeatures
 from dsgmcmc.data.ratings.format import (
     ATTRIBUTES,
     CHUNK,
     FORMAT,
+    MAX_FEATURES,
     MAX_ID_BYTES,
     SPLITS,
     VERSION,
     ContentHash,
+    Features,
+    Side,
     Split,
+    StoredFeatures,
+    Times,
     find_bad_attributes,
     find_bad_cells,
     read_attribute,
     row_slabs,
 )
-from dsgmcmc.data.ratings.times import StoredTimes
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.stored import Numbering
 from dsgmcmc.storage.hdf5 import checked_dataset
@@ -61,8 +63,8 @@ class Ratings:
         Name and hash of the file that the ratings came from.
     features : dict of {"rows", "cols"} to StoredFeatures
         Of the sides that have any.
-    times : StoredTimes or None
-        Where ratings stand in the order of time, if that was kept.
+    times : dict of {"rows", "cols"} to Times, or None
+        How many places and pages each row, or column, has, if the order in time was kept.
     temporal : bool
         Whether the test ratings are the latest of all, and `ages` are known.
     digest : str
@@ -175,10 +177,33 @@ class Ratings:
 
         Raises InputError if the file holds indices out of range or order, or values that are not finite.
         """
-        try:
-            return self.features[side].slab(start, stop)
-        except (OSError, RuntimeError, ValueError) as error:
-            raise self._wrong(str(error)) from error
+        where, stored = f"{side}/features", self.features[side]
+        first, last = int(stored.indptr[start]), int(stored.indptr[stop])
+        indices, values = (self._read(f"{where}/{name}", first, last) for name in ("indices", "values"))
+        features = Features(stored.indptr[start : stop + 1] - first, indices, values, stored.names, stored.groups)
+        bad = find_bad_cells(features.indptr, indices, values, features.size)
+        if bad:
+            raise self._wrong(f"/{where} has {bad} in rows {start} to {stop}")
+        return features
+
+    def times_slab(self, part: Split, side: Side, start: int, stop: int) -> Times:
+        """Read where the ratings in rows `start` to `stop` of a part stand among those of their rows, or columns.
+
+        Only if `times` are known. Raises InputError if they stand outside what their row has.
+        """
+        first, last = self._cells(part, start, stop)
+        if side == "cols":
+            owners = self.columns(part, start, stop)
+        else:
+            lengths = np.diff(self._indptr[part][start : stop + 1])
+            owners = np.repeat(np.arange(start, stop, dtype=np.int32), lengths)
+        arrays = []
+        for name, counts in zip(Times.datasets(side, part), (self.times or {})[side], strict=True):
+            numbers = self._read(name, first, last)
+            if len(owners) and (numbers.min() < 0 or (numbers >= counts[owners]).any()):
+                raise self._wrong(f"/{name} has numbers outside those of their {side}")
+            arrays.append(numbers)
+        return Times(*arrays)
 
     def verify(self) -> None:
         """Read everything and compare with the stored hash.
@@ -193,8 +218,13 @@ class Ratings:
                 _, indices, values = self.slab(part, start, stop)
                 content.update(f"{part}/indices", indices)
                 content.update(f"{part}/values", values)
-                for name, array in self._besides(part, start, stop):
-                    content.update(name, array)
+                for side in self.times or ():
+                    for name, numbers in zip(
+                        Times.datasets(side, part), self.times_slab(part, side, start, stop), strict=True
+                    ):
+                        content.update(name, numbers)
+                if part == "train" and self.temporal:
+                    content.update("train/age", self.ages(start, stop))
                 if part == "train":
                     counts += np.bincount(indices, minlength=self.n_cols)
         if not np.array_equal(counts, self.column_counts):
@@ -208,12 +238,6 @@ class Ratings:
                 content.update(name, array)
         if content.hexdigest(self.n_rows, self.n_cols, self.transposed) != self.digest:
             raise self._wrong("its content does not match its content_sha256; prepare it again")
-
-    def _besides(self, part: Split, start: int, stop: int) -> Iterator[tuple[str, Array]]:
-        """All that is stored of the ratings in some rows of a part besides columns and values, by data set."""
-        yield from self.times.datasets(part, start, stop) if self.times else ()
-        if part == "train" and self.temporal:
-            yield "train/age", self.ages(start, stop)
 
     def _wrong(self, what: str) -> InputError:
         return InputError(f"{self.path} is not a usable ratings file: {what}")
@@ -254,14 +278,14 @@ class Ratings:
         self._check_data()
 
     def _check_data(self) -> None:
+        file = self._file
         self._indptr: dict[str, Int64] = {}
         for part, nnz in zip(SPLITS, (self.nnz, self.nnz_test), strict=True):
             self._dataset(f"{part}/indices", nnz, np.int32)
             self._dataset(f"{part}/values", nnz, np.float32)
             self._dataset(f"{part}/indptr", self.n_rows + 1, np.int64)
             indptr: Int64 = self._read(f"{part}/indptr", 0, self.n_rows + 1)
-            if indptr[0] != 0 or indptr[-1] != nnz or (indptr[1:] < indptr[:-1]).any():
-                raise self._wrong(f"/{part}/indptr does not rise from 0 to {nnz}")
+            self._check_indptr(part, indptr, nnz)
             self._indptr[part] = indptr
         self.row_indptr, self.test_indptr = self._indptr["train"], self._indptr["test"]
         self._dataset("train/column_counts", self.n_cols, np.int64)
@@ -269,17 +293,45 @@ class Ratings:
         inside = (self.column_counts >= 0) & (self.column_counts <= self.nnz)  # so that no sum overflows
         if not inside.all() or int(self.column_counts.sum()) != self.nnz:
             raise self._wrong(f"/train/column_counts does not add up to {self.nnz}")
-        self.features: dict[Side, StoredFeatures] = {}
-        for side, n in zip(SIDES, (self.n_rows, self.n_cols), strict=True):
+        sizes: dict[Side, int] = {"rows": self.n_rows, "cols": self.n_cols}
+        for side, n in sizes.items():
             self._dataset(f"{side}/ids", n, None)
-            if f"{side}/features" in self._file:
-                self.features[side] = StoredFeatures(side, n, self._dataset, f"{side}/features/encoding" in self._file)
-        self.times: StoredTimes | None = None
-        if "rows/times" in self._file:
-            self.times = StoredTimes(self._indptr, self.n_cols, self._dataset, self.columns, self._wrong)
-        self.temporal = "train/age" in self._file
+        self.features = {side: self._check_features(side, n) for side, n in sizes.items() if f"{side}/features" in file}
+        self.times = {side: self._check_times(side, n) for side, n in sizes.items()} if "rows/times" in file else None
+        self.temporal = "train/age" in file
         if self.temporal:
             self._dataset("train/age", self.nnz, np.uint8)
+
+    def _check_features(self, side: Side, n: int) -> StoredFeatures:
+        """Read names, groups, encoding and index pointer of the features of a side with n rows."""
+        where = f"{side}/features"
+        names = self._dataset(f"{where}/names", None, None)
+        if not 0 < len(names) <= MAX_FEATURES:
+            raise self._wrong(f"/{where} has {len(names)} features: expected 1 to {MAX_FEATURES}")
+        groups = self._dataset(f"{where}/groups", len(names), None)
+        encoding = b""
+        if f"{where}/encoding" in self._file:
+            encoding = self._dataset(f"{where}/encoding", None, np.uint8)[:].tobytes()
+        indptr: Int64 = self._dataset(f"{where}/indptr", n + 1, np.int64)[:]
+        nnz = len(self._dataset(f"{where}/indices", None, np.int32))
+        self._dataset(f"{where}/values", nnz, np.float32)
+        self._check_indptr(where, indptr, nnz)
+        texts = [tuple(text.decode() for text in data[:].tolist()) for data in (names, groups)]
+        return StoredFeatures(indptr, texts[0], texts[1], encoding.decode())
+
+    def _check_times(self, side: Side, n: int) -> Times:
+        """Read how many places and pages each of n rows of a side has."""
+        place, page = (self._dataset(name, n, np.int32)[:] for name in Times.datasets(side))
+        if page.min() < 0 or (page > place).any() or place.sum(dtype=np.int64) != self.nnz + self.nnz_test:
+            raise self._wrong(f"/{side}/times has numbers of places or pages that cannot be")
+        for part, nnz in zip(SPLITS, (self.nnz, self.nnz_test), strict=True):
+            for name in Times.datasets(side, part):
+                self._dataset(name, nnz, np.int32)
+        return Times(place, page)
+
+    def _check_indptr(self, where: str, indptr: Int64, nnz: int) -> None:
+        if indptr[0] != 0 or indptr[-1] != nnz or (indptr[1:] < indptr[:-1]).any():
+            raise self._wrong(f"/{where}/indptr does not rise from 0 to {nnz}")
 
     def _dataset(self, name: str, length: int | None, dtype: type | None) -> Any:
         """Take a data set of (`length`,) `dtype` (None: any length, identifiers) into `_data`."""

@@ -10,13 +10,11 @@ import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any
 
 import h5py
 import numpy as np
-import numpy.typing as npt
 
-from dsgmcmc.data.ratings.features import Features, Side
 from dsgmcmc.data.ratings.format import (
     ATTRIBUTES,
     CHUNK,
@@ -25,24 +23,24 @@ from dsgmcmc.data.ratings.format import (
     SPLITS,
     VERSION,
     ContentHash,
+    Features,
+    Side,
     Split,
+    Times,
     find_bad_cells,
 )
-from dsgmcmc.data.ratings.times import Times, TimesToWrite
 from dsgmcmc.errors import InputError, writing
 from dsgmcmc.storage.files import sync
 from dsgmcmc.storage.hdf5 import new_hdf5
 from dsgmcmc.types import Array, Float32, Float64, Int32, Int64, UInt8
 
-_METADATA_BYTES = 1 << 16  # more than names, types and attributes take
-
 
 class RatingsWriter:
     """Write a ratings file slab by slab, in bounded memory. Use as a context manager.
 
-    Everything goes to a temporary file beside `path`, whose space is reserved before the first byte. Leaving the
-    ``with`` block normally syncs it and renames it to `path`; any error removes it. Raises InputError if
-    `path` exists without `force`; a `WriteError` if it cannot be written, or there is no space.
+    Everything goes to a temporary file beside `path`. Leaving the ``with`` block normally syncs it and renames it to
+    `path`; any error removes it. Raises InputError if `path` exists without `force`; a `WriteError` if it cannot be
+    written, or there is no space.
 
     Parameters
     ----------
@@ -50,14 +48,8 @@ class RatingsWriter:
         I >= J.
     nnz, nnz_test : int
         How many training and test ratings will be appended.
-    id_types : pair of numpy dtypes
-        Of the row and column names: int64, or ``S<n>`` for UTF-8 of at most n bytes.
     features : dict of side to Features
         Of the rows, the columns, or both.
-    times : bool
-        Whether it is told where ratings stand in the order of time.
-    ages : bool
-        Whether it is told which training ratings are the latest, as it is where test ratings are later than all.
     seed, transposed, source, source_sha256
         Attributes, see `Ratings`.
     force : bool
@@ -72,10 +64,7 @@ class RatingsWriter:
         n_cols: int,
         nnz: int,
         nnz_test: int,
-        id_types: tuple[npt.DTypeLike, npt.DTypeLike] = (np.int64, np.int64),
         features: Mapping[Side, Features] | None = None,
-        times: bool = False,
-        ages: bool = False,
         seed: int = 0,
         transposed: bool = False,
         source: str = "",
@@ -85,7 +74,6 @@ class RatingsWriter:
         if not 0 < n_cols <= n_rows <= MAX_SIDE or nnz < 1 or nnz_test < 0:
             raise ValueError(f"I={n_rows}, J={n_cols}, nnz={nnz}, nnz_test={nnz_test}")
         self.path = Path(path)
-        self._n_cols = n_cols
         self._force = force
         self.check_target(self.path, force)
         self._attributes: dict[str, Any] = {
@@ -102,22 +90,19 @@ class RatingsWriter:
         }
         self._content = ContentHash()
         self._filled: dict[str, int] = {}
+        self._lengths: dict[str, int] = {"rows": n_rows, "cols": n_cols, "train": nnz, "test": nnz_test}
         self._column_counts = np.zeros(n_cols, dtype=np.int64)
         self._row_sums: list[Float64] = []
-        self._times = TimesToWrite(n_rows, n_cols) if times else None
-        self._ages = ages
+        self._time_counts: dict[str, Int32] = {}
         self._minimum, self._maximum = np.inf, -np.inf
         self._temporary = self.path.with_name(f".{self.path.name}.{secrets.token_hex(4)}.tmp")
         self._open = contextlib.ExitStack()
         try:
             with writing(self.path):
                 self._file, self._check = self._open.enter_context(new_hdf5(self._temporary))
-                more = dict[str, Array]()
-                for side, each in (features or {}).items():
-                    more |= each.datasets(side)
-                self._create(n_rows, nnz, nnz_test, id_types, more)
-                for name, array in more.items():
-                    self._append(name, array, identity=not name.endswith("/encoding"))
+                for side, described in (features or {}).items():
+                    for name, array in described.datasets(side).items():
+                        self._append(name, array, len(array), identity=not name.endswith("/encoding"))
         except BaseException:
             self._abandon()
             raise
@@ -135,9 +120,9 @@ class RatingsWriter:
         finally:
             self._abandon()
 
-    def ids(self, side: Literal["rows", "cols"], names: Array) -> None:
-        """Append original names: (n,) int64, or ``S`` with UTF-8, in the order of the rows or columns."""
-        self._append(f"{side}/ids", names)
+    def ids(self, side: Side, names: Array) -> None:
+        """Append original names: (n,) int64, or ``S<n>`` with UTF-8, in the order of the rows or columns."""
+        self._append(f"{side}/ids", names, self._lengths[side])
 
     def append(
         self,
@@ -148,7 +133,7 @@ class RatingsWriter:
         times: Mapping[Side, Times] | None = None,
         ages: UInt8 | None = None,
     ) -> None:
-        """Append the ratings of the next rows, with `times` and `ages` if these are kept.
+        """Append the ratings of the next rows.
 
         Parameters
         ----------
@@ -156,72 +141,56 @@ class RatingsWriter:
         indptr : (n+1,) int64, starting at 0
         indices : (m,) int32, ascending in each row
         values : (m,) float32, finite
+        times : dict of side to Times, optional
+            Where they stand in the order of time.
+        ages : (m,) uint8, optional
+            Which hundredth they are in, of training ratings that are earlier than all test ratings.
         """
-        bad = find_bad_cells(indptr, indices, values, self._n_cols)
+        indices, values = indices.astype(np.int32, copy=False), values.astype(np.float32, copy=False)
+        bad = find_bad_cells(indptr, indices, values, self._lengths["cols"])
         if bad:
             raise ValueError(bad)
+        length, n_rows = self._lengths[part], self._lengths["rows"]
         offset = self._filled.get(f"{part}/indices", 0)
-        if f"{part}/indptr" not in self._filled:
-            self._append(f"{part}/indptr", np.zeros(1, dtype=np.int64))
-        self._append(f"{part}/indptr", offset + indptr[1:])
-        self._append(f"{part}/indices", indices)
-        self._append(f"{part}/values", values)
-        if self._times and times:
-            last = self._filled[f"{part}/indptr"] - 1
-            rows = np.repeat(np.arange(last - len(indptr) + 1, last), np.diff(indptr))
-            for name, numbers in self._times.of(part, {"rows": rows, "cols": indices}, times):
-                self._append(name, numbers)
-        if self._ages and part == "train" and ages is not None:
-            self._append("train/age", ages)
+        row = self._filled.get(f"{part}/indptr", 1) - 1
+        if row == 0:
+            self._append(f"{part}/indptr", np.zeros(1, dtype=np.int64), n_rows + 1)
+        self._append(f"{part}/indptr", offset + indptr[1:], n_rows + 1)
+        self._append(f"{part}/indices", indices, length)
+        self._append(f"{part}/values", values, length)
+        if ages is not None:
+            self._append(f"{part}/age", ages, length)
+        if times is not None:
+            rows = np.repeat(np.arange(row, row + len(indptr) - 1), np.diff(indptr))
+            self._append_times(part, "rows", rows, times["rows"])
+            self._append_times(part, "cols", indices, times["cols"])
         if part == "train" and len(values):
-            self._column_counts += np.bincount(indices, minlength=self._n_cols)
+            self._column_counts += np.bincount(indices, minlength=self._lengths["cols"])
             self._minimum = min(self._minimum, float(values.min()))
             self._maximum = max(self._maximum, float(values.max()))
             # by row, then exactly: the mean does not depend on how the rows were cut into slabs
             starts = indptr[:-1][np.diff(indptr) > 0]
             self._row_sums.append(np.add.reduceat(values.astype(np.float64), starts))
 
-    def _create(
-        self,
-        n_rows: int,
-        nnz: int,
-        nnz_test: int,
-        id_types: tuple[npt.DTypeLike, npt.DTypeLike],
-        more: Mapping[str, Array],
-    ) -> None:
-        """Create every data set and reserve the space of all, so that a full disk shows now."""
+    def _append_times(self, part: Split, side: Side, owners: Array, times: Times) -> None:
+        """Append places and pages, and count how many their owners, rows or columns, have."""
+        for name, total, numbers in zip(Times.datasets(side, part), Times.datasets(side), times, strict=True):
+            counts = self._time_counts.setdefault(total, np.zeros(self._lengths[side], np.int32))
+            np.maximum.at(counts, owners, numbers + 1)
+            self._append(name, numbers, self._lengths[part])
 
-        def make(name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> None:
-            chunks = (min(shape[0], CHUNK),) if shape[0] else None  # there are no chunks of nothing
-            self._file.create_dataset(name, shape, dtype, chunks=chunks, fletcher32=bool(chunks))
-
-        for part, n in zip(SPLITS, (nnz, nnz_test), strict=True):
-            make(f"{part}/indptr", (n_rows + 1,), np.int64)
-            make(f"{part}/indices", (n,), np.int32)
-            make(f"{part}/values", (n,), np.float32)
-        make("train/column_counts", (self._n_cols,), np.int64)
-        if self._ages:
-            make("train/age", (nnz,), np.uint8)
-        for name, n in self._times.sizes((nnz, nnz_test)).items() if self._times else ():
-            make(name, (n,), np.int32)
-        for side, n, dtype in zip(("rows", "cols"), (n_rows, self._n_cols), id_types, strict=True):
-            make(f"{side}/ids", (n,), _stored(np.dtype(dtype)))
-        for name, array in more.items():
-            make(name, array.shape, _stored(array.dtype))
-        self._file.flush()
-        bytes_of_arrays: list[int] = []
-        self._file.visititems(lambda _, item: bytes_of_arrays.append(getattr(item, "nbytes", 0)))
-        with self._temporary.open("r+b") as file:
-            os.posix_fallocate(file.fileno(), 0, sum(bytes_of_arrays) + _METADATA_BYTES)
-
-    def _append(self, name: str, array: Array, identity: bool = True) -> None:
+    def _append(self, name: str, array: Array, length: int, identity: bool = True) -> None:
+        """Append to a data set that will have a length; bytes are UTF-8. `identity`: whether it is hashed."""
         start = self._filled.get(name, 0)
-        data = self._file[name]
-        if start + len(array) > len(data):
-            raise ValueError(f"/{name} was declared with {len(data)} entries")
-        array = array.astype(data.dtype)  # also tells h5py that bytes are UTF-8
+        if start + len(array) > length:
+            raise ValueError(f"/{name} has more than the {length} entries that were announced")
+        if name not in self._file:
+            stored = h5py.string_dtype("utf-8", array.dtype.itemsize) if array.dtype.kind == "S" else array.dtype
+            chunks = (min(length, CHUNK),) if length else None  # there are no chunks of nothing
+            self._file.create_dataset(name, (length,), stored, chunks=chunks, fletcher32=bool(chunks))
+        array = array.astype(self._file[name].dtype)  # also tells h5py that bytes are UTF-8
         if len(array):
-            data[start : start + len(array)] = array
+            self._file[name][start : start + len(array)] = array
             with writing(self.path):
                 self._check()
         if identity:
@@ -229,13 +198,12 @@ class RatingsWriter:
         self._filled[name] = start + len(array)
 
     def _commit(self) -> None:
+        self._append("train/column_counts", self._column_counts, len(self._column_counts), identity=False)
+        for name, counts in self._time_counts.items():
+            self._append(name, counts, len(counts), identity=False)
         for name in ("train/indptr", "train/indices", "test/indptr", "test/indices", "rows/ids", "cols/ids"):
-            if self._filled.get(name, 0) != len(self._file[name]):
-                raise ValueError(f"/{name} was declared with {len(self._file[name])} entries")
-        counts: dict[str, Array] = {"train/column_counts": self._column_counts}
-        counts |= dict(self._times.counts()) if self._times else {}
-        for name, numbers in counts.items():
-            self._file[name][:] = numbers
+            if name not in self._filled or self._filled[name] != len(self._file[name]):
+                raise ValueError(f"/{name} has fewer entries than were announced")
         a = self._attributes
         a["mean"] = math.fsum(itertools.chain.from_iterable(self._row_sums)) / a["nnz"]
         a["min"], a["max"] = self._minimum, self._maximum
@@ -270,11 +238,6 @@ class RatingsWriter:
         self._temporary.unlink(missing_ok=True)
 
 
-def _stored(dtype: np.dtype[Any]) -> Any:
-    """Type of a data set; bytes are UTF-8."""
-    return h5py.string_dtype("utf-8", dtype.itemsize) if dtype.kind == "S" else dtype
-
-
 def write_ratings(
     path: str | os.PathLike[str],
     train: tuple[Int64, Int32, Float32],
@@ -297,8 +260,6 @@ def write_ratings(
         n_cols=len(col_ids),
         nnz=len(train[1]),
         nnz_test=len(test[1]),
-        id_types=(row_ids.dtype, col_ids.dtype),
-        times=times is not None,
         **attributes,
     ) as writer:
         writer.ids("rows", row_ids)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from dsgmcmc.data.ratings import SIDES, Ratings, Split, row_slabs
-from dsgmcmc.data.ratings.times import StoredTimes
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.blocks import SLAB, RatingBlocks
 from dsgmcmc.settings import named
@@ -82,19 +81,17 @@ class TimeLevel(NamedTuple):
 
     def counts(self, ratings: Ratings) -> Int32:
         """Number of groups of every row of its factor, (n,)."""
-        places, pages = _times(ratings).counts[SIDES[self.factor]]
+        if ratings.times is None:
+            raise no_times(ratings.path)
+        places, pages = ratings.times[SIDES[self.factor]]
         return -(-places // np.int32(self.run)) if self.run else pages
 
     def within(self, ratings: Ratings, part: Split, start: int, stop: int) -> Int32:
         """Groups of the ratings in rows `start` to `stop` of a part, (m,), counted from the first of their owner."""
-        times = _times(ratings).slab(part, SIDES[self.factor], start, stop)
+        if ratings.times is None:
+            raise no_times(ratings.path)
+        times = ratings.times_slab(part, SIDES[self.factor], start, stop)
         return times.place // np.int32(self.run) if self.run else times.page
-
-
-def _times(ratings: Ratings) -> StoredTimes:
-    if ratings.times is None:
-        raise no_times(ratings.path)
-    return ratings.times
 
 
 def time_levels_of(names: str, transposed: bool) -> tuple[TimeLevel, ...]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dsgmcmc.data.features import Description, read_description
-from dsgmcmc.data.pairs import PairColumns, load_pairs
+from dsgmcmc.data.pairs import load_pairs
 from dsgmcmc.data.session import default_memory, open_session
 from dsgmcmc.errors import InputError
 
@@ -21,7 +21,7 @@ def test_any_compression(tmp_path: Path, name: str) -> None:
     """By its content."""
     (path := tmp_path / name).write_bytes(PACKED[name])
     with open_session(tmp_path, default_memory()) as (db, _):
-        load_pairs(db, path, PairColumns())
+        load_pairs(db, path, {})
         assert db.execute("SELECT user, item FROM pairs").fetchall() == [("1", "2"), ("3", "4")]
         table = read_description(db, "user", Description(path))
         assert db.execute(f"SELECT id, {table.columns['job']} FROM {table.name}").fetchall() == [
@@ -35,7 +35,7 @@ def test_half_a_file_is_refused(tmp_path: Path) -> None:
     (path := tmp_path / "x.csv.gz").write_bytes(gzip.compress(CONTENT)[:-8])
     with open_session(tmp_path, default_memory()) as (db, _):
         for read in (
-            lambda: load_pairs(db, path, PairColumns()),
+            lambda: load_pairs(db, path, {}),
             lambda: read_description(db, "user", Description(path)),
         ):
             with pytest.raises(InputError, match=r"x\.csv\.gz"):

@@ -16,7 +16,7 @@ import scipy.sparse
 from dsgmcmc.data.encoding import Encoding
 from dsgmcmc.data.features import Description, read_description
 from dsgmcmc.data.load import create_raw, inspect, load
-from dsgmcmc.data.pairs import PairColumns, load_pairs
+from dsgmcmc.data.pairs import load_pairs
 from dsgmcmc.data.session import MINIMUM, open_session
 from dsgmcmc.data.titles import read_names, read_titles
 from dsgmcmc.errors import InputError
@@ -32,7 +32,7 @@ def _ratings(db: duckdb.DuckDBPyConnection, path: Path) -> None:
 READERS: dict[str, Read] = {
     "ratings": _ratings,
     "features": lambda db, path: read_description(db, "user", Description(path)),
-    "pairs": lambda db, path: load_pairs(db, path, PairColumns()),
+    "pairs": lambda db, path: load_pairs(db, path, {}),
 }
 
 

@@ -67,7 +67,7 @@ def test_times_go_with_their_ratings(path):
 
     def told(ratings, part):
         pairs = list(cells(ratings, part))
-        given = [ratings.times.slab(part, side, 0, 60) for side in ("rows", "cols")]
+        given = [ratings.times_slab(part, side, 0, 60) for side in ("rows", "cols")]
         return dict(zip(pairs, zip(*given[0], *given[1], strict=True), strict=True))
 
     assert told(inner, "train") | told(inner, "test") == told(whole, "train")

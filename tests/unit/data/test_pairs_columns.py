@@ -7,7 +7,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from dsgmcmc.data.pairs import PairsTable, load_pairs, parse_pair_columns
+from dsgmcmc.data.columns import parse_columns
+from dsgmcmc.data.pairs import ROLES, PairsTable, load_pairs
 from dsgmcmc.errors import InputError
 
 
@@ -15,7 +16,7 @@ def load(tmp_path: Path, text: str, columns: str | None = None) -> PairsTable:
     """Read a file with this text."""
     (path := tmp_path / "pairs.csv").write_text(text)
     with duckdb.connect() as db:
-        return load_pairs(db, path, parse_pair_columns(columns))
+        return load_pairs(db, path, parse_columns(columns, ROLES))
 
 
 @pytest.mark.parametrize(

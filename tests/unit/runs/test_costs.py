@@ -17,7 +17,7 @@ from support import sample, write_planted
 from dsgmcmc.config.layers import build
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import Ratings, open_ratings
-from dsgmcmc.data.ratings.features import StoredFeatures
+from dsgmcmc.data.ratings.format import StoredFeatures
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.checks import MAX_COUNT, MAX_ITERATION, check_limits
@@ -138,8 +138,8 @@ class Numbers(Ratings):
         self.column_counts = column_counts
         self._indptr = {"train": np.append(0, np.cumsum(train)), "test": np.append(0, np.cumsum(test))}
         self.row_indptr, self.test_indptr = self._indptr["train"], self._indptr["test"]
-        described = StoredFeatures.__new__(StoredFeatures)
-        described.names = described.groups = range(features)
+        names = ("",) * features
+        described = StoredFeatures(np.zeros(0, np.int64), names, names, "")
         self.features, self.transposed = {"cols": described} if features else {}, False
 
 
