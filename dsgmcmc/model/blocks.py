@@ -13,8 +13,7 @@ import numpy as np
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.data.ratings.format import row_slabs
 from dsgmcmc.errors import InputError
-from dsgmcmc.kernels.csr import split_columns, turned
-from dsgmcmc.kernels.stored import Numbering, index_type, kernel_arguments
+from dsgmcmc.kernels.stored import Numbering, index_type, kernel_arguments, split_columns, turned
 from dsgmcmc.parallel.partition import block_bounds
 from dsgmcmc.settings import named
 from dsgmcmc.types import Array, Factor, Float32, Float64, Int32, Int64

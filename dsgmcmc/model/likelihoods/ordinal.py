@@ -23,8 +23,7 @@ import numpy as np
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.effects import Score, level_score, level_terms_kernel
-from dsgmcmc.kernels.levels import level_moments, level_probabilities
-from dsgmcmc.kernels.ordinal import END, CutSide, Link, level_tables, ordinal_kernel
+from dsgmcmc.kernels.ordinal import END, CutSide, Link, level_moments, level_probabilities, level_tables, ordinal_kernel
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.circulation import Circulation, RatingsCell
 from dsgmcmc.model.likelihoods.base import LINK_WIDTH, Counts, Levels, State, times

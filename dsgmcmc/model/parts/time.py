@@ -54,8 +54,16 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, field_validator
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.kernels.effects import accept, along, effects_kernel, propose
-from dsgmcmc.kernels.groups import add_to_groups, predictor_kernel, subtract_groups, weigh_ratings
+from dsgmcmc.kernels.effects import (
+    accept,
+    add_to_groups,
+    along,
+    effects_kernel,
+    predictor_kernel,
+    propose,
+    subtract_groups,
+    weigh_ratings,
+)
 from dsgmcmc.kernels.philox import normals
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.parts.base import DrawContext, FeatureSizes, Part, Place

@@ -9,8 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.kernels.normal import ndtr
-from dsgmcmc.kernels.quantiles import summarise
+from dsgmcmc.kernels.normal import ndtr, summarise
 from dsgmcmc.model.predictive.base import Prediction, Predictive
 from dsgmcmc.types import Array, Float64
 

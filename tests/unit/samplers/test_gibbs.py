@@ -16,8 +16,7 @@ from dsgmcmc.config.layers import build
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.densities.sample import sample, vector_target
 from dsgmcmc.errors import InputError
-from dsgmcmc.kernels.gamma import gammas
-from dsgmcmc.kernels.philox import normals
+from dsgmcmc.kernels.philox import gammas, normals
 from dsgmcmc.model.likelihoods import LIKELIHOODS, Likelihood
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.model.model import FactorModel
