@@ -93,7 +93,7 @@ def _diagnose(path: Path, as_json: bool) -> None:
 
     run = Run(path)
     convergence = diagnose(run)
-    scores = calibration(run) if len(run.test_pairs()[0]) and run.config.law.can_be_evaluated() else None
+    scores = calibration(run) if len(run.test_pairs()[0]) and run.config.law.can_be_evaluated else None
     if as_json:
         say_json({"convergence": convergence, "calibration": scores})
         return

@@ -131,7 +131,7 @@ def evenly(users: Int32, most: int | None) -> Int32:
 
 def _lists(run: Run, users: Int32, rated: Rated, top: int, liked: float) -> dict[str, Lists]:
     """Lists by every rule, and by popularity."""
-    with_ratings = run.config.law.can_be_evaluated()  # clicks have no probability of being liked
+    with_ratings = run.config.law.can_be_evaluated  # clicks have no probability of being liked
     rankings = {
         "likely": Ranking(top, "likely", at_least=liked if with_ratings else None),
         "exposure": Ranking(top, "exposure"),

@@ -71,7 +71,7 @@ def _page(run: Run, name: str) -> str:
     summary |= {"reached": run.directory.reached(run.config.chains), "iterations": run.config.iterations}
     state = f"{progress}; {progress.usable()}" if progress else ending(summary)
     convergence = diagnose(run)
-    of_clicks = not run.config.law.can_be_evaluated()
+    of_clicks = not run.config.law.can_be_evaluated
     scored = calibration(run) if len(run.test_pairs()[0]) and not of_clicks else None
     advice = [*run.facts.get("cautions", []), *doubts(summary), *convergence["warnings"]]
     if scored is None and not of_clicks:

@@ -55,7 +55,7 @@ class HeldOut:
         self._effects = effects
         self._circulation, self._ring, self._noise_precision = circulation, circulation.ring, noise_precision
         self._drawn, self._ratings, self._has_noise = likelihood.drawn, circulation.ratings, likelihood.has_noise
-        self._has_errors = circulation.ratings.n_test > 0 and likelihood.can_be_evaluated()
+        self._has_errors = circulation.ratings.n_test > 0 and likelihood.can_be_evaluated
         self._predict = predict_kernel(likelihood.rank, likelihood.biases)
         follow = max(1, FOLLOWED // circulation.grid)
         self._rows = {b: HeldOutRows(b, self._ratings.test[b], likelihood, follow) for b in self._ring.blocks}

@@ -144,6 +144,12 @@ class Law(Part):
     #: Whether there is noise, whose precision tau is sampled. Without, there is no unit of the ratings, and priors are
     #: always the proper ones.
     has_noise: ClassVar[bool] = True
+    #: Whether minus the log likelihood is a sum over the ratings, so that a minibatch of them can estimate it.
+    is_sum_over_ratings: ClassVar[bool] = True
+    #: Whether predictions can be compared with ratings; else they are scores, of which only the order matters.
+    can_be_evaluated: ClassVar[bool] = True
+    #: Whether the expected rating is the predictor.
+    is_linear: ClassVar[bool] = False
     #: The parameters that take the place of the training mean, if it is never subtracted from ratings; else None.
     in_place_of_mean: ClassVar[str | None] = None
     #: Settings that only this law has.
@@ -222,11 +228,6 @@ class Law(Part):
         own = chosen_factors(config.thresholds, transposed)
         return cls(config.rank, config.biases, factors, data, config.zero_weight, *own)
 
-    @classmethod
-    def is_centred(cls) -> bool:
-        """Whether the training mean may be subtracted from ratings."""
-        return cls.in_place_of_mean is None
-
     @staticmethod
     def bias_mean(mean: float) -> float:
         """Prior mean of a bias, if the biases have to account for the training mean because it is not subtracted."""
@@ -242,7 +243,7 @@ class Law(Part):
             raise InputError(f"the {config.likelihood} likelihood has no noise: leave out noise")
         if config.thresholds != "shared" and "thresholds" not in cls.Settings.model_fields:
             raise InputError(f"the {config.likelihood} likelihood has no thresholds: leave out thresholds")
-        if not (cls.is_centred() or config.center):
+        if not (cls.in_place_of_mean is None or config.center):
             raise InputError(f"{config.likelihood} has {cls.in_place_of_mean} instead of a mean: leave out center")
 
     @classmethod
@@ -313,21 +314,6 @@ class Law(Part):
             Quantities of the draw that all rows share (`SavedDraw.shared`).
         """
         return None
-
-    @classmethod
-    def is_sum_over_ratings(cls) -> bool:
-        """Whether minus the log likelihood is a sum over the ratings, so that a minibatch of them can estimate it."""
-        return True
-
-    @classmethod
-    def can_be_evaluated(cls) -> bool:
-        """Whether predictions can be compared with ratings; else they are scores, of which only the order matters."""
-        return True
-
-    @classmethod
-    def is_linear(cls) -> bool:
-        """Whether the expected rating is the predictor."""
-        return False
 
     # ------------------------------------------------------------------ the state of a chain
 

@@ -35,14 +35,10 @@ class Gaussian(Normal, Likelihood):
     """Gaussian ratings, with one noise for all or one for every user, item, or both."""
 
     score = "x - eta"
+    is_linear = True
     mixture = NormalMixture
     noise_quantities: ClassVar[tuple[Quantity, ...]] = (WEIGHT, ROW_ERROR)
     swept_fields = ("row_error",)
-
-    @classmethod
-    def is_linear(cls) -> bool:
-        """Whether the expected rating is the predictor."""
-        return True
 
     @classmethod
     def warnings_for_data(cls, ratings: Ratings, likelihood: str) -> Iterator[str]:

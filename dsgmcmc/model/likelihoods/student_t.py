@@ -117,6 +117,7 @@ class StudentT(ScaledRows, Likelihood):
     score = "((3 * inflation - 1) / (inflation - 1)) * (x - eta) / (2 * inflation / (inflation - 1) + (x - eta)**2)"
     starts: ClassVar[Mapping[str, float]] = {"inflation": START_NU / (START_NU - 2)}
     mixture = SymmetricMixture
+    is_linear = True
     draws_precision = True
     scale_bound = MAX_LOG_SCALE
     sums_name = "tails"
@@ -146,11 +147,6 @@ class StudentT(ScaledRows, Likelihood):
     def replicated(self) -> tuple[Sampled, ...]:
         """The part's parameters that are the same on all processes."""
         return (self.tails, self.scales)
-
-    @classmethod
-    def is_linear(cls) -> bool:
-        """Whether the expected rating is the predictor."""
-        return True
 
     @property
     def nu(self) -> float:

@@ -169,7 +169,7 @@ class TimeEffects(Part):
         if config.time_levels == "no":
             return
         leave = f"leave out {named('time_levels')}"
-        if not config.law.is_sum_over_ratings():
+        if not config.law.is_sum_over_ratings:
             raise InputError(
                 f"with the {config.likelihood} likelihood pairs without a click count, too, which have no time: {leave}"
             )
