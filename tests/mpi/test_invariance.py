@@ -30,7 +30,6 @@ STEPS = {"baoab": 0.02}  # the default is for real data, not for 250 ratings
 INDEPENDENT = ("sgnht",)  # take random parts alone
 SETTINGS: list[tuple[str, dict[str, Any]]] = [
     ("sghmc", {"splitting": "published", "metric": "identity", "refresh": 3}),
-    ("sghmc", {"friction": "metric", "refresh": 2}),
     ("baoab", {"metric": "kronecker"}),
     ("sghmc", {"metric": "kronecker", "refresh": 3}),
     ("sgnht", {"thermostat": "scalar", "metric": "identity"}),

@@ -228,17 +228,8 @@ class Case:
 V = np.array([0.5, 1.0, 2.0])  # PSGLD's mean squared gradients
 
 
-def prior_share() -> np.ndarray:
-    """Gamma times lambda / P."""
-    return FRICTION * DENSITY.prior_precision / (DENSITY.curvature + DENSITY.prior_precision)
-
-
 def constant(s: np.ndarray) -> Dynamics:
     return underdamped(s, np.full(D, FRICTION))
-
-
-def in_metric(s: np.ndarray) -> Dynamics:
-    return underdamped(s, prior_share())
 
 
 CASES = [
@@ -248,8 +239,6 @@ CASES = [
     Case("baoab", {}, constant),
     Case("sghmc", {"gamma": FRICTION}, constant),
     Case("sghmc", {"gamma": FRICTION, "metric": "identity", "splitting": "published"}, constant),
-    Case("sghmc", {"gamma": FRICTION, "friction": "metric"}, in_metric),
-    Case("sghmc", {"gamma": FRICTION, "friction": "metric", "splitting": "published"}, in_metric),
     Case("sgnht", {"diffusion": FRICTION, "thermostat": "row"}, lambda s: thermostats(s, 1)),
     Case("sgnht", {"diffusion": FRICTION, "thermostat": "scalar"}, lambda s: thermostats(s, 1)),
     Case("sgnht", {"diffusion": FRICTION, "thermostat": "element"}, lambda s: thermostats(s, D)),
