@@ -353,10 +353,10 @@ def level_probabilities(
         Whose thresholds each has.
     """
     cuts = np.atleast_2d(thresholds).astype(np.float32)
-    found = np.empty((len(eta), cuts.shape[1] + 1), np.float32)
+    probability = np.empty((len(eta), cuts.shape[1] + 1), np.float32)
     owner = np.zeros(len(eta), np.int32) if owner is None else np.ascontiguousarray(owner, np.int32)
-    _levels(link).probabilities(np.ascontiguousarray(eta), np.ascontiguousarray(scale), cuts, owner, found)
-    return found
+    _levels(link).probabilities(np.ascontiguousarray(eta), np.ascontiguousarray(scale), cuts, owner, probability)
+    return probability
 
 
 def level_moments(p: Float32, values: Float64) -> tuple[Float32, Float32]:

@@ -53,7 +53,7 @@ _BITS = NoiseKey(first=49, seed=64, chain=16, purpose=8, iteration=48, factor=8)
 
 
 def noise_words(key: NoiseKey) -> tuple[int, int, int, int, int, int]:
-    """What the kernels take of a key: first element, the high counter word's fixed part, the others, the key.
+    """Pack a key for the kernels: first element, the high counter word's fixed part, the other words, the key.
 
     Returns
     -------

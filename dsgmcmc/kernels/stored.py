@@ -195,12 +195,12 @@ def split_columns(indptr: Int64, indices: Int32, values: Array, bounds: Int64) -
 
 def turned(indptr: Int64, indices: Array, values: Array, columns: int) -> Ratings:
     """Transpose ratings in CSR; the result has the types of `split_columns`."""
-    found = np.zeros(columns + 1, np.int64)
-    np.cumsum(np.bincount(indices, minlength=columns), out=found[1:])
+    begins = np.zeros(columns + 1, np.int64)
+    np.cumsum(np.bincount(indices, minlength=columns), out=begins[1:])
     out_indices, out_values = np.empty(len(indices), index_type(len(indptr) - 1)), np.empty_like(values)
     module = _turn_module(indices.dtype.name, out_indices.dtype.name, values.dtype.name)
-    module.turn(indptr, indices, values, found[:-1].copy(), out_indices, out_values)
-    return found, out_indices, out_values
+    module.turn(indptr, indices, values, begins[:-1].copy(), out_indices, out_values)
+    return begins, out_indices, out_values
 
 
 @functools.cache

@@ -245,7 +245,7 @@ def thinning_module(value: Callable[..., Any], third: Callable[..., Any]) -> Any
 
 
 class Tables(NamedTuple):
-    """What the kernel reads, none of which changes.
+    """Constant arrays and numbers that the kernel reads.
 
     Attributes
     ----------

@@ -207,7 +207,7 @@ class RatingBlocks:
             given = self._codes(values - np.float32(self.centre))
             numbers = numbering.numbers(given)
             if numbers is None and stored[0].dtype == np.uint8:  # now there are too many
-                stored = [numbering.values[each] for each in stored]
+                stored = [numbering.values[codes] for codes in stored]
             cut = split_columns(ends, columns, given if numbers is None else numbers, bounds)
             for c, (rows, part, some) in enumerate(cut):
                 place = slice(filled[c], filled[c] + len(part))

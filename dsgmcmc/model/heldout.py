@@ -161,7 +161,7 @@ class HeldOutRows:
 
     def _watch(self) -> None:
         """Make what counts the predictions as columns of one number."""
-        self._columns = [each.reshape(-1, 1) for each in (self.prediction, self.mean, self.m2)]
+        self._columns = [values.reshape(-1, 1) for values in (self.prediction, self.mean, self.m2)]
         self._moments = RunningMoments(*self._columns[1:])
 
     def predict(self, kernel: Any, position: str, cell: RatingsCell, tau: float, shift: Float32 | None = None) -> None:

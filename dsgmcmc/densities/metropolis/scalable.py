@@ -205,9 +205,11 @@ class Thinned(Metropolis[C, Regression]):
         kernel, _ = self.made(target)
         energies, counts = self.tallied(target, first)
         target.begin(first)
-        made = np.zeros((len(counts), 3))
-        kernel.iterate(target.block["theta"], energies, made, target.stream.key(Purpose.METROPOLIS, Factor.W, 0), count)
-        counts += np.column_stack([made, np.full(len(counts), count)])
+        added = np.zeros((len(counts), 3))
+        kernel.iterate(
+            target.block["theta"], energies, added, target.stream.key(Purpose.METROPOLIS, Factor.W, 0), count
+        )
+        counts += np.column_stack([added, np.full(len(counts), count)])
         target.begin(first + count - 1)
 
     def step(self, target: VectorTarget[Regression], iteration: int) -> None:

@@ -69,16 +69,16 @@ class Levels(NamedTuple):
         """All different training ratings of an open file, however many; reads all of them."""
         values, counts = np.zeros(0), np.zeros(0, np.int64)
         for start, stop in row_slabs(ratings.row_indptr, SLAB):
-            found, n = np.unique(ratings.slab("train", start, stop)[2].astype(np.float64), return_counts=True)
-            values, place = np.unique(np.concatenate([values, found]), return_inverse=True)
-            counts = np.bincount(place, np.concatenate([counts, n]), len(values)).astype(np.int64)
+            read, times_read = np.unique(ratings.slab("train", start, stop)[2].astype(np.float64), return_counts=True)
+            values, place = np.unique(np.concatenate([values, read]), return_inverse=True)
+            counts = np.bincount(place, np.concatenate([counts, times_read]), len(values)).astype(np.int64)
         return cls(values, counts)
 
 
 def times(counts: tuple[Counts, Counts], weight: np.float32) -> tuple[Counts, Counts]:
     """Weigh all ratings alike: sums of their weights times `weight`, and of the squares times its square."""
     n, squares = counts
-    return {b: weight * each for b, each in n.items()}, {b: weight**2 * each for b, each in squares.items()}
+    return {b: weight * sums for b, sums in n.items()}, {b: weight**2 * sums for b, sums in squares.items()}
 
 
 def metropolis(
@@ -217,16 +217,16 @@ class Law(Part):
     @classmethod
     def quantities_of(cls, config: Any, transposed: bool, features: FeatureSizes) -> tuple[Quantity, ...]:
         """The quantities that the part keeps; none if the run does not use it."""
-        own = chosen_factors(config.thresholds, transposed)
-        return cls.quantities_with(heteroscedastic_factors(config.noise, transposed), *own)
+        cut_by = chosen_factors(config.thresholds, transposed)
+        return cls.quantities_with(heteroscedastic_factors(config.noise, transposed), *cut_by)
 
     @classmethod
     def of(cls, place: Place, data: Levels | None) -> Self:
         """Make the part of a chain; None if the run does not use it. Collective."""
         config, transposed = place.config, place.transposed
         factors = heteroscedastic_factors(config.noise, transposed)
-        own = chosen_factors(config.thresholds, transposed)
-        return cls(config.rank, config.biases, factors, data, config.zero_weight, *own)
+        cut_by = chosen_factors(config.thresholds, transposed)
+        return cls(config.rank, config.biases, factors, data, config.zero_weight, *cut_by)
 
     @staticmethod
     def bias_mean(mean: float) -> float:
@@ -523,7 +523,7 @@ class Law(Part):
         """Distributions of q ratings at one state, given their predictors and their rows and columns in the cell."""
 
     @abstractmethod
-    def log_likelihood(self, x: Float32, found: State) -> float:
+    def log_likelihood(self, x: Float32, state: State) -> float:
         """Sum of the log densities of ratings, given their distributions; the variance may be one for all, (1,)."""
 
     @classmethod
@@ -552,7 +552,7 @@ class Law(Part):
 
 
 class Likelihood(Law):
-    """Law of a rating that is determined by its mean and variance; see `Law`."""
+    """Law of a rating that is determined by its mean and variance."""
 
     #: d log density / d eta at noise precision 1: a formula in x and eta (`dsgmcmc.kernels.formula`).
     score: ClassVar[str]
@@ -572,8 +572,8 @@ class Likelihood(Law):
 
         Here: an overridden gradient may differ from the formula, and needs `score_terms`.
         """
-        own = cls.score_terms is not Likelihood.score_terms
-        return own or cls.add_gradient is Likelihood.add_gradient
+        has_terms = cls.score_terms is not Likelihood.score_terms
+        return has_terms or cls.add_gradient is Likelihood.add_gradient
 
     @property
     def score_source(self) -> Score:
@@ -621,9 +621,9 @@ class Likelihood(Law):
         precision = np.float32(tau) * cell.row.row(WEIGHT.name)[rows] * cell.column.row(WEIGHT.name)[columns]
         return np.reciprocal(precision, dtype=np.float32)
 
-    def log_likelihood(self, x: Float32, found: State) -> float:
+    def log_likelihood(self, x: Float32, state: State) -> float:
         """Sum of the log densities of ratings, given their distributions; the variance may be one for all, (1,)."""
-        logs = self.log_density(x, found.mean, np.asarray(found.variance), *self.shape)
+        logs = self.log_density(x, state.mean, np.asarray(state.variance), *self.shape)
         return float(logs.sum(dtype=np.float64))
 
     @classmethod
@@ -662,5 +662,5 @@ class Likelihood(Law):
     @classmethod
     def predictive_of_moments(cls, moments: Moments) -> Predictive:
         """Predictive distributions from moments over draws."""
-        mean, variance = (np.asarray(each, np.float64)[:, None] for each in moments[:2])
+        mean, variance = (np.asarray(moment, np.float64)[:, None] for moment in moments[:2])
         return cls.mixture(cls, mean, variance, np.ones(1), levels=moments.levels)

@@ -356,14 +356,14 @@ class NormalDraws:
     def _residuals(self, context: DrawContext) -> tuple[CellRatings, CellRatings]:
         """Residuals of the training ratings, and the precision of each. Collective."""
         tau, fields, given = context.tau(), next(context.circulation.blocks()).arrays, self._part.given
-        own = (WEIGHT.name,) if WEIGHT.name in fields else ()
+        scales = (WEIGHT.name,) if WEIGHT.name in fields else ()
         residuals = {cell: np.empty(len(block.indices), np.float32) for cell, block in given.items()}
         weights = {cell: np.full_like(values, tau) for cell, values in residuals.items()}
-        for row, column, ratings in context.circulation.tour((context.position, *own)):
+        for row, column, ratings in context.circulation.tour((context.position, *scales)):
             cell = row.index, column.index
             positions = row[context.position], column[context.position]
             self._residual_kernel(*ratings.pattern, ratings.values, *positions, residuals[cell])
-            if own:
+            if scales:
                 row_scale, column_scale = row.row(WEIGHT.name), column.row(WEIGHT.name)
                 weigh_ratings(ratings.pattern, np.float32(tau) * row_scale, column_scale, weights[cell])
         return residuals, weights
@@ -396,8 +396,8 @@ class NormalDraws:
         fit = sums[:, 0] + n * old
         new = fit / (n + precision) + noise / np.sqrt(n + precision)
         seen = n > 0
-        own = new[seen]
-        total = np.array([len(own), own @ own, own @ fit[seen], own * own @ n[seen]])
+        effects = new[seen]
+        total = np.array([len(effects), effects @ effects, effects @ fit[seen], effects * effects @ n[seen]])
         return _BlockDraw(new, noise, seen, total)
 
 
