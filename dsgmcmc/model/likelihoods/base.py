@@ -302,7 +302,9 @@ class Law(Part):
     @property
     def shape(self) -> tuple[float, ...]:
         """The current values of the law's parameters that `shape_of` reads from draws."""
-        return ()
+        shared = {quantity.name: value for sampled in self.replicated for quantity, value in sampled.drawn()}
+        values = self.shape_of(shared)
+        return () if values is None else tuple(values.tolist())
 
     @classmethod
     def shape_of(cls, shared: Mapping[str, Float64]) -> Float64 | None:

@@ -180,11 +180,6 @@ class NegativeBinomial(Likelihood):
     def _truncated(self) -> bool:
         return self._least > 0
 
-    @property
-    def shape(self) -> tuple[float, ...]:
-        """The current values of the law's parameters that `shape_of` reads from draws."""
-        return self.dispersion, self._top, self._least
-
     @classmethod
     def shape_of(cls, shared: Mapping[str, Float64]) -> Float64:
         """Parameters of the law that predictions need besides mean and variance, (m,), of a draw; None if none."""

@@ -157,11 +157,6 @@ class StudentT(ScaledRows, Likelihood):
     def _tau(self) -> float:
         return float(self.noise_parameters.tau[0])
 
-    @property
-    def shape(self) -> tuple[float, ...]:
-        """The current values of the law's parameters that `shape_of` reads from draws."""
-        return (self.nu / (self.nu - 2),)
-
     @classmethod
     def shape_of(cls, shared: Mapping[str, Float64]) -> Float64:
         """Parameters of the law that predictions need besides mean and variance, (m,), of a draw; None if none."""
