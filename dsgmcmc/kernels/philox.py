@@ -39,7 +39,17 @@ uint32, uint64, int32, int64, float32 = np.uint32, np.uint64, np.int32, np.int64
 
 
 class NoiseKey(NamedTuple):
-    """Which normals: those of elements `first`, `first` + 1, ... of one factor in one iteration of one chain."""
+    """Key of the numbers of elements `first`, `first` + 1, ... of one factor in one iteration of one chain.
+
+    Attributes
+    ----------
+    first : int
+        Element = global row * D + k of the first number, below 2^49.
+    seed : int
+        The run's seed, below 2^64.
+    chain, purpose, iteration, factor : int
+        Below 2^16, 2^8, 2^48 and 2^8.
+    """
 
     first: int
     seed: int
@@ -266,35 +276,21 @@ def _module() -> Any:
     return jit.compile_source("philox", source)
 
 
-def normals(
-    out: NDArray[np.float32],
-    first: int,
-    seed: int,
-    chain: int,
-    purpose: int,
-    iteration: int,
-    factor: int,
-) -> None:
+def normals(out: NDArray[np.float32], key: NoiseKey) -> None:
     """Fill an array with standard normals that depend on their keys alone.
 
     Parameters
     ----------
     out : (n,) float32, C-contiguous
-        out[i] is set to the normal of element `first` + i, whatever the range.
-    first : int
-        Element = global row * D + k of the first normal, below 2^49.
-    seed : int
-        The run's seed, below 2^64.
-    chain, purpose, iteration, factor : int
-        Below 2^16, 2^8, 2^48 and 2^8.
+        out[i] is set to the normal of element `key.first` + i, whatever the range.
+    key : NoiseKey
 
     Raises
     ------
     ValueError
-        A number is negative or too large.
+        A number of the key is negative or too large.
     """
-    words = noise_words(NoiseKey(first, seed, chain, purpose, iteration, factor))
-    _module().normals(out, *words)
+    _module().normals(out, *noise_words(key))
 
 
 def philox4x32(counter: NDArray[np.uint32], key: NDArray[np.uint32]) -> NDArray[np.uint32]:

@@ -25,7 +25,7 @@ from mpi4py import MPI
 from dsgmcmc.config.layers import build
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import Ratings, open_ratings
-from dsgmcmc.kernels.philox import normals
+from dsgmcmc.kernels.philox import NoiseKey, normals
 from dsgmcmc.model.circulation import RatingsCell
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.source import targets_of
@@ -109,7 +109,7 @@ class Kernels:
 
     def _noise(self) -> None:
         for block, normal in self.normal.items():
-            normals(normal, block.start * block.dimension, 0, 0, 0, 0, 0)
+            normals(normal, NoiseKey(block.start * block.dimension, 0, 0, 0, 0, 0))
 
 
 def measure(data: Path, settings: dict[str, Any], turns: int, count: int) -> tuple[dict[str, Run], Kernels]:

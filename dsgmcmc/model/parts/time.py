@@ -289,7 +289,7 @@ class TimeEffects(Part):
         """Draw standard normal numbers for the groups of a block of a level, `width` for each, (width G,) float32."""
         numbers = np.empty(width * self.groups.size(number, block), np.float32)
         first = (number << 44) + width * int(self.groups.first[number][block])
-        normals(numbers, *stream.key(purpose, self.groups.levels[number].factor, first))
+        normals(numbers, stream.key(purpose, self.groups.levels[number].factor, first))
         return numbers
 
     # ------------------------------------------------------------------ drawing it, and predictions

@@ -14,7 +14,7 @@ from densities import D, Logistic
 from dsgmcmc.densities.recipe import Dynamics, drift, euler, residual
 from dsgmcmc.densities.sample import vector_target
 from dsgmcmc.densities.vector import VectorTarget
-from dsgmcmc.kernels.philox import normals
+from dsgmcmc.kernels.philox import NoiseKey, normals
 from dsgmcmc.samplers import DENSITY_SAMPLERS, SAMPLERS, sampler_named
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.step_size import StepSize
@@ -260,7 +260,7 @@ def test_drift_and_noise_are_those_of_the_recipe(case: Case) -> None:
     noise, found = case.parts(z[0])
     np.testing.assert_allclose(found, drift(dynamics, z)[0], rtol=0, atol=1e-10 * np.abs(found).max())
     standard = np.empty(D, np.float32)
-    normals(standard, 0, 0, 0, Purpose.STEP, START, Factor.W)
+    normals(standard, NoiseKey(0, 0, 0, Purpose.STEP, START, Factor.W))
     moved = slice(0, D) if len(case.fields) == 1 else slice(D, 2 * D)
     expected = np.zeros(size)
     if case.name == "gsgrhmc":
