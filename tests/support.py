@@ -240,7 +240,7 @@ def factor_target(
     ring = Ring(comm, grid)
     with open_ratings(path) as ratings:
         found = likelihood.levels_of(ratings)
-        centre = ratings.mean if found is None and likelihood.is_sum_over_ratings() else 0.0
+        centre = ratings.mean if found is None and likelihood.is_sum_over_ratings else 0.0
         blocks = RatingBlocks(ratings, ring, centre, codes=partial(likelihood.codes, levels=found))
     levels = None if found is None else Levels(found, blocks.level_counts(ring, len(found)))
     order = Schedule(schedule, blocks.part_sizes.tolist(), seed, 0) if sampler.gradient.by_parts else None

@@ -106,7 +106,7 @@ class RunConfig(ModelConfig, ChainConfig):
         """Refuse settings that the likelihood does not support."""
         self.law.check(self)
         kind, estimator = self.sampler.kind, self.sampler.kind.estimator(self.sampler.config)
-        if estimator.by_parts and not self.law.is_sum_over_ratings():
+        if estimator.by_parts and not self.law.is_sum_over_ratings:
             full = f" or {named('sampler.gradient')}=full" if "full" in kind.gradients else ""
             raise InputError(
                 f"{self.sampler.name} uses parts of the ratings, but with the {self.likelihood} likelihood every "

@@ -41,14 +41,14 @@ def with_curvature(density: D) -> D:
     """
     if getattr(density, "curvature", None) is not None:
         return density
-    found = copy.copy(density)
-    found.curvature = np.ones(getattr(density, "dimension", 1))
-    check_attributes(found)
+    measured = copy.copy(density)
+    measured.curvature = np.ones(getattr(density, "dimension", 1))
+    check_attributes(measured)
     if not hasattr(density, "gradient"):
-        return found
+        return measured
     with np.errstate(all="ignore"):
-        found.curvature = _probe(found)
-    return found
+        measured.curvature = _probe(measured)
+    return measured
 
 
 def _probe(density: Density) -> Float64:
@@ -59,13 +59,13 @@ def _probe(density: Density) -> Float64:
     curvature = _positive(_diagonal(density, mode, SPACING[1] / np.sqrt(curvature + of_prior)), of_prior)
     precision = curvature + of_prior
     largest = _largest(lambda x: _times(density, mode, x), precision)
-    found: Float64 = np.maximum(largest, 1.0) * precision - of_prior
-    if not np.isfinite(found).all():
+    curvature_there: Float64 = np.maximum(largest, 1.0) * precision - of_prior
+    if not np.isfinite(curvature_there).all():
         raise InputError(
             f"no curvature of {type(density).__name__} can be found about {mode[:3]}...: give it an attribute "
             "curvature, (D,) typical second derivatives of its energy"
         )
-    return found
+    return curvature_there
 
 
 def _descend(density: Density) -> Float64:
@@ -78,8 +78,8 @@ def _descend(density: Density) -> Float64:
         return energy, np.asarray(posterior_gradient(density, there), np.float64).ravel()
 
     start = np.asarray(getattr(density, "start", density.prior_mean), np.float64)
-    found: Float64 = minimize(value, start, jac=True, method="L-BFGS-B", options={"maxiter": DESCENT}).x
-    return found if np.isfinite(found).all() else start
+    mode: Float64 = minimize(value, start, jac=True, method="L-BFGS-B", options={"maxiter": DESCENT}).x
+    return mode if np.isfinite(mode).all() else start
 
 
 def _positive(diagonal: Float64, of_prior: Float64) -> Float64:

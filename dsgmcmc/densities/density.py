@@ -96,45 +96,45 @@ def check_attributes(density: Density) -> None:
     """Raise `InputError` unless the attributes of a density have the right shapes."""
     kind = type(density).__name__
     for name in ("dimension", "n_data"):
-        found = getattr(density, name, None)
-        if not isinstance(found, int | np.integer) or found < 1:
-            raise InputError(f"{kind}.{name} must be a positive integer: found {found!r}")
+        value = getattr(density, name, None)
+        if not isinstance(value, int | np.integer) or value < 1:
+            raise InputError(f"{kind}.{name} must be a positive integer: found {value!r}")
     size = density.dimension
     vector, matrix = (size,), (size, size)
     for name, shapes in (("curvature", [vector]), ("prior_mean", [vector]), ("prior_precision", [vector, matrix])):
-        found = getattr(density, name, None)
+        value = getattr(density, name, None)
         wanted = " or ".join(map(str, shapes))
-        if not isinstance(found, np.ndarray) or found.shape not in shapes or found.dtype.kind not in "fiu":
-            said = f"{found.dtype} {found.shape}" if isinstance(found, np.ndarray) else repr(found)[:80]
+        if not isinstance(value, np.ndarray) or value.shape not in shapes or value.dtype.kind not in "fiu":
+            said = f"{value.dtype} {value.shape}" if isinstance(value, np.ndarray) else repr(value)[:80]
             raise InputError(f"{kind}.{name} must be an array of numbers, {wanted}: found {said}")
-        if not np.isfinite(found).all():
-            raise InputError(f"{kind}.{name} must be finite: found {found}")
+        if not np.isfinite(value).all():
+            raise InputError(f"{kind}.{name} must be finite: found {value}")
 
 
 def check_energy(density: Density, points: Float64) -> None:
     """Raise `InputError` if an energy at one of these points (m, D) is no number, or NaN at all of them."""
     kind = type(density).__name__
     for point in points:
-        found = np.asarray(density.energy(point[None]))
-        if found.shape not in ((1,), ()):
+        energy = np.asarray(density.energy(point[None]))
+        if energy.shape not in ((1,), ()):
             raise InputError(
-                f"{kind}.energy must be (n,) for theta (n, D): found {found.shape} for {point[None].shape}"
+                f"{kind}.energy must be (n,) for theta (n, D): found {energy.shape} for {point[None].shape}"
             )
-        if not np.isnan(found).all():
+        if not np.isnan(energy).all():
             return
     raise InputError(f"{kind}.energy is NaN at {len(points)} points such as chains start from, one of them {points[0]}")
 
 
-def check_gradient(density: Density, theta: Float64, found: Any) -> None:
+def check_gradient(density: Density, theta: Float64, gradient: Any) -> None:
     """Raise `InputError` if a gradient of `energy` at theta (n, D) has another shape.
 
     For one row, (D,) is accepted, too.
     """
-    if getattr(found, "shape", None) == theta.shape:
+    if getattr(gradient, "shape", None) == theta.shape:
         return
-    if np.shape(found) != theta.shape and not (len(theta) == 1 and np.shape(found) == theta.shape[1:]):
+    if np.shape(gradient) != theta.shape and not (len(theta) == 1 and np.shape(gradient) == theta.shape[1:]):
         kind = type(density).__name__
-        raise InputError(f"{kind}.gradient must have the shape of theta, {theta.shape}: found {np.shape(found)}")
+        raise InputError(f"{kind}.gradient must have the shape of theta, {theta.shape}: found {np.shape(gradient)}")
 
 
 class Gaussian:

@@ -228,8 +228,8 @@ class Regression(SumDensity):
 
         Here: u', a number a datum, (n, S, 1); `gradients` are these times the features.
         """
-        found: Float64 = self.link.slope(theta @ self.features[index].T, self.responses[index], self.link.shape)
-        return found[:, :, None]
+        slopes: Float64 = self.link.slope(theta @ self.features[index].T, self.responses[index], self.link.shape)
+        return slopes[:, :, None]
 
     @property
     def width(self) -> int:

@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 
 class DensityConfig(ChainConfig):
-    """Requested settings; see `dsgmcmc.config.chain`.
+    """Requested settings: those of every chain, and `energy_every`.
 
     `energy_every` is the number of draws between two computations of the energy, 0 for none. By default it is 1 where
     an iteration takes all data, and 0 where it takes a part of them.
@@ -75,7 +75,7 @@ class DensityConfig(ChainConfig):
         return {**plain, "sampler": self.sampler.model_copy(update={"config": suited}), "energy_every": every}
 
     def resolved(self, processes: int = 1, finest: int | None = None) -> ResolvedDensity:
-        """Resolve it; see `ChainConfig.plain`."""
+        """Resolve it for so many processes, with at most `finest` parts."""
         return ResolvedDensity.of(self.plain(processes, finest))
 
 
@@ -174,7 +174,7 @@ def sample(
 
 
 class ChainDraws(NamedTuple):
-    """Draws of one chain; see `Draws`.
+    """Draws of one chain.
 
     Attributes
     ----------
@@ -267,7 +267,7 @@ def sample_density(density: Density, *, comm: Comm | None = None, **settings: An
     Parameters
     ----------
     density : Density
-        What to sample. If it has no `curvature`, one is computed: see `dsgmcmc.densities.curvature`.
+        What to sample. If it has no `curvature`, one is computed (`dsgmcmc.densities.curvature`).
     comm : MPI.Comm, optional
         Processes that share the chains; all of them get all draws, which are the same for any number of processes. By
         default this process makes all chains.
@@ -350,7 +350,7 @@ class Sampling:
             except DivergenceError as error:
                 diverged.append((chain.number, str(error)))
                 break
-        everywhere = [each for part in self.comm.allgather(diverged) for each in part]
+        everywhere = [entry for part in self.comm.allgather(diverged) for entry in part]
         if everywhere:
             _, message = min(everywhere)
             raise DivergenceError(message)
@@ -378,7 +378,7 @@ class Sampling:
     def _gathered(self) -> list[ChainDraws]:
         """Draws of the chains of all processes, in the order of their numbers. Collective."""
         parts = self.comm.allgather([chain.draws() for chain in self.chains])
-        return sorted((each for part in parts for each in part), key=lambda each: each.chain)
+        return sorted((chain for part in parts for chain in part), key=lambda chain: chain.chain)
 
 
 def check(density: Density, config: ResolvedDensity) -> None:

@@ -75,7 +75,7 @@ class Subsample(PartGradient[SumTarget]):
     def take(
         self, target: SumTarget, cell: Cell, position: str, out: str = "g", prior: bool = True, errors: bool = True
     ) -> None:
-        """Compute the gradient of a cell's blocks; see `dsgmcmc.targets.base.Cell.gradient`."""
+        """Compute the gradient of a cell's blocks, with the arguments of `dsgmcmc.targets.base.Cell.gradient`."""
         density = target.density
         size = max(1, density.n_data // target.sweep_length)
         self.drawn, self._summed = [], []
@@ -88,8 +88,8 @@ class Subsample(PartGradient[SumTarget]):
             for row, theta in enumerate(block[position]):
                 p = self.probabilities(target, block, row, theta)
                 index = draw(p, size, target.stream.generator(Purpose.SUBSAMPLE, row))
-                found = self._estimate(density, block, row, theta[None], index, p[index])
-                block[out][row] += found
+                estimate = self._estimate(density, block, row, theta[None], index, p[index])
+                block[out][row] += estimate
                 self.seen(target, block, row, theta, index)
             block["calls"][:] += size
             self.calls = float(block["calls"].mean())
@@ -296,5 +296,5 @@ class AdaptivePublished(Adaptive):
 def draw(p: Float64, size: int, generator: np.random.Generator) -> Int64:
     """Draw `size` numbers below len(p) with replacement, with probabilities p."""
     cumulative = np.cumsum(p)
-    found = np.searchsorted(cumulative, generator.random(size) * cumulative[-1], side="right")
-    return np.asarray(np.minimum(found, np.flatnonzero(p)[-1]), np.int64)
+    index = np.searchsorted(cumulative, generator.random(size) * cumulative[-1], side="right")
+    return np.asarray(np.minimum(index, np.flatnonzero(p)[-1]), np.int64)

@@ -46,17 +46,17 @@ class VectorCell:
     def gradient(self, position: str, out: str, prior: bool = True, errors: bool = True) -> None:
         """Set `out` of all blocks to the stochastic gradient of the energy U at field `position`."""
         target, block = self._target, self._target.block
-        density, theta, found = target.density, block[position], block[out]
+        density, theta, total = target.density, block[position], block[out]
         for rows, data, probability in target.parts_of(target.stream.iteration):
             there = theta if rows is ALL else theta[rows]
             gradient = density.gradient(there, data)
             check_gradient(density, there, gradient)
             if rows is ALL:
-                np.divide(gradient, probability, out=found)
+                np.divide(gradient, probability, out=total)
             else:
-                found[rows] = gradient / probability
+                total[rows] = gradient / probability
         if prior:
-            found += target.prior_gradient(theta)
+            total += target.prior_gradient(theta)
         block.gradient = gradient_in(out, prior)
 
 

@@ -133,7 +133,7 @@ def evenly(users: Int32, most: int | None) -> Int32:
 
 def _lists(run: Run, users: Int32, rated: Rated, top: int, liked: float) -> dict[str, Lists]:
     """Lists by every rule, and by popularity."""
-    least = liked if run.config.law.can_be_evaluated() else None  # clicks have no probability of being liked
+    least = liked if run.config.law.can_be_evaluated else None  # clicks have no probability of being liked
     lists = {}
     for name, (by, z) in RULES.items():
         ranking = Ranking(top, by, z, at_least=least if by == "likely" else None)

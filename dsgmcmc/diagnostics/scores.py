@@ -124,7 +124,7 @@ def calibration(run: Run) -> dict[str, Any] | None:
         the user, or of the item: ``from, to, ratings, rmse, coverage_90``). None without test ratings, and for clicks.
     """
     users, items = run.test_pairs()
-    if not len(users) or not run.config.law.can_be_evaluated():
+    if not len(users) or not run.config.law.can_be_evaluated:
         return None
     test, law, levels = predict_test(run), run.config.law, run.levels
     predictive = test.predictive(law, levels)

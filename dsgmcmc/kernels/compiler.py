@@ -87,12 +87,12 @@ class _Cache(FunctionCache):
 
     def load_overload(self, sig: str, target_context: Any) -> Any:
         rtsys.initialize(target_context)  # cached machine code needs only the memory manager of arrays
-        found = self._load(sig, target_context)
-        if found is None and wait_for_turn(self._py_func.__code__.co_filename, self.turn):
-            found = self._load(sig, target_context)
-        if found is None:
+        overload = self._load(sig, target_context)
+        if overload is None and wait_for_turn(self._py_func.__code__.co_filename, self.turn):
+            overload = self._load(sig, target_context)
+        if overload is None:
             _announce()
-        return found
+        return overload
 
     def _load(self, sig: str, target_context: Any) -> Any:
         with self._guard_against_spurious_io_errors():

@@ -1,4 +1,4 @@
-"""Counter-based normals: every random number is a function of what it is for.
+"""Counter-based normals and gamma variables: every random number is a function of what it is for.
 
 Philox 4x32-10 [Salmon 2011] turns a counter of four words and a key of two into four random words. The
 counter names the number: purpose, iteration, factor, chain and the element's place in its factor
@@ -15,6 +15,9 @@ Words become normals by Box-Muller: words 0 and 1 make the normals of words 0 an
 2 and 3. The radius comes from the uniform (x + 1/2) 2^-32 in float32, which keeps its precision near zero, so
 normals reach 6.76 standard deviations (uniforms of 24 bits end at 5.8).
 
+Gamma variables are made by the rejection sampler of [Marsaglia & Tsang 2000]. Attempt a for row i uses counter
+64 i + a, so that a variable depends only on its key and row.
+
 The functions from `radius` to `turned` are never called from Python: their source is compiled into the kernels
 that use them.
 """
@@ -30,12 +33,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsgmcmc.kernels import jit
+from dsgmcmc.types import Float64
 
 uint32, uint64, int32, int64, float32 = np.uint32, np.uint64, np.int32, np.int64, np.float32
 
 
 class NoiseKey(NamedTuple):
-    """Which normals: those of elements `first`, `first` + 1, ... of one factor in one iteration of one chain."""
+    """Key of the numbers of elements `first`, `first` + 1, ... of one factor in one iteration of one chain.
+
+    Attributes
+    ----------
+    first : int
+        Element = global row * D + k of the first number, below 2^49.
+    seed : int
+        The run's seed, below 2^64.
+    chain, purpose, iteration, factor : int
+        Below 2^16, 2^8, 2^48 and 2^8.
+    """
 
     first: int
     seed: int
@@ -49,7 +63,7 @@ _BITS = NoiseKey(first=49, seed=64, chain=16, purpose=8, iteration=48, factor=8)
 
 
 def noise_words(key: NoiseKey) -> tuple[int, int, int, int, int, int]:
-    """What the kernels take of a key: first element, the high counter word's fixed part, the others, the key.
+    """Pack a key for the kernels: first element, the high counter word's fixed part, the other words, the key.
 
     Returns
     -------
@@ -262,39 +276,85 @@ def _module() -> Any:
     return jit.compile_source("philox", source)
 
 
-def normals(
-    out: NDArray[np.float32],
-    first: int,
-    seed: int,
-    chain: int,
-    purpose: int,
-    iteration: int,
-    factor: int,
-) -> None:
+def normals(out: NDArray[np.float32], key: NoiseKey) -> None:
     """Fill an array with standard normals that depend on their keys alone.
 
     Parameters
     ----------
     out : (n,) float32, C-contiguous
-        out[i] is set to the normal of element `first` + i, whatever the range.
-    first : int
-        Element = global row * D + k of the first normal, below 2^49.
-    seed : int
-        The run's seed, below 2^64.
-    chain, purpose, iteration, factor : int
-        Below 2^16, 2^8, 2^48 and 2^8.
+        out[i] is set to the normal of element `key.first` + i, whatever the range.
+    key : NoiseKey
 
     Raises
     ------
     ValueError
-        A number is negative or too large.
+        A number of the key is negative or too large.
     """
-    words = noise_words(NoiseKey(first, seed, chain, purpose, iteration, factor))
-    _module().normals(out, *words)
+    _module().normals(out, *noise_words(key))
 
 
 def philox4x32(counter: NDArray[np.uint32], key: NDArray[np.uint32]) -> NDArray[np.uint32]:
     """Philox 4x32-10 [Salmon 2011] of counters, shape (n, 4), under one key, shape (2,); shape (n, 4)."""
     out = np.empty_like(counter)
     _module().words(counter, key, out)
+    return out
+
+
+ATTEMPTS = 64  # the probability that all are rejected is below 1e-80
+
+_GAMMAS = (
+    '''
+{gammas}
+def gammas(shape, out, first, c1, c2, c3, k0, k1):
+    """Standard gamma variables, shape at least 1 (smaller ones are treated as 1)."""
+    mask = uint64(0xFFFFFFFF)
+    shift = uint64(32)
+    for i in range(shape.shape[0]):
+        d = max(shape[i], 1.0) - 1.0 / 3.0
+        c = 1.0 / math.sqrt(9.0 * d)
+        out[i] = d
+        for attempt in range({attempts}):
+            number = (uint64(first) + uint64(i)) * uint64({attempts}) + uint64(attempt)
+'''
+    + rounds("x0, x1, x2, x3 = number & mask, (number >> shift) | c1, c2, c3", 12)
+    + """
+            radius = math.sqrt(-2.0 * math.log((float64(x0) + 0.5) * 2.0**-32))
+            x = radius * math.cos(2.0 * math.pi * (float64(x1) + 0.5) * 2.0**-32)
+            v = (1.0 + c * x) ** 3
+            if v > 0.0 and math.log((float64(x2) + 0.5) * 2.0**-32) < 0.5 * x * x + d - d * v + d * math.log(v):
+                out[i] = d * v
+                break
+
+"""
+)
+
+
+@functools.cache
+def _gamma_module() -> Any:
+    words = "uint64, " * 5
+    return jit.compile_source(
+        "gamma",
+        _GAMMAS.format(
+            attempts=ATTEMPTS,
+            gammas=jit.decorator(f"void(float64[::1], float64[::1], int64, {words[:-2]})", '{"contract"}'),
+        ),
+    )
+
+
+def gammas(shape: Float64, key: NoiseKey) -> Float64:
+    """Gamma variables of scale 1 for rows `key.first`, `key.first` + 1, ...
+
+    Parameters
+    ----------
+    shape : (n,) float64
+        Shape parameters, at least 1.
+    key : NoiseKey
+        Identifies the variables.
+
+    Returns
+    -------
+    (n,) float64
+    """
+    out = np.empty(len(shape))
+    _gamma_module().gammas(np.ascontiguousarray(shape), out, *noise_words(key))
     return out

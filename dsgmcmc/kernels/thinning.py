@@ -18,16 +18,234 @@ proposal, then one decides on what needs no data, and then there is one for each
 
 from __future__ import annotations
 
+import functools
+import inspect
+import textwrap
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from dsgmcmc.kernels.philox import NoiseKey, noise_words
-from dsgmcmc.kernels.thinning_loop import thinning_module
+import numpy as np
+
+from dsgmcmc.errors import InputError
+from dsgmcmc.kernels import jit
+from dsgmcmc.kernels.philox import NoiseKey, noise_words, rounds
 from dsgmcmc.types import Float64, Int64
+
+# The functions from here to `norm_of` are never called from Python: their source is compiled into the kernel.
+
+
+def uniform(high: Any, low: Any) -> Any:
+    """Uniform in (0, 1) from two words, in steps of 2^-52."""
+    return (np.float64((high << np.uint64(20)) | (low >> np.uint64(12))) + 0.5) * 2.0**-52
+
+
+def dot(a: Any, b: Any) -> Any:
+    """Inner product of two short vectors."""
+    total = 0.0
+    for k in range(a.shape[0]):
+        total += a[k] * b[k]
+    return total
+
+
+def free_energy(linear: Any, quadratic: Any, v: Any) -> Any:
+    """b.v + v.A v / 2."""
+    total = 0.0
+    for k in range(v.shape[0]):
+        total += v[k] * (linear[k] + 0.5 * dot(quadratic[k], v))
+    return total
+
+
+def norm_of(white: Any, euclidean: Any, v: Any) -> Any:
+    """Length of white v: Euclidean, or the sum of sizes."""
+    total = 0.0
+    for k in range(v.shape[0]):
+        part = dot(white[k], v)
+        total += part * part if euclidean else abs(part)
+    return np.sqrt(total) if euclidean else total
+
+
+_SHARED = (uniform, dot, free_energy, norm_of)
+
+_KERNEL = '''
+{helper}
+def words(draw, c1, c2, c3, k0, k1):
+    """The four words of a counter."""
+    mask = uint64(0xFFFFFFFF)
+    shift = uint64(32)
+{rounds}    return x0, x1, x2, x3
+
+
+{helper}
+def remainder(order, d, y, at, shape):
+    """R_i at x_i . theta = at[0] + d; where terms would cancel, the next one of the series."""
+    if order == 0:
+        return value(at[0] + d, y, shape)
+    if abs(d) < 4e-4:
+        third = third_(at[0], y, shape) * d * d * d / 6.0
+        return third if order == 2 else 0.5 * at[3] * d * d + third
+    left = value(at[0] + d, y, shape) - at[1] - at[2] * d
+    return left if order == 1 else left - 0.5 * at[3] * d * d
+
+
+{helper}
+def rate(order, i, v, w, features, responses, taylor, shape):
+    """lambda_i of a move from v to w."""
+    before = remainder(order, dot(features[i], v), responses[i], taylor[i], shape)
+    after = remainder(order, dot(features[i], w), responses[i], taylor[i], shape)
+    return max(after - before, 0.0)
+
+
+{helper}
+def energy(v, features, responses, taylor, shape):
+    """Sum of all U_i."""
+    total = 0.0
+    for i in range(features.shape[0]):
+        total += value(taylor[i, 0] + dot(features[i], v), responses[i], shape)
+    return total
+
+
+{helper}
+def reach(order, euclidean, v, w, white, step):
+    """phi of a move from v to w."""
+    if order == 0:
+        for k in range(v.shape[0]):
+            step[k] = w[k] - v[k]
+        return norm_of(white, euclidean, step)
+    return norm_of(white, euclidean, v) ** (order + 1) + norm_of(white, euclidean, w) ** (order + 1)
+
+
+{compiled_judge}
+def judge(theta, proposed, order, euclidean, limit, shape,
+          features, responses, taylor, total, anchor, white, linear, quadratic):
+    """Expected number of candidates, and probability that a proposal is accepted; from all data."""
+    v, w, step = theta - anchor, proposed - anchor, np.empty_like(theta)
+    expected = reach(order, euclidean, v, w, white, step) * total
+    if not expected < limit:
+        change = free_energy(linear[0], quadratic[0], w) - free_energy(linear[0], quadratic[0], v)
+        change += energy(w, features, responses, taylor, shape) - energy(v, features, responses, taylor, shape)
+        return expected, np.exp(-max(change, 0.0))
+    change = free_energy(linear[1], quadratic[1], w) - free_energy(linear[1], quadratic[1], v)
+    rates = max(change, 0.0)
+    for i in range(features.shape[0]):
+        rates += rate(order, i, v, w, features, responses, taylor, shape)
+    return expected, np.exp(-rates)
+
+
+{compiled_iterate}
+def iterate(theta, energies, counts, first, count, c1, c3, k0, k1, order, euclidean, limit, shape,
+            features, responses, taylor, psi, chance, alias, total, anchor, white, linear, quadratic,
+            keep, centre, root):
+    """Move every row of theta; energies has sums of U_i where they are known, counts moves and evaluations."""
+    rows, dimension = theta.shape
+    n = features.shape[0]
+    v, w, step = np.empty(dimension), np.empty(dimension), np.empty(dimension)
+    z = np.empty(dimension + 1)  # normals come in pairs
+    for row in range(rows):
+        low = c1 | uint64(row)
+        for k in range(dimension):
+            v[k] = theta[row, k] - anchor[k]
+        for iteration in range(first, first + count):
+            c2 = uint64(iteration) & uint64(0xFFFFFFFF)
+            high = c3 | (uint64(iteration) >> uint64(32))
+            draw = uint64(0)
+            for k in range(0, dimension, 2):
+                x0, x1, x2, x3 = words(draw, low, c2, high, k0, k1)
+                size = np.sqrt(-2.0 * np.log(uniform(x0, x1)))
+                turn = 2.0 * np.pi * uniform(x2, x3)
+                z[k], z[k + 1] = size * np.cos(turn), size * np.sin(turn)
+                draw += uint64(1)
+            for k in range(dimension):
+                w[k] = centre[k] + keep * (v[k] - centre[k]) + dot(root[k], z)
+            x0, x1, x2, x3 = words(draw, low, c2, high, k0, k1)
+            bar = -np.log(uniform(x0, x1))
+            expected = reach(order, euclidean, v, w, white, step) * total
+            plain = not expected < limit
+            a = 0 if plain else 1
+            change = free_energy(linear[a], quadratic[a], w) - free_energy(linear[a], quadratic[a], v)
+            new = np.nan
+            if plain:
+                if np.isnan(energies[row]):
+                    energies[row] = energy(v, features, responses, taylor, shape)
+                    counts[row, 1] += n
+                new = energy(w, features, responses, taylor, shape)
+                counts[row, 1] += n
+                accepted = change + new - energies[row] <= bar
+                counts[row, 2] += 1
+            else:
+                accepted = change <= bar
+                time = 0.0
+                while accepted:
+                    draw += uint64(1)
+                    x0, x1, x2, x3 = words(draw, low, c2, high, k0, k1)
+                    time -= np.log((float64(x0) + 0.5) * 2.0**-32)
+                    if time >= expected:
+                        break
+                    place = uniform(x1, x2) * n
+                    i = min(int64(place), n - 1)
+                    if place - i >= chance[i]:
+                        i = alias[i]
+                    found = rate(order, i, v, w, features, responses, taylor, shape)
+                    counts[row, 1] += 2
+                    accepted = (float64(x3) + 0.5) * 2.0**-32 * psi[i] * expected >= found * total
+            if accepted:
+                counts[row, 0] += 1
+                energies[row] = new
+                for k in range(dimension):
+                    theta[row, k] = anchor[k] + w[k]
+                    v[k] = theta[row, k] - anchor[k]  # as who goes on from here computes it
+'''
+
+
+#: No reassociation in the loop: what is added to the anchor and taken from it again is to be rounded as in memory.
+_EXACT = '{"contract"}'
+_VECTOR, _MATRIX, _KEY = "float64[::1]", "float64[:, ::1]", "uint64, uint64, uint64, uint64"
+_SETTINGS = "int64, boolean, float64, float64"
+_DATA = f"{_MATRIX}, {_VECTOR}, {_MATRIX}"
+_ENERGY = f"float64, {_VECTOR}, {_MATRIX}, {_MATRIX}, float64[:, :, ::1]"
+
+
+def _source(function: Callable[..., Any]) -> str:
+    try:
+        source = textwrap.dedent(inspect.getsource(function))
+    except (OSError, TypeError):
+        source = ""
+    if not source.startswith("def "):
+        raise InputError(f"{function!r} cannot be compiled: define the functions of a link by def, in a file")
+    return source
+
+
+@functools.cache
+def thinning_module(value: Callable[..., Any], third: Callable[..., Any]) -> Any:
+    """Kernels of a link, of which the source is taken.
+
+    Raises
+    ------
+    InputError
+        If there is none.
+    """
+    functions = "\n\n".join(f"{jit.helper()}\n{_source(each)}" for each in (*_SHARED, value, third))
+    kernels = (
+        _KERNEL.replace("{helper}", jit.helper())
+        .replace("{rounds}", rounds("x0, x1, x2, x3 = draw, c1, c2, c3", 4))
+        .replace(
+            "{compiled_judge}",
+            jit.decorator(f"UniTuple(float64, 2)({_VECTOR}, {_VECTOR}, {_SETTINGS}, {_DATA}, {_ENERGY})", _EXACT),
+        )
+        .replace(
+            "{compiled_iterate}",
+            jit.decorator(
+                f"void({_MATRIX}, {_VECTOR}, {_MATRIX}, int64, int64, {_KEY}, {_SETTINGS}, {_DATA}, "
+                f"{_VECTOR}, {_VECTOR}, int64[::1], {_ENERGY}, float64, {_VECTOR}, {_MATRIX})",
+                _EXACT,
+            ),
+        )
+    )
+    names = f"\n\nvalue = {value.__name__}\nthird_ = {third.__name__}\n"
+    return jit.compile_source("thinning", functions + names + kernels)
 
 
 class Tables(NamedTuple):
-    """What the kernel reads, none of which changes.
+    """Constant arrays and numbers that the kernel reads.
 
     Attributes
     ----------

@@ -13,8 +13,7 @@ import numpy as np
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.data.ratings.format import row_slabs
 from dsgmcmc.errors import InputError
-from dsgmcmc.kernels.csr import split_columns, turned
-from dsgmcmc.kernels.stored import Numbering, index_type, kernel_arguments
+from dsgmcmc.kernels.stored import Numbering, index_type, kernel_arguments, split_columns, turned
 from dsgmcmc.parallel.partition import block_bounds
 from dsgmcmc.settings import named
 from dsgmcmc.types import Array, Factor, Float32, Float64, Int32, Int64
@@ -208,7 +207,7 @@ class RatingBlocks:
             given = self._codes(values - np.float32(self.centre))
             numbers = numbering.numbers(given)
             if numbers is None and stored[0].dtype == np.uint8:  # now there are too many
-                stored = [numbering.values[each] for each in stored]
+                stored = [numbering.values[codes] for codes in stored]
             cut = split_columns(ends, columns, given if numbers is None else numbers, bounds)
             for c, (rows, part, some) in enumerate(cut):
                 place = slice(filled[c], filled[c] + len(part))

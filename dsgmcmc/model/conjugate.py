@@ -43,8 +43,8 @@ def sums_of_rows(rows: Rows, position: str, dense: bool) -> tuple[Float64, Float
     """
     shifted = SHIFT.name in rows.blocks[0].arrays
     if dense:
-        each = [block[position].astype(np.float64) - (block[SHIFT.name] if shifted else 0.0) for block in rows.blocks]
-        return np.array([theta.sum(axis=0) for theta in each]), np.array([theta.T @ theta for theta in each])
+        thetas = [block[position].astype(np.float64) - (block[SHIFT.name] if shifted else 0.0) for block in rows.blocks]
+        return np.array([theta.sum(axis=0) for theta in thetas]), np.array([theta.T @ theta for theta in thetas])
     sums = rows.update(SUMS[shifted], theta=position)
     return sums["total"], sums["squares"]
 
@@ -93,8 +93,8 @@ def draw_normal_gamma(
     more : PrecisionTerms
         Further draws from N(0, diag(lambda)^-1).
     """
-    own = n * average**2
-    rate = prior.rate + np.maximum(squares - own, 0.0) / 2 + own / (2 * (n + 1))
+    of_mean = n * average**2
+    rate = prior.rate + np.maximum(squares - of_mean, 0.0) / 2 + of_mean / (2 * (n + 1))
     if more.products is not None:
         rate += np.diag(more.of(len(average))) / 2
     k = len(average)  # standard variates, scaled afterwards: NumPy draws these in half the time

@@ -32,17 +32,17 @@ def find_divergence(circulation: Circulation, model: FactorModel, position: str)
 def _of_rows(circulation: Circulation, model: FactorModel, position: str) -> Iterator[str]:
     """Yield a description of every local row that is out of bounds."""
     largest = MAX_MEAN_SQUARE * model.rows.expected_square * max(1.0, circulation.ratings.extreme**2)
-    fields = [quantity for quantity in model.quantities.of_rows if quantity.drawn]
+    drawn = [quantity.name for quantity in model.quantities.of_rows if quantity.drawn]
     for rows in circulation.together():
         squares = rows.update(SQUARES, theta=position)["square"] / rows.dimension
         for block, mean in rows.by_block(squares):
             worst = mean.max()  # NaN if one is
             if not worst <= largest:
                 yield f"block {block.index} of {block.factor.name} has a row of mean square {worst:.3g}"
-            for quantity in fields:
-                found = np.abs(block[quantity.name]).max(initial=0.0) if quantity.name in block.arrays else 0.0
-                if not found <= min(quantity.most, MAX_FINITE):
-                    yield f"block {block.index} of {block.factor.name} has a row whose {quantity.name} is {found:.3g}"
+            for name in drawn:
+                size = np.abs(block[name]).max(initial=0.0) if name in block.arrays else 0.0
+                if not size <= MAX_FINITE:
+                    yield f"block {block.index} of {block.factor.name} has a row whose {name} is {size:.3g}"
 
 
 def _of_shared(model: FactorModel) -> Iterator[str]:
@@ -50,7 +50,7 @@ def _of_shared(model: FactorModel) -> Iterator[str]:
     for sampled in model.replicated:
         for quantity, value in sampled.drawn():
             numbers = np.diag(value) if quantity.positive and value.ndim == 2 else np.ravel(value)
-            sound = np.abs(numbers) <= min(quantity.most, MAX_FINITE)  # of NaN false
+            sound = np.abs(numbers) <= MAX_FINITE  # of NaN false
             if quantity.positive:
                 sound &= numbers > 0
             if not sound.all():

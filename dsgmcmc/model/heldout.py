@@ -55,7 +55,7 @@ class HeldOut:
         self._effects = effects
         self._circulation, self._ring, self._noise_precision = circulation, circulation.ring, noise_precision
         self._drawn, self._ratings, self._has_noise = likelihood.drawn, circulation.ratings, likelihood.has_noise
-        self._has_errors = circulation.ratings.n_test > 0 and likelihood.can_be_evaluated()
+        self._has_errors = circulation.ratings.n_test > 0 and likelihood.can_be_evaluated
         self._predict = predict_kernel(likelihood.rank, likelihood.biases)
         follow = max(1, FOLLOWED // circulation.grid)
         self._rows = {b: HeldOutRows(b, self._ratings.test[b], likelihood, follow) for b in self._ring.blocks}
@@ -161,7 +161,7 @@ class HeldOutRows:
 
     def _watch(self) -> None:
         """Make what counts the predictions as columns of one number."""
-        self._columns = [each.reshape(-1, 1) for each in (self.prediction, self.mean, self.m2)]
+        self._columns = [values.reshape(-1, 1) for values in (self.prediction, self.mean, self.m2)]
         self._moments = RunningMoments(*self._columns[1:])
 
     def predict(self, kernel: Any, position: str, cell: RatingsCell, tau: float, shift: Float32 | None = None) -> None:

@@ -43,7 +43,9 @@ size = unit * squared
 def row_statistics(
     circulation: Circulation, likelihood: Law, factor: Factor, position: str
 ) -> dict[ParameterBlock, Float32]:
-    """Statistics of all rows of a factor, see `dsgmcmc.kernels.outer`. Collective; column blocks must be at home.
+    """Sufficient statistics of all rows of a factor, in the layout of `dsgmcmc.kernels.outer`. Collective.
+
+    Column blocks must be at home.
 
     Parameters
     ----------
@@ -65,10 +67,10 @@ def row_statistics(
         cells = circulation.tour((SUMS,), returning=(SUMS,))
     timers = circulation.ring.phases
     for row, column, ratings in cells:
-        own, other, seen = (row, column, ratings) if factor == Factor.W else (column, row, ratings.by_column)
+        rows, others, seen = (row, column, ratings) if factor == Factor.W else (column, row, ratings.by_column)
         begin = timers.enter()
-        root = np.sqrt(likelihood.noise_scale(other))
-        add_outer_products(seen.arrays, other[position], root, likelihood.rank, own[SUMS])
+        root = np.sqrt(likelihood.noise_scale(others))
+        add_outer_products(seen.arrays, others[position], root, likelihood.rank, rows[SUMS])
         timers.leave("gradient", begin)
     of_all = likelihood.gram_of_all(circulation, position, factor)
     if of_all is not None:
@@ -121,17 +123,17 @@ def fisher_information(
     first = [rows.blocks[0] for rows in circulation.together()]
     common = {block.factor: prior(block).precision.astype(np.float64) for block in first}
     common, curvature = likelihood.common_precision(circulation, position, common, tau)
-    lambda_ = {factor: np.diag(each).copy() if each.ndim == 2 else each for factor, each in common.items()}
-    found = Information(c, lambda_, tau, n, squares, None, common, sizes)
+    lambda_ = {factor: np.diag(p).copy() if p.ndim == 2 else p for factor, p in common.items()}
+    information = Information(c, lambda_, tau, n, squares, None, common, sizes)
     if not (bound or grown):
-        return found
+        return information
     bounds: dict[ParameterBlock, Float64] = {}
     for rows in circulation.together():
         metric = {"c": c[rows.factor].astype(np.float32), "lambda_": lambda_[rows.factor].astype(np.float32)}
         weights, of_squares = (np.concatenate([sums[block] for block in rows.blocks]) for sums in (n, squares))
         average = curvature_bound(rows, weights, of_squares, tau=tau, **metric)
         bounds.update(rows.by_block(average + (curvature[rows.factor] - 1)))
-    return found._replace(bound=bounds)
+    return information._replace(bound=bounds)
 
 
 def second_moments(
@@ -185,11 +187,11 @@ def own_products(circulation: Circulation, likelihood: Law, position: str, field
 
 def _covariates(block: ParameterBlock, position: str, biases: bool, scale: Array) -> Array:
     """Return the vectors that a block's rows multiply the others by, times `scale` (n,) of each row, (n, D)."""
-    found = block[position].copy()
+    covariates = block[position].copy()
     if biases:
-        found[:, -1] = 1.0
-    found *= scale[:, None]
-    return found
+        covariates[:, -1] = 1.0
+    covariates *= scale[:, None]
+    return covariates
 
 
 def _mean_squares(

@@ -67,13 +67,13 @@ class FactorModel:
     def of(cls, place: Place, data: list[Any]) -> FactorModel:
         """Make the model of a chain from what `read` has returned. Collective."""
         config = place.config
-        made = [part.of(place, each) for part, each in zip((config.law, *PARTS), data, strict=True)]
-        return cls(*(part for part in made if part), sizes=place.sizes, first=config.hyper_start)
+        parts = [part.of(place, read) for part, read in zip((config.law, *PARTS), data, strict=True)]
+        return cls(*(part for part in parts if part), sizes=place.sizes, first=config.hyper_start)
 
     @property
     def replicated(self) -> Iterator[Sampled]:
         """Small parameters, the same on all processes."""
-        return (each for part in self.parts for each in part.replicated)
+        return (parameters for part in self.parts for parameters in part.replicated)
 
     def turn(self, sweeps: int) -> int:
         """Number of the draw of the parameters of priors and noise after so many sweeps; 0 if there is none."""
@@ -117,7 +117,7 @@ class FactorModel:
         if not drawn:
             return
 
-        replicated = [each for part in drawn for each in part.replicated]
+        replicated = [parameters for part in drawn for parameters in part.replicated]
         before = arrays_of(replicated)
 
         def draw(sums: dict[str, Float64]) -> dict[str, Float64]:
@@ -135,7 +135,7 @@ class FactorModel:
     def parameters(self, subchain: int) -> dict[str, Float64]:
         """The small parameters of a draw, in the ratings' own unit."""
         unit, scale = self.rows.unit, self.rows.scale
-        drawn = (each for sampled in self.replicated for each in sampled.drawn(subchain))
+        drawn = (pair for sampled in self.replicated for pair in sampled.drawn(subchain))
         return {quantity.name: quantity.in_rating_unit(value, unit, scale) for quantity, value in drawn}
 
     @cached_property

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import inf, prod
+from math import prod
 from typing import ClassVar, Protocol
 
 import numpy as np
@@ -48,8 +48,6 @@ class Quantity:
         Whether a warm start takes it from the earlier run.
     positive : bool
         Whether it, or its diagonal, is positive.
-    most : float
-        Largest absolute value that it may have: beyond it the chain has diverged.
     per_chain : bool
         Whether there is one for each interleaved sub-chain.
     diagnosed : str
@@ -75,7 +73,6 @@ class Quantity:
     traced: bool = True
     started: bool = False
     positive: bool = False
-    most: float = inf
     per_chain: bool = False
     diagnosed: str = ""
     as_sd: bool = False
@@ -146,10 +143,12 @@ class Sampled(Replicated):
         cls.saved_as = {attribute: q.name for attribute, q in cls.quantities.items() if q.kept}
 
     @classmethod
-    def about(cls, factors: Sequence[Factor], without: Sequence[str] = ()) -> tuple[Quantity, ...]:
-        """Its quantities, except those of attributes in `without`; one per factor for those that each factor has."""
-        chosen = [quantity for attribute, quantity in cls.quantities.items() if attribute not in without]
-        return tuple(each for q in chosen for each in ([q.of(factor) for factor in factors] if "{}" in q.name else [q]))
+    def about(cls, factors: Sequence[Factor]) -> tuple[Quantity, ...]:
+        """Its quantities; one per factor for those that each factor has."""
+        quantities: list[Quantity] = []
+        for quantity in cls.quantities.values():
+            quantities += [quantity.of(factor) for factor in factors] if "{}" in quantity.name else [quantity]
+        return tuple(quantities)
 
     def drawn(self, subchain: int = 0) -> Iterator[tuple[Quantity, Float64]]:
         """Yield the quantities of a draw of one sub-chain, with their values."""

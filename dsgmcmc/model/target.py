@@ -98,8 +98,8 @@ class FactorTarget:
         origins = {factor: start if start.any() else None for factor, start in starts.items()}
 
         def make(factor: Factor, **place: Any) -> ParameterBlock:
-            own: Any = {"dimension": self.dimension, "frozen": factor in frozen, "origin": origins[factor]}
-            return ParameterBlock(stream, ring.phases, self._prior, factor, **own, **place)
+            common: Any = {"dimension": self.dimension, "frozen": factor in frozen, "origin": origins[factor]}
+            return ParameterBlock(stream, ring.phases, self._prior, factor, **common, **place)
 
         self.circulation = Circulation(ring, ratings, schedule, make, layout, working, self.dimension)
 
@@ -156,7 +156,7 @@ class FactorTarget:
         self.likelihood.add_gradient_of_all(self.circulation, position, out)
 
     def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> None:
-        """Add the gradient of the likelihood's energy, times `scale`, to `out` of a cell's blocks; see `Law`."""
+        """Add the gradient of the likelihood's energy, times `scale`, to `out` of a cell's blocks."""
         begin = self.timers.enter()
         error = self.likelihood.add_gradient(cell, position, out, scale, share)
         self.model.noise.add_error(cell.row.index, error * share)
@@ -252,12 +252,12 @@ class FactorTarget:
         rank, whole = self.model.rows.rank, slice(None)
         columns = {"factors": slice(0, rank), "biases": slice(rank, self.dimension)}
         of_theta = {"rows": whole} if turned else columns
-        found: dict[str, Momenta] = {}
+        momenta: dict[str, Momenta] = {}
         for rows in self.together():
             places = {name: (field, chosen) for name, chosen in of_theta.items()}
-            places |= {name: (own, whole) for name, own in self.likelihood.momenta_of(rows.factor).items()}
-            found |= {f"{rows.factor.name}.{name}": Momenta(rows.factor, *place) for name, place in places.items()}
-        return found
+            places |= {name: (drift, whole) for name, drift in self.likelihood.momenta_of(rows.factor).items()}
+            momenta |= {f"{rows.factor.name}.{name}": Momenta(rows.factor, *place) for name, place in places.items()}
+        return momenta
 
     def sum(
         self, partials: Mapping[ParameterBlock, Named], finish: Callable[[dict[str, Float64]], Named], result: Shapes

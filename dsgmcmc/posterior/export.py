@@ -172,7 +172,7 @@ def to_datatree(run: Run) -> Any:
             name: ids if ids.dtype.kind == "i" else ids.astype(np.str_) for name, ids in constant.items()
         }
         dims |= {name: ["pair"] for name in ("prediction", "user", "item")}
-        if run.draws and run.config.law.can_be_evaluated():
+        if run.draws and run.config.law.can_be_evaluated:
             groups["log_likelihood"], groups["posterior_predictive"] = _pointwise(
                 run, users[index], items[index], observed["rating"]
             )

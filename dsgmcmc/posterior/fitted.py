@@ -112,7 +112,7 @@ class FittedModel:
     def rmse_(self) -> float | None:
         """RMSE on the held-out ratings; None if there are none, and for clicks."""
         run = self._fitted()
-        if not (run.config.law.can_be_evaluated() and len(run.test_pairs()[0])):
+        if not (run.config.law.can_be_evaluated and len(run.test_pairs()[0])):
             return None
         test = predict_test(run)
         return float(np.sqrt(np.mean((test.rating - test.mean) ** 2)))

@@ -110,7 +110,7 @@ def importance_of_effects(run: Run) -> list[EffectImportance]:
     if not names:
         return []
     weights = np.concatenate([trace["weight"][:, 0] for trace in run.traces])
-    baselines = run.facts.get("baselines") if run.config.law.is_linear() else None
+    baselines = run.facts.get("baselines") if run.config.law.is_linear else None
     variances = 1 / np.concatenate([trace["time.precision"] for trace in run.traces])
     means = weights @ variances / weights.sum()
     by_name = {estimate.name: estimate for estimate in estimates_of(names, np.sqrt(variances), weights)}

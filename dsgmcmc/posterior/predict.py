@@ -104,7 +104,7 @@ class Predictor:
         self.run, self.options, self.newcomers = run, options, newcomers
         config = run.config
         self._law, self._biases, self._rank = config.law, config.biases, config.rank
-        rated = config.law.can_be_evaluated()
+        rated = config.law.can_be_evaluated
         if options.with_probabilities and not rated:
             raise InputError(f"{run.path}: {config.likelihood} predicts scores, not ratings, without probabilities")
         if options.probabilities and run.levels is None:

@@ -123,7 +123,7 @@ class Ranking:
 def liked_from(run: Run) -> float:
     """Return the lowest rating that counts as liked by default: three quarters up the scale; every click is liked."""
     low, high = float(run.facts["minimum"]), float(run.facts["maximum"])
-    return low + LIKED * (high - low) if run.config.law.can_be_evaluated() else low
+    return low + LIKED * (high - low) if run.config.law.can_be_evaluated else low
 
 
 class Scorer:
@@ -149,12 +149,12 @@ class Scorer:
         self.biases, self.rank = run.config.biases, run.config.rank
         #: Least rating whose probability is the score.
         self.at_least = ranking.at_least
-        if self.at_least is None and ranking.by == "likely" and law.can_be_evaluated():
+        if self.at_least is None and ranking.by == "likely" and law.can_be_evaluated:
             self.at_least = liked_from(run)
-        if self.at_least is not None and not law.can_be_evaluated():
+        if self.at_least is not None and not law.can_be_evaluated:
             raise InputError(f"{run.path}: {run.config.likelihood} predicts scores, not ratings, without probabilities")
         #: Whether the predictor itself is the score.
-        self.plain = self.at_least is None and law.is_linear()
+        self.plain = self.at_least is None and law.is_linear
         self.centre = run.mean if self.plain else 0.0
         self._add = scores_kernel()
 

@@ -42,7 +42,7 @@ def _of_small_data(config: ResolvedConfig, ratings: Ratings) -> Iterator[str]:
     """Warn of a rank so large that tau means little, and the published priors fit badly."""
     rows_and_columns = ratings.n_rows + ratings.n_cols
     numbers = config.rank * rows_and_columns
-    if config.law.is_sum_over_ratings() and numbers > MAX_NUMBERS_PER_RATING * ratings.nnz:
+    if config.law.is_sum_over_ratings and numbers > MAX_NUMBERS_PER_RATING * ratings.nnz:
         published = "" if config.standardise else ", and leave out standardise: the published priors are too wide here"
         yield (
             f"{numbers:,} numbers in the factors for {ratings.nnz:,} training ratings: the data hardly tell noise from "

@@ -280,7 +280,7 @@ class Comparing:
 
     def _criterion(self, ratings: Ratings, configs: Sequence[ResolvedConfig]) -> Metric:
         """The metric that was asked for, or the usual one of such ratings."""
-        if not all(config.law.can_be_evaluated() for config in configs):
+        if not all(config.law.can_be_evaluated for config in configs):
             if self._metric not in (None, "ndcg"):
                 raise InputError(f"{named('metric')} {self._metric}: clicks have no values, and are compared by ndcg")
             return "ndcg"
@@ -392,7 +392,7 @@ class Comparing:
         """Score the whole chain of a candidate; `first` are its predictions half-way. On process 0."""
         run = Run(self._folder / f"{number}")
         rmse = np.nan
-        if run.config.law.can_be_evaluated():
+        if run.config.law.can_be_evaluated:
             test = predict_test(run)
             rmse = float(np.sqrt(np.mean(np.square(test.rating - test.mean))))
         if self._plan.metric == "ndcg":

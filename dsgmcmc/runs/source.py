@@ -148,7 +148,7 @@ class RatingsSource:
             raise InputError(f"{run.start()} is incomplete, or is not what the run started from: start another run")
         ratings = self.ratings
         levels = levels_of_scale(ratings, config.law)
-        scored = ratings.nnz_test and config.law.can_be_evaluated()
+        scored = ratings.nnz_test and config.law.can_be_evaluated
         facts = {
             "data": str(self.path.absolute()),
             "mean": _centre(config, ratings),
@@ -205,7 +205,7 @@ class RatingsSource:
             diagnosis = diagnose(Run(run.path))
             common |= {"slowest": slowest(diagnosis), "agreement": agreement(diagnosis)}
         nothing = {"rmse_mean": None, "mae_mean": None}
-        if not config.law.can_be_evaluated():
+        if not config.law.can_be_evaluated:
             if not (clicks := sum(len(part.rating) for part in test_parts(run))):
                 return {**nothing, **common}
             opened = Run(run.path)
@@ -238,7 +238,7 @@ class RatingsSource:
 
 def _centre(config: ResolvedConfig, ratings: Ratings) -> float:
     """Centre subtracted from the ratings; 0 for levels, which have thresholds, and counts, which have prior means."""
-    return ratings.mean if config.center and config.law.is_centred() else 0.0
+    return ratings.mean if config.center and config.law.in_place_of_mean is None else 0.0
 
 
 def targets_of(config: ResolvedConfig, ratings: Ratings, ring: Ring) -> MakeTarget:

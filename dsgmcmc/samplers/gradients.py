@@ -104,7 +104,7 @@ class PartGradient(GradientEstimator[T]):
     def take(
         self, target: T, cell: Cell, position: str, out: str = "g", prior: bool = True, errors: bool = True
     ) -> None:
-        """Compute the gradient of a cell's blocks; see `dsgmcmc.targets.base.Cell.gradient`."""
+        """Compute the gradient of a cell's blocks, with the arguments of `dsgmcmc.targets.base.Cell.gradient`."""
         cell.gradient(position, out, prior, errors)
 
     @staticmethod
@@ -148,7 +148,7 @@ class ControlVariate(PartGradient[Target]):
     def take(
         self, target: Target, cell: Cell, position: str, out: str = "g", prior: bool = True, errors: bool = True
     ) -> None:
-        """Compute the gradient of a cell's blocks; see `dsgmcmc.targets.base.Cell.gradient`."""
+        """Compute the gradient of a cell's blocks, with the arguments of `dsgmcmc.targets.base.Cell.gradient`."""
         cell.gradient(position, out, prior, errors)
         if target.stream.iteration < self.burn_in:
             return

@@ -82,7 +82,7 @@ class Metric(Replicated, ABC):
     """
 
     fields: ClassVar[tuple[StateField, ...]] = ()
-    #: Further arrays that its updates need; see `dsgmcmc.samplers.base.Sampler.scratch`.
+    #: Arrays of the shape of theta that its updates need and that are not kept with a block.
     scratch: ClassVar[tuple[str, ...]] = ("g",)
     #: Lines before those of the sampler, and the vectors in them.
     source: ClassVar[str]
@@ -91,7 +91,7 @@ class Metric(Replicated, ABC):
 
     #: Whether its coordinates are not the columns of theta.
     turned: ClassVar[bool] = False
-    #: Setting that may help if a chain diverges in this metric; see `dsgmcmc.samplers.base.Sampler.remedy`.
+    #: Setting that may help if a chain diverges in this metric, besides a smaller step.
     remedy: ClassVar[str] = ""
 
     def formula(self, lines: str, **declared: Any) -> Formula:
@@ -126,7 +126,7 @@ class Metric(Replicated, ABC):
         h: float,
         **given: Any,
     ) -> dict[str, Any]:
-        """Update rows by a `formula` of this metric; see `ParameterBlock.update`."""
+        """Update rows by a `formula` of this metric; the result is that of `ParameterBlock.update`."""
         return rows.update(formula, **self.of(target, rows, h), **given)
 
     def kick(self, target: Target, rows: Rows, formula: Formula, h: float) -> None:
@@ -229,8 +229,8 @@ p = information / precision
         along_mean = self._along_mean(target, given, position)
         along_own = self._along_own(target, information, given, position)
         for block in target.blocks():
-            own = PART_OF_OWN * np.maximum(along_mean[block], along_own[block])
-            h_i = 1 / np.sqrt(np.maximum(self._average_curvature(block, information), own))
+            of_row = PART_OF_OWN * np.maximum(along_mean[block], along_own[block])
+            h_i = 1 / np.sqrt(np.maximum(self._average_curvature(block, information), of_row))
             reach = GROWTH * np.maximum(information.sizes[block], 1) + CHANCE / block.dimension
             if kept:
                 h_i, reach = np.minimum(h_i, block.row("h")), np.maximum(reach, block.row(REACH))
@@ -249,12 +249,12 @@ p = information / precision
     def _along_mean(self, target: Target, given: OfRefresh, position: str) -> dict[ParameterBlock, Float64]:
         """Curvature of every row along the mean of what multiplies it, (n,) by block. Collective."""
         target.own_sums(position, "g")
-        found: dict[ParameterBlock, Float64] = {}
+        curvature: dict[ParameterBlock, Float64] = {}
         for rows, values in given.items():
             for block in rows.blocks:
                 self._to_axes(block)
-            found.update(rows.by_block(alignment(rows, "g", **values)))
-        return found
+            curvature.update(rows.by_block(alignment(rows, "g", **values)))
+        return curvature
 
     def _along_own(
         self, target: Target, information: Information, given: OfRefresh, position: str
@@ -272,7 +272,7 @@ p = information / precision
                 if (besides := self._off_diagonal(block, information)) is not None:
                     off_diagonal[block] = besides
         target.own_products(position, "g")
-        found: dict[ParameterBlock, Float64] = {}
+        along_own: dict[ParameterBlock, Float64] = {}
         for rows, values in given.items():
             for block in rows.blocks:
                 if block in off_diagonal:
@@ -280,8 +280,8 @@ p = information / precision
                 self._to_axes(block)
             lengths = np.sqrt(rows.update(PRODUCT, **values)["square"])
             rows.update(NORMALISED, length=lengths.astype(rows.dtype))
-            found.update(rows.by_block(lengths))
-        return found
+            along_own.update(rows.by_block(lengths))
+        return along_own
 
     def _from_axes(self, block: ParameterBlock) -> None:
         """Turn ``g`` from the metric's coordinates to those of rows, in which data are multiplied."""
@@ -305,8 +305,8 @@ p = information / precision
         tau, lambda_ = float(self.tau[0]), self.lambda_[rows.factor]
         if not target.metric_uses_current_hyperparameters:
             return tau, lambda_, "n"
-        own = [target.own_scale(block) for block in rows.blocks]
-        scaled = [block.row("n") * scale for block, scale in zip(rows.blocks, own, strict=True) if scale is not None]
+        scales = [target.own_scale(block) for block in rows.blocks]
+        scaled = [block.row("n") * scale for block, scale in zip(rows.blocks, scales, strict=True) if scale is not None]
         return target.noise_precision, lambda_ + _diagonal(rows), np.concatenate(scaled) if scaled else "n"
 
     def of(self, target: Target, rows: Rows, h: float) -> dict[str, Any]:
@@ -404,7 +404,7 @@ class Kronecker(Fisher):
         return result
 
     def update(self, target: Target, rows: Rows, formula: Formula, h: float, **given: Any) -> dict[str, Any]:
-        """Update rows by a `formula` of this metric; see `ParameterBlock.update`.
+        """Update rows by a `formula` of this metric; the result is that of `ParameterBlock.update`.
 
         Here: `theta` of the formula is the move, `grad` the gradient, in the metric's coordinates.
         """

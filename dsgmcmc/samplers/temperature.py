@@ -84,29 +84,30 @@ class Temperatures(Replicated):
         fields = target.momenta(momentum, turned)
         partials = {block: dict.fromkeys(fields, np.zeros(2)) for block in target.blocks()}
         for rows in target.together():
-            theirs = {name: each for name, each in fields.items() if each.factor == rows.factor and not rows.frozen}
+            of_rows = {name: momenta for name, momenta in fields.items() if momenta.factor == rows.factor}
+            theirs = {} if rows.frozen else of_rows
             squares = {
                 place: rows.update(SQUARES, theta=place)["square"] for place in {m.field for m in theirs.values()}
             }
-            for name, each in theirs.items():
-                for block, sums in zip(rows.blocks, np.atleast_2d(squares[each.field]), strict=True):
-                    chosen = sums[each.columns]
+            for name, momenta in theirs.items():
+                for block, sums in zip(rows.blocks, np.atleast_2d(squares[momenta.field]), strict=True):
+                    chosen = sums[momenta.columns]
                     partials[block][name] = np.array([chosen.sum(), chosen.size * len(block.counts)])
-        found = target.sum(partials, dict, dict.fromkeys(fields, (2,)))
+        totals = target.sum(partials, dict, dict.fromkeys(fields, (2,)))
         self.measurements = self.measurements + 1
         begins = log2(self.measurements[0]).is_integer()
-        for name, sums in found.items():
+        for name, sums in totals.items():
             last, before = self.sums.get(name, np.zeros((2, 2)))
             self.sums[name] = np.array([sums, last] if begins else [last + sums, before])
 
-    def found(self) -> dict[str, Temperature]:
+    def by_field(self) -> dict[str, Temperature]:
         """The temperature of every field that has momenta."""
         totals = {name: sums.sum(axis=0) for name, sums in self.sums.items()}
         return {name: Temperature(s / n, sqrt(2 / n)) for name, (s, n) in totals.items() if n}
 
     def find_divergence(self) -> str:
         """Describe the first field that is so hot that the chain has diverged; empty if there is none."""
-        for name, temperature in self.found().items() if self.measurements[0] >= MIN_MEASUREMENTS else ():
+        for name, temperature in self.by_field().items() if self.measurements[0] >= MIN_MEASUREMENTS else ():
             if temperature.exceeds(DIVERGED_ABOVE):
                 factor, _, what = name.rpartition(".")
                 whose = f"the {what} of {factor}" if factor else what

@@ -35,7 +35,7 @@ class Conditional(NamedTuple):
     Attributes
     ----------
     statistics : (n, (D + 1)(D + 2) / 2) float32
-        Sufficient statistics of their data; see `dsgmcmc.kernels.outer`.
+        Sufficient statistics of their data, as `dsgmcmc.kernels.outer` lays them out.
     scale : (n,) float64
         Factor of the statistics: tau times the row's noise scale.
     """
@@ -96,10 +96,10 @@ class RandomStream:
         if purpose not in self._generators:
             fresh = np.random.Philox(key=[self.seed, purpose])
             self._generators[purpose] = np.random.Generator(fresh), fresh.state
-        found, state = self._generators[purpose]
+        generator, state = self._generators[purpose]
         state["state"]["counter"] = np.array([0, part, self.iteration, self.chain], np.uint64)
-        found.bit_generator.state = state
-        return found
+        generator.bit_generator.state = state
+        return generator
 
 
 class Rows:
@@ -343,10 +343,10 @@ class Replicated:
 
 def arrays_of(replicated: Iterable[Replicated]) -> dict[str, Float64]:
     """All arrays of several, by their names on disk."""
-    return {name: array for each in replicated for name, array in each.arrays().items()}
+    return {name: array for shared in replicated for name, array in shared.arrays().items()}
 
 
 def take_all(replicated: Iterable[Replicated], arrays: Mapping[str, Float64]) -> None:
     """Replace the arrays of several, as `Replicated.take` does."""
-    for each in replicated:
-        each.take(arrays)
+    for shared in replicated:
+        shared.take(arrays)

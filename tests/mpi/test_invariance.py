@@ -99,7 +99,6 @@ TIME = {"time_levels": "user,item", "noise": "both"}
 CASES = {
     # what is drawn, saved or added up under these settings of a sampler alone
     "published splitting": case("sghmc", of={"splitting": "published", "metric": "identity", "refresh": 3}),
-    "friction in the metric": case("sghmc", of={"friction": "metric", "refresh": 2}),
     "baoab, kronecker": case("baoab", of={"metric": "kronecker"}),
     "sghmc, kronecker": case("sghmc", of={"metric": "kronecker", "refresh": 3}),
     "sgnht, kronecker": case("sgnht", of={"metric": "kronecker"}),

@@ -21,7 +21,7 @@ MANY = 1 << 30
 
 def draw(n: int, first=0, seed=11, chain=0, purpose=0, iteration=0, factor=0) -> np.ndarray:
     out = np.empty(n, np.float32)
-    normals(out, first, seed, chain, purpose, iteration, factor)
+    normals(out, NoiseKey(first, seed, chain, purpose, iteration, factor))
     return out
 
 

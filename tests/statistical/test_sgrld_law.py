@@ -105,7 +105,7 @@ def moments(tau: float, x: float) -> np.ndarray:
     [
         ("sgrld", {"gradient": "full", "step_size": 0.01}),
         ("baoab", {"step_size": 0.02}),
-        ("sghmc", {"gradient": "full", "step_size": 0.02, "friction": "metric", "gamma": 2.0}),
+        ("sghmc", {"gradient": "full", "step_size": 0.02, "gamma": 2.0}),
     ],
 )
 def test_a_metric_from_the_other_factor_needs_no_correction(

@@ -106,8 +106,8 @@ class HMC(Metropolis[HMCConfig, Density]):
 
         Here: with the mean step over the rows.
         """
-        found = super().metrics()
-        return found if self.adapted.steps is None else {**found, "step": float(self.adapted.eps(False).mean())}
+        metrics = super().metrics()
+        return metrics if self.adapted.steps is None else {**metrics, "step": float(self.adapted.eps(False).mean())}
 
     def step(self, target: VectorTarget[Density], iteration: int) -> None:
         """One iteration."""

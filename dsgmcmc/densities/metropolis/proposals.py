@@ -135,7 +135,7 @@ class Moves(NamedTuple):
     energies : (n,) float64
         What is known of the data's energy at theta, else NaN; to be set to that of where the row will be.
     counts : (n, 4) float64
-        See `Tally`; evaluations and decisions from all data are to be added.
+        Counts of `Tally`, to which evaluations and decisions from all data are to be added.
     rng : Generator
         Of this iteration.
     """

@@ -37,10 +37,9 @@ from dsgmcmc.densities.metropolis.proposals import NormalProposal, Proposal, Pro
 from dsgmcmc.densities.regression import Regression
 from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.errors import InputError
-from dsgmcmc.kernels.alias import alias_table
 from dsgmcmc.kernels.thinning import Tables, Thinning
 from dsgmcmc.targets.state import Replicated
-from dsgmcmc.types import Factor, Float64, Purpose
+from dsgmcmc.types import Factor, Float64, Int64, Purpose
 
 C = TypeVar("C", bound="ThinnedConfig")
 
@@ -206,9 +205,11 @@ class Thinned(Metropolis[C, Regression]):
         kernel, _ = self.made(target)
         energies, counts = self.tallied(target, first)
         target.begin(first)
-        made = np.zeros((len(counts), 3))
-        kernel.iterate(target.block["theta"], energies, made, target.stream.key(Purpose.METROPOLIS, Factor.W, 0), count)
-        counts += np.column_stack([made, np.full(len(counts), count)])
+        added = np.zeros((len(counts), 3))
+        kernel.iterate(
+            target.block["theta"], energies, added, target.stream.key(Purpose.METROPOLIS, Factor.W, 0), count
+        )
+        counts += np.column_stack([added, np.full(len(counts), count)])
         target.begin(first + count - 1)
 
     def step(self, target: VectorTarget[Regression], iteration: int) -> None:
@@ -258,3 +259,29 @@ class SMH2(Thinned[SMHConfig]):
 
     Config = SMHConfig
     order = 2
+
+
+def alias_table(weights: Float64) -> tuple[Float64, Int64]:
+    """Make the table for drawing i with probability w_i / sum w [Vose 1991].
+
+    Parameters
+    ----------
+    weights : (N,) float64
+        Not negative, not all zero.
+
+    Returns
+    -------
+    chance, alias : (N,) float64 and int64
+        Draw i uniformly; keep it with probability chance[i], and otherwise take alias[i].
+    """
+    n = len(weights)
+    chance, alias = weights * (n / weights.sum()), np.arange(n)
+    small, large = list(np.flatnonzero(chance < 1)), list(np.flatnonzero(chance >= 1))
+    while small and large:
+        low, high = small.pop(), large[-1]
+        alias[low] = high
+        chance[high] -= 1 - chance[low]
+        if chance[high] < 1:
+            small.append(large.pop())
+    chance[small + large] = 1  # but for rounding
+    return chance, alias

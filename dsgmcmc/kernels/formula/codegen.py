@@ -28,7 +28,7 @@ _NOISE = ["_stride", "_first", "_c1", "_c2", "_c3", "_k0", "_k1"]
 
 
 class PriorKind(NamedTuple):
-    """What a prior has: a dense precision, a shift of every row's mean."""
+    """Kind of a prior: whether it has a dense precision, and a shift of every row's mean."""
 
     dense: bool
     shift: bool
@@ -36,7 +36,7 @@ class PriorKind(NamedTuple):
 
 @dataclass(frozen=True)
 class ArgumentLayout:
-    """What a formula declares, and what was found in its source.
+    """Arguments of a compiled formula: declared ones, and those that its source reads.
 
     Row vectors are `rows`, each of all blocks together, and `row_fields`, of which every block has its own. `prior` is
     None where it is not read.
@@ -140,7 +140,7 @@ def _located(layout: ArgumentLayout) -> list[str]:
 
 
 def _chunk(layout: ArgumentLayout) -> list[str]:
-    """What a chunk needs besides its fields."""
+    """Lines that compute what a chunk needs besides its fields."""
     lines = ["_rows = min(_step, _n - _row)", "_size = _rows * _D", "_at = _row * _D"]
     lines += [f"_x_{name} = _flat_{name}[_at : _at + _size]" for name in layout.fields]
     if layout.noise:

@@ -37,7 +37,7 @@ PRIOR_AT = "theta"
 
 
 class Gradient(NamedTuple):
-    """What `grad` and `grad_likelihood` mean: expressions of fields, and the numbers in them."""
+    """Definition of `grad` and `grad_likelihood`: expressions of fields, and the numbers in them."""
 
     total: str
     likelihood: str = ""
@@ -63,7 +63,7 @@ class RowPrior(NamedTuple):
 
 
 class _Roles(NamedTuple):
-    """What the names of a formula are, for one set of arrays and numbers."""
+    """Roles of the names of a formula, for one set of arrays and numbers."""
 
     body: Assignments
     arrays: Wanted
@@ -193,8 +193,8 @@ class Formula:
         arguments += [given[name] for name in roles.scalars]
         kind = None
         if priors:
-            kind, found = _checked(priors[0], table.width, bool(shifts))
-            arguments += found
+            kind, arrays_of_prior = _checked(priors[0], table.width, bool(shifts))
+            arguments += arrays_of_prior
         if roles.reads_noise:
             if noise is None:
                 raise ValueError("the formula reads z: pass noise=NoiseKey(...)")
@@ -246,8 +246,8 @@ class Formula:
         names = body.read | body.written | ({PRIOR_AT} if "grad_prior" in body.read else set())
         vectors = {*self.columns, *self.rows}
         scalars = tuple(name for name in given if name in names and name not in aliases and name not in vectors)
-        found = aliases | {name: name for name in arrays if name not in aliases}
-        fields = {name: array for name, array in found.items() if name in names and name not in {*scalars, *vectors}}
+        known = aliases | {name: name for name in arrays if name not in aliases}
+        fields = {name: array for name, array in known.items() if name in names and name not in {*scalars, *vectors}}
         for name in sorted(body.free - {*fields, *scalars, *vectors}):
             raise ValueError(f"{name!r} is no field of {', '.join(arrays)}, and is not given")
         for name in sorted(body.written & {*scalars}):
@@ -259,8 +259,8 @@ class Formula:
         if not fields:  # the first one gives the shape
             fields = {name: name for name in list(arrays)[:1]}
         rows = tuple(name for name in self.rows if name in aliases)
-        own = tuple(aliases[name] for name in rows)
-        wanted = Wanted(fields, own, (*fields.values(), *own))
+        fields_of_rows = tuple(aliases[name] for name in rows)
+        wanted = Wanted(fields, fields_of_rows, (*fields.values(), *fields_of_rows))
         together = tuple(name for name in self.rows if name not in aliases)
         return _Roles(body, wanted, scalars, rows, together, "grad_prior" in body.read, "z" in body.read, {})
 
@@ -292,12 +292,12 @@ class Formula:
 
 
 def _with_numbers(given: Mapping[str, Any], numbers: Mapping[str, float]) -> dict[str, Any]:
-    """What is given, and the numbers of a gradient."""
-    found = {**given, **numbers}
-    if len(found) < len(given) + len(numbers):
+    """Combine the numbers that are given with those of a gradient."""
+    combined = {**given, **numbers}
+    if len(combined) < len(given) + len(numbers):
         taken = min(given.keys() & numbers.keys())
         raise ValueError(f"{taken!r} is a number of the gradient: call the formula's own by another name")
-    return found
+    return combined
 
 
 def _priors(
@@ -309,11 +309,11 @@ def _priors(
     if prior is None:
         raise ValueError("the formula reads the prior: pass prior=lambda: RowPrior(mean, precision)")
     priors = prior()
-    return priors, [each.shift for each in priors if each.shift is not None]
+    return priors, [prior.shift for prior in priors if prior.shift is not None]
 
 
 def _checked(prior: RowPrior, D: int, shifted: bool) -> tuple[PriorKind, list[Array]]:
-    """What a prior has, and its arrays, once their shapes are right."""
+    """Check the shapes of a prior; return its kind and its arrays."""
     mean, precision, _ = prior
     if mean.shape != (D,) or precision.shape not in ((D,), (D, D)):
         raise ValueError(f"prior of shapes {mean.shape} and {precision.shape} where D = {D}")
@@ -323,6 +323,6 @@ def _checked(prior: RowPrior, D: int, shifted: bool) -> tuple[PriorKind, list[Ar
 def _vector(name: str, given: Mapping[str, Any], length: int) -> Array:
     vector: Array | None = given.get(name)
     if vector is None or vector.shape != (length,):
-        found = "is missing" if vector is None else f"has shape {vector.shape}"
-        raise ValueError(f"{name!r} {found} where a vector ({length},) is needed")
+        problem = "is missing" if vector is None else f"has shape {vector.shape}"
+        raise ValueError(f"{name!r} {problem} where a vector ({length},) is needed")
     return vector

@@ -53,6 +53,8 @@ class AllCells(Gaussian):
     """Clicks, and zeros everywhere with a small weight."""
 
     has_noise = False
+    is_sum_over_ratings = False
+    can_be_evaluated = False
     noise_quantities = ()
     Settings = ClickSettings
     # the diagonal metric is slow where factors have a common mean, as they have without biases
@@ -92,16 +94,6 @@ class AllCells(Gaussian):
     def codes(cls, values: Array, levels: Float64 | None) -> Array:
         """Ratings as this law encodes them: for levels, the index of the nearest level; for clicks, 1."""
         return np.ones_like(values)
-
-    @classmethod
-    def is_sum_over_ratings(cls) -> bool:
-        """Whether minus the log likelihood is a sum over the ratings, so that a minibatch of them can estimate it."""
-        return False
-
-    @classmethod
-    def can_be_evaluated(cls) -> bool:
-        """Whether predictions can be compared with ratings; else they are scores, of which only the order matters."""
-        return False
 
     # ------------------------------------------------------------------ of all pairs, rated or not
 

@@ -69,16 +69,16 @@ class Levels(NamedTuple):
         """All different training ratings of an open file, however many; reads all of them."""
         values, counts = np.zeros(0), np.zeros(0, np.int64)
         for start, stop in row_slabs(ratings.row_indptr, SLAB):
-            found, n = np.unique(ratings.slab("train", start, stop)[2].astype(np.float64), return_counts=True)
-            values, place = np.unique(np.concatenate([values, found]), return_inverse=True)
-            counts = np.bincount(place, np.concatenate([counts, n]), len(values)).astype(np.int64)
+            read, times_read = np.unique(ratings.slab("train", start, stop)[2].astype(np.float64), return_counts=True)
+            values, place = np.unique(np.concatenate([values, read]), return_inverse=True)
+            counts = np.bincount(place, np.concatenate([counts, times_read]), len(values)).astype(np.int64)
         return cls(values, counts)
 
 
 def times(counts: tuple[Counts, Counts], weight: np.float32) -> tuple[Counts, Counts]:
     """Weigh all ratings alike: sums of their weights times `weight`, and of the squares times its square."""
     n, squares = counts
-    return {b: weight * each for b, each in n.items()}, {b: weight**2 * each for b, each in squares.items()}
+    return {b: weight * sums for b, sums in n.items()}, {b: weight**2 * sums for b, sums in squares.items()}
 
 
 def metropolis(
@@ -144,6 +144,12 @@ class Law(Part):
     #: Whether there is noise, whose precision tau is sampled. Without, there is no unit of the ratings, and priors are
     #: always the proper ones.
     has_noise: ClassVar[bool] = True
+    #: Whether minus the log likelihood is a sum over the ratings, so that a minibatch of them can estimate it.
+    is_sum_over_ratings: ClassVar[bool] = True
+    #: Whether predictions can be compared with ratings; else they are scores, of which only the order matters.
+    can_be_evaluated: ClassVar[bool] = True
+    #: Whether the expected rating is the predictor.
+    is_linear: ClassVar[bool] = False
     #: The parameters that take the place of the training mean, if it is never subtracted from ratings; else None.
     in_place_of_mean: ClassVar[str | None] = None
     #: Settings that only this law has.
@@ -211,21 +217,16 @@ class Law(Part):
     @classmethod
     def quantities_of(cls, config: Any, transposed: bool, features: FeatureSizes) -> tuple[Quantity, ...]:
         """The quantities that the part keeps; none if the run does not use it."""
-        own = chosen_factors(config.thresholds, transposed)
-        return cls.quantities_with(heteroscedastic_factors(config.noise, transposed), *own)
+        cut_by = chosen_factors(config.thresholds, transposed)
+        return cls.quantities_with(heteroscedastic_factors(config.noise, transposed), *cut_by)
 
     @classmethod
     def of(cls, place: Place, data: Levels | None) -> Self:
         """Make the part of a chain; None if the run does not use it. Collective."""
         config, transposed = place.config, place.transposed
         factors = heteroscedastic_factors(config.noise, transposed)
-        own = chosen_factors(config.thresholds, transposed)
-        return cls(config.rank, config.biases, factors, data, config.zero_weight, *own)
-
-    @classmethod
-    def is_centred(cls) -> bool:
-        """Whether the training mean may be subtracted from ratings."""
-        return cls.in_place_of_mean is None
+        cut_by = chosen_factors(config.thresholds, transposed)
+        return cls(config.rank, config.biases, factors, data, config.zero_weight, *cut_by)
 
     @staticmethod
     def bias_mean(mean: float) -> float:
@@ -242,7 +243,7 @@ class Law(Part):
             raise InputError(f"the {config.likelihood} likelihood has no noise: leave out noise")
         if config.thresholds != "shared" and "thresholds" not in cls.Settings.model_fields:
             raise InputError(f"the {config.likelihood} likelihood has no thresholds: leave out thresholds")
-        if not (cls.is_centred() or config.center):
+        if not (cls.in_place_of_mean is None or config.center):
             raise InputError(f"{config.likelihood} has {cls.in_place_of_mean} instead of a mean: leave out center")
 
     @classmethod
@@ -301,7 +302,9 @@ class Law(Part):
     @property
     def shape(self) -> tuple[float, ...]:
         """The current values of the law's parameters that `shape_of` reads from draws."""
-        return ()
+        shared = {quantity.name: value for sampled in self.replicated for quantity, value in sampled.drawn()}
+        values = self.shape_of(shared)
+        return () if values is None else tuple(values.tolist())
 
     @classmethod
     def shape_of(cls, shared: Mapping[str, Float64]) -> Float64 | None:
@@ -313,21 +316,6 @@ class Law(Part):
             Quantities of the draw that all rows share (`SavedDraw.shared`).
         """
         return None
-
-    @classmethod
-    def is_sum_over_ratings(cls) -> bool:
-        """Whether minus the log likelihood is a sum over the ratings, so that a minibatch of them can estimate it."""
-        return True
-
-    @classmethod
-    def can_be_evaluated(cls) -> bool:
-        """Whether predictions can be compared with ratings; else they are scores, of which only the order matters."""
-        return True
-
-    @classmethod
-    def is_linear(cls) -> bool:
-        """Whether the expected rating is the predictor."""
-        return False
 
     # ------------------------------------------------------------------ the state of a chain
 
@@ -537,7 +525,7 @@ class Law(Part):
         """Distributions of q ratings at one state, given their predictors and their rows and columns in the cell."""
 
     @abstractmethod
-    def log_likelihood(self, x: Float32, found: State) -> float:
+    def log_likelihood(self, x: Float32, state: State) -> float:
         """Sum of the log densities of ratings, given their distributions; the variance may be one for all, (1,)."""
 
     @classmethod
@@ -566,7 +554,7 @@ class Law(Part):
 
 
 class Likelihood(Law):
-    """Law of a rating that is determined by its mean and variance; see `Law`."""
+    """Law of a rating that is determined by its mean and variance."""
 
     #: d log density / d eta at noise precision 1: a formula in x and eta (`dsgmcmc.kernels.formula`).
     score: ClassVar[str]
@@ -586,8 +574,8 @@ class Likelihood(Law):
 
         Here: an overridden gradient may differ from the formula, and needs `score_terms`.
         """
-        own = cls.score_terms is not Likelihood.score_terms
-        return own or cls.add_gradient is Likelihood.add_gradient
+        has_terms = cls.score_terms is not Likelihood.score_terms
+        return has_terms or cls.add_gradient is Likelihood.add_gradient
 
     @property
     def score_source(self) -> Score:
@@ -635,9 +623,9 @@ class Likelihood(Law):
         precision = np.float32(tau) * cell.row.row(WEIGHT.name)[rows] * cell.column.row(WEIGHT.name)[columns]
         return np.reciprocal(precision, dtype=np.float32)
 
-    def log_likelihood(self, x: Float32, found: State) -> float:
+    def log_likelihood(self, x: Float32, state: State) -> float:
         """Sum of the log densities of ratings, given their distributions; the variance may be one for all, (1,)."""
-        logs = self.log_density(x, found.mean, np.asarray(found.variance), *self.shape)
+        logs = self.log_density(x, state.mean, np.asarray(state.variance), *self.shape)
         return float(logs.sum(dtype=np.float64))
 
     @classmethod
@@ -676,5 +664,5 @@ class Likelihood(Law):
     @classmethod
     def predictive_of_moments(cls, moments: Moments) -> Predictive:
         """Predictive distributions from moments over draws."""
-        mean, variance = (np.asarray(each, np.float64)[:, None] for each in moments[:2])
+        mean, variance = (np.asarray(moment, np.float64)[:, None] for moment in moments[:2])
         return cls.mixture(cls, mean, variance, np.ones(1), levels=moments.levels)

@@ -35,14 +35,10 @@ class Gaussian(Normal, Likelihood):
     """Gaussian ratings, with one noise for all or one for every user, item, or both."""
 
     score = "x - eta"
+    is_linear = True
     mixture = NormalMixture
     noise_quantities: ClassVar[tuple[Quantity, ...]] = (WEIGHT, ROW_ERROR)
     swept_fields = ("row_error",)
-
-    @classmethod
-    def is_linear(cls) -> bool:
-        """Whether the expected rating is the predictor."""
-        return True
 
     @classmethod
     def warnings_for_data(cls, ratings: Ratings, likelihood: str) -> Iterator[str]:
@@ -107,13 +103,13 @@ class Gaussian(Normal, Likelihood):
         """Variance of a rating given its predictor and the variance of its noise, 1 / (tau g g'), elementwise."""
         return noise
 
-    def log_likelihood(self, x: Float32, found: State) -> float:
+    def log_likelihood(self, x: Float32, state: State) -> float:
         """Sum of the log densities of ratings, given their distributions; the variance may be one for all, (1,).
 
         The logarithm of a variance that serves all is taken once.
         """
-        variance = np.atleast_1d(found.variance)
-        squares = np.square(found.mean - x)
+        variance = np.atleast_1d(state.variance)
+        squares = np.square(state.mean - x)
         squares /= variance
         logs = np.log(2 * np.pi * variance).sum(dtype=np.float64) * (1 if len(variance) == len(x) else len(x))
         return -0.5 * float(logs + squares.sum(dtype=np.float64))

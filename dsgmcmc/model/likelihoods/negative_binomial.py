@@ -180,11 +180,6 @@ class NegativeBinomial(Likelihood):
     def _truncated(self) -> bool:
         return self._least > 0
 
-    @property
-    def shape(self) -> tuple[float, ...]:
-        """The current values of the law's parameters that `shape_of` reads from draws."""
-        return self.dispersion, self._top, self._least
-
     @classmethod
     def shape_of(cls, shared: Mapping[str, Float64]) -> Float64:
         """Parameters of the law that predictions need besides mean and variance, (m,), of a draw; None if none."""
@@ -231,7 +226,7 @@ class NegativeBinomial(Likelihood):
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
         """Set the part's fields of the blocks and its shared parameters to their initial values."""
-        self.parameters = Dispersion(*(np.full(1, each) for each in (START_DISPERSION, self._top, self._least)))
+        self.parameters = Dispersion(*(np.full(1, value) for value in (START_DISPERSION, self._top, self._least)))
 
     def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> float:
         """Add the gradient of a cell's energy, times `scale`, to `out` of both blocks."""
@@ -259,9 +254,9 @@ class NegativeBinomial(Likelihood):
 
         Here: the count, and the parameters of all.
         """
-        found = np.empty((3, len(cell.ratings.indices)), np.float32)
-        found[0], found[1], found[2] = cell.ratings.values, 1 / self._top, self.dispersion
-        return found
+        terms = np.empty((3, len(cell.ratings.indices)), np.float32)
+        terms[0], terms[1], terms[2] = cell.ratings.values, 1 / self._top, self.dispersion
+        return terms
 
     def noise_scale(self, block: ParameterBlock) -> Float32:
         """Noise scales g of a block's rows, (n,) float32; 1 if all have the same noise.
@@ -286,10 +281,11 @@ class NegativeBinomial(Likelihood):
         partials = {"total": np.array([[row.row("weight").sum(dtype=np.float64)] for row, _ in circulation.pairs()])}
         mean = float(circulation.ring.sum(partials)["total"][0]) / circulation.ratings.n_data
         r = self.dispersion
+        of_all = information(np.array(mean), r, self._truncated)
         for block in blocks:
             total = block.row("weight")
-            own = (total + 4 * np.sqrt(total + 1) + 6) / np.maximum(block.counts, 1)
-            total[:] = information(own, r, self._truncated) / sqrt(information(np.array(mean), r, self._truncated))
+            mean_of_row = (total + 4 * np.sqrt(total + 1) + 6) / np.maximum(block.counts, 1)
+            total[:] = information(mean_of_row, r, self._truncated) / sqrt(of_all)
         return self.weighted_counts(circulation)
 
     @classmethod
@@ -345,7 +341,7 @@ class NegativeBinomial(Likelihood):
     @staticmethod
     def log_density(x: Array, mean: Array, variance: Array, *shape: Array | float) -> Array:
         """Log density of ratings with these means and variances, in nats, elementwise: log probability of the count."""
-        dispersion, _, least = (np.asarray(each, np.float64) for each in shape)
+        dispersion, _, least = (np.asarray(values, np.float64) for values in shape)
         rate = np.asarray(mean, np.float64)
         if np.any(least > 0):
             rate = np.where(least > 0, rate_above_zero(rate, dispersion), rate)
@@ -354,7 +350,7 @@ class NegativeBinomial(Likelihood):
     @staticmethod
     def cdf(x: Array, mean: Array, variance: Array, *shape: Array | float) -> Float64:
         """Probability of a rating of at most `x`, elementwise."""
-        dispersion, _, least = (np.asarray(each, np.float64) for each in shape)
+        dispersion, _, least = (np.asarray(values, np.float64) for values in shape)
         rate = np.where(least > 0, rate_above_zero(mean, dispersion), mean)
         return NegativeBinomialLaw.cdf(x, mean, variance, rate, dispersion, least)
 
@@ -369,7 +365,7 @@ class NegativeBinomial(Likelihood):
     @classmethod
     def predictive_of_moments(cls, moments: Moments) -> Predictive:
         """Predictive distributions from moments over draws."""
-        mean, variance = (np.asarray(each, np.float64)[:, None] for each in moments[:2])
+        mean, variance = (np.asarray(moment, np.float64)[:, None] for moment in moments[:2])
         more = variance > (1 + 1e-6) * mean
         rate, dispersion = mean, np.where(more, mean**2 / np.where(more, variance - mean, 1.0), inf)
         least = np.zeros((1, 1)) if moments.shape is None else np.ceil(moments.shape[:, 2:3])
@@ -389,11 +385,10 @@ def rate_of(eta: Array, ceiling: Array | float) -> Array:
 def information(mean: Array, dispersion: float, truncated: bool) -> Float64:
     """Fisher information of counts on log m, elementwise, given their means."""
     if not truncated:
-        found: Float64 = mean / (1 + mean / dispersion)
-        return found
+        return np.asarray(mean / (1 + mean / dispersion), np.float64)
     rate = rate_above_zero(mean, np.array(dispersion))
-    found = moments_above_zero(rate, np.array(dispersion))[1] / np.square(1 + rate / dispersion)
-    return np.asarray(found, np.float64)
+    variance = moments_above_zero(rate, np.array(dispersion))[1]
+    return np.asarray(variance / np.square(1 + rate / dispersion), np.float64)
 
 
 def draw_dispersion(dispersion: float, sums: Float64, table: Levels, rng: np.random.Generator) -> float:
@@ -423,9 +418,9 @@ def draw_dispersion(dispersion: float, sums: Float64, table: Levels, rng: np.ran
         at = centre + move
         if abs(move - middle) > NODES[-1] / 2 or not DISPERSION_BOUNDS[0] <= exp(at) <= DISPERSION_BOUNDS[1]:
             return -inf
-        found = 0.0
+        log_likelihood = 0.0
         for term in reversed(terms):
-            found = found * move + term
-        return found - ((at - log(START_DISPERSION)) / PRIOR_SD) ** 2 / 2
+            log_likelihood = log_likelihood * move + term
+        return log_likelihood - ((at - log(START_DISPERSION)) / PRIOR_SD) ** 2 / 2
 
     return exp(centre + metropolis(log_density, (0.0,), total, rng).item())

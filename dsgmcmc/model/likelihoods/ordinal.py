@@ -23,8 +23,7 @@ import numpy as np
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.effects import Score, level_score, level_terms_kernel
-from dsgmcmc.kernels.levels import level_moments, level_probabilities
-from dsgmcmc.kernels.ordinal import END, CutSide, Link, level_tables, ordinal_kernel
+from dsgmcmc.kernels.ordinal import END, CutSide, Link, level_moments, level_probabilities, level_tables, ordinal_kernel
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.circulation import Circulation, RatingsCell
 from dsgmcmc.model.likelihoods.base import LINK_WIDTH, Counts, Levels, State, times
@@ -77,8 +76,8 @@ def scale_of(ratings: Ratings) -> Float64 | None:
     Ratings are measurements if there are more than `MAX_LEVELS` different ones, or if most of these occur once and not
     all are whole or half numbers.
     """
-    found = ratings.levels(MAX_LEVELS)
-    return found if found is not None and (2 * len(found) <= ratings.nnz or np.all(2 * found % 1 == 0)) else None
+    values = ratings.levels(MAX_LEVELS)
+    return values if values is not None and (2 * len(values) <= ratings.nnz or np.all(2 * values % 1 == 0)) else None
 
 
 class Ordinal(ScaledRows):
@@ -108,10 +107,10 @@ class Ordinal(ScaledRows):
     @classmethod
     def quantities_with(cls, factors: tuple[Factor, ...], own_thresholds: Factor | None = None) -> tuple[Quantity, ...]:
         """The quantities that it keeps, if rows of these factors have noise scales, or thresholds, of their own."""
-        own = () if own_thresholds is None else tuple(quantity.of(own_thresholds) for quantity in GAP_QUANTITIES)
-        gaps = GapPrecision.about(()) if own else ()
+        cuts = () if own_thresholds is None else tuple(quantity.of(own_thresholds) for quantity in GAP_QUANTITIES)
+        gaps = GapPrecision.about(()) if cuts else ()
         shared = (*Thresholds.about(()), *ScalePrecision.about(factors), *gaps)
-        return (*super().quantities_with(factors), *own, *shared)
+        return (*super().quantities_with(factors), *cuts, *shared)
 
     def momenta_of(self, factor: Factor) -> dict[str, str]:
         """Fields of a factor's rows with momenta of the law's own parameters, N(0, 1) each, by their names."""
@@ -197,8 +196,8 @@ class Ordinal(ScaledRows):
         Here: all scales are 1, and all thresholds the same, at rest.
         """
         self.thresholds = self.model.start()
-        own = self.own_thresholds is not None
-        self.gaps = GapPrecision(np.full(len(self.values) - 2, GAP_START) if own else None)
+        has_gaps = self.own_thresholds is not None
+        self.gaps = GapPrecision(np.full(len(self.values) - 2, GAP_START) if has_gaps else None)
         super().start(blocks)
 
     def refresh_derived_fields(self, block: ParameterBlock) -> None:
@@ -211,18 +210,21 @@ class Ordinal(ScaledRows):
 
     def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> float:
         """Add the gradient of a cell's energy, times `scale`, to `out` of both blocks."""
-        ratings, blocks, own = cell.ratings, (cell.row, cell.column), self.own_thresholds
-        scaled = self.heteroscedastic or own is not None
-        side = None if own is None else _SIDES[own]
+        ratings, blocks, cut_by = cell.ratings, (cell.row, cell.column), self.own_thresholds
+        scaled = self.heteroscedastic or cut_by is not None
+        side = None if cut_by is None else _SIDES[cut_by]
         kernel = ordinal_kernel(self.rank, self.biases, self.link, scaled, side, ratings.offsets is not None)
         arrays = [block[name] for name in (position, out) for block in blocks]
-        tables = cut_table(blocks[own]) if own is not None else level_tables(self.link, scaled, self.thresholds.values)
-        sums = np.zeros(tables.shape if own is not None else (len(self.values), 2))
+        if cut_by is None:
+            tables, sums = level_tables(self.link, scaled, self.thresholds.values), np.zeros((len(self.values), 2))
+        else:
+            tables = cut_table(blocks[cut_by])
+            sums = np.zeros(tables.shape)
         slopes = [np.zeros(len(block.counts), np.float32) for block in blocks] if scaled else []
         arrays += [tables, sums, *(self.row_scale(block) for block in blocks[: len(slopes)]), *slopes]
         kernel(*ratings.arrays, *arrays, scale)
-        if share and own is not None:
-            keep_cut_slopes(blocks[own], sums, share / scale)
+        if share and cut_by is not None:
+            keep_cut_slopes(blocks[cut_by], sums, share / scale)
         elif share:
             self.sums_of(cell.row.index)[:] += share / scale * sums
         if share and self.heteroscedastic:
@@ -239,14 +241,14 @@ class Ordinal(ScaledRows):
 
         Here: the thresholds above and below a rating, and its scale.
         """
-        ratings, blocks, own = cell.ratings, (cell.row, cell.column), self.own_thresholds
+        ratings, blocks, cut_by = cell.ratings, (cell.row, cell.column), self.own_thresholds
         scales = [self.row_scale(block) for block in blocks] if self.heteroscedastic else []
         table = np.concatenate([[-END], self.thresholds.values, [END]]).astype(np.float32)[None]
-        found = np.empty((3 if scales else 2, len(ratings.indices)), np.float32)
-        kernel = level_terms_kernel(bool(scales), None if own is None else _SIDES[own])
+        terms = np.empty((3 if scales else 2, len(ratings.indices)), np.float32)
+        kernel = level_terms_kernel(bool(scales), None if cut_by is None else _SIDES[cut_by])
         given = *ratings.pattern, ratings.values
-        kernel(*given, table if own is None else cut_table(blocks[own]), *scales, found)
-        return found
+        kernel(*given, table if cut_by is None else cut_table(blocks[cut_by]), *scales, terms)
+        return terms
 
     def draw(self, context: DrawContext) -> None:
         """Draw everything that `draw_shared` does not draw, if it is due (`DrawContext.is_turn`).
@@ -257,14 +259,14 @@ class Ordinal(ScaledRows):
         before the others are: at the start all scales and gaps are the same, and from a precision that says so they
         depart in hundreds of sweeps.
         """
-        circulation, own, earlier, partials = context.circulation, self.own_thresholds, self.gaps.precision, []
-        slopes = {block: slopes_of(block) for block in circulation.blocks() if block.factor == own}
+        circulation, cut_by, earlier, partials = context.circulation, self.own_thresholds, self.gaps.precision, []
+        slopes = {block: slopes_of(block) for block in circulation.blocks() if block.factor == cut_by}
         for pair in circulation.pairs():
             sums = self.square_sums(pair)
-            if own is None:
+            if cut_by is None:
                 sums["slopes"] = self.sums_of(pair[0].index)
             else:
-                sums |= {"slopes": slopes[pair[own]].sum(axis=0), GAPS: gap_squares(pair[own])}
+                sums |= {"slopes": slopes[pair[cut_by]].sum(axis=0), GAPS: gap_squares(pair[cut_by])}
             partials.append(sums)
         rows = dict(zip(Factor, circulation.ratings.shape, strict=True))
         shapes = shapes_of(arrays_of(self.replicated))
@@ -281,19 +283,19 @@ class Ordinal(ScaledRows):
         self, stream: RandomStream, rows: dict[Factor, int], is_turn: bool, sums: dict[str, Float64]
     ) -> dict[str, Float64]:
         """Thresholds, and precisions if it is their turn, from the sums over all blocks; runs at the root."""
-        rng, own, slopes = stream.generator(Purpose.THRESHOLDS), self.own_thresholds, sums["slopes"]
-        if own is None:
+        rng, cut_by, slopes = stream.generator(Purpose.THRESHOLDS), self.own_thresholds, sums["slopes"]
+        if cut_by is None:
             slopes = self.model.slopes(self.thresholds.position, slopes)
-        found = self.scales.arrays() | self.gaps.arrays() | self.model.move(self.thresholds, slopes, rng)
+        drawn = self.scales.arrays() | self.gaps.arrays() | self.model.move(self.thresholds, slopes, rng)
         if not is_turn:
-            return found
+            return drawn
         for factor in Factor:
             if factor in self.factors:
                 name = f"{factor.name}.scales"
-                found[name] = SCALE_PRIOR.draw(sums[name], rows[factor], rng)
-        if own is not None:
-            found["thresholds.precision"] = GAP_PRIOR.draw(sums[GAPS], rows[own], rng)
-        return found
+                drawn[name] = SCALE_PRIOR.draw(sums[name], rows[factor], rng)
+        if cut_by is not None:
+            drawn["thresholds.precision"] = GAP_PRIOR.draw(sums[GAPS], rows[cut_by], rng)
+        return drawn
 
     def noise_scale(self, block: ParameterBlock) -> Float32:
         """Noise scales g of a block's rows, (n,) float32; 1 if all have the same noise.
@@ -340,18 +342,18 @@ class Ordinal(ScaledRows):
         if self.heteroscedastic:
             scale = cell.row.row("weight")[rows] * cell.column.row("weight")[columns]
         if self.own_thresholds is None:
-            found = level_probabilities(self.link, eta, scale, self.thresholds.values)
+            probability = level_probabilities(self.link, eta, scale, self.thresholds.values)
         else:
             block, owner = ((cell.row, rows), (cell.column, columns))[self.own_thresholds]
-            found = level_probabilities(self.link, eta, scale, block[CUTS], owner)
-        return State(*level_moments(found, self.values), found)
+            probability = level_probabilities(self.link, eta, scale, block[CUTS], owner)
+        return State(*level_moments(probability, self.values), probability)
 
-    def log_likelihood(self, x: Float32, found: State) -> float:
+    def log_likelihood(self, x: Float32, state: State) -> float:
         """Sum of the log densities of ratings, given their distributions; the variance may be one for all, (1,).
 
         A rating that is none of the levels counts as the one next to it.
         """
-        return float(log_probability(found.probability, nearest_level(x, self.values)).sum())
+        return float(log_probability(state.probability, nearest_level(x, self.values)).sum())
 
     @classmethod
     def _by_draw(cls, draws: PredictorDraws) -> Iterator[Float32]:
@@ -364,11 +366,11 @@ class Ordinal(ScaledRows):
     def predictive(cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None) -> Predictive:
         """Posterior predictive distributions of ratings: mixtures over draws of their predictors."""
         assert levels is not None
-        found = np.zeros((len(draws.eta), len(levels)), np.float32)
+        probability = np.zeros((len(draws.eta), len(levels)), np.float32)
         for share, some in draws.over_effects():
             for weight, p in zip((share * some.weights).tolist(), cls._by_draw(some), strict=True):
-                found += np.float32(weight) * p
-        return LevelDistribution(found, levels)
+                probability += np.float32(weight) * p
+        return LevelDistribution(probability, levels)
 
     @classmethod
     def expectation(cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None) -> Predictive:
@@ -377,8 +379,8 @@ class Ordinal(ScaledRows):
         nodes, draws = draws.over_effects(), draws.known()
         means = np.zeros_like(draws.eta)
         for share, some in nodes:
-            found = [level_moments(p, levels)[0] for p in cls._by_draw(some)]
-            means += np.float32(share) * np.stack(found, axis=1)
+            at_draws = [level_moments(p, levels)[0] for p in cls._by_draw(some)]
+            means += np.float32(share) * np.stack(at_draws, axis=1)
         return Scores(means, draws.spread, draws.weights)
 
     @classmethod

@@ -110,12 +110,12 @@ class ScaledRows(Law):
 
     def square_sums(self, blocks: Iterable[ParameterBlock]) -> dict[str, Float64]:
         """Sums of u^2 over the rows of each of these blocks that has scales, (1,) float64, by the precision's name."""
-        found = {}
+        sums = {}
         for block in blocks:
             if block.factor in self.factors:
                 square = block.update(SQUARES, weight="weight", bound=self.scale_bound)["square"]
-                found[f"{block.factor.name}.scales"] = np.array([square])
-        return found
+                sums[f"{block.factor.name}.scales"] = np.array([square])
+        return sums
 
     def move_scales(self, blocks: Iterable[ParameterBlock], information: float) -> None:
         """Move the scales of all rows that have some, given the slopes of the last sweep.

@@ -117,6 +117,7 @@ class StudentT(ScaledRows, Likelihood):
     score = "((3 * inflation - 1) / (inflation - 1)) * (x - eta) / (2 * inflation / (inflation - 1) + (x - eta)**2)"
     starts: ClassVar[Mapping[str, float]] = {"inflation": START_NU / (START_NU - 2)}
     mixture = SymmetricMixture
+    is_linear = True
     draws_precision = True
     scale_bound = MAX_LOG_SCALE
     sums_name = "tails"
@@ -147,11 +148,6 @@ class StudentT(ScaledRows, Likelihood):
         """The part's parameters that are the same on all processes."""
         return (self.tails, self.scales)
 
-    @classmethod
-    def is_linear(cls) -> bool:
-        """Whether the expected rating is the predictor."""
-        return True
-
     @property
     def nu(self) -> float:
         """Degrees of freedom."""
@@ -160,11 +156,6 @@ class StudentT(ScaledRows, Likelihood):
     @property
     def _tau(self) -> float:
         return float(self.noise_parameters.tau[0])
-
-    @property
-    def shape(self) -> tuple[float, ...]:
-        """The current values of the law's parameters that `shape_of` reads from draws."""
-        return (self.nu / (self.nu - 2),)
 
     @classmethod
     def shape_of(cls, shared: Mapping[str, Float64]) -> Float64:
@@ -203,11 +194,11 @@ class StudentT(ScaledRows, Likelihood):
         Here: the rating, its scale, and the parameters of all.
         """
         ratings = cell.ratings
-        found = np.empty((4, len(ratings.indices)), np.float32)
+        terms = np.empty((4, len(ratings.indices)), np.float32)
         rows = np.repeat(np.arange(len(cell.row.counts)), np.diff(ratings.indptr))
-        found[0], found[2], found[3] = ratings.values, self.nu, self._tau
-        found[1] = self.row_scale(cell.row)[rows] * self.row_scale(cell.column)[ratings.indices]
-        return found
+        terms[0], terms[2], terms[3] = ratings.values, self.nu, self._tau
+        terms[1] = self.row_scale(cell.row)[rows] * self.row_scale(cell.column)[ratings.indices]
+        return terms
 
     def noise_scale(self, block: ParameterBlock) -> Float32:
         """Noise scales g of a block's rows, (n,) float32; 1 if all have the same noise.
@@ -298,11 +289,12 @@ class StudentT(ScaledRows, Likelihood):
         mean, variance, _, levels, noise, shape = moments
         inflation = np.array([list(cls.starts.values())]) if shape is None else shape
         if noise is None or np.array_equal(noise, variance):
-            at, weights, own = np.asarray(mean, np.float64)[:, None], np.ones(1), np.asarray(variance, np.float64)
+            at, weights = np.asarray(mean, np.float64)[:, None], np.ones(1)
+            noise = np.asarray(variance, np.float64)
         else:
             sd = np.sqrt(np.maximum(variance - noise, 0.0))
-            at, weights, own = mean[:, None] + sd[:, None] * _NODES, _SHARES, noise
-        return cls.mixture(cls, at, own[:, None], weights, levels=levels, shape=(inflation[:, :1],))
+            at, weights = mean[:, None] + sd[:, None] * _NODES, _SHARES
+        return cls.mixture(cls, at, noise[:, None], weights, levels=levels, shape=(inflation[:, :1],))
 
 
 def log_density_of(error: Array, square: Array, inflation: Array) -> Array:
@@ -339,15 +331,15 @@ def draw_tails(
         u, v = at.tolist()
         if most is None:
             v = log(tau)
-        found = 2 + exp(u)
-        move = v - log(found) - y
-        bounded = range_of_v[0] <= v <= range_of_v[1] and NU_BOUNDS[0] <= found <= NU_BOUNDS[1]
+        proposed = 2 + exp(u)
+        move = v - log(proposed) - y
+        bounded = range_of_v[0] <= v <= range_of_v[1] and NU_BOUNDS[0] <= proposed <= NU_BOUNDS[1]
         if abs(move - middle) > NU_STEP_REACH or not bounded:
             return -inf
         f = terms[0] + move * (terms[1] + move * (terms[2] + move * (terms[3] + move * terms[4])))
-        each = lgamma((found + 1) / 2) - lgamma(found / 2) + (v - log(found)) / 2
+        of_rating = lgamma((proposed + 1) / 2) - lgamma(proposed / 2) + (v - log(proposed)) / 2
         prior = 2 * u - PRIOR_RATE * exp(u) - (v / TAU_SD) ** 2 / 2
-        return float(n * each - (found + 1) / 2 * f + prior)
+        return float(n * of_rating - (proposed + 1) / 2 * f + prior)
 
     u, v = metropolis(log_density, (log(nu - 2), log(tau)), n, rng).tolist()
     return 2 + exp(u), tau if most is None else exp(v)

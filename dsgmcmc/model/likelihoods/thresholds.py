@@ -133,8 +133,8 @@ class ThresholdModel:
         jacobian = _jacobian(re_anchored(self.position, size // 2, self.anchor), self.anchor)
         self.prior_precision = np.full(size, GAP_SD**-2)
         self.prior_precision[size // 2] = MIDDLE_SD**-2
-        own = np.insert(np.delete(self.prior_precision, size // 2), self.anchor, MIDDLE_SD**-2)
-        metric = counts.sum() * (jacobian.T @ fisher @ jacobian) + np.diag(own)
+        anchored_precision = np.insert(np.delete(self.prior_precision, size // 2), self.anchor, MIDDLE_SD**-2)
+        metric = counts.sum() * (jacobian.T @ fisher @ jacobian) + np.diag(anchored_precision)
         self._root = np.linalg.cholesky(metric)
 
     def start(self) -> Thresholds:
@@ -223,19 +223,19 @@ def values_of(position: Float64, middle: int | None = None) -> Float64:
 def coordinates_of(values: Float64) -> Float64:
     """Coordinates of thresholds; neighbours are at least 1e-6 apart."""
     middle = len(values) // 2
-    found = np.log(np.maximum(np.diff(values), 1e-6))
-    return np.insert(found, middle, values[middle])
+    log_gaps = np.log(np.maximum(np.diff(values), 1e-6))
+    return np.insert(log_gaps, middle, values[middle])
 
 
 def _jacobian(position: Float64, middle: int | None = None) -> Float64:
     """Derivatives of the thresholds, by row, in the coordinates."""
     size, middle = len(position), len(position) // 2 if middle is None else middle
     rows, columns = np.indices((size, size))
-    found = np.where((columns > middle) & (rows >= columns), 1.0, 0.0)
-    found -= (columns < middle) & (rows <= columns)
-    found *= np.exp(position)
-    found[:, middle] = 1.0
-    return found
+    jacobian = np.where((columns > middle) & (rows >= columns), 1.0, 0.0)
+    jacobian -= (columns < middle) & (rows <= columns)
+    jacobian *= np.exp(position)
+    jacobian[:, middle] = 1.0
+    return jacobian
 
 
 class ThresholdSettings(BaseModel):
@@ -301,18 +301,18 @@ def slopes_of(block: ParameterBlock) -> Float64:
     """Derivatives of the log likelihood in the coordinates of a block's rows, (n, R - 1), from those in thresholds."""
     cuts, slopes = (block[name].astype(np.float64) for name in (CUTS, CUT_SLOPE))
     middle, widths = cuts.shape[1] // 2, np.diff(cuts, axis=1)
-    found = np.empty_like(slopes)
-    found[:, :middle] = -widths[:, :middle] * np.cumsum(slopes[:, :middle], axis=1)
-    found[:, middle] = slopes.sum(axis=1)
-    found[:, middle + 1 :] = widths[:, middle:] * np.cumsum(slopes[:, :middle:-1], axis=1)[:, ::-1]
-    return found
+    of_coordinates = np.empty_like(slopes)
+    of_coordinates[:, :middle] = -widths[:, :middle] * np.cumsum(slopes[:, :middle], axis=1)
+    of_coordinates[:, middle] = slopes.sum(axis=1)
+    of_coordinates[:, middle + 1 :] = widths[:, middle:] * np.cumsum(slopes[:, :middle:-1], axis=1)[:, ::-1]
+    return of_coordinates
 
 
 def gap_information(model: ThresholdModel) -> Float64:
     """Largest Fisher information of a rating on the log gaps, over all predictors, (R - 2,), where thresholds start."""
     start = values_of(model.position)
-    found = [np.diag(model.information_at(eta)) for eta in np.linspace(start[0] - 2, start[-1] + 2, 60)]
-    return np.delete(np.max(found, axis=0), len(start) // 2)
+    information = [np.diag(model.information_at(eta)) for eta in np.linspace(start[0] - 2, start[-1] + 2, 60)]
+    return np.delete(np.max(information, axis=0), len(start) // 2)
 
 
 def gap_squares(block: ParameterBlock) -> Float64:

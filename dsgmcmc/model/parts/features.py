@@ -287,10 +287,10 @@ class FeatureEffects(Part):
         fields = (SHIFT.name, DESCRIBED.name)
         for block in context.circulation.home(fields, returning=fields):
             if block.factor in self.designs:
-                shift, own = (block[name] for name in fields)
+                shift, described = (block[name] for name in fields)
                 new = self.designs[block.factor].product(block.index, self.parameters.effects[block.factor])
-                shift += new - own
-                own[:] = new
+                shift += new - described
+                described[:] = new
 
     def _moments(self, context: DrawContext) -> dict[str, Float64]:
         """X^T (theta - m - the other parts), by block, and the Gram matrices where they are not known. Collective."""
@@ -299,10 +299,10 @@ class FeatureEffects(Part):
             if block.factor not in self.designs:
                 continue
             prior = context.prior(block)
-            theta, shift, own = (
+            theta, shift, described = (
                 block[name].astype(np.float64) for name in (context.position, SHIFT.name, DESCRIBED.name)
             )
-            residual = theta - prior.mean - (shift - own)
+            residual = theta - prior.mean - (shift - described)
             moment = self.designs[block.factor].moment(block.index, residual)
             partials.setdefault(block.index, {})[f"{block.factor.name}.moment"] = moment
         ring = context.circulation.ring
@@ -383,7 +383,8 @@ def explained(effects: Float64, covariance: Float64, groups: Int64, precision: F
     """Mean over rows and columns of the squares of every group's part of X B, in units of Lambda^-1; (groups,)."""
     scaled = effects @ np.linalg.cholesky(precision)
     squares = []
-    for g in range(groups.max() + 1):
-        own = groups == g
-        squares.append(((covariance[np.ix_(own, own)] @ scaled[own]) * scaled[own]).sum() / effects.shape[1])
+    for group in range(groups.max() + 1):
+        features = groups == group
+        of_group = scaled[features]
+        squares.append(((covariance[np.ix_(features, features)] @ of_group) * of_group).sum() / effects.shape[1])
     return np.array(squares)

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 import numpy as np
 from pydantic import BaseModel, Field
 
-from dsgmcmc.kernels.gamma import gammas
+from dsgmcmc.kernels.philox import gammas
 from dsgmcmc.model.parts.base import DrawContext, FeatureSizes, Part, Place, is_due
 from dsgmcmc.model.quantity import Quantity, Sampled
 from dsgmcmc.settings import setting

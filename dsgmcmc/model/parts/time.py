@@ -54,8 +54,16 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, field_validator
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.kernels.effects import accept, along, effects_kernel, propose
-from dsgmcmc.kernels.groups import add_to_groups, predictor_kernel, subtract_groups, weigh_ratings
+from dsgmcmc.kernels.effects import (
+    accept,
+    add_to_groups,
+    along,
+    effects_kernel,
+    predictor_kernel,
+    propose,
+    subtract_groups,
+    weigh_ratings,
+)
 from dsgmcmc.kernels.philox import normals
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.parts.base import DrawContext, FeatureSizes, Part, Place
@@ -161,7 +169,7 @@ class TimeEffects(Part):
         if config.time_levels == "no":
             return
         leave = f"leave out {named('time_levels')}"
-        if not config.law.is_sum_over_ratings():
+        if not config.law.is_sum_over_ratings:
             raise InputError(
                 f"with the {config.likelihood} likelihood pairs without a click count, too, which have no time: {leave}"
             )
@@ -281,7 +289,7 @@ class TimeEffects(Part):
         """Draw standard normal numbers for the groups of a block of a level, `width` for each, (width G,) float32."""
         numbers = np.empty(width * self.groups.size(number, block), np.float32)
         first = (number << 44) + width * int(self.groups.first[number][block])
-        normals(numbers, *stream.key(purpose, self.groups.levels[number].factor, first))
+        normals(numbers, stream.key(purpose, self.groups.levels[number].factor, first))
         return numbers
 
     # ------------------------------------------------------------------ drawing it, and predictions
@@ -348,14 +356,14 @@ class NormalDraws:
     def _residuals(self, context: DrawContext) -> tuple[CellRatings, CellRatings]:
         """Residuals of the training ratings, and the precision of each. Collective."""
         tau, fields, given = context.tau(), next(context.circulation.blocks()).arrays, self._part.given
-        own = (WEIGHT.name,) if WEIGHT.name in fields else ()
+        scales = (WEIGHT.name,) if WEIGHT.name in fields else ()
         residuals = {cell: np.empty(len(block.indices), np.float32) for cell, block in given.items()}
         weights = {cell: np.full_like(values, tau) for cell, values in residuals.items()}
-        for row, column, ratings in context.circulation.tour((context.position, *own)):
+        for row, column, ratings in context.circulation.tour((context.position, *scales)):
             cell = row.index, column.index
             positions = row[context.position], column[context.position]
             self._residual_kernel(*ratings.pattern, ratings.values, *positions, residuals[cell])
-            if own:
+            if scales:
                 row_scale, column_scale = row.row(WEIGHT.name), column.row(WEIGHT.name)
                 weigh_ratings(ratings.pattern, np.float32(tau) * row_scale, column_scale, weights[cell])
         return residuals, weights
@@ -388,8 +396,8 @@ class NormalDraws:
         fit = sums[:, 0] + n * old
         new = fit / (n + precision) + noise / np.sqrt(n + precision)
         seen = n > 0
-        own = new[seen]
-        total = np.array([len(own), own @ own, own @ fit[seen], own * own @ n[seen]])
+        effects = new[seen]
+        total = np.array([len(effects), effects @ effects, effects @ fit[seen], effects * effects @ n[seen]])
         return _BlockDraw(new, noise, seen, total)
 
 

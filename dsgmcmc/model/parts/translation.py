@@ -100,7 +100,7 @@ def draw(
     drawn = Translation({}, {})
     for factor, other in ((Factor.H, Factor.W), (Factor.W, Factor.H)):  # of the factor, against the other's biases
         dense = precision[factor] if precision[factor].ndim == 2 else np.diag(precision[factor])
-        own, centre = kappa * dense[:k, :k], mean[factor][:k]
+        prior, centre = kappa * dense[:k, :k], mean[factor][:k]
         strength, n = np.atleast_1d(precision[other][-1])[-1], counts[other]
         products, fit = sums[other][:k, :k], sums[other][k, :k]
         total, bias = sums[other][-1, :k], sums[other][-1, k]
@@ -111,11 +111,11 @@ def draw(
             fit, total = fit + bias * before, total + n * before
         if intercept is not None:
             now = intercept.value + sum(drawn.biases.values())
-            own = np.block([[own, np.zeros((k, 1))], [np.zeros((1, k)), np.full((1, 1), intercept.precision)]])
+            prior = np.block([[prior, np.zeros((k, 1))], [np.zeros((1, k)), np.full((1, 1), intercept.precision)]])
             products = np.block([[products, -total[:, None]], [-total[None], np.full((1, 1), float(n))]])
             fit, centre = np.append(fit, -bias), np.append(centre, now)
-        root = np.linalg.cholesky(own + strength * products)
-        scaled = np.linalg.solve(root, strength * fit - own @ centre)
+        root = np.linalg.cholesky(prior + strength * products)
+        scaled = np.linalg.solve(root, strength * fit - prior @ centre)
         step = np.linalg.solve(root.T, scaled + rng.standard_normal(len(scaled)))
         drawn.rows[factor] = step[:k].astype(np.float64)
         drawn.biases[other] = 0.0 if intercept is None else float(step[k])
@@ -151,8 +151,8 @@ def translate(
     steps = {factor: moved[factor.name][:k] for factor in Factor}
     offset = float(steps[Factor.W] @ steps[Factor.H])
     for rows in circulation.together():
-        own, other = (np.append(steps[f], 0.0).astype(rows.dtype) for f in (rows.factor, Factor(1 - rows.factor)))
-        exchanged = rows.update(MOVE, theta=context.position, step=own, across=other)["exchanged"]
+        step, across = (np.append(steps[f], 0.0).astype(rows.dtype) for f in (rows.factor, Factor(1 - rows.factor)))
+        exchanged = rows.update(MOVE, theta=context.position, step=step, across=across)["exchanged"]
         exchanged -= moved[rows.factor.name][k]
         if rows.factor == Factor.W:  # H has moved before W
             exchanged -= offset

@@ -67,7 +67,7 @@ class PredictorDraws(NamedTuple):
 
     def at(self, rows: npt.NDArray[np.intp]) -> PredictorDraws:
         """Draws for some of the ratings."""
-        eta, noise, spread = (each[rows] for each in (self.eta, self.noise, self.spread))
+        eta, noise, spread = (values[rows] for values in (self.eta, self.noise, self.spread))
         owner = None if self.owner is None else self.owner[rows]
         effects = None if self.effects is None else self.effects[rows]
         shape = self.shape[rows] if self.shape is not None and len(self.shape) > 1 else self.shape
@@ -116,7 +116,7 @@ class PredictorDraws(NamedTuple):
         if thresholds is not None and owner is not None:
             owner = (owner[:, None] + thresholds.shape[1] * np.arange(draws, dtype=np.int32)).ravel()
             thresholds = thresholds.reshape(1, -1, thresholds.shape[2])
-        eta, noise, spread = (each.reshape(-1, 1) for each in (self.eta, self.noise, self.spread))
+        eta, noise, spread = (values.reshape(-1, 1) for values in (self.eta, self.noise, self.spread))
         effects, shape = None if self.effects is None else self.effects.reshape(-1, 1), self.shape
         if shape is not None:
             shape = np.broadcast_to(shape, (*self.eta.shape, shape.shape[2])).reshape(-1, 1, shape.shape[2])
@@ -210,7 +210,7 @@ class Predictive(ABC):
     def summary(self, low: float, high: float) -> Prediction:
         """Mean, sd and the quantiles at these two probabilities."""
         fields = (self.mean, self.sd, self.quantile(low), self.quantile(high))
-        return Prediction(*(each.astype(np.float32) for each in fields))
+        return Prediction(*(values.astype(np.float32) for values in fields))
 
     # ------------------------------------------------------------------ levels
 

@@ -14,7 +14,7 @@ NEAR = 60  # counts on either side of a rating that its score takes one by one
 
 
 class CountMixture(Mixture):
-    """Mixtures of distributions of counts; see `Mixture`."""
+    """Mixtures of distributions of counts, with the parameters of `Mixture`."""
 
     whole = True
 
@@ -46,7 +46,7 @@ class CountMixture(Mixture):
 
 
 class NegativeBinomialLaw:
-    """The negative binomial law of expected values m and dispersions r before it is truncated; see `LawOfMoments`.
+    """The negative binomial law of expected values m and dispersions r before it is truncated.
 
     Its variance is then m + m^2 / r; r may be infinite, for the Poisson law. `least` is 0, or 1 where a count of 0
     cannot occur: then probabilities are those given a count above 0.
@@ -61,12 +61,12 @@ class NegativeBinomialLaw:
         k, poisson = np.clip(whole, 0, 1e15) + 1.0, np.isinf(r)
         size = np.where(poisson, 1.0, r)
         share = size / (size + m)
-        found = np.where(poisson, gammaincc(k, m), betainc(size, k, share))
+        probability = np.where(poisson, gammaincc(k, m), betainc(size, k, share))
         if np.any(least > 0):
             above = np.where(poisson, gammainc(k, m), betaincc(size, k, share))
-            found = np.where(least > 0, 1 - above / -np.expm1(log_zero(m, r)), found)
-        found = np.where(np.isposinf(whole), 1.0, np.where(whole >= least, found, 0.0))
-        return np.clip(found, 0.0, 1.0)
+            probability = np.where(least > 0, 1 - above / -np.expm1(log_zero(m, r)), probability)
+        probability = np.where(np.isposinf(whole), 1.0, np.where(whole >= least, probability, 0.0))
+        return np.clip(probability, 0.0, 1.0)
 
     @staticmethod
     def log_density(x: Array, mean: Array, variance: Array, *shape: Array | float) -> Array:
@@ -76,12 +76,12 @@ class NegativeBinomialLaw:
         k, m, r, least = np.broadcast_arrays(x, *shape)
         poisson = np.isinf(r)
         size = np.where(poisson, 1.0, r)
-        found: Array = gammaln(k + size) - gammaln(size) + xlogy(k, m / (size + m)) - size * np.log1p(m / size)
-        found = np.where(poisson, xlogy(k, m) - m, found) - gammaln(k + 1.0)
+        log_p: Array = gammaln(k + size) - gammaln(size) + xlogy(k, m / (size + m)) - size * np.log1p(m / size)
+        log_p = np.where(poisson, xlogy(k, m) - m, log_p) - gammaln(k + 1.0)
         if np.any(least > 0):
-            found = np.where(least > 0, found - np.log(-np.expm1(log_zero(m, r))), found)
-            found = np.where(k >= least, found, -np.inf)
-        return found
+            log_p = np.where(least > 0, log_p - np.log(-np.expm1(log_zero(m, r))), log_p)
+            log_p = np.where(k >= least, log_p, -np.inf)
+        return log_p
 
 
 def log_zero(mean: Array, dispersion: Array) -> Float64:
@@ -108,8 +108,8 @@ def rate_above_zero(mean: Array, dispersion: Array) -> Float64:
     mean = np.maximum(np.asarray(mean, np.float64), 1 + 1e-6)
     rate = mean + 0.0 * dispersion
     for _ in range(60):
-        found, variance = moments_above_zero(rate, dispersion)
-        step = (found - mean) / np.maximum(variance / (1 + rate / dispersion), 1e-300)
+        mean_there, variance_there = moments_above_zero(rate, dispersion)
+        step = (mean_there - mean) / np.maximum(variance_there / (1 + rate / dispersion), 1e-300)
         rate = rate * np.exp(-np.clip(step, -2, 2))
         if np.abs(step).max(initial=0.0) < 1e-9:
             break

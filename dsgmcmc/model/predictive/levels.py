@@ -10,8 +10,8 @@ from dsgmcmc.types import Array, Float64, Int64
 
 def log_probability(p: Array, level: Int64) -> Float64:
     """Log probability of each rating's level, (q,) float64."""
-    own = np.take_along_axis(p, level[:, None], axis=1)[:, 0]
-    log_p: Float64 = np.log(np.maximum(own, SMALLEST), dtype=np.float64)
+    chosen = np.take_along_axis(p, level[:, None], axis=1)[:, 0]
+    log_p: Float64 = np.log(np.maximum(chosen, SMALLEST), dtype=np.float64)
     return log_p
 
 

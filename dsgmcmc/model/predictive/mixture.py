@@ -9,8 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.kernels.normal import ndtr
-from dsgmcmc.kernels.quantiles import summarise
+from dsgmcmc.kernels.normal import ndtr, summarise
 from dsgmcmc.model.predictive.base import Prediction, Predictive
 from dsgmcmc.types import Array, Float64
 
@@ -40,7 +39,7 @@ class Mixture(Predictive):
     centre : float
         Added to the mixtures' values.
     levels : (R,) float64, optional
-        See `Predictive`.
+        Possible ratings, in ascending order, if known.
     shape : sequence of (q or 1, n) float64
         What else the law of the components needs.
     """
@@ -92,7 +91,7 @@ class Mixture(Predictive):
 
 
 class SymmetricMixture(Mixture):
-    """Mixtures of distributions that are symmetric about their means; see `Mixture`."""
+    """Mixtures of distributions that are symmetric about their means."""
 
     def between(self, low: Array | float, high: Array | float) -> Float64:
         """Probability of a rating from `low` on and below `high`.
@@ -101,14 +100,14 @@ class SymmetricMixture(Mixture):
         """
         low, high = self._less_centre(low), self._less_centre(high)
         above = low + high > 2 * self._mean
-        ends = (np.where(above, 2 * self._mean - each, each) for each in (low, high))
+        ends = (np.where(above, 2 * self._mean - end, end) for end in (low, high))
         up_to = [self._law.cdf(end, self._mean, self._variance, *self._shape) for end in ends]
         probability: Float64 = np.abs(up_to[1] - up_to[0]) @ self._weights
         return probability
 
 
 class Normal:
-    """The normal law; see `LawOfMoments`."""
+    """The normal law, as a `LawOfMoments`."""
 
     @staticmethod
     def cdf(x: Array, mean: Array, variance: Array, *shape: Array | float) -> Float64:
@@ -124,7 +123,7 @@ class Normal:
 
 
 class NormalMixture(SymmetricMixture):
-    """Mixtures of normal distributions with these means and variances; see `Mixture`."""
+    """Mixtures of normal distributions with these means and variances."""
 
     def sample(self, rng: np.random.Generator) -> Float64:
         """Draw one rating from each distribution, (q,) float64."""
@@ -139,7 +138,7 @@ class NormalMixture(SymmetricMixture):
         Here: compiled, with quantiles accurate to 2e-6 in probability.
         """
         z = NormalDist().inv_cdf(low), NormalDist().inv_cdf(high)
-        mean, variance = (np.ascontiguousarray(each, np.float32) for each in (self._mean, self._variance))
+        mean, variance = (np.ascontiguousarray(values, np.float32) for values in (self._mean, self._variance))
         centred = Prediction(*summarise(mean, variance, self._weights, (low, high), z))
         centre = np.float32(self._centre)
         return Prediction(centred.mean + centre, centred.sd, centred.low + centre, centred.high + centre)

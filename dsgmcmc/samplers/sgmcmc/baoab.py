@@ -111,13 +111,13 @@ class BAOAB(Underdamped[BAOABConfig]):
 
         Here: smaller steps, and then the Kronecker metric; few ratings ask for small steps in any.
         """
-        found = super().safer(config, given)
+        configs = super().safer(config, given)
         if "metric" not in given and config.metric != "kronecker":
             kept = {name: getattr(config, name) for name in given if name in cls.Config.model_fields}
             largest = min(config.step_size, KRONECKER_DEFAULTS["step_size"])
             robust = {"step_size": largest, **kept, "metric": "kronecker"}
-            found["the Kronecker metric"] = BAOABConfig.model_validate(robust)
-        return found
+            configs["the Kronecker metric"] = BAOABConfig.model_validate(robust)
+        return configs
 
     @classmethod
     def suited_to_density(cls, config: BAOABConfig, noise: float | None) -> BAOABConfig:
@@ -141,9 +141,10 @@ class BAOAB(Underdamped[BAOABConfig]):
 
         Here: the temperatures since burn-in, and their standard errors.
         """
-        found = self.temperatures.found().items()
-        values = {f"temperature.{name}": each.value for name, each in found}
-        return values | {f"temperature_error.{name}": each.error for name, each in found} | super().metrics()
+        temperatures = self.temperatures.by_field().items()
+        values = {f"temperature.{name}": temperature.value for name, temperature in temperatures}
+        errors = {f"temperature_error.{name}": temperature.error for name, temperature in temperatures}
+        return values | errors | super().metrics()
 
     def find_divergence(self) -> str:
         """Describe how its own state shows divergence; empty if it does not. The same on all processes.

@@ -14,9 +14,7 @@ and for ``splitting = "published"`` [Chen 2014, eq. 15], with v = h r, eta = h^2
     theta <- theta + h_i P^-1/2 r
 
 one after the other: read simultaneously, as [Ma 2015, eq. 12] prints it, it is Euler's explicit method, which diverges
-at small friction. ``friction = "metric"`` makes friction gamma P^-1 in units of the prior's variance, gamma (1 - p_ik)
-with p the data's share in P: on a factorisation that is the generalised SGRHMC of [Ma 2015, algorithm 1], whose
-correction Gamma vanishes there.
+at small friction.
 
 ``refresh = L`` draws all momenta anew every L updates, with half a kick before and after. Whole kicks, as in
 [Chen 2014, algorithm 2], would make Var theta wrong by L / (L + 1) at any step size.
@@ -53,15 +51,16 @@ theta = theta + step * r
 """
 UPDATES = {"baoa": BAOA, "published": PUBLISHED}
 
-#: What an update keeps of the momentum and adds to it, elementwise, given `fade`, gamma h, and `parts`, B - 1.
+#: Where noise is corrected for: the part of the momentum that an update keeps, and the sd of what it adds, elementwise,
+#: given `fade`, gamma h, and `parts`, B - 1.
 FRICTION = {
     "baoa": """\
-damp = exp(-fade * share)
+damp = exp(-fade)
 spread = sqrt(maximum(1 - damp * damp - 0.25 * parts * h_i * h_i * p * (1 + damp) * (1 + damp), 0))
 """,
     "published": """\
-damp = 1 - fade * share
-spread = sqrt(maximum(2 * fade * share - parts * h_i * h_i * p, 0))
+damp = 1 - fade
+spread = sqrt(maximum(2 * fade - parts * h_i * h_i * p, 0))
 """,
 }
 
@@ -76,9 +75,6 @@ class SGHMCConfig(RisingStep):
     step_size: float = Field(0.01, gt=0, allow_inf_nan=False)
     splitting: Literal["baoa", "published"] = Field("baoa", description="order of kick, drift and friction")
     metric: Literal["fisher", "kronecker", "identity"] = Field("fisher", description="coordinates of the step")
-    friction: Literal["constant", "metric"] = Field(
-        "constant", description="the same for all, or more where the prior is strong"
-    )
     gamma: float = Field(0.5, gt=0, allow_inf_nan=False, description="friction in units of the step h")
     refresh: int = Field(0, ge=0, description="updates after which momenta are drawn afresh, with half kicks; 0: never")
     noise_correction: bool = Field(
@@ -98,33 +94,22 @@ class SGHMC(Underdamped[SGHMCConfig]):
         super().__init__(config, burn_in)
         self.metric = METRICS[config.metric]()
         self.replicated, self.scratch = (self.metric,), self.metric.scratch
-        self.elementwise = config.friction == "metric" or config.noise_correction
-        share = "share = 1 - p\n" if config.friction == "metric" else "share = 1\n"
-        friction = share + FRICTION[config.splitting] if self.elementwise else ""
-        lines = friction + UPDATES[config.splitting]
-        self.prepare(lines)
+        friction = FRICTION[config.splitting] if config.noise_correction else ""
+        self.prepare(friction + UPDATES[config.splitting])
 
     @classmethod
     def check(cls, config: SGHMCConfig, schedule: str, grid: int, thin: int) -> None:
         """Refuse what would sample another law."""
         h, parts = sqrt(2 * config.step_size), cls.sweep_length(config, grid) - 1
-        if config.metric == "identity":
-            for name, given in (
-                ("friction", config.friction == "metric"),
-                ("noise_correction", config.noise_correction),
-            ):
-                if given:
-                    raise InputError(f"sampler.{name} is made from the metric: use {named('sampler.metric')}=fisher")
         if config.splitting == "published" and config.gamma * h > 1:
             raise InputError(
                 f"sampler.gamma = {config.gamma:g} reverses the momentum in every update of {h:.3g}: use at most "
                 f"{1 / h:.3g}"
             )
         if config.noise_correction:
-            if config.friction == "metric":
+            if config.metric == "identity":
                 raise InputError(
-                    "sampler.noise_correction: friction in the metric vanishes where the parts' noise is largest: use "
-                    f"{named('sampler.friction')}=constant"
+                    f"sampler.noise_correction is made from the metric: use {named('sampler.metric')}=fisher"
                 )
             cls.corrects_noise(config, schedule, grid)
             damp = exp(-config.gamma * h)
@@ -142,7 +127,7 @@ class SGHMC(Underdamped[SGHMCConfig]):
 
         It follows from the formulas above.
         """
-        if config.friction == "metric" or config.refresh:
+        if config.refresh:
             return None
         h = sqrt(2 * config.step_size)
         heat, a, c = h * h * noise, config.gamma * h, exp(-config.gamma * h)
@@ -161,7 +146,7 @@ class SGHMC(Underdamped[SGHMCConfig]):
 
         At that friction, c = exp(-.9), the excess is h^2 V (1 + c) / ((1 - c) 4) = 1.19 eps V.
         """
-        if not noise or {"step_size", "gamma", "splitting", "friction", "noise_correction"} & config.model_fields_set:
+        if not noise or {"step_size", "gamma", "splitting", "noise_correction"} & config.model_fields_set:
             return config
         eps = min(config.step_size, (MAX_EXCESS - 1) / (1.19 * noise))
         return config.model_copy(update={"step_size": eps, "gamma": FADE_OF_NOISE / sqrt(2 * eps)})
@@ -181,8 +166,8 @@ class SGHMC(Underdamped[SGHMCConfig]):
     def _friction(self, h: float, sweep_length: int) -> dict[str, Any]:
         """Numbers of an update."""
         fade = self.config.gamma * h
-        if self.elementwise:
-            return {"fade": fade, "parts": float(self.config.noise_correction * (sweep_length - 1))}
+        if self.config.noise_correction:
+            return {"fade": fade, "parts": float(sweep_length - 1)}
         if self.config.splitting == "published":
             return {"damp": 1 - fade, "spread": sqrt(2 * fade)}
         return {"damp": exp(-fade), "spread": sqrt(1 - exp(-2 * fade))}

@@ -14,11 +14,11 @@ from scipy.stats import norm
 from dsgmcmc.config.layers import build
 from dsgmcmc.config.run import RunConfig
 from dsgmcmc.densities.metropolis.base import Metropolis
+from dsgmcmc.densities.metropolis.scalable import alias_table
 from dsgmcmc.densities.regression import LOGISTIC, Link, Regression, normal, student
 from dsgmcmc.densities.sample import vector_target
 from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.errors import InputError
-from dsgmcmc.kernels.alias import alias_table
 from dsgmcmc.kernels.philox import NoiseKey
 from dsgmcmc.samplers import DENSITY_SAMPLERS, SAMPLERS
 

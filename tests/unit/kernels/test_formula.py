@@ -34,7 +34,7 @@ EVERYTHING = Formula(
 
 def noise(n: int, D: int) -> np.ndarray:
     z = np.empty(n * D, np.float32)
-    normals(z, *KEY)
+    normals(z, KEY)
     return z.reshape(n, D)
 
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import expit, ndtr
 
-from dsgmcmc.kernels.levels import level_moments, level_probabilities
-from dsgmcmc.kernels.ordinal import END, LANES, level_tables, ordinal_kernel
+from dsgmcmc.kernels.ordinal import END, LANES, level_moments, level_probabilities, level_tables, ordinal_kernel
 from dsgmcmc.kernels.records import Record
 from dsgmcmc.kernels.stored import kernel_arguments
 

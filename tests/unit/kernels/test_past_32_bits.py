@@ -10,11 +10,10 @@ import itertools
 import numpy as np
 import pytest
 
-from dsgmcmc.kernels.csr import _split_module, _turn_module
 from dsgmcmc.kernels.gradient import gradient_kernel, weigh_kernel
 from dsgmcmc.kernels.outer import add_outer_products, statistics_width
 from dsgmcmc.kernels.prediction import predict_kernel
-from dsgmcmc.kernels.stored import kernel_arguments
+from dsgmcmc.kernels.stored import _split_module, _turn_module, kernel_arguments
 
 FAR = 2**31 + 5  # where the ratings lie
 WIDE = 70  # numbers of a row of a factor

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dsgmcmc.kernels import jit, philox
-from dsgmcmc.kernels.philox import normals, philox4x32
+from dsgmcmc.kernels.philox import NoiseKey, normals, philox4x32
 
 # Random123 1.14, tests/kat_vectors: counter, key and result of philox4x32 with 10 rounds.
 KNOWN = [
@@ -28,7 +28,7 @@ def test_known_answers(counter, key, result):
 
 def draw(n: int, first=0, seed=1, chain=0, purpose=0, iteration=0, factor=0) -> np.ndarray:
     out = np.empty(n, np.float32)
-    normals(out, first, seed, chain, purpose, iteration, factor)
+    normals(out, NoiseKey(first, seed, chain, purpose, iteration, factor))
     return out
 
 

@@ -16,8 +16,7 @@ from dsgmcmc.config.layers import build
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.densities.sample import sample, vector_target
 from dsgmcmc.errors import InputError
-from dsgmcmc.kernels.gamma import gammas
-from dsgmcmc.kernels.philox import normals
+from dsgmcmc.kernels.philox import NoiseKey, gammas, normals
 from dsgmcmc.model.likelihoods import LIKELIHOODS, Likelihood
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.model.model import FactorModel
@@ -116,7 +115,7 @@ def test_a_sweep_is_that_of_the_reference(data: Path, rank: int, biases: bool, p
             gamma = gammas(shape, target.stream.key(Purpose.NOISE_SCALE, factor, 0))
             state.g[side] = gamma / ((state.nu[side] + state.tau * errors) / 2)
         z = np.empty(n * d, np.float32)
-        normals(z, 0, SEED, 0, Purpose.STEP, TURN, factor)
+        normals(z, NoiseKey(0, SEED, 0, Purpose.STEP, TURN, factor))
         gibbs.draw_side(state, side, residuals, sides[side], model, z.reshape(n, d).astype(np.float64))
     for found, expected in zip((*whole(target), *scales(target)), (*state.theta, *state.g), strict=True):
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())

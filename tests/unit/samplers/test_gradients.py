@@ -14,7 +14,7 @@ from support import MODEL, STEPPING, factor_target, write_planted
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
-from dsgmcmc.kernels.philox import normals
+from dsgmcmc.kernels.philox import NoiseKey, normals
 from dsgmcmc.model.model import FactorModel
 from dsgmcmc.model.parts.base import DrawContext
 from dsgmcmc.model.target import FactorTarget
@@ -49,7 +49,7 @@ def noise(target: FactorTarget) -> Whole:
     found = {}
     for factor, n in zip(Factor, (ROWS, COLUMNS), strict=True):
         z = np.empty(n * target.dimension, np.float32)
-        normals(z, 0, SEED, 0, Purpose.STEP, target.stream.iteration, factor)
+        normals(z, NoiseKey(0, SEED, 0, Purpose.STEP, target.stream.iteration, factor))
         found[factor] = z.reshape(n, -1).astype(np.float64)
     return found
 

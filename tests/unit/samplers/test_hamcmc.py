@@ -23,7 +23,7 @@ from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.diagnostics.convergence import diagnose, split_subchains
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import RowPrior
-from dsgmcmc.kernels.philox import normals
+from dsgmcmc.kernels.philox import NoiseKey, normals
 from dsgmcmc.parallel.partition import column_of
 from dsgmcmc.samplers.sgmcmc.hamcmc import HAMCMC, HAMCMCConfig
 from dsgmcmc.storage.manifest import Key
@@ -81,7 +81,7 @@ def path_of(sampler: HAMCMC, wells: bool = False) -> tuple[VectorTarget, Gradien
 
 def noise(n: int, iteration: int, factor: int = 0) -> np.ndarray:
     out = np.empty(n, np.float32)
-    normals(out, 0, SEED, 0, Purpose.STEP, iteration, factor)
+    normals(out, NoiseKey(0, SEED, 0, Purpose.STEP, iteration, factor))
     return out.astype(np.float64)
 
 

@@ -16,9 +16,7 @@ from dsgmcmc.errors import InputError
         ({"noise_correction": True}, "shuffled", r"^sampler\.noise_correction needs .* schedule=random"),
         ({"noise_correction": True}, "cyclic", r"^sampler\.noise_correction needs .* schedule=random"),
         ({"noise_correction": True, "metric": "identity"}, "random", r"noise_correction .* sampler\.metric=fisher"),
-        ({"noise_correction": True, "friction": "metric"}, "random", r"noise_correction: .*sampler\.friction=constant"),
         ({"noise_correction": True, "step_size": 0.5}, "random", r"more than the .* smaller --step-size"),
-        ({"friction": "metric", "metric": "identity"}, "random", r"sampler\.friction .* sampler\.metric=fisher"),
         ({"splitting": "published", "gamma": 5, "step_size": 0.5}, "shuffled", r"sampler\.gamma = 5 .* at most 1$"),
     ],
 )

@@ -36,7 +36,7 @@ def test_a_temperature_is_the_mean_square_of_the_momenta_of_a_field(target: Fact
     temperatures = Temperatures()
     for seed in range(MIN_MEASUREMENTS):
         measure(temperatures, target, {Factor.W: 1.0, Factor.H: 1.3}, seed)
-    found = temperatures.found()
+    found = temperatures.by_field()
     expected = {"W.factors": 1.0, "W.biases": 1.0, "H.factors": 1.69, "H.biases": 1.0}
     assert found.keys() == expected.keys()
     for name, value in expected.items():
@@ -57,7 +57,7 @@ def test_what_was_hot_at_first_is_left_out_in_time(target: FactorTarget) -> None
     for seed in range(3, 16):
         measure(temperatures, target, dict.fromkeys(Factor, 1.0), seed)
     assert temperatures.find_divergence() == ""
-    assert all(abs(each.value - 1) < 4 * each.error for each in temperatures.found().values())
+    assert all(abs(each.value - 1) < 4 * each.error for each in temperatures.by_field().values())
 
 
 def test_they_are_part_of_the_saved_state(target: FactorTarget) -> None:
@@ -67,4 +67,4 @@ def test_they_are_part_of_the_saved_state(target: FactorTarget) -> None:
     other.take({name: array.copy() for name, array in one.arrays().items()})
     for each in (one, other):
         measure(each, target, dict.fromkeys(Factor, 1.1), 1)
-    assert one.found() == other.found()
+    assert one.by_field() == other.by_field()

@@ -10,7 +10,7 @@ import pytest
 from support import Model
 
 from dsgmcmc.kernels.formula import Formula, Gradient, RowPrior
-from dsgmcmc.kernels.philox import noise_words, normals
+from dsgmcmc.kernels.philox import NoiseKey, noise_words, normals
 from dsgmcmc.model.parts.noise import NoiseParameters
 from dsgmcmc.parallel.timers import Phases
 from dsgmcmc.samplers.metrics import Fisher
@@ -160,7 +160,7 @@ def test_noise_belongs_to_the_row_and_not_to_the_block() -> None:
     stream = RandomStream(5, 2, iteration=9)
     noise = Formula("theta = z")
     whole = np.empty(11 * D, np.float32)
-    normals(whole, 0, 5, 2, Purpose.MOMENTUM, 9, Factor.H)
+    normals(whole, NoiseKey(0, 5, 2, Purpose.MOMENTUM, 9, Factor.H))
     for start, rows in ((0, 11), (3, 4), (10, 1)):
         block = block_of(start, rows, stream)
         block.update(noise, Purpose.MOMENTUM)
