@@ -101,8 +101,8 @@ class BPMF(FittedModel, Estimator):
     comm : MPI.Comm, optional
         Under ``mpirun``: the processes that call `fit` together. Needs `out`.
     verbose : bool, optional
-        Show progress: in a notebook a bar in the output of the cell, elsewhere lines on standard error. Default: in a
-        notebook alone.
+        Show progress: in a notebook a bar in the output of the cell, elsewhere and with several processes lines on
+        standard error. Default: in a notebook alone.
 
     Attributes
     ----------
@@ -202,18 +202,16 @@ class BPMF(FittedModel, Estimator):
         jobs = processes_wanted(self.n_jobs) if self.comm is None else 1
         beside = out.with_name(f"{out.name}.ratings.h5") if self.out is not None else own / "ratings.h5"
         data = self._prepare(X, y, beside, comm, settings["seed"], own)
-        line = notebook_line() if self.verbose in (None, True) else None
+        shown = bool(self.verbose or (self.verbose is None and notebook_line()))
         try:
             if jobs > 1:
-                show = line or bool(self.verbose)
-                sample_apart(data, out, settings, self.warm_start, jobs, show, own, begin, command, self.model)
+                sample_apart(data, out, settings, self.warm_start, jobs, shown, own, begin, command, self.model)
             else:
                 from dsgmcmc.runs.compare import sample_recommended, with_best_model
                 from dsgmcmc.runs.job import Job  # it needs the compiler, which whoever reads a model does not
                 from dsgmcmc.runs.source import RatingsSource
 
-                policy = Policy(only_warnings=bool(line))
-                quiet = not (line or self.verbose)
+                policy, quiet = Policy(), not shown
                 source, layers, auto = RatingsSource(data, start=begin), Layers(settings), self.model is not None
 
                 def run(layers: Layers) -> None:

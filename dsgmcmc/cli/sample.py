@@ -114,7 +114,7 @@ def sample(
     comm = processes()
     from dsgmcmc.config.job import Policy
     from dsgmcmc.config.layers import Layers
-    from dsgmcmc.parallel.mpirun import COMMAND, ONLY_WARNINGS
+    from dsgmcmc.parallel.mpirun import COMMAND
     from dsgmcmc.parallel.signals import installed
     from dsgmcmc.runs.compare import Stopped, sample_recommended, with_best_model
     from dsgmcmc.runs.job import Job
@@ -125,7 +125,7 @@ def sample(
 
     def work() -> int:
         source = RatingsSource(data, start)
-        policy = agree(comm, partial(Policy.of, of_job | {"only_warnings": bool(os.environ.get(ONLY_WARNINGS))}))
+        policy = agree(comm, partial(Policy.of, of_job))
         layers, signals, chosen = Layers(of_run, config, assign or ()), installed(), model is not None
         if chosen:
             try:

@@ -54,7 +54,7 @@ from dsgmcmc.posterior.run import Run
 from dsgmcmc.runs.candidates import ADDED, BIASES_ONLY, Candidate, candidates, laws_for
 from dsgmcmc.runs.costs import Costs
 from dsgmcmc.runs.job import Job, refuse_taken
-from dsgmcmc.runs.logs import logs_as_before, start_logs
+from dsgmcmc.runs.progress import logs_as_before, start_logs
 from dsgmcmc.runs.scores import Halves, Metric, Scores, ranking_scores, recorded_values, scores_of
 from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.settings import named
@@ -230,7 +230,7 @@ class Comparing:
             If it was stopped: the same again goes on.
         """
         with logs_as_before(), threadpool_limits(1, user_api="blas"):  # so that scores do not depend on threads
-            start_logs(self._comm.rank, self._policy.only_warnings, quiet=True)
+            start_logs(self._comm.rank, quiet=True)
             self._plan: Plan = self._comm.bcast(agree(self._comm, self._make_plan if self._root else lambda: None))
             self._inner = self._inner_source(self._plan.seed)
             chosen, best = self._choose()

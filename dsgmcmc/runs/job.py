@@ -40,8 +40,7 @@ from dsgmcmc.parallel.signals import Request, Signals, installed
 from dsgmcmc.parallel.watchdog import Watchdog
 from dsgmcmc.runs.chain import Chain
 from dsgmcmc.runs.control import Control
-from dsgmcmc.runs.logs import LogErrors, logs_as_before, start_logs
-from dsgmcmc.runs.progress import Progress
+from dsgmcmc.runs.progress import LogErrors, Progress, logs_as_before, start_logs
 from dsgmcmc.runs.recovery import fallbacks
 from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.runs.summary import RunTimes, saved_result, write_summary
@@ -181,7 +180,7 @@ class Job:
         comm, policy, signals = self.comm, self.policy, self._signals
         if self._at_root and not is_held(self.run_directory.lock_file):
             self._stop_listening()  # a job that was killed left it
-        start_logs(comm.rank, policy.only_warnings, self._quiet)
+        start_logs(comm.rank, self._quiet)
         crowded = oversubscription(comm)
         processors = sorted(set(comm.allgather(cpu_name())))
         if self._at_root and crowded:
