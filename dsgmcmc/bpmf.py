@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from dsgmcmc._estimator import Estimator, brief, seed_of
 from dsgmcmc.config.job import Policy
-from dsgmcmc.config.layers import Layers, build
+from dsgmcmc.config.layers import build
 from dsgmcmc.config.run import RunConfig
 from dsgmcmc.data.arrays import has_times, prepare_data, write_features
 from dsgmcmc.errors import InputError
@@ -207,21 +207,19 @@ class BPMF(FittedModel, Estimator):
             if jobs > 1:
                 sample_apart(data, out, settings, self.warm_start, jobs, shown, own, begin, command, self.model)
             else:
-                from dsgmcmc.runs.compare import sample_recommended, with_best_model
+                from dsgmcmc.runs.compare import sample_recommended
                 from dsgmcmc.runs.job import Job  # it needs the compiler, which whoever reads a model does not
                 from dsgmcmc.runs.source import RatingsSource
 
-                policy, quiet = Policy(), not shown
-                source, layers, auto = RatingsSource(data, start=begin), Layers(settings), self.model is not None
+                policy, quiet, source = Policy(), not shown, RatingsSource(data, start=begin)
 
-                def run(layers: Layers) -> None:
-                    Job(comm, source, out, layers, self.warm_start or auto, policy, command, quiet).run_inside()
+                def run(usual: Mapping[str, Any], again: bool = True) -> None:
+                    Job(comm, source, out, settings, again, policy, command, quiet, usual).run_inside()
 
-                if auto:
-                    layers = with_best_model(comm, source, out, layers, self.warm_start, policy, quiet=quiet)
-                    sample_recommended(run, comm, source, out, layers, policy)
+                if self.model is not None:
+                    sample_recommended(run, comm, source, out, settings, self.warm_start, policy, quiet=quiet)
                 else:
-                    run(layers)
+                    run({}, self.warm_start)
         except KeyboardInterrupt as error:
             error.add_note("The chains are kept as far as they came: `fit` with warm_start=True goes on.")
             raise
@@ -260,7 +258,7 @@ class BPMF(FittedModel, Estimator):
         settings, comm, scratch = self._left_open(self._settings()), self.comm or Alone(), Scratch()
         data = self._prepare(X, y, scratch.path / "ratings.h5", comm, settings["seed"], scratch.path, compared=True)
         folder = Path(comm.bcast(str(scratch.path / "compare")))
-        return Comparing(comm, RatingsSource(data), folder, Layers(settings), metric, quiet=not self.verbose).run()
+        return Comparing(comm, RatingsSource(data), folder, settings, metric, quiet=not self.verbose).run()
 
     def _prepare(self, X: Any, y: Any, beside: Path, comm: Comm, seed: int, own: Path, compared: bool = False) -> Path:
         """Write the ratings to a ratings file, unless they are one; its path. Collective."""

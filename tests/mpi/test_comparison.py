@@ -8,7 +8,6 @@ import pytest
 from mpi4py import MPI
 from support import write_planted
 
-from dsgmcmc.config.layers import Layers
 from dsgmcmc.diagnostics.comparison import Comparison
 from dsgmcmc.runs import compare as comparing
 from dsgmcmc.runs.compare import Comparing
@@ -27,7 +26,7 @@ def test_the_choice_does_not_depend_on_the_processes(comm: MPI.Comm, together, m
     comm.Barrier()
 
     def compare(processes: Comm, folder: Path) -> Comparison:
-        return Comparing(processes, RatingsSource(data), folder, Layers({"grid": 5, "rank": 2}), quiet=True).run()
+        return Comparing(processes, RatingsSource(data), folder, {"grid": 5, "rank": 2}, quiet=True).run()
 
     whole = Comparing._advance
 

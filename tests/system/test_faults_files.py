@@ -23,7 +23,6 @@ from typer.testing import CliRunner
 from dsgmcmc import BPMF
 from dsgmcmc.cli.app import app
 from dsgmcmc.config.job import Policy
-from dsgmcmc.config.layers import Layers
 from dsgmcmc.diagnostics.audit import audit
 from dsgmcmc.diagnostics.summary import read_summary
 from dsgmcmc.errors import DivergenceError, InputError
@@ -80,7 +79,7 @@ def go(data: Path, out: Path, policy: Policy | None = None, **settings: Any) -> 
     """Resume in this process; the exit status."""
     handlers = {number: signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)}
     try:
-        return Job(MPI.COMM_SELF, RatingsSource(data), out, Layers(settings), True, policy).run()
+        return Job(MPI.COMM_SELF, RatingsSource(data), out, settings, True, policy).run()
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
