@@ -109,15 +109,15 @@ def _show(comparison: Comparison) -> None:
     ratings = comparison.held_out + comparison.training
     title = f"{comparison.held_out:,} of {ratings:,} training ratings held out, models by {CRITERIA[comparison.metric]}"
     short = {"log-probability": "log p", "log-density": "density", "rmse": "RMSE", "ndcg": "NDCG"}[comparison.metric]
-    headings = ("model", short, "behind", "se", "sweeps", "RMSE", "NDCG@10", "time", "memory")
+    headings = ("model", short, "behind", "se", "RMSE", "NDCG@10", "time")
     rows = []
     for each in comparison.models:
         scores = (each.criterion, each.behind, each.error, each.rmse, each.ndcg)
         mean, gap, error, *others = ("-" if number is None else f"{number:.4f}" for number in scores)
-        took = "-" if each.seconds is None else f"{each.seconds:,.0f} s"
-        rows.append([each.name, mean, gap, error, str(each.sweeps), *others, took, f"{each.memory / 1e6:,.0f} MB"])
+        rows.append([each.name, mean, gap, error, *others, "-" if each.seconds is None else f"{each.seconds:,.1f} s"])
     show_table(headings, rows, title, left=headings[:1], framed=False)
-    say("simplest first; behind: the best model at that length; se: its standard error; time, memory: of a whole run")
+    sweeps = comparison.models[0].sweeps
+    say(f"simplest first, {sweeps} sweeps each; behind: the best model; se: its standard error; time: of these sweeps")
     if comparison.left_out:
         say(f"not sampled: {len(comparison.left_out)} other models, with a law or a part that had lost by itself")
     say(comparison.sentence())

@@ -34,14 +34,12 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from dsgmcmc.config.accuracy import LEAST_DRAWS
 from dsgmcmc.config.job import Policy
 from dsgmcmc.config.layers import merged
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.inner import InnerSplit
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics.comparison import Comparison, Model
-from dsgmcmc.diagnostics.mixing import ess_bulk
 from dsgmcmc.diagnostics.ranking import MAX_USERS
 from dsgmcmc.diagnostics.summary import read_summary
 from dsgmcmc.errors import DivergenceError, InputError, StoppedError
@@ -52,7 +50,6 @@ from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.heldout import TestPredictions
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.runs.candidates import ADDED, BIASES_ONLY, Candidate, candidates, laws_for
-from dsgmcmc.runs.costs import Costs
 from dsgmcmc.runs.job import Job
 from dsgmcmc.runs.opening import refuse_taken
 from dsgmcmc.runs.progress import logs_as_before, start_logs
@@ -73,7 +70,6 @@ BURN_IN_SWEEPS, MAX_SWEEPS, ALL_SWEEPS, ALL_SWEEPS_MANY, MANY_RATINGS = 50, 300,
 #: The law with which parts are tried, where it is another.
 TRIAL = {"logistic": "noise", "ordinal": "noise"}
 DRAWS, RANKING_DRAWS = 5, 20  # draws that a candidate keeps for its rankings, at least; where they are the criterion
-MIN_ESS_RATIO = 2  # times the effective sample size of the median prediction is above that by which runs end
 RANKED_USERS = 300  # users whose rankings are measured where they are not the criterion
 HELD_OUT_SHARE = 0.1  # of the training ratings
 HELD_OUT_MIN = 1000  # ratings, of few up to a quarter
@@ -150,7 +146,7 @@ class Measured(NamedTuple):
     rmse, ndcg : float
         Not a number where there is none.
     seconds : float
-        That its whole run will take.
+        That its chain took.
     """
 
     scores: Scores
@@ -393,20 +389,8 @@ class Comparing:
             ranked = ranking_scores(run, self._rated, RANKED_USERS, halves=False).each
             ndcg = float(ranked.mean()) if len(ranked) else np.nan  # perhaps nobody likes what is held out
         summary = read_summary(run.directory.summary_file)
-        seconds = summary["seconds_sampling"] / max(summary["iterations_made"], 1)
-        Measured(scores, rmse, ndcg, seconds * self._whole_iterations(run, number)).save(path)
-
-    def _whole_iterations(self, run: Run, number: int) -> float:
-        """Iterations that the whole run of a candidate will make, by the effective sample size of this one."""
-        config = self._config(self._whole, self._plan.models[number], {})
-        if not config.until or "ess" not in config.wanted:
-            return config.iterations
-        followed = np.stack(run.followed()[1]).astype(np.float64)
-        if not followed.size or followed.shape[1] < 2 * LEAST_DRAWS:
-            return config.iterations
-        size = float(np.median(ess_bulk(followed))) / MIN_ESS_RATIO
-        sampled = config.burn_in + followed.shape[1] * config.thin * config.wanted["ess"] / size
-        return float(min(sampled, config.iterations))
+        seconds = self._plan.sweeps * summary["seconds_sampling"] / max(summary["iterations_made"], 1)
+        Measured(scores, rmse, ndcg, seconds * run.config.sweep_length).save(path)
 
     # ------------------------------------------------------------------ the table, on process 0
 
@@ -424,10 +408,8 @@ class Comparing:
         )
 
     def _row(self, number: int, best: Scores) -> Model:
-        candidate, measured, sweeps = self._plan.models[number], self._measured[number], self._plan.sweeps
-        config = self._config(self._whole, candidate, {})
-        memory = Costs.of(config, self._whole.ratings, self._comm.size).memory_per_process
-        row = Model(name=candidate.name, settings=dict(candidate.settings), sweeps=sweeps, memory=memory)
+        candidate, measured = self._plan.models[number], self._measured[number]
+        row = Model(name=candidate.name, settings=dict(candidate.settings), sweeps=self._plan.sweeps)
         if not len(measured.scores.each):
             return row
         gap = measured.scores.behind(best)
