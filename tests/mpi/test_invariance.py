@@ -186,7 +186,6 @@ def test_settings_with_state_or_sums_of_their_own(
 def test_bounds_that_are_kept_from_a_refresh_before(comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path) -> None:
     """Stopped between two looks at the curvature of single rows, which come less often once a chain has settled."""
     settings = settings_of("baoab", iterations=27)
-    settings["sampler"]["refresh"] = 1
     compare(comm, together, data, mpi_tmp_path, settings, [23, 27])
 
 
@@ -237,7 +236,7 @@ def test_thresholds_of_users_who_are_columns(
 def test_clicks(comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path, sampler: str) -> None:
     """Gram matrices over all cells are ordered sums."""
     settings = settings_of(sampler, likelihood="all-cells")
-    settings["sampler"] |= {"metric": "kronecker", "refresh": 3} if sampler == "baoab" else {}
+    settings["sampler"] |= {"metric": "kronecker"} if sampler == "baoab" else {}
     compare(comm, together, data, mpi_tmp_path, settings, [7, 17])
 
 
