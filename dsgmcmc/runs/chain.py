@@ -312,7 +312,7 @@ class Chain:
 
         A checkpoint is complete if it is undamaged, and so are the files of the draws that it counts on. If it is not,
         the chain goes on from the checkpoint before it, and makes the same draws again. What was written after the
-        checkpoint is removed.
+        checkpoint is removed, and so are earlier ones that are damaged.
 
         Raises
         ------

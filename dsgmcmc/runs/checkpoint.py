@@ -433,8 +433,10 @@ class SavedChain:
         """Iterations of the checkpoints, the newest first."""
         return on_root(self._ring.comm, partial(steps, self._series))[::-1]
 
-    def read(self, iteration: int) -> Snapshot:
+    def read(self, iteration: int, whole: bool = False) -> Snapshot:
         """Open a checkpoint, and check it and the files of the draws that it counts on; the processes share the files.
+
+        With `whole`, its own files are checked as well, which are else checked when it is loaded.
 
         Raises
         ------
@@ -457,7 +459,7 @@ class SavedChain:
             return Snapshot(path, manifest), draws
 
         snapshot, draws = agree(comm, opened, f"reading {path}")
-        new = [each for each in draws if each.path not in self._checked]
+        new = [each for each in draws if each.path not in self._checked] + ([snapshot] if whole else [])
         files = [(each, shard) for each in new for shard in each.manifest.shards]
 
         def check() -> None:
@@ -469,6 +471,15 @@ class SavedChain:
         return snapshot
 
     def cut(self, iteration: int) -> None:
-        """Remove everything that was written after an iteration, and draws that no checkpoint needs any more."""
+        """Remove what was written after an iteration, older checkpoints that are damaged, and draws that none needs."""
         on_root(self._ring.comm, partial(self._run.cut, self._chain, iteration), "preparing to sample", AgreedError)
+        for earlier in self.iterations()[1:]:
+            try:
+                self.read(earlier, whole=True)
+            except InputError as error:
+                path = self._series / step_name(earlier)
+                if self._ring.rank == 0:
+                    log.warning("%s; it is no longer needed, and is removed", error)
+                    self._run.note("removed", chain=self._chain, error=str(error))
+                on_root(self._ring.comm, partial(remove, path), f"removing {path}", WriteError)
         on_root(self._ring.comm, partial(self._run.prune_draws, self._chain), "removing draws", WriteError)
