@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from dsgmcmc._estimator import Estimator, brief, seed_of
 from dsgmcmc.config.job import Policy
-from dsgmcmc.config.layers import Layers, build
+from dsgmcmc.config.layers import build
 from dsgmcmc.config.run import RunConfig
 from dsgmcmc.data.arrays import has_times, prepare_data, write_features
 from dsgmcmc.errors import InputError
@@ -101,8 +101,8 @@ class BPMF(Estimator, FittedModel):
     comm : MPI.Comm, optional
         Under ``mpirun``: the processes that call `fit` together. Needs `out`.
     verbose : bool, optional
-        Show progress: in a notebook a bar in the output of the cell, elsewhere lines on standard error. Default: in a
-        notebook alone.
+        Show progress: in a notebook a bar in the output of the cell, elsewhere and with several processes lines on
+        standard error. Default: in a notebook alone.
 
     Attributes
     ----------
@@ -202,28 +202,24 @@ class BPMF(Estimator, FittedModel):
         jobs = processes_wanted(self.n_jobs) if self.comm is None else 1
         beside = out.with_name(f"{out.name}.ratings.h5") if self.out is not None else own / "ratings.h5"
         data = self._prepare(X, y, beside, comm, settings["seed"], own)
-        line = notebook_line() if self.verbose in (None, True) else None
+        shown = bool(self.verbose or (self.verbose is None and notebook_line()))
         try:
             if jobs > 1:
-                show = line or bool(self.verbose)
-                sample_apart(data, out, settings, self.warm_start, jobs, show, own, begin, command, self.model)
+                sample_apart(data, out, settings, self.warm_start, jobs, shown, own, begin, command, self.model)
             else:
-                from dsgmcmc.runs.compare import sample_recommended, with_best_model
+                from dsgmcmc.runs.compare import sample_recommended
                 from dsgmcmc.runs.job import Job  # it needs the compiler, which whoever reads a model does not
                 from dsgmcmc.runs.source import RatingsSource
 
-                policy = Policy(only_warnings=bool(line))
-                quiet = not (line or self.verbose)
-                source, layers, auto = RatingsSource(data, start=begin), Layers(settings), self.model is not None
+                policy, quiet, source = Policy(), not shown, RatingsSource(data, start=begin)
 
-                def run(layers: Layers) -> None:
-                    Job(comm, source, out, layers, self.warm_start or auto, policy, command, quiet).run_inside()
+                def run(usual: Mapping[str, Any], again: bool = True) -> None:
+                    Job(comm, source, out, settings, again, policy, command, quiet, usual).run_inside()
 
-                if auto:
-                    layers = with_best_model(comm, source, out, layers, self.warm_start, policy, quiet=quiet)
-                    sample_recommended(run, comm, source, out, layers, policy)
+                if self.model is not None:
+                    sample_recommended(run, comm, source, out, settings, self.warm_start, policy, quiet=quiet)
                 else:
-                    run(layers)
+                    run({}, self.warm_start)
         except KeyboardInterrupt as error:
             error.add_note("The chains are kept as far as they came: `fit` with warm_start=True goes on.")
             raise
@@ -262,7 +258,7 @@ class BPMF(Estimator, FittedModel):
         settings, comm, scratch = self._left_open(self._settings()), self.comm or Alone(), Scratch()
         data = self._prepare(X, y, scratch.path / "ratings.h5", comm, settings["seed"], scratch.path, compared=True)
         folder = Path(comm.bcast(str(scratch.path / "compare")))
-        return Comparing(comm, RatingsSource(data), folder, Layers(settings), metric, quiet=not self.verbose).run()
+        return Comparing(comm, RatingsSource(data), folder, settings, metric, quiet=not self.verbose).run()
 
     def _prepare(self, X: Any, y: Any, beside: Path, comm: Comm, seed: int, own: Path, compared: bool = False) -> Path:
         """Write the ratings to a ratings file, unless they are one; its path. Collective."""

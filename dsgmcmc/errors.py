@@ -122,7 +122,11 @@ class DivergenceError(RuntimeError):
 
 
 class StoppedError(RuntimeError):
-    """A run that was stopped before its end, at a checkpoint from which it can go on."""
+    """A run that was stopped before its end, at a checkpoint from which it can go on; `status` is its exit status."""
+
+    def __init__(self, message: str, status: int = EXIT_RESUME) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 @contextmanager

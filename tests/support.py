@@ -27,7 +27,6 @@ from mpi4py import MPI
 
 from dsgmcmc.cli.app import main
 from dsgmcmc.config.job import Policy
-from dsgmcmc.config.layers import Layers
 from dsgmcmc.data.ratings import SIDES, Features, Side, Times, open_ratings, write_ratings
 from dsgmcmc.kernels.formula import Batch, Formula, RowPrior
 from dsgmcmc.model.blocks import RatingBlocks
@@ -276,7 +275,7 @@ def sample(
 ) -> int:
     """``dsgmcmc sample`` on the processes of `comm`; the exit status. Collective."""
     with handlers_as_before():
-        return Job(comm, RatingsSource(data, start=start), out, Layers(settings), resume, policy).run()
+        return Job(comm, RatingsSource(data, start=start), out, settings, resume, policy).run()
 
 
 def diverging(comm: MPI.Comm, data: Path, out: Path, iterations: int = 60, **settings: Any) -> int:
@@ -287,9 +286,9 @@ def diverging(comm: MPI.Comm, data: Path, out: Path, iterations: int = 60, **set
     """
     usual = {"rank": 3, "grid": 5, "burn_in": 20, "thin": 5, "evaluate_every": 10, "save_draws": 3}
     sampler = {"step_size": 10.0, "burn_in_step_size": 0.35}
-    layers = Layers({**usual, "iterations": iterations, **settings}, below={"sampler": sampler})
+    given = {**usual, "iterations": iterations, **settings}
     with handlers_as_before():
-        return Job(comm, RatingsSource(data), out, layers, True).run()
+        return Job(comm, RatingsSource(data), out, given, True, usual={"sampler": sampler}).run()
 
 
 def rest(comm: MPI.Comm) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dsgmcmc.cli.options import JsonOption
-from dsgmcmc.errors import InputError, writing
-from dsgmcmc.parallel.comm import agree, processes, run_parallel
+from dsgmcmc.errors import InputError, StoppedError, writing
+from dsgmcmc.parallel.comm import on_root, processes, run_parallel
 from dsgmcmc.terminal import say, say_json, show_table
 
 if TYPE_CHECKING:
@@ -64,33 +65,33 @@ def compare(
       dsgmcmc sample ml-1m.h5 --out run --config best.toml
     """
     comm = processes()
-    from dsgmcmc.config.layers import Layers
+    from dsgmcmc.config.layers import read_settings
     from dsgmcmc.parallel.signals import installed
-    from dsgmcmc.runs.compare import Comparing, Stopped
+    from dsgmcmc.runs.compare import Comparing
     from dsgmcmc.runs.source import RatingsSource
     from dsgmcmc.storage.files import write_whole
 
     def refuse() -> None:
-        if comm.rank == 0 and out.exists() and not force:
+        if out.exists() and not force:
             raise InputError(f"{out} exists: give --force to replace it, or another --out")
 
     def write(comparison: Comparison) -> None:
-        if comm.rank == 0:
-            with writing(out):
-                write_whole(out, comparison.toml())
+        with writing(out):
+            write_whole(out, comparison.toml())
 
     def work() -> int:
-        agree(comm, refuse)
+        on_root(comm, refuse)
         options = {} if seed is None else {"seed": seed}
-        layers, folder = Layers(options, config, assign or ()), out.with_name(f"{out.name}.compare")
+        given = on_root(comm, partial(read_settings, options, config, assign or ()))
+        folder = out.with_name(f"{out.name}.compare")
         chosen: Any = None if metric is None else metric.value
         try:
             comparison = Comparing(
-                comm, RatingsSource(data), folder, layers, chosen, signals=installed(), quiet=as_json
+                comm, RatingsSource(data), folder, given, chosen, signals=installed(), quiet=as_json
             ).run()
-        except Stopped as stopped:
+        except StoppedError as stopped:
             return stopped.status
-        agree(comm, lambda: write(comparison))
+        on_root(comm, partial(write, comparison))
         if comm.rank == 0 and as_json:
             say_json(comparison.table())
         elif comm.rank == 0:
@@ -108,15 +109,15 @@ def _show(comparison: Comparison) -> None:
     ratings = comparison.held_out + comparison.training
     title = f"{comparison.held_out:,} of {ratings:,} training ratings held out, models by {CRITERIA[comparison.metric]}"
     short = {"log-probability": "log p", "log-density": "density", "rmse": "RMSE", "ndcg": "NDCG"}[comparison.metric]
-    headings = ("model", short, "behind", "se", "sweeps", "RMSE", "NDCG@10", "time", "memory")
+    headings = ("model", short, "behind", "se", "RMSE", "NDCG@10", "time")
     rows = []
     for each in comparison.models:
         scores = (each.criterion, each.behind, each.error, each.rmse, each.ndcg)
         mean, gap, error, *others = ("-" if number is None else f"{number:.4f}" for number in scores)
-        took = "-" if each.seconds is None else f"{each.seconds:,.0f} s"
-        rows.append([each.name, mean, gap, error, str(each.sweeps), *others, took, f"{each.memory / 1e6:,.0f} MB"])
+        rows.append([each.name, mean, gap, error, *others, "-" if each.seconds is None else f"{each.seconds:,.1f} s"])
     show_table(headings, rows, title, left=headings[:1])
-    say("simplest first; behind: the best model at that length; se: its standard error; time, memory: of a whole run")
+    sweeps = comparison.models[0].sweeps
+    say(f"simplest first, {sweeps} sweeps each; behind: the best model; se: its standard error; time: of these sweeps")
     if comparison.left_out:
         say(f"not sampled: {len(comparison.left_out)} other models, with a law or a part that had lost by itself")
     say(comparison.sentence())

@@ -6,7 +6,7 @@ import inspect
 import os
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from functools import cached_property, partial
 from pathlib import Path
@@ -15,7 +15,8 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperCommand
 
-from dsgmcmc.parallel.comm import agree, processes, run_parallel
+from dsgmcmc.errors import StoppedError
+from dsgmcmc.parallel.comm import agree, on_root, processes, run_parallel
 from dsgmcmc.settings import in_python
 
 
@@ -113,10 +114,10 @@ def sample(
     """
     comm = processes()
     from dsgmcmc.config.job import Policy
-    from dsgmcmc.config.layers import Layers
-    from dsgmcmc.parallel.mpirun import COMMAND, ONLY_WARNINGS
+    from dsgmcmc.config.layers import read_settings
+    from dsgmcmc.parallel.mpirun import COMMAND
     from dsgmcmc.parallel.signals import installed
-    from dsgmcmc.runs.compare import Stopped, sample_recommended, with_best_model
+    from dsgmcmc.runs.compare import sample_recommended
     from dsgmcmc.runs.job import Job
     from dsgmcmc.runs.source import RatingsSource
 
@@ -124,21 +125,23 @@ def sample(
     command = os.environ.get(COMMAND)  # of `BPMF`, if that started it
 
     def work() -> int:
-        source = RatingsSource(data, start)
-        policy = agree(comm, partial(Policy.of, of_job | {"only_warnings": bool(os.environ.get(ONLY_WARNINGS))}))
-        layers, signals, chosen = Layers(of_run, config, assign or ()), installed(), model is not None
-        if chosen:
-            try:
-                layers = with_best_model(comm, source, out, layers, resume, policy, dry_run, signals)
-            except Stopped as stopped:
-                return stopped.status
+        source, signals = RatingsSource(data, start), installed()
+        policy = agree(comm, partial(Policy.of, of_job))
+        settings = on_root(comm, partial(read_settings, of_run, config, assign or ()))
         line = command or shlex.join(["dsgmcmc", *sys.argv[1:]])
 
-        def run(layers: Layers) -> int:
-            job = Job(comm, source, out, layers, resume or chosen, policy, line)
+        def run(usual: Mapping[str, Any], again: bool = True) -> int:
+            job = Job(comm, source, out, settings, again, policy, line, usual=usual)
             return job.describe() if dry_run else job.run(signals)
 
-        return sample_recommended(run, comm, source, out, layers, policy) if chosen else run(layers)
+        if model is None:
+            return run({}, resume)
+        try:
+            return sample_recommended(
+                run, comm, source, out, settings, resume, policy, signals=signals, dry_run=dry_run
+            )
+        except StoppedError as stopped:
+            return stopped.status
 
     with in_python() if command else nullcontext():
         run_parallel(comm, work)

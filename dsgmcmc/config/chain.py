@@ -20,6 +20,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.settings import setting
+from dsgmcmc.targets.state import MAX_ITERATIONS
 from dsgmcmc.types import ScheduleName
 
 if TYPE_CHECKING:
@@ -199,7 +200,7 @@ class ResolvedChain(ChainConfig):
     """A resolved configuration: the same fields as a request, in plain numbers, with nothing left open."""
 
     grid: int = Field(ge=1, le=32767)
-    iterations: int = Field(ge=1)
+    iterations: int = Field(ge=1, le=MAX_ITERATIONS)
     burn_in: int = Field(ge=0)
     thin: int = Field(ge=1)
     evaluate_every: int = Field(ge=1)

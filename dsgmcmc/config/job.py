@@ -16,10 +16,7 @@ from dsgmcmc.settings import named, setting
 
 
 class Policy(BaseModel):
-    """How a job behaves; ``dsgmcmc sample --help`` and docs/settings.md describe each setting.
-
-    `only_warnings` leaves out lesser messages, for a caller that shows a line of its own.
-    """
+    """How a job behaves; ``dsgmcmc sample --help`` and docs/settings.md describe each setting."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -38,7 +35,6 @@ class Policy(BaseModel):
     on_divergence: Literal["recover", "stop"] = setting(
         "If a chain diverges: begin it again with a smaller step, then with a safer sampler, or stop.", "recover"
     )
-    only_warnings: bool = False
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Self:

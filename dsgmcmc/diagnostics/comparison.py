@@ -37,9 +37,7 @@ class Model(BaseModel):
     rmse, ndcg : float or None
         RMSE, and NDCG@10, where they were measured.
     seconds : float or None
-        What a whole run will take on these processes.
-    memory : int
-        Bytes that each of them will need.
+        What its chain took.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -53,7 +51,6 @@ class Model(BaseModel):
     rmse: float | None = None
     ndcg: float | None = None
     seconds: float | None = None
-    memory: int = 0
 
 
 class Comparison(BaseModel):

@@ -285,6 +285,15 @@ def agree(comm: Comm, work: Callable[[], T], what: str = "", error: type[AgreedE
     return result  # type: ignore[no-any-return]
 
 
+def on_root(comm: Comm, work: Callable[[], T], what: str = "", error: type[AgreedError] = AgreedError) -> T:
+    """Do work on process 0, and give all processes its result, or raise its error on all. Collective.
+
+    Parameters and errors are those of `agree`.
+    """
+    result: Any = agree(comm, work if comm.rank == 0 else lambda: None, what, error)
+    return comm.bcast(result)  # type: ignore[no-any-return]
+
+
 def _own_kind(cause: Exception | None) -> type[AgreedError] | None:
     """The type of error that this cause requires, whichever type the caller asked for; None if it requires none."""
     failed = isinstance(cause, OSError) and cause.errno in DISK_ERRORS

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +20,10 @@ from dsgmcmc.parallel.machine import usable_cores
 
 #: Variable that tells a process started here which command the user gave.
 COMMAND = "DSGMCMC_COMMAND"
-#: Variable that tells it to show no lesser messages: the user has a line of progress.
-ONLY_WARNINGS = "DSGMCMC_ONLY_WARNINGS"
 #: Most processes per core: more would take for ever.
 MOST_ON_A_CORE = 4
-#: How the lines of an error, and of progress, begin.
-ERROR, PROGRESS = "dsgmcmc: ", "chain "
-#: Shows a line.
-Show = Callable[[str], None]
+#: How the line of an error begins.
+ERROR = "dsgmcmc: "
 
 OPENMPI_AS_ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
 
@@ -53,7 +49,7 @@ def run_dsgmcmc(
     arguments: Sequence[str],
     processes: int = 1,
     variables: Mapping[str, str] | None = None,
-    show: Show | None = None,
+    relay: bool = False,
     **streams: Any,
 ) -> subprocess.CompletedProcess[str]:
     """Run a ``dsgmcmc`` command in separate processes, and wait for it.
@@ -68,8 +64,9 @@ def run_dsgmcmc(
         Their number; several are started with ``mpirun``.
     variables : mapping of str to str, optional
         Environment variables that are added to those of this process.
-    show : callable(line), optional
-        Is called with every line of standard error, as it comes.
+    relay : bool, optional
+        Whether lines of standard error go to `sys.stderr` as they come, up to an error, which the caller raises. In a
+        notebook that is not the standard error of the process.
     **streams
         ``stdout``, ``stderr`` and so on, as for `subprocess.run`.
 
@@ -88,17 +85,18 @@ def run_dsgmcmc(
     command = [sys.executable, "-IS", "-c", WITH_PARENT, *launcher, sys.executable, "-m", "dsgmcmc", *arguments]
     if streams.pop("capture_output", False):
         streams |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    if show:
+    if relay:
         streams["stderr"] = subprocess.PIPE
     # a terminal's Ctrl-C would end mpirun at once; a single process handles it itself
     apart = processes > 1
     with subprocess.Popen(command, env=environment, text=True, start_new_session=apart, **streams) as process:
         lines: list[str] = []
         try:
-            if show and process.stderr:
-                for line in process.stderr:
-                    lines.append(line)
-                    show(line)
+            for line in process.stderr if relay and process.stderr else ():
+                lines.append(line)
+                relay = relay and not line.startswith(ERROR)
+                if relay:
+                    print(line, end="", file=sys.stderr, flush=True)
             output, errors = process.communicate()
         except KeyboardInterrupt:
             process.send_signal(signal.SIGUSR1)  # which mpirun passes on
@@ -126,32 +124,13 @@ def processes_wanted(n_jobs: int) -> int:
     return jobs
 
 
-def _shown_by_python(progress: bool | Show) -> Show:
-    """Make what shows lines on `sys.stderr`, which in a notebook is not the standard error of the process.
-
-    Lines of progress go to `progress` if it is callable. From the first line of an error on nothing is shown, because
-    the caller raises the error.
-    """
-    failed = False
-
-    def show(line: str) -> None:
-        nonlocal failed
-        failed = failed or line.startswith(ERROR)
-        if callable(progress) and line.startswith(PROGRESS):
-            progress(line.strip())
-        elif not failed:
-            print(line, end="", file=sys.stderr, flush=True)
-
-    return show
-
-
 def sample_apart(
     data: Path,
     out: Path,
     settings: dict[str, Any],
     resume: bool,
     jobs: int,
-    verbose: bool | Show,
+    verbose: bool,
     folder: Path,
     start: Path | None = None,
     command: str = "",
@@ -169,8 +148,8 @@ def sample_apart(
         Whether to continue the run in `out`.
     jobs : int
         Number of processes.
-    verbose : bool or callable(line)
-        Whether progress goes to standard error; or a callable that shows it, each line in place of the one before.
+    verbose : bool
+        Whether progress and messages are shown as they come.
     folder : Path
         Where a temporary file with the settings is written.
     start : Path, optional
@@ -193,14 +172,8 @@ def sample_apart(
         arguments = ["sample", str(data), "--out", str(out), "--config", file.name, *(["--resume"] if resume else [])]
         arguments += ["--from", str(start)] if start is not None else []
         arguments += ["--model", model] if model is not None else []
-        variables, show = {COMMAND: command}, None
-        if callable(verbose):
-            variables[ONLY_WARNINGS] = "1"
-        if callable(verbose) or (verbose and not sys.stderr.isatty()):
-            variables["FORCE_COLOR"] = ""  # notebooks set it, as if they were terminals
-            show = _shown_by_python(verbose)
-        stderr = None if verbose and not show else subprocess.PIPE
-        done = run_dsgmcmc(arguments, jobs, variables, show, stdout=subprocess.DEVNULL, stderr=stderr)
+        variables = {COMMAND: command, "FORCE_COLOR": ""}  # notebooks set it, as if they were terminals
+        done = run_dsgmcmc(arguments, jobs, variables, verbose, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     if done.returncode:
         said = (done.stderr or "").strip()
         _, marker, words = f"\n{said}".rpartition(f"\n{ERROR}")

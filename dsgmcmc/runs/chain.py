@@ -1,40 +1,50 @@
-"""One chain on one group of processes: iterate, record, checkpoint, stop.
+"""One chain on one group of processes: iterate, record, save, and begin again where it diverges.
+
+`Chain.advance` is the loop: in every iteration (`_iterate`) the sampler updates the target once; the state is recorded
+if it is a draw; and the processes agree on whether to save a checkpoint, and whether to stop.
 
 Which iterations are averaged, evaluated and saved follows from the iteration number alone; only the times of
 checkpoints may depend on the clock. So a chain is found to have diverged only where it is looked at for a draw, for a
 line of metrics, or at the end of burn-in. Elsewhere a state that has diverged is not saved, and a chain does not end
 with it.
+
+A chain that has diverged drops its draws and begins again, with the next sampler of `fallbacks`: smaller steps, a full
+metric, exact Gibbs sampling. To keep the draws that it made before would select chains by their survival. It begins
+from the state at the end of its burn-in, which a smaller step would take several times as long to reach; or from its
+start, if it diverged before that. In both cases it counts its iterations from 0, with a burn-in of the same length, and
+takes other random numbers: those before are the ones with which it diverged. The fallbacks follow from the settings
+alone, and a checkpoint says how often the chain had diverged. So a chain that is stopped anywhere, also while it falls
+back, makes the same draws in the end.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from dsgmcmc.config.chain import KEPT_CHECKPOINTS, ResolvedChain
 from dsgmcmc.config.job import Policy
-from dsgmcmc.errors import AgreedError, DivergenceError, InputError, WriteError
+from dsgmcmc.config.run import ResolvedConfig
+from dsgmcmc.config.sampler import SamplerSection
+from dsgmcmc.errors import AgreedError, DivergenceError, InputError
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.parallel.comm import agree
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.signals import Request
-from dsgmcmc.runs.checkpoint import ChainState, Checkpoints
+from dsgmcmc.runs.checkpoint import ChainState, Checkpoints, SavedChain
 from dsgmcmc.runs.control import Control
 from dsgmcmc.runs.recorder import DrawRecorder
-from dsgmcmc.runs.recovery import Fallback
+from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.settings import named
-from dsgmcmc.storage.draws import SavedDraws
-from dsgmcmc.storage.facts import Facts, check_made_with, versions
-from dsgmcmc.storage.manifest import Manifest, parse_manifest, read_manifest, read_text
+from dsgmcmc.storage.facts import Facts, versions
+from dsgmcmc.storage.manifest import Manifest
 from dsgmcmc.storage.rundir import RunDirectory
-from dsgmcmc.storage.series import remove, step_name, steps
+from dsgmcmc.storage.series import step_name
 from dsgmcmc.storage.snapshot import Snapshot
 from dsgmcmc.targets.base import Followed
 from dsgmcmc.targets.state import again
@@ -50,27 +60,25 @@ class Chain:
 
     Parameters
     ----------
-    config : ResolvedChain
+    config : ResolvedConfig
         Settings of the run.
     make_target : callable
         Makes the target for a sampler, in its state before the first iteration, given the number of its random numbers.
+    move_to_start : callable
+        Moves a target from the sampler's start to that of the data.
     ring : Ring
         The processes of this chain.
     run : RunDirectory
         Where to save.
     chain : int
         Number of the chain.
-    data_hash : str
-        Hash of the data, or of the density.
+    facts : dict
+        Facts that its snapshots record (`dsgmcmc.storage.facts`).
     control : Control
         When to checkpoint and when to stop.
     policy : Policy
         What to do when something goes wrong.
-    made : dict, optional
-        Facts that its snapshots record; see `dsgmcmc.storage.facts`.
-    begin : callable, optional
-        Moves the target from its usual initial state to another one.
-    fallbacks : sequence of Fallback, optional
+    fallbacks : sequence of Fallback
         Samplers with which it begins again where it diverges, in their order.
 
     Attributes
@@ -83,31 +91,25 @@ class Chain:
 
     def __init__(
         self,
-        config: ResolvedChain,
+        config: ResolvedConfig,
         make_target: Callable[[int, Sampler[Any, Any]], FactorTarget],
+        move_to_start: Callable[[FactorTarget], None],
         ring: Ring,
         run: RunDirectory,
         chain: int,
-        data_hash: str,
+        facts: Facts,
         control: Control,
         policy: Policy,
-        made: Facts | None = None,
-        begin: Callable[[Any], None] | None = None,
-        fallbacks: Sequence[Fallback] = (),
+        fallbacks: Sequence[Fallback],
     ) -> None:
         self.config, self.ring, self.run_directory, self.chain = config, ring, run, chain
-        self.control, self.policy = control, policy
-        self.total, self.burn_in = config.iterations, config.burn_in
-        self.thin, self.every = config.thin, config.evaluate_every
-        self._make_target = make_target
-        self._hashes = {"config_hash": config.hash(), "data_hash": data_hash}
-        self._made: Facts = made or {}
-        self._move_start, self._fallbacks = begin, fallbacks
+        self._make_target, self._move_to_start = make_target, move_to_start
+        self._facts, self._control, self._policy, self._fallbacks = facts, control, policy, fallbacks
         self.made = 0
-        self.seconds_before = 0.0  # sampling time until `advance` was last called
+        self._seconds_before = 0.0  # sampling time until `advance` was last called
         self._begin: float | None = None
         self._looked = False  # whether the current state is known not to have diverged
-        self._taken_up: Callable[[], None] | None = None  # records, at the next iteration, where it was resumed
+        self._resumed_from: Manifest | None = None  # is noted in the next iteration
         self._make(())
 
     def _make(self, diverged: tuple[int, ...]) -> None:
@@ -115,34 +117,26 @@ class Chain:
 
         `diverged` are the iterations at which the chain has diverged before.
         """
-        config, times = self.config, len(diverged)
+        config, ring, times = self.config, self.ring, len(diverged)
         section = self._fallbacks[times - 1].sampler if times else config.sampler
         self.sampler = section.make(config.burn_in)
         self.target = self._make_target(again(self.chain, times), self.sampler)
-        draws = DrawRecorder(self.target, self.ring.rank == 0, config.save_draws)
+        draws = DrawRecorder(self.target, ring.rank == 0, config.save_draws)
         self.state = ChainState(self.target, self.sampler, draws, tuple(self.target.recorders()), diverged)
         self.checkpoints = Checkpoints(
-            self.ring,
-            self.state,
-            self.run_directory,
-            self.chain,
-            self._hashes,
-            KEPT_CHECKPOINTS,
-            self.control,
-            self._made,
-            self._refuge,
+            ring, self.state, self.run_directory, self.chain, self._facts, self._control, self._refuge
         )
         self.iteration = 0
 
     @property
-    def _facts(self) -> Facts:
-        """Facts that all its snapshots must have been made with."""
-        return self._hashes | self._made
-
-    @property
     def _refuge(self) -> int | None:
         """Iteration of the checkpoint from which the chain begins again if it diverges; None for the start."""
-        return self.burn_in if self._fallbacks and self.burn_in else None
+        return self.config.burn_in if self._fallbacks and self.config.burn_in else None
+
+    @property
+    def seconds(self) -> float:
+        """Wall seconds in which this chain was sampled, all inclusive."""
+        return self._seconds_before + (0.0 if self._begin is None else perf_counter() - self._begin)
 
     # ------------------------------------------------------------------ the loop
 
@@ -150,8 +144,7 @@ class Chain:
         """Set the initial state. Collective."""
         self.target.reset()
         self.sampler.start(self.target, self.config.initial_sd)
-        if self._move_start is not None:
-            self._move_start(self.target)
+        self._move_to_start(self.target)
 
     def advance(self, goal: int, report: Report, timed: bool = True) -> Request:
         """Iterate until `goal` iterations are made, or all agree to stop; its seconds count if `timed`. Collective.
@@ -175,42 +168,40 @@ class Chain:
                     request = self._iterate_to(goal, report)
             except DivergenceError as error:
                 self.checkpoints.settle()  # a checkpoint being written is of an earlier, finite state
-                if self.policy.on_divergence == "stop" or len(self.state.diverged) == len(self._fallbacks):
+                if self._policy.on_divergence == "stop" or len(self.state.diverged) == len(self._fallbacks):
                     remedy = f", or {named(self.sampler.remedy)}" if self.sampler.remedy else ""
                     raise DivergenceError(f"{error}. Use a smaller {named('step_size')}{remedy}") from None
                 self._fall_back(error)
             else:
-                self.seconds_before, self._begin = self.seconds, None
+                self._seconds_before, self._begin = self.seconds, None
                 return request
 
     def _iterate_to(self, goal: int, report: Report) -> Request:
-        if self._taken_up is not None:
-            self._taken_up()
-            self._taken_up = None
+        self._note_resumed()
         request = Request.GO_ON
         every, _ = self.config.checkpoint_interval()
         while request < Request.STOP and (self.iteration < goal or self._is_lost()):
             self._iterate(report)
             begin = self.ring.phases.enter()
-            request, idle = self.control.ask(self.checkpoints.busy)
+            request, idle = self._control.ask(self.checkpoints.busy)
             self.ring.phases.leave("reduce", begin)
             if idle:
                 self.checkpoints.advance()
             due = (every and self.iteration % every == 0) or self.iteration == self._refuge
             due = due or self.checkpoints.has_many_draws
             if request == Request.CHECKPOINT or due:
-                self.save(last=request >= Request.STOP or self.iteration >= self.total)
+                self.save(last=request >= Request.STOP or self.iteration >= self.config.iterations)
         self.checkpoints.settle()
         return request
 
     def _iterate(self, report: Report) -> None:
         """Make an iteration; record the state if it is a draw or due for metrics. Collective."""
-        target, sampler, iteration = self.target, self.sampler, self.iteration
+        target, sampler, iteration, config = self.target, self.sampler, self.iteration, self.config
         self.iteration = done = iteration + 1
         self.made += 1
         sampler.advance(target, iteration, 1)
-        is_draw = done > self.burn_in and (done - self.burn_in) % self.thin == 0
-        is_line = done % self.every == 0 or done == 1
+        is_draw = done > config.burn_in and (done - config.burn_in) % config.thin == 0
+        is_line = done % config.evaluate_every == 0 or done == 1
         self._looked = is_draw or is_line or done == self._refuge
         if self._looked:
             begin = self.ring.phases.enter()
@@ -286,13 +277,13 @@ class Chain:
     # ------------------------------------------------------------------ where it diverges
 
     def _fall_back(self, error: DivergenceError) -> None:
-        """Drop all draws, and begin again with the next sampler; see `dsgmcmc.runs.recovery`. Collective.
+        """Drop all draws, and begin again with the next sampler. Collective.
 
         The new state is on disk before any other is removed. A job that is killed earlier resumes with the sampler
         that diverged, makes the same iterations again, and falls back again.
         """
         at, diverged = self.iteration, (*self.state.diverged, self.iteration)
-        name, refuge = self._fallbacks[len(diverged) - 1].name, self._refuge if at > self.burn_in else None
+        name, refuge = self._fallbacks[len(diverged) - 1].name, self._refuge if at > self.config.burn_in else None
         self.checkpoints.close()
         self._make(diverged)
         self.start()
@@ -327,106 +318,44 @@ class Chain:
         InputError
             If there are checkpoints, but none is complete.
         """
-        run, parent = self.run_directory, self.run_directory.series("checkpoints", self.chain)
-        iterations: list[int] = self.ring.comm.bcast(steps(parent) if self._at_root else None, root=0)
-        checked: set[Path] = set()  # draws that several checkpoints need are read once
-        why = ""
-        while iterations:
-            path = parent / step_name(iterations.pop())
+        saved, why = SavedChain(self.ring, self.run_directory, self.chain, self._facts), ""
+        for iteration in saved.iterations():
             try:
-                manifest = self._load(path, checked)
+                snapshot = saved.read(iteration)
+                self._load(snapshot)
             except InputError as error:
                 why = str(error)
-                if self._at_root:
+                if self.ring.rank == 0:
                     log.warning("%s; falling back to the checkpoint before it", error)
-                    run.note("fell back", chain=self.chain, iteration=int(path.name[5:]), error=why)
+                    self.run_directory.note("fell back", chain=self.chain, iteration=iteration, error=why)
                 continue
-            self._at_root_alone(partial(run.cut, self.chain, manifest.iteration), "preparing to resume", AgreedError)
-            for earlier in iterations:
-                self._remove_damaged(parent / step_name(earlier), checked)
-            self._at_root_alone(partial(run.prune_draws, self.chain), "removing draws")
-            self._taken_up = partial(self._note_resumed, manifest)
-            self.iteration = self.checkpoints.newest = manifest.iteration
-            self.seconds_before = float(manifest.about.get("seconds", 0.0))
+            saved.cut(iteration)
+            self.iteration = self.checkpoints.newest = iteration
+            self._seconds_before = float(snapshot.manifest.about.get("seconds", 0.0))
+            self._resumed_from = snapshot.manifest
             return True
         if why:
             raise AgreedError(
-                f"no checkpoint in {parent} can be read with its draws ({why}); start again in a new directory: the "
-                "same settings give the same draws"
+                f"no checkpoint in {self.run_directory.series('checkpoints', self.chain)} can be read with its draws "
+                f"({why}); start again in a new directory: the same settings give the same draws"
             )
-        self._at_root_alone(partial(run.cut, self.chain, 0), "preparing to start", AgreedError)
+        saved.cut(0)
         return False
 
-    @property
-    def _at_root(self) -> bool:
-        return self.ring.rank == 0
-
-    def _at_root_alone(self, work: Callable[[], None], doing: str, kind: type[AgreedError] = WriteError) -> None:
-        """Have process 0 do something, and raise on all processes what fails. Collective."""
-        agree(self.ring.comm, work if self._at_root else lambda: None, doing, kind)
-
-    def _load(self, path: Path, checked: set[Path]) -> Manifest:
-        """Load the state of a checkpoint, and check the files of its draws. Collective."""
-        comm, reading = self.ring.comm, f"reading {path}"
-        text = comm.bcast(agree(comm, partial(read_text, path) if self._at_root else str, reading), root=0)
-        manifest = agree(comm, partial(parse_manifest, text, path), reading)
-        agree(comm, partial(self._check, manifest, path), reading)
-        self._check_files(self._draws_of(manifest), checked)
-        state = self._state_for(manifest.diverged)
-        agree(comm, partial(_take, state, Snapshot(path, manifest)), reading)
-        return manifest
-
-    def _check(self, manifest: Manifest, path: Path) -> None:
-        """Raise InputError if a checkpoint is not one of this chain."""
-        check_made_with(manifest, self._facts, path)
-        identity = (manifest.kind, manifest.chain, manifest.grid, step_name(manifest.iteration))
-        expected = ("checkpoint", self.chain, self.ring.grid, path.name)
-        if identity != expected:
-            raise InputError(f"{path} holds something else: (kind, chain, grid, name) are {identity}, not {expected}")
-
-    def _draws_of(self, manifest: Manifest) -> list[Snapshot]:
-        """Open the snapshots of the draws that a checkpoint counts on. Collective."""
-
-        def opened() -> list[Snapshot]:
-            return SavedDraws(self.run_directory, self.chain, self._facts).snapshots(manifest.saved_draws)
-
-        return agree(self.ring.comm, opened, "reading saved draws")
-
-    def _check_files(self, snapshots: list[Snapshot], checked: set[Path]) -> None:
-        """Check that no file is damaged; the processes share the files. Collective."""
-        new = [snapshot for snapshot in snapshots if snapshot.path not in checked]
-        files = [(snapshot, shard) for snapshot in new for shard in snapshot.manifest.shards]
-
-        def check() -> None:
-            for snapshot, shard in files[self.ring.rank :: self.ring.size]:
-                snapshot.check_shard(shard)
-
-        agree(self.ring.comm, check, "checking saved files")
-        checked.update(snapshot.path for snapshot in new)
-
-    def _remove_damaged(self, path: Path, checked: set[Path]) -> None:
-        """Remove an older checkpoint if it is not complete, so that no job tries to resume from it. Collective."""
-        try:
-            manifest = agree(self.ring.comm, partial(read_manifest, path), f"reading {path}")
-            self._check_files([Snapshot(path, manifest), *self._draws_of(manifest)], checked)
-        except InputError as error:
-            if self._at_root:
-                log.warning("%s; it is no longer needed, and is removed", error)
-                self.run_directory.note("removed", chain=self.chain, error=str(error))
-            self._at_root_alone(partial(remove, path), f"removing {path}")
-
-    def _state_for(self, diverged: tuple[int, ...]) -> ChainState:
-        """Return a state for a checkpoint of a chain that had diverged at these iterations. Collective."""
+    def _load(self, snapshot: Snapshot) -> None:
+        """Load the state of a checkpoint, for the sampler that the chain had come to. Collective."""
+        diverged = snapshot.manifest.diverged
         if len(diverged) > len(self._fallbacks):
             raise AgreedError(f"chain {self.chain} has diverged {len(diverged)} times, and has fewer fallbacks")
         if diverged != self.state.diverged:
             self.checkpoints.close()
             self._make(diverged)
-        return self.state
+        agree(self.ring.comm, partial(self.state.load, snapshot), f"reading {snapshot.path}")
 
-    def _note_resumed(self, manifest: Manifest) -> None:
-        """Record that the chain resumes from a checkpoint, and warn if other versions wrote it."""
-        if not self._at_root:
+    def _note_resumed(self) -> None:
+        """Record, once it samples, that the chain was resumed, and warn if other versions wrote its checkpoint."""
+        manifest, self._resumed_from = self._resumed_from, None
+        if manifest is None or self.ring.rank != 0:
             return
         before, now = manifest.about.get("versions", {}), versions()
         changes = {name: [before.get(name), now[name]] for name in now if before.get(name) != now[name]}
@@ -451,17 +380,37 @@ class Chain:
         """(draws,) float64: weight of every draw; on process 0."""
         return np.concatenate([[], *self.state.draws.trace.get("weight", [])])
 
-    @property
-    def seconds(self) -> float:
-        """Wall seconds in which this chain was sampled, all inclusive."""
-        return self.seconds_before + (0.0 if self._begin is None else perf_counter() - self._begin)
+
+# ---------------------------------------------------------------------- samplers to fall back to
+
+#: Settings of a sampler that say which it is to be.
+NAMED_SETTINGS = {"name", "step_size", "metric"}
 
 
-def _take(state: ChainState, snapshot: Snapshot) -> None:
-    """Load a state; raises InputError where the content of a snapshot, though undamaged, does not belong to the run."""
-    try:
-        state.load(snapshot)
-    except InputError:
-        raise
-    except (KeyError, ValueError, IndexError) as error:
-        raise InputError(f"{snapshot.path} is incomplete or inconsistent: {error!r}") from error
+class Fallback(NamedTuple):
+    """A sampler to fall back to, and its name in messages."""
+
+    name: str
+    sampler: SamplerSection
+
+
+def fallbacks(config: ResolvedConfig, given: Collection[str]) -> list[Fallback]:
+    """List the samplers that a chain falls back to, in order: its own, made safer, and then one of exact draws.
+
+    A sampler, a metric or a step that the user has named is not replaced.
+
+    Parameters
+    ----------
+    config : ResolvedConfig
+        Settings of the run.
+    given : collection of str
+        Settings in the sampler's section that the user has named: ``name``, ``step_size``, ``metric``, ...
+    """
+    section = config.sampler
+    safer = section.kind.safer(section.config, given)
+    own = [Fallback(name, section.model_copy(update={"config": each})) for name, each in safer.items()]
+    if NAMED_SETTINGS & set(given) or not config.law.is_conditionally_gaussian():
+        return own
+    exact = [SamplerSection.of(name) for name, kind in SAMPLERS.items() if kind.draws_conditionals]
+    same_sweeps = [each for each in exact if each.kind.sweep_length(each.config, config.grid) == config.sweep_length]
+    return own + [Fallback(f"the sampler {each.name}", each) for each in same_sweeps if each.name != section.name]

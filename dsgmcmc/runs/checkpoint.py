@@ -1,4 +1,8 @@
-"""What a chain saves: checkpoints of its whole state, the draws that belong to them, and the posterior."""
+"""What a chain saves: checkpoints of its whole state, the draws that belong to them, and the posterior.
+
+`ChainState` is the content of a checkpoint, `Checkpoints` writes while the chain is sampled, and `SavedChain` reads
+what is on disk for a chain that is resumed.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +17,17 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc.errors import WriteError
+from dsgmcmc.config.chain import KEPT_CHECKPOINTS
+from dsgmcmc.errors import AgreedError, InputError, WriteError
 from dsgmcmc.model.target import FactorTarget
-from dsgmcmc.parallel.comm import agree
+from dsgmcmc.parallel.comm import agree, on_root
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.control import Control
 from dsgmcmc.runs.recorder import DrawRecorder
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.storage.facts import MADE_WITH, Facts, versions
-from dsgmcmc.storage.manifest import DIVERGED, SAVED_DRAWS, Key, SmallArray
+from dsgmcmc.storage.draws import SavedDraws
+from dsgmcmc.storage.facts import IDENTITY_FACTS, MADE_WITH, Facts, check_made_with, made_with, versions
+from dsgmcmc.storage.manifest import DIVERGED, SAVED_DRAWS, Key, SmallArray, parse_manifest, read_text
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.series import prune, remove, step_name, steps
 from dsgmcmc.storage.snapshot import Lazy, Snapshot
@@ -103,10 +109,18 @@ class ChainState:
 
         Raises
         ------
-        ValueError
-            If a number of the target is not finite, or an array has another shape or type than at the start of a
-            chain; traces may have any length.
+        InputError
+            If something is missing, a number of the target is not finite, or an array has another shape or type than at
+            the start of a chain; traces may have any length.
         """
+        try:
+            self._load(snapshot)
+        except InputError:
+            raise
+        except (KeyError, ValueError, IndexError) as error:
+            raise InputError(f"{snapshot.path} is incomplete or inconsistent: {error!r}") from error
+
+    def _load(self, snapshot: Snapshot) -> None:
         expected = {key: f"{array.dtype} {array.shape}" for key, array in self.saved()}
         small = {name: value.array() for name, value in snapshot.manifest.state.items()}
         for name, array in self.target.small().items():
@@ -185,14 +199,10 @@ class Checkpoints:
         Where the snapshots lie.
     chain : int
         Number of the chain.
-    hashes : dict of str to str
-        ``config_hash`` and ``data_hash``, which identify the run.
-    keep : int
-        Number of checkpoints to keep.
+    facts : dict
+        Facts that the snapshots record (`dsgmcmc.storage.facts`).
     control : Control
         Waits for other processes, and takes note of how long writing takes.
-    made : dict, optional
-        Facts that the snapshots record; see `dsgmcmc.storage.facts`.
     but : int, optional
         Iteration of a checkpoint that is kept besides.
     """
@@ -203,16 +213,12 @@ class Checkpoints:
         state: ChainState,
         run: RunDirectory,
         chain: int,
-        hashes: dict[str, str],
-        keep: int,
+        facts: Facts,
         control: Control,
-        made: Facts | None = None,
         but: int | None = None,
     ) -> None:
         self._ring, self._state, self._run, self._chain = ring, state, run, chain
-        self._draws, self._made = state.draws, made or {}
-        self._hashes, self._keep, self._control = hashes, keep, control
-        self._but = but
+        self._draws, self._facts, self._control, self._but = state.draws, facts, control, but
         self._at_root = self._ring.rank == 0
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._write: _Write | None = None
@@ -351,14 +357,18 @@ class Checkpoints:
             If it cannot be written, or other snapshots cannot be removed.
         """
         before = self._series("checkpoints") / step_name(0)  # of an earlier time that the chain began again
-        drop = partial(remove, before) if self._at_root and before.exists() else lambda: None
-        agree(self._ring.comm, drop, f"removing {before}", WriteError)
+
+        def drop() -> None:
+            if before.exists():
+                remove(before)
+
+        on_root(self._ring.comm, drop, f"removing {before}", WriteError)
         self.save(0, seconds, last=True)
         self.settle()
 
     def _prune(self) -> None:
         """Remove old checkpoints, and draws that no checkpoint needs; called on process 0."""
-        prune(self._run.series("checkpoints", self._chain), self._keep, self._but)
+        prune(self._run.series("checkpoints", self._chain), KEPT_CHECKPOINTS, self._but)
         self._run.prune_draws(self._chain)
 
     def save_posterior(self, iteration: int, seconds: float) -> None:
@@ -369,12 +379,12 @@ class Checkpoints:
         begin, parent = monotonic(), self._series("posterior")
 
         def there() -> bool:
-            whole = self._at_root and is_whole(parent / step_name(iteration), "it is made again from the checkpoint")
+            whole = is_whole(parent / step_name(iteration), "it is made again from the checkpoint")
             if whole:
                 _keep_newest(parent)
             return whole
 
-        if self._ring.comm.bcast(agree(self._ring.comm, there, "looking at the posterior", WriteError), root=0):
+        if on_root(self._ring.comm, there, "looking at the posterior", WriteError):
             return
         saved = {SAVED_DRAWS: self._state.small()[SAVED_DRAWS]}
         header = partial(self._header, "posterior", iteration, seconds, saved)
@@ -386,13 +396,89 @@ class Checkpoints:
         return self._run.series(kind, self._chain)
 
     def _header(self, kind: str, iteration: int, seconds: float, state: dict[str, SmallArray]) -> dict[str, Any]:
-        about = {"versions": versions(), "processes": self._ring.size, "seconds": seconds, MADE_WITH: self._made}
+        facts, size = made_with(self._facts), self._ring.size
         return {
             "kind": kind,
             "chain": self._chain,
             "iteration": iteration,
             "grid": self._ring.grid,
             "state": state,
-            "about": about,
-            **self._hashes,
+            "about": {"versions": versions(), "processes": size, "seconds": seconds, MADE_WITH: facts},
+            **{name: self._facts[name] for name in IDENTITY_FACTS},
         }
+
+
+class SavedChain:
+    """The checkpoints of a chain on disk, for a job that goes on with it. All methods are collective.
+
+    Parameters
+    ----------
+    ring : Ring
+        The processes of the chain.
+    run : RunDirectory
+        Where the snapshots lie.
+    chain : int
+        Number of the chain.
+    facts : dict
+        Facts with which its snapshots must have been made.
+    """
+
+    def __init__(self, ring: Ring, run: RunDirectory, chain: int, facts: Facts) -> None:
+        self._ring, self._run, self._chain, self._facts = ring, run, chain, facts
+        self._series = run.series("checkpoints", chain)
+        self._checked: set[Path] = set()  # draws that several checkpoints need are read once
+
+    def iterations(self) -> list[int]:
+        """Iterations of the checkpoints, the newest first."""
+        return on_root(self._ring.comm, partial(steps, self._series))[::-1]
+
+    def read(self, iteration: int, whole: bool = False) -> Snapshot:
+        """Open a checkpoint, and check it and the files of the draws that it counts on; the processes share the files.
+
+        With `whole`, its own files are checked as well, which are else checked when it is loaded.
+
+        Raises
+        ------
+        InputError
+            If a file is missing or damaged, or is not of this chain.
+        """
+        comm, path = self._ring.comm, self._series / step_name(iteration)
+        text = on_root(comm, partial(read_text, path), f"reading {path}")
+
+        def opened() -> tuple[Snapshot, list[Snapshot]]:
+            manifest = parse_manifest(text, path)
+            check_made_with(manifest, self._facts, path)
+            identity = (manifest.kind, manifest.chain, manifest.grid, manifest.iteration)
+            expected = ("checkpoint", self._chain, self._ring.grid, iteration)
+            if identity != expected:
+                raise InputError(
+                    f"{path} holds something else: (kind, chain, grid, iteration) are {identity}, not {expected}"
+                )
+            draws = SavedDraws(self._run, self._chain, self._facts).snapshots(manifest.saved_draws)
+            return Snapshot(path, manifest), draws
+
+        snapshot, draws = agree(comm, opened, f"reading {path}")
+        new = [each for each in draws if each.path not in self._checked] + ([snapshot] if whole else [])
+        files = [(each, shard) for each in new for shard in each.manifest.shards]
+
+        def check() -> None:
+            for each, shard in files[self._ring.rank :: self._ring.size]:
+                each.check_shard(shard)
+
+        agree(comm, check, "checking saved files")
+        self._checked.update(each.path for each in new)
+        return snapshot
+
+    def cut(self, iteration: int) -> None:
+        """Remove what was written after an iteration, older checkpoints that are damaged, and draws that none needs."""
+        on_root(self._ring.comm, partial(self._run.cut, self._chain, iteration), "preparing to sample", AgreedError)
+        for earlier in self.iterations()[1:]:
+            try:
+                self.read(earlier, whole=True)
+            except InputError as error:
+                path = self._series / step_name(earlier)
+                if self._ring.rank == 0:
+                    log.warning("%s; it is no longer needed, and is removed", error)
+                    self._run.note("removed", chain=self._chain, error=str(error))
+                on_root(self._ring.comm, partial(remove, path), f"removing {path}", WriteError)
+        on_root(self._ring.comm, partial(self._run.prune_draws, self._chain), "removing draws", WriteError)

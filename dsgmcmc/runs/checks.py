@@ -8,18 +8,17 @@ types and limits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
 from dsgmcmc.config.run import ResolvedConfig, automatic_rank
-from dsgmcmc.data.ratings import SIDES, Ratings
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.data.ratings.format import find_bad_scale, row_slabs
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.blocks import SLAB
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.likelihoods.ordinal import scale_of
-from dsgmcmc.model.parts.features import featured_factors, gram_width
 from dsgmcmc.model.quantity import Quantities
 from dsgmcmc.parallel.partition import block_bounds
 from dsgmcmc.runs.costs import row_width, tours
@@ -27,7 +26,6 @@ from dsgmcmc.settings import named
 from dsgmcmc.types import Int64
 
 MAX_COUNT = 2**31 - 1  # elements of a message; positions in int32
-MAX_ITERATION = 2**48 - 1  # of the counter of random numbers (`dsgmcmc.kernels.philox`)
 
 #: Numbers in the factors per rating above which even exact Gibbs was seen to mistake noise for structure.
 MAX_NUMBERS_PER_RATING = 3
@@ -84,15 +82,7 @@ def check_limits(config: ResolvedConfig, ratings: Ratings) -> None:
     InputError
         If something is too large; the message names the setting that helps.
     """
-    if config.iterations > MAX_ITERATION:
-        raise InputError(
-            f"{config.iterations:,} iterations are more than the random number generator can count "
-            f"({MAX_ITERATION:,}): ask for fewer {named('iterations')}"
-        )
-    featured = featured_factors(config.features, ratings)
-    features = [len(ratings.features[SIDES[factor]].names) for factor in featured]
     _check_blocks(config, ratings.column_counts, config.quantities_for(ratings))
-    _check_sums(config, features)
     bounds = block_bounds(ratings.row_indptr, config.grid)
     tested = int(np.diff(ratings.test_indptr[bounds]).max())
     if tested > MAX_COUNT:
@@ -113,24 +103,3 @@ def _check_blocks(config: ResolvedConfig, column_counts: Int64, quantities: Quan
             f"a block of columns would be a message of {block:,} numbers, more than MPI can count ({MAX_COUNT:,}): "
             f"use a {named('grid')} of at least {-(-grid * block // MAX_COUNT)}, or a smaller {named('rank')}"
         )
-
-
-def _check_sums(config: ResolvedConfig, features: Sequence[int]) -> None:
-    """Refuse sums over blocks whose addends, which process 0 gathers, are too many numbers for one message."""
-    d, grid = config.dimension, config.grid
-    moments = d + d * d if config.prior == "normal-wishart" else 2 * d
-    widths = {
-        f"{named('rank')}, or {named('prior')} normal-gamma": 2 * len(config.make_sampler().positions) * moments + 8
-    }
-    if getattr(config.sampler.config, "metric", None) == "kronecker":
-        widths[f"{named('rank')}, or {named('sampler.metric')}=fisher"] = 2 * (d * d + 1)
-    if features:
-        widths[f"{named('rank')}, or {named('features')} no"] = max(
-            sum(features) * d, *(gram_width(size) for size in features)
-        )
-    for remedy, width in widths.items():
-        if grid * width > MAX_COUNT:
-            raise InputError(
-                f"the sums over {grid} blocks would be a message of {grid * width:,} numbers, more than MPI can count "
-                f"({MAX_COUNT:,}): use a smaller {named('grid')} or {remedy}"
-            )

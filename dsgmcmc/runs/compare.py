@@ -34,27 +34,25 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from dsgmcmc.config.accuracy import LEAST_DRAWS
 from dsgmcmc.config.job import Policy
-from dsgmcmc.config.layers import Layers
+from dsgmcmc.config.layers import merged
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.inner import InnerSplit
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics.comparison import Comparison, Model
-from dsgmcmc.diagnostics.mixing import ess_bulk
 from dsgmcmc.diagnostics.ranking import MAX_USERS
 from dsgmcmc.diagnostics.summary import read_summary
-from dsgmcmc.errors import DivergenceError, InputError
+from dsgmcmc.errors import DivergenceError, InputError, StoppedError
 from dsgmcmc.model.likelihoods import Levels
-from dsgmcmc.parallel.comm import agree
+from dsgmcmc.parallel.comm import agree, on_root
 from dsgmcmc.parallel.signals import Signals
 from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.heldout import TestPredictions, predict_test
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.runs.candidates import ADDED, BIASES_ONLY, Candidate, candidates, laws_for
-from dsgmcmc.runs.costs import Costs
-from dsgmcmc.runs.job import Job, refuse_taken
-from dsgmcmc.runs.logs import logs_as_before, start_logs
+from dsgmcmc.runs.job import Job
+from dsgmcmc.runs.opening import refuse_taken
+from dsgmcmc.runs.progress import logs_as_before, start_logs
 from dsgmcmc.runs.scores import Halves, Metric, Scores, ranking_scores, recorded_values, scores_of
 from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.settings import named
@@ -72,7 +70,6 @@ BURN_IN_SWEEPS, MAX_SWEEPS, ALL_SWEEPS, ALL_SWEEPS_MANY, MANY_RATINGS = 50, 300,
 #: The law with which parts are tried, where it is another.
 TRIAL = {"logistic": "noise", "ordinal": "noise"}
 DRAWS, RANKING_DRAWS = 5, 20  # draws that a candidate keeps for its rankings, at least; where they are the criterion
-MIN_ESS_RATIO = 2  # times the effective sample size of the median prediction is above that by which runs end
 RANKED_USERS = 300  # users whose rankings are measured where they are not the criterion
 HELD_OUT_SHARE = 0.1  # of the training ratings
 HELD_OUT_MIN = 1000  # ratings, of few up to a quarter
@@ -109,14 +106,6 @@ def helpful(scores: Mapping[int, Scores], bare: int, others: Sequence[int]) -> l
 
 
 # ---------------------------------------------------------------------- a comparison
-
-
-class Stopped(Exception):
-    """A comparison was stopped; `status` is the exit status of its job."""
-
-    def __init__(self, status: int) -> None:
-        super().__init__(status)
-        self.status = status
 
 
 def held_out_of(ratings: Ratings, seed: int) -> InnerSplit:
@@ -157,7 +146,7 @@ class Measured(NamedTuple):
     rmse, ndcg : float
         Not a number where there is none.
     seconds : float
-        That its whole run will take.
+        That its chain took.
     """
 
     scores: Scores
@@ -190,7 +179,7 @@ class Comparing:
         Ratings file.
     folder : Path
         Where chains and scores lie meanwhile.
-    layers : Layers
+    given : dict
         Settings of all candidates; those of the model restrict what is compared.
     metric : Metric, optional
         Default: log probability of the level, if ratings have levels; of clicks NDCG; else log density.
@@ -207,13 +196,13 @@ class Comparing:
         comm: Comm,
         source: RatingsSource,
         folder: Path,
-        layers: Layers,
+        given: Mapping[str, Any],
         metric: Metric | None = None,
         policy: Policy | None = None,
         signals: Signals | None = None,
         quiet: bool = False,
     ) -> None:
-        self._comm, self._folder, self._layers, self._metric = comm, folder, layers, metric
+        self._comm, self._folder, self._given, self._metric = comm, folder, given, metric
         self._policy, self._signals, self._quiet = policy or Policy(), signals, quiet
         self._root = comm.rank == 0
         self._whole = source
@@ -226,36 +215,35 @@ class Comparing:
         ------
         InputError
             If settings or ratings are wrong, or too few to hold some out.
-        Stopped
+        StoppedError
             If it was stopped: the same again goes on.
         """
         with logs_as_before(), threadpool_limits(1, user_api="blas"):  # so that scores do not depend on threads
-            start_logs(self._comm.rank, self._policy.only_warnings, quiet=True)
-            self._plan: Plan = self._comm.bcast(agree(self._comm, self._make_plan if self._root else lambda: None))
+            start_logs(self._comm.rank, quiet=True)
+            self._plan = on_root(self._comm, self._make_plan)
             self._inner = self._inner_source(self._plan.seed)
             chosen, best = self._choose()
-            work = partial(self._result, chosen, best) if self._root else dict
-            result = self._comm.bcast(agree(self._comm, work))
+            result = on_root(self._comm, partial(self._result, chosen, best))
             if self._root:
                 shutil.rmtree(self._folder, ignore_errors=True)
-        return Comparison.model_validate(result)
+        return result
 
     def _inner_source(self, seed: int) -> RatingsSource:
         return RatingsSource(self._whole.path, view=partial(held_out_of, seed=seed))
 
     def _make_plan(self) -> Plan:
         """Find what to compare; on process 0."""
-        asked = self._whole.build({}, *self._layers.read())
+        asked = self._whole.build({}, self._given)
         whole, inner = self._whole.ratings, self._inner_source(asked.seed)
         ratings = inner.ratings
         fixed = {"rank": asked.rank, "chains": 1, "until": "none", "burn_in": f"{BURN_IN_SWEEPS}sweeps"}
         fixed |= {"evaluate_every": "10sweeps", "save_draws": DRAWS, "checkpoint_every": "10min"}
-        given = any(layer.get("rank", "auto") != "auto" for layer in self._layers.read())
+        has_rank = self._given.get("rank", "auto") != "auto"
         models = candidates(
             clicks=ratings.minimum == ratings.maximum,
             features=bool(whole.features),
             times=whole.times is not None,
-            laws=[law for law in laws_for(Levels.of(ratings)) if not (given and law == BIASES_ONLY)],
+            laws=[law for law in laws_for(Levels.of(ratings)) if not (has_rank and law == BIASES_ONLY)],
         )
         admitted, configs, refused = list[Candidate](), list[ResolvedConfig](), None
         for each in models:
@@ -301,15 +289,12 @@ class Comparing:
 
     def _config(self, source: RatingsSource, candidate: Candidate, last: Mapping[str, Any]) -> ResolvedConfig:
         """Configuration of a candidate on these ratings; raises InputError if they do not admit it."""
-        asked = source.build({}, *self._layers_of(candidate, last).read())
-        config = asked.resolved(self._comm.size, source.finest_grid())
-        source.check(config, self._comm.size)
-        return config
+        return source.resolve(self._comm.size, {}, candidate.settings, self._given_to(candidate, last))
 
-    def _layers_of(self, candidate: Candidate, last: Mapping[str, Any]) -> Layers:
-        """Settings of a candidate; the rank of all others is not that of biases only."""
+    def _given_to(self, candidate: Candidate, last: Mapping[str, Any]) -> dict[str, Any]:
+        """Settings of a candidate besides its model; the rank of all others is not that of biases only."""
         rank = {"rank": 0} if candidate.law == BIASES_ONLY else {}
-        return self._layers._replace(below=candidate.settings, above={**last, **rank})
+        return merged(self._given, last, rank)
 
     def _choose(self) -> tuple[int, int]:
         """Sample the candidates; return the numbers of the recommended and of the best one. Collective."""
@@ -356,9 +341,8 @@ class Comparing:
                 work = partial(self._keep_scores, number, first, kept)
             except DivergenceError:
                 work = partial(Measured(Scores(np.zeros(0), np.zeros(0, np.int32))).save, kept)
-            agree(self._comm, work if self._root else lambda: None, "comparing models")
-        measured: Measured = self._comm.bcast(agree(self._comm, lambda: Measured.read(kept) if self._root else None))
-        return measured
+            on_root(self._comm, work, "comparing models")
+        return on_root(self._comm, partial(Measured.read, kept))
 
     @property
     def _half(self) -> int:
@@ -368,14 +352,15 @@ class Comparing:
     def _advance(self, number: int, sweeps: int) -> None:
         """Sample the chain of a candidate up to a length. Collective."""
         last = {**self._plan.fixed, "iterations": f"{sweeps}sweeps"}
-        layers = self._layers_of(self._plan.models[number], last)
+        candidate = self._plan.models[number]
+        given = self._given_to(candidate, last)
         policy = self._policy.model_copy(update={"on_divergence": "stop"}) if number else self._policy
         out = self._folder / f"{number}"
-        job = Job(self._comm, self._inner, out, layers, resume=True, policy=policy, quiet=True)
+        job = Job(self._comm, self._inner, out, given, True, policy, quiet=True, usual=candidate.settings)
         if self._signals is None:
             job.run_inside()
         elif status := job.run(self._signals):
-            raise Stopped(status)
+            raise StoppedError("the comparison was stopped", status)
 
     @cached_property
     def _recorded(self) -> Float64 | None:
@@ -405,24 +390,12 @@ class Comparing:
             ranked = ranking_scores(run, self._rated, RANKED_USERS, halves=False).each
             ndcg = float(ranked.mean()) if len(ranked) else np.nan  # perhaps nobody likes what is held out
         summary = read_summary(run.directory.summary_file)
-        seconds = summary["seconds_sampling"] / max(summary["iterations_made"], 1)
-        Measured(scores, rmse, ndcg, seconds * self._whole_iterations(run, number)).save(path)
-
-    def _whole_iterations(self, run: Run, number: int) -> float:
-        """Iterations that the whole run of a candidate will make, by the effective sample size of this one."""
-        config = self._config(self._whole, self._plan.models[number], {})
-        if not config.until or "ess" not in config.wanted:
-            return config.iterations
-        followed = np.stack(run.followed()[1]).astype(np.float64)
-        if not followed.size or followed.shape[1] < 2 * LEAST_DRAWS:
-            return config.iterations
-        size = float(np.median(ess_bulk(followed))) / MIN_ESS_RATIO
-        sampled = config.burn_in + followed.shape[1] * config.thin * config.wanted["ess"] / size
-        return float(min(sampled, config.iterations))
+        seconds = self._plan.sweeps * summary["seconds_sampling"] / max(summary["iterations_made"], 1)
+        Measured(scores, rmse, ndcg, seconds * run.config.sweep_length).save(path)
 
     # ------------------------------------------------------------------ the table, on process 0
 
-    def _result(self, chosen: int, best: int) -> dict[str, Any]:
+    def _result(self, chosen: int, best: int) -> Comparison:
         models, inner = self._plan.models, self._inner.ratings
         return Comparison(
             data_hash=self._whole.digest(),
@@ -433,13 +406,11 @@ class Comparing:
             left_out=[each.name for number, each in enumerate(models) if number not in self._measured],
             best=models[best].name,
             recommended=models[chosen].name,
-        ).model_dump()
+        )
 
     def _row(self, number: int, best: Scores) -> Model:
-        candidate, measured, sweeps = self._plan.models[number], self._measured[number], self._plan.sweeps
-        config = self._config(self._whole, candidate, {})
-        memory = Costs.of(config, self._whole.ratings, self._comm.size).memory_per_process
-        row = Model(name=candidate.name, settings=dict(candidate.settings), sweeps=sweeps, memory=memory)
+        candidate, measured = self._plan.models[number], self._measured[number]
+        row = Model(name=candidate.name, settings=dict(candidate.settings), sweeps=self._plan.sweeps)
         if not len(measured.scores.each):
             return row
         gap = measured.scores.behind(best)
@@ -456,33 +427,44 @@ class Comparing:
 # ---------------------------------------------------------------------- runs whose model is compared for
 
 
-def with_best_model(
+def sample_recommended(
+    sample: Callable[[Mapping[str, Any]], T],
     comm: Comm,
     source: RatingsSource,
     out: Path,
-    layers: Layers,
+    given: Mapping[str, Any],
     resume: bool,
     policy: Policy,
-    dry_run: bool = False,
     signals: Signals | None = None,
     quiet: bool = False,
-) -> Layers:
-    """Settings of a run whose model is compared for, unless the run has one; it is then to be resumed. Collective.
+    dry_run: bool = False,
+) -> T:
+    """Compare models, unless the run has one, and sample the recommended one, or the next that does not diverge.
 
-    Parameters are those of `dsgmcmc.runs.job.Job`, and `dry_run`: whether nothing may be sampled.
+    A job that is killed between two models finds the comparison as it was, and no run: it samples the first again.
+    Collective.
+
+    Parameters
+    ----------
+    sample : callable
+        Runs a job that is resumed, with these settings of the model.
+    comm, source, out, given, resume, policy, signals, quiet
+        As of `dsgmcmc.runs.job.Job`.
+    dry_run : bool
+        Whether nothing may be sampled.
 
     Raises
     ------
     InputError
         If settings, ratings or run directory are wrong.
-    Stopped
+    StoppedError
         If the comparison was stopped: the same again, with `resume`, goes on.
+    DivergenceError
+        If all models that were compared diverge, or the first one that may not be replaced.
     """
     run = RunDirectory(out)
 
     def known() -> Comparison | None:
-        if comm.rank != 0:
-            return None
         refuse_taken(run, resume)
         if source.start is not None:
             raise InputError(f"{named('from')} takes the model of the run to start from: leave out {named('model')}")
@@ -491,62 +473,29 @@ def with_best_model(
             raise InputError("--dry-run samples nothing, and --model auto compares: `dsgmcmc compare` writes settings")
         return comparison
 
-    comparison = comm.bcast(agree(comm, known))
+    def next_model(comparison: Comparison) -> Comparison | None:
+        following = comparison.without_recommended()
+        if following is not None:
+            run.forget()
+            following.save(run.comparison_file)
+            log.warning("%s", following.sentence())
+        return following
+
+    comparison = on_root(comm, known)
     if comparison is None:
-        comparison = Comparing(comm, source, out / FOLDER, layers, policy=policy, signals=signals, quiet=quiet).run()
-        agree(
-            comm, partial(comparison.save, run.comparison_file) if comm.rank == 0 else lambda: None, "comparing models"
-        )
+        comparison = Comparing(comm, source, out / FOLDER, given, policy=policy, signals=signals, quiet=quiet).run()
+        on_root(comm, partial(comparison.save, run.comparison_file), "comparing models")
         if comm.rank == 0 and not quiet:
             say(comparison.sentence(), file=sys.stderr)
-    return layers._replace(below=comparison.settings)
-
-
-def sample_recommended(
-    sample: Callable[[Layers], T], comm: Comm, source: RatingsSource, out: Path, layers: Layers, policy: Policy
-) -> T:
-    """Sample the recommended model, or else the next that does not diverge. Collective.
-
-    A job that is killed between two models finds the comparison as it was, and no run: it samples the first again.
-
-    Parameters
-    ----------
-    sample : callable
-        Runs a job with these settings.
-    comm, source, out
-        As in `with_best_model`.
-    layers : Layers
-        What `with_best_model` has returned.
-    policy : Policy
-        Whether another model may be sampled.
-
-    Raises
-    ------
-    DivergenceError
-        If all models that were compared diverge, or the first one that may not be replaced.
-    """
-    run = RunDirectory(out)
-
-    def next_settings() -> Mapping[str, Any] | None:
-        comparison = read_comparison(run, source)
-        following = None if comparison is None else comparison.without_recommended()
-        if following is None:
-            return None
-        run.forget()
-        following.save(run.comparison_file)
-        log.warning("%s", following.sentence())
-        return following.settings
-
     while True:
         try:
-            return sample(layers)
+            return sample(comparison.settings)
         except DivergenceError:
-            if policy.on_divergence == "stop":
+            work = partial(next_model, comparison)
+            following = None if policy.on_divergence == "stop" else on_root(comm, work, "choosing a model")
+            if following is None:
                 raise
-            settings = comm.bcast(agree(comm, next_settings if comm.rank == 0 else lambda: None, "choosing a model"))
-            if settings is None:
-                raise
-            layers = layers._replace(below=settings)
+            comparison = following
 
 
 def read_comparison(run: RunDirectory, source: RatingsSource) -> Comparison | None:

@@ -1,18 +1,26 @@
-"""Progress that process 0 shows while it samples: one live line on a terminal or in a notebook, else plain lines."""
+"""What process 0 shows while it samples: messages, and progress.
+
+Progress is one live line on a terminal or in a notebook, elsewhere plain lines.
+"""
 
 from __future__ import annotations
 
 import html
+import logging
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from time import monotonic
 from typing import Any
 
 from rich.live import Live
 
 from dsgmcmc.diagnostics.verdict import in_units, written
-from dsgmcmc.terminal import console, say
+from dsgmcmc.errors import WriteError, failed_file
+from dsgmcmc.parallel.signals import Request, Signals
+from dsgmcmc.settings import named
+from dsgmcmc.terminal import console, plain, say
 
 PLAIN_SECONDS, LIVE_SECONDS = 5.0, 0.5
 #: What is shown of a line of metrics besides the RMSE, if present: name and format.
@@ -133,3 +141,86 @@ class Progress:
             most = "at most " if self.look else ""
             parts += [f"{in_units(speed * self._data)} ratings/s", f"{most}{left:.0f} s left"]
         return parts
+
+
+# ---------------------------------------------------------------------- messages
+
+
+class _Terminal(logging.Formatter):
+    """Prefixes warnings and errors with their level."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = plain(record.getMessage())
+        return f"{record.levelname.lower()}: {text}" if record.levelno >= logging.WARNING else text
+
+
+class LogErrors:
+    """Handles errors in writing a run's logs: the job stops after a checkpoint.
+
+    Parameters
+    ----------
+    signals : Signals
+        Through which this process asks all others to stop.
+    """
+
+    def __init__(self, signals: Signals) -> None:
+        self._signals = signals
+        self._first: OSError | None = None
+
+    def __call__(self, error: OSError) -> None:
+        """Handle an error."""
+        self._first = self._first or error
+        self._signals.request = max(self._signals.request, Request.STOP)
+
+    def check(self) -> None:
+        """Raise a WriteError if the job was stopped."""
+        if self._first is not None:
+            said = failed_file(self._first)
+            raise WriteError(f"{said}; stopped after a checkpoint: go on with {named('resume')} once it can be written")
+
+
+def start_logs(rank: int, quiet: bool = False) -> None:
+    """Set up the messages of this process.
+
+    Parameters
+    ----------
+    rank : int
+        Number of this process; only process 0 writes to the terminal. In a notebook it writes warnings alone.
+    quiet : bool
+        Whether to write nothing to the terminal.
+    """
+    logger = logging.getLogger("dsgmcmc")
+    stop_logs()
+    logger.setLevel(logging.WARNING if console(stderr=True).is_jupyter else logging.INFO)
+    logger.propagate = False
+    handlers: list[logging.Handler] = []
+    if rank == 0 and not quiet:
+        handlers.append(logging.StreamHandler(sys.stderr))
+        handlers[0].setFormatter(_Terminal())
+    for handler in handlers or [logging.NullHandler()]:
+        logger.addHandler(handler)
+
+
+@contextmanager
+def logs_as_before() -> Iterator[None]:
+    """Context that undoes `start_logs` at its end."""
+    logger = logging.getLogger("dsgmcmc")
+    level, propagate, handlers = logger.level, logger.propagate, list(logger.handlers)
+    for handler in handlers:
+        logger.removeHandler(handler)
+    try:
+        yield
+    finally:
+        stop_logs()
+        logger.setLevel(level)
+        logger.propagate = propagate
+        for handler in handlers:
+            logger.addHandler(handler)
+
+
+def stop_logs() -> None:
+    """Remove and close the handlers of an earlier `start_logs`."""
+    logger = logging.getLogger("dsgmcmc")
+    for handler in list(logger.handlers):
+        logger.removeHandler(handler)
+        handler.close()

@@ -49,7 +49,7 @@ MakeTarget = Callable[[int, Sampler[Any, Any]], FactorTarget]
 
 
 class RatingsSource:
-    """What a job samples. All methods except `open` and `begin` are called only on process 0.
+    """What a job samples. All methods except `open` and `start_chain` are called only on process 0.
 
     Parameters
     ----------
@@ -85,32 +85,41 @@ class RatingsSource:
         """SHA-256 of the ratings."""
         return str(self.ratings.digest)
 
-    def build(self, *layers: Mapping[str, Any]) -> RunConfig:
-        """Merge layers of settings, of which later ones take precedence, and check them.
+    def build(self, saved: Mapping[str, Any], *layers: Mapping[str, Any]) -> RunConfig:
+        """Merge settings, of which later ones take precedence, and check them.
 
-        Settings not given are fitted to the ratings, or taken from the run to start from.
+        Settings not given are fitted to the ratings, or taken from the run to start from. `saved` are those of a run
+        that is resumed, if one is.
         """
-        if self.start is not None and not layers[0]:
+        if self.start is not None and not saved:
             self._earlier = WarmStart(self.start)
-            layers = (self._earlier.model(), *layers)
-        asked = build(*layers)
+            saved = self._earlier.model()
+        asked = build(saved, *layers)
         ratings = self.ratings
         n, rows = ratings.nnz, ratings.n_rows + ratings.n_cols
         rank = automatic_rank(n, rows) if asked.rank == "auto" else asked.rank
         config = asked.sampler.kind.suited(asked.sampler.config, n, n / (rows * (rank + asked.biases)))
-        followed = ratings.nnz_test > 0
         suited: dict[str, Any] = {"sampler": asked.sampler.model_copy(update={"config": config}), "rank": rank}
-        if asked.until is None and asked.iterations is None and not followed:
+        if asked.until is None and asked.iterations is None and not ratings.nnz_test:
             log.info("no test ratings, so the run does not end by its accuracy: it makes %s", DEFAULT_LENGTH)
             suited["iterations"] = DEFAULT_LENGTH
         return asked.model_copy(update=suited)
 
-    def finest_grid(self) -> int:
-        """Largest possible number of blocks per side, which bounds the default."""
-        ratings = self.ratings
-        return int(ratings.n_cols)
+    def resolve(self, processes: int, saved: Mapping[str, Any], *layers: Mapping[str, Any]) -> ResolvedConfig:
+        """Settings as `build` has them, with nothing left open, for so many processes of all chains together.
 
-    def check(self, config: ResolvedConfig, processes: int) -> None:
+        Raises
+        ------
+        InputError
+            If settings are wrong, or the ratings do not admit them.
+        """
+        asked = self.build(saved, *layers)
+        sharing = -(-processes // min(processes, asked.chains))
+        config = asked.resolved(sharing, self.ratings.n_cols)
+        self._check(config, sharing)
+        return config
+
+    def _check(self, config: ResolvedConfig, processes: int) -> None:
         """Refuse settings with which it cannot be sampled on `processes` processes per chain; warn of doubtful ones."""
         ratings = self.ratings
         for part in PARTS:
@@ -172,7 +181,7 @@ class RatingsSource:
         data = ring.agree(lambda: self.ratings)
         return targets_of(config, data, ring), data.nnz
 
-    def begin(self, run: RunDirectory, facts: Facts, chain: int, target: FactorTarget) -> None:
+    def start_chain(self, run: RunDirectory, facts: Facts, chain: int, target: FactorTarget) -> None:
         """Move a chain's target from the sampler's start to that of the data, or of the run's facts. Collective."""
         if "start" in facts:
             target.ring.agree(lambda: take_start(target, run.open_start(chain, facts)), "starting from another run")

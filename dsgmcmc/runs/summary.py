@@ -17,10 +17,10 @@ from dsgmcmc.diagnostics.comparison import Comparison
 from dsgmcmc.diagnostics.summary import as_written, read_summary, save_summary
 from dsgmcmc.diagnostics.verdict import verdict
 from dsgmcmc.errors import InputError, WriteError
-from dsgmcmc.parallel.comm import agree
+from dsgmcmc.parallel.comm import agree, library_of
 from dsgmcmc.parallel.machine import peak_memory
 from dsgmcmc.parallel.timers import PHASES, Phases
-from dsgmcmc.runs.recovery import fallbacks
+from dsgmcmc.runs.chain import fallbacks
 from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.storage.facts import versions
 from dsgmcmc.storage.manifest import read_manifest
@@ -59,7 +59,6 @@ def write_summary(
     n_data: int,
     times: RunTimes,
     run: RunDirectory,
-    mpi: str,
     look: Look | None = None,
 ) -> list[str]:
     """Write ``summary.json`` on process 0. Collective.
@@ -80,8 +79,6 @@ def write_summary(
         How long this process took.
     run : RunDirectory
         Where to write.
-    mpi : str
-        Name of the MPI library.
     look : Look, optional
         The last look at the accuracy of the chains.
 
@@ -127,7 +124,7 @@ def write_summary(
             "events": run.events(),
             "fell_back": _fell_back(run, config),
             "peak_rss_bytes": [peak_memory(), *rss[1:]],  # this process has scored the test ratings since
-            "versions": {**versions(), "mpi": mpi},
+            "versions": {**versions(), "mpi": library_of(comm)},
         }
         save_summary(run.summary_file, summary)
         return _result(summary, run.path)

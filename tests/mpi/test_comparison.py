@@ -8,7 +8,6 @@ import pytest
 from mpi4py import MPI
 from support import write_planted
 
-from dsgmcmc.config.layers import Layers
 from dsgmcmc.diagnostics.comparison import Comparison
 from dsgmcmc.runs import compare as comparing
 from dsgmcmc.runs.compare import Comparing
@@ -19,7 +18,7 @@ pytestmark = [pytest.mark.mpi, pytest.mark.once]
 
 
 def test_the_choice_does_not_depend_on_the_processes(comm: MPI.Comm, together, mpi_tmp_path: Path, monkeypatch) -> None:
-    """Every figure but seconds and memory is the same to the bit, also where the first try ends after two chains."""
+    """Every figure but seconds is the same to the bit, also where the first try ends after two chains."""
     monkeypatch.setattr(comparing, "MAX_SWEEPS", 80)
     data, folder = mpi_tmp_path / "r.h5", mpi_tmp_path / "compare"
     if comm.rank == 0:
@@ -27,7 +26,7 @@ def test_the_choice_does_not_depend_on_the_processes(comm: MPI.Comm, together, m
     comm.Barrier()
 
     def compare(processes: Comm, folder: Path) -> Comparison:
-        return Comparing(processes, RatingsSource(data), folder, Layers({"grid": 5, "rank": 2}), quiet=True).run()
+        return Comparing(processes, RatingsSource(data), folder, {"grid": 5, "rank": 2}, quiet=True).run()
 
     whole = Comparing._advance
 
@@ -46,7 +45,7 @@ def test_the_choice_does_not_depend_on_the_processes(comm: MPI.Comm, together, m
         if comm.rank == 0:
             assert not folder.exists()
             alone = compare(MPI.COMM_SELF, mpi_tmp_path / "alone")
-            free = {"seconds": None, "memory": 0}
+            free = {"seconds": None}
             models = [[each.model_copy(update=free) for each in some.models] for some in (found, alone)]
             assert models[0] == models[1]
             assert (found.recommended, found.best) == (alone.recommended, alone.best)

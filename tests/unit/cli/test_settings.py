@@ -33,7 +33,7 @@ def test_every_option_of_sample_goes_somewhere() -> None:
     of_job = {each.name for each in settings() if each.section == "job"}
     assert {parameter.name for parameter in COMMANDS["sample"].params} == OTHERS | of_run | of_job
     assert of_run - {"step_size"} <= set(RunConfig.model_fields), "the step is of the sampler"
-    assert of_job == set(Policy.model_fields) - {"only_warnings"}
+    assert of_job == set(Policy.model_fields)
 
 
 def test_every_setting_says_its_default() -> None:

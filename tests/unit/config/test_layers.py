@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support import STEPPING
 
-from dsgmcmc.config.layers import Layers, build, parse_assignments
+from dsgmcmc.config.layers import build, parse_assignments, read_settings
 from dsgmcmc.errors import InputError
 from dsgmcmc.storage.files import read_toml
 
@@ -72,7 +72,7 @@ def test_assignments_win_over_options_and_options_over_the_file(tmp_path: Path) 
     """The nearer to the command, the stronger."""
     path = tmp_path / "c.toml"
     path.write_text("rank = 1\nseed = 1\ngrid = 1\n")
-    config = build(*Layers({"seed": 2, "grid": 2}, path, ["grid=3"]).read())
+    config = build(read_settings({"seed": 2, "grid": 2}, path, ["grid=3"]))
     assert (config.rank, config.seed, config.grid) == (1, 2, 3)
 
 
@@ -80,7 +80,7 @@ def test_toml_files_may_spell_names_with_hyphens(tmp_path: Path) -> None:
     """A file uses the names of the options."""
     path = tmp_path / "c.toml"
     path.write_text('burn-in = "3sweeps"\nnoise_precision = 2\n[sampler]\nname = "sghmc"\nwarm-up = 2\n')
-    config = build(*Layers({}, path).read())
+    config = build(read_settings({}, path))
     assert (config.burn_in, config.noise_precision, config.sampler.config.warm_up) == ("3sweeps", 2.0, 2)
 
 

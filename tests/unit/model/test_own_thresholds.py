@@ -170,9 +170,8 @@ def test_two_levels_and_laws_without_thresholds_are_refused(tmp_path: Path) -> N
     parts = [(indptr, j, (x > 3).astype(np.float32)) for indptr, j, x in slabs]
     write_ratings(tmp_path / "two.h5", *parts, *ids, source="two")
     source = RatingsSource(tmp_path / "two.h5")
-    config = source.build({"likelihood": "ordinal-logit", "thresholds": "user"}).resolved()
     with pytest.raises(InputError, match="one threshold between them"):
-        source.check(config, 1)
+        source.resolve(1, {}, {"likelihood": "ordinal-logit", "thresholds": "user"})
     for likelihood in ("gaussian", "negative-binomial", "all-cells"):
         with pytest.raises(InputError, match="has no thresholds: leave out thresholds"):
             source.build({"likelihood": likelihood, "thresholds": "user"}).resolved()

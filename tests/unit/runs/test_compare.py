@@ -13,7 +13,6 @@ from support import copied, csr, typed, write_planted
 
 from dsgmcmc import BPMF
 from dsgmcmc.config.job import Policy
-from dsgmcmc.config.layers import Layers
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import open_ratings, write_ratings
 from dsgmcmc.diagnostics.comparison import Comparison
@@ -110,8 +109,8 @@ def short(monkeypatch):
 
 def compare(tmp_path, data, metric=None, **settings):
     """Result of a comparison of models of rank 2."""
-    layers = Layers({"rank": 2, "grid": 2, **settings})
-    return Comparing(Alone(), RatingsSource(data), tmp_path / "folder", layers, metric, quiet=True).run()
+    given = {"rank": 2, "grid": 2, **settings}
+    return Comparing(Alone(), RatingsSource(data), tmp_path / "folder", given, metric, quiet=True).run()
 
 
 @pytest.mark.parametrize(
@@ -234,25 +233,23 @@ def test_a_run_keeps_its_choice(tmp_path, monkeypatch):
 def test_a_model_that_diverges_whole_gives_way_to_the_next(tmp_path):
     """Its run goes, and the best of the others is sampled from the beginning; the comparison says so, and is kept."""
     data, out = write_noisy(tmp_path / "r.h5", (0.1, 1.0)), tmp_path / "run"
-    source, layers = RatingsSource(data), Layers({"grid": 2, "iterations": 60})
+    source, given = RatingsSource(data), {"grid": 2, "iterations": 60}
     out.mkdir()
-    comparison = Comparing(Alone(), source, out / "compare", layers, quiet=True).run()
+    comparison = Comparing(Alone(), source, out / "compare", given, quiet=True).run()
     comparison.save(out / "comparison.json")
     made = []
 
-    def sample(layers):
-        job = Job(Alone(), source, out, layers, resume=True, quiet=True)
-        job.run_inside()
+    def sample(usual):
+        Job(Alone(), source, out, given, resume=True, quiet=True, usual=usual).run_inside()
         made.append(ResolvedConfig.of_run(RunDirectory(out))[0])
         if len(made) < 3:
             raise DivergenceError("chain 0 diverged")
 
-    chosen = layers._replace(below=comparison.settings)
     with pytest.raises(DivergenceError):
-        sample_recommended(sample, Alone(), source, out, chosen, Policy(on_divergence="stop"))
+        sample_recommended(sample, Alone(), source, out, given, True, Policy(on_divergence="stop"))
     assert Comparison.read(out / "comparison.json") == comparison
     made.clear()
-    sample_recommended(sample, Alone(), source, out, chosen, Policy())
+    sample_recommended(sample, Alone(), source, out, given, True, Policy())
     tried = [(each.likelihood, each.noise, each.rank, each.implicit_features) for each in made]
     assert len(set(tried)) == 3
     after = Comparison.read(out / "comparison.json")
@@ -272,16 +269,19 @@ def test_a_model_that_diverges_whole_gives_way_to_the_next(tmp_path):
 def test_a_job_may_be_killed_between_two_models(tmp_path, fault):
     """While snapshots of the model that diverged are removed: what is left can be read, and the run goes on."""
     data, out = write_noisy(tmp_path / "r.h5", (0.1, 1.0)), tmp_path / "run"
-    source, layers = RatingsSource(data), Layers({"rank": 2, "grid": 2, "iterations": 60, "implicit_features": "no"})
+    source, given = RatingsSource(data), {"rank": 2, "grid": 2, "iterations": 60, "implicit_features": "no"}
     out.mkdir()
-    comparison = Comparing(Alone(), source, out / "compare", layers, quiet=True).run()
+    comparison = Comparing(Alone(), source, out / "compare", given, quiet=True).run()
     comparison.save(out / "comparison.json")
-    Job(Alone(), source, out, layers._replace(below=comparison.settings), resume=True, quiet=True).run_inside()
+    Job(Alone(), source, out, given, resume=True, quiet=True, usual=comparison.settings).run_inside()
 
     def diverge(_):
         raise DivergenceError("chain 0 diverged")
 
-    assert copied(fault, lambda: sample_recommended(diverge, Alone(), source, out, layers, Policy())) == -signal.SIGKILL
+    def sampled() -> None:
+        sample_recommended(diverge, Alone(), source, out, given, True, Policy())
+
+    assert copied(fault, sampled) == -signal.SIGKILL
     assert not (out / "run.toml").exists()
     options = ("--set", "rank=2", "--set", "grid=2", "--set", "implicit_features=no", "--iterations", 60)
     typed("sample", data, "--out", out, "--model", "auto", *options, "--resume").expect()

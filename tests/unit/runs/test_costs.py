@@ -17,14 +17,14 @@ from support import sample, write_planted
 from dsgmcmc.config.layers import build
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import Ratings, open_ratings
-from dsgmcmc.data.ratings.format import StoredFeatures
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.ring import Ring
-from dsgmcmc.runs.checks import MAX_COUNT, MAX_ITERATION, check_limits
+from dsgmcmc.runs.checks import MAX_COUNT, check_limits
 from dsgmcmc.runs.costs import Costs
 from dsgmcmc.runs.recorder import DrawRecorder
 from dsgmcmc.runs.source import targets_of
 from dsgmcmc.samplers import SAMPLERS
+from dsgmcmc.targets.state import MAX_ITERATIONS
 
 SETTINGS: dict[str, Any] = {"rank": 8, "grid": 5, "save_draws": 3}
 
@@ -134,19 +134,17 @@ def test_shares_are_of_the_largest_process(data: Path) -> None:
 class Numbers(Ratings):
     """Of a ratings file only how many ratings there are of what: no file, and nothing that takes memory."""
 
-    def __init__(self, column_counts: np.ndarray, train: np.ndarray, test: np.ndarray, features: int = 0) -> None:
+    def __init__(self, column_counts: np.ndarray, train: np.ndarray, test: np.ndarray) -> None:
         self.column_counts = column_counts
         self._indptr = {"train": np.append(0, np.cumsum(train)), "test": np.append(0, np.cumsum(test))}
         self.row_indptr, self.test_indptr = self._indptr["train"], self._indptr["test"]
-        names = ("",) * features
-        described = StoredFeatures(np.zeros(0, np.int64), names, names, "")
-        self.features, self.transposed = {"cols": described} if features else {}, False
+        self.features, self.transposed = {}, False
 
 
-def equal(columns: int, features: int = 0) -> Numbers:
+def equal(columns: int) -> Numbers:
     """Columns that all have as many ratings, by rows that are as long."""
     rows = np.broadcast_to(np.int64(1), 40_000)
-    return Numbers(np.ones(columns, np.int64), rows, rows, features)
+    return Numbers(np.ones(columns, np.int64), rows, rows)
 
 
 @pytest.mark.parametrize("sampler", ["psgld", "sgld"])
@@ -170,23 +168,6 @@ def test_uneven_columns_count_as_they_are_cut() -> None:
         check_limits(config, ratings)
 
 
-@pytest.mark.parametrize(
-    ("settings", "features", "remedy"),
-    [
-        ({"prior": "normal-wishart"}, 0, {"prior": "normal-gamma"}),
-        ({"sampler": {"name": "baoab", "metric": "kronecker"}}, 0, {"sampler": {"name": "baoab"}}),
-        ({}, 300, {"features": "no"}),  # the Gram matrix is added in slices of a million numbers
-        ({"grid": 1500}, 3600, {"grid": 1400}),  # the moments, of 3,600 x 401 numbers
-    ],
-)
-def test_sums_past_the_limit(settings: dict[str, Any], features: int, remedy: dict[str, Any]) -> None:
-    """Of which process 0 gathers the addends of very many blocks; the message says what helps, and it does."""
-    common = {"rank": 400, "grid": 32767, **settings}
-    with pytest.raises(InputError, match=next(iter(remedy)).replace("_", "-")):
-        check_limits(build(common).resolved(), equal(40_000, features))
-    check_limits(build(common | remedy).resolved(), equal(40_000, features))
-
-
 def test_positions_of_test_ratings_have_32_bits() -> None:
     """In a block of rows; another grid cuts it. The ratings themselves are numbered by 64 bits."""
     train = np.full(4, 2**40)
@@ -200,9 +181,9 @@ def test_positions_of_test_ratings_have_32_bits() -> None:
     check_limits(config.model_copy(update={"grid": 4}), past)
 
 
-def test_iterations_have_48_bits() -> None:
-    """Of the counter of random numbers: one more would give the first ones again."""
-    config = build({"rank": 2, "grid": 2, "until": "none", "iterations": MAX_ITERATION}).resolved()
-    check_limits(config, equal(4))
-    with pytest.raises(InputError, match="fewer --iterations"):
-        check_limits(config.model_copy(update={"iterations": MAX_ITERATION + 1}), equal(4))
+def test_iterations_have_44_bits() -> None:
+    """Of the counter of random numbers: one more would give those of a chain that begins again."""
+    common = {"rank": 2, "grid": 2, "until": "none"}
+    assert build({**common, "iterations": MAX_ITERATIONS}).resolved().iterations == MAX_ITERATIONS
+    with pytest.raises(InputError, match="iterations: must be at most"):
+        build({**common, "iterations": MAX_ITERATIONS + 1}).resolved()

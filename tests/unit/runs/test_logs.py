@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from dsgmcmc.runs.logs import start_logs, stop_logs
+from dsgmcmc.runs.progress import start_logs, stop_logs
 
 
 def test_logs(capfd: pytest.CaptureFixture[str]) -> None:

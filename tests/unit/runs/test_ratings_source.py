@@ -141,7 +141,7 @@ def test_warnings_say_what_does_not_suit_the_data(tmp_path: Path, caplog: pytest
         caplog.clear()
         with caplog.at_level(logging.WARNING):
             source = RatingsSource(path)
-            source.check(source.build(settings).resolved(), 1)
+            source.resolve(1, {}, settings)
         assert expected in caplog.text
         assert bool(caplog.text) == bool(expected)
 

@@ -11,9 +11,10 @@ import pytest
 from mpi4py import MPI
 from support import copied, digest, diverging, metrics, write_planted
 
-from dsgmcmc.config.layers import Layers, build
+from dsgmcmc.config.layers import build
+from dsgmcmc.config.sampler import section_of
 from dsgmcmc.diagnostics.summary import read_summary
-from dsgmcmc.runs.recovery import fallbacks
+from dsgmcmc.runs.chain import fallbacks
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.series import step_name, steps
@@ -39,7 +40,7 @@ ALL = ["half the step", "a quarter of the step", "the Kronecker metric", "the sa
 )
 def test_nothing_that_was_named_is_replaced(settings: dict[str, Any], expected: list[str]) -> None:
     """Neither sampler, metric nor step; and Gibbs sampling is for likelihoods that admit it."""
-    given = Layers(settings).of_sampler()
+    given = section_of(settings.get("sampler", {}))
     assert [each.name for each in fallbacks(build(settings).resolved(), given)] == expected
 
 

@@ -11,11 +11,10 @@ import pytest
 from mpi4py import MPI
 from support import write_planted
 
-from dsgmcmc.config.layers import Layers
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.errors import AgreedError
-from dsgmcmc.runs.job import resolve
+from dsgmcmc.runs.opening import resolve
 from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.storage.rundir import RunDirectory
 
@@ -39,7 +38,7 @@ def messages(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixt
 
 def ask(data: Path, out: Path, *, resume: bool = False, **options: Any) -> tuple[ResolvedConfig, list[str]]:
     """Resolve options on this process."""
-    return resolve(MPI.COMM_SELF, RatingsSource(data), RunDirectory(out), Layers(options), resume=resume)
+    return resolve(MPI.COMM_SELF, RatingsSource(data), RunDirectory(out), options, {}, resume=resume)
 
 
 @pytest.fixture

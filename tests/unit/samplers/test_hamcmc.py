@@ -332,7 +332,7 @@ def test_averages_run_over_all_sub_chains_by_their_step(
     settings = {"rank": 2, "iterations": total, "burn_in": 10, "thin": thin, "evaluate_every": total, "save_draws": 50}
     settings["standardise"] = False  # else checkpoints have another unit
     out = tmp_path / "run"
-    monkeypatch.setattr("dsgmcmc.runs.chain.KEPT_CHECKPOINTS", total)
+    monkeypatch.setattr("dsgmcmc.runs.checkpoint.KEPT_CHECKPOINTS", total)
     assert sample(MPI.COMM_SELF, data, out, sampler=section, checkpoint_every=1, **settings) == 0
     sampler = HAMCMC(HAMCMCConfig(**{k: v for k, v in section.items() if k != "name"}), 10)
     numbers = steps(out / "draws" / "chain-0")

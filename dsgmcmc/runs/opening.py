@@ -1,0 +1,211 @@
+"""What comes before a job samples: its settings are resolved, and its directory is checked, locked and prepared."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any
+
+from dsgmcmc.config.chain import CHANGEABLE
+from dsgmcmc.config.run import ResolvedConfig
+from dsgmcmc.config.sampler import section_of
+from dsgmcmc.errors import InputError
+from dsgmcmc.parallel.comm import Alone, on_root, oversubscription
+from dsgmcmc.parallel.machine import cpu_name
+from dsgmcmc.runs.source import RatingsSource
+from dsgmcmc.settings import named
+from dsgmcmc.storage.facts import Facts, check_made_with, made_with, versions
+from dsgmcmc.storage.lock import Lock, is_held
+from dsgmcmc.storage.manifest import read_manifest
+from dsgmcmc.storage.rundir import INDEX, RunDirectory
+from dsgmcmc.storage.series import step_name, steps
+from dsgmcmc.types import Comm
+
+log = logging.getLogger(__name__)
+
+# ---------------------------------------------------------------------- the settings
+
+
+def resolve(
+    comm: Comm,
+    source: RatingsSource,
+    run: RunDirectory,
+    given: Mapping[str, Any],
+    usual: Mapping[str, Any],
+    resume: bool,
+) -> tuple[ResolvedConfig, list[str]]:
+    """Resolve the configuration on process 0, for all. Collective.
+
+    Parameters
+    ----------
+    comm : Comm
+        All processes of the job.
+    source : RatingsSource
+        What is sampled.
+    run : RunDirectory
+        Run directory; if the run is resumed, its settings are the defaults.
+    given, usual : dict
+        Settings that the user has given, and others that they override.
+    resume : bool
+        Whether to continue the run in `run`.
+
+    Returns
+    -------
+    config : ResolvedConfig
+    given_of_sampler : list of str
+        Settings of the sampler that the user named when the run was started, in order.
+
+    Raises
+    ------
+    AgreedError
+        On all processes, if settings, source or run directory are wrong.
+    """
+
+    def work() -> tuple[ResolvedConfig, list[str]]:
+        saved = _saved_settings(run, source, resume)
+        config = source.resolve(comm.size, saved, usual, given)
+        if config.first_draw > config.iterations:
+            log.warning(
+                "the run ends at iteration %s, before its first draw at %s (after a burn-in of %s): it will predict "
+                "nothing; ask for more --iterations or a shorter --burn-in",
+                *(f"{number:,}" for number in (config.iterations, config.first_draw, config.burn_in)),
+            )
+        if saved:
+            _refuse_changes(ResolvedConfig.of(saved), config, run)
+            return config, run.read_settings()[1].get("given_of_sampler", [])
+        _check_disk(run, source.costs(config, comm.size))
+        return config, sorted(section_of(given.get("sampler") or {}))
+
+    return on_root(comm, work)
+
+
+def _saved_settings(run: RunDirectory, source: RatingsSource, resume: bool) -> dict[str, Any]:
+    """Return the settings of the run that is resumed; none for a new run, which needs an empty directory."""
+    if resume and run.settings_file.exists():
+        before, facts = ResolvedConfig.of_run(run)
+        if facts.get("data_hash") != source.digest():
+            raise InputError(
+                f"{run.path} was sampled from other data than {source.path}, and a run cannot change its data: start "
+                f"another run with another {named('out')}"
+            )
+        _check_facts(run, facts)
+        return before.table()
+    refuse_taken(run, resume)
+    return {}
+
+
+def refuse_taken(run: RunDirectory, resume: bool) -> None:
+    """Refuse a directory in which no run can be started, or resumed."""
+    if run.path.exists() and not run.path.is_dir():
+        raise InputError(f"{run.path} is a file: {named('out')} names the run's directory, which sample makes")
+    if not resume and run.path.is_dir() and any(run.path.iterdir()):
+        raise InputError(f"{run.path} is not empty: give {named('resume')} to go on with it, or another {named('out')}")
+
+
+def _check_facts(run: RunDirectory, facts: Facts) -> None:
+    """Refuse a ``run.toml`` that was changed: compare it with the first snapshot whose manifest can be read."""
+    series = [run.series("checkpoints", chain) for chain in run.chains()]
+    for folder in (run.path / INDEX, *(parent / step_name(n) for parent in series for n in reversed(steps(parent)))):
+        try:
+            manifest = read_manifest(folder)
+        except InputError:
+            continue
+        check_made_with(manifest, facts, folder)
+        return
+
+
+def _check_disk(run: RunDirectory, costs: dict[str, Any]) -> None:
+    """Refuse a new run that cannot fit on the disk, and warn if it may not fit, before anything is sampled."""
+    folder = next(path for path in (run.path, *run.path.absolute().parents) if path.exists())
+    free = shutil.disk_usage(folder).free
+    if free < costs["disk_most"]:
+        most, least, room = (f"{size / 1e6:,.0f} MB" for size in (costs["disk_most"], costs["disk_least"], free))
+        text = f"a run of these settings leaves {least} to {most} on disk, and {folder} has {room} free: "
+        fewer = f"fewer {named('save_draws')} or {named('chains')}"
+        advice = f"choose another {named('out')}, or {fewer} (--dry-run shows the costs)"
+        if free < costs["disk_least"]:
+            raise InputError(text + advice)
+        log.warning("%s%s", text, advice)
+
+
+def _refuse_changes(before: ResolvedConfig, now: ResolvedConfig, run: RunDirectory) -> None:
+    """Refuse settings that cannot change during a run."""
+    old, new = before.model_dump(exclude=set(CHANGEABLE)), now.model_dump(exclude=set(CHANGEABLE))
+    changes = [f"{name}: {old[name]} in the run, {new[name]} asked for" for name in old if old[name] != new[name]]
+    if changes:
+        raise InputError(
+            f"{run.path} was started with other settings, which cannot change during a run:\n  "
+            + "\n  ".join(changes)
+            + "\nLeave them out to go on with the run's own, or start another run"
+        )
+
+
+# ---------------------------------------------------------------------- the processes, and the directory
+
+
+def warn_of_processes(comm: Comm) -> None:
+    """Warn of processes that share cores, or that will not compute the same bits again. Collective."""
+    crowded = oversubscription(comm)
+    processors = sorted(set(comm.allgather(cpu_name())))
+    if comm.rank == 0 and crowded:
+        log.warning(crowded)
+    if comm.rank == 0 and len(processors) > 1:
+        log.warning(
+            "the processes run on different processors (%s): only the same ones will give the same bits again",
+            ", ".join(processors),
+        )
+
+
+@contextmanager
+def opened(
+    comm: Comm, source: RatingsSource, run: RunDirectory, config: ResolvedConfig, given: list[str]
+) -> Iterator[Facts]:
+    """Context in which the run directory is locked for this job, with the settings written. Collective.
+
+    Yields the facts that its snapshots record (`dsgmcmc.storage.facts`).
+
+    Raises
+    ------
+    AgreedError
+        If another job works in the directory, or something in it is wrong.
+    """
+    lock = Lock(run.lock_file)
+    on_root(comm, partial(_claim, run, lock))
+    try:
+        yield on_root(comm, partial(_prepare, source, run, config, given))
+    finally:
+        if comm.rank == 0:
+            _stop_listening(run)
+            lock.release()
+
+
+def forget_killed_job(run: RunDirectory) -> None:
+    """Remove what a job that was killed left for scripts that send signals; called first by every start."""
+    if not is_held(run.lock_file):
+        _stop_listening(run)
+
+
+def _stop_listening(run: RunDirectory) -> None:
+    with suppress(OSError):
+        run.listening_file.unlink()
+
+
+def _claim(run: RunDirectory, lock: Lock) -> None:
+    """Create the directory, and lock it."""
+    run.path.mkdir(parents=True, exist_ok=True)
+    lock.acquire()
+
+
+def _prepare(source: RatingsSource, run: RunDirectory, config: ResolvedConfig, given: list[str]) -> Facts:
+    """Clean the directory, and write the settings and all that is known of the data."""
+    run.listening_file.touch()  # all processes have come so far, and set their handlers before
+    run.refuse_links()
+    run.remove_left()
+    run.mend_logs()
+    identity = {"data_hash": source.digest(), "config_hash": config.hash()}
+    data = source.prepare(run, config, Alone())
+    run.write_settings(config.table(), data | identity | {"versions": versions(), "given_of_sampler": given})
+    return identity | made_with(data)
