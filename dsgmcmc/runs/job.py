@@ -33,7 +33,7 @@ from dsgmcmc.errors import (
     StoppedError,
     WriteError,
 )
-from dsgmcmc.parallel.comm import agree, on_root
+from dsgmcmc.parallel.comm import agree
 from dsgmcmc.parallel.machine import seconds_since_start
 from dsgmcmc.parallel.partition import chain_group
 from dsgmcmc.parallel.ring import Ring

@@ -9,7 +9,6 @@ import pytest
 from mpi4py import MPI
 from support import write_planted
 
-from dsgmcmc.cli.settings import settings
 from dsgmcmc.config.layers import build
 from dsgmcmc.config.run import FactorConfig, ModelConfig
 from dsgmcmc.data.ratings import open_ratings
