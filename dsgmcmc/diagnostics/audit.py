@@ -16,6 +16,7 @@ from dsgmcmc.storage.manifest import MANIFEST, read_manifest
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.series import is_on_its_way
 from dsgmcmc.storage.verify import verify_run
+from dsgmcmc.storage.writer import SET_ASIDE
 
 #: Files that every job changes, and whose content is never used as data.
 LIVE = ("lock", "listening")
@@ -49,7 +50,7 @@ def audit(run: RunDirectory) -> Audit:
     foreign, bound = [], set(IDENTITY_FACTS)
     for folder, _, names in os.walk(run.path):
         files = {Path(folder) / name for name in names}
-        if MANIFEST in names:
+        if MANIFEST in names and SET_ASIDE not in Path(folder).name:
             try:
                 manifest = read_manifest(Path(folder))
             except GoneError:  # a running job removes snapshots and writes others meanwhile

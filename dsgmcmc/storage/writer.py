@@ -23,6 +23,7 @@ from dsgmcmc.types import Comm
 log = logging.getLogger(__name__)
 
 MAX_WRITERS = 64
+SET_ASIDE = ".bad-"  # follows the name of a damaged snapshot whose place another one has taken
 VISIBLE_SECONDS = 60.0  # a network file system may show a new directory to other hosts as late as this
 
 
@@ -171,6 +172,6 @@ def _commit(temporary: Path, final: Path, manifest: Manifest) -> None:
         shutil.rmtree(temporary)
         return
     if final.exists():
-        final.rename(final.with_name(f"{final.name}.bad-{secrets.token_hex(4)}"))
+        final.rename(final.with_name(f"{final.name}{SET_ASIDE}{secrets.token_hex(4)}"))
     temporary.rename(final)
     sync(final.parent)
