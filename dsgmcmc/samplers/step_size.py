@@ -98,7 +98,7 @@ class RisingStep(StepSize):
 
     @property
     def first_step(self) -> float:
-        """First step, as a fraction of the full one."""
+        """First step, as a fraction of the full step."""
         return 0.1
 
     def undecayed(self, iteration: int, grid: int, burn_in: int) -> float:

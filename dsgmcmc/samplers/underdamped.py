@@ -65,7 +65,7 @@ class Underdamped(Sampler[C, Target]):
 
     @property
     def remedy(self) -> str:
-        """Setting that may help a diverging chain, besides a smaller step: ``sampler.NAME=VALUE``, or empty.
+        """Setting, other than a smaller step, that may help a diverging chain: ``sampler.NAME=VALUE``, or empty.
 
         Here: another metric.
         """

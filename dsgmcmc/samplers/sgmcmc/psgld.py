@@ -69,7 +69,7 @@ class PSGLD(Sampler[PSGLDConfig, Target]):
 
     @classmethod
     def excess(cls, config: PSGLDConfig, noise: float, curvature: Float64 | None = None) -> float | None:
-        """Variance of the draws over the true one, on a normal distribution of precision 1; None if not known.
+        """Ratio of the draws' variance to the target's, for a normal target of precision 1; None if unknown.
 
         Here: of the most curved element, as the module derives it.
         """

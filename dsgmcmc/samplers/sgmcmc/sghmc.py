@@ -123,7 +123,7 @@ class SGHMC(Underdamped[SGHMCConfig]):
 
     @classmethod
     def excess(cls, config: SGHMCConfig, noise: float, curvature: Float64 | None = None) -> float | None:
-        """Variance of the draws over the true one, on a normal distribution of precision 1; None if not known.
+        """Ratio of the draws' variance to the target's, for a normal target of precision 1; None if unknown.
 
         It follows from the formulas above.
         """
@@ -140,7 +140,7 @@ class SGHMC(Underdamped[SGHMCConfig]):
 
     @classmethod
     def suited_to_density(cls, config: SGHMCConfig, noise: float | None) -> SGHMCConfig:
-        """Return the configuration for a plain vector; open steps keep the `excess` below `MAX_EXCESS`.
+        """Return the configuration for a plain vector; a step that is not set keeps `excess` below `MAX_EXCESS`.
 
         Here: more friction, which fades by `FADE_OF_NOISE` in a step, and shorter steps.
 

@@ -40,7 +40,7 @@ class SGLD(Sampler[SGLDConfig, Target]):
 
     @classmethod
     def excess(cls, config: SGLDConfig, noise: float, curvature: Float64 | None = None) -> float | None:
-        """Variance of the draws over the true one, on a normal distribution of precision 1; None if not known.
+        """Ratio of the draws' variance to the target's, for a normal target of precision 1; None if unknown.
 
         Here: where the curvature is largest.
         """
@@ -48,7 +48,7 @@ class SGLD(Sampler[SGLDConfig, Target]):
 
     @classmethod
     def suited_to_density(cls, config: SGLDConfig, noise: float | None) -> SGLDConfig:
-        """Return the configuration for a plain vector; open steps keep the `excess` below `MAX_EXCESS`.
+        """Return the configuration for a plain vector; a step that is not set keeps `excess` below `MAX_EXCESS`.
 
         Here: at most 0.1.
         """

@@ -130,7 +130,7 @@ class SGNHT(Sampler[SGNHTConfig, Target]):
 
     @classmethod
     def suited_to_density(cls, config: SGNHTConfig, noise: float | None) -> SGNHTConfig:
-        """Return the configuration for a plain vector; open steps keep the `excess` below `MAX_EXCESS`.
+        """Return the configuration for a plain vector; a step that is not set keeps `excess` below `MAX_EXCESS`.
 
         Here: what a thermostat does not correct is of the order of h^2 V.
         """

@@ -83,12 +83,12 @@ class SGRLD(Sampler[SGRLDConfig, Target]):
 
     @classmethod
     def excess(cls, config: SGRLDConfig, noise: float, curvature: Float64 | None = None) -> float | None:
-        """Variance of the draws over the true one, on a normal distribution of precision 1; None if not known."""
+        """Ratio of the draws' variance to the target's, for a normal target of precision 1; None if unknown."""
         return langevin_excess(config.step_size, 0.0 if config.noise_correction else noise)
 
     @classmethod
     def suited_to_density(cls, config: SGRLDConfig, noise: float | None) -> SGRLDConfig:
-        """Return the configuration for a plain vector; open steps keep the `excess` below `MAX_EXCESS`."""
+        """Return the configuration for a plain vector; a step that is not set keeps `excess` below `MAX_EXCESS`."""
         if "step_size" in config.model_fields_set or config.noise_correction:
             return config
         return config.model_copy(update={"step_size": langevin_step(config.step_size, noise)})
