@@ -78,7 +78,7 @@ class Sampler(ABC, Generic[C, T]):
 
     @property
     def positions(self) -> tuple[str, ...]:
-        """The field that holds the state of each interleaved sub-chain."""
+        """For each interleaved sub-chain, the field that holds its state."""
         return ("theta",)
 
     def position(self, iteration: int) -> str:

@@ -200,11 +200,11 @@ class Law(Part):
 
     @property
     def intercept(self) -> Intercept | None:
-        """The law's own intercept, or None: moved together with all biases of a factor, it changes no probability."""
+        """Intercept, or None; moving it and all biases of a factor by the same amount changes no probability."""
         return None
 
     def move_intercept(self, blocks: Iterable[ParameterBlock], step: float) -> None:
-        """Move the intercept by `step`, and everything in the blocks that follows from it."""
+        """Move the intercept by `step`, and update the fields of blocks that depend on it."""
 
     def _set_up(self, levels: Levels | None) -> None:
         """Set up what else the law needs; called by `__init__`, with the levels of the ratings if they have some."""
@@ -216,13 +216,13 @@ class Law(Part):
 
     @classmethod
     def quantities_of(cls, config: Any, transposed: bool, features: FeatureSizes) -> tuple[Quantity, ...]:
-        """The quantities that the part keeps; none if the run does not use it."""
+        """The part's quantities; none if the run does not use the part."""
         cut_by = chosen_factors(config.thresholds, transposed)
         return cls.quantities_with(heteroscedastic_factors(config.noise, transposed), *cut_by)
 
     @classmethod
     def of(cls, place: Place, data: Levels | None) -> Self:
-        """Make the part of a chain; None if the run does not use it. Collective."""
+        """Make a chain's instance of the part; None if the run does not use the part. Collective."""
         config, transposed = place.config, place.transposed
         factors = heteroscedastic_factors(config.noise, transposed)
         cut_by = chosen_factors(config.thresholds, transposed)
@@ -233,7 +233,7 @@ class Law(Part):
         """Prior mean of a bias, if the biases have to account for the training mean because it is not subtracted."""
         return 0.0
 
-    # ------------------------------------------------------------------ of settings, and of files of ratings
+    # ------------------------------------------------------------------ settings and ratings files
 
     @classmethod
     def check(cls, config: Any) -> None:
@@ -320,7 +320,7 @@ class Law(Part):
     # ------------------------------------------------------------------ the state of a chain
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
-        """Set the part's fields of the blocks and its shared parameters to their initial values.
+        """Set the part's fields in blocks and its shared parameters to their initial values.
 
         Here: scales of rows are 1, and their other fields 0.
         """
@@ -382,13 +382,13 @@ class Law(Part):
 
     @property
     def score_source(self) -> Score:
-        """Source code of a rating's score at noise precision 1, for effects of groups if rows are not Gaussian."""
+        """Source code of a rating's score at noise precision 1; effects of groups use it if rows are not Gaussian."""
         raise InputError(f"effects of groups need {type(self).__name__}.score_source: leave them out")
 
     def score_terms(self, cell: RatingsCell) -> Float32:
-        """The other m arguments of `score_source` besides eta, for each training rating of a cell, (m, nnz) float32.
+        """The m arguments of `score_source` other than eta, for each training rating of a cell, (m, nnz) float32.
 
-        Of the fields of the cell's column block only those in `drawn` are available.
+        The cell's column block has only the fields in `drawn`.
         """
         raise InputError(f"effects of groups need {type(self).__name__}.score_terms: leave them out")
 
@@ -579,11 +579,11 @@ class Likelihood(Law):
 
     @property
     def score_source(self) -> Score:
-        """Source code of a rating's score at noise precision 1, for effects of groups if rows are not Gaussian."""
+        """Source code of a rating's score at noise precision 1; effects of groups use it if rows are not Gaussian."""
         return formula_score(self.score)
 
     def score_terms(self, cell: RatingsCell) -> Float32:
-        """The other m arguments of `score_source` besides eta, for each training rating of a cell, (m, nnz) float32.
+        """The m arguments of `score_source` other than eta, for each training rating of a cell, (m, nnz) float32.
 
         Here: the rating.
         """

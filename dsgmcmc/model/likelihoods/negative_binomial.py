@@ -185,7 +185,7 @@ class NegativeBinomial(Likelihood):
         """Parameters of the law that predictions need besides mean and variance, (m,), of a draw; None if none."""
         return np.concatenate([shared[name] for name in ("dispersion", "counts.ceiling", "counts.least")])
 
-    # ------------------------------------------------------------------ of settings, and of files of ratings
+    # ------------------------------------------------------------------ settings and ratings files
 
     @classmethod
     def check(cls, config: Any) -> None:
@@ -225,7 +225,7 @@ class NegativeBinomial(Likelihood):
     # ------------------------------------------------------------------ of training ratings
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
-        """Set the part's fields of the blocks and its shared parameters to their initial values."""
+        """Set the part's fields in blocks and its shared parameters to their initial values."""
         self.parameters = Dispersion(*(np.full(1, value) for value in (START_DISPERSION, self._top, self._least)))
 
     def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> float:
@@ -246,11 +246,11 @@ class NegativeBinomial(Likelihood):
 
     @property
     def score_source(self) -> Score:
-        """Source code of a rating's score at noise precision 1, for effects of groups if rows are not Gaussian."""
+        """Source code of a rating's score at noise precision 1; effects of groups use it if rows are not Gaussian."""
         return EFFECTS[self._truncated]
 
     def score_terms(self, cell: RatingsCell) -> Float32:
-        """The other m arguments of `score_source` besides eta, for each training rating of a cell, (m, nnz) float32.
+        """The m arguments of `score_source` other than eta, for each training rating of a cell, (m, nnz) float32.
 
         Here: the count, and the parameters of all.
         """
@@ -298,10 +298,10 @@ class NegativeBinomial(Likelihood):
         log_density: Float64 = NegativeBinomialLaw.log_density(x, eta, eta, rate_of(eta, ceiling), dispersion, least)
         return log_density
 
-    # ------------------------------------------------------------------ drawing its parameter
+    # ------------------------------------------------------------------ drawss parameter
 
     def sums(self, context: DrawContext) -> Named:
-        """Partial sums from which `draw_shared` draws, (blocks here, ...) each, in block order; None if none."""
+        """Partial sums for `draw_shared`, each (local blocks, ...) in block order; None if the part needs none."""
         return {"dispersion": np.array([self.sums_of(row.index) for row, _ in context.circulation.pairs()])}
 
     def draw_shared(

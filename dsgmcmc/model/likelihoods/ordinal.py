@@ -118,15 +118,15 @@ class Ordinal(ScaledRows):
 
     @property
     def intercept(self) -> Intercept:
-        """The law's own intercept, or None: moved together with all biases of a factor, it changes no probability.
+        """Intercept, or None; moving it and all biases of a factor by the same amount changes no probability.
 
-        Here: the middle threshold, with which all others move.
+        Here: the middle threshold, with which all other thresholds move.
         """
         middle = len(self.thresholds.position) // 2
         return Intercept(float(self.thresholds.position[middle]), float(self.model.prior_precision[middle]))
 
     def move_intercept(self, blocks: Iterable[ParameterBlock], step: float) -> None:
-        """Move the intercept by `step`, and everything in the blocks that follows from it."""
+        """Move the intercept by `step`, and update the fields of blocks that depend on it."""
         self.thresholds.position[len(self.thresholds.position) // 2] += step
         for block in blocks:
             self.refresh_derived_fields(block)
@@ -146,7 +146,7 @@ class Ordinal(ScaledRows):
         assert values is not None
         return Levels(values, blocks.level_counts(ring, len(values)))
 
-    # ------------------------------------------------------------------ of settings, and of files of ratings
+    # ------------------------------------------------------------------ settings and ratings files
 
     @classmethod
     def levels_of(cls, ratings: Ratings) -> Float64 | None:
@@ -191,7 +191,7 @@ class Ordinal(ScaledRows):
     # ------------------------------------------------------------------ of training ratings
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
-        """Set the part's fields of the blocks and its shared parameters to their initial values.
+        """Set the part's fields in blocks and its shared parameters to their initial values.
 
         Here: all scales are 1, and all thresholds the same, at rest.
         """
@@ -233,11 +233,11 @@ class Ordinal(ScaledRows):
 
     @property
     def score_source(self) -> Score:
-        """Source code of a rating's score at noise precision 1, for effects of groups if rows are not Gaussian."""
+        """Source code of a rating's score at noise precision 1; effects of groups use it if rows are not Gaussian."""
         return level_score(self.link, self.heteroscedastic)
 
     def score_terms(self, cell: RatingsCell) -> Float32:
-        """The other m arguments of `score_source` besides eta, for each training rating of a cell, (m, nnz) float32.
+        """The m arguments of `score_source` other than eta, for each training rating of a cell, (m, nnz) float32.
 
         Here: the thresholds above and below a rating, and its scale.
         """

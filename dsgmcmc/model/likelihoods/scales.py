@@ -96,7 +96,7 @@ class ScaledRows(Law):
         return {"scales": DRIFT} if factor in self.factors else {}
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
-        """Set the part's fields of the blocks and its shared parameters to their initial values.
+        """Set the part's fields in blocks and its shared parameters to their initial values.
 
         Here: all scales are 1, at rest.
         """

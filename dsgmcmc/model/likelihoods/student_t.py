@@ -165,7 +165,7 @@ class StudentT(ScaledRows, Likelihood):
     # ------------------------------------------------------------------ of training ratings
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
-        """Set the part's fields of the blocks and its shared parameters to their initial values."""
+        """Set the part's fields in blocks and its shared parameters to their initial values."""
         self.tails = Tails(np.full(1, START_NU))
         super().start(blocks)
 
@@ -185,11 +185,11 @@ class StudentT(ScaledRows, Likelihood):
 
     @property
     def score_source(self) -> Score:
-        """Source code of a rating's score at noise precision 1, for effects of groups if rows are not Gaussian."""
+        """Source code of a rating's score at noise precision 1; effects of groups use it if rows are not Gaussian."""
         return EFFECTS
 
     def score_terms(self, cell: RatingsCell) -> Float32:
-        """The other m arguments of `score_source` besides eta, for each training rating of a cell, (m, nnz) float32.
+        """The m arguments of `score_source` other than eta, for each training rating of a cell, (m, nnz) float32.
 
         Here: the rating, its scale, and the parameters of all.
         """
@@ -214,10 +214,10 @@ class StudentT(ScaledRows, Likelihood):
         """
         return times(super().counts(circulation), np.float32((self.nu + 1) / (self.nu + 3)))
 
-    # ------------------------------------------------------------------ drawing its parameters
+    # ------------------------------------------------------------------ drawss parameters
 
     def sums(self, context: DrawContext) -> Named:
-        """Partial sums from which `draw_shared` draws, (blocks here, ...) each, in block order; None if none."""
+        """Partial sums for `draw_shared`, each (local blocks, ...) in block order; None if the part needs none."""
         pairs = context.circulation.pairs()
         return stacked({"tails": self.sums_of(pair[0].index), **self.square_sums(pair)} for pair in pairs)
 

@@ -230,7 +230,7 @@ class FeatureEffects(Part):
 
     @classmethod
     def quantities_of(cls, config: Any, transposed: bool, features: FeatureSizes) -> tuple[Quantity, ...]:
-        """The quantities that the part keeps; none if the run does not use it."""
+        """The part's quantities; none if the run does not use the part."""
         return feature_quantities(used_factors(config.features, features, transposed))
 
     @classmethod
@@ -248,7 +248,7 @@ class FeatureEffects(Part):
 
     @classmethod
     def of(cls, place: Place, data: Mapping[Factor, Design]) -> Self | None:
-        """Make the part of a chain; None if the run does not use it. Collective."""
+        """Make a chain's instance of the part; None if the run does not use the part. Collective."""
         return cls(data, place.config.dimension) if data else None
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:

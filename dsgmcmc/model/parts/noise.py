@@ -160,7 +160,7 @@ class Noise(Part):
 
     @classmethod
     def quantities_of(cls, config: Any, transposed: bool, features: FeatureSizes) -> tuple[Quantity, ...]:
-        """The quantities that the part keeps; none if the run does not use it."""
+        """The part's quantities; none if the run does not use the part."""
         return noise_quantities(drawn_factors(config, transposed))
 
     @classmethod
@@ -197,7 +197,7 @@ class Noise(Part):
         for b in row_blocks:
             yield Key("state", "W", b, "squared_error"), self.squared_error[b - self._first]
 
-    # ------------------------------------------------------------------ drawing it
+    # ------------------------------------------------------------------ draws
 
     def sums(self, context: DrawContext) -> Named | None:
         """The squared errors, by row block here, from which tau is drawn; None if tau is given."""

@@ -192,7 +192,7 @@ class TimeEffects(Part):
 
     @classmethod
     def quantities_of(cls, config: Any, transposed: bool, features: FeatureSizes) -> tuple[Quantity, ...]:
-        """The quantities that the part keeps; none if the run does not use it."""
+        """The part's quantities; none if the run does not use the part."""
         return () if config.time_levels == "no" else TimeParameters.about(())
 
     @classmethod
@@ -203,7 +203,7 @@ class TimeEffects(Part):
 
     @classmethod
     def of(cls, place: Place, data: RatingGroups | None) -> Self | None:
-        """Make the part of a chain; None if the run does not use it. Collective."""
+        """Make a chain's instance of the part; None if the run does not use the part. Collective."""
         if data is None:
             return None
         config = place.config
@@ -292,10 +292,10 @@ class TimeEffects(Part):
         normals(numbers, stream.key(purpose, self.groups.levels[number].factor, first))
         return numbers
 
-    # ------------------------------------------------------------------ drawing it, and predictions
+    # ------------------------------------------------------------------ draws, and predictions
 
     def renews_data(self, turn: int) -> bool:
-        """Whether the draw at this turn changes the data of the likelihood, so that gradients must be recomputed."""
+        """Whether the draw at this turn changes the likelihood's data, so that gradients must be computed again."""
         return turn > 0 and turn % self._draws.every == 1
 
     def draw(self, context: DrawContext) -> None:
