@@ -87,7 +87,7 @@ class FactorModel:
         """Whether a draw changes the prior means of single rows."""
         return any(part.renews_prior(turn) for part in self.parts)
 
-    # ------------------------------------------------------------------ drawss parameters
+    # ------------------------------------------------------------------ draws of its parameters
 
     def precision_terms(self) -> dict[Factor, PrecisionTerms]:
         """Extra sufficient statistics for drawing Lambda, of all parts."""

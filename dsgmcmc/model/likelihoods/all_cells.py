@@ -83,7 +83,7 @@ class AllCells(Gaussian):
 
     @classmethod
     def warnings_for_data(cls, ratings: Ratings, likelihood: str) -> Iterator[str]:
-        """Yield warnings, which are no errors, if this law may not suit the values in a ratings file."""
+        """Yield warnings if this likelihood may not suit the values in a ratings file."""
         if (ratings.minimum, ratings.maximum) != (1.0, 1.0):
             yield (
                 f"ratings are from {ratings.minimum:g} to {ratings.maximum:g}, and --likelihood {likelihood} takes "
@@ -92,15 +92,15 @@ class AllCells(Gaussian):
 
     @classmethod
     def codes(cls, values: Array, levels: Float64 | None) -> Array:
-        """Ratings as this law encodes them: for levels, the index of the nearest level; for clicks, 1."""
+        """Ratings as this likelihood encodes them: the index of the nearest level, 1 for clicks, else the value."""
         return np.ones_like(values)
 
-    # ------------------------------------------------------------------ of all pairs, rated or not
+    # ------------------------------------------------------------------ all pairs, rated or not
 
     def add_gradient_of_all(self, circulation: Circulation, position: str, out: str) -> None:
-        """Add the gradient of what all pairs add to the energy, at noise precision 1, to `out` of all blocks.
+        """Add the gradient of the energy's sum over all pairs, at noise precision 1, to all `out`. Collective.
 
-        Here: a0 H^T H W_i. Collective.
+        Here: a0 H^T H W_i for a row of W.
         """
         matrices = self._grams(circulation, position)
         with circulation.ring.phases("gradient"):
@@ -113,11 +113,11 @@ class AllCells(Gaussian):
         return self.background or 0.0
 
     def curvature_of_all(self, shape: tuple[int, int]) -> float:
-        """Bound on what all pairs add to a row's curvature, in units of the mean square of the covariates."""
+        """Bound on a row's curvature from the sum over all pairs, in units of the mean square of the covariates."""
         return self._weight * max(shape)
 
     def gram_of_all(self, circulation: Circulation, position: str, factor: Factor) -> Float32:
-        """Precision (D, D), at noise precision 1, that all pairs give a factor's rows; None if none. Collective."""
+        """Precision (D, D) of a factor's rows from the sum over all pairs, at noise precision 1. Collective."""
         return self._grams(circulation, position)[factor]
 
     def _grams(self, circulation: Circulation, position: str) -> dict[Factor, Float32]:
@@ -148,7 +148,7 @@ class AllCells(Gaussian):
         sums = circulation.ring.sum(_partial_grams(circulation, position), finish, shapes)
         return {f: sums[f.name] for f in prior}, {f: float(sums[f"{f.name}.curvature"][0]) for f in prior}
 
-    # ------------------------------------------------------------------ of new ratings
+    # ------------------------------------------------------------------ new ratings
 
     @classmethod
     def predictive(cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None) -> Predictive:

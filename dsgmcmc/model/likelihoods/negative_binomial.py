@@ -148,7 +148,7 @@ class NegativeBinomial(Likelihood):
 
     @classmethod
     def quantities_with(cls, factors: tuple[Factor, ...], own_thresholds: Factor | None = None) -> tuple[Quantity, ...]:
-        """The quantities that it keeps, if rows of these factors have noise scales, or thresholds, of their own."""
+        """The quantities of a chain, given the factors whose rows have noise scales, and thresholds, of their own."""
         return Dispersion.about(())
 
     def _set_up(self, levels: Levels | None) -> None:
@@ -168,7 +168,7 @@ class NegativeBinomial(Likelihood):
 
     @staticmethod
     def bias_mean(mean: float) -> float:
-        """Prior mean of a bias, if the biases have to account for the training mean because it is not subtracted."""
+        """Prior mean of a bias, where the training mean is not subtracted and biases must account for it."""
         return log(mean) / 2
 
     @property
@@ -182,7 +182,7 @@ class NegativeBinomial(Likelihood):
 
     @classmethod
     def shape_of(cls, shared: Mapping[str, Float64]) -> Float64:
-        """Parameters of the law that predictions need besides mean and variance, (m,), of a draw; None if none."""
+        """A draw's parameters, (m,), that predictions need in addition to mean and variance; None if there are none."""
         return np.concatenate([shared[name] for name in ("dispersion", "counts.ceiling", "counts.least")])
 
     # ------------------------------------------------------------------ settings and ratings files
@@ -215,14 +215,14 @@ class NegativeBinomial(Likelihood):
 
     @classmethod
     def check_new(cls, values: Array) -> None:
-        """Refuse new ratings that cannot come from this law; raises InputError."""
+        """Raise `InputError` for new ratings that are impossible under this likelihood."""
         wrong = values[(values < 0) | (values != np.floor(values))]
         if len(wrong):
             raise InputError(
                 f"{len(wrong)} of the new ratings are not counts (0, 1, 2, ...), as the run's are: {wrong[0]:g}"
             )
 
-    # ------------------------------------------------------------------ of training ratings
+    # ------------------------------------------------------------------ training ratings
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
         """Set the part's fields in blocks and its shared parameters to their initial values."""
@@ -259,14 +259,14 @@ class NegativeBinomial(Likelihood):
         return terms
 
     def noise_scale(self, block: ParameterBlock) -> Float32:
-        """Noise scales g of a block's rows, (n,) float32; 1 if all have the same noise.
+        """Noise scales g of a block's rows, (n,) float32; 1 if all rows have the same noise.
 
         Here: as `counts` has found it.
         """
         return block.row("weight")
 
     def counts(self, circulation: Circulation) -> tuple[Counts, Counts]:
-        """For every row, sums over its ratings of their weights in its information, and of the squares.
+        """For every row, sums over its ratings of their weights and squared weights in the information.
 
         Here: sums of i(y_i) i(y'_j) / i(y), and of its square. Collective.
         """
@@ -292,7 +292,7 @@ class NegativeBinomial(Likelihood):
     def log_likelihood_of_predictors(
         cls, x: Float64, eta: Float64, scale: Float64, thresholds: Array | None
     ) -> Float64:
-        """Log density of ratings given their predictors, (n,) float64, for laws that are log-concave, not Gaussian."""
+        """Log density of ratings given their predictors, (n,) float64; for likelihoods that are not Gaussian."""
         assert thresholds is not None
         dispersion, ceiling, least = thresholds
         log_density: Float64 = NegativeBinomialLaw.log_density(x, eta, eta, rate_of(eta, ceiling), dispersion, least)
@@ -314,7 +314,7 @@ class NegativeBinomial(Likelihood):
         assert self._table is not None
         self.parameters.dispersion = np.full(1, draw_dispersion(self.dispersion, sums["dispersion"], self._table, rng))
 
-    # ------------------------------------------------------------------ of new ratings
+    # ------------------------------------------------------------------ new ratings
 
     @staticmethod
     def mean(eta: Array, *shape: Array | float) -> Array:
@@ -323,7 +323,7 @@ class NegativeBinomial(Likelihood):
 
     @staticmethod
     def variance(eta: Array, noise: Array | float, *shape: Array | float) -> Array | float:
-        """Variance of a rating given its predictor and the variance of its noise, 1 / (tau g g'), elementwise."""
+        """Variance of a rating given its predictor and its noise variance 1 / (tau g g'), elementwise."""
         return NegativeBinomial._moments(eta, *shape)[1]
 
     @staticmethod
@@ -349,7 +349,7 @@ class NegativeBinomial(Likelihood):
 
     @staticmethod
     def cdf(x: Array, mean: Array, variance: Array, *shape: Array | float) -> Float64:
-        """Probability of a rating of at most `x`, elementwise."""
+        """Probability that a rating is at most `x`, elementwise."""
         dispersion, _, least = (np.asarray(values, np.float64) for values in shape)
         rate = np.where(least > 0, rate_above_zero(mean, dispersion), mean)
         return NegativeBinomialLaw.cdf(x, mean, variance, rate, dispersion, least)
@@ -358,13 +358,13 @@ class NegativeBinomial(Likelihood):
     def components(
         cls, eta: Float64, noise: Array, shape: Sequence[Array]
     ) -> tuple[type[LawOfMoments], Array, Array, Sequence[Array]]:
-        """Components of a mixture over draws: their law, means, variances, and other parameters; elementwise."""
+        """Components of a mixture over draws: class of the distribution, means, variances, further parameters."""
         dispersion, ceiling, least = shape
         return NegativeBinomialLaw, *cls._moments(eta, *shape), (rate_of(eta, ceiling), dispersion, least)
 
     @classmethod
     def predictive_of_moments(cls, moments: Moments) -> Predictive:
-        """Predictive distributions from moments over draws."""
+        """Posterior predictive distributions, from moments over draws."""
         mean, variance = (np.asarray(moment, np.float64)[:, None] for moment in moments[:2])
         more = variance > (1 + 1e-6) * mean
         rate, dispersion = mean, np.where(more, mean**2 / np.where(more, variance - mean, 1.0), inf)

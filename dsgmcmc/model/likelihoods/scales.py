@@ -92,7 +92,7 @@ class ScaledRows(Law):
     scales: ScalePrecision
 
     def momenta_of(self, factor: Factor) -> dict[str, str]:
-        """Fields of a factor's rows with momenta of the law's own parameters, N(0, 1) each, by their names."""
+        """Fields of a factor's rows that hold N(0, 1) momenta of the likelihood's parameters, by name."""
         return {"scales": DRIFT} if factor in self.factors else {}
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:

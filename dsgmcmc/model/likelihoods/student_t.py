@@ -126,7 +126,7 @@ class StudentT(ScaledRows, Likelihood):
 
     @classmethod
     def quantities_with(cls, factors: tuple[Factor, ...], own_thresholds: Factor | None = None) -> tuple[Quantity, ...]:
-        """The quantities that it keeps, if rows of these factors have noise scales, or thresholds, of their own."""
+        """The quantities of a chain, given the factors whose rows have noise scales, and thresholds, of their own."""
         return (*super().quantities_with(factors), *Tails.about(()), *ScalePrecision.about(factors))
 
     @classmethod
@@ -159,10 +159,10 @@ class StudentT(ScaledRows, Likelihood):
 
     @classmethod
     def shape_of(cls, shared: Mapping[str, Float64]) -> Float64:
-        """Parameters of the law that predictions need besides mean and variance, (m,), of a draw; None if none."""
+        """A draw's parameters, (m,), that predictions need in addition to mean and variance; None if there are none."""
         return shared["nu"] / (shared["nu"] - 2)
 
-    # ------------------------------------------------------------------ of training ratings
+    # ------------------------------------------------------------------ training ratings
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
         """Set the part's fields in blocks and its shared parameters to their initial values."""
@@ -201,20 +201,20 @@ class StudentT(ScaledRows, Likelihood):
         return terms
 
     def noise_scale(self, block: ParameterBlock) -> Float32:
-        """Noise scales g of a block's rows, (n,) float32; 1 if all have the same noise.
+        """Noise scales g of a block's rows, (n,) float32; 1 if all rows have the same noise.
 
         Here: g, times the root of (nu + 1) / (nu + 3), so that both rows' make it up.
         """
         return np.float32(sqrt((self.nu + 1) / (self.nu + 3))) * self.row_scale(block)
 
     def counts(self, circulation: Circulation) -> tuple[Counts, Counts]:
-        """For every row, sums over its ratings of their weights in its information, and of the squares.
+        """For every row, sums over its ratings of their weights and squared weights in the information.
 
         Here: a rating counts g g' (nu + 1) / (nu + 3). Collective.
         """
         return times(super().counts(circulation), np.float32((self.nu + 1) / (self.nu + 3)))
 
-    # ------------------------------------------------------------------ drawss parameters
+    # ------------------------------------------------------------------ draws of its parameters
 
     def sums(self, context: DrawContext) -> Named:
         """Partial sums for `draw_shared`, each (local blocks, ...) in block order; None if the part needs none."""
@@ -247,15 +247,15 @@ class StudentT(ScaledRows, Likelihood):
     def log_likelihood_of_predictors(
         cls, x: Float64, eta: Float64, scale: Float64, thresholds: Array | None
     ) -> Float64:
-        """Log density of ratings given their predictors, (n,) float64, for laws that are log-concave, not Gaussian."""
+        """Log density of ratings given their predictors, (n,) float64; for likelihoods that are not Gaussian."""
         assert thresholds is not None
         return log_density_of(x - eta, 1 / np.asarray(scale), np.asarray(thresholds[0]))
 
-    # ------------------------------------------------------------------ of new ratings
+    # ------------------------------------------------------------------ new ratings
 
     @property
     def noise_varies(self) -> bool:
-        """Whether the noise variance differs between ratings; else all have the same."""
+        """Whether the noise variance differs between ratings."""
         return self.heteroscedastic
 
     @staticmethod
@@ -265,7 +265,7 @@ class StudentT(ScaledRows, Likelihood):
 
     @staticmethod
     def variance(eta: Array, noise: Array | float, *shape: Array | float) -> Array | float:
-        """Variance of a rating given its predictor and the variance of its noise, 1 / (tau g g'), elementwise."""
+        """Variance of a rating given its predictor and its noise variance 1 / (tau g g'), elementwise."""
         return noise * shape[0]
 
     @staticmethod
@@ -275,7 +275,7 @@ class StudentT(ScaledRows, Likelihood):
 
     @staticmethod
     def cdf(x: Array, mean: Array, variance: Array, *shape: Array | float) -> Float64:
-        """Probability of a rating of at most `x`, elementwise."""
+        """Probability that a rating is at most `x`, elementwise."""
         from scipy.special import stdtr  # takes its time to import
 
         inflation = np.asarray(shape[0], np.float64)
