@@ -120,8 +120,8 @@ class ControlVariate(PartGradient[Target]):
 
     is the likelihood's gradient; the prior's gradient is exact. The estimate is unbiased given theta and a, and its
     variance is proportional to |theta - a|^2, at the cost of two gradients of a part for one. The anchor is the chain's
-    state at the end of burn-in, which uses plain gradients of parts. The full gradient at a is stored at noise precision
-    1, so that tau may be drawn; other parameters of the likelihood must not change.
+    state at the end of burn-in, which uses plain gradients of parts. The full gradient at a is stored at noise
+    precision 1, so that tau may be drawn; other parameters of the likelihood must not change.
     """
 
     fields: ClassVar[tuple[StateField, ...]] = (StateField("anchor"), StateField("full"))

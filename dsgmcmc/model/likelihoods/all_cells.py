@@ -4,9 +4,10 @@ With s_ij = W_i . H_j and O the training ratings, whatever their values, the ene
 
     (tau / 2) [ sum_{ij in O} (1 - s_ij)^2 + a0 sum_{all ij} s_ij^2 ]
 
-This is a pseudo-likelihood: no distribution of clicks has it. So tau is not sampled. It sets the weight of the data
-against the prior, and is chosen, as a0 is. Draws are draws of the score. There are neither biases nor a centre: a zero
-must be where s is 0, so that one Gram matrix sums over all cells. Rows are normal given the other factor.
+This is a pseudo-likelihood: it is not the likelihood of any distribution of clicks. So tau is not sampled. It weighs
+the data against the prior, and is set by the user, as a0 is. Predictions are scores. There are neither biases nor a
+centre: the sum over all cells has s without other terms, so that one Gram matrix gives it. Rows are normal given the
+other factor.
 
 The sum over all cells is tr(W^T W H^T H), so the Gram matrix of each factor suffices: the gradient for W_i is
 tau a0 (H^T H) W_i, and every row of W gets the same precision tau a0 H^T H. In a metric it is added to the precision
@@ -68,7 +69,7 @@ class AllCells(Gaussian):
 
     @classmethod
     def _check_scale(cls, config: Any) -> None:
-        """Refuse what cannot be where every cell counts, and what has no meaning for clicks."""
+        """Refuse settings that are impossible if every cell counts, or meaningless for clicks."""
         wrong = [name for name in ("biases", "center", "standardise") if getattr(config, name)]
         if wrong or config.zero_weight is None:
             raise InputError(
@@ -154,7 +155,7 @@ class AllCells(Gaussian):
     def predictive(cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None) -> Predictive:
         """Posterior predictive distributions of ratings: mixtures over draws of their predictors.
 
-        Here: what spreads over the draws is the score.
+        Here: distributions of the score over draws.
         """
         return cls.expectation(draws, centre, levels)
 

@@ -40,7 +40,7 @@ SCALE_QUANTITIES = (
 SCALE_PRIOR = GammaPrior(1.0, 0.02)  # of lambda
 START_PRECISION = 10.0  # precision of u before it is first drawn
 
-#: y = f(u) / b and x = u; float32 tells y from 1 up to there.
+#: y = f(u) / b and x = u; the bound on y is where float32 still tells it from 1.
 _U = """
 y = minimum(maximum(log(weight) / bound, -0.9997), 0.9997)
 x = 0.5 * bound * log((1.0 + y) / (1.0 - y))
@@ -85,7 +85,7 @@ def log_scale(u: Float64, bound: float) -> Float64:
 
 
 class ScaledRows(Law):
-    """A law whose rows may have scales of their own."""
+    """A likelihood whose rows may have scales."""
 
     noise_quantities = SCALE_QUANTITIES
     swept_fields: ClassVar[tuple[str, ...]] = ("slope",)
@@ -98,7 +98,7 @@ class ScaledRows(Law):
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
         """Set the part's fields in blocks and its shared parameters to their initial values.
 
-        Here: all scales are 1, at rest.
+        Here: all scales become 1, momenta 0.
         """
         self.scales = ScalePrecision({factor: np.full(1, START_PRECISION) for factor in self.factors})
         super().start(blocks)
@@ -118,7 +118,7 @@ class ScaledRows(Law):
         return sums
 
     def move_scales(self, blocks: Iterable[ParameterBlock], information: float) -> None:
-        """Move the scales of all rows that have some, given the slopes of the last sweep.
+        """Move the scales of all rows that have scales, given the slopes of the last sweep.
 
         Parameters
         ----------

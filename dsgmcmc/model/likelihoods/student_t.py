@@ -5,9 +5,9 @@ With e = x - eta, a = tau / nu and p = a g g' e^2 / (1 + a g g' e^2), a rating's
     log p = lgamma((nu + 1) / 2) - lgamma(nu / 2) + log(a g g' / pi) / 2 - ((nu + 1) / 2) log(1 + a g g' e^2)
     d log p / d eta = tau g g' ((nu + 1) / nu) e / (1 + a g g' e^2)        d log p / d log g = 1 / 2 - ((nu + 1) / 2) p
 
-The score is bounded: ratings far away hardly pull. The Fisher information on eta is tau g g' (nu + 1) / (nu + 3)
-[Lange, Little & Taylor 1989], which the metric takes; no rating has a larger curvature than tau g g' (nu + 1) / nu, at
-e = 0, at most (nu + 3) / nu < 2.5 times the information. Far away it is negative, at least -1/8 of the largest.
+The score is bounded: outliers have little influence. The metric uses the Fisher information on eta, tau g g' (nu + 1) /
+(nu + 3) [Lange, Little & Taylor 1989]. The curvature of a rating is largest at e = 0, tau g g' (nu + 1) / nu, which is
+(nu + 3) / nu < 2.5 times the information. For outliers it is negative, and at least -1/8 of the largest.
 
 *nu and tau* depend on the residuals through F(y) = sum log(1 + e^y g g' e^2) alone, with y = log a. So the gradient
 adds up F and its first four derivatives, which are polynomials of p:
@@ -112,7 +112,7 @@ class Tails(Sampled):
 
 
 class StudentT(ScaledRows, Likelihood):
-    """Student-t ratings; `shape` is how many times the variance is the squared scale, nu / (nu - 2)."""
+    """Student-t ratings; `shape` is the ratio of the variance to the squared scale, nu / (nu - 2)."""
 
     score = "((3 * inflation - 1) / (inflation - 1)) * (x - eta) / (2 * inflation / (inflation - 1) + (x - eta)**2)"
     starts: ClassVar[Mapping[str, float]] = {"inflation": START_NU / (START_NU - 2)}
@@ -139,7 +139,7 @@ class StudentT(ScaledRows, Likelihood):
         return None if values is None else Levels(values / blocks.scale, np.zeros(len(values), np.int64))
 
     def _set_up(self, levels: Levels | None) -> None:
-        """Find the largest log tau."""
+        """Compute the largest log tau."""
         least = 0.0 if levels is None else MIN_SCALE_SHARE * float(np.diff(levels.values).min(initial=1.0))
         self._most = -2 * log(max(least, exp(-MAX_LOG_TAU / 2)))
 
@@ -191,7 +191,7 @@ class StudentT(ScaledRows, Likelihood):
     def score_terms(self, cell: RatingsCell) -> Float32:
         """The m arguments of `score_source` other than eta, for each training rating of a cell, (m, nnz) float32.
 
-        Here: the rating, its scale, and the parameters of all.
+        Here: the rating, its scale, nu and tau.
         """
         ratings = cell.ratings
         terms = np.empty((4, len(ratings.indices)), np.float32)
@@ -203,7 +203,7 @@ class StudentT(ScaledRows, Likelihood):
     def noise_scale(self, block: ParameterBlock) -> Float32:
         """Noise scales g of a block's rows, (n,) float32; 1 if all rows have the same noise.
 
-        Here: g, times the root of (nu + 1) / (nu + 3), so that both rows' make it up.
+        Here: g sqrt((nu + 1) / (nu + 3)), so that the product of both rows' scales has (nu + 1) / (nu + 3) once.
         """
         return np.float32(sqrt((self.nu + 1) / (self.nu + 3))) * self.row_scale(block)
 
@@ -237,9 +237,9 @@ class StudentT(ScaledRows, Likelihood):
             self.scales.precision[factor] = SCALE_PRIOR.draw(sums[f"{factor.name}.scales"], rows[factor], rng)
 
     def draw(self, context: DrawContext) -> None:
-        """Draw everything that `draw_shared` does not draw, if it is due (`DrawContext.is_turn`): moves the scales.
+        """Draw the parameters that `draw_shared` does not draw, if they are due (`DrawContext.is_turn`). Collective.
 
-        Collective.
+        Here: move the scales.
         """
         self.move_scales(context.circulation.blocks(), self.nu / (2 * (self.nu + 3)))
 
@@ -315,13 +315,13 @@ def draw_tails(
     Parameters
     ----------
     nu, tau : float
-        Where `sums` were taken.
+        Values at which `sums` were computed.
     sums : (5,) float64
         F and its derivatives, over all ratings.
     n : int
     rng : Generator
     most : float or None
-        Largest log tau; None if tau is not drawn, and stays.
+        Largest log tau; None if tau is fixed.
     """
     y, range_of_v = log(tau / nu), (-inf, inf) if most is None else (-MAX_LOG_TAU, most)
     middle = NU_STEP_REACH * (2 * rng.random() - 1)

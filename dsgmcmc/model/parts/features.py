@@ -53,18 +53,18 @@ if TYPE_CHECKING:
 DRAW_EVERY = 10
 #: Prior of beta.
 STRENGTH_PRIOR = GammaPrior(1.0, 1.0)
-#: Features up to which the Cholesky factor of A, of F^2 numbers, is a matter of a second.
+#: Largest number of features; the Cholesky factor of A, F^2 numbers, then takes about a second.
 MAX_DENSE = 4000
 _SLICE = 1 << 20  # numbers of the Gram matrix that are added at a time
 
 
 def gram_width(size: int) -> int:
-    """Most numbers of the Gram matrix of so many features that are added at a time."""
+    """Number of elements of the (size, size) Gram matrix that are added at a time."""
     return max(1, _SLICE // size) * size
 
 
 def used_factors(features: FeaturesName, there: Collection[Factor], transposed: bool) -> tuple[Factor, ...]:
-    """Factors whose features are used, of those that have some; `transposed` says that the rows of W are items."""
+    """Factors whose features are used, among `there`, which have some; `transposed`: the rows of W are items."""
     wanted = chosen_factors("both" if features == "yes" else features, transposed)
     return tuple(factor for factor in sorted(there) if factor in wanted)
 
@@ -75,7 +75,7 @@ def featured_factors(features: FeaturesName, ratings: Ratings) -> tuple[Factor, 
     Raises
     ------
     InputError
-        If those that are asked for are not there.
+        If the ratings file lacks the features asked for.
     """
     stored = {Factor(SIDES.index(side)) for side in ratings.features}
     used = used_factors(features, stored, ratings.transposed)
@@ -270,11 +270,11 @@ class FeatureEffects(Part):
         return terms
 
     def renews_prior(self, turn: int) -> bool:
-        """Whether the draw at this turn changes the prior means of single rows, which are given its newest values."""
+        """Whether the draw at this turn changes prior means of single rows, given the rows' current values."""
         return is_due(turn, DRAW_EVERY)
 
     def draw(self, context: DrawContext) -> None:
-        """Draw beta and B, if it is their turn, and shift the rows' means by the change. Collective."""
+        """Draw beta and B, if due, and shift the rows' prior means by the change. Collective."""
         if not context.is_turn(DRAW_EVERY):
             return
         precision = {block.factor: context.prior(block).precision for block in context.circulation.blocks()}

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from dsgmcmc.parallel.named import Named
     from dsgmcmc.parallel.ring import Ring  # which loads MPI
 
-#: First value of one m_k of each factor, in units of the root of the ratings' sd.
+#: Initial value of one m_k of each factor, in units of the square root of the ratings' sd.
 START_MEAN = 1.0
 
 MEAN = Quantity("{}.mean", ("column",), columns=1, started=True, per_chain=True)
@@ -117,7 +117,7 @@ class RowPriors(Part):
     subchains : int
         Number M of interleaved sub-chains.
     scale : float
-        What ratings were divided by.
+        Number by which ratings were divided.
     standardised : bool
         Whether the priors are in units of the ratings' standard deviation; else they are the published ones.
     width : float
@@ -164,12 +164,12 @@ class RowPriors(Part):
 
     @classmethod
     def read(cls, config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> float:
-        """Prior mean of the biases, by the mean of the ratings."""
+        """Prior mean of the biases, computed from the mean of the ratings."""
         return float(config.law.bias_mean(ratings.mean))
 
     @classmethod
     def of(cls, place: Place, data: float) -> Self:
-        """Make the part of a chain."""
+        """Make a chain's instance of the part."""
         config, ratings = place.config, place.ratings
         return cls(
             config.rank,
@@ -200,7 +200,7 @@ class RowPriors(Part):
 
     @property
     def expected_square(self) -> float:
-        """About the largest mean square that the prior expects of a row's elements, and at least 1."""
+        """Approximate upper limit, at least 1, of the mean square of a row's elements under the prior."""
         return max(1.0, 1 / float(np.min(self._start * self.unit**2))) if self.prior == "fixed" else 1.0
 
     def origin(self, factor: Factor) -> Float64:
@@ -233,7 +233,7 @@ class RowPriors(Part):
         self.parameters.precision = {factor: np.repeat(precision[None], m, axis=0) for factor in Factor}
 
     def move(self, context: DrawContext) -> None:
-        """Exchange means and biases (`dsgmcmc.model.parts.translation`), if it is their turn. Collective."""
+        """Exchange means and biases (`dsgmcmc.model.parts.translation`), if due. Collective."""
         if not self._exchanges or not context.is_turn(MOVE_EVERY, FIRST_MOVE):
             return
         if any(rows.frozen for rows in context.circulation.together()):

@@ -42,7 +42,7 @@ class SGLD(Sampler[SGLDConfig, Target]):
     def excess(cls, config: SGLDConfig, noise: float, curvature: Float64 | None = None) -> float | None:
         """Ratio of the draws' variance to the target's, for a normal target of precision 1; None if unknown.
 
-        Here: where the curvature is largest.
+        Here: in the direction of largest curvature.
         """
         return langevin_excess(config.step_size, noise)
 
