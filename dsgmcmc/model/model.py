@@ -90,7 +90,7 @@ class FactorModel:
     # ------------------------------------------------------------------ draws of its parameters
 
     def precision_terms(self) -> dict[Factor, PrecisionTerms]:
-        """Extra sufficient statistics for drawing Lambda, of all parts."""
+        """Additional sufficient statistics for drawing Lambda, from all parts."""
         return {factor: term for part in self.parts for factor, term in part.precision_terms().items()}
 
     def draw(self, context: DrawContext) -> None:

@@ -1,26 +1,27 @@
 r"""Counts: x_ij negative binomial with expected value m_ij = exp(eta_ij) and dispersion r, variance m + m^2 / r.
 
-r is at least 0.1 and at most 1,000, where the law is almost Poisson's. Where no 0 occurs in training, counts are above
-0 by their nature (nobody writes down the places where nobody was), and the law is that given x > 0. So with
-p_0 = (1 + m / r)^-r, the probability of 0, or p_0 = 0 without truncation,
+r is at least 0.1 and at most 1,000, where the distribution is almost Poisson. If no 0 occurs in training, counts are
+taken to be positive by nature (nobody records the places where nobody was), and their distribution is that given x > 0.
+So with p_0 = (1 + m / r)^-r, the probability of 0, or p_0 = 0 without truncation,
 
     log p = lgamma(x + r) - lgamma(r) - lgamma(x + 1) + x log(m / r) - (x + r) log(1 + m / r) - log(1 - p_0)
     d log p / d log m = (x - m / (1 - p_0)) / (1 + m / r)
 
 The score is bounded by r below and by x above, and the curvature in log m by (x + r) / 4. The Fisher information on
-log m is Var(x) / (1 + m / r)^2: m / (1 + m / r) without truncation. Still exp(eta) could overflow, or a row of few
-counts send predictions beyond any that was ever seen. So the expected value has a smooth ceiling M, 10 times the
-largest training count:
+log m is Var(x) / (1 + m / r)^2: m / (1 + m / r) without truncation. But exp(eta) could overflow, and a row of few
+counts could lead to predictions far above all observed counts. So the expected value has a smooth ceiling M, 10 times
+the largest training count:
 
     m = 1 / (exp(-eta) + 1 / M)      d log m / d eta = 1 - m / M
 
-which changes m by a tenth at the largest count. The logarithm of the mean training count is the level of the
-predictors: half of it is the prior mean of each of the two biases, where chains start. So there is no centring.
+which changes m by a tenth at the largest count. There is no centring: half the logarithm of the mean training count is
+the prior mean of each of the two biases, and their initial value.
 
-*Metric.* A rating counts as much as the data say, with r where it is: i(y_i) i(y'_j) / i(y), with i(y) the information
-where the mean count is y, y_i that of its row, y'_j of its column, and y of all: rows may differ a thousandfold. In the
-place of a row's total X is taken X + 4 sqrt(X + 1) + 6, about what X may have come from: the walls that rows of few
-counts have lie in the tails of their posterior. Beyond all this kicks are bounded (`dsgmcmc.samplers.underdamped`).
+*Metric.* The weight of a rating is i(y_i) i(y'_j) / i(y), where i(y) is the information at mean count y and the current
+r; y_i is the mean count of the rating's row, y'_j that of its column, and y that of all ratings. Means of rows may
+differ a thousandfold. A row's total X is replaced by X + 4 sqrt(X + 1) + 6, an upper limit of the expected totals that
+are plausible given X, because the energy of rows with few counts is steep in the tails of the posterior. In addition,
+kicks are bounded (`dsgmcmc.samplers.underdamped`).
 
 *Dispersion.* With R(x) = lgamma(x + r) - lgamma(r) - x log r, which follows from a table of the training counts, log p
 depends on r through R and T = -(x + r) log(1 + m / r) - log(1 - p_0). The gradient adds up T at `NODES` dispersions
@@ -29,8 +30,8 @@ by `METROPOLIS_STEPS` Metropolis steps in log r, whose sizes vary from below 1 /
 They stay in an interval half as wide as the range of the nodes, whose position relative to the present r is uniform:
 the line is cut into such intervals at random, which keeps the law invariant. Prior: log r ~ N(log 10, 2^2).
 
-The predictive distribution of a count is a mixture of such laws over draws. Where only moments are kept, as for test
-ratings, it is the negative binomial distribution with the same mean and variance.
+The predictive distribution of a count is a mixture of these distributions over draws. If only moments are stored, as
+for test ratings, it is the negative binomial distribution with that mean and variance.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ _EXPECTED = "m = max(float32(1) / (exp32(-eta) + one_over_top), float32(1e-20))"
 
 
 def _law(truncated: bool) -> Shaped:
-    """Kernel source of the law of counts, truncated at 0 or not."""
+    """Kernel source for the distribution of counts, truncated at 0 or not."""
     rise = [f"rise{k} = log1p32(m / r{k})" for k in range(len(NODES))]
     lines = [_EXPECTED, *rise]
     expected, known = "m", ""
@@ -96,7 +97,7 @@ def _law(truncated: bool) -> Shaped:
 LAWS = {truncated: _law(truncated) for truncated in (False, True)}
 
 _SLOPE = "* (float32(1) - m * one_over_top) * r / (r + m)"
-#: Scores for effects of groups, by whether the law is truncated.
+#: Scores for effects of groups, by whether the distribution is truncated.
 EFFECTS = {
     False: Score("negative_binomial", f"{_EXPECTED}\ne = (x - m) {_SLOPE}", ("x", "one_over_top", "r")),
     True: Score(
@@ -109,7 +110,7 @@ EFFECTS = {
 
 @dataclass
 class Dispersion(Sampled):
-    """Dispersion r, (1,), and M and the least possible count, (2,) float64, which are those of the training counts."""
+    """Dispersion r, ceiling M and least possible count, (1,) float64 each; the last two follow from training counts."""
 
     quantities: ClassVar[Mapping[str, Quantity]] = {
         "dispersion": Quantity(
@@ -152,7 +153,7 @@ class NegativeBinomial(Likelihood):
         return Dispersion.about(())
 
     def _set_up(self, levels: Levels | None) -> None:
-        """Keep `levels`, the different training counts."""
+        """Store `levels`, the distinct training counts."""
         self._table = levels
         self._least, self._top = self.starts["least"], self.starts["ceiling"]
         if levels is not None:

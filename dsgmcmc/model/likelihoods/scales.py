@@ -1,17 +1,18 @@
 r"""Scales of rows: log s_i = f(u_i), u_i ~ N(0, 1 / lambda), lambda ~ Gamma(1, rate 0.02) for each side.
 
-f(u) = b tanh(u / b) bounds log s by b, which depends on the law. Near 0 it is u itself, so that lambda is the precision
-of log s. Without a bound only the prior may limit a row: where the s of a user of levels goes to 0 and the gaps between
-the thresholds to infinity, with their product fixed, probabilities no longer depend on the predictor, and one step back
-from there is a step to infinity.
+f(u) = b tanh(u / b) bounds |log s| by b, which depends on the likelihood. Near 0, f(u) is about u, so that lambda is
+the precision of log s. Without a bound, only the prior would limit s: with ordered levels, a user's s could go to 0
+and the gaps between thresholds to infinity, with their product fixed. Probabilities then no longer depend on the
+predictor, and a step away from there is unbounded.
 
-Where ratings are levels, the ratings of a user with a small s depend little on the item; s^2 then has the role that g
-has for Gaussian noise. lambda is drawn from Gamma(1 + n / 2, 0.02 + sum u^2 / 2). The u are moved once a sweep by
+If ratings are levels, the ratings of a user with a small s depend little on the item; s^2 then plays the role of g in
+Gaussian noise. lambda is drawn from Gamma(1 + n / 2, 0.02 + sum u^2 / 2). The u are moved once a sweep by
 BAOAB, as the thresholds are (`dsgmcmc.model.likelihoods.thresholds`), row by row in the metric a n_i + lambda: n_i is
-the number of the row's ratings, a the Fisher information of one on log s. A kick is bounded by `MAX_KICK` times the
-standard deviation of the momentum.
+the number of the row's ratings, a the Fisher information of a rating on log s. A kick is bounded by `MAX_KICK` times
+the standard deviation of the momentum.
 
-In a block ``weight`` is s, ``drift`` the momentum, and ``slope`` gathers the derivative of the log likelihood.
+Fields of a block: ``weight`` is s, ``drift`` the momentum, and ``slope`` accumulates the derivative of the log
+likelihood with respect to log s.
 """
 
 from __future__ import annotations

@@ -247,7 +247,7 @@ class ThresholdSettings(BaseModel):
     )
 
 
-#: What rows with thresholds of their own have, where ratings have at least `LEAST_LEVELS` levels.
+#: Quantities of rows with thresholds, if ratings have at least `LEAST_LEVELS` levels.
 GAP_QUANTITIES = (
     Quantity(CUTS, ("threshold",), of_rows=True),
     Quantity(CUT_SLOPE, ("threshold",), of_rows=True, drawn=False),

@@ -2,19 +2,20 @@ r"""Side information: rows whose prior mean follows from their features (Macau's
 
     theta_i ~ N(m + B^T x_i, Lambda^-1),    B_f ~ N(0, (beta_g(f) Lambda)^-1),    beta_g ~ Gamma(1, rate 1)
 
-with x_i the F features of row i, centred over the rows that have any, so that m stays what it is of the average row; a
-row without features is taken to be the average one. beta_g is the strength of the prior of a group of features, those
-made from one column of the source: one genre moves a row by about beta^-1/2 sds of the rows around their means.
+where x_i are the F features of row i, centred over the rows that have features, so that m remains the prior mean of an
+average row; a row without features is treated as average. beta_g is the prior precision of a group of features, the
+features made from one column of the source: one genre moves a row by about beta^-1/2 sds of the rows around their
+means.
 
 Lambda factors out of the posterior of B: with A = X^T X + diag(beta) = L L^T,
 
     beta_g | B, Lambda ~ Gamma(1 + n_g D / 2, rate 1 + sum_{f in g} B_f^T Lambda B_f / 2)
     B | rest = A^-1 (X^T (theta - m) + L Z Lambda^-1/2),    Z standard normal
 
-all of them exact. theta - m stands for what is left of theta when the other parts of its mean are taken away, too.
-beta, the factor L and B are renewed together, every `DRAW_EVERY` sweeps, by a Cholesky factor of A at the root: that of
-another beta would draw B from another law. In between Lambda and m move given B; B's prior adds F / 2 to the shape of
-lambda_k and sum_f beta_f B_fk^2 / 2 to its rate.
+all of them exact. Here theta - m also excludes the contributions of other parts to the prior mean. Every `DRAW_EVERY`
+sweeps, beta and B are drawn together, with the Cholesky factor L of A computed at the root: an L from another beta
+would draw B from a wrong distribution. Between these draws, Lambda and m are drawn given B; B's prior adds F / 2 to the
+shape of lambda_k and sum_f beta_f B_fk^2 / 2 to its rate.
 """
 
 from __future__ import annotations
@@ -262,7 +263,7 @@ class FeatureEffects(Part):
             self.parameters.explained[factor] = np.zeros(groups)
 
     def precision_terms(self) -> dict[Factor, PrecisionTerms]:
-        """Extra sufficient statistics for drawing Lambda: F, and sum_f beta_f B_f B_f^T."""
+        """Additional sufficient statistics for drawing Lambda: F, and sum_f beta_f B_f B_f^T."""
         terms = {}
         for factor, design in self.designs.items():
             effects, beta = self.parameters.effects[factor], self.parameters.strength[factor][design.groups]

@@ -11,9 +11,10 @@ shift, the conditional of a step d of y from its current value is, for each k,
 
     (X^T X + b_k) d = X^T (u + lambda_k^-1/2 e) - b_k y + (b_k / lambda_k)^1/2 e',    b_k = beta_k / lambda_k
 
-with standard normal e and e': the solution has the exact conditional law [Simm 2017, section 3.2]. It is found by
-conjugate gradients, preconditioned by the diagonal, for all k at once. A product with X or X^T is a tour of the ring;
-the rows' and the columns' systems are solved in the same tours, until every residual is `TOLERANCE` of what it was.
+with standard normal e and e': the solution has the exact conditional distribution [Simm 2017, section 3.2].
+It is computed by conjugate gradients, preconditioned by the diagonal, for all k at once. A product with X or X^T is a
+tour of the ring; the rows' and the columns' systems are solved in the same tours, until every residual is at most
+`TOLERANCE` times its initial value.
 
 For a row without ratings, the set R_i counts as unknown, not as empty: its shift has a normal distribution with the
 mean and variance of the other rows' shifts, and is drawn given the row's theta.

@@ -8,16 +8,16 @@ Priors of (m, Lambda), drawn from their exact conditionals given the factor's cu
 
 - ``fixed``: m = 0, Lambda = lambda I [Simsekli 2016, 4.3]; nothing is drawn.
 - ``normal-gamma``: Lambda = diag(lambda), lambda_k ~ Gamma(1, rate 5), m_k | lambda_k ~ N(0, 1 / lambda_k)
-  [Nemeth 2021, 6.3]. Where ratings are standardised, or have a law without noise, which has no unit, it is lambda_k ~
+  [Nemeth 2021, 6.3]. If ratings are standardised, or the likelihood has no noise and so no unit, it is lambda_k ~
   Gamma(4, rate 3 b), so that E[1 / lambda_k] = b.
-  Then E[W_ik^2] = 2 b, that of m included, and b = 1 / (4 sqrt K) makes E[(W_i . H_j)^2] = 4 K b^2 a quarter of the
-  ratings' variance. For the biases b = 1/8: a_i and b_j together claim another quarter.
+  Then E[W_ik^2] = 2 b, the variance of m included, and with b = 1 / (4 sqrt K), E[(W_i . H_j)^2] = 4 K b^2 is a
+  quarter of the ratings' variance. For the biases b = 1/8: a_i and b_j together have another quarter.
 - ``normal-wishart``: (m, Lambda) ~ N(m | 0, (2 Lambda)^-1) W(Lambda | I, K) [Salakhutdinov 2008, eq. 5-7]; the
   bias keeps its normal-gamma prior.
 
-Where m is drawn, chains begin with m_k = `START_MEAN` in one column of each factor, not the same, so that the other
-factor has a second bias there: from 0 it takes hundreds of sweeps until means explain what biases need not. Between
-later sweeps, means and biases are exchanged where the predictors do not change (`dsgmcmc.model.parts.translation`).
+If m is drawn, a chain begins with m_k = `START_MEAN` in one column of W and in another of H; in this column, the other
+factor's elements act as a second bias. From m = 0, hundreds of sweeps pass before the means take over from the biases.
+Between later sweeps, moves exchange means and biases without changing predictors (`dsgmcmc.model.parts.translation`).
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ class TimeEffects(Part):
     ring : Ring
         The processes of the chain.
     law : type of Law
-        The law of a rating.
+        The likelihood.
     rank : int
         Number K of latent dimensions.
     biases : bool
