@@ -51,7 +51,7 @@ class CellRatings:
 
     @property
     def values(self) -> Float32:
-        """The ratings, (nnz,) float32; looked up whenever they are asked for."""
+        """The ratings, (nnz,) float32; with a table, looked up at every call."""
         return self.stored if self.table is None else self.table[self.stored]
 
     @cached_property
@@ -113,12 +113,12 @@ class RatingBlocks:
     standardise : bool
         Whether ratings are then divided by the root of their mean square.
     codes : callable, optional
-        Gives what `train` has in the place of ratings, such as the numbers of levels.
+        Converts ratings to the values that `train` stores, such as the indices of levels.
 
     Attributes
     ----------
     scale : float
-        What they are divided by; 1 if they are not, or are all alike.
+        Number by which ratings are divided; 1 if they are not standardised, or all equal.
     extreme : float
         Distance of the rating that is furthest from the centre, divided by `scale`.
     row_bounds, column_bounds : (B + 1,) int64
@@ -170,7 +170,7 @@ class RatingBlocks:
         return int(bounds[index]), int(bounds[index + 1])
 
     def curvature_bound(self, probability: Float64 | None) -> float:
-        """Most ratings of any one row or column in a part, over the part's probability; in all, without parts."""
+        """Largest number of ratings of a row or column in a part, over the part's probability; in all if no parts."""
         if probability is None:
             return float(max(self._peak, 1.0))
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -178,7 +178,7 @@ class RatingBlocks:
         return float(max(scaled.max(), 1.0))
 
     def level_counts(self, ring: Ring, size: int) -> Int64:
-        """Training ratings of every level, (R,) int64, of which there are so many. Collective."""
+        """Number of training ratings at each of `size` levels, (R,) int64. Collective."""
         counts = np.zeros((len(ring.blocks), size))
         for (b, _), block in self.train.items():
             counts[b - ring.blocks.start] += np.bincount(block.values.astype(np.int64), minlength=size)

@@ -1,6 +1,7 @@
 """The blocks of both factors that a process holds, and how they are sent.
 
-Row blocks stay. Column blocks go round the ring: those that are paired with the row blocks here rest here.
+Row blocks stay on their process. Column blocks go round the ring: between iterations, a column block rests on the
+process whose row block it is paired with next.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
     from dsgmcmc.parallel.shared_buffers import SharedColumnBuffers
 
 
-#: Bytes of all column blocks up to which those that have left keep their memory: to use it again takes less time.
+#: If all column blocks together take at most so many bytes, a block that leaves keeps its memory for its next visit,
+#: which saves time.
 KEPT_BYTES = 1 << 26
 
 OTHER = {Factor.W: Factor.H, Factor.H: Factor.W}
@@ -33,7 +35,7 @@ MakeBlock = Callable[..., ParameterBlock]
 
 
 def keeps_what_left(columns: int, width: int) -> bool:
-    """Whether column blocks that have left keep their memory: of so many columns, and so many float32 for each."""
+    """Whether column blocks that leave keep their memory, given the number of columns and of float32 per column."""
     return 4 * columns * width <= KEPT_BYTES
 
 
@@ -52,7 +54,7 @@ class RatingsCell(NamedTuple):
 
 
 class _Copies(NamedTuple):
-    """Copies of some arrays of all column blocks, which go on tours; in shared memory they are made once."""
+    """Copies of some arrays of the column blocks, sent round on tours; in shared memory they are created once."""
 
     layout: BlockLayout
     shared: SharedColumnBuffers | None = None
@@ -70,9 +72,9 @@ class Circulation:
     ratings : RatingBlocks
         The ratings of this process's rows; bounds and counts of the blocks.
     schedule : Schedule or None
-        Which part each iteration visits; None if the column blocks stay at home.
+        The part that each iteration visits; None if the column blocks stay at home.
     make : callable
-        Makes a `ParameterBlock`; what all blocks have in common is already bound.
+        Makes a `ParameterBlock`; the arguments common to all blocks are already bound.
     layout : BlockLayout
         Fields that are sent with a block.
     scratch : tuple of str
@@ -83,13 +85,13 @@ class Circulation:
     Attributes
     ----------
     rows, columns : dict of int to ParameterBlock
-        Those that rest here, by their number.
+        Blocks that rest on this process, by block number.
     left : dict of int to ParameterBlock
-        Column blocks that have left, whose memory is kept.
+        Column blocks that have left and whose memory is kept.
     part : int
         The part at which the column blocks rest.
     part_probability : float
-        Probability p_t of visiting that part; 1 if there are no parts.
+        Probability p_t that an iteration visits the part; 1 if there are no parts.
     """
 
     def __init__(
@@ -112,7 +114,7 @@ class Circulation:
         self.place(0)
 
     def place(self, iteration: int) -> None:
-        """Allocate the column blocks that rest here before `iteration`, filled with zeros."""
+        """Allocate the column blocks that rest on this process before `iteration`, filled with zeros."""
         self._at(self._part_of(iteration))
         self.columns: dict[int, ParameterBlock] = {}
         self.left: dict[int, ParameterBlock] = {}
@@ -127,20 +129,20 @@ class Circulation:
         self.part = part
         self.part_probability = float(self.schedule.probability[part]) if self.schedule else 1.0
 
-    # ------------------------------------------------------------------ what rests here
+    # ------------------------------------------------------------------ blocks on this process
 
     def blocks(self) -> Iterator[ParameterBlock]:
-        """All blocks that rest here: rows in block order, then the columns paired with them."""
+        """All blocks that rest on this process: row blocks in order, then the column blocks paired with them."""
         yield from self.rows.values()
         yield from self.columns.values()
 
     def pairs(self) -> Iterator[tuple[ParameterBlock, ParameterBlock]]:
-        """Row blocks of this process, in order, with the column blocks that rest with them."""
+        """Row blocks of this process, in order, each with the column block paired with it."""
         for b, row in self.rows.items():
             yield row, self.columns[column_of(b, self.part, self.grid)]
 
     def together(self) -> Iterator[Rows]:
-        """The row blocks of this process, then the column blocks that rest with them, in the order of `pairs`."""
+        """The row blocks of this process as one group, then the column blocks, both in the order of `pairs`."""
         if self._together is None:
             self._together = Rows([*self.rows.values()]), Rows([*self.columns.values()])
         yield from self._together
@@ -148,21 +150,21 @@ class Circulation:
     # ------------------------------------------------------------------ their memory
 
     def _resting(self) -> list[int]:
-        """Column blocks that rest here."""
+        """Numbers of the column blocks that rest on this process."""
         return [column_of(b, self.part, self.grid) for b in self.ring.blocks]
 
     def _length(self, column_block: int, width: int = 0) -> int:
-        """Number of float32 that are sent of a column block: all its fields, or `width` columns."""
+        """Number of float32 in the message of a column block: all its fields, or `width` columns."""
         start, stop = self.ratings.bounds(Factor.H, column_block)
         return (stop - start) * (width or self.layout.width)
 
     def _buffer(self, column_block: int) -> Float32:
-        """Memory for a column block that arrives: that which it had when it was here last, if it was kept."""
+        """Buffer for an arriving column block: the buffer of its last visit if that was kept, else a new one."""
         left = self.left.get(column_block)
         return np.empty(self._length(column_block), np.float32) if left is None else left.buffer
 
     def _arrange(self, buffers: dict[int, Float32]) -> None:
-        """Make blocks of the column buffers that have arrived."""
+        """Make column blocks from the buffers that have arrived."""
         here = self._resting()
         for c in self.columns.keys() - here:
             if self._keeps:
@@ -173,7 +175,7 @@ class Circulation:
         self._together = None
 
     def _arrived(self, index: int, buffer: Float32) -> ParameterBlock:
-        """Column block that rests here, with scratch; the one that was made before, if this is its buffer."""
+        """Column block with this buffer, and scratch; reuses the block of the last visit if its buffer is the same."""
         known = self.columns.get(index) or self.left.pop(index, None)
         if known is not None and known.buffer is buffer:
             return known
@@ -185,7 +187,7 @@ class Circulation:
         return block
 
     def _new_scratch(self, rows: int) -> dict[str, Float32]:
-        """Scratch for a column block of so many rows, or, if others will use it, for the largest."""
+        """Scratch for a column block of `rows` rows, or for the largest block if blocks pass scratch on."""
         room = rows if self._keeps else int(np.diff(self.ratings.column_bounds).max())
         return {name: np.zeros((room, self._dimension), np.float32) for name in self._scratch_names}
 
@@ -206,10 +208,10 @@ class Circulation:
         counts = self.ratings.row_counts[index]
         return self._make(factor=Factor.W, index=index, start=start, counts=counts, arrays=arrays, buffer=buffer)
 
-    # ------------------------------------------------------------------ travelling
+    # ------------------------------------------------------------------ sending blocks
 
     def visit(self, iteration: int, send: bool) -> Iterator[RatingsCell]:
-        """Cells of an iteration's part; with `send` the departing ones come first, and are sent during the others."""
+        """Cells of an iteration's part; `send` puts cells with departing blocks first and sends these meanwhile."""
         going = None
         if send:
             after = self._part_of(iteration + 1)
@@ -230,16 +232,17 @@ class Circulation:
     ) -> Iterator[RatingsCell]:
         """Pair every row block with all column blocks, at a frozen state. Collective.
 
-        Every row block meets them in the same order on any number of processes, so that sums have the same bits.
+        A row block meets the column blocks in an order that does not depend on the number of processes, and so sums
+        have the same bits.
 
         Parameters
         ----------
         names : sequence of str
             Arrays of the column blocks that are needed.
         returning : sequence of str
-            Those of them that change, and are sent back to where their blocks rest.
+            Arrays among `names` that change, and are sent back to where their blocks rest.
         sums : sequence of str
-            Those of the latter that begin at zero, of all blocks.
+            Arrays among `returning` that are set to zero first, in row blocks and column blocks.
         """
         alone = self.ring.size == 1
         for block in self.blocks() if alone else self.rows.values():
@@ -266,7 +269,7 @@ class Circulation:
             self._take_back(copies, buffers, returning)
 
     def spread(self, sent: str, got: str) -> None:
-        """Set `got` of all rows to the sum of `sent` over the rows that they have ratings with. Collective."""
+        """Set `got` of every row to the sum of `sent` over the rows with which it has a rating. Collective."""
         for cell in self.tour((sent, got), returning=(got,), sums=(got,)):
             begin = self.ring.phases.enter()
             arrays = (cell.row[sent], cell.column[sent], cell.row[got], cell.column[got])
@@ -274,9 +277,9 @@ class Circulation:
             self.ring.phases.leave("gradient", begin)
 
     def home(self, names: Sequence[str], returning: Sequence[str] = ()) -> Iterator[ParameterBlock]:
-        """Row blocks, and the column blocks of the same index with these fields, wherever they rest. Collective.
+        """Row blocks of this process, and column blocks with the same numbers and these fields. Collective.
 
-        Fields in `returning` are taken back to where the column blocks rest.
+        Column blocks that are not at home are copied there; fields in `returning` are copied back.
         """
         yield from self.rows.values()
         if self.part == 0 or self.ring.size == 1:
@@ -294,7 +297,7 @@ class Circulation:
         return BlockLayout([StateField(name, arrays[name].shape[1]) for name in names], 0)
 
     def _copies_of(self, names: tuple[str, ...]) -> _Copies:
-        """How copies of these arrays travel; the same in every tour. Collective."""
+        """Layout and memory of copies of these arrays, reused in every tour. Collective."""
         copies = self._copies.get(names)
         if copies is None:
             copies = self._copies[names] = self._new_copies(self._layout(names))
@@ -311,7 +314,7 @@ class Circulation:
         return _Copies(layout, shared, self.ring.shared_tour(shared, length), blocks)
 
     def _brought_home(self, copies: _Copies, sums: Sequence[str] = ()) -> dict[int, Float32]:
-        """Copies of arrays of the column blocks whose home this is, wherever they rest; `sums` are zero. Collective."""
+        """Copies of the column blocks that have their home on this process, with `sums` set to zero. Collective."""
         buffers = {}
         for c, block in self.columns.items():
             copy = self._copy(copies, c)
@@ -324,7 +327,7 @@ class Circulation:
         return self._moved(buffers, copies, self.part, 0)
 
     def _take_back(self, copies: _Copies, buffers: dict[int, Float32], names: Sequence[str]) -> None:
-        """Copy fields from the copies at home back to the column blocks, wherever they rest. Collective."""
+        """Copy fields from the copies at home back to where the column blocks rest. Collective."""
         for c, buffer in self._moved(buffers, copies, 0, self.part).items():
             block, copy = self.columns[c], self._copy(copies, c, buffer)
             for name in names:
@@ -333,7 +336,7 @@ class Circulation:
             copies.shared.release()
 
     def _copy(self, copies: _Copies, c: int, buffer: Float32 | None = None) -> ParameterBlock:
-        """Copy of a column block, which in shared memory is there."""
+        """Block for the copy of a column block; in shared memory it exists already."""
         if copies.blocks:
             return copies.blocks[c]
         if buffer is None:
@@ -347,7 +350,7 @@ class Circulation:
         part: int,
         after: int,
     ) -> dict[int, Float32]:
-        """Move copies from where `part` has the column blocks to where `after` has them. Collective."""
+        """Move copies from the processes where column blocks rest in `part` to those of `after`. Collective."""
         if part == after:
             return buffers
         shared, length = copies.shared, partial(self._length, width=copies.layout.width)

@@ -87,7 +87,7 @@ class HeldOut:
         return {"rmse": now, "rmse_mean": mean if self._has_draws else None, **tau}
 
     def followed(self) -> dict[int, Followed]:
-        """Values that ESS and R-hat are computed from, by block of this process; may be empty.
+        """Values from which ESS and R-hat are computed, for blocks of this process; may be empty.
 
         Here: predictions, less the centre, and the log likelihood.
         """
@@ -126,7 +126,7 @@ class HeldOutRows:
     likelihood : Law
         Distribution of a rating.
     follow : int
-        How many ratings to follow at most.
+        Largest number of ratings to follow.
 
     Attributes
     ----------
@@ -142,7 +142,7 @@ class HeldOutRows:
     mean_shape : (m,) float32
         Means of the likelihood's other parameters, if it has some (`Law.shape`).
     accumulators : tuple of str
-        Names, here and on disk, of those of them that are used.
+        Names, as attributes and on disk, of the averages that are used.
     """
 
     def __init__(self, block: int, rows: TestRows, likelihood: Law, follow: int) -> None:
@@ -160,7 +160,7 @@ class HeldOutRows:
         self.log_likelihoods: list[float] = []
 
     def _watch(self) -> None:
-        """Make what counts the predictions as columns of one number."""
+        """Make (q, 1) views of the predictions and their moments, for `RunningMoments`."""
         self._columns = [values.reshape(-1, 1) for values in (self.prediction, self.mean, self.m2)]
         self._moments = RunningMoments(*self._columns[1:])
 
@@ -212,7 +212,7 @@ class HeldOutRows:
         return np.array(self.followed_predictions, np.float32).reshape(shape)
 
     def traces(self, centre: float, scale: float) -> Iterator[tuple[Key, npt.NDArray[Any]]]:
-        """Yield what is kept of every draw, converted to ratings: `centre` + `scale` times a standardised one."""
+        """Yield the values stored for every draw, in the ratings' unit: `centre` + `scale` times standardised ones."""
         likelihoods = np.array(self.log_likelihoods, np.float64) - len(self.rows.values) * np.log(scale)
         yield Key("trace", "W", self.block, "prediction"), _rating(self.trace(), centre, scale)
         yield Key("trace", "W", self.block, "log_likelihood"), likelihoods

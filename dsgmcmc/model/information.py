@@ -1,10 +1,10 @@
 """Sums over the ratings of every row, given the other factor: sufficient statistics, and Fisher information.
 
-*Sufficient statistics* are exact. On a tour of the ring the sums of the rows of W stay in place, while the columns pass
-by with their positions. The sums of the rows of H are sent round the ring, and nothing else is: (D + 1)(D + 2) / 2
-float32 per column. If the likelihood counts pairs without ratings, too, their contribution is the same for every row.
+*Sufficient statistics* are exact. For the rows of W, sums stay in place, and a tour of the ring sends the positions of
+the column blocks past them. For the rows of H, a tour sends only their sums, (D + 1)(D + 2) / 2 float32 per column. If
+the likelihood has a sum over all pairs, its contribution is the same for every row.
 
-*Fisher information* is made from averages over all rows of the other factor.
+*Fisher information* is computed from averages over all rows of the other factor.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def row_statistics(
     likelihood : Law
         A conditionally Gaussian likelihood.
     factor : Factor
-        The factor whose rows are meant.
+        The factor to which the rows belong.
     position : str
         Field that holds the other factor's state.
     """
@@ -81,7 +81,7 @@ def row_statistics(
 
 
 def keep_errors(statistics: dict[ParameterBlock, Float32], likelihood: Law, position: str) -> Float64:
-    """Pass the squared errors of every row to the likelihood; return their sums by block, weighted by noise scale."""
+    """Pass every row's squared errors to the likelihood; return their sum, weighted by noise scale, for each block."""
     sums = []
     for block, of_rows in statistics.items():
         errors = squared_errors(block[position], of_rows)
@@ -116,7 +116,7 @@ def fisher_information(
     bound : bool
         Whether to compute the bounds even if no row has grown.
     earlier : dict of Factor to (D,) float64
-        `Information.c` of an earlier state, in whose units rows have their sizes; empty if there is none.
+        `Information.c` of an earlier state, the unit of `Information.sizes`; empty if there is none.
     """
     n, squares = likelihood.counts(circulation)
     c, sizes, grown = _mean_squares(circulation, position, n, likelihood.biases, earlier)
@@ -158,7 +158,7 @@ def second_moments(
 
 
 def own_sums(circulation: Circulation, likelihood: Law, position: str, out: str) -> None:
-    """Set field `out` of every row to sum_j w_ij phi_j of its own data, as in `own_products`. Collective."""
+    """Set field `out` of every row i to sum_j w_ij phi_j over the row's data, as in `own_products`. Collective."""
     for block in circulation.blocks():
         block.arrays[SENT] = _covariates(block, position, likelihood.biases, likelihood.noise_scale(block))
     circulation.spread(SENT, out)
@@ -168,7 +168,7 @@ def own_sums(circulation: Circulation, likelihood: Law, position: str, out: str)
 
 
 def own_products(circulation: Circulation, likelihood: Law, position: str, field: str) -> None:
-    """Multiply every row y_i of a field by the second moments of its own data. Collective."""
+    """Multiply every row y_i of a field by the second moments of the row's covariates. Collective."""
     blocks = list(circulation.blocks())
     for block in blocks:
         block.arrays[SENT] = _covariates(block, position, likelihood.biases, np.sqrt(likelihood.noise_scale(block)))
@@ -186,7 +186,7 @@ def own_products(circulation: Circulation, likelihood: Law, position: str, field
 
 
 def _covariates(block: ParameterBlock, position: str, biases: bool, scale: Array) -> Array:
-    """Return the vectors that a block's rows multiply the others by, times `scale` (n,) of each row, (n, D)."""
+    """Return a block's rows as covariates of the other factor, each times its element of `scale` (n,), (n, D)."""
     covariates = block[position].copy()
     if biases:
         covariates[:, -1] = 1.0
@@ -201,16 +201,16 @@ def _mean_squares(
     biases: bool,
     earlier: Mapping[Factor, Float64],
 ) -> tuple[dict[Factor, Float64], dict[ParameterBlock, Float64], bool]:
-    """Mean squares of what multiplies each column, sizes of rows, and whether one is out of its reach. Collective.
+    """Mean squares of the covariates, sizes of rows, and whether a row has grown. Collective.
 
     Returns
     -------
     c : dict of Factor to (D,) float64
         Means over all ratings.
     sizes : dict of ParameterBlock to (n,) float64
-        Mean over the columns, but for the bias, of the squares of a row in units of `earlier`.
+        Mean, over the columns without the bias, of a row's squared elements in units of `earlier`.
     grown : bool
-        Whether the size of a row is above its field ``reach``.
+        Whether the size of any row is above its field ``reach``.
     """
     partials: dict[str, Float64] = {}
     sizes: dict[ParameterBlock, Float64] = {}

@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
 
 class FactorModel:
-    """A likelihood and parts, as a chain has them.
+    """A chain's likelihood and parts.
 
     Parameters
     ----------
     likelihood : Law
-        Law of a rating.
+        Distribution of a rating.
     noise : Noise
-        Its precision.
+        Precision of the noise.
     rows : RowPriors
         Priors of the rows of both factors.
     others : sequence of Part
-        What else there is, in the order in which it is drawn.
+        Further parts, in the order in which they are drawn.
     sizes : Sizes, optional
-        Lengths of the axes of their quantities; by default those that every model has.
+        Lengths of the axes of the parts' quantities; by default those of axes that every model has.
     first : int
         Sweeps before the first draw of the parameters of priors and noise.
     """
@@ -76,25 +76,25 @@ class FactorModel:
         return (parameters for part in self.parts for parameters in part.replicated)
 
     def turn(self, sweeps: int) -> int:
-        """Number of the draw of the parameters of priors and noise after so many sweeps; 0 if there is none."""
+        """Number of the draw of hyperparameters that follows `sweeps` sweeps; 0 if there is none."""
         return 0 if sweeps < self._first else sweeps
 
     def renews_data(self, turn: int) -> bool:
-        """Whether a draw changes what gradients of the likelihood are made of."""
+        """Whether a draw changes the likelihood's data, so that gradients must be computed again."""
         return any(part.renews_data(turn) for part in self.parts)
 
     def renews_prior(self, turn: int) -> bool:
         """Whether a draw changes the prior means of single rows."""
         return any(part.renews_prior(turn) for part in self.parts)
 
-    # ------------------------------------------------------------------ drawing its parameters
+    # ------------------------------------------------------------------ draws of its parameters
 
     def precision_terms(self) -> dict[Factor, PrecisionTerms]:
-        """Extra sufficient statistics for drawing Lambda, of all parts."""
+        """Additional sufficient statistics for drawing Lambda, from all parts."""
         return {factor: term for part in self.parts for factor, term in part.precision_terms().items()}
 
     def draw(self, context: DrawContext) -> None:
-        """Draw the parameters of all parts whose turn it is, but for effects on ratings. Collective."""
+        """Draw the parameters of all parts that are due, except effects on ratings. Collective."""
         if context.is_turn():
             self.draw_shared(context)
         for part in self.parts:
@@ -102,12 +102,12 @@ class FactorModel:
                 part.draw(context)
 
     def draw_effects(self, context: DrawContext) -> None:
-        """Draw the effects on single ratings, which all else is drawn without. Collective."""
+        """Draw the effects on single ratings. Collective."""
         if self.effects is not None:
             self.effects.draw(context)
 
     def draw_shared(self, context: DrawContext) -> None:
-        """Draw what all rows share from sums over all blocks, which are added in one message. Collective."""
+        """Draw the shared parameters from sums over all blocks, which are added in one message. Collective."""
         partials: dict[str, Float64] = {}
         drawn = []
         for part in self.parts:
@@ -130,7 +130,7 @@ class FactorModel:
 
         take_all(replicated, context.circulation.ring.sum(partials, draw, shapes_of(before)))
 
-    # ------------------------------------------------------------------ what belongs to a draw
+    # ------------------------------------------------------------------ contents of a draw
 
     def parameters(self, subchain: int) -> dict[str, Float64]:
         """The small parameters of a draw, in the ratings' own unit."""

@@ -1,9 +1,8 @@
-"""Declarations of what a model keeps: every quantity's name on disk, its shape, its unit, and where it is used.
+"""Declarations of a model's quantities: name on disk, shape, unit, and use.
 
-There are two kinds of quantity: every row of a factor has one of its own, or one small array is shared by all
-processes. All else that depends on what a model keeps is derived from the list of its quantities: the layout of blocks,
-what a reader of snapshots expects, saved draws, moments and traces, the conversion to the ratings' own unit, warm
-starts, exports, diagnostics, and what a run costs.
+There are two kinds of quantity: either every row of a factor has a value, or one small array is shared by all
+processes. The list of a model's quantities determines the layout of blocks, the contents of snapshots, saved draws,
+moments and traces, the conversion to the ratings' own unit, warm starts, exports, diagnostics, and the cost of a run.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class Quantity:
     Attributes
     ----------
     name : str
-        Its name on disk. ``{}`` stands for the factor, if each factor has an array of its own.
+        Name on disk. ``{}`` stands for the factor, if each factor has an array.
     dims : tuple of str
         Names of its axes, whose lengths are in `Sizes`; for a quantity of rows, the axes of one row. Empty for a
         scalar.
@@ -60,7 +59,7 @@ class Quantity:
     factor : Factor or None
         The factor that it belongs to, if it belongs to one.
     general : Quantity or None
-        If so, the quantity with ``{}`` in its name that it was made from by `of`.
+        The quantity with ``{}`` in its name from which `of` made this one; None if `of` did not make it.
     """
 
     name: str
@@ -81,7 +80,7 @@ class Quantity:
     general: Quantity | None = None
 
     def of(self, factor: Factor) -> Quantity:
-        """The same quantity for this factor; also if this one is already that of the other factor."""
+        """Return the quantity for `factor`, even if this object is the other factor's quantity."""
         general = self.general or self
         dims = tuple(dim.format(factor.name) for dim in general.dims)
         return replace(general, name=general.name.format(factor.name), dims=dims, factor=factor, general=general)
@@ -95,7 +94,7 @@ class Quantity:
         return tuple(sizes[dim] for dim in self.dims)
 
     def width(self, sizes: Sizes) -> int:
-        """Numbers of one row."""
+        """Number of elements in one row."""
         return prod(self.shape(sizes))
 
     def field(self, sizes: Sizes) -> StateField:
@@ -112,7 +111,7 @@ class Quantity:
         columns : (D,) array
             Factors that convert the columns of a row of a factor.
         rating : float
-            What ratings were divided by.
+            Number by which ratings were divided.
         """
         of_columns = np.outer(columns, columns) if self.dims.count("column") > 1 else columns ** abs(self.columns)
         converted = value

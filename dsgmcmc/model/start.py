@@ -1,9 +1,9 @@
-"""Starts of chains: with the biases fitted, or warm.
+"""Initial states of chains: with fitted biases, or from an earlier chain (a warm start).
 
-A warm start is the state of an earlier chain on other ratings, for the rows and parameters that both chains have. It
-has the factors, the rows' own noise and prior parameters, and the parameters that all rows share. Everything else
-starts as usual: rows that the earlier chain did not know, momenta, and shifts of the rows' prior means, which are drawn
-given the factors and these ratings.
+A warm start takes the state of an earlier chain on other ratings, for the rows and parameters that both chains have:
+the factors, the rows' noise and prior parameters, and the shared parameters. Other parameters have their usual initial
+values: new rows, momenta, and shifts of the rows' prior means, which are then drawn given the factors and the new
+ratings.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ def take_start(target: FactorTarget, start: Snapshot) -> None:
     Parameters
     ----------
     target : FactorTarget
-        The target at its usual start, before its first iteration.
+        The target in its usual initial state, before its first iteration.
     start : Snapshot
         A start with the blocks of this grid (`dsgmcmc.runs.warm_start`).
 
     Raises
     ------
     InputError
-        If `start` is damaged, or has other shapes.
+        If `start` is damaged, or its shapes do not fit the target.
     """
     try:
         for block in target.blocks():
@@ -65,7 +65,7 @@ def take_start(target: FactorTarget, start: Snapshot) -> None:
 
 
 def fit_biases(target: FactorTarget) -> None:
-    """Set biases to their conditional means, those of W and then those of H. Collective.
+    """Set biases to their conditional means, first in W, then in H. Collective.
 
     Biases account for most of the variance of ratings. If they had to learn it from gradients, the factors would move
     with them. This is done only for Gaussian ratings, where the conditional mean is known in closed form, and where an

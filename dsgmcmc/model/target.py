@@ -1,4 +1,4 @@
-"""A Bayesian matrix factorisation on the ring, as samplers and chains see it."""
+"""A Bayesian matrix factorisation distributed over the ring of processes, as samplers and chains see it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 class FactorTarget:
-    """The blocks of a Bayesian matrix factorisation that this process holds; a `dsgmcmc.targets.base.Target`.
+    """A Bayesian matrix factorisation, of which this process holds some blocks; a `dsgmcmc.targets.base.Target`.
 
     Parameters
     ----------
@@ -55,19 +55,19 @@ class FactorTarget:
     ratings : RatingBlocks
         The ratings of this process's rows.
     schedule : Schedule or None
-        Which part each iteration visits; None where an iteration uses all the data, with the column blocks at home.
+        The part that each iteration visits; None if an iteration uses all the data and column blocks stay at home.
     model : FactorModel
-        The likelihood, and the other parts.
+        The likelihood and the other parts of the model.
     kept : sequence of StateField
-        The sampler's fields of a block, which are sent with it.
+        The sampler's fields, which are sent with a block.
     working : tuple of str
-        The sampler's arrays of the shape of theta that are not sent.
+        Names of the sampler's temporary arrays of the shape of theta, which are not sent.
     positions : tuple of str
-        The field that holds the state of each interleaved sub-chain.
+        For each interleaved sub-chain, the field that holds its state.
     stream : RandomStream
         Seed and chain.
     frozen : frozenset of Factor
-        Factors that stay as they are.
+        Factors that are not updated.
     """
 
     def __init__(
@@ -122,28 +122,28 @@ class FactorTarget:
         return float(self.model.noise.parameters.tau[self.subchain])
 
     def own_scale(self, block: ParameterBlock) -> Array | None:
-        """Current noise scales of a block's rows, (n,); None if they have none."""
+        """Current noise scales of a block's rows, (n,); None if rows have no noise scales."""
         return self.likelihood.noise_scale(block) if self.model.noise.factors else None
 
     def _prior(self, block: ParameterBlock) -> RowPrior:
-        """Prior of a block's rows; of the current sub-chain."""
+        """Prior of a block's rows in the current sub-chain."""
         return self.model.rows.of_block(block, self.subchain)
 
     def blocks(self) -> Iterator[ParameterBlock]:
-        """All blocks of parameters that are on this process at present.
+        """All blocks of parameters that this process holds at present.
 
-        Here: rows in block order, then the columns that meet them.
+        Here: the row blocks in order, then the column blocks paired with them.
         """
         return self.circulation.blocks()
 
     def together(self) -> Iterator[Rows]:
-        """The rows that are on this process at present, one group per factor."""
+        """The rows that this process holds at present, in one group per factor."""
         return self.circulation.together()
 
     def visit(self, send: bool = False) -> Iterator[FactorCell]:
-        """Cells of this iteration's part; `send` sends blocks on to where the next part needs them. Collective.
+        """Cells of this iteration's part; `send` sends blocks to where the next part needs them. Collective.
 
-        With `send` the departing blocks come first and travel during the others.
+        With `send`, cells whose blocks leave come first, and these blocks are sent during the work on the other cells.
         """
         for cell in self.circulation.visit(self.stream.iteration, send):
             yield FactorCell(self, cell)
@@ -156,35 +156,38 @@ class FactorTarget:
         self.likelihood.add_gradient_of_all(self.circulation, position, out)
 
     def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> None:
-        """Add the gradient of the likelihood's energy, times `scale`, to `out` of a cell's blocks."""
+        """Add the gradient of minus the log likelihood of a cell, times `scale`, to `out` of its blocks."""
         begin = self.timers.enter()
         error = self.likelihood.add_gradient(cell, position, out, scale, share)
         self.model.noise.add_error(cell.row.index, error * share)
         self.timers.leave("gradient", begin)
 
     def all_data_seen(self) -> None:
-        """Draw hyperparameters and all else that the sampler does not move, if due; once a sweep. Collective."""
+        """Draw the hyperparameters and other parameters that the sampler does not update, if due. Collective.
+
+        Called once a sweep.
+        """
         context = self.context()
         self.model.draw(context)
         self.model.draw_effects(context)
 
     @property
     def renews_data(self) -> bool:
-        """Whether `all_data_seen` changes the data in this iteration, so that gradients must be recomputed."""
+        """Whether `all_data_seen` changes the data in this iteration, so that gradients must be computed again."""
         return self.model.renews_data(self._turn)
 
     @property
     def renews_prior(self) -> bool:
-        """Whether `all_data_seen` draws means of single rows' priors, given these rows, in this iteration."""
+        """Whether `all_data_seen` draws prior means of single rows, given the rows, in this iteration."""
         return self.model.renews_prior(self._turn)
 
     @property
     def _turn(self) -> int:
-        """The turn of the parameters of priors and noise, after the sweep that ends with this iteration."""
+        """Number of the draw of hyperparameters due after the sweep that ends with this iteration; 0 if none is."""
         return self.model.turn((self.stream.iteration + 1) // self.sweep_length)
 
     def context(self, factor: Factor | None = None) -> DrawContext:
-        """Context in which parts draw: before the rows of a factor are drawn, or after all have moved."""
+        """Context in which parts draw: before the rows of `factor` are drawn, or after all rows have moved."""
         return self._context(self._turn, factor)
 
     def _context(self, turn: int, factor: Factor | None = None) -> DrawContext:
@@ -193,9 +196,9 @@ class FactorTarget:
         return DrawContext(*place, lambda: self.noise_precision, turn, factor, terms, self.likelihood)
 
     def conditionals(self, factor: Factor, position: str) -> Iterator[ParameterBlock]:
-        """Blocks of a factor, with the conditionals of their rows given everything else. Collective.
+        """Blocks of a factor, with the conditional distributions of their rows given everything else. Collective.
 
-        The columns must be at home.
+        The column blocks must be at home.
         """
         context = self.context(factor)
         self.model.draw_effects(context)
@@ -226,28 +229,28 @@ class FactorTarget:
     ) -> dict[str, Float64]:
         """Mean outer products, over the data, of the covariates of each factor's rows. Collective.
 
-        Here: of (H_j, 1) for the rows of W, and the other way round.
+        Here: the covariates of a row of W are (H_j, 1), those of a row of H are (W_i, 1).
         """
         return second_moments(self.circulation, position, counts, self.likelihood.biases, finish, result)
 
     def own_sums(self, position: str, out: str) -> None:
-        """Set field `out` of every row to sum_j w_ij phi_j of its own data, as in `own_products`. Collective.
+        """Set field `out` of every row i to sum_j w_ij phi_j over the row's data, as in `own_products`. Collective.
 
-        Here: of (H_j, 1) for the rows of W, and the other way round.
+        Here: phi_j is (H_j, 1) for the rows of W, and (W_j, 1) for the rows of H.
         """
         own_sums(self.circulation, self.likelihood, position, out)
 
     def own_products(self, position: str, field: str) -> None:
-        """Multiply every row y_i of a field by the second moments of its own data. Collective.
+        """Multiply every row y_i of a field by the second moments of the row's covariates. Collective.
 
-        Here: of (H_j, 1) for the rows of W, and the other way round.
+        Here: phi_j is (H_j, 1) for the rows of W, and (W_j, 1) for the rows of H.
         """
         own_products(self.circulation, self.likelihood, position, field)
 
     def momenta(self, field: str, turned: bool) -> dict[str, Momenta]:
         """All momenta of rows, by names such as ``W.biases``.
 
-        Here: of factors, biases, and what the rows have of the likelihood.
+        Here: momenta of factors, of biases, and of the rows' parameters in the likelihood.
         """
         rank, whole = self.model.rows.rank, slice(None)
         columns = {"factors": slice(0, rank), "biases": slice(rank, self.dimension)}
@@ -262,7 +265,7 @@ class FactorTarget:
     def sum(
         self, partials: Mapping[ParameterBlock, Named], finish: Callable[[dict[str, Float64]], Named], result: Shapes
     ) -> dict[str, Float64]:
-        """Add named partial sums of all blocks in block order; every process gets `finish(totals)`. Collective."""
+        """Add the named partial sums of all blocks, in block order; every process gets `finish(totals)`. Collective."""
         in_order = stacked(partials[block] for pair in self.circulation.pairs() for block in pair)
         return self.ring.sum(in_order, finish, result)
 
@@ -270,25 +273,25 @@ class FactorTarget:
 
     @property
     def units(self) -> dict[str, Array | float]:
-        """For every quantity of rows that a draw has, the factor that converts it to the unit of the data."""
+        """For each row quantity saved with draws, the factor that converts it to the unit of the data."""
         return self.model.units
 
     def reset(self) -> None:
-        """Set everything but the sampler's fields to its initial value."""
+        """Set all parameters, except the sampler's fields, to their initial values."""
         for part in self.model.parts:
             part.start(self.blocks())
         for shift in (block[SHIFT.name] for block in self.blocks() if SHIFT.name in block.arrays):
             shift.fill(0.0)
 
     def home(self, names: Sequence[str]) -> Iterator[ParameterBlock]:
-        """Blocks with these fields, each on the process that keeps its averages, wherever it is now.
+        """Blocks with these fields, yielded by the process that keeps the block's averages, its home. Collective.
 
-        Here: a column block is at home with the row block of its own number. Collective.
+        A column block may be on another process at the time. Here: its home is that of the row block with its number.
         """
         return self.circulation.home(names)
 
     def saved(self) -> Iterator[tuple[Key, Array]]:
-        """State of this process, for a checkpoint."""
+        """The part of the state on this process that a checkpoint saves."""
         for block in self.blocks():
             for name in self.layout.names:
                 yield Key("state", block.factor.name, block.index, name), block[name]
@@ -296,11 +299,11 @@ class FactorTarget:
             yield from part.saved(self.ring.blocks)
 
     def small(self) -> dict[str, Float64]:
-        """State that is the same on all processes."""
+        """The part of the state that is the same on all processes."""
         return arrays_of(self.model.replicated)
 
     def load(self, snapshot: Snapshot, but: Collection[str] | None = None) -> None:
-        """Load the state of a checkpoint; blocks are placed where the next iteration needs them."""
+        """Load the state of a checkpoint, except fields in `but`; place blocks where the next iteration needs them."""
         if but is None:
             self.circulation.place(snapshot.manifest.iteration)
         for key, array in self.saved():
@@ -317,15 +320,15 @@ class FactorTarget:
         return {place: stop - start for place, (start, stop) in bounds.items()}
 
     def parameters(self) -> dict[str, Float64]:
-        """A draw's parameters that all rows share, of the current sub-chain, in the unit of the data."""
+        """Shared parameters of the current sub-chain, in the unit of the data."""
         return self.model.parameters(self.subchain)
 
     def find_divergence(self, position: str) -> str:
-        """Describe where the state is not finite or has exploded; empty if it is nowhere. Collective."""
+        """Describe where the state is not finite or far too large, else return an empty string. Collective."""
         return find_divergence(self.circulation, self.model, position)
 
     def recorders(self) -> Sequence[HeldOut]:
-        """The target's own recorders, besides the one of moments and draws that every run has.
+        """Recorders specific to the target, in addition to the recorder of moments and draws that every run has.
 
         Here: predictions of the test ratings.
         """
@@ -334,7 +337,7 @@ class FactorTarget:
 
 @dataclass
 class FactorCell:
-    """A cell as a sampler sees it; a `dsgmcmc.targets.base.Cell`."""
+    """A cell of ratings as a sampler sees it; a `dsgmcmc.targets.base.Cell`."""
 
     target: FactorTarget
     cell: RatingsCell
@@ -347,11 +350,11 @@ class FactorCell:
     def gradient(self, position: str, out: str, prior: bool = True, errors: bool = True) -> None:
         """Set `out` of all blocks to the stochastic gradient of the energy U at field `position`.
 
-        Here: of one part, scaled by 1 / p_t [Simsekli 2016, eq. 3].
+        Here: the likelihood term is that of one part, scaled by 1 / p_t [Simsekli 2016, eq. 3].
         """
         target, probability = self.target, self.target.circulation.part_probability
         for block in (self.cell.row, self.cell.column):
             block.begin_gradient(position, out, prior)
-        # a sweep's iterations sum to an estimate for all ratings
+        # with this weight, the squared errors of a sweep add up to an estimate of the sum over all ratings
         share = 1.0 / (probability * target.grid) if errors else 0.0
         target.add_gradient(self.cell, position, out, target.noise_precision / probability, share)

@@ -46,8 +46,8 @@ DENSITY_SAMPLERS: Registry[Sampler[Any, Any]] = Registry(
     }
 )
 
-#: All that sample a density, by the names that `sample_density` takes; ``KERNELS[name].Config`` has the settings.
-#: Gibbs sampling is of conditionals, which a density does not give.
+#: All samplers of densities, by the names that `sample_density` takes; ``KERNELS[name].Config`` has the settings.
+#: Gibbs sampling is not included, because a density does not provide conditional distributions.
 KERNELS: Registry[Sampler[Any, Any]] = Registry(
     {name: home for name, home in {**SAMPLERS.data, **DENSITY_SAMPLERS.data}.items() if name != "gibbs"}
 )

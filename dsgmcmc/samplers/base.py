@@ -1,7 +1,7 @@
 """The base class of samplers: a configuration, the fields of the state, and one iteration.
 
-Step convention, everywhere: theta <- theta - eps D grad U + N(0, 2 eps D), with U the energy, the negative log
-posterior. Papers that write eps / 2 are converted in the docstring of the sampler.
+All samplers use the step convention theta <- theta - eps D grad U + N(0, 2 eps D), where the energy U is the negative
+log posterior. Where a paper writes eps / 2, the sampler's docstring states its equations in this convention.
 """
 
 from __future__ import annotations
@@ -29,30 +29,30 @@ class Sampler(ABC, Generic[C, T]):
     Parameters
     ----------
     config : SamplerConfig
-        The sampler's own configuration, of class `Config`; it names the gradient estimator.
+        Configuration of class `Config`; it names the gradient estimator.
     burn_in : int
-        Iterations that count as burn-in; what adapts until then is frozen afterwards.
+        Number of burn-in iterations; adaptation stops when they end.
 
     Attributes
     ----------
     gradient : GradientEstimator
-        Computes the gradient that it uses.
+        Computes the gradient of the energy.
     replicated : tuple of Replicated
-        Small state that is the same on all processes, and part of every checkpoint.
+        Small state that is the same on all processes and is saved in every checkpoint.
     """
 
     Config: ClassVar[type[SamplerConfig]]
-    #: Names of the gradient estimators that it can use, its default first.
+    #: Names of the gradient estimators that the sampler can use, the default first.
     gradients: ClassVar[tuple[str, ...]] = ("part",)
-    #: Whether it can also use gradient estimators that draw single data: those of `DATUM_GRADIENTS`.
+    #: Whether it can also use the gradient estimators in `DATUM_GRADIENTS`, which draw single data.
     draws_data: ClassVar[bool] = False
-    #: Whether it draws rows from their conditional distributions, which must then be normal.
+    #: Whether it draws rows from their conditional distributions; these must then be normal.
     draws_conditionals: ClassVar[bool] = False
-    #: Class that a density must have; None if any will do.
+    #: Class that a density must have; None if the sampler accepts any density.
     densities: ClassVar[type | None] = None
-    #: Arrays of the shape of theta that are not kept with a block; gradients go into the first.
+    #: Temporary arrays of the shape of theta, not stored with a block; the first one receives gradients.
     scratch: tuple[str, ...] = ("g",)
-    #: Defaults of the run's settings that differ for this sampler.
+    #: Settings of the run whose defaults this sampler changes.
     defaults: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, config: C, burn_in: int) -> None:
@@ -68,38 +68,38 @@ class Sampler(ABC, Generic[C, T]):
 
     @property
     def kept(self) -> tuple[StateField, ...]:
-        """The sampler's fields, and those of its gradient estimator."""
+        """The fields of the sampler and of its gradient estimator."""
         return (*self.fields, *self.gradient.fields)
 
     @property
     def working(self) -> tuple[str, ...]:
-        """Arrays of the shape of theta that are not kept: `scratch`, and those of the gradient estimator."""
+        """Temporary arrays of the shape of theta: `scratch`, and the gradient estimator's."""
         return (*self.scratch, *self.gradient.scratch)
 
     @property
     def positions(self) -> tuple[str, ...]:
-        """The field that holds the state of each interleaved sub-chain."""
+        """For each interleaved sub-chain, the field that holds its state."""
         return ("theta",)
 
     def position(self, iteration: int) -> str:
-        """Field that holds the draw made by `iteration`."""
+        """Field that holds the state after `iteration`."""
         return self.positions[iteration % len(self.positions)]
 
     @property
     def remedy(self) -> str:
-        """Setting that may help a diverging chain, besides a smaller step: ``sampler.NAME=VALUE``, or empty."""
+        """Setting, other than a smaller step, that may help a diverging chain: ``sampler.NAME=VALUE``, or empty."""
         return ""
 
     # ------------------------------------------------------------------ configuration
 
     @classmethod
     def estimator(cls, config: SamplerConfig) -> type[GradientEstimator[Any]]:
-        """Gradient estimator that a configuration names.
+        """Class of the gradient estimator that a configuration names.
 
         Raises
         ------
         InputError
-            If this sampler cannot use it.
+            If this sampler cannot use that estimator.
         """
         name = config.gradient or cls.gradients[0]
         if name not in cls.gradients and not (cls.draws_data and name in DATUM_GRADIENTS):
@@ -120,9 +120,9 @@ class Sampler(ABC, Generic[C, T]):
 
     @classmethod
     def safer(cls, config: C, given: Collection[str]) -> dict[str, C]:
-        """Return the configurations to fall back to where a chain diverges, in order, by their names in messages.
+        """Return the configurations to try in turn if a chain diverges, by the names that messages give them.
 
-        Settings that the user has `given` stay.
+        Settings that the user has `given` are not changed.
         """
         if "step_size" in given or config.scaled(0.5) == config:
             return {}
@@ -130,14 +130,14 @@ class Sampler(ABC, Generic[C, T]):
 
     @classmethod
     def suited(cls, config: C, n_data: int, per_number: float) -> C:
-        """Return the configuration with open settings chosen by the number of data, in total and `per_number`."""
+        """Return the configuration, with unset values chosen from the number of data, in total and per parameter."""
         return config
 
     @classmethod
     def noise_of_parts(cls, config: C, grid: int) -> float | None:
-        """Variance V of a gradient's noise in the metric of the Fisher information; B - 1 for plain parts.
+        """Variance V of the gradient noise in the metric of the Fisher information; None if unknown.
 
-        For N independent data, of which a part of N / B represents all, at a mode of the likelihood. None if unknown.
+        Gradients of parts have V = B - 1, for N independent data in parts of N / B, at a mode of the likelihood.
         """
         estimator = cls.estimator(config)
         if not estimator.by_parts:
@@ -146,27 +146,26 @@ class Sampler(ABC, Generic[C, T]):
 
     @classmethod
     def excess(cls, config: C, noise: float, curvature: Float64 | None = None) -> float | None:
-        """Variance of the draws over the true one, on a normal distribution of precision 1; None if not known.
+        """Ratio of the draws' variance to the target's, for a normal target of precision 1; None if unknown.
 
         Parameters
         ----------
         config : SamplerConfig
-            Its settings.
         noise : float
-            Variance of the gradients' noise in that metric, independent in every iteration.
+            Variance of the gradient noise in the metric of that precision, independent in every iteration.
         curvature : (D,) float64, optional
-            Of the likelihood, for samplers whose steps are no multiple of its inverse.
+            Curvature of the likelihood, for samplers whose steps are not proportional to its inverse.
         """
         return None
 
     @classmethod
     def suited_to_density(cls, config: C, noise: float | None) -> C:
-        """Return the configuration for a plain vector; open steps keep the `excess` below `MAX_EXCESS`."""
+        """Return the configuration for a plain vector; a step that is not set keeps `excess` below `MAX_EXCESS`."""
         return config
 
     @classmethod
     def needs_independent_parts(cls, what: str, otherwise: str, config: C, schedule: str, grid: int) -> None:
-        """Raise `InputError` if `what` assumes that the gradients' noise is independent, and it is not."""
+        """Raise `InputError` if `what` assumes independent gradient noise and the schedule does not provide it."""
         if cls.sweep_length(config, grid) > 1 and schedule != "random":
             raise InputError(
                 f"{what} needs parts that are drawn independently: those of the {schedule} schedule make up for each "
@@ -175,7 +174,7 @@ class Sampler(ABC, Generic[C, T]):
 
     @classmethod
     def corrects_noise(cls, config: C, schedule: str, grid: int) -> None:
-        """Raise `InputError` if a correction for the noise of plain parts would be wrong."""
+        """Raise `InputError` if a correction for the gradient noise of independent parts would be wrong."""
         if config.gradient == "control-variate" or config.gradient in DATUM_GRADIENTS:
             raise InputError(
                 "sampler.noise_correction is for the noise of plain parts: leave it out, or take sampler.gradient=part"
@@ -190,37 +189,37 @@ class Sampler(ABC, Generic[C, T]):
     # ------------------------------------------------------------------ sampling
 
     def metrics(self) -> dict[str, float]:
-        """Entries that this sampler adds to a line of metrics."""
+        """Values that this sampler adds to a line of metrics."""
         return self.gradient.metrics()
 
     def find_divergence(self) -> str:
-        """Describe how its own state shows divergence; empty if it does not. The same on all processes."""
+        """Describe a divergence visible in the sampler's state, else return ``""``; the same on all processes."""
         return ""
 
     def start(self, target: T, sd: float) -> None:
-        """Set the initial state: every element of theta N(0, `sd`^2)."""
+        """Draw every element of the initial theta from N(0, `sd`^2)."""
         self.start_field(target, "theta", sd)
 
     @staticmethod
     def start_field(target: Target, name: str, sd: float, purpose: Purpose = Purpose.START) -> None:
-        """Set every element of a field N(0, `sd`^2); positions start about the block's origin, if it has one."""
+        """Draw every element of a field from N(0, `sd`^2); positions are centred on the block's origin, if any."""
         for block in target.blocks():
             block.update(NORMAL, purpose, theta=name, sd=sd)
             if purpose == Purpose.START and block.origin is not None:
                 block[name][:] += block.origin
 
     def step_size(self, target: T, iteration: int) -> float:
-        """Step of `iteration`, in the unit of the configuration."""
+        """Step size in `iteration`, in the configuration's unit."""
         return self.config.step(iteration, target.sweep_length, self.burn_in)
 
     def weight(self, target: T, iteration: int) -> float:
-        """Weight of the draw of `iteration` in averages: its step [Simsekli 2016, eq. 12]."""
+        """Weight of the state after `iteration` in averages: its step size [Simsekli 2016, eq. 12]."""
         return self.step_size(target, iteration)
 
     def advance(self, target: T, first: int, count: int) -> None:
-        """Make `count` iterations from number `first` on. Collective.
+        """Run `count` iterations, starting with number `first`. Collective.
 
-        The states do not depend on how many are made at once.
+        The states do not depend on how iterations are divided between calls.
         """
         for iteration in range(first, first + count):
             target.begin(iteration)
@@ -228,4 +227,4 @@ class Sampler(ABC, Generic[C, T]):
 
     @abstractmethod
     def step(self, target: T, iteration: int) -> None:
-        """Make one iteration: one update of every row of every factor. Collective."""
+        """Run one iteration: one update of every row of every factor. Collective."""

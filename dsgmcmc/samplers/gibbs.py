@@ -1,6 +1,7 @@
-r"""Gibbs sampling: every row from its exact law given everything else [Salakhutdinov 2008, eq. 11-13].
+r"""Gibbs sampling: every row from its exact conditional distribution [Salakhutdinov 2008, eq. 11-13].
 
-With phi_j = (H_j, 1), noise of precision tau g_i g'_j and the prior N(M_i, (s_i Lambda)^-1), the law of a row of W is
+With phi_j = (H_j, 1), noise of precision tau g_i g'_j and the prior N(M_i, (s_i Lambda)^-1), a row of W has the
+conditional distribution
 
     theta_i ~ N(P_i^-1 v_i, P_i^-1),    P_i = s_i Lambda + tau g_i sum_j g'_j phi_j phi_j^T
                                         v_i = s_i Lambda M_i + tau g_i sum_j g'_j (x_ij - mu - b_j) phi_j
@@ -8,17 +9,18 @@ With phi_j = (H_j, 1), noise of precision tau g_i g'_j and the prior N(M_i, (s_i
 Given H the rows of W are independent of each other, and given W those of H. A sweep is one iteration, and two tours of
 the ring: on the first the columns show their state to the rows, on the second only the columns' sums travel.
 
-Target: the posterior itself. Every draw is from its law given the newest values of everything else, in this order:
+Target: the posterior itself. Every draw is from the conditional distribution given the newest values of everything
+else, in this order:
 
-1. sums for the rows of W, from H and g'. They hold for every W, tau and g, and give the squared errors of the state;
-2. tau, nu, and m and Lambda of both factors, given W, H, g, g'; none of these laws depends on another of them. Then
-   the other parameters of the rows' priors, given m and Lambda;
+1. sums for the rows of W, from H and g'. They do not depend on W, tau and g, and give the squared errors of the state;
+2. tau, nu, and m and Lambda of both factors, given W, H, g, g': these are conditionally independent. Then the other
+   parameters of the rows' priors, given m and Lambda;
 3. g, if the rows of W have noise scales, given W, H, g', tau and nu;
 4. W, given all that;
 5. sums for the rows of H, from the new W and g; g' alike; H.
 
-So both factors' scales are drawn in every sweep, which samplers that move both factors at once do in turns. Nothing is
-left out but rounding: sums are float32, solved in float64.
+So both factors' scales are drawn in every sweep; samplers that move both factors at once draw them in turns. Nothing is
+left out. Rounding remains: sums are in float32, and systems are solved in float64.
 """
 
 from __future__ import annotations
@@ -37,18 +39,18 @@ class GibbsConfig(SamplerConfig):
 
 
 class Gibbs(Sampler[GibbsConfig, Target]):
-    """Exact Gibbs sampling of a factorisation whose rows have normal laws given the other factor."""
+    """Exact Gibbs sampling of a factorisation whose rows are normal given the other factor."""
 
     Config = GibbsConfig
     gradients = ("none",)
     draws_conditionals = True
     scratch = ()
-    #: Priors drawn at once would be those of the first state, and would hold the factors back for 20 sweeps.
+    #: Priors drawn from the first sweep on would fit the initial state, and slow the factors down for 20 sweeps.
     defaults: ClassVar[dict[str, Any]] = {"hyper_start": 4}
 
     @classmethod
     def default_thin(cls, config: GibbsConfig, grid: int) -> int:
-        """Every sweep: a sweep costs far more than recording its state."""
+        """Number of iterations between draws: 1, as a sweep costs far more than recording its state."""
         return 1
 
     def step(self, target: Target, iteration: int) -> None:

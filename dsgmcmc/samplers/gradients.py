@@ -1,9 +1,9 @@
-"""Gradient estimators: they compute the gradient that a sampler uses, separately from how it steps.
+"""Gradient estimators, which compute the gradient that a sampler steps with.
 
-An estimator computes the gradient of the energy at a field, and yields the rows that may be updated with it; `grad`
-in the formula of an update is then that gradient, and `grad_likelihood` its part without the prior. The estimator
-decides whether an iteration uses a part of the data or all, how a part represents the whole, and when all data were
-seen, so that hyperparameters may be drawn.
+An estimator computes the gradient of the energy at the state in a field, and yields the rows to update. In the formula
+of an update, `grad` is then this gradient, and `grad_likelihood` its part without the prior. The estimator decides
+whether an iteration uses a part of the data or all data, how a part is scaled, and when all data have been seen, so
+that hyperparameters may be drawn.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ BeforeDraws = Callable[[Rows], None] | None
 
 
 class GradientEstimator(ABC, Generic[T]):
-    """Takes gradients of the energy of a target of class `T`.
+    """Computes gradients of the energy of a target of class `T`.
 
     Attributes
     ----------
     by_parts : bool
-        Whether an iteration visits one part of the data; else it visits all of them.
+        Whether an iteration visits one part of the data, and not all data.
     fields : tuple of StateField
-        Fields that it keeps with a block.
+        Fields that the estimator keeps with a block.
     scratch : tuple of str
-        Arrays of the shape of theta that it needs besides ``g``.
+        Temporary arrays of the shape of theta, in addition to ``g``.
     fixed_likelihood : bool
-        Whether tau may be the only parameter of the likelihood that is sampled.
+        Whether no parameter of the likelihood other than tau may be sampled.
     """
 
     by_parts: ClassVar[bool]
     fields: ClassVar[tuple[StateField, ...]] = ()
     scratch: ClassVar[tuple[str, ...]] = ()
     fixed_likelihood: ClassVar[bool] = False
-    #: Class of densities that it is limited to; None if there is no limit.
+    #: Class of the densities that the estimator supports; None for all densities.
     densities: ClassVar[type | None] = None
 
     def tables(self, density: Any, grid: int) -> tuple[StateField, ...]:
-        """Fields whose width depends on a density's data; `grid` iterations use as many data as there are."""
+        """Fields whose width depends on a density's data; `grid` iterations use as many data as the density has."""
         return ()
 
     def metrics(self) -> dict[str, float]:
@@ -55,7 +55,7 @@ class GradientEstimator(ABC, Generic[T]):
 
     @classmethod
     def of(cls, config: SamplerConfig, burn_in: int) -> Self:
-        """Make the estimator of a sampler with this configuration; its first `burn_in` iterations are burn-in."""
+        """Make the estimator for a sampler's configuration; its first `burn_in` iterations are burn-in."""
         return cls()
 
     @abstractmethod
@@ -65,18 +65,17 @@ class GradientEstimator(ABC, Generic[T]):
         Parameters
         ----------
         target : Target
-            What is sampled.
         position : str
             Field that holds the state.
         prior : bool
-            Whether the sum may start from the prior's gradient; then there is no `grad_likelihood`.
+            Whether the sum may start from the prior's gradient; `grad_likelihood` is then not available.
         before : callable, optional
-            Called with all rows, and their gradient, before hyperparameters are drawn, if that happens between
-            gradient and update.
+            If hyperparameters are drawn between gradient and update: called with all rows and their gradient before
+            these draws.
         """
 
     def by_block(self, target: T, position: str) -> Iterator[ParameterBlock]:
-        """The same block by block, for updates that consist of several calls. Collective."""
+        """Compute the gradient, and yield blocks to update, for updates that consist of several calls. Collective."""
         for rows in self(target, position):
             yield from rows.blocks
 
@@ -84,8 +83,8 @@ class GradientEstimator(ABC, Generic[T]):
 class PartGradient(GradientEstimator[T]):
     """The stochastic gradient of one part, scaled by 1 / p_t [Ahn 2015, eq. 7; Simsekli 2016, eq. 3].
 
-    A block is sent to where the next part needs it once it is updated, during the work on the others. A sampler that
-    visits the cells itself calls `begin`, then `take` for each cell, and finally `finish`.
+    As soon as a block is updated it is sent to where the next part needs it, during the work on other blocks. A sampler
+    that visits the cells itself calls `begin`, then `take` for each cell, and finally `finish`.
     """
 
     by_parts: ClassVar[bool] = True
@@ -99,7 +98,7 @@ class PartGradient(GradientEstimator[T]):
         self.finish(target)
 
     def begin(self, target: T, position: str) -> None:
-        """Prepare an iteration, before its cells are visited. Collective."""
+        """Prepare for an iteration, before its cells are visited. Collective."""
 
     def take(
         self, target: T, cell: Cell, position: str, out: str = "g", prior: bool = True, errors: bool = True
@@ -109,20 +108,20 @@ class PartGradient(GradientEstimator[T]):
 
     @staticmethod
     def finish(target: T) -> None:
-        """Tell the target that all data were seen, if this part was the last of a sweep. Collective."""
+        """Call `Target.all_data_seen` if this part was the last of a sweep. Collective."""
         if (target.stream.iteration + 1) % target.sweep_length == 0:
             target.all_data_seen()
 
 
 class ControlVariate(PartGradient[Target]):
-    """A part's gradient, less that at an anchor a, plus the full one at a [Nemeth 2021, section 2.3].
+    """A part's gradient, less its gradient at an anchor a, plus the full gradient at a [Nemeth 2021, section 2.3].
 
         grad U~(theta) = grad U~_t(theta) - grad U~_t(a) + grad U(a)
 
-    of the likelihood; the prior's gradient is exact. Unbiased given theta and a, with a variance that falls with
-    |theta - a|^2, for two gradients of a part in the place of one. The anchor is the chain's own state at the end of
-    burn-in, which uses plain gradients of parts. The likelihood's gradient at a is kept at noise precision 1, so that
-    tau may be drawn; what else it depends on must stay as it is.
+    is the likelihood's gradient; the prior's gradient is exact. The estimate is unbiased given theta and a, and its
+    variance is proportional to |theta - a|^2, at the cost of two gradients of a part for one. The anchor is the chain's
+    state at the end of burn-in, which uses plain gradients of parts. The full gradient at a is stored at noise
+    precision 1, so that tau may be drawn; other parameters of the likelihood must not change.
     """
 
     fields: ClassVar[tuple[StateField, ...]] = (StateField("anchor"), StateField("full"))
@@ -134,7 +133,7 @@ class ControlVariate(PartGradient[Target]):
 
     @classmethod
     def of(cls, config: SamplerConfig, burn_in: int) -> Self:
-        """Make the estimator of a sampler with this configuration; its first `burn_in` iterations are burn-in."""
+        """Make the estimator for a sampler's configuration; its first `burn_in` iterations are burn-in."""
         return cls(burn_in)
 
     def begin(self, target: Target, position: str) -> None:
@@ -160,11 +159,11 @@ class ControlVariate(PartGradient[Target]):
 
 
 class FullGradient(GradientEstimator[Target]):
-    """The gradient of all the data, in one tour of the ring with all factors frozen; then everything moves at once.
+    """The gradient over all data, in one tour of the ring with all factors frozen; then all rows move at once.
 
-    Hyperparameters are drawn given the state that the gradient was taken at, and the update uses them as they are then,
-    so that both conditionals are exact: the likelihood's part is kept at noise precision 1, and scaled when it is read.
-    If the draws change the data, the gradient is computed again.
+    Hyperparameters are drawn given the state at which the gradient was computed, and the update uses their new values.
+    Both conditional distributions are exact: the likelihood's gradient is stored at noise precision 1, and scaled when
+    it is read. If the draws change the data, the gradient is computed again.
     """
 
     by_parts: ClassVar[bool] = False
@@ -191,16 +190,16 @@ class FullGradient(GradientEstimator[Target]):
 
 
 class NoGradient(GradientEstimator[Target]):
-    """No gradient: for samplers that need none, and use all the data in an iteration."""
+    """No gradient, for samplers that need none and use all data in an iteration."""
 
     by_parts: ClassVar[bool] = False
 
     def __call__(self, target: Target, position: str, prior: bool = True, before: BeforeDraws = None) -> Iterator[Rows]:
-        """Yield no rows: nothing is computed."""
+        """Yield no rows."""
         yield from ()
 
 
-#: To add an estimator, write its class and name it here; samplers declare which ones they can use.
+#: Estimators by name. A new class is added here; samplers declare the estimators that they can use.
 GRADIENTS: dict[str, type[GradientEstimator[Any]]] = {
     "part": PartGradient,
     "full": FullGradient,
@@ -208,7 +207,7 @@ GRADIENTS: dict[str, type[GradientEstimator[Any]]] = {
     "control-variate": ControlVariate,
 }
 
-#: Estimators that draw single data; only for densities that are sums over data.
+#: Estimators that draw single data, for densities that are sums over data.
 DATUM_GRADIENTS: Registry[GradientEstimator[Any]] = Registry(
     {
         "saga": "densities.subsampling.Saga",

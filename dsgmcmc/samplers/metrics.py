@@ -1,18 +1,18 @@
 """Metrics: the coordinates in which samplers step.
 
-P is about the precision of a row's posterior; in the coordinates in which it is the identity all rows and columns move
-at one pace, and one step size serves all data. A metric completes a sampler's formulas. In these there are
+P approximates the precision of a row's posterior. In the coordinates in which P is the identity, all rows and columns
+move at one pace, and one step size serves all data. A metric adds lines to a sampler's formulas, which define
 
-    step    h_i P^-1/2, the step h of the sampler, made smaller where a row's energy is more curved than P says
-    h_i     the step of a row, where the metric has one for each
+    step    h_i P^-1/2: the sampler's step h, made smaller where a row's energy is more curved than P
+    h_i     the step of a row, with metrics that give each row a step
     p       p_ik, the share of the data in P
 
-On a factorisation nothing is left out where P depends on the state: that of a row of W is made from H, n_i, tau and
-lambda, that of a row of H from W, so that Gamma_i = sum_j d (P^-1)_ij / d theta_j [Ma 2015, eq. 3] is zero where both
-move at once. What is averaged over the other factor may be that of the last refresh. What is drawn may not: tau, lambda
-and a row's noise scale of an older sweep were drawn given an older theta, so that P depends on theta by way of them,
-whereas those of now are given to the update. A metric that kept them made posteriors too narrow, at any step
-(docs/baoab.md).
+On a factorisation, P depends on the state, but no correction for it is left out: P of a row of W is made from H, n_i,
+tau and lambda, and P of a row of H from W, so that Gamma_i = sum_j d (P^-1)_ij / d theta_j [Ma 2015, eq. 3] is zero
+where both factors move at once. Averages over the other factor may be those of the last refresh, but drawn parameters
+may not: values of tau, lambda and a row's noise scale from an earlier sweep were drawn given an earlier theta, so that
+P would depend on theta through them, whereas the update is conditional on their current values. A metric that kept
+earlier values made posteriors too narrow, at any step (docs/baoab.md).
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from dsgmcmc.targets.information import REACH, alignment, curvature_bound
 from dsgmcmc.targets.state import ParameterBlock, Replicated, Rows, StateField
 from dsgmcmc.types import Array, Factor, Float64, Purpose
 
-#: Field of the momenta of samplers that have them; a metric whose coordinates rotate rotates them, too.
+#: Field of the momenta; a metric whose coordinates rotate also rotates the fields in `TURNING`.
 MOMENTUM = "r"
 TURNING = (MOMENTUM, "direction")
 
 #: Sweeps between refreshes of the metric.
 REFRESH_EVERY = 2
 
-#: The curvature of each row's own data costs as much as three gradients. It is computed at each of the first
-#: EVERY_REFRESH_UNTIL refreshes; at one in EARLY_BOUND_EVERY until EARLY_UNTIL refreshes, when chains have settled;
-#: then at one in BOUND_EVERY; and where a row has grown.
+#: The curvature of each row's data costs as much as three gradients. It is computed at each of the first
+#: EVERY_REFRESH_UNTIL refreshes, then at one in EARLY_BOUND_EVERY up to refresh EARLY_UNTIL, when chains have settled,
+#: then at one in BOUND_EVERY; and at any refresh at which a row has grown.
 EVERY_REFRESH_UNTIL, EARLY_BOUND_EVERY, EARLY_UNTIL, BOUND_EVERY = 4, 4, 20, 40
 
-#: A row has grown if its mean square is so many times the larger of its own and the average when the bounds were
-#: computed last; and by so much more, over its columns, as rows of a few columns have by chance.
+#: A row has grown if its mean square exceeds GROWTH times the larger of two values when the bounds were last computed,
+#: the row's and the average, plus CHANCE / D: rows of few columns vary by chance.
 GROWTH, CHANCE = 4.0, 30.0
 
-#: l_i is at least this part of the largest eigenvalue of a row's own Hessian.
+#: l_i is at least this fraction of the largest eigenvalue of a row's Hessian.
 PART_OF_OWN = 0.5
 
 PRECISION_FIELDS = {"columns": ("c", "lambda_"), "rows": ("n",)}
@@ -64,7 +64,7 @@ square = direction * direction
 ANY = Formula("direction = z\nsquare = z * z", row_sums=("square",))
 NORMALISED = Formula("direction = direction / length", rows=("length",))
 
-#: What P is made of at a refresh, by rows.
+#: The arrays that determine P at a refresh, by rows.
 OfRefresh = dict[Rows, dict[str, Any]]
 
 GRADIENT = Formula("out = grad")
@@ -78,29 +78,29 @@ class Metric(Replicated, ABC):
     Attributes
     ----------
     fields : tuple of StateField
-        Fields that it keeps with a block.
+        Fields that the metric keeps with a block.
     """
 
     fields: ClassVar[tuple[StateField, ...]] = ()
-    #: Arrays of the shape of theta that its updates need and that are not kept with a block.
+    #: Temporary arrays of the shape of theta that its updates need.
     scratch: ClassVar[tuple[str, ...]] = ("g",)
-    #: Lines before those of the sampler, and the vectors in them.
+    #: Source code that precedes the sampler's formula, and the names of its vectors.
     source: ClassVar[str]
     columns: ClassVar[tuple[str, ...]] = ()
     rows: ClassVar[tuple[str, ...]] = ()
 
-    #: Whether its coordinates are not the columns of theta.
+    #: Whether its coordinates are rotated against the columns of theta.
     turned: ClassVar[bool] = False
-    #: Setting that may help if a chain diverges in this metric, besides a smaller step.
+    #: Setting, other than a smaller step, that may help if a chain diverges in this metric.
     remedy: ClassVar[str] = ""
 
     def formula(self, lines: str, **declared: Any) -> Formula:
-        """Formula of a sampler that reads ``step`` and may read ``p``."""
+        """Formula of a sampler's `lines`, which may read ``step``, ``h_i`` and ``p``."""
         rows = (*self.rows, *declared.pop("rows", ()))
         return Formula(self.source + lines, columns=self.columns, rows=rows, **declared)
 
     def refresh(self, target: Target, iteration: int, every: int) -> None:
-        """Recompute it from the current state once in `every` iterations. Collective."""
+        """Recompute the metric from the current state once in `every` iterations. Collective."""
         if iteration % every == 0:
             turn = iteration // every
             settled = turn >= EARLY_UNTIL
@@ -109,14 +109,14 @@ class Metric(Replicated, ABC):
 
     @abstractmethod
     def take_from(self, target: Target, bound: bool = True, position: str = "theta", settled: bool = False) -> None:
-        """Compute it from the state in a field; with `bound` also the l_i, even if they cost a tour. Collective.
+        """Compute the metric from the state in a field; with `bound` also the l_i, by further tours. Collective.
 
-        Once the chain has `settled`, parts that need not follow the state may be kept.
+        Once the chain has `settled`, parts of the metric that need not follow the state may be kept.
         """
 
     @abstractmethod
     def of(self, target: Target, rows: Rows, h: float) -> dict[str, Any]:
-        """Values that `source` reads, for a step h."""
+        """Values of the names in `source`, for a step h."""
 
     def update(
         self,
@@ -126,7 +126,7 @@ class Metric(Replicated, ABC):
         h: float,
         **given: Any,
     ) -> dict[str, Any]:
-        """Update rows by a `formula` of this metric; the result is that of `ParameterBlock.update`."""
+        """Update rows by a `formula` of this metric; returns the result of `ParameterBlock.update`."""
         return rows.update(formula, **self.of(target, rows, h), **given)
 
     def kick(self, target: Target, rows: Rows, formula: Formula, h: float) -> None:
@@ -136,44 +136,46 @@ class Metric(Replicated, ABC):
 
 @dataclass
 class Identity(Metric):
-    """P is the largest curvature that the data of a row can have, for all rows: SGLD's unit of steps."""
+    """P is the same for all rows: the largest curvature that a row's data can have, SGLD's unit of steps."""
 
     saved_as: ClassVar[dict[str, str]] = {}
     source: ClassVar[str] = "step = unit\n"
 
     def take_from(self, target: Target, bound: bool = True, position: str = "theta", settled: bool = False) -> None:
-        """Compute it from the state in a field; with `bound` also the l_i, even if they cost a tour. Collective.
+        """Compute the metric from the state in a field; with `bound` also the l_i, by further tours. Collective.
 
         Here: nothing changes.
         """
 
     def of(self, target: Target, rows: Rows, h: float) -> dict[str, Any]:
-        """Values that `source` reads, for a step h."""
+        """Values of the names in `source`, for a step h."""
         return {"unit": h / target.curvature_bound**0.5}
 
 
 @dataclass
 class Fisher(Metric):
-    """Diagonal of the Fisher information of a row given the other factor, on the average.
+    """Diagonal of the Fisher information of a row given the other factor, averaged.
 
-    P_ik = tau n_i c_k + lambda_k: n_i ratings, c_k the mean square over the ratings of what multiplies theta_ik (1 for
-    the bias), lambda_k the prior's precision. h_i = h / sqrt(l_i), where l_i is the larger of a bound on the curvature
-    that the factors give each other on the average (`dsgmcmc.targets.information.curvature_bound`), and half the
-    largest eigenvalue of M_i = P_i^-1/2 (A_i + Lambda) P_i^-1/2, with A_i = tau sum_j w_ij phi_j phi_j^T of the row's
-    own data. By (h . x + w . y)^2 <= 2 (h . x)^2 + 2 (w . y)^2 the energy of both factors is at most twice as curved as
-    these together, four times l_i; BAOAB at its largest default step, 0.35, is stable up to 5.7 times l_i.
+    P_ik = tau n_i c_k + lambda_k, where n_i is the number of ratings, c_k the mean square, over the ratings, of the
+    covariate that multiplies theta_ik (1 for the bias), and lambda_k the prior's precision. h_i = h / sqrt(l_i), where
+    l_i is the larger of two numbers: a bound on the average curvature due to the interaction of the factors
+    (`dsgmcmc.targets.information.curvature_bound`), and half the largest eigenvalue of M_i = P_i^-1/2 (A_i + Lambda)
+    P_i^-1/2, with A_i = tau sum_j w_ij phi_j phi_j^T over the row's data. By (h . x + w . y)^2 <= 2 (h . x)^2 + 2 (w .
+    y)^2, the energy of both factors has at most twice the curvature of the two blocks alone, which is four times l_i.
+    BAOAB at its largest default step, 0.35, is stable up to 5.7 times l_i.
 
-    That eigenvalue is estimated in two ways, of which the larger counts: along the mean of what multiplies the row
-    (`dsgmcmc.targets.information.alignment`), which serves where ratings are like each other, and by power iteration,
-    which finds what a few large ones make. ``direction`` is a unit vector v_i for every row; |M_i v_i| is the estimate,
-    never above the eigenvalue, nor that above the trace; M_i v_i / |M_i v_i| is the next v_i. Both cost about three
-    gradients. ``reach`` is the size of a row from which on they are made at the next refresh.
+    The larger of two estimates of the eigenvalue is used. One is the curvature along the mean covariate of the row
+    (`dsgmcmc.targets.information.alignment`), which is accurate where covariates are similar. The other is by power
+    iteration, which detects the effect of a few large covariates: ``direction`` is a unit vector v_i for every row,
+    |M_i v_i| is the estimate, which is never above the eigenvalue (and this never above the trace), and
+    M_i v_i / |M_i v_i| is the next v_i. Both estimates together cost about three gradients. If the size of a row is
+    above ``reach``, they are computed at the next refresh.
 
-    c_k, and what the other factor contributes to n_i, are those of the last refresh. tau, lambda_k and the row's own
-    noise scale are current where the target asks for it
-    (`dsgmcmc.targets.base.Target.metric_uses_current_hyperparameters`): n_i is then kept without that scale, lambda_k
-    without the prior's precision. Once the chain has settled h_i does not rise there, for l_i is made of all that was
-    drawn.
+    c_k, and the other factor's contribution to n_i, are those of the last refresh. tau, lambda_k and the row's noise
+    scale have their current values if the target asks for it
+    (`dsgmcmc.targets.base.Target.metric_uses_current_hyperparameters`); n_i is then stored without the row's scale, and
+    lambda_k without the prior's precision. With such a target, h_i does not rise once the chain has settled, because
+    l_i depends on all drawn parameters.
     """
 
     saved_as: ClassVar[dict[str, str]] = {
@@ -182,7 +184,7 @@ class Fisher(Metric):
         "tau": "metric.tau",
         "earlier": "metric.{}.earlier",
     }
-    #: n_i, 1 / sqrt(l_i), the size that calls for new bounds, and v_i.
+    #: n_i, 1 / sqrt(l_i), the size of a row above which new bounds are computed, and v_i.
     fields: ClassVar[tuple[StateField, ...]] = (
         StateField("n", 1),
         StateField("h", 1),
@@ -206,7 +208,7 @@ p = information / precision
     earlier: dict[Factor, Float64] = field(default_factory=dict)  # `Information.c` of the last refresh
 
     def take_from(self, target: Target, bound: bool = True, position: str = "theta", settled: bool = False) -> None:
-        """Compute it from the state in a field; with `bound` also the l_i, even if they cost a tour. Collective."""
+        """Compute the metric from the state in a field; with `bound` also the l_i, by further tours. Collective."""
         information = target.information(position, bound, self.earlier)
         self.c = self.earlier = information.c
         self.lambda_, self.tau = dict(information.lambda_), np.array([information.tau])
@@ -223,7 +225,7 @@ p = information / precision
     # ------------------------------------------------------------------ l_i
 
     def _bound(self, target: Target, information: Information, position: str, settled: bool) -> None:
-        """Set the h_i of all rows, and the sizes from which on they are due again. Collective."""
+        """Set the h_i of all rows, and the sizes above which they are computed again. Collective."""
         kept = settled and target.metric_uses_current_hyperparameters
         given = {rows: self._of_refresh(rows, information) for rows in target.together()}
         along_mean = self._along_mean(target, given, position)
@@ -237,17 +239,17 @@ p = information / precision
             block.row("h")[:], block.row(REACH)[:] = h_i, reach
 
     def _of_refresh(self, rows: Rows, information: Information) -> dict[str, Any]:
-        """Values that make P at a refresh."""
+        """Values that determine P at a refresh."""
         vectors = {name: getattr(self, name)[rows.factor].astype(rows.dtype) for name in ("c", "lambda_")}
         return vectors | {"tau": information.tau, "n": np.concatenate([information.n[block] for block in rows.blocks])}
 
     def _average_curvature(self, block: ParameterBlock, information: Information) -> Float64:
-        """Bound on the curvature of rows whose data are like the average, (n,)."""
+        """Bound on the curvature of rows whose covariates are like the average, (n,)."""
         assert information.bound is not None
         return information.bound[block]
 
     def _along_mean(self, target: Target, given: OfRefresh, position: str) -> dict[ParameterBlock, Float64]:
-        """Curvature of every row along the mean of what multiplies it, (n,) by block. Collective."""
+        """Curvature of every row's energy along its mean covariate, (n,) by block. Collective."""
         target.own_sums(position, "g")
         curvature: dict[ParameterBlock, Float64] = {}
         for rows, values in given.items():
@@ -259,7 +261,7 @@ p = information / precision
     def _along_own(
         self, target: Target, information: Information, given: OfRefresh, position: str
     ) -> dict[ParameterBlock, Float64]:
-        """|M_i v_i| of every row, (n,) by block; v_i turns to M_i v_i. Collective."""
+        """|M_i v_i| of every row, (n,) by block; replaces v_i by M_i v_i / |M_i v_i|. Collective."""
         off_diagonal: dict[ParameterBlock, Array] = {}
         for rows, values in given.items():
             for block in rows.blocks:
@@ -284,13 +286,13 @@ p = information / precision
         return along_own
 
     def _from_axes(self, block: ParameterBlock) -> None:
-        """Turn ``g`` from the metric's coordinates to those of rows, in which data are multiplied."""
+        """Rotate ``g`` from the metric's coordinates to the columns of theta, in which covariates multiply it."""
 
     def _to_axes(self, block: ParameterBlock) -> None:
-        """Turn it back."""
+        """Rotate ``g`` from the columns of theta to the metric's coordinates."""
 
     def _off_diagonal(self, block: ParameterBlock, information: Information) -> Array | None:
-        """Product of ``g`` with what Lambda / tau has beside the metric's part of it; None if that is nothing."""
+        """Product of ``g`` with the part of Lambda / tau that is not in the metric; None if there is no such part."""
         common = information.common[block.factor]
         if common.ndim == 1:
             return None
@@ -301,7 +303,7 @@ p = information / precision
     # ------------------------------------------------------------------ updates
 
     def now(self, target: Target, rows: Rows) -> tuple[float, Float64, Array | str]:
-        """Tau, lambda (D,) and n of an update: a vector of all rows, or the field that has it."""
+        """Tau, lambda (D,) and n for an update; n is a vector over all rows, or the name of its field."""
         tau, lambda_ = float(self.tau[0]), self.lambda_[rows.factor]
         if not target.metric_uses_current_hyperparameters:
             return tau, lambda_, "n"
@@ -310,7 +312,7 @@ p = information / precision
         return target.noise_precision, lambda_ + _diagonal(rows), np.concatenate(scaled) if scaled else "n"
 
     def of(self, target: Target, rows: Rows, h: float) -> dict[str, Any]:
-        """Values that `source` reads, for a step h."""
+        """Values of the names in `source`, for a step h."""
         tau, lambda_, n = self.now(target, rows)
         return {
             "metric_tau": tau,
@@ -324,16 +326,17 @@ p = information / precision
 
 @dataclass
 class Kronecker(Fisher):
-    """Fisher information of a row given the other factor, all its columns, on average: G_i = tau n_i C + Lambda.
+    """Full Fisher information, (D, D), of a row given the other factor, averaged: G_i = tau n_i C + Lambda.
 
-    C is the mean outer product over the ratings of what multiplies the row, 1 for the bias; Lambda the precision of the
-    prior, and what all cells add to it where they count (`dsgmcmc.model.likelihoods.all_cells`). One generalised
-    eigenproblem for each factor, C V = Lambda V diag(c) with V^T Lambda V = I, makes all rows diagonal: G_i = V^-T
-    diag(P_i) V^-1 with P_ik = tau n_i c_k + 1. So an update turns the gradient, V^T grad, makes the move that the
-    diagonal metric P makes, and turns it back by V. Momenta live in these coordinates, and are turned when they change:
-    with L L^T = Lambda, the axes L^T V are orthogonal, and so is the rotation from old to new ones.
+    C is the mean, over the ratings, of the outer product of the row's covariates (1 for the bias). Lambda is the
+    precision of the prior, plus that of the sum over all pairs if the likelihood has one
+    (`dsgmcmc.model.likelihoods.all_cells`). One generalised eigenproblem per factor, C V = Lambda V diag(c) with
+    V^T Lambda V = I, diagonalises G of all rows: G_i = V^-T diag(P_i) V^-1 with P_ik = tau n_i c_k + 1. So an update
+    transforms the gradient to V^T grad, makes the move of the diagonal metric P, and transforms the move back by V.
+    Momenta are kept in these coordinates, and are rotated when the coordinates change: with L L^T = Lambda, the axes
+    L^T V are orthogonal, and so is the rotation from the old axes to the new ones.
 
-    l_i is that of `Fisher`, in these coordinates; the directions v_i are turned as the momenta are.
+    l_i is defined as in `Fisher`, in these coordinates; the directions v_i are rotated with the momenta.
     """
 
     saved_as: ClassVar[dict[str, str]] = {**Fisher.saved_as, "vectors": "metric.{}.vectors", "axes": "metric.{}.axes"}
@@ -345,7 +348,7 @@ class Kronecker(Fisher):
     axes: dict[Factor, Float64] = field(default_factory=dict)  # L^T V
 
     def take_from(self, target: Target, bound: bool = True, position: str = "theta", settled: bool = False) -> None:
-        """Compute it from the state in a field; with `bound` also the l_i, even if they cost a tour. Collective."""
+        """Compute the metric from the state in a field; with `bound` also the l_i, by further tours. Collective."""
         information = target.information(position, bound, self.earlier)
         precision = information.common
         solve = partial(self._solve, precision)
@@ -365,34 +368,34 @@ class Kronecker(Fisher):
             self._bound(target, information, position, settled)
 
     def _average_curvature(self, block: ParameterBlock, information: Information) -> Float64:
-        """Bound on the curvature of rows whose data are like the average, (n,): in these coordinates."""
+        """Bound on the curvature of rows whose covariates are like the average, (n,), in these coordinates."""
         columns = {name: getattr(self, name)[block.factor].astype(block.dtype) for name in self.columns}
         of_row = (information.n[block], information.squares[block])
         return curvature_bound(block, *of_row, tau=information.tau, **columns)
 
     def _from_axes(self, block: ParameterBlock) -> None:
-        """Turn ``g`` from the metric's coordinates to those of rows, in which data are multiplied."""
+        """Rotate ``g`` from the metric's coordinates to the columns of theta, in which covariates multiply it."""
         add_rotated(block["g"], block["g"], self.vectors[block.factor].T, keep=0.0)
 
     def _to_axes(self, block: ParameterBlock) -> None:
-        """Turn it back."""
+        """Rotate ``g`` from the columns of theta to the metric's coordinates."""
         add_rotated(block["g"], block["g"], self.vectors[block.factor], keep=0.0)
 
     def _off_diagonal(self, block: ParameterBlock, information: Information) -> None:
-        """Product of ``g`` with what Lambda / tau has beside the metric's part of it; None if that is nothing.
+        """Product of ``g`` with the part of Lambda / tau that is not in the metric; None if there is no such part.
 
-        Here: nothing, as all of Lambda is in the metric.
+        Here: None, because all of Lambda is in the metric.
         """
 
     def now(self, target: Target, rows: Rows) -> tuple[float, Float64, Array | str]:
-        """Tau, lambda (D,) and n of an update: a vector of all rows, or the field that has it.
+        """Tau, lambda (D,) and n for an update; n is a vector over all rows, or the name of its field.
 
-        Here: all of the last refresh, like the axes.
+        Here: all values are those of the last refresh, as the axes are.
         """
         return float(self.tau[0]), self.lambda_[rows.factor], "n"
 
     def _solve(self, precision: dict[Factor, Float64], moments: dict[Factor, Float64]) -> dict[str, Float64]:
-        """Eigenproblems of both factors, and the rotation of momenta to their coordinates; runs at the root."""
+        """Solve both factors' eigenproblems, and compute the rotation to the new coordinates; runs at the root."""
         result: dict[str, Float64] = {}
         for factor, moment in moments.items():
             dense = precision[factor] if precision[factor].ndim == 2 else np.diag(precision[factor])
@@ -404,9 +407,9 @@ class Kronecker(Fisher):
         return result
 
     def update(self, target: Target, rows: Rows, formula: Formula, h: float, **given: Any) -> dict[str, Any]:
-        """Update rows by a `formula` of this metric; the result is that of `ParameterBlock.update`.
+        """Update rows by a `formula` of this metric; returns the result of `ParameterBlock.update`.
 
-        Here: `theta` of the formula is the move, `grad` the gradient, in the metric's coordinates.
+        Here: in the formula, `theta` is the move and `grad` the gradient, both in the metric's coordinates.
         """
         self._turn(rows)
         for block in rows.blocks:
@@ -422,7 +425,7 @@ class Kronecker(Fisher):
         super().kick(target, rows, formula, h)
 
     def _turn(self, rows: Rows) -> None:
-        """Make `grad` the gradient in the metric's coordinates, if this is the first update with it."""
+        """Transform `grad` to the metric's coordinates, once for each gradient."""
         if rows.gradient is not TURNED:
             rows.update(GRADIENT, out="turned")
             for block in rows.blocks:
@@ -431,7 +434,7 @@ class Kronecker(Fisher):
 
 
 def _diagonal(rows: Rows) -> Array:
-    """Diagonal of the precision of the prior of rows, which is that of each of their blocks, (D,)."""
+    """Diagonal, (D,), of the precision of the rows' prior, which is the same in all blocks."""
     first = rows.blocks[0]
     precision = first.prior(first).precision
     return np.diag(precision) if precision.ndim == 2 else precision

@@ -9,18 +9,18 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from dsgmcmc.settings import setting
 
-#: Largest variance over the true one for default steps on vectors, by `Sampler.excess`: an error of 2 % in a standard
-#: deviation. A direction l times as curved as in the metric has l times the error; unlike parts increase it, too.
+#: Largest `Sampler.excess` of default steps on plain vectors: an error of 2 % in a standard deviation. If the curvature
+#: in a direction is l times that of the metric, the error is l times as large; parts of unlike data increase it, too.
 MAX_EXCESS = 1.04
-#: Largest h^2 V at which the splitting of a thermostat is accurate, for noise of variance V: at twice that the error is
-#: 5 %.
+#: Largest h^2 V at which a thermostat's splitting is accurate, for noise of variance V; at twice this value the error
+#: is 5 %.
 MAX_STEP_NOISE = 0.3
 #: Excess above which a user is warned.
 EXCESS_OF_WARNING = 1.1
 
 
 def langevin_excess(eps: float, noise: float) -> float:
-    """Variance of Langevin dynamics on N(0, 1) with noise in the gradients: (1 + eps V / 2) / (1 - eps / 2)."""
+    """Variance of Langevin dynamics on N(0, 1) with gradient noise of variance V: (1 + eps V / 2) / (1 - eps / 2)."""
     return (1 + 0.5 * eps * noise) / (1 - 0.5 * eps) if eps < 2 else inf
 
 
@@ -37,7 +37,7 @@ class SamplerConfig(BaseModel):
     gradient: str | None = Field(None, description="gradient estimator: part, control-variate or full")
 
     def step(self, iteration: int, grid: int, burn_in: int) -> float:
-        """Step of `iteration`; 1 for samplers without steps, so that all draws have the same weight."""
+        """Step size in `iteration`; 1 for samplers without steps, so that all draws have equal weights."""
         return 1.0
 
     def scaled(self, scale: float) -> Self:
@@ -46,7 +46,7 @@ class SamplerConfig(BaseModel):
 
 
 class StepSize(SamplerConfig):
-    """Gradient, and step size as a function of the iteration: step_size (1 + sweep / decay_sweeps) ** -decay_power."""
+    """Gradient estimator, and step size by iteration: step_size (1 + sweep / decay_sweeps) ** -decay_power."""
 
     step_size: float = setting(
         "Step size, in the sampler's own unit; also that of the burn-in.",
@@ -63,7 +63,7 @@ class StepSize(SamplerConfig):
     decay_sweeps: float = Field(100.0, gt=0, description="a, see decay_power")
 
     def step(self, iteration: int, grid: int, burn_in: int) -> float:
-        """Step of `iteration`, in the unit of `step_size`.
+        """Step size in `iteration`, in the unit of `step_size`.
 
         Parameters
         ----------
@@ -72,7 +72,7 @@ class StepSize(SamplerConfig):
         grid : int
             Iterations in a sweep.
         burn_in : int
-            Number of iterations that count as burn-in.
+            Number of burn-in iterations.
         """
         size, sweep = self.undecayed(iteration, grid, burn_in), iteration / grid
         if self.decay_power:
@@ -80,7 +80,7 @@ class StepSize(SamplerConfig):
         return size
 
     def undecayed(self, iteration: int, grid: int, burn_in: int) -> float:
-        """Step of `iteration` before it decays."""
+        """Step size in `iteration`, without the decay."""
         if iteration < burn_in and self.burn_in_step_size is not None:
             return self.burn_in_step_size
         return self.step_size
@@ -92,17 +92,17 @@ class StepSize(SamplerConfig):
 
 
 class RisingStep(StepSize):
-    """A step that rises linearly, from a fraction of `step_size` to all of it, over the first `warm_up` sweeps."""
+    """A step that rises linearly, from a fraction of `step_size` to `step_size`, over the first `warm_up` sweeps."""
 
     warm_up: int = Field(20, ge=0, description="sweeps over which the step rises to its full size")
 
     @property
     def first_step(self) -> float:
-        """First step, as a fraction of the full one."""
+        """First step, as a fraction of the full step."""
         return 0.1
 
     def undecayed(self, iteration: int, grid: int, burn_in: int) -> float:
-        """Step of `iteration` before it decays."""
+        """Step size in `iteration`, without the decay."""
         size, sweep = super().undecayed(iteration, grid, burn_in), iteration / grid
         if sweep < self.warm_up:
             size *= self.first_step + (1.0 - self.first_step) * sweep / self.warm_up
@@ -113,7 +113,7 @@ Steps = TypeVar("Steps", bound=StepSize)
 
 
 def suited_thermostat(config: Steps, noise: float | None) -> Steps:
-    """Configuration with eps at most so large that h^2 V is `MAX_STEP_NOISE`; itself if its step was given."""
+    """The configuration, with eps limited so that h^2 V is at most `MAX_STEP_NOISE` unless the user has set it."""
     if "step_size" in config.model_fields_set or not noise:
         return config
     return config.model_copy(update={"step_size": min(config.step_size, 0.5 * MAX_STEP_NOISE / noise)})

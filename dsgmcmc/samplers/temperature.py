@@ -1,8 +1,9 @@
-"""Temperatures of a chain: mean squares of its momenta, which are 1 where it samples its target.
+"""Temperatures of a chain: mean squares of its momenta, which are 1 if the chain samples its target.
 
-The momenta of underdamped Langevin dynamics are N(0, 1) in the coordinates of a metric, whatever the target. After the
-noise of a step of BAOAB they are so at every stable step if the energy is quadratic: half a kick before, the variance
-1 - h^2 l / 4 of a curvature l has grown to 1. Steps that are too large for the energy's other terms heat them.
+The momenta of underdamped Langevin dynamics are N(0, 1) in the coordinates of a metric, for any target. If the energy
+is quadratic, BAOAB keeps this distribution at every stable step size, if momenta are measured right after the noise of
+a step: half a kick from there, their variance in a direction of curvature l is 1 - h^2 l / 4. A step too large for the
+energy's higher-order terms makes the variance larger than 1.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from dsgmcmc.targets.base import Target
 from dsgmcmc.targets.state import Replicated
 from dsgmcmc.types import Float64
 
-#: Sweeps between measurements, within which momenta forget what they were; and how many may tell of divergence.
+#: Sweeps between measurements, after which momenta are nearly independent; number of measurements needed to call a
+#: chain divergent.
 MEASURE_EVERY, MIN_MEASUREMENTS = 20, 10
 
-#: Above this a chain has diverged.
+#: A chain has diverged if a temperature is above this bound.
 DIVERGED_ABOVE = 1.3
 
 SQUARES = Formula("square = theta * theta", column_sums=("square",))
@@ -36,29 +38,29 @@ class Temperature(NamedTuple):
     ----------
     value : float
     error : float
-        Its standard error if the momenta are N(0, 1), independent from one measurement to the next.
+        Standard error, for N(0, 1) momenta that are independent between measurements.
     """
 
     value: float
     error: float
 
     def exceeds(self, bound: float) -> bool:
-        """Whether it is above a bound, and not by chance: by four standard errors."""
+        """Whether the temperature is above a bound by more than four standard errors."""
         return not self.value - 4 * self.error <= bound
 
 
 @dataclass
 class Temperatures(Replicated):
-    """Sums of the squares of momenta, over the last half to three quarters of the measurements after burn-in.
+    """Sums of squared momenta, over the last half to three quarters of the measurements after burn-in.
 
-    A chain that still moves towards its posterior is hot, too: where tau rises, for example, positions lose the energy
-    that momenta gain. So the first measurements are left out after a while: sums are kept of the measurements 1, 2 to
-    3, 4 to 7, 8 to 15, ..., and the last two sums count.
+    A chain that is still moving towards its posterior has a high temperature, too: where tau rises, for example,
+    momenta gain the energy that positions lose. So early measurements are discarded: there is a sum over measurement 1,
+    over measurements 2 to 3, 4 to 7, 8 to 15, ..., and the last two sums are used.
 
     Attributes
     ----------
     sums : dict of str to (2, 2) float64
-        For every field, the sum of the squares, and how many there were: of the last such group, and that before it.
+        For every field, the sum of squares and the number of terms, of the last group and of the group before it.
     measurements : (1,) float64
     """
 
@@ -80,7 +82,7 @@ class Temperatures(Replicated):
         }
 
     def measure(self, target: Target, momentum: str, turned: bool = False) -> None:
-        """Measure momenta as they are now; arguments as of `Target.momenta`. Collective."""
+        """Measure the current momenta; arguments as in `Target.momenta`. Collective."""
         fields = target.momenta(momentum, turned)
         partials = {block: dict.fromkeys(fields, np.zeros(2)) for block in target.blocks()}
         for rows in target.together():
@@ -106,7 +108,7 @@ class Temperatures(Replicated):
         return {name: Temperature(s / n, sqrt(2 / n)) for name, (s, n) in totals.items() if n}
 
     def find_divergence(self) -> str:
-        """Describe the first field that is so hot that the chain has diverged; empty if there is none."""
+        """Describe the first field whose temperature shows divergence, else return an empty string."""
         for name, temperature in self.by_field().items() if self.measurements[0] >= MIN_MEASUREMENTS else ():
             if temperature.exceeds(DIVERGED_ABOVE):
                 factor, _, what = name.rpartition(".")

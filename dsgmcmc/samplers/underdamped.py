@@ -1,14 +1,14 @@
-"""Updates of Langevin dynamics with a momentum r ~ N(0, 1), in the coordinates of a metric: what samplers share.
+"""Updates of Langevin dynamics with a momentum r ~ N(0, 1), in the coordinates of a metric; a base for samplers.
 
-``step`` comes from the metric (`dsgmcmc.samplers.metrics`); ``damp`` is the part of the momentum that an update keeps,
-``spread`` the standard deviation of the noise that replaces the rest.
+In the formulas, ``step`` comes from the metric (`dsgmcmc.samplers.metrics`), ``damp`` is the fraction of the momentum
+that an update keeps, and ``spread`` is the standard deviation of the noise that replaces the rest.
 
-A kick consists of the half that ends a step and the half that begins the next. Hyperparameters that are drawn between
-gradient and update should change the second half alone: they are drawn given the position, of which the momentum at the
-end of the first half must be independent. Parameters that all rows share move little in a sweep, so the halves are
-joined. They are separate in iterations that change the data, where the second half has a gradient of its own, and in
-iterations that draw prior means of single rows: joined halves, with implicit features drawn every 3 sweeps, made
-predictions too wide by a tenth.
+A kick consists of the half that ends a step and the half that begins the next. Hyperparameters drawn between gradient
+and update should change the second half alone: they are drawn given the position, and the momentum at the end of the
+first half must be independent of it. Shared parameters move little in a sweep, so the halves are usually joined. They
+are made separately in iterations that change the data, where the second half has a new gradient, and in iterations that
+draw prior means of single rows: when halves were joined and implicit features drawn every 3 sweeps, predictions were
+too wide by a tenth.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ kicked = r - step * grad
 r = damp * kicked + spread * z
 theta = theta + 0.5 * step * (kicked + r)
 """
-#: The kick, in this and in other updates.
+#: The kick in the source of an update.
 KICK = "step * grad"
 #: Kicks are clipped. At the posterior a kick's sd is below h, which is 0.84 at the default step, so the bound only
 #: matters during burn-in and in the tails: a row pushed back by a steep energy stays near, instead of going to where
@@ -37,12 +37,12 @@ CLIPPED = f"minimum(maximum({KICK}, -5.0), 5.0)"
 
 
 class Underdamped(Sampler[C, Target]):
-    """Base of samplers whose rows have a momentum, in the coordinates of a metric."""
+    """Base class of samplers whose rows have a momentum, in the coordinates of a metric."""
 
     metric: Metric
 
     def prepare(self, lines: str) -> None:
-        """Make the formulas of an update with these lines: with the whole kick, and with its halves separate."""
+        """Make the formulas of an update from its source: with the whole kick, and with the half kicks separate."""
         make = self.metric.formula
         self.first_half = make(f"r = r - 0.5 * {CLIPPED}\n")
         self.whole, self.second_half = (make(lines.replace(KICK, kick)) for kick in (CLIPPED, f"0.5 * {CLIPPED}"))
@@ -52,11 +52,11 @@ class Underdamped(Sampler[C, Target]):
         return self.second_half if half else self.whole
 
     def halves(self, target: Target) -> bool:
-        """Whether the halves of the kick are separate."""
+        """Whether this iteration makes the half kicks separately."""
         return not self.gradient.by_parts and (target.renews_data or target.renews_prior)
 
     def end_step(self, target: Target, h: float) -> Callable[[Rows], None] | None:
-        """Return the kick that ends the previous step if the halves are separate, else None."""
+        """Return the half kick that ends the previous step if halves are separate, else None."""
 
         def kick(rows: Rows) -> None:
             self.metric.kick(target, rows, self.first_half, h)
@@ -65,7 +65,7 @@ class Underdamped(Sampler[C, Target]):
 
     @property
     def remedy(self) -> str:
-        """Setting that may help a diverging chain, besides a smaller step: ``sampler.NAME=VALUE``, or empty.
+        """Setting, other than a smaller step, that may help a diverging chain: ``sampler.NAME=VALUE``, or empty.
 
         Here: another metric.
         """

@@ -1,11 +1,11 @@
-"""The interfaces of a target to samplers (`Target`), and of the recorders of a chain (`Recorder`).
+"""The interface between targets and samplers (`Target`), and that of a chain's recorders (`Recorder`).
 
 There are two implementations: `dsgmcmc.model.target.FactorTarget`, the matrix factorisation on the ring, and
 `dsgmcmc.densities.vector.VectorTarget`, any density on a plain vector. Samplers depend on neither.
 
-A target's parameters lie in blocks of rows. A block has several arrays, its *fields*, which methods take by name: the
-state of the chain, momenta, scratch space. *Collective* methods have to be called by all processes of the chain, in the
-same order. The *energy* U is minus the log posterior density, up to a constant.
+A target's parameters lie in blocks of rows. A block has several arrays, its *fields*: the state of the chain, momenta,
+scratch space. Methods take the names of fields. All processes of the chain must call *collective* methods, in the same
+order. The *energy* U is minus the log posterior density, up to a constant.
 """
 
 from __future__ import annotations
@@ -56,21 +56,21 @@ class Information(NamedTuple):
     Attributes
     ----------
     c : dict of Factor to (D,) float64
-        Mean square, over the data, of the covariates of a factor's rows: what multiplies each element in the predictor.
+        Mean squares, over the data, of the covariates: the numbers that multiply a row's elements in the predictor.
     lambda_ : dict of Factor to (D,) float64
-        Precision that all rows share: that of the prior, and the contribution of all cells if the likelihood has one.
+        Precision that all rows share: the prior's, plus the contribution of all pairs if the likelihood has one.
     tau : float
         Precision of the noise.
     n, squares : dict of ParameterBlock to (n,) array
         For every row, sums over its data of their weights and of the squared weights. A weight is 1, or the product of
         the noise scales.
     bound : dict of ParameterBlock to (n,) float64, or None
-        l_i for the diagonal metric, of averages over the other factor; None if it was not asked for and no row has
-        grown.
+        l_i for the diagonal metric, from averages over the other factor; None if it was not asked for and no row has
+        grown above its field ``reach``.
     common : dict of Factor to (D,) or (D, D) float64
-        The matrix of which `lambda_` is the diagonal, or `lambda_` itself.
+        The precision whose diagonal is `lambda_`; (D,) if it is diagonal.
     sizes : dict of ParameterBlock to (n,) float64
-        Mean square of a row as a covariate, in units of the mean squares of an earlier state.
+        Mean square of a row's elements, biases excluded, each in units of its mean square at an earlier state.
     """
 
     c: dict[Factor, Float64]
@@ -90,9 +90,9 @@ class Momenta(NamedTuple):
     ----------
     factor : Factor
     field : str
-        Field of the blocks that has them.
+        Field of the blocks that holds the momenta.
     columns : slice
-        Which of its columns.
+        Columns of that field.
     """
 
     factor: Factor
@@ -108,17 +108,17 @@ class Target(Protocol):
     stream : RandomStream
         Seed, chain and iteration, from which random numbers are computed.
     subchain : int
-        Which of the interleaved sub-chains is moved; each has its own hyperparameters.
+        Number of the interleaved sub-chain that moves in this iteration; each sub-chain has its own hyperparameters.
     sweep_length : int
         Number of iterations in which all data are used once.
     n_data : int
         Number of data.
     curvature_bound : float
-        Largest number of data of any row in one iteration, scaled up to all data: a bound on the energy's curvature, in
+        Largest number of data of a row in one iteration, scaled up to all data: a bound on the energy's curvature, in
         units of tau times the mean square of the covariates.
     metric_uses_current_hyperparameters : bool
         Whether a metric uses the current values of the hyperparameters (tau, the prior's precision, the rows' noise
-        scales); else those at its last refresh.
+        scales), or else their values at its last refresh.
     """
 
     stream: RandomStream
@@ -130,30 +130,30 @@ class Target(Protocol):
 
     @property
     def renews_data(self) -> bool:
-        """Whether `all_data_seen` changes the data in this iteration, so that gradients must be recomputed."""
+        """Whether `all_data_seen` changes the data in this iteration, so that gradients must be computed again."""
 
     @property
     def renews_prior(self) -> bool:
-        """Whether `all_data_seen` draws means of single rows' priors, given these rows, in this iteration."""
+        """Whether `all_data_seen` draws prior means of single rows, given the rows, in this iteration."""
 
     @property
     def noise_precision(self) -> float:
-        """Current tau; 1 if there is none."""
+        """Current noise precision tau; 1 if there is no noise."""
 
     def own_scale(self, block: ParameterBlock) -> Array | None:
-        """Current noise scales of a block's rows, (n,); None if they have none."""
+        """Current noise scales of a block's rows, (n,); None if rows have no noise scales."""
 
     def begin(self, iteration: int) -> None:
         """Begin an iteration."""
 
     def blocks(self) -> Iterator[ParameterBlock]:
-        """All blocks of parameters that are on this process at present."""
+        """All blocks of parameters that this process holds at present."""
 
     def together(self) -> Iterator[Rows]:
-        """The rows that are on this process at present, one group per factor."""
+        """The rows that this process holds at present, in one group per factor."""
 
     def visit(self, send: bool = False) -> Iterator[Cell]:
-        """Cells of this iteration's part; `send` sends blocks on to where the next part needs them. Collective."""
+        """Cells of this iteration's part; `send` sends blocks to where the next part needs them. Collective."""
 
     def full_gradient(self, position: str, out: str, errors: bool = True) -> None:
         """Gradient of minus the log likelihood of all data, with all blocks at a fixed state. Collective.
@@ -163,13 +163,16 @@ class Target(Protocol):
         """
 
     def all_data_seen(self) -> None:
-        """Draw hyperparameters and all else that the sampler does not move, if due; once a sweep. Collective."""
+        """Draw the hyperparameters and other parameters that the sampler does not update, if due. Collective.
+
+        Called once a sweep.
+        """
 
     def conditionals(self, factor: Factor, position: str) -> Iterator[ParameterBlock]:
-        """Blocks of a factor, with the conditionals of their rows given everything else. Collective.
+        """Blocks of a factor, with the conditional distributions of their rows given everything else. Collective.
 
-        Other parameters are drawn first, if due, given the current state: shared parameters in the call for W, and
-        other parameters of the rows in the call for their factor.
+        Other parameters are drawn first, if due, given the current state: shared parameters in the call for W,
+        further parameters of rows in the call for the rows' factor.
 
         Parameters
         ----------
@@ -186,7 +189,7 @@ class Target(Protocol):
         Raises
         ------
         InputError
-            If these conditionals are not normal.
+            If the conditional distributions are not normal.
         """
 
     def information(
@@ -199,9 +202,9 @@ class Target(Protocol):
         position : str
             Field that holds the state.
         bound : bool
-            Whether l_i is wanted. It is computed anyway where the size of a row is above its field ``reach``.
+            Whether l_i is wanted. It is computed in any case if the size of a row is above its field ``reach``.
         earlier : dict of Factor to (D,) float64
-            `Information.c` of an earlier state, in whose units rows have their sizes; empty if there is none.
+            `Information.c` of an earlier state, the unit of `Information.sizes`; empty if there is none.
         """
 
     def second_moments(
@@ -223,14 +226,14 @@ class Target(Protocol):
             Maps the moments, (D, D) for each factor, to the result. Runs on the root only, so that all processes get
             the same bits even if their processors differ.
         result : shapes by name
-            Shapes of what `finish` returns, which is sent to all processes.
+            Shapes of the arrays that `finish` returns, which are sent to all processes.
         """
 
     def own_sums(self, position: str, out: str) -> None:
-        """Set field `out` of every row to sum_j w_ij phi_j of its own data, as in `own_products`. Collective."""
+        """Set field `out` of every row i to sum_j w_ij phi_j over the row's data, as in `own_products`. Collective."""
 
     def own_products(self, position: str, field: str) -> None:
-        """Multiply every row y_i of a field by the second moments of its own data. Collective.
+        """Multiply every row y_i of a field by the second moments of the row's covariates. Collective.
 
         With the weights w_ij of `Information.n` and the covariates phi_j, y_i becomes sum_j w_ij phi_j (phi_j . y_i).
 
@@ -239,7 +242,7 @@ class Target(Protocol):
         position : str
             Field that holds the state.
         field : str
-            (n, D) array that is replaced.
+            Field to replace, (n, D).
         """
 
     def momenta(self, field: str, turned: bool) -> dict[str, Momenta]:
@@ -248,9 +251,9 @@ class Target(Protocol):
         Parameters
         ----------
         field : str
-            Field with those of theta.
+            Field with the momenta of theta.
         turned : bool
-            Whether its columns are axes of their own, and not the columns of theta.
+            Whether its columns belong to rotated axes instead of the columns of theta.
         """
 
     def sum(
@@ -259,20 +262,20 @@ class Target(Protocol):
         finish: Callable[[dict[str, Float64]], Named],
         result: Shapes,
     ) -> dict[str, Float64]:
-        """Add named partial sums of all blocks in block order; every process gets `finish(totals)`. Collective."""
+        """Add the named partial sums of all blocks, in block order; every process gets `finish(totals)`. Collective."""
 
 
 class DrawInfo(NamedTuple):
-    """A state that counts as a draw.
+    """Weight of a state that counts as a draw.
 
     Attributes
     ----------
     iteration : int
-        Number of iterations made.
+        Number of iterations completed.
     weight : float
-        Its weight in averages.
+        The draw's weight in averages.
     share : float
-        `weight` divided by the total weight of all draws so far, this one included.
+        `weight` divided by the total weight of all draws up to and including this draw.
     """
 
     iteration: int
@@ -288,7 +291,7 @@ class Followed(NamedTuple):
     values : (draws, m) array
         Quantities whose accuracy is wanted.
     score : (draws,) float64
-        A sum over blocks that all shared parameters move; (0,) if there is none.
+        Scalar to be summed over blocks, which depends on all shared parameters; (0,) if there is none.
     """
 
     values: Array
@@ -299,13 +302,13 @@ class Recorder(Protocol):
     """Accumulates over the draws of a chain; its accumulators are part of every checkpoint."""
 
     def record(self, position: str, draw: DrawInfo | None) -> None:
-        """Record the state in field `position`, and include it in averages if it is a draw. Collective."""
+        """Record the state in field `position`, and add it to the averages if it is a draw. Collective."""
 
     def metrics(self) -> dict[str, float | None]:
-        """Its entries in a line of metrics, about the state last recorded and about all draws. Collective."""
+        """The recorder's values in a line of metrics, on the last recorded state and on all draws. Collective."""
 
     def followed(self) -> dict[int, Followed]:
-        """Values that ESS and R-hat are computed from, by block of this process; may be empty."""
+        """Values from which ESS and R-hat are computed, for blocks of this process; may be empty."""
 
     def saved(self) -> Iterator[tuple[Key, Array]]:
         """Accumulators of this process, for a checkpoint."""

@@ -1,4 +1,4 @@
-"""Curvature of a row's energy in the metric of its Fisher information; for every target."""
+"""Curvature of a row's energy in the metric of its Fisher information, for any target."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ ALONG = Formula(
     row_sums=("share",),
 )
 
-#: Field of the sizes that rows may reach until the bounds on their curvature are computed anew.
+#: Field with the size of a row above which the bounds on its curvature are computed again.
 REACH = "reach"
 
 
 def curvature_bound(rows: Rows, n: Array, squares: Array, **metric: Any) -> Float64:
     """Bound l_i on the curvature due to the interaction of the rows of two factors, in the metric P.
 
-    With P_ik = tau n_i c_k + lambda_k, p_k = tau n_i c_k / P_ik and t = sum p_k
-    it is 1 + t / n_i + 2 sqrt(max(p) t / n_i), where n_i is the effective count, (sum w)^2 / sum w^2.
+    With P_ik = tau n_i c_k + lambda_k, p_k = tau n_i c_k / P_ik and t = sum p_k, the bound is
+    1 + t / m_i + 2 sqrt(max(p) t / m_i), where m_i = (sum w)^2 / sum w^2 is the effective number of data.
 
     Parameters
     ----------
@@ -60,15 +60,15 @@ def curvature_bound(rows: Rows, n: Array, squares: Array, **metric: Any) -> Floa
 
 
 def alignment(rows: Rows, aligned: str, n: Array, tau: float, **metric: Any) -> Float64:
-    """Curvature of every row's energy along the mean of what multiplies it, in the metric P.
+    """Curvature of every row's energy along the mean of its covariates, in the metric P.
 
-    If the rows that a row has data with are similar, this is far above 1, and close to the largest curvature.
+    If a row's covariates are similar to each other, this is far above 1, and close to the largest curvature.
 
     Parameters
     ----------
     rows : Rows
     aligned : str
-        Field with weighted sums over a row's data of what multiplies it.
+        Field with weighted sums of the covariates over a row's data.
     n : (n,) array
         Sums over a row's data of their weights.
     tau, **metric

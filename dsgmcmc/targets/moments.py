@@ -22,7 +22,7 @@ m2 = m2 + weight * delta * (x - mean)
 
 @dataclass
 class RunningMoments:
-    """Weighted mean and sum of squared deviations, elementwise; both (n, D)."""
+    """Weighted mean and weighted sum of squared deviations, elementwise, (n, D) each."""
 
     mean: Array
     m2: Array

@@ -23,21 +23,21 @@ PRIOR_GRADIENT = Formula("out = grad_prior")
 
 
 class StateField(NamedTuple):
-    """A named array of a block's state; `width` columns, or D of them if 0."""
+    """A named array of a block's state, with `width` columns; 0 stands for D."""
 
     name: str
     width: int = 0
 
 
 class Conditional(NamedTuple):
-    """Normal conditional distributions of a block's rows, without their prior.
+    """Normal conditional distributions of a block's rows, without the prior's contribution.
 
     Attributes
     ----------
     statistics : (n, (D + 1)(D + 2) / 2) float32
-        Sufficient statistics of their data, as `dsgmcmc.kernels.outer` lays them out.
+        Sufficient statistics of the rows' data, in the layout of `dsgmcmc.kernels.outer`.
     scale : (n,) float64
-        Factor of the statistics: tau times the row's noise scale.
+        Number that multiplies the statistics: tau times the row's noise scale.
     """
 
     statistics: Float32
@@ -45,7 +45,7 @@ class Conditional(NamedTuple):
 
 
 class BlockLayout:
-    """Where the fields of a block lie in its buffer: one after another, each (rows, width) in C order."""
+    """Positions of a block's fields in its buffer: one after another, each (rows, width) in C order."""
 
     def __init__(self, fields: Sequence[StateField], dimension: int) -> None:
         self.fields = tuple(StateField(name, width or dimension) for name, width in fields)
@@ -61,21 +61,21 @@ class BlockLayout:
         return result
 
 
-#: Chains of a run, and iterations of a chain: more do not fit into the counters of random numbers, with the number of
-#: times that a chain has begun again.
+#: Largest numbers of chains in a run and of iterations in a chain, which must fit into the counters of random numbers
+#: together with the number of restarts of a chain.
 MAX_CHAINS, MAX_ITERATIONS = 1 << 16, 1 << 44
 
 
 def again(chain: int, times: int) -> int:
-    """Number of the random numbers of a chain that has begun again so many times."""
+    """Chain number for the random numbers of a chain that has been restarted `times` times."""
     return chain + times * MAX_CHAINS
 
 
 @dataclass
 class RandomStream:
-    """Identifies the random numbers of a chain: they are a function of it, of their purpose and of their place.
+    """Identifies the random numbers of a chain, which are a function of this stream, their purpose and their position.
 
-    A chain that begins again takes other numbers: those of the number `again` gives.
+    A restarted chain has a new chain number (`again`), and thus different random numbers.
     """
 
     seed: int
@@ -84,14 +84,14 @@ class RandomStream:
     _generators: dict[Purpose, tuple[np.random.Generator, Any]] = field(default_factory=dict, repr=False, compare=False)
 
     def key(self, purpose: Purpose, factor: Factor, first: int) -> NoiseKey:
-        """Key of the numbers from element `first` of a factor on."""
+        """Key of the random numbers of a factor's elements, starting with element `first`."""
         times, chain = divmod(self.chain, MAX_CHAINS)
         return NoiseKey(first, self.seed, chain, purpose, self.iteration + times * MAX_ITERATIONS, factor)
 
     def generator(self, purpose: Purpose, part: int = 0) -> np.random.Generator:
-        """Generator for draws on the root in this iteration; `part` separates several draws of one purpose.
+        """Generator for draws on the root in this iteration; `part` tells several draws for one purpose apart.
 
-        It is valid until the next call for the same purpose: to reset a generator is faster than to make one.
+        It is valid until the next call for that purpose, which resets it: resetting is faster than creating one.
         """
         if purpose not in self._generators:
             fresh = np.random.Philox(key=[self.seed, purpose])
@@ -103,7 +103,7 @@ class RandomStream:
 
 
 class Rows:
-    """Rows of one factor that are updated in one call: those of several blocks with the same arrays, or of one.
+    """Rows of one factor that are updated in one call: the rows of one or more blocks with equal fields.
 
     Parameters
     ----------
@@ -132,12 +132,12 @@ class Rows:
         return self.blocks[0].buffer.dtype
 
     def by_block(self, vector: Array) -> Iterator[tuple[ParameterBlock, Array]]:
-        """Blocks, each with its part of a vector of all rows."""
+        """Blocks, each with its slice of a vector over all rows."""
         return zip(self.blocks, [vector[begin:end] for begin, end in self._places], strict=True)
 
     @functools.cached_property
     def _places(self) -> list[tuple[int, int]]:
-        """First and last + 1 row of every block among all rows."""
+        """For every block, its first row and the row after its last, counted over all blocks."""
         return list(pairwise(accumulate((len(block.counts) for block in self.blocks), initial=0)))
 
     @functools.cached_property
@@ -164,23 +164,24 @@ class Rows:
         formula : Formula
             What to compute. Its names are fields of the blocks, or keys of `given`.
         purpose : Purpose
-            Purpose of the noise `z`, the normal of (seed, chain, purpose, iteration, factor, row, k).
+            Purpose of the noise `z`, a standard normal that depends on (seed, chain, purpose, iteration, factor, row,
+            k).
         width : int
-            Columns of the fields, if these may be more than D.
+            Number of columns of the fields, if it may exceed D.
         **given
-            Scalars, (D,) columns and (n,) vectors of all rows, one block after the other, that the formula names; a str
-            is the name of the field to use instead, for rows of one of width 1.
+            Values of names in the formula: scalars, (D,) columns, and (n,) vectors over the rows of all blocks in
+            order. A str is the name of the field to use; in the place of a row vector, of a field of width 1.
 
         Returns
         -------
         dict
-            The formula's sums, float64: one, or one (D,), for each block; those of rows for all of them.
+            The formula's sums, float64: a scalar or (D,) for each block; row sums as one vector over all rows.
         """
         blocks = self.blocks
         first = blocks[0]
 
         def priors() -> list[RowPrior]:
-            """One for all, but where they are shifted."""
+            """One prior for all rows; one per block if prior means are shifted."""
             prior = first.prior(first)
             return [prior] if prior.shift is None else [block.prior(block) for block in blocks]
 
@@ -199,14 +200,14 @@ class Rows:
 
 @dataclass(eq=False)
 class ParameterBlock(Rows):
-    """Some rows of a factor, and all operations on single rows.
+    """A block of rows of a factor: their arrays, and operations on them.
 
     Attributes
     ----------
     stream : RandomStream
-        Identifies its random numbers.
+        Identifies the block's random numbers.
     timers : Phases
-        Counts the time of its updates.
+        Measures the time of updates.
     prior : callable
         Returns a block's prior.
     factor : Factor
@@ -214,23 +215,23 @@ class ParameterBlock(Rows):
     index : int
         Block number.
     start : int
-        First global row of the factor in this block.
+        Number, within the factor, of the block's first row.
     dimension : int
         Columns D of the factor.
     counts : (n,) int64
-        Training data of every row.
+        Number of training data of every row.
     arrays : dict of str to (n, D) array
-        Persistent fields (views of `buffer`) and scratch; float32, or float64 outside the factorisation.
+        Fields (views of `buffer`) and temporary arrays; float32, or float64 for targets other than the factorisation.
     buffer : (n * width,) array
         All fields that are sent.
     origin : (D,) array or None
-        Centre of the initial rows; None for 0.
+        Point about which initial rows are drawn; None for 0.
     frozen : bool
         Whether it is not updated.
     gradient : Gradient or None
         Meaning of `grad` in formulas; set whenever a gradient is computed.
     conditional : Conditional or None
-        Conditional distributions for `rowwise`; set by `Target.conditionals`.
+        Conditional distributions of the rows, which `rowwise` uses; set by `Target.conditionals`.
     """
 
     stream: RandomStream
@@ -250,7 +251,7 @@ class ParameterBlock(Rows):
 
     @functools.cached_property
     def n_data(self) -> Array:
-        """`counts` in the type of the arrays, not to be changed."""
+        """`counts` in the dtype of the arrays; read only."""
         return self.counts.astype(self.dtype)
 
     def row(self, name: str) -> Array:
@@ -258,7 +259,7 @@ class ParameterBlock(Rows):
         return self.arrays[name].reshape(-1)
 
     def __getitem__(self, name: str) -> Array:
-        """Array of field or scratch `name`, (n, D)."""
+        """Field or temporary array `name`, (n, D)."""
         return self.arrays[name]
 
     @property
@@ -269,7 +270,7 @@ class ParameterBlock(Rows):
     def update(
         self, formula: Formula, purpose: Purpose = Purpose.STEP, width: int = 0, /, **given: Any
     ) -> dict[str, Any]:
-        """Apply a formula to every element in one pass; as for several blocks, with the sums of this one."""
+        """Apply a formula to every element in one pass; arguments as in `Rows.update`, results for this block."""
         return formula.of_one(super().update(formula, purpose, width, **given))
 
     def rowwise(self, kernel: Callable[..., None], name: str) -> None:
@@ -299,7 +300,7 @@ class ParameterBlock(Rows):
 
 @functools.cache
 def gradient_in(out: str, prior: bool) -> Gradient:
-    """Declare the content of `out`: the whole gradient, or only that of the likelihood."""
+    """Meaning of `grad` if `out` holds the whole gradient (`prior`), or only the likelihood's."""
     return Gradient(out) if prior else Gradient(f"{out} + grad_prior", out)
 
 
@@ -310,12 +311,12 @@ def _labels(name: str) -> dict[Factor, str]:
 
 
 class Replicated:
-    """Small float64 arrays that are the same on all processes; base of dataclasses with their names in `saved_as`.
+    """Small float64 arrays that are the same on all processes; a base class of dataclasses.
 
-    A field is an array, a dict of arrays by factor, or None if there is none yet.
+    A field is an array, a dict of arrays by factor, or None if there is no array yet.
     """
 
-    #: Names on disk, by field; ``{}`` stands for the factor, if each factor has an array.
+    #: Names on disk of the fields; ``{}`` stands for the factor, if each factor has an array.
     saved_as: ClassVar[dict[str, str]]
 
     def arrays(self) -> dict[str, Float64]:
@@ -342,11 +343,11 @@ class Replicated:
 
 
 def arrays_of(replicated: Iterable[Replicated]) -> dict[str, Float64]:
-    """All arrays of several, by their names on disk."""
+    """All arrays of several `Replicated`, by their names on disk."""
     return {name: array for shared in replicated for name, array in shared.arrays().items()}
 
 
 def take_all(replicated: Iterable[Replicated], arrays: Mapping[str, Float64]) -> None:
-    """Replace the arrays of several, as `Replicated.take` does."""
+    """Call `Replicated.take` with these arrays on each of several `Replicated`."""
     for shared in replicated:
         shared.take(arrays)

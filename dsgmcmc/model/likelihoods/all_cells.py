@@ -4,9 +4,10 @@ With s_ij = W_i . H_j and O the training ratings, whatever their values, the ene
 
     (tau / 2) [ sum_{ij in O} (1 - s_ij)^2 + a0 sum_{all ij} s_ij^2 ]
 
-This is a pseudo-likelihood: no distribution of clicks has it. So tau is not sampled. It sets the weight of the data
-against the prior, and is chosen, as a0 is. Draws are draws of the score. There are neither biases nor a centre: a zero
-must be where s is 0, so that one Gram matrix sums over all cells. Rows are normal given the other factor.
+This is a pseudo-likelihood: it is not the likelihood of any distribution of clicks. So tau is not sampled. It weighs
+the data against the prior, and is set by the user, as a0 is. Predictions are scores. There are neither biases nor a
+centre: the sum over all cells has s without other terms, so that one Gram matrix gives it. Rows are normal given the
+other factor.
 
 The sum over all cells is tr(W^T W H^T H), so the Gram matrix of each factor suffices: the gradient for W_i is
 tau a0 (H^T H) W_i, and every row of W gets the same precision tau a0 H^T H. In a metric it is added to the precision
@@ -68,7 +69,7 @@ class AllCells(Gaussian):
 
     @classmethod
     def _check_scale(cls, config: Any) -> None:
-        """Refuse what cannot be where every cell counts, and what has no meaning for clicks."""
+        """Refuse settings that are impossible if every cell counts, or meaningless for clicks."""
         wrong = [name for name in ("biases", "center", "standardise") if getattr(config, name)]
         if wrong or config.zero_weight is None:
             raise InputError(
@@ -83,7 +84,7 @@ class AllCells(Gaussian):
 
     @classmethod
     def warnings_for_data(cls, ratings: Ratings, likelihood: str) -> Iterator[str]:
-        """Yield warnings, which are no errors, if this law may not suit the values in a ratings file."""
+        """Yield warnings if this likelihood may not suit the values in a ratings file."""
         if (ratings.minimum, ratings.maximum) != (1.0, 1.0):
             yield (
                 f"ratings are from {ratings.minimum:g} to {ratings.maximum:g}, and --likelihood {likelihood} takes "
@@ -92,15 +93,15 @@ class AllCells(Gaussian):
 
     @classmethod
     def codes(cls, values: Array, levels: Float64 | None) -> Array:
-        """Ratings as this law encodes them: for levels, the index of the nearest level; for clicks, 1."""
+        """Ratings as this likelihood encodes them: the index of the nearest level, 1 for clicks, else the value."""
         return np.ones_like(values)
 
-    # ------------------------------------------------------------------ of all pairs, rated or not
+    # ------------------------------------------------------------------ all pairs, rated or not
 
     def add_gradient_of_all(self, circulation: Circulation, position: str, out: str) -> None:
-        """Add the gradient of what all pairs add to the energy, at noise precision 1, to `out` of all blocks.
+        """Add the gradient of the energy's sum over all pairs, at noise precision 1, to all `out`. Collective.
 
-        Here: a0 H^T H W_i. Collective.
+        Here: a0 H^T H W_i for a row of W.
         """
         matrices = self._grams(circulation, position)
         with circulation.ring.phases("gradient"):
@@ -113,11 +114,11 @@ class AllCells(Gaussian):
         return self.background or 0.0
 
     def curvature_of_all(self, shape: tuple[int, int]) -> float:
-        """Bound on what all pairs add to a row's curvature, in units of the mean square of the covariates."""
+        """Bound on a row's curvature from the sum over all pairs, in units of the mean square of the covariates."""
         return self._weight * max(shape)
 
     def gram_of_all(self, circulation: Circulation, position: str, factor: Factor) -> Float32:
-        """Precision (D, D), at noise precision 1, that all pairs give a factor's rows; None if none. Collective."""
+        """Precision (D, D) of a factor's rows from the sum over all pairs, at noise precision 1. Collective."""
         return self._grams(circulation, position)[factor]
 
     def _grams(self, circulation: Circulation, position: str) -> dict[Factor, Float32]:
@@ -148,13 +149,13 @@ class AllCells(Gaussian):
         sums = circulation.ring.sum(_partial_grams(circulation, position), finish, shapes)
         return {f: sums[f.name] for f in prior}, {f: float(sums[f"{f.name}.curvature"][0]) for f in prior}
 
-    # ------------------------------------------------------------------ of new ratings
+    # ------------------------------------------------------------------ new ratings
 
     @classmethod
     def predictive(cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None) -> Predictive:
         """Posterior predictive distributions of ratings: mixtures over draws of their predictors.
 
-        Here: what spreads over the draws is the score.
+        Here: distributions of the score over draws.
         """
         return cls.expectation(draws, centre, levels)
 

@@ -1,12 +1,12 @@
-"""The contract of likelihoods: the law (distribution) of a rating x given its predictor eta = a_i + b_j + W_i . H_j.
+"""The interface of likelihoods: the distribution of a rating x given its predictor eta = a_i + b_j + W_i . H_j.
 
 A likelihood is one file. It states the *score*, the derivative of the log density with respect to eta, as a formula
-that is compiled into the kernels. Its other methods serve held-out ratings, predictions, calibration and synthetic
-ratings. If the configuration says so, the training mean is subtracted from ratings and predictors.
+that is compiled into the kernels. Its other methods are for held-out ratings, predictions, calibration and synthetic
+ratings. With the setting ``center``, the training mean is subtracted from ratings and predictors.
 
-`Law` is the interface of all likelihoods, to the chain and to everything else: which settings and ratings they take,
-and what they predict. A `Likelihood` is a law that its mean and variance determine; derive from it unless yours is
-not of that kind. A law of ordered levels has probabilities of levels instead (`dsgmcmc.model.likelihoods.ordinal`).
+`Law` is the interface that all likelihoods share: accepted settings and ratings, gradients, and predictions. A
+`Likelihood` is a distribution that its mean and variance determine; derive a new class from it where possible.
+Ordered levels have a probability for each level instead (`dsgmcmc.model.likelihoods.ordinal`).
 
 A *link* is the transformation between eta and the expected rating or the levels' probabilities (log, logit). *Rows*
 are the rows of W and H: users and items.
@@ -44,19 +44,19 @@ if TYPE_CHECKING:
 
 Counts = dict[ParameterBlock, Array]
 
-#: Metropolis steps of one draw.
+#: Number of Metropolis steps in one draw.
 METROPOLIS_STEPS = 64
-#: `Law.width` of laws whose predictors are on the scale of a link.
+#: `Law.width` of likelihoods whose predictors are on the scale of a link.
 LINK_WIDTH = 4.0
 
 
 class Levels(NamedTuple):
-    """The different values of ratings, if there are few.
+    """The distinct values of ratings, if they are few.
 
     Attributes
     ----------
     values : (R,) float64
-        In ascending order.
+        Distinct values, ascending.
     counts : (R,) int64
         Number of training ratings with each value.
     """
@@ -66,7 +66,7 @@ class Levels(NamedTuple):
 
     @classmethod
     def of(cls, ratings: Ratings) -> Self:
-        """All different training ratings of an open file, however many; reads all of them."""
+        """Count the distinct training ratings of an open file; reads all ratings, and sets no limit to the count."""
         values, counts = np.zeros(0), np.zeros(0, np.int64)
         for start, stop in row_slabs(ratings.row_indptr, SLAB):
             read, times_read = np.unique(ratings.slab("train", start, stop)[2].astype(np.float64), return_counts=True)
@@ -76,7 +76,7 @@ class Levels(NamedTuple):
 
 
 def times(counts: tuple[Counts, Counts], weight: np.float32) -> tuple[Counts, Counts]:
-    """Weigh all ratings alike: sums of their weights times `weight`, and of the squares times its square."""
+    """Multiply the weight of every rating by `weight`: sums of weights scale by it, sums of squares by its square."""
     n, squares = counts
     return {b: weight * sums for b, sums in n.items()}, {b: weight**2 * sums for b, sums in squares.items()}
 
@@ -84,9 +84,9 @@ def times(counts: tuple[Counts, Counts], weight: np.float32) -> tuple[Counts, Co
 def metropolis(
     log_density: Callable[[Float64], float], start: Sequence[float], n: float, rng: np.random.Generator
 ) -> Float64:
-    """Draw parameters of a law given n ratings, by `METROPOLIS_STEPS` Metropolis steps from where they are.
+    """Draw parameters of a distribution given n ratings, by `METROPOLIS_STEPS` Metropolis steps from `start`.
 
-    The sizes of the steps vary from below 1 / sqrt(n) to a hundred times as much.
+    The scale of a step is random, from 0.3 / sqrt(n) to 100 / sqrt(n).
     """
     here = np.array(start)
     density, least, most = log_density(here), log(0.3 / sqrt(n)), log(100 / sqrt(n))
@@ -106,7 +106,7 @@ class State(NamedTuple):
     ----------
     mean : (q,) float32
     variance : (q,) float32, or float
-        Variances of the ratings, noise included; one number if it is the same for all.
+        Variances of the ratings, noise included; one number if all ratings have the same variance.
     probability : (q, R) float32
         Probabilities of the levels; R is `Law.n_levels`.
     """
@@ -121,7 +121,7 @@ class NoSettings(BaseModel):
 
 
 class Law(Part):
-    """Law (distribution) of a rating given its predictor, and what it predicts.
+    """Distribution of a rating given its predictor, and the predictions from it.
 
     Parameters
     ----------
@@ -130,47 +130,47 @@ class Law(Part):
     biases : bool
         Whether the last column of a factor is the bias.
     factors : tuple of Factor
-        Factors whose rows have noise scales of their own.
+        Factors whose rows each have a noise scale.
     levels : Levels, optional
         Possible ratings, if they are ordered levels.
     background : float, optional
-        Weight a0 of the squared predictors of all pairs of a user and an item, if the unrated ones count, too.
+        Weight a0 of the squared predictor of every pair of a user and an item, if pairs without a rating count, too.
     own_thresholds : Factor, optional
-        Factor whose rows have thresholds of their own, if ratings are ordered levels.
+        Factor whose rows each have a set of thresholds, if ratings are ordered levels.
     """
 
-    #: Quantities of rows that are needed if rows have noise scales of their own, `WEIGHT` among them.
+    #: Row quantities needed if each row has a noise scale; they include `WEIGHT`.
     noise_quantities: ClassVar[tuple[Quantity, ...]] = ()
-    #: Whether there is noise, whose precision tau is sampled. Without, there is no unit of the ratings, and priors are
-    #: always the proper ones.
+    #: Whether there is noise, whose precision tau is sampled. Without noise, ratings have no unit, and priors are
+    #: always proper.
     has_noise: ClassVar[bool] = True
     #: Whether minus the log likelihood is a sum over the ratings, so that a minibatch of them can estimate it.
     is_sum_over_ratings: ClassVar[bool] = True
-    #: Whether predictions can be compared with ratings; else they are scores, of which only the order matters.
+    #: Whether predictions can be compared with ratings; if not, they are scores, and only their order matters.
     can_be_evaluated: ClassVar[bool] = True
     #: Whether the expected rating is the predictor.
     is_linear: ClassVar[bool] = False
-    #: The parameters that take the place of the training mean, if it is never subtracted from ratings; else None.
+    #: Name of the parameters that replace the training mean, if the mean is never subtracted from ratings; else None.
     in_place_of_mean: ClassVar[str | None] = None
-    #: Settings that only this law has.
+    #: Settings that only this likelihood has.
     Settings: ClassVar[type[BaseModel]] = NoSettings
-    #: How much wider the priors of factors and biases are than with Gaussian ratings of sd 1.
+    #: Factor by which priors of factors and biases are wider than with Gaussian ratings of sd 1.
     width: ClassVar[float] = 1.0
-    #: Bound of a row's |log s|, where scales are not drawn from their conditional distribution.
+    #: Bound on |log s| of a row's scale s, where scales are not drawn from their conditional distribution.
     scale_bound: ClassVar[float] = 2.0
-    #: Whether it draws the precision tau itself, in its own `draw_shared`.
+    #: Whether its `draw_shared` draws the precision tau.
     draws_precision: ClassVar[bool] = False
-    #: Parameters of the noise that chains have; the model sets them.
+    #: Parameters of the chain's noise; the model sets this attribute.
     noise_parameters: NoiseParameters
-    #: Number of levels, whose probabilities are recorded for held-out ratings; 0 if there are none.
+    #: Number of levels, whose probabilities are recorded for held-out ratings; 0 if ratings are not levels.
     n_levels: int = 0
-    #: Names of the parameters in `shape`, which the score may contain, and their values before they are drawn.
+    #: Parameters in `shape`, which the score may contain: their names, and their values before the first draw.
     starts: ClassVar[Mapping[str, float]] = {}
-    #: Default settings of a run with this likelihood, where they differ from the general ones.
+    #: Settings of the run whose defaults this likelihood changes.
     defaults: ClassVar[dict[str, Any]] = {}
-    #: Fields of rows that gather sums over a sweep, where rows have them.
+    #: Fields of rows that accumulate sums over a sweep, where rows have these fields.
     swept_fields: ClassVar[tuple[str, ...]] = ()
-    #: Name in checkpoints, and shape, of sums over a sweep that are kept for every row block; empty if there are none.
+    #: Name in checkpoints and shape of the sums over a sweep that each row block keeps; empty if there are none.
     sums_name: str = ""
     sums_shape: tuple[int, ...] = ()
 
@@ -187,7 +187,7 @@ class Law(Part):
         self.rank, self.biases, self.factors, self.heteroscedastic = rank, biases, factors, bool(factors)
         self.quantities = self.quantities_with(factors, own_thresholds)
         of_rows = [quantity for quantity in self.quantities if quantity.of_rows]
-        #: Names of a row's quantities besides theta; `drawn` has those among them that belong to a draw.
+        #: Names of a row's quantities other than theta; `drawn` names the ones saved with draws.
         self.fields = tuple(quantity.name for quantity in of_rows)
         self.drawn = tuple(quantity.name for quantity in of_rows if quantity.drawn)
         self._sums: dict[int, Float64] = {}
@@ -195,34 +195,34 @@ class Law(Part):
         self.start(())
 
     def momenta_of(self, factor: Factor) -> Mapping[str, str]:
-        """Fields of a factor's rows with momenta of the law's own parameters, N(0, 1) each, by their names."""
+        """Fields of a factor's rows that hold N(0, 1) momenta of the likelihood's parameters, by name."""
         return {}
 
     @property
     def intercept(self) -> Intercept | None:
-        """The law's own intercept, or None: moved together with all biases of a factor, it changes no probability."""
+        """Intercept, or None; moving it and all biases of a factor by the same amount changes no probability."""
         return None
 
     def move_intercept(self, blocks: Iterable[ParameterBlock], step: float) -> None:
-        """Move the intercept by `step`, and everything in the blocks that follows from it."""
+        """Move the intercept by `step`, and update the fields of blocks that depend on it."""
 
     def _set_up(self, levels: Levels | None) -> None:
-        """Set up what else the law needs; called by `__init__`, with the levels of the ratings if they have some."""
+        """Finish the set-up of a subclass; called by `__init__`, with the ratings' levels if there are any."""
 
     @classmethod
     def quantities_with(cls, factors: tuple[Factor, ...], own_thresholds: Factor | None = None) -> tuple[Quantity, ...]:
-        """The quantities that it keeps, if rows of these factors have noise scales, or thresholds, of their own."""
+        """The quantities of a chain, given the factors whose rows have noise scales, and thresholds, of their own."""
         return cls.noise_quantities if factors else ()
 
     @classmethod
     def quantities_of(cls, config: Any, transposed: bool, features: FeatureSizes) -> tuple[Quantity, ...]:
-        """The quantities that the part keeps; none if the run does not use it."""
+        """The part's quantities; none if the run does not use the part."""
         cut_by = chosen_factors(config.thresholds, transposed)
         return cls.quantities_with(heteroscedastic_factors(config.noise, transposed), *cut_by)
 
     @classmethod
     def of(cls, place: Place, data: Levels | None) -> Self:
-        """Make the part of a chain; None if the run does not use it. Collective."""
+        """Make a chain's instance of the part; None if the run does not use the part. Collective."""
         config, transposed = place.config, place.transposed
         factors = heteroscedastic_factors(config.noise, transposed)
         cut_by = chosen_factors(config.thresholds, transposed)
@@ -230,10 +230,10 @@ class Law(Part):
 
     @staticmethod
     def bias_mean(mean: float) -> float:
-        """Prior mean of a bias, if the biases have to account for the training mean because it is not subtracted."""
+        """Prior mean of a bias, where the training mean is not subtracted and biases must account for it."""
         return 0.0
 
-    # ------------------------------------------------------------------ of settings, and of files of ratings
+    # ------------------------------------------------------------------ settings and ratings files
 
     @classmethod
     def check(cls, config: Any) -> None:
@@ -248,7 +248,7 @@ class Law(Part):
 
     @classmethod
     def _check_scale(cls, config: Any) -> None:
-        """Refuse a weight of zeros, and a precision and a unit where there is no noise."""
+        """Refuse a weight of zeros; without noise, refuse settings of its precision and of standardisation."""
         if config.zero_weight is not None:
             raise InputError(
                 f"zero_weight is for clicks, not for the {config.likelihood} likelihood: leave it out, or choose "
@@ -261,11 +261,11 @@ class Law(Part):
 
     @classmethod
     def check_new(cls, values: Array) -> None:
-        """Refuse new ratings that cannot come from this law; raises InputError."""
+        """Raise `InputError` for new ratings that are impossible under this likelihood."""
 
     @classmethod
     def warnings_for_data(cls, ratings: Ratings, likelihood: str) -> Iterator[str]:
-        """Yield warnings, which are no errors, if this law may not suit the values in a ratings file."""
+        """Yield warnings if this likelihood may not suit the values in a ratings file."""
         if ratings.minimum == ratings.maximum:
             yield (
                 f"all ratings are {ratings.minimum:g}, so their values say nothing: where it counts who has one, try "
@@ -274,41 +274,41 @@ class Law(Part):
 
     @classmethod
     def levels_of(cls, ratings: Ratings) -> Float64 | None:
-        """Levels of the training ratings, (R,) float64, where this law has thresholds between them."""
+        """Levels of the training ratings, (R,) float64, if this likelihood has thresholds between levels; else None."""
         return None
 
     @classmethod
     def codes(cls, values: Array, levels: Float64 | None) -> Array:
-        """Ratings as this law encodes them: for levels, the index of the nearest level; for clicks, 1."""
+        """Ratings as this likelihood encodes them: the index of the nearest level, 1 for clicks, else the value."""
         return values
 
-    # ------------------------------------------------------------------ what it is
+    # ------------------------------------------------------------------ properties
 
     @classmethod
     def is_conditionally_gaussian(cls) -> bool:
-        """Whether a row is normal given the other factor and the ratings: true for laws that override `statistics`."""
+        """Whether a row is normal given the other factor and the ratings: true if `statistics` is overridden."""
         return cls.statistics is not Law.statistics
 
     @classmethod
     def has_parameters(cls) -> bool:
-        """Whether it has parameters of its own: true for laws that override `draw` or `draw_shared`."""
+        """Whether the likelihood has parameters: true if `draw` or `draw_shared` is overridden."""
         return cls.draw is not Law.draw or cls.draw_shared is not Law.draw_shared
 
     @classmethod
     def has_score(cls) -> bool:
-        """Whether scores of single ratings are defined, for effects of groups: true for laws with `score_terms`."""
+        """Whether effects of groups can use the scores of single ratings: true if `score_terms` is overridden."""
         return cls.score_terms is not Law.score_terms
 
     @property
     def shape(self) -> tuple[float, ...]:
-        """The current values of the law's parameters that `shape_of` reads from draws."""
+        """Current values of the parameters that `shape_of` reads from draws."""
         shared = {quantity.name: value for sampled in self.replicated for quantity, value in sampled.drawn()}
         values = self.shape_of(shared)
         return () if values is None else tuple(values.tolist())
 
     @classmethod
     def shape_of(cls, shared: Mapping[str, Float64]) -> Float64 | None:
-        """Parameters of the law that predictions need besides mean and variance, (m,), of a draw; None if none.
+        """A draw's parameters, (m,), that predictions need in addition to mean and variance; None if there are none.
 
         Parameters
         ----------
@@ -320,9 +320,9 @@ class Law(Part):
     # ------------------------------------------------------------------ the state of a chain
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
-        """Set the part's fields of the blocks and its shared parameters to their initial values.
+        """Set the part's fields in blocks and its shared parameters to their initial values.
 
-        Here: scales of rows are 1, and their other fields 0.
+        Here: noise scales become 1, other fields 0.
         """
         for block in blocks:
             for name in self.fields:
@@ -332,7 +332,7 @@ class Law(Part):
     def begin(self, blocks: Iterable[ParameterBlock], first: bool) -> None:
         """Prepare for an iteration; `first` says whether it is the first of a sweep. Collective.
 
-        Here: sums over gradients are those of one sweep.
+        Here: set the sums over a sweep to zero when a sweep begins.
         """
         if not first:
             return
@@ -344,18 +344,18 @@ class Law(Part):
                 block[name].fill(0.0)
 
     def sums_of(self, row_block: int) -> Float64:
-        """Sums over the sweep of a row block, of the shape `sums_shape`, to which gradients add."""
+        """Sums of a row block over the sweep, of shape `sums_shape`, to which gradients add."""
         return self._sums.setdefault(row_block, np.zeros(self.sums_shape))
 
     def saved(self, row_blocks: Iterable[int]) -> Iterator[tuple[Key, Array]]:
-        """Yield the sums over the sweep of these row blocks, to be saved in a checkpoint."""
+        """Yield these row blocks' sums over the sweep, for a checkpoint."""
         for b in row_blocks if self.sums_name else ():
             yield Key("state", "W", b, self.sums_name), self.sums_of(b)
 
-    # ------------------------------------------------------------------ of training ratings
+    # ------------------------------------------------------------------ training ratings
 
     def refresh_derived_fields(self, block: ParameterBlock) -> None:
-        """Recompute fields of a block that depend on others or on `replicated`, after these were set from outside."""
+        """Recompute a block's derived fields, after other fields or `replicated` were set from outside."""
 
     @abstractmethod
     def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> float:
@@ -364,52 +364,52 @@ class Law(Part):
         Parameters
         ----------
         cell : RatingsCell
-            The blocks that meet, and their ratings.
+            A row block and a column block, with their ratings.
         position, out : str
-            Field at which the gradient is computed, and field that it is added to.
+            Field that holds the state, and field to which the gradient is added.
         scale : float
-            tau / p_t, with p_t the probability of this part of the data; 1 if the gradient is over all data, which is
+            tau / p_t, where p_t is the probability of this part of the data; 1 for a gradient over all data, which is
             multiplied by tau later.
         share : float
-            Weight of the squared scores in the sums that each row keeps for drawing its noise scale; 0 if they are not
-            to be added.
+            Weight of this cell's terms in the sums over the sweep, such as those from which noise scales are drawn; 0
+            to leave the sums unchanged.
 
         Returns
         -------
         float
-            Sum of the squared scores, from which tau is drawn; not used where there is no noise.
+            Sum of the squared scores, from which tau is drawn; not used if there is no noise.
         """
 
     @property
     def score_source(self) -> Score:
-        """Source code of a rating's score at noise precision 1, for effects of groups if rows are not Gaussian."""
+        """Source code of a rating's score at noise precision 1; effects of groups use it if rows are not Gaussian."""
         raise InputError(f"effects of groups need {type(self).__name__}.score_source: leave them out")
 
     def score_terms(self, cell: RatingsCell) -> Float32:
-        """The other m arguments of `score_source` besides eta, for each training rating of a cell, (m, nnz) float32.
+        """The m arguments of `score_source` other than eta, for each training rating of a cell, (m, nnz) float32.
 
-        Of the fields of the cell's column block only those in `drawn` are available.
+        The cell's column block has only the fields in `drawn`.
         """
         raise InputError(f"effects of groups need {type(self).__name__}.score_terms: leave them out")
 
     def row_scale(self, block: ParameterBlock) -> Float32:
-        """Field ``weight`` of a block's rows, (n,) float32; 1 where rows have no scales of their own."""
+        """Field ``weight`` of a block's rows, (n,) float32; 1 if rows have no noise scales."""
         return block.row(WEIGHT.name) if self.heteroscedastic else np.ones(len(block.counts), np.float32)
 
     def noise_scale(self, block: ParameterBlock) -> Float32:
-        """Noise scales g of a block's rows, (n,) float32; 1 if all have the same noise.
+        """Noise scales g of a block's rows, (n,) float32; 1 if all rows have the same noise.
 
-        The information that a rating has about its predictor is taken as tau g_i g'_j, also by laws without noise.
+        A rating's Fisher information on its predictor is taken to be tau g_i g'_j, by likelihoods without noise, too.
         """
         return self.row_scale(block)
 
     def keep_errors(self, block: ParameterBlock, errors: Float64) -> None:
-        """Keep sums of squared errors over each row's ratings, (n,), weighted by the other factor's g."""
+        """Store each row's sum of squared errors, (n,), weighted by the other factor's scales g."""
 
     def counts(self, circulation: Circulation) -> tuple[Counts, Counts]:
-        """For every row, sums over its ratings of their weights in its information, and of the squares. Collective.
+        """For every row, sums over its ratings of their weights and squared weights in the information. Collective.
 
-        Here: a rating's weight is g_i g'_j. If all weights are 1, both are the number of ratings, (n,) float32.
+        Here: a rating's weight is g_i g'_j. If all weights are 1, both sums are the number of ratings, (n,) float32.
         """
         if self.heteroscedastic:
             return self.weighted_counts(circulation)
@@ -418,7 +418,7 @@ class Law(Part):
 
     @staticmethod
     def weighted_counts(circulation: Circulation, power: int = 1) -> tuple[Counts, Counts]:
-        """Like `counts`, where a rating weighs the product of both rows' ``weight``, to this power. Collective."""
+        """As `counts`, if a rating's weight is the product of both rows' ``weight`` to this power. Collective."""
         blocks = list(circulation.blocks())
         for block in blocks:
             block.arrays["sums"] = np.zeros((len(block.counts), 2), np.float32)
@@ -432,14 +432,14 @@ class Law(Part):
 
     @staticmethod
     def statistics(features: Float64, x: Float64, precision: Float64) -> tuple[Float64, Float64] | None:
-        """Sufficient statistics of a row's ratings given the other factor; None if the row is not Gaussian then.
+        """Sufficient statistics of a row's ratings given the other factor; None if the row is then not Gaussian.
 
         Parameters
         ----------
         features : (n, D) float64
-            Covariates of the row's n ratings, which multiply the row in their predictors: phi_j = (H_j, 1).
+            Covariates phi_j = (H_j, 1) of the row's n ratings, by which their predictors multiply the row.
         x : (n,) float64
-            Ratings, less all other terms of their predictors.
+            Ratings, less the other terms of their predictors.
         precision : (n,) float64
             Precisions of the ratings' noise.
 
@@ -456,43 +456,43 @@ class Law(Part):
     def log_likelihood_of_predictors(
         cls, x: Float64, eta: Float64, scale: Float64, thresholds: Array | None
     ) -> Float64:
-        """Log density of ratings given their predictors, (n,) float64, for laws that are log-concave but not Gaussian.
+        """Log density of ratings given their predictors, (n,) float64; for likelihoods that are not Gaussian.
 
         Parameters
         ----------
         x : (n,) float64
-            Ratings; for ordered levels, the indices of these.
+            Ratings; for ordered levels, their indices.
         eta : (n,) float64
             Predictors.
         scale : (n,) float64
-            Products of the scales of rows and columns, 1 where they have none, and of the precision of the noise.
+            Product of the row's scale, the column's scale (1 for rows without scales) and the noise precision.
         thresholds : (R - 1,) or (n, R - 1) float, or None
-            Thresholds between levels, the same for all ratings or one row for each. Of laws without levels, their
-            `shape_of` the draw.
+            Thresholds between levels, either the same for all ratings or one row for each rating. For likelihoods
+            without levels, the draw's `shape_of`.
         """
         needed = f"{cls.__name__}.log_likelihood_of_predictors"
         raise InputError(f"a fold-in needs {needed}: sample again with the new ratings")
 
-    # ------------------------------------------------------------------ of all pairs, rated or not
+    # ------------------------------------------------------------------ all pairs, rated or not
 
     def add_gradient_of_all(self, circulation: Circulation, position: str, out: str) -> None:
-        """Add the gradient of what all pairs add to the energy, at noise precision 1, to `out` of all blocks.
+        """Add the gradient of the energy's sum over all pairs, at noise precision 1, to all `out`. Collective.
 
-        Here: nothing. Collective.
+        Here: there is no such sum.
         """
 
     def curvature_of_all(self, shape: tuple[int, int]) -> float:
-        """Bound on what all pairs add to a row's curvature, in units of the mean square of the covariates."""
+        """Bound on a row's curvature from the sum over all pairs, in units of the mean square of the covariates."""
         return 0.0
 
     def gram_of_all(self, circulation: Circulation, position: str, factor: Factor) -> Float32 | None:
-        """Precision (D, D), at noise precision 1, that all pairs give a factor's rows; None if none. Collective."""
+        """Precision (D, D) of a factor's rows from the sum over all pairs, at noise precision 1. Collective."""
         return None
 
     def common_precision(
         self, circulation: Circulation, position: str, prior: dict[Factor, Float64], tau: float
     ) -> tuple[dict[Factor, Float64], dict[Factor, float]]:
-        """Precision that all rows of a factor have in common. Collective.
+        """Precision that all rows of a factor share. Collective.
 
         Parameters
         ----------
@@ -509,15 +509,15 @@ class Law(Part):
         -------
         precision : dict of Factor to (D,) or (D, D) float64
         curvature : dict of Factor to float
-            Largest curvature in the metric of its own diagonal, at least 1.
+            Largest eigenvalue of the precision scaled to a diagonal of 1, at least 1.
         """
         return prior, dict.fromkeys(prior, 1.0)
 
-    # ------------------------------------------------------------------ of new ratings
+    # ------------------------------------------------------------------ new ratings
 
     @property
     def noise_varies(self) -> bool:
-        """Whether the noise variance differs between ratings; else all have the same."""
+        """Whether the noise variance differs between ratings."""
         return True
 
     @abstractmethod
@@ -526,7 +526,7 @@ class Law(Part):
 
     @abstractmethod
     def log_likelihood(self, x: Float32, state: State) -> float:
-        """Sum of the log densities of ratings, given their distributions; the variance may be one for all, (1,)."""
+        """Sum of the log densities of ratings, given their distributions; all may share one variance, (1,)."""
 
     @classmethod
     @abstractmethod
@@ -537,7 +537,7 @@ class Law(Part):
         ----------
         draws : PredictorDraws
         centre : float
-            What was subtracted from the ratings, to be added again.
+            Number that was subtracted from the ratings, and is added to predictions.
         levels : (R,) float64, optional
             Possible ratings, if known.
         """
@@ -550,15 +550,15 @@ class Law(Part):
     @classmethod
     @abstractmethod
     def predictive_of_moments(cls, moments: Moments) -> Predictive:
-        """Predictive distributions from moments over draws."""
+        """Posterior predictive distributions, from moments over draws."""
 
 
 class Likelihood(Law):
-    """Law of a rating that is determined by its mean and variance."""
+    """Distribution of a rating that is determined by its mean and variance."""
 
     #: d log density / d eta at noise precision 1: a formula in x and eta (`dsgmcmc.kernels.formula`).
     score: ClassVar[str]
-    #: Class of the predictive distributions, which are mixtures over draws.
+    #: Class of the predictive distributions, mixtures over draws.
     mixture: ClassVar[type[Mixture]] = Mixture
 
     def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> float:
@@ -570,26 +570,26 @@ class Likelihood(Law):
 
     @classmethod
     def has_score(cls) -> bool:
-        """Whether scores of single ratings are defined, for effects of groups: true for laws with `score_terms`.
+        """Whether effects of groups can use the scores of single ratings: true if `score_terms` is overridden.
 
-        Here: an overridden gradient may differ from the formula, and needs `score_terms`.
+        Here: also true if `add_gradient` is not overridden, so that the gradient follows the formula `score`.
         """
         has_terms = cls.score_terms is not Likelihood.score_terms
         return has_terms or cls.add_gradient is Likelihood.add_gradient
 
     @property
     def score_source(self) -> Score:
-        """Source code of a rating's score at noise precision 1, for effects of groups if rows are not Gaussian."""
+        """Source code of a rating's score at noise precision 1; effects of groups use it if rows are not Gaussian."""
         return formula_score(self.score)
 
     def score_terms(self, cell: RatingsCell) -> Float32:
-        """The other m arguments of `score_source` besides eta, for each training rating of a cell, (m, nnz) float32.
+        """The m arguments of `score_source` other than eta, for each training rating of a cell, (m, nnz) float32.
 
         Here: the rating.
         """
         return cell.ratings.values[None]
 
-    # ------------------------------------------------------------------ of new ratings
+    # ------------------------------------------------------------------ new ratings
 
     @staticmethod
     @abstractmethod
@@ -599,7 +599,7 @@ class Likelihood(Law):
     @staticmethod
     @abstractmethod
     def variance(eta: Array, noise: Array | float, *shape: Array | float) -> Array | float:
-        """Variance of a rating given its predictor and the variance of its noise, 1 / (tau g g'), elementwise."""
+        """Variance of a rating given its predictor and its noise variance 1 / (tau g g'), elementwise."""
 
     @staticmethod
     @abstractmethod
@@ -609,7 +609,7 @@ class Likelihood(Law):
     @staticmethod
     @abstractmethod
     def cdf(x: Array, mean: Array, variance: Array, *shape: Array | float) -> Float64:
-        """Probability of a rating of at most `x`, elementwise."""
+        """Probability that a rating is at most `x`, elementwise."""
 
     def state(self, eta: Float32, cell: RatingsCell, rows: Int32, columns: Int32, tau: float) -> State:
         """Distributions of q ratings at one state, given their predictors and their rows and columns in the cell."""
@@ -617,14 +617,14 @@ class Likelihood(Law):
         return State(self.mean(eta, *self.shape), variance, np.zeros((len(eta), 0), np.float32))
 
     def noise(self, cell: RatingsCell, rows: Int32, columns: Int32, tau: float) -> Float32 | float:
-        """Noise variance of q ratings, given their rows and columns in the cell; one number if all have the same."""
+        """Noise variance of q ratings, given their rows and columns in the cell; one number if it is the same."""
         if not self.heteroscedastic:
             return 1 / tau
         precision = np.float32(tau) * cell.row.row(WEIGHT.name)[rows] * cell.column.row(WEIGHT.name)[columns]
         return np.reciprocal(precision, dtype=np.float32)
 
     def log_likelihood(self, x: Float32, state: State) -> float:
-        """Sum of the log densities of ratings, given their distributions; the variance may be one for all, (1,)."""
+        """Sum of the log densities of ratings, given their distributions; all may share one variance, (1,)."""
         logs = self.log_density(x, state.mean, np.asarray(state.variance), *self.shape)
         return float(logs.sum(dtype=np.float64))
 
@@ -641,12 +641,12 @@ class Likelihood(Law):
     def components(
         cls, eta: Float64, noise: Array, shape: Sequence[Array]
     ) -> tuple[type[LawOfMoments], Array, Array, Sequence[Array]]:
-        """Components of a mixture over draws: their law, means, variances, and other parameters; elementwise."""
+        """Components of a mixture over draws: class of the distribution, means, variances, further parameters."""
         return cls, cls.mean(eta, *shape), np.asarray(cls.variance(eta, noise, *shape)), shape
 
     @classmethod
     def _shapes(cls, nodes: Sequence[PredictorDraws]) -> list[Float64]:
-        """Parameters in `shape` of the draws at all nodes, (q or 1, nodes times draws) each."""
+        """The draws' parameters in `shape`, at all quadrature nodes, (q or 1, nodes times draws) each."""
         given = [some.shape for some in nodes if some.shape is not None]
         if not given:
             return [np.full((1, 1), start) for start in cls.starts.values()]
@@ -663,6 +663,6 @@ class Likelihood(Law):
 
     @classmethod
     def predictive_of_moments(cls, moments: Moments) -> Predictive:
-        """Predictive distributions from moments over draws."""
+        """Posterior predictive distributions, from moments over draws."""
         mean, variance = (np.asarray(moment, np.float64)[:, None] for moment in moments[:2])
         return cls.mixture(cls, mean, variance, np.ones(1), levels=moments.levels)

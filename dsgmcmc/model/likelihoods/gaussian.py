@@ -42,7 +42,7 @@ class Gaussian(Normal, Likelihood):
 
     @classmethod
     def warnings_for_data(cls, ratings: Ratings, likelihood: str) -> Iterator[str]:
-        """Yield warnings, which are no errors, if this law may not suit the values in a ratings file.
+        """Yield warnings if this likelihood may not suit the values in a ratings file.
 
         Here: of ratings 0 and 1, the first of them standing for all.
         """
@@ -56,7 +56,7 @@ class Gaussian(Normal, Likelihood):
                 "try --likelihood ordinal-logit or ordinal-probit"
             )
 
-    # ------------------------------------------------------------------ of training ratings
+    # ------------------------------------------------------------------ training ratings
 
     def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> float:
         """Add the gradient of a cell's energy, times `scale`, to `out` of both blocks.
@@ -77,20 +77,20 @@ class Gaussian(Normal, Likelihood):
         return float(total)
 
     def keep_errors(self, block: ParameterBlock, errors: Float64) -> None:
-        """Keep sums of squared errors over each row's ratings, (n,), weighted by the other factor's g."""
+        """Store each row's sum of squared errors, (n,), weighted by the other factor's scales g."""
         if self.heteroscedastic:
             block["row_error"][:, 0] = errors
 
     @staticmethod
     def statistics(features: Float64, x: Float64, precision: Float64) -> tuple[Float64, Float64]:
-        """Sufficient statistics of a row's ratings given the other factor; None if the row is not Gaussian then."""
+        """Sufficient statistics of a row's ratings given the other factor; None if the row is then not Gaussian."""
         return (features.T * precision) @ features, features.T @ (precision * x)
 
-    # ------------------------------------------------------------------ of new ratings
+    # ------------------------------------------------------------------ new ratings
 
     @property
     def noise_varies(self) -> bool:
-        """Whether the noise variance differs between ratings; else all have the same."""
+        """Whether the noise variance differs between ratings."""
         return self.heteroscedastic
 
     @staticmethod
@@ -100,11 +100,11 @@ class Gaussian(Normal, Likelihood):
 
     @staticmethod
     def variance(eta: Array, noise: Array | float, *shape: Array | float) -> Array | float:
-        """Variance of a rating given its predictor and the variance of its noise, 1 / (tau g g'), elementwise."""
+        """Variance of a rating given its predictor and its noise variance 1 / (tau g g'), elementwise."""
         return noise
 
     def log_likelihood(self, x: Float32, state: State) -> float:
-        """Sum of the log densities of ratings, given their distributions; the variance may be one for all, (1,).
+        """Sum of the log densities of ratings, given their distributions; all may share one variance, (1,).
 
         The logarithm of a variance that serves all is taken once.
         """
@@ -118,7 +118,7 @@ class Gaussian(Normal, Likelihood):
     def predictive(cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None) -> Predictive:
         """Posterior predictive distributions of ratings: mixtures over draws of their predictors.
 
-        Here: what is not known of a predictor adds its variance to the noise's.
+        Here: the variance of a predictor's unknown terms is added to that of the noise.
         """
         noise = draws.noise if draws.effects is None else draws.noise + draws.effects
         return cls.mixture(cls, draws.eta, noise + draws.spread, draws.weights, centre, levels)

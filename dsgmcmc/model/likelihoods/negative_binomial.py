@@ -1,26 +1,27 @@
 r"""Counts: x_ij negative binomial with expected value m_ij = exp(eta_ij) and dispersion r, variance m + m^2 / r.
 
-r is at least 0.1 and at most 1,000, where the law is almost Poisson's. Where no 0 occurs in training, counts are above
-0 by their nature (nobody writes down the places where nobody was), and the law is that given x > 0. So with
-p_0 = (1 + m / r)^-r, the probability of 0, or p_0 = 0 without truncation,
+r is at least 0.1 and at most 1,000, where the distribution is almost Poisson. If no 0 occurs in training, counts are
+taken to be positive by nature (nobody records the places where nobody was), and their distribution is that given x > 0.
+So with p_0 = (1 + m / r)^-r, the probability of 0, or p_0 = 0 without truncation,
 
     log p = lgamma(x + r) - lgamma(r) - lgamma(x + 1) + x log(m / r) - (x + r) log(1 + m / r) - log(1 - p_0)
     d log p / d log m = (x - m / (1 - p_0)) / (1 + m / r)
 
 The score is bounded by r below and by x above, and the curvature in log m by (x + r) / 4. The Fisher information on
-log m is Var(x) / (1 + m / r)^2: m / (1 + m / r) without truncation. Still exp(eta) could overflow, or a row of few
-counts send predictions beyond any that was ever seen. So the expected value has a smooth ceiling M, 10 times the
-largest training count:
+log m is Var(x) / (1 + m / r)^2: m / (1 + m / r) without truncation. But exp(eta) could overflow, and a row of few
+counts could lead to predictions far above all observed counts. So the expected value has a smooth ceiling M, 10 times
+the largest training count:
 
     m = 1 / (exp(-eta) + 1 / M)      d log m / d eta = 1 - m / M
 
-which changes m by a tenth at the largest count. The logarithm of the mean training count is the level of the
-predictors: half of it is the prior mean of each of the two biases, where chains start. So there is no centring.
+which changes m by a tenth at the largest count. There is no centring: half the logarithm of the mean training count is
+the prior mean of each of the two biases, and their initial value.
 
-*Metric.* A rating counts as much as the data say, with r where it is: i(y_i) i(y'_j) / i(y), with i(y) the information
-where the mean count is y, y_i that of its row, y'_j of its column, and y of all: rows may differ a thousandfold. In the
-place of a row's total X is taken X + 4 sqrt(X + 1) + 6, about what X may have come from: the walls that rows of few
-counts have lie in the tails of their posterior. Beyond all this kicks are bounded (`dsgmcmc.samplers.underdamped`).
+*Metric.* The weight of a rating is i(y_i) i(y'_j) / i(y), where i(y) is the information at mean count y and the current
+r; y_i is the mean count of the rating's row, y'_j that of its column, and y that of all ratings. Means of rows may
+differ a thousandfold. A row's total X is replaced by X + 4 sqrt(X + 1) + 6, an upper limit of the expected totals that
+are plausible given X, because the energy of rows with few counts is steep in the tails of the posterior. In addition,
+kicks are bounded (`dsgmcmc.samplers.underdamped`).
 
 *Dispersion.* With R(x) = lgamma(x + r) - lgamma(r) - x log r, which follows from a table of the training counts, log p
 depends on r through R and T = -(x + r) log(1 + m / r) - log(1 - p_0). The gradient adds up T at `NODES` dispersions
@@ -29,8 +30,8 @@ by `METROPOLIS_STEPS` Metropolis steps in log r, whose sizes vary from below 1 /
 They stay in an interval half as wide as the range of the nodes, whose position relative to the present r is uniform:
 the line is cut into such intervals at random, which keeps the law invariant. Prior: log r ~ N(log 10, 2^2).
 
-The predictive distribution of a count is a mixture of such laws over draws. Where only moments are kept, as for test
-ratings, it is the negative binomial distribution with the same mean and variance.
+The predictive distribution of a count is a mixture of these distributions over draws. If only moments are stored, as
+for test ratings, it is the negative binomial distribution with that mean and variance.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ _EXPECTED = "m = max(float32(1) / (exp32(-eta) + one_over_top), float32(1e-20))"
 
 
 def _law(truncated: bool) -> Shaped:
-    """Kernel source of the law of counts, truncated at 0 or not."""
+    """Kernel source for the distribution of counts, truncated at 0 or not."""
     rise = [f"rise{k} = log1p32(m / r{k})" for k in range(len(NODES))]
     lines = [_EXPECTED, *rise]
     expected, known = "m", ""
@@ -96,7 +97,7 @@ def _law(truncated: bool) -> Shaped:
 LAWS = {truncated: _law(truncated) for truncated in (False, True)}
 
 _SLOPE = "* (float32(1) - m * one_over_top) * r / (r + m)"
-#: Scores for effects of groups, by whether the law is truncated.
+#: Scores for effects of groups, by whether the distribution is truncated.
 EFFECTS = {
     False: Score("negative_binomial", f"{_EXPECTED}\ne = (x - m) {_SLOPE}", ("x", "one_over_top", "r")),
     True: Score(
@@ -109,7 +110,7 @@ EFFECTS = {
 
 @dataclass
 class Dispersion(Sampled):
-    """Dispersion r, (1,), and M and the least possible count, (2,) float64, which are those of the training counts."""
+    """Dispersion r, ceiling M and least possible count, (1,) float64 each; the last two follow from training counts."""
 
     quantities: ClassVar[Mapping[str, Quantity]] = {
         "dispersion": Quantity(
@@ -148,11 +149,11 @@ class NegativeBinomial(Likelihood):
 
     @classmethod
     def quantities_with(cls, factors: tuple[Factor, ...], own_thresholds: Factor | None = None) -> tuple[Quantity, ...]:
-        """The quantities that it keeps, if rows of these factors have noise scales, or thresholds, of their own."""
+        """The quantities of a chain, given the factors whose rows have noise scales, and thresholds, of their own."""
         return Dispersion.about(())
 
     def _set_up(self, levels: Levels | None) -> None:
-        """Keep `levels`, the different training counts."""
+        """Store `levels`, the distinct training counts."""
         self._table = levels
         self._least, self._top = self.starts["least"], self.starts["ceiling"]
         if levels is not None:
@@ -168,7 +169,7 @@ class NegativeBinomial(Likelihood):
 
     @staticmethod
     def bias_mean(mean: float) -> float:
-        """Prior mean of a bias, if the biases have to account for the training mean because it is not subtracted."""
+        """Prior mean of a bias, where the training mean is not subtracted and biases must account for it."""
         return log(mean) / 2
 
     @property
@@ -182,10 +183,10 @@ class NegativeBinomial(Likelihood):
 
     @classmethod
     def shape_of(cls, shared: Mapping[str, Float64]) -> Float64:
-        """Parameters of the law that predictions need besides mean and variance, (m,), of a draw; None if none."""
+        """A draw's parameters, (m,), that predictions need in addition to mean and variance; None if there are none."""
         return np.concatenate([shared[name] for name in ("dispersion", "counts.ceiling", "counts.least")])
 
-    # ------------------------------------------------------------------ of settings, and of files of ratings
+    # ------------------------------------------------------------------ settings and ratings files
 
     @classmethod
     def check(cls, config: Any) -> None:
@@ -215,17 +216,17 @@ class NegativeBinomial(Likelihood):
 
     @classmethod
     def check_new(cls, values: Array) -> None:
-        """Refuse new ratings that cannot come from this law; raises InputError."""
+        """Raise `InputError` for new ratings that are impossible under this likelihood."""
         wrong = values[(values < 0) | (values != np.floor(values))]
         if len(wrong):
             raise InputError(
                 f"{len(wrong)} of the new ratings are not counts (0, 1, 2, ...), as the run's are: {wrong[0]:g}"
             )
 
-    # ------------------------------------------------------------------ of training ratings
+    # ------------------------------------------------------------------ training ratings
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
-        """Set the part's fields of the blocks and its shared parameters to their initial values."""
+        """Set the part's fields in blocks and its shared parameters to their initial values."""
         self.parameters = Dispersion(*(np.full(1, value) for value in (START_DISPERSION, self._top, self._least)))
 
     def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> float:
@@ -246,11 +247,11 @@ class NegativeBinomial(Likelihood):
 
     @property
     def score_source(self) -> Score:
-        """Source code of a rating's score at noise precision 1, for effects of groups if rows are not Gaussian."""
+        """Source code of a rating's score at noise precision 1; effects of groups use it if rows are not Gaussian."""
         return EFFECTS[self._truncated]
 
     def score_terms(self, cell: RatingsCell) -> Float32:
-        """The other m arguments of `score_source` besides eta, for each training rating of a cell, (m, nnz) float32.
+        """The m arguments of `score_source` other than eta, for each training rating of a cell, (m, nnz) float32.
 
         Here: the count, and the parameters of all.
         """
@@ -259,14 +260,14 @@ class NegativeBinomial(Likelihood):
         return terms
 
     def noise_scale(self, block: ParameterBlock) -> Float32:
-        """Noise scales g of a block's rows, (n,) float32; 1 if all have the same noise.
+        """Noise scales g of a block's rows, (n,) float32; 1 if all rows have the same noise.
 
         Here: as `counts` has found it.
         """
         return block.row("weight")
 
     def counts(self, circulation: Circulation) -> tuple[Counts, Counts]:
-        """For every row, sums over its ratings of their weights in its information, and of the squares.
+        """For every row, sums over its ratings of their weights and squared weights in the information.
 
         Here: sums of i(y_i) i(y'_j) / i(y), and of its square. Collective.
         """
@@ -292,16 +293,16 @@ class NegativeBinomial(Likelihood):
     def log_likelihood_of_predictors(
         cls, x: Float64, eta: Float64, scale: Float64, thresholds: Array | None
     ) -> Float64:
-        """Log density of ratings given their predictors, (n,) float64, for laws that are log-concave, not Gaussian."""
+        """Log density of ratings given their predictors, (n,) float64; for likelihoods that are not Gaussian."""
         assert thresholds is not None
         dispersion, ceiling, least = thresholds
         log_density: Float64 = NegativeBinomialLaw.log_density(x, eta, eta, rate_of(eta, ceiling), dispersion, least)
         return log_density
 
-    # ------------------------------------------------------------------ drawing its parameter
+    # ------------------------------------------------------------------ drawss parameter
 
     def sums(self, context: DrawContext) -> Named:
-        """Partial sums from which `draw_shared` draws, (blocks here, ...) each, in block order; None if none."""
+        """Partial sums for `draw_shared`, each (local blocks, ...) in block order; None if the part needs none."""
         return {"dispersion": np.array([self.sums_of(row.index) for row, _ in context.circulation.pairs()])}
 
     def draw_shared(
@@ -314,7 +315,7 @@ class NegativeBinomial(Likelihood):
         assert self._table is not None
         self.parameters.dispersion = np.full(1, draw_dispersion(self.dispersion, sums["dispersion"], self._table, rng))
 
-    # ------------------------------------------------------------------ of new ratings
+    # ------------------------------------------------------------------ new ratings
 
     @staticmethod
     def mean(eta: Array, *shape: Array | float) -> Array:
@@ -323,7 +324,7 @@ class NegativeBinomial(Likelihood):
 
     @staticmethod
     def variance(eta: Array, noise: Array | float, *shape: Array | float) -> Array | float:
-        """Variance of a rating given its predictor and the variance of its noise, 1 / (tau g g'), elementwise."""
+        """Variance of a rating given its predictor and its noise variance 1 / (tau g g'), elementwise."""
         return NegativeBinomial._moments(eta, *shape)[1]
 
     @staticmethod
@@ -349,7 +350,7 @@ class NegativeBinomial(Likelihood):
 
     @staticmethod
     def cdf(x: Array, mean: Array, variance: Array, *shape: Array | float) -> Float64:
-        """Probability of a rating of at most `x`, elementwise."""
+        """Probability that a rating is at most `x`, elementwise."""
         dispersion, _, least = (np.asarray(values, np.float64) for values in shape)
         rate = np.where(least > 0, rate_above_zero(mean, dispersion), mean)
         return NegativeBinomialLaw.cdf(x, mean, variance, rate, dispersion, least)
@@ -358,13 +359,13 @@ class NegativeBinomial(Likelihood):
     def components(
         cls, eta: Float64, noise: Array, shape: Sequence[Array]
     ) -> tuple[type[LawOfMoments], Array, Array, Sequence[Array]]:
-        """Components of a mixture over draws: their law, means, variances, and other parameters; elementwise."""
+        """Components of a mixture over draws: class of the distribution, means, variances, further parameters."""
         dispersion, ceiling, least = shape
         return NegativeBinomialLaw, *cls._moments(eta, *shape), (rate_of(eta, ceiling), dispersion, least)
 
     @classmethod
     def predictive_of_moments(cls, moments: Moments) -> Predictive:
-        """Predictive distributions from moments over draws."""
+        """Posterior predictive distributions, from moments over draws."""
         mean, variance = (np.asarray(moment, np.float64)[:, None] for moment in moments[:2])
         more = variance > (1 + 1e-6) * mean
         rate, dispersion = mean, np.where(more, mean**2 / np.where(more, variance - mean, 1.0), inf)

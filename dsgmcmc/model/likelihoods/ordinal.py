@@ -1,14 +1,14 @@
 r"""Ratings of ordered levels [McCullagh 1980]: P(x at most level r) = F(s_i s_j (C_r - eta_ij)).
 
 F is the logistic (``ordinal-logit``) or the normal (``ordinal-probit``) distribution function; the levels v_0 < v_1 ...
-are the ratings that occur in training. Two levels, such as 0 and 1, make logistic or probit regression. How far apart
-levels are is learnt, in the thresholds C, which also take the training mean's place; every user may have thresholds of
-their own (`dsgmcmc.model.likelihoods.thresholds`). The scales s are 1, or of every user, item, or both
+are the values of the training ratings. Two levels, such as 0 and 1, give logistic or probit regression. The thresholds
+C are learnt, and with them the distances between levels; they also replace the training mean. Each user may have a set
+of thresholds (`dsgmcmc.model.likelihoods.thresholds`). The scales s are 1, or each user, each item, or both have one
 (`dsgmcmc.model.likelihoods.scales`).
 
-The factors' metric takes the Fisher information of a rating where eta = 0, on the average, in the place of tau; not
-below 0.6 of the largest curvature that a rating can have, so that rows away from the average are stable, too. The
-largest is 1/4 for two levels and 1/2 for more (logistic), 1 (normal).
+In the factors' metric, tau is replaced by the average Fisher information of a rating at eta = 0, or by 0.6 times the
+largest possible curvature of a rating if that is larger, so that rows unlike the average are stable, too. The largest
+curvature is 1/4 for two levels and 1/2 for more (logistic), or 1 (normal).
 
 [McCullagh 1980] Regression models for ordinal data, JRSS B 42.
 """
@@ -63,18 +63,19 @@ if TYPE_CHECKING:
     from dsgmcmc.data.ratings import Ratings
     from dsgmcmc.parallel.ring import Ring  # which loads MPI
 
-#: Most different ratings that are levels and no measurements, and most levels whose thresholds the ratings determine.
+#: Largest number of distinct ratings that count as levels and not as measurements; largest number of levels for which
+#: thresholds can be learnt.
 MAX_LEVELS, MAX_THRESHOLDS = 100, 25
-#: Fisher information of a rating on the log scale of its row, about.
+#: Approximate Fisher information of a rating on the log scale of its row.
 SCALE_INFORMATION: dict[Link, float] = {"logit": 0.8, "probit": 1.0}
 _SIDES: tuple[CutSide, CutSide] = ("w", "h")
 
 
 def scale_of(ratings: Ratings) -> Float64 | None:
-    """Different training ratings, in order, if they look like the levels of a scale; None if they are measurements.
+    """Distinct training ratings, ascending, if they look like the levels of a scale; None if they are measurements.
 
-    Ratings are measurements if there are more than `MAX_LEVELS` different ones, or if most of these occur once and not
-    all are whole or half numbers.
+    Ratings are taken for measurements if there are more than `MAX_LEVELS` distinct ones, or if they
+    recur less than twice on average and some are neither whole nor half numbers.
     """
     values = ratings.levels(MAX_LEVELS)
     return values if values is not None and (2 * len(values) <= ratings.nnz or np.all(2 * values % 1 == 0)) else None
@@ -93,7 +94,7 @@ class Ordinal(ScaledRows):
     defaults: ClassVar[dict[str, Any]] = {"noise_precision": 1.0}
 
     def _set_up(self, levels: Levels | None) -> None:
-        """Make the distribution of the thresholds, and find the information of a rating on its predictor."""
+        """Make the model of the thresholds, and compute the information of a rating on its predictor."""
         assert levels is not None
         self.values, self.n_levels = levels.values, len(levels.values)
         self.model = ThresholdModel(self.link, levels.counts)
@@ -106,27 +107,27 @@ class Ordinal(ScaledRows):
 
     @classmethod
     def quantities_with(cls, factors: tuple[Factor, ...], own_thresholds: Factor | None = None) -> tuple[Quantity, ...]:
-        """The quantities that it keeps, if rows of these factors have noise scales, or thresholds, of their own."""
+        """The quantities of a chain, given the factors whose rows have noise scales, and thresholds, of their own."""
         cuts = () if own_thresholds is None else tuple(quantity.of(own_thresholds) for quantity in GAP_QUANTITIES)
         gaps = GapPrecision.about(()) if cuts else ()
         shared = (*Thresholds.about(()), *ScalePrecision.about(factors), *gaps)
         return (*super().quantities_with(factors), *cuts, *shared)
 
     def momenta_of(self, factor: Factor) -> dict[str, str]:
-        """Fields of a factor's rows with momenta of the law's own parameters, N(0, 1) each, by their names."""
+        """Fields of a factor's rows that hold N(0, 1) momenta of the likelihood's parameters, by name."""
         return super().momenta_of(factor) | ({"gaps": GAP_DRIFT} if factor == self.own_thresholds else {})
 
     @property
     def intercept(self) -> Intercept:
-        """The law's own intercept, or None: moved together with all biases of a factor, it changes no probability.
+        """Intercept, or None; moving it and all biases of a factor by the same amount changes no probability.
 
-        Here: the middle threshold, with which all others move.
+        Here: the middle threshold, with which all other thresholds move.
         """
         middle = len(self.thresholds.position) // 2
         return Intercept(float(self.thresholds.position[middle]), float(self.model.prior_precision[middle]))
 
     def move_intercept(self, blocks: Iterable[ParameterBlock], step: float) -> None:
-        """Move the intercept by `step`, and everything in the blocks that follows from it."""
+        """Move the intercept by `step`, and update the fields of blocks that depend on it."""
         self.thresholds.position[len(self.thresholds.position) // 2] += step
         for block in blocks:
             self.refresh_derived_fields(block)
@@ -138,24 +139,24 @@ class Ordinal(ScaledRows):
 
     @classmethod
     def read(cls, config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> Levels:
-        """Read what the part needs from the ratings file, once for all chains of a run.
+        """Read the part's data from the ratings file, once for all chains of a run. Collective.
 
-        Here: the levels, and how many training ratings have each. Collective.
+        Here: the levels, and the number of training ratings at each level.
         """
         values = cls.levels_of(ratings)
         assert values is not None
         return Levels(values, blocks.level_counts(ring, len(values)))
 
-    # ------------------------------------------------------------------ of settings, and of files of ratings
+    # ------------------------------------------------------------------ settings and ratings files
 
     @classmethod
     def levels_of(cls, ratings: Ratings) -> Float64 | None:
-        """Levels of the training ratings, (R,) float64, where this law has thresholds between them."""
+        """Levels of the training ratings, (R,) float64, if this likelihood has thresholds between levels; else None."""
         return ratings.levels(MAX_THRESHOLDS)
 
     @classmethod
     def check_ratings(cls, config: Any, ratings: Ratings) -> None:
-        """Refuse ratings of one level, or of so many that they are none; and of two, where their gaps are to differ."""
+        """Refuse ratings of one level or of too many levels, and of two levels if users are to have thresholds."""
         levels, likelihood = cls.levels_of(ratings), config.likelihood
         if levels is None:
             raise InputError(
@@ -174,7 +175,7 @@ class Ordinal(ScaledRows):
 
     @classmethod
     def warnings_for_data(cls, ratings: Ratings, likelihood: str) -> Iterator[str]:
-        """Yield warnings, which are no errors, if this law may not suit the values in a ratings file."""
+        """Yield warnings if this likelihood may not suit the values in a ratings file."""
         yield from super().warnings_for_data(ratings, likelihood)
         if scale_of(ratings) is None:
             yield (
@@ -184,16 +185,16 @@ class Ordinal(ScaledRows):
 
     @classmethod
     def codes(cls, values: Array, levels: Float64 | None) -> Array:
-        """Ratings as this law encodes them: for levels, the index of the nearest level; for clicks, 1."""
+        """Ratings as this likelihood encodes them: the index of the nearest level, 1 for clicks, else the value."""
         assert levels is not None
         return nearest_level(values, levels).astype(values.dtype)
 
-    # ------------------------------------------------------------------ of training ratings
+    # ------------------------------------------------------------------ training ratings
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
-        """Set the part's fields of the blocks and its shared parameters to their initial values.
+        """Set the part's fields in blocks and its shared parameters to their initial values.
 
-        Here: all scales are 1, and all thresholds the same, at rest.
+        Here: all scales become 1, all rows get the same thresholds, and momenta become 0.
         """
         self.thresholds = self.model.start()
         has_gaps = self.own_thresholds is not None
@@ -201,9 +202,9 @@ class Ordinal(ScaledRows):
         super().start(blocks)
 
     def refresh_derived_fields(self, block: ParameterBlock) -> None:
-        """Recompute fields of a block that depend on others or on `replicated`, after these were set from outside.
+        """Recompute a block's derived fields, after other fields or `replicated` were set from outside.
 
-        Here: thresholds of rows follow from their gaps.
+        Here: compute the thresholds of rows from their gaps.
         """
         if block.factor == self.own_thresholds:
             set_cuts(block, self.thresholds.position)
@@ -233,13 +234,13 @@ class Ordinal(ScaledRows):
 
     @property
     def score_source(self) -> Score:
-        """Source code of a rating's score at noise precision 1, for effects of groups if rows are not Gaussian."""
+        """Source code of a rating's score at noise precision 1; effects of groups use it if rows are not Gaussian."""
         return level_score(self.link, self.heteroscedastic)
 
     def score_terms(self, cell: RatingsCell) -> Float32:
-        """The other m arguments of `score_source` besides eta, for each training rating of a cell, (m, nnz) float32.
+        """The m arguments of `score_source` other than eta, for each training rating of a cell, (m, nnz) float32.
 
-        Here: the thresholds above and below a rating, and its scale.
+        Here: the thresholds on either side of a rating, and the rating's scale if there are scales.
         """
         ratings, blocks, cut_by = cell.ratings, (cell.row, cell.column), self.own_thresholds
         scales = [self.row_scale(block) for block in blocks] if self.heteroscedastic else []
@@ -251,13 +252,13 @@ class Ordinal(ScaledRows):
         return terms
 
     def draw(self, context: DrawContext) -> None:
-        """Draw everything that `draw_shared` does not draw, if it is due (`DrawContext.is_turn`).
+        """Draw the parameters that `draw_shared` does not draw, if they are due (`DrawContext.is_turn`). Collective.
 
-        Here: moves the thresholds, then scales and gaps, given their precisions, which are drawn. Collective.
+        Here: move the thresholds and draw the precisions of scales and gaps; then move the scales and gaps.
 
-        Once a sweep, all of them from the gradient at one state. The precisions are hyperparameters, and not drawn
-        before the others are: at the start all scales and gaps are the same, and from a precision that says so they
-        depart in hundreds of sweeps.
+        Thresholds, scales and gaps move once a sweep, from the gradient at one state. Their precisions are drawn when
+        the other hyperparameters are, not earlier: at the start all scales and gaps are equal, and a precision drawn
+        from equal values would hold them there for hundreds of sweeps.
         """
         circulation, cut_by, earlier, partials = context.circulation, self.own_thresholds, self.gaps.precision, []
         slopes = {block: slopes_of(block) for block in circulation.blocks() if block.factor == cut_by}
@@ -282,7 +283,7 @@ class Ordinal(ScaledRows):
     def _finish(
         self, stream: RandomStream, rows: dict[Factor, int], is_turn: bool, sums: dict[str, Float64]
     ) -> dict[str, Float64]:
-        """Thresholds, and precisions if it is their turn, from the sums over all blocks; runs at the root."""
+        """Move the thresholds and, if due, draw the precisions, from the sums over all blocks; runs at the root."""
         rng, cut_by, slopes = stream.generator(Purpose.THRESHOLDS), self.own_thresholds, sums["slopes"]
         if cut_by is None:
             slopes = self.model.slopes(self.thresholds.position, slopes)
@@ -298,16 +299,16 @@ class Ordinal(ScaledRows):
         return drawn
 
     def noise_scale(self, block: ParameterBlock) -> Float32:
-        """Noise scales g of a block's rows, (n,) float32; 1 if all have the same noise.
+        """Noise scales g of a block's rows, (n,) float32; 1 if all rows have the same noise.
 
-        Here: s^2 times the root of the information of a rating, so that both rows' make it up.
+        Here: s^2 times the square root of a rating's information, so that the product of both rows contains it once.
         """
         return np.float32(np.sqrt(self._weight)) * self.row_scale(block) ** 2
 
     def counts(self, circulation: Circulation) -> tuple[Counts, Counts]:
-        """For every row, sums over its ratings of their weights in its information, and of the squares.
+        """For every row, sums over its ratings of their weights and squared weights in the information.
 
-        Here: each rating counts s^2 times its information. Collective.
+        Here: a rating's weight is s_i^2 s_j^2 times its information. Collective.
         """
         both = self.weighted_counts(circulation, 2) if self.heteroscedastic else super().counts(circulation)
         return times(both, np.float32(self._weight))
@@ -316,9 +317,9 @@ class Ordinal(ScaledRows):
     def log_likelihood_of_predictors(
         cls, x: Float64, eta: Float64, scale: Float64, thresholds: Array | None
     ) -> Float64:
-        """Log density of ratings given their predictors, (n,) float64, for laws that are log-concave but not Gaussian.
+        """Log density of ratings given their predictors, (n,) float64; for likelihoods that are not Gaussian.
 
-        Differences are taken in the tail that they lie in.
+        Differences of F are computed in the nearer tail, where they lose no digits.
         """
         from scipy.special import expit, ndtr
 
@@ -334,7 +335,7 @@ class Ordinal(ScaledRows):
         log_density: Float64 = np.log(np.maximum(p, 1e-300))
         return log_density
 
-    # ------------------------------------------------------------------ of new ratings
+    # ------------------------------------------------------------------ new ratings
 
     def state(self, eta: Float32, cell: RatingsCell, rows: Int32, columns: Int32, tau: float) -> State:
         """Distributions of q ratings at one state, given their predictors and their rows and columns in the cell."""
@@ -349,9 +350,9 @@ class Ordinal(ScaledRows):
         return State(*level_moments(probability, self.values), probability)
 
     def log_likelihood(self, x: Float32, state: State) -> float:
-        """Sum of the log densities of ratings, given their distributions; the variance may be one for all, (1,).
+        """Sum of the log densities of ratings, given their distributions; all may share one variance, (1,).
 
-        A rating that is none of the levels counts as the one next to it.
+        A rating that is not a level counts as the nearest level.
         """
         return float(log_probability(state.probability, nearest_level(x, self.values)).sum())
 
@@ -385,7 +386,7 @@ class Ordinal(ScaledRows):
 
     @classmethod
     def predictive_of_moments(cls, moments: Moments) -> Predictive:
-        """Predictive distributions from moments over draws."""
+        """Posterior predictive distributions, from moments over draws."""
         assert moments.probability is not None
         assert moments.levels is not None
         return LevelDistribution(moments.probability, moments.levels)

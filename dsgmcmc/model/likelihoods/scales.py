@@ -1,17 +1,18 @@
 r"""Scales of rows: log s_i = f(u_i), u_i ~ N(0, 1 / lambda), lambda ~ Gamma(1, rate 0.02) for each side.
 
-f(u) = b tanh(u / b) bounds log s by b, which depends on the law. Near 0 it is u itself, so that lambda is the precision
-of log s. Without a bound only the prior may limit a row: where the s of a user of levels goes to 0 and the gaps between
-the thresholds to infinity, with their product fixed, probabilities no longer depend on the predictor, and one step back
-from there is a step to infinity.
+f(u) = b tanh(u / b) bounds |log s| by b, which depends on the likelihood. Near 0, f(u) is about u, so that lambda is
+the precision of log s. Without a bound, only the prior would limit s: with ordered levels, a user's s could go to 0
+and the gaps between thresholds to infinity, with their product fixed. Probabilities then no longer depend on the
+predictor, and a step away from there is unbounded.
 
-Where ratings are levels, the ratings of a user with a small s depend little on the item; s^2 then has the role that g
-has for Gaussian noise. lambda is drawn from Gamma(1 + n / 2, 0.02 + sum u^2 / 2). The u are moved once a sweep by
+If ratings are levels, the ratings of a user with a small s depend little on the item; s^2 then plays the role of g in
+Gaussian noise. lambda is drawn from Gamma(1 + n / 2, 0.02 + sum u^2 / 2). The u are moved once a sweep by
 BAOAB, as the thresholds are (`dsgmcmc.model.likelihoods.thresholds`), row by row in the metric a n_i + lambda: n_i is
-the number of the row's ratings, a the Fisher information of one on log s. A kick is bounded by `MAX_KICK` times the
-standard deviation of the momentum.
+the number of the row's ratings, a the Fisher information of a rating on log s. A kick is bounded by `MAX_KICK` times
+the standard deviation of the momentum.
 
-In a block ``weight`` is s, ``drift`` the momentum, and ``slope`` gathers the derivative of the log likelihood.
+Fields of a block: ``weight`` is s, ``drift`` the momentum, and ``slope`` accumulates the derivative of the log
+likelihood with respect to log s.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ SCALE_QUANTITIES = (
 SCALE_PRIOR = GammaPrior(1.0, 0.02)  # of lambda
 START_PRECISION = 10.0  # precision of u before it is first drawn
 
-#: y = f(u) / b and x = u; float32 tells y from 1 up to there.
+#: y = f(u) / b and x = u; the bound on y is where float32 still tells it from 1.
 _U = """
 y = minimum(maximum(log(weight) / bound, -0.9997), 0.9997)
 x = 0.5 * bound * log((1.0 + y) / (1.0 - y))
@@ -85,20 +86,20 @@ def log_scale(u: Float64, bound: float) -> Float64:
 
 
 class ScaledRows(Law):
-    """A law whose rows may have scales of their own."""
+    """A likelihood whose rows may have scales."""
 
     noise_quantities = SCALE_QUANTITIES
     swept_fields: ClassVar[tuple[str, ...]] = ("slope",)
     scales: ScalePrecision
 
     def momenta_of(self, factor: Factor) -> dict[str, str]:
-        """Fields of a factor's rows with momenta of the law's own parameters, N(0, 1) each, by their names."""
+        """Fields of a factor's rows that hold N(0, 1) momenta of the likelihood's parameters, by name."""
         return {"scales": DRIFT} if factor in self.factors else {}
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
-        """Set the part's fields of the blocks and its shared parameters to their initial values.
+        """Set the part's fields in blocks and its shared parameters to their initial values.
 
-        Here: all scales are 1, at rest.
+        Here: all scales become 1, momenta 0.
         """
         self.scales = ScalePrecision({factor: np.full(1, START_PRECISION) for factor in self.factors})
         super().start(blocks)
@@ -118,7 +119,7 @@ class ScaledRows(Law):
         return sums
 
     def move_scales(self, blocks: Iterable[ParameterBlock], information: float) -> None:
-        """Move the scales of all rows that have some, given the slopes of the last sweep.
+        """Move the scales of all rows that have scales, given the slopes of the last sweep.
 
         Parameters
         ----------

@@ -5,9 +5,9 @@ With e = x - eta, a = tau / nu and p = a g g' e^2 / (1 + a g g' e^2), a rating's
     log p = lgamma((nu + 1) / 2) - lgamma(nu / 2) + log(a g g' / pi) / 2 - ((nu + 1) / 2) log(1 + a g g' e^2)
     d log p / d eta = tau g g' ((nu + 1) / nu) e / (1 + a g g' e^2)        d log p / d log g = 1 / 2 - ((nu + 1) / 2) p
 
-The score is bounded: ratings far away hardly pull. The Fisher information on eta is tau g g' (nu + 1) / (nu + 3)
-[Lange, Little & Taylor 1989], which the metric takes; no rating has a larger curvature than tau g g' (nu + 1) / nu, at
-e = 0, at most (nu + 3) / nu < 2.5 times the information. Far away it is negative, at least -1/8 of the largest.
+The score is bounded: outliers have little influence. The metric uses the Fisher information on eta, tau g g' (nu + 1) /
+(nu + 3) [Lange, Little & Taylor 1989]. The curvature of a rating is largest at e = 0, tau g g' (nu + 1) / nu, which is
+(nu + 3) / nu < 2.5 times the information. For outliers it is negative, and at least -1/8 of the largest.
 
 *nu and tau* depend on the residuals through F(y) = sum log(1 + e^y g g' e^2) alone, with y = log a. So the gradient
 adds up F and its first four derivatives, which are polynomials of p:
@@ -112,7 +112,7 @@ class Tails(Sampled):
 
 
 class StudentT(ScaledRows, Likelihood):
-    """Student-t ratings; `shape` is how many times the variance is the squared scale, nu / (nu - 2)."""
+    """Student-t ratings; `shape` is the ratio of the variance to the squared scale, nu / (nu - 2)."""
 
     score = "((3 * inflation - 1) / (inflation - 1)) * (x - eta) / (2 * inflation / (inflation - 1) + (x - eta)**2)"
     starts: ClassVar[Mapping[str, float]] = {"inflation": START_NU / (START_NU - 2)}
@@ -126,7 +126,7 @@ class StudentT(ScaledRows, Likelihood):
 
     @classmethod
     def quantities_with(cls, factors: tuple[Factor, ...], own_thresholds: Factor | None = None) -> tuple[Quantity, ...]:
-        """The quantities that it keeps, if rows of these factors have noise scales, or thresholds, of their own."""
+        """The quantities of a chain, given the factors whose rows have noise scales, and thresholds, of their own."""
         return (*super().quantities_with(factors), *Tails.about(()), *ScalePrecision.about(factors))
 
     @classmethod
@@ -139,7 +139,7 @@ class StudentT(ScaledRows, Likelihood):
         return None if values is None else Levels(values / blocks.scale, np.zeros(len(values), np.int64))
 
     def _set_up(self, levels: Levels | None) -> None:
-        """Find the largest log tau."""
+        """Compute the largest log tau."""
         least = 0.0 if levels is None else MIN_SCALE_SHARE * float(np.diff(levels.values).min(initial=1.0))
         self._most = -2 * log(max(least, exp(-MAX_LOG_TAU / 2)))
 
@@ -159,13 +159,13 @@ class StudentT(ScaledRows, Likelihood):
 
     @classmethod
     def shape_of(cls, shared: Mapping[str, Float64]) -> Float64:
-        """Parameters of the law that predictions need besides mean and variance, (m,), of a draw; None if none."""
+        """A draw's parameters, (m,), that predictions need in addition to mean and variance; None if there are none."""
         return shared["nu"] / (shared["nu"] - 2)
 
-    # ------------------------------------------------------------------ of training ratings
+    # ------------------------------------------------------------------ training ratings
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
-        """Set the part's fields of the blocks and its shared parameters to their initial values."""
+        """Set the part's fields in blocks and its shared parameters to their initial values."""
         self.tails = Tails(np.full(1, START_NU))
         super().start(blocks)
 
@@ -185,13 +185,13 @@ class StudentT(ScaledRows, Likelihood):
 
     @property
     def score_source(self) -> Score:
-        """Source code of a rating's score at noise precision 1, for effects of groups if rows are not Gaussian."""
+        """Source code of a rating's score at noise precision 1; effects of groups use it if rows are not Gaussian."""
         return EFFECTS
 
     def score_terms(self, cell: RatingsCell) -> Float32:
-        """The other m arguments of `score_source` besides eta, for each training rating of a cell, (m, nnz) float32.
+        """The m arguments of `score_source` other than eta, for each training rating of a cell, (m, nnz) float32.
 
-        Here: the rating, its scale, and the parameters of all.
+        Here: the rating, its scale, nu and tau.
         """
         ratings = cell.ratings
         terms = np.empty((4, len(ratings.indices)), np.float32)
@@ -201,23 +201,23 @@ class StudentT(ScaledRows, Likelihood):
         return terms
 
     def noise_scale(self, block: ParameterBlock) -> Float32:
-        """Noise scales g of a block's rows, (n,) float32; 1 if all have the same noise.
+        """Noise scales g of a block's rows, (n,) float32; 1 if all rows have the same noise.
 
-        Here: g, times the root of (nu + 1) / (nu + 3), so that both rows' make it up.
+        Here: g sqrt((nu + 1) / (nu + 3)), so that the product of both rows' scales has (nu + 1) / (nu + 3) once.
         """
         return np.float32(sqrt((self.nu + 1) / (self.nu + 3))) * self.row_scale(block)
 
     def counts(self, circulation: Circulation) -> tuple[Counts, Counts]:
-        """For every row, sums over its ratings of their weights in its information, and of the squares.
+        """For every row, sums over its ratings of their weights and squared weights in the information.
 
         Here: a rating counts g g' (nu + 1) / (nu + 3). Collective.
         """
         return times(super().counts(circulation), np.float32((self.nu + 1) / (self.nu + 3)))
 
-    # ------------------------------------------------------------------ drawing its parameters
+    # ------------------------------------------------------------------ draws of its parameters
 
     def sums(self, context: DrawContext) -> Named:
-        """Partial sums from which `draw_shared` draws, (blocks here, ...) each, in block order; None if none."""
+        """Partial sums for `draw_shared`, each (local blocks, ...) in block order; None if the part needs none."""
         pairs = context.circulation.pairs()
         return stacked({"tails": self.sums_of(pair[0].index), **self.square_sums(pair)} for pair in pairs)
 
@@ -237,9 +237,9 @@ class StudentT(ScaledRows, Likelihood):
             self.scales.precision[factor] = SCALE_PRIOR.draw(sums[f"{factor.name}.scales"], rows[factor], rng)
 
     def draw(self, context: DrawContext) -> None:
-        """Draw everything that `draw_shared` does not draw, if it is due (`DrawContext.is_turn`): moves the scales.
+        """Draw the parameters that `draw_shared` does not draw, if they are due (`DrawContext.is_turn`). Collective.
 
-        Collective.
+        Here: move the scales.
         """
         self.move_scales(context.circulation.blocks(), self.nu / (2 * (self.nu + 3)))
 
@@ -247,15 +247,15 @@ class StudentT(ScaledRows, Likelihood):
     def log_likelihood_of_predictors(
         cls, x: Float64, eta: Float64, scale: Float64, thresholds: Array | None
     ) -> Float64:
-        """Log density of ratings given their predictors, (n,) float64, for laws that are log-concave, not Gaussian."""
+        """Log density of ratings given their predictors, (n,) float64; for likelihoods that are not Gaussian."""
         assert thresholds is not None
         return log_density_of(x - eta, 1 / np.asarray(scale), np.asarray(thresholds[0]))
 
-    # ------------------------------------------------------------------ of new ratings
+    # ------------------------------------------------------------------ new ratings
 
     @property
     def noise_varies(self) -> bool:
-        """Whether the noise variance differs between ratings; else all have the same."""
+        """Whether the noise variance differs between ratings."""
         return self.heteroscedastic
 
     @staticmethod
@@ -265,7 +265,7 @@ class StudentT(ScaledRows, Likelihood):
 
     @staticmethod
     def variance(eta: Array, noise: Array | float, *shape: Array | float) -> Array | float:
-        """Variance of a rating given its predictor and the variance of its noise, 1 / (tau g g'), elementwise."""
+        """Variance of a rating given its predictor and its noise variance 1 / (tau g g'), elementwise."""
         return noise * shape[0]
 
     @staticmethod
@@ -275,7 +275,7 @@ class StudentT(ScaledRows, Likelihood):
 
     @staticmethod
     def cdf(x: Array, mean: Array, variance: Array, *shape: Array | float) -> Float64:
-        """Probability of a rating of at most `x`, elementwise."""
+        """Probability that a rating is at most `x`, elementwise."""
         from scipy.special import stdtr  # takes its time to import
 
         inflation = np.asarray(shape[0], np.float64)
@@ -315,13 +315,13 @@ def draw_tails(
     Parameters
     ----------
     nu, tau : float
-        Where `sums` were taken.
+        Values at which `sums` were computed.
     sums : (5,) float64
         F and its derivatives, over all ratings.
     n : int
     rng : Generator
     most : float or None
-        Largest log tau; None if tau is not drawn, and stays.
+        Largest log tau; None if tau is fixed.
     """
     y, range_of_v = log(tau / nu), (-inf, inf) if most is None else (-MAX_LOG_TAU, most)
     middle = NU_STEP_REACH * (2 * rng.random() - 1)

@@ -1,7 +1,7 @@
-r"""Thresholds between ordered levels, of all rows and of every user: their priors, and how they are moved.
+r"""Thresholds between ordered levels, shared or one set per user: their priors, and their updates.
 
-R levels have R - 1 thresholds C_0 < C_1 < ... Their coordinates phi are the middle one, of index m = (R - 1) // 2, and
-the logarithms of the gaps between neighbours, so that they stay in order:
+R levels have R - 1 thresholds C_0 < C_1 < ... Their coordinates phi are the middle threshold, of index
+m = (R - 1) // 2, and the logarithms of the gaps between neighbours, so that thresholds stay in order:
 
     C_m = phi_m      C_{r+1} = C_r + exp(phi_{r+1}) (r >= m)      C_{r-1} = C_r - exp(phi_{r-1}) (r <= m)
 
@@ -14,30 +14,31 @@ in the metric P, as `dsgmcmc.samplers.sgmcmc.baoab` moves the factors: with L L^
     r'     = c r + sqrt(1 - c^2) z
     phi   <- phi + (h / 2) L^-T (r + r'),      r <- r'
 
-P is the Fisher information of phi where eta = 0 and the thresholds fit the levels' shares in the training ratings,
-dense, plus the prior's precision: it depends on the data alone, so nothing has to be corrected for it. For the move the
-middle threshold is replaced by the one nearest the median rating, the *anchor* a: C_m = C_a +- the gaps between them,
-and the log gaps stay. A well-known threshold must not be the sum of gaps that few ratings know: the direction that
-keeps it would turn with every step, while P stays. The prior is still that of C_m. A shift of all thresholds is a shift
-of all predictors against it; in the coordinates in which P is the identity each of the two biases gives it a coupling
-of at most 1. With h^2 = 2 eps / l, eps = 0.35 and l = 2, curvatures of up to 11 are stable.
+P is the dense Fisher information on phi, at eta = 0 and at thresholds that fit the levels' shares in the training
+ratings, plus the prior's precision. It depends on the data alone, so no correction is needed. For the move, the middle
+coordinate is replaced by the threshold nearest the median rating, the *anchor* a: C_m = C_a +- the gaps between them,
+and the log gaps are unchanged. Otherwise a precisely known threshold could be a sum of gaps that few ratings inform:
+the direction in which that sum is constant would rotate with every step, while P is constant. The prior remains that
+of C_m. A shift of all thresholds is equivalent to an opposite shift of all predictors; in the coordinates in which P is
+the identity, the coupling of this shift to each of the two biases is at most 1. With h^2 = 2 eps / l, eps = 0.35 and
+l = 2, curvatures of up to 11 are stable.
 
 *Thresholds of every user.* User i has the coordinates phi + f(d_i): gaps between neighbours are exp(f(d_ir)) times
-those of all, and f(d) = 2 tanh(d / 2) keeps them within e^2 of these, as scales are bounded
-(`dsgmcmc.model.likelihoods.scales`). The middle threshold is that of all, because a shift is what the user's bias is
-for. So they stay in order, and are shrunk:
+the shared gaps, and f(d) = 2 tanh(d / 2) keeps the ratio within a factor e^2, as scales are bounded
+(`dsgmcmc.model.likelihoods.scales`). The middle threshold is shared, because the user's bias already shifts all
+thresholds. So thresholds stay in order, and are shrunk towards the shared ones:
 
     d_ir ~ N(0, 1 / lambda_r)      lambda_r ~ Gamma(1, rate 0.1), for each gap r
 
 lambda_r is drawn from Gamma(1 + n / 2, 0.1 + sum_i d_ir^2 / 2). The d are moved once a sweep by BAOAB, as thresholds
 and scales are, from the same gradient, row by row in the diagonal metric a_r n_i + lambda: n_i is the number of the
-row's ratings, a_r the largest Fisher information of one on log gap r, whatever its predictor, where thresholds start:
-users differ in the levels that they use. The half of a kick that ends a step is taken with the lambda of before its
-draw, the half that begins the next one with the new lambda: so the momentum is independent of d when lambda is drawn.
+row's ratings, a_r the largest Fisher information of a rating on log gap r, over all predictors, at the initial
+thresholds (users differ in the levels that they use). The half kick that ends a step uses the old lambda, the half kick
+that begins the next step the new lambda; so the momentum is independent of d when lambda is drawn.
 
-In a block ``cuts`` are the thresholds, which belong to a draw, ``cut_slope`` gathers the derivatives of the log
-likelihood in them, ``gaps`` is d, and ``gap_drift`` its momentum. Blocks of the other factor have these fields, too,
-and they stay 0.
+Fields of a block: ``cuts`` holds the thresholds, which are saved with draws; ``cut_slope`` accumulates the derivatives
+of the log likelihood with respect to them; ``gaps`` is d, and ``gap_drift`` its momentum. Blocks of the other factor
+have these fields, too, with value 0.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ GAP_SLOPE = "gap_slope"  # while they are moved
 GAP_PRIOR = GammaPrior(1.0, 0.1)  # of lambda
 GAP_START = 10.0  # precision of d before it is first drawn
 MAX_DEVIATION = 2.0  # of |f(d)|
-#: Fewer levels have no gap between thresholds.
+#: Smallest number of levels with a gap between thresholds.
 LEAST_LEVELS = 3
 
 MOVE_GAPS = Formula(
@@ -105,7 +106,7 @@ class Thresholds(Sampled):
 
 
 class ThresholdModel:
-    """Law of the thresholds of one link and some levels, and how they start and move.
+    """Prior, initial values and updates of the thresholds, for a link and the levels of the ratings.
 
     Parameters
     ----------
@@ -138,7 +139,7 @@ class ThresholdModel:
         self._root = np.linalg.cholesky(metric)
 
     def start(self) -> Thresholds:
-        """Thresholds that fit the levels' shares, at rest."""
+        """Thresholds that fit the levels' shares, with momenta 0."""
         return Thresholds(self.position.copy(), np.zeros(len(self.position)))
 
     def _fisher(self, distance: Float64, share: Float64) -> Float64:
@@ -187,7 +188,7 @@ class ThresholdModel:
         return gradient
 
     def move(self, state: Thresholds, slopes: Float64, rng: np.random.Generator) -> dict[str, Float64]:
-        """One step of BAOAB; what becomes of `state`, by the names that it is saved as."""
+        """Make one step of BAOAB; return the arrays of the new state by their names on disk."""
         h, middle = sqrt(2 * EPS / CURVATURE), len(slopes) // 2
         gradient = self._anchored(state.position, self.gradient(state.position, slopes))
         kicked = state.momentum - h * np.linalg.solve(self._root, gradient)
@@ -246,7 +247,7 @@ class ThresholdSettings(BaseModel):
     )
 
 
-#: What rows with thresholds of their own have, where ratings have at least `LEAST_LEVELS` levels.
+#: Quantities of rows with thresholds, if ratings have at least `LEAST_LEVELS` levels.
 GAP_QUANTITIES = (
     Quantity(CUTS, ("threshold",), of_rows=True),
     Quantity(CUT_SLOPE, ("threshold",), of_rows=True, drawn=False),
@@ -323,7 +324,7 @@ def gap_squares(block: ParameterBlock) -> Float64:
 def move_gaps(
     block: ParameterBlock, slopes: Float64, information: Float64, earlier: Float64, precision: Float64
 ) -> None:
-    """Move d of a block's rows, given `slopes_of` the block after the last sweep, and lambda before and now."""
+    """Move d of a block's rows, given `slopes_of` the block after the last sweep, and the old and new lambda."""
     of_log_gaps = np.delete(slopes, slopes.shape[1] // 2, axis=1)
     of_f = 1 - np.square(np.tanh(block[GAPS].astype(np.float64) / MAX_DEVIATION))
     block.arrays[GAP_SLOPE] = (of_log_gaps * of_f).astype(block.dtype)

@@ -1,22 +1,22 @@
-"""The contract of a part of the model: its settings, its refusals, its quantities, its draws.
+"""The interface of a part of the model: its settings, its checks, its quantities, its draws.
 
-A part is a class in a file of this folder, listed in `PARTS`; the likelihood is a part, too. Its settings are fields of
-the run's configuration; its quantities are saved, read, shown and counted like all others. The class methods answer
-for a run, before and after sampling. Every chain has an instance, which draws the part's parameters from their
-conditional given everything else:
+A part is a class in a file of this folder, listed in `PARTS`; the likelihood is a part, too. Its settings become fields
+of the run's configuration, and its quantities are saved and shown like those of other parts. Class methods are called
+once for a run, before or after sampling. Every chain has an instance, which draws the part's parameters from their
+conditional distribution given everything else:
 
-1. `Part.sums` returns partial sums for a row block and the column block paired with it. Those of all parts are added up
-   in one message.
-2. `Part.draw_shared` draws the parameters that all rows share, given the totals. It runs at the root: one process,
-   which sends them to all.
-3. `Part.draw` draws everything else, one part after another in the order of `PARTS`, the likelihood first. Effects on
-   ratings come last, and in Gibbs sampling first.
+1. `Part.sums` returns partial sums for each row block and the column block paired with it. The sums of all parts are
+   added in one message.
+2. `Part.draw_shared` draws the parameters that all rows share, given the totals. It runs on one process, the root,
+   which sends the result to all.
+3. `Part.draw` draws the other parameters, one part after another in the order of `PARTS`, the likelihood first. Effects
+   on ratings are drawn last, but first in Gibbs sampling.
 
-A method that is *collective* has to be called by all processes of the chain, in the same order.
+All processes of the chain must call *collective* methods, in the same order.
 
-The rows' prior is theta_i ~ N(m + shift_i, Lambda^-1). Several parts may contribute to shift_i, field ``shift`` of a
-block, which the gradient of the prior and the draws of (m, Lambda) use: a part adds to it the change of its own
-contribution.
+The rows' prior is theta_i ~ N(m + shift_i, Lambda^-1). Several parts may contribute to shift_i, the field ``shift`` of
+a block. When a part's contribution changes, it adds the difference to the field, which the gradient of the prior and
+the draws of (m, Lambda) use.
 """
 
 from __future__ import annotations
@@ -43,23 +43,23 @@ if TYPE_CHECKING:
     from dsgmcmc.parallel.ring import Ring  # which loads MPI
     from dsgmcmc.storage.manifest import Key
 
-#: Contribution of the rows' features to the shift.
+#: Contribution of a row's features to the shift.
 DESCRIBED = Quantity("described", ("column",), of_rows=True, drawn=False)
 
 
 def chosen_factors(whose: ImplicitName | ThresholdsName, transposed: bool) -> tuple[Factor, ...]:
-    """Factors of the users, the items, or both; `transposed` says that the rows of W are items."""
+    """Factors that `whose` names: users, items, or both; `transposed` says that the rows of W are items."""
     users, items = (Factor.H, Factor.W) if transposed else (Factor.W, Factor.H)
     return {"no": (), "shared": (), "user": (users,), "item": (items,), "both": (Factor.W, Factor.H)}[whose]
 
 
 def is_due(turn: int, every: int, first: int = 1) -> bool:
-    """Whether a draw that is made every `every` turns, from turn `first` on, is due; at turn 1 every draw is."""
+    """Whether a draw is due that recurs every `every` turns from turn `first` on; at turn 1 every draw is due."""
     return (turn == 1 or turn >= max(first, 1)) and turn % every == 1 % every
 
 
 class PrecisionTerms(NamedTuple):
-    """Extra sufficient statistics for drawing Lambda, from n vectors v that are N(0, Lambda^-1) given Lambda.
+    """Additional sufficient statistics for drawing Lambda: n vectors v that are N(0, Lambda^-1) given Lambda.
 
     Attributes
     ----------
@@ -73,7 +73,7 @@ class PrecisionTerms(NamedTuple):
     products: Float64 | None = None
 
     def of(self, k: int) -> Float64:
-        """`products` of the first k elements of the vectors, (k, k)."""
+        """The leading (k, k) block of `products`; zeros if there are none."""
         return np.zeros((k, k)) if self.products is None else self.products[:k, :k]
 
 
@@ -81,25 +81,25 @@ NO_TERMS = PrecisionTerms()
 
 
 class Intercept(NamedTuple):
-    """Intercept of a likelihood: its value mu, and the precision lambda_0 of its prior, whose mean is 0."""
+    """Intercept of a likelihood: its value mu, and the precision lambda_0 of its prior N(0, 1 / lambda_0)."""
 
     value: float
     precision: float
 
 
-#: Numbers of features and of groups of features, for each factor whose rows have features.
+#: For each factor whose rows have features, the number of features and the number of groups of features.
 FeatureSizes = Mapping[Factor, tuple[int, int]]
 
 
 class ScoredLaw(Protocol):
-    """The members of a law (`dsgmcmc.model.likelihoods.base.Law`) that parts use in their draws.
+    """The members of a likelihood (`dsgmcmc.model.likelihoods.base.Law`) that parts use in their draws.
 
     Attributes
     ----------
     drawn : tuple of str
-        Fields of rows that the law depends on.
+        Fields of rows on which the distribution of a rating depends.
     draws_precision : bool
-        Whether it draws the precision of the noise itself.
+        Whether the likelihood, and not the part `Noise`, draws the precision of the noise.
     """
 
     drawn: tuple[str, ...]
@@ -107,22 +107,22 @@ class ScoredLaw(Protocol):
 
     @property
     def intercept(self) -> Intercept | None:
-        """The law's own intercept, or None: moved together with all biases of a factor, it changes no probability."""
+        """Intercept, or None; moving it and all biases of a factor by the same amount changes no probability."""
 
     def move_intercept(self, blocks: Iterable[ParameterBlock], step: float) -> None:
-        """Move the intercept by `step`, and everything in the blocks that follows from it."""
+        """Move the intercept by `step`, and update the fields of blocks that depend on it."""
 
     @property
     def score_source(self) -> Score:
-        """Source code of a rating's score at noise precision 1, for effects of groups if rows are not Gaussian."""
+        """Source code of a rating's score at noise precision 1; effects of groups use it if rows are not Gaussian."""
 
     def score_terms(self, cell: RatingsCell) -> Float32:
-        """The other m arguments of `score_source` besides eta, for each training rating of a cell, (m, nnz) float32."""
+        """The m arguments of `score_source` other than eta, for each training rating of a cell, (m, nnz) float32."""
 
 
 @dataclass(frozen=True)
 class DrawContext:
-    """The state, the random numbers and the turn with which a part draws its parameters.
+    """The state, the random numbers and the turn for the draws of parts.
 
     Attributes
     ----------
@@ -131,20 +131,20 @@ class DrawContext:
     prior : callable
         Returns a block's prior, shift included.
     positions : tuple of str
-        For each interleaved sub-chain, the field of blocks that holds its state of the factors.
+        For each interleaved sub-chain, the field that holds its state of the factors.
     stream : RandomStream
         Seed, chain and iteration, from which random numbers are computed.
     tau : callable
         Returns the current precision of the noise.
     turn : int
-        Number of this draw of the hyperparameters (of priors and noise), from 1; 0 if they are not drawn in this
-        iteration.
+        Number of this draw of the hyperparameters (of priors and noise), from 1; 0 if this iteration does not draw
+        them.
     factor : Factor or None
-        With Gibbs sampling, the factor whose rows are drawn next; None with other samplers, whose rows have all moved.
+        In Gibbs sampling, the factor whose rows are drawn next; None with other samplers, which have moved all rows.
     terms : dict of Factor to PrecisionTerms
-        Extra sufficient statistics for drawing Lambda.
+        Additional sufficient statistics for drawing Lambda.
     law : ScoredLaw
-        The law of a rating.
+        The likelihood.
     """
 
     circulation: Circulation
@@ -159,19 +159,19 @@ class DrawContext:
 
     @property
     def position(self) -> str:
-        """Field that holds the state of the factors; of several sub-chains, that of the first."""
+        """Field that holds the state of the factors, or that of the first sub-chain if there are several."""
         return self.positions[0]
 
     def is_turn(self, every: int = 1, first: int = 1) -> bool:
-        """Whether what `is_due` every `every` turns, from `first` on, is to be drawn now.
+        """Whether a draw that recurs every `every` turns from turn `first` on is to be made in this context.
 
-        Gibbs sampling draws before the rows of W and again before those of H; only the first counts as a turn.
+        Gibbs sampling calls parts before the rows of W and again before the rows of H; only the first call is a turn.
         """
         return is_due(self.turn, every, first) and self.factor != Factor.H
 
 
 class Place(NamedTuple):
-    """Settings, ratings and processes of a chain, from which its parts are made.
+    """Settings, ratings and processes of a chain: the arguments from which its parts are made.
 
     Attributes
     ----------
@@ -188,7 +188,7 @@ class Place(NamedTuple):
     subchains : int
         Number of sub-chains that the sampler interleaves.
     by_parts : bool
-        Whether an iteration uses one part of the ratings, a minibatch; else it uses all, as Gibbs sampling does.
+        Whether an iteration uses one part of the ratings, a minibatch, and not all of them, as Gibbs sampling does.
     """
 
     config: Any
@@ -206,17 +206,17 @@ class Part(ABC):
     Attributes
     ----------
     Settings : type of BaseModel
-        Its settings, declared by `dsgmcmc.settings.setting`; a base of `dsgmcmc.config.run.ModelConfig`.
+        The part's settings, declared by `dsgmcmc.settings.setting`; a base class of `dsgmcmc.config.run.ModelConfig`.
     has_effects : bool
-        Whether it adds effects to the predictors of ratings: it then defines `of_ratings`, `ratings` and `test`. A
-        model has at most one such part.
+        Whether the part adds effects to the predictors of ratings. It then defines `of_ratings`, `ratings` and `test`.
+        A model has at most one part with effects.
     quantities : tuple of Quantity
-        Quantities that a chain keeps of it.
+        The part's quantities, which a chain keeps.
     parameters : Sampled, optional
-        Its parameters that are the same on all processes.
+        The part's parameters that are the same on all processes.
     ratings : RatingBlocks
-        With effects: the training ratings for everything else that is sampled, less the effects, or with the effects
-        as offsets.
+        With effects: the training ratings from which all other parameters are sampled, either less the effects or with
+        the effects as offsets.
     test : dict of int to (q,) float32
         With effects: for every row block, the effects on the predictors of its test ratings.
     """
@@ -228,16 +228,16 @@ class Part(ABC):
     ratings: RatingBlocks
     test: dict[int, Float32]
 
-    # ------------------------------------------------------------------ of settings, and of files of ratings
+    # ------------------------------------------------------------------ settings and ratings files
 
-    @classmethod  # noqa: B027 (some go with everything)
+    @classmethod  # noqa: B027 (some parts refuse nothing)
     def check(cls, config: Any) -> None:
         """Refuse settings of a run (`dsgmcmc.config.run.ResolvedConfig`) that the part cannot be combined with.
 
         Raises
         ------
         InputError
-            Says what cannot be combined, and which setting to change.
+            If settings cannot be combined; the message names the setting to change.
         """
 
     @classmethod  # noqa: B027 (likewise)
@@ -247,13 +247,13 @@ class Part(ABC):
         Raises
         ------
         InputError
-            Says what is missing.
+            If data are missing; the message names them.
         """
 
     @classmethod
     @abstractmethod
     def quantities_of(cls, config: Any, transposed: bool, features: FeatureSizes) -> tuple[Quantity, ...]:
-        """The quantities that the part keeps; none if the run does not use it.
+        """The part's quantities; none if the run does not use the part.
 
         Parameters
         ----------
@@ -261,7 +261,7 @@ class Part(ABC):
         transposed : bool
             Whether the rows of W are items.
         features : dict of Factor to (int, int)
-            Numbers of features, and of groups of them, in the ratings file.
+            Number of features and number of groups of features, from the ratings file.
         """
 
     @classmethod
@@ -272,7 +272,7 @@ class Part(ABC):
     @classmethod
     @abstractmethod
     def of(cls, place: Place, data: Any) -> Self | None:
-        """Make the part of a chain; None if the run does not use it. Collective.
+        """Make a chain's instance of the part; None if the run does not use the part. Collective.
 
         Parameters
         ----------
@@ -285,19 +285,19 @@ class Part(ABC):
 
     @property
     def replicated(self) -> tuple[Sampled, ...]:
-        """All of the part's parameters that are the same on all processes: by default `parameters`."""
+        """All parameters of the part that are the same on all processes; by default `parameters`."""
         return () if self.parameters is None else (self.parameters,)
 
-    def start(self, blocks: Iterable[ParameterBlock]) -> None:  # noqa: B027 (some keep nothing)
-        """Set the part's fields of the blocks and its shared parameters to their initial values."""
+    def start(self, blocks: Iterable[ParameterBlock]) -> None:  # noqa: B027 (some parts have no state)
+        """Set the part's fields in blocks and its shared parameters to their initial values."""
 
     def begin(self, blocks: Iterable[ParameterBlock], first: bool) -> None:  # noqa: B027 (likewise)
         """Prepare for an iteration; `first` says whether it is the first of a sweep. Collective."""
 
     def move(self, context: DrawContext) -> None:  # noqa: B027 (likewise)
-        """Move the state where the likelihood stays as it is, before a sweep begins, if it is due. Collective.
+        """Move the state without changing the likelihood, before a sweep begins, if a move is due. Collective.
 
-        `DrawContext.turn` is that of the last draw of the hyperparameters.
+        `DrawContext.turn` is the number of the last draw of the hyperparameters.
         """
 
     def saved(self, row_blocks: Iterable[int]) -> Iterator[tuple[Key, Array]]:
@@ -305,30 +305,30 @@ class Part(ABC):
         yield from ()
 
     def loaded(self) -> None:  # noqa: B027 (likewise)
-        """Update derived state, after a checkpoint has replaced the fields of blocks and `replicated`."""
+        """Update derived state after the fields of blocks and `replicated` have been loaded from a checkpoint."""
 
-    # ------------------------------------------------------------------ drawing it
+    # ------------------------------------------------------------------ draws
 
     def renews_data(self, turn: int) -> bool:
-        """Whether the draw at this turn changes the data of the likelihood, so that gradients must be recomputed."""
+        """Whether the draw at this turn changes the likelihood's data, so that gradients must be computed again."""
         return False
 
     def renews_prior(self, turn: int) -> bool:
-        """Whether the draw at this turn changes the prior means of single rows, which are given its newest values.
+        """Whether the draw at this turn changes prior means of single rows, given the rows' current values.
 
-        Momenta then get the two halves of their kick apart, each with the prior of its time.
+        The two half kicks of a momentum are then made separately, one with the old prior, one with the new.
         """
         return False
 
     def precision_terms(self) -> dict[Factor, PrecisionTerms]:
-        """Extra sufficient statistics for drawing Lambda, if the part's prior depends on it; of one part per factor."""
+        """Additional statistics for drawing Lambda if the part's prior depends on it; from one part per factor."""
         return {}
 
     def sums(self, context: DrawContext) -> Named | None:
-        """Partial sums from which `draw_shared` draws, (blocks here, ...) each, in block order; None if none."""
+        """Partial sums for `draw_shared`, each (local blocks, ...) in block order; None if the part needs none."""
         return None
 
-    def draw_shared(  # noqa: B027 (most share nothing)
+    def draw_shared(  # noqa: B027 (most parts share no parameters)
         self, subchain: int, sums: Mapping[str, Float64], context: DrawContext, rng: np.random.Generator
     ) -> None:
         """Draw a sub-chain's parameters in `replicated`, given the totals of all `sums`; runs at the root.
@@ -337,19 +337,19 @@ class Part(ABC):
         ----------
         subchain : int
         sums : dict of str to float64 array
-            Over all blocks.
+            Totals over all blocks.
         context : DrawContext
         rng : Generator
         """
 
-    def draw(self, context: DrawContext) -> None:  # noqa: B027 (some have nothing else)
+    def draw(self, context: DrawContext) -> None:  # noqa: B027 (some parts have no other parameters)
         """Draw the parameters that `draw_shared` does not draw, if they are due (`DrawContext.is_turn`). Collective."""
 
-    # ------------------------------------------------------------------ rows and ratings that were not sampled
+    # ------------------------------------------------------------------ rows and ratings outside the training data
 
     @classmethod
     def of_unseen(cls, draw: SavedDraw, kind: str) -> tuple[Float64, Float64] | None:
-        """Contributions of the part to the prior of a row without ratings, to its mean and to its covariance.
+        """The part's contributions to the prior mean and the prior covariance of a row without ratings.
 
         Parameters
         ----------
@@ -365,7 +365,7 @@ class Part(ABC):
 
     @classmethod
     def of_rated(cls, draw: SavedDraw, kind: str, others: Int32) -> Float64 | None:
-        """Contribution of the part to the prior mean of a row with ratings of the other side's rows `others`, (D,)."""
+        """The part's contribution, (D,), to the prior mean of a new row that has ratings with the rows `others`."""
         return None
 
     @classmethod
@@ -376,7 +376,7 @@ class Part(ABC):
         ----------
         draw : SavedDraw
         users, items : (q,) int32
-            Rows; -1 where a user or an item was not sampled.
+            Row numbers; -1 for a user or an item that was not in the training data.
 
         Returns
         -------

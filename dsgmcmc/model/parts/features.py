@@ -2,19 +2,20 @@ r"""Side information: rows whose prior mean follows from their features (Macau's
 
     theta_i ~ N(m + B^T x_i, Lambda^-1),    B_f ~ N(0, (beta_g(f) Lambda)^-1),    beta_g ~ Gamma(1, rate 1)
 
-with x_i the F features of row i, centred over the rows that have any, so that m stays what it is of the average row; a
-row without features is taken to be the average one. beta_g is the strength of the prior of a group of features, those
-made from one column of the source: one genre moves a row by about beta^-1/2 sds of the rows around their means.
+where x_i are the F features of row i, centred over the rows that have features, so that m remains the prior mean of an
+average row; a row without features is treated as average. beta_g is the prior precision of a group of features, the
+features made from one column of the source: one genre moves a row by about beta^-1/2 sds of the rows around their
+means.
 
 Lambda factors out of the posterior of B: with A = X^T X + diag(beta) = L L^T,
 
     beta_g | B, Lambda ~ Gamma(1 + n_g D / 2, rate 1 + sum_{f in g} B_f^T Lambda B_f / 2)
     B | rest = A^-1 (X^T (theta - m) + L Z Lambda^-1/2),    Z standard normal
 
-all of them exact. theta - m stands for what is left of theta when the other parts of its mean are taken away, too.
-beta, the factor L and B are renewed together, every `DRAW_EVERY` sweeps, by a Cholesky factor of A at the root: that of
-another beta would draw B from another law. In between Lambda and m move given B; B's prior adds F / 2 to the shape of
-lambda_k and sum_f beta_f B_fk^2 / 2 to its rate.
+all of them exact. Here theta - m also excludes the contributions of other parts to the prior mean. Every `DRAW_EVERY`
+sweeps, beta and B are drawn together, with the Cholesky factor L of A computed at the root: an L from another beta
+would draw B from a wrong distribution. Between these draws, Lambda and m are drawn given B; B's prior adds F / 2 to the
+shape of lambda_k and sum_f beta_f B_fk^2 / 2 to its rate.
 """
 
 from __future__ import annotations
@@ -53,18 +54,18 @@ if TYPE_CHECKING:
 DRAW_EVERY = 10
 #: Prior of beta.
 STRENGTH_PRIOR = GammaPrior(1.0, 1.0)
-#: Features up to which the Cholesky factor of A, of F^2 numbers, is a matter of a second.
+#: Largest number of features; the Cholesky factor of A, F^2 numbers, then takes about a second.
 MAX_DENSE = 4000
 _SLICE = 1 << 20  # numbers of the Gram matrix that are added at a time
 
 
 def gram_width(size: int) -> int:
-    """Most numbers of the Gram matrix of so many features that are added at a time."""
+    """Number of elements of the (size, size) Gram matrix that are added at a time."""
     return max(1, _SLICE // size) * size
 
 
 def used_factors(features: FeaturesName, there: Collection[Factor], transposed: bool) -> tuple[Factor, ...]:
-    """Factors whose features are used, of those that have some; `transposed` says that the rows of W are items."""
+    """Factors whose features are used, among `there`, which have some; `transposed`: the rows of W are items."""
     wanted = chosen_factors("both" if features == "yes" else features, transposed)
     return tuple(factor for factor in sorted(there) if factor in wanted)
 
@@ -75,7 +76,7 @@ def featured_factors(features: FeaturesName, ratings: Ratings) -> tuple[Factor, 
     Raises
     ------
     InputError
-        If those that are asked for are not there.
+        If the ratings file lacks the features asked for.
     """
     stored = {Factor(SIDES.index(side)) for side in ratings.features}
     used = used_factors(features, stored, ratings.transposed)
@@ -230,7 +231,7 @@ class FeatureEffects(Part):
 
     @classmethod
     def quantities_of(cls, config: Any, transposed: bool, features: FeatureSizes) -> tuple[Quantity, ...]:
-        """The quantities that the part keeps; none if the run does not use it."""
+        """The part's quantities; none if the run does not use the part."""
         return feature_quantities(used_factors(config.features, features, transposed))
 
     @classmethod
@@ -248,7 +249,7 @@ class FeatureEffects(Part):
 
     @classmethod
     def of(cls, place: Place, data: Mapping[Factor, Design]) -> Self | None:
-        """Make the part of a chain; None if the run does not use it. Collective."""
+        """Make a chain's instance of the part; None if the run does not use the part. Collective."""
         return cls(data, place.config.dimension) if data else None
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
@@ -262,7 +263,7 @@ class FeatureEffects(Part):
             self.parameters.explained[factor] = np.zeros(groups)
 
     def precision_terms(self) -> dict[Factor, PrecisionTerms]:
-        """Extra sufficient statistics for drawing Lambda: F, and sum_f beta_f B_f B_f^T."""
+        """Additional sufficient statistics for drawing Lambda: F, and sum_f beta_f B_f B_f^T."""
         terms = {}
         for factor, design in self.designs.items():
             effects, beta = self.parameters.effects[factor], self.parameters.strength[factor][design.groups]
@@ -270,11 +271,11 @@ class FeatureEffects(Part):
         return terms
 
     def renews_prior(self, turn: int) -> bool:
-        """Whether the draw at this turn changes the prior means of single rows, which are given its newest values."""
+        """Whether the draw at this turn changes prior means of single rows, given the rows' current values."""
         return is_due(turn, DRAW_EVERY)
 
     def draw(self, context: DrawContext) -> None:
-        """Draw beta and B, if it is their turn, and shift the rows' means by the change. Collective."""
+        """Draw beta and B, if due, and shift the rows' prior means by the change. Collective."""
         if not context.is_turn(DRAW_EVERY):
             return
         precision = {block.factor: context.prior(block).precision for block in context.circulation.blocks()}

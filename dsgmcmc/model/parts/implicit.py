@@ -1,22 +1,23 @@
-r"""Implicit features: who rated what shifts the rows' prior means, whatever the ratings' values [Koren 2008, eq. 15].
+r"""Implicit features: the set of items that a user rated shifts prior means, whatever the values [Koren 2008, eq. 15].
 
-As in SVD++, but for both sides and in the prior, so that the likelihood stays as it is:
+This is as in SVD++, but for both sides, and in the prior, so that the likelihood is unchanged:
 
     theta_i ~ N(m + rho_i sum_{j in R_i} y_j, Lambda^-1),    rho_i = |R_i|^-1/2
     y_jk    ~ N(0, 1 / beta_k),                                    beta_k ~ Gamma(1, rate 0.2)
 
-R_i are the columns that row i has training ratings of, y_j belongs to column j and
-rests with its block; the same mirrored for the columns' means. With X = diag(rho) R and u = theta - m -
+R_i is the set of columns with which row i has training ratings; y_j belongs to column j and is stored in its block.
+The prior means of columns are shifted likewise. With X = diag(rho) R and u = theta - m -
 shift, the conditional of a step d of y from its current value is, for each k,
 
     (X^T X + b_k) d = X^T (u + lambda_k^-1/2 e) - b_k y + (b_k / lambda_k)^1/2 e',    b_k = beta_k / lambda_k
 
-with standard normal e and e': the solution has the exact conditional law [Simm 2017, section 3.2]. It is found by
-conjugate gradients, preconditioned by the diagonal, for all k at once. A product with X or X^T is a tour of the ring;
-the rows' and the columns' systems are solved in the same tours, until every residual is `TOLERANCE` of what it was.
+with standard normal e and e': the solution has the exact conditional distribution [Simm 2017, section 3.2].
+It is computed by conjugate gradients, preconditioned by the diagonal, for all k at once. A product with X or X^T is a
+tour of the ring; the rows' and the columns' systems are solved in the same tours, until every residual is at most
+`TOLERANCE` times its initial value.
 
-A row without ratings has a set that is not known, rather than empty: its shift has the distribution of those of the
-other rows, normal with their mean and variance, and is drawn given its theta.
+For a row without ratings, the set R_i counts as unknown, not as empty: its shift has a normal distribution with the
+mean and variance of the other rows' shifts, and is drawn given the row's theta.
 """
 
 from __future__ import annotations
@@ -130,7 +131,7 @@ IMPLICIT = Quantity("implicit", ("column",), of_rows=True, columns=1)
 
 
 def implicit_quantities(factors: Sequence[Factor]) -> tuple[Quantity, ...]:
-    """Quantities of a model in which the means of these factors' rows are shifted."""
+    """Quantities of a model that shifts the prior means of these factors' rows."""
     if not factors:
         return ()
     of_rows = IMPLICIT if len(factors) > 1 else IMPLICIT.of(Factor(1 - factors[0]))
@@ -182,17 +183,17 @@ class ImplicitFeatures(Part):
 
     @classmethod
     def quantities_of(cls, config: Any, transposed: bool, features: FeatureSizes) -> tuple[Quantity, ...]:
-        """The quantities that the part keeps; none if the run does not use it."""
+        """The part's quantities; none if the run does not use the part."""
         return implicit_quantities(chosen_factors(config.implicit_features, transposed))
 
     @classmethod
     def of(cls, place: Place, data: None) -> Self | None:
-        """Make the part of a chain; None if the run does not use it. Collective."""
+        """Make a chain's instance of the part; None if the run does not use the part. Collective."""
         factors = chosen_factors(place.config.implicit_features, place.transposed)
         return cls(factors, place.config.dimension, place.config.prior_precision) if factors else None
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
-        """Set all y to 0, and their precisions to where they start."""
+        """Set all y to 0, and their precisions to the initial value."""
         for block in blocks:
             block[IMPLICIT.name].fill(0.0)
         zeros = np.zeros(self._dimension)
@@ -202,7 +203,7 @@ class ImplicitFeatures(Part):
 
     @classmethod
     def of_unseen(cls, draw: SavedDraw, kind: str) -> tuple[Float64, Float64] | None:
-        """Mean and covariance of the shifts of all rows with ratings: the law of the shift of a row without."""
+        """Mean and covariance of the shift of a row without ratings: those of the shifts of all rows with ratings."""
         if f"{kind}.implicit.mean" not in draw.shared:
             return None
         return draw.shared[f"{kind}.implicit.mean"], np.diag(draw.shared[f"{kind}.implicit.variance"])
@@ -217,11 +218,11 @@ class ImplicitFeatures(Part):
         return shift
 
     def renews_prior(self, turn: int) -> bool:
-        """Whether the draw at this turn changes the prior means of single rows, which are given its newest values."""
+        """Whether the draw at this turn changes prior means of single rows, given the rows' current values."""
         return is_due(turn, DRAW_EVERY)
 
     def draw(self, context: DrawContext) -> None:
-        """Draw all y, beta, and the shifts of rows without ratings, if it is their turn. Collective."""
+        """Draw all y, beta, and the shifts of rows without ratings, if they are due. Collective."""
         if context.is_turn(DRAW_EVERY):
             _Draw(self.factors, self.parameters, context).run()
 

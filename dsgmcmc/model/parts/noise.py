@@ -1,10 +1,10 @@
-r"""Noise: x_ij ~ N(eta_ij, 1 / tau), or with noise of its own for users, items, or both, 1 / (tau g_i g'_j).
+r"""Noise: x_ij ~ N(eta_ij, 1 / tau), or of variance 1 / (tau g_i g'_j) with scales of users, items, or both.
 
     tau ~ Gamma(1 + N / 2, rate 1 + SSE / 2)
 
-where SSE is summed over the iterations of the last sweep from the gradients that moved the chain. The state moved
-meanwhile, so this is an approximation: exact in the limit of small steps, and exact for samplers that take the full
-gradient at one state.
+where SSE is the sum of squared errors from the gradients of the last sweep. The state moved during the sweep, so this
+is an approximation. It is exact in the limit of small steps, and for samplers that compute the full gradient at one
+state.
 
 g_i ~ Gamma(nu / 2, nu / 2) makes the ratings of a user marginally Student's t. The conditional draws, with SSE_i the
 squared errors of row i's n_i ratings times the other side's g':
@@ -13,9 +13,10 @@ squared errors of row i's n_i ratings times the other side's g':
           lgamma((nu + n_i) / 2) - lgamma(nu / 2) + (nu / 2) log(nu / 2) - ((nu + n_i) / 2) log((nu + tau SSE_i) / 2)
     g_i | nu, rest ~ Gamma((nu + n_i) / 2, rate (nu + tau SSE_i) / 2)
 
-SSE_i is that of the last sweep's gradients. Where both sides have noise of their own they are drawn in turns, a sweep
-each: drawn at once, each given the other's old values, they would not leave the posterior invariant. A new g counts
-from the next gradient on. nu is not drawn given g: where nu is large and rows have few ratings that chain hardly moves.
+SSE_i is the sum from the last sweep's gradients. If both sides have noise scales, the sides are drawn in alternate
+sweeps: drawn together, each given the other's old values, they would not leave the posterior invariant. A new g counts
+from the next gradient on. nu is not drawn given g, because such a chain hardly moves if nu is large and rows have few
+ratings.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from dsgmcmc.parallel.named import Named
 
 NU_START = 12.0
-#: Sweeps between draws of noise scales where the gradient is of all the data, and has to be taken again.
+#: Sweeps between draws of noise scales with full gradients, which must be computed again after a draw.
 NOISE_EVERY = 5
 NU_GRID = 2.0 ** np.arange(2, 10.0625, 0.125)  # from 4 on 1 / g has a variance
 
@@ -65,7 +66,7 @@ TURN = Quantity("noise.turn", ("one",), drawn=False)
 
 
 def heteroscedastic_factors(noise: NoiseName, transposed: bool) -> tuple[Factor, ...]:
-    """Factors whose rows have noise of their own; `transposed` says that the rows of W are items."""
+    """Factors whose rows have noise scales; `transposed` says that the rows of W are items."""
     users, items = (Factor.H, Factor.W) if transposed else (Factor.W, Factor.H)
     return {"shared": (), "by-user": (users,), "by-item": (items,), "both": (users, items)}[noise]
 
@@ -115,7 +116,7 @@ class NoiseSettings(BaseModel):
 
 
 class Noise(Part):
-    """Precision of the noise, and noise of the rows' own.
+    """Precision of the noise, and noise scales of rows.
 
     Parameters
     ----------
@@ -128,7 +129,7 @@ class Noise(Part):
     every : int
         Turns between draws of it; if more than one, the gradient is then to be taken again.
     scale : float
-        What ratings were divided by.
+        Number by which ratings were divided.
     subchains : int
         Number M of interleaved sub-chains.
 
@@ -160,12 +161,12 @@ class Noise(Part):
 
     @classmethod
     def quantities_of(cls, config: Any, transposed: bool, features: FeatureSizes) -> tuple[Quantity, ...]:
-        """The quantities that the part keeps; none if the run does not use it."""
+        """The part's quantities; none if the run does not use the part."""
         return noise_quantities(drawn_factors(config, transposed))
 
     @classmethod
     def of(cls, place: Place, data: None) -> Self:
-        """Make the part of a chain."""
+        """Make a chain's instance of the part."""
         config = place.config
         return cls(
             place.ring.blocks,
@@ -184,7 +185,7 @@ class Noise(Part):
         self.parameters.turn = None
 
     def begin(self, blocks: Iterable[ParameterBlock], first: bool) -> None:
-        """Forget the errors of the last sweep: tau is drawn from those of one sweep, however rarely."""
+        """Discard the errors of the last sweep, because tau is drawn from the errors of one sweep."""
         if first:
             self.squared_error[:] = 0.0
 
@@ -197,7 +198,7 @@ class Noise(Part):
         for b in row_blocks:
             yield Key("state", "W", b, "squared_error"), self.squared_error[b - self._first]
 
-    # ------------------------------------------------------------------ drawing it
+    # ------------------------------------------------------------------ draws
 
     def sums(self, context: DrawContext) -> Named | None:
         """The squared errors, by row block here, from which tau is drawn; None if tau is given."""
@@ -213,14 +214,14 @@ class Noise(Part):
         self.parameters.tau[subchain] = rng.gamma(1.0 + context.circulation.ratings.n_data / 2) / rate
 
     def renews_data(self, turn: int) -> bool:
-        """Whether the draw at this turn changes noise scales, where gradients are not taken anew anyway."""
+        """Whether the draw at this turn changes noise scales, with a gradient that must then be computed again."""
         return self.every > 1 and self._is_turn(turn)
 
     def _is_turn(self, turn: int) -> bool:
         return bool(self.factors) and is_due(turn, self.every)
 
     def draw(self, context: DrawContext) -> None:
-        """Draw the noise of the rows of one factor, whose errors are of one state, if it is their turn. Collective."""
+        """Draw the noise scales of one factor's rows, if due. Collective."""
         if context.factor is not None:
             if context.turn and context.factor in self.factors:
                 self._draw_scales(context.factor, context)

@@ -8,16 +8,16 @@ Priors of (m, Lambda), drawn from their exact conditionals given the factor's cu
 
 - ``fixed``: m = 0, Lambda = lambda I [Simsekli 2016, 4.3]; nothing is drawn.
 - ``normal-gamma``: Lambda = diag(lambda), lambda_k ~ Gamma(1, rate 5), m_k | lambda_k ~ N(0, 1 / lambda_k)
-  [Nemeth 2021, 6.3]. Where ratings are standardised, or have a law without noise, which has no unit, it is lambda_k ~
+  [Nemeth 2021, 6.3]. If ratings are standardised, or the likelihood has no noise and so no unit, it is lambda_k ~
   Gamma(4, rate 3 b), so that E[1 / lambda_k] = b.
-  Then E[W_ik^2] = 2 b, that of m included, and b = 1 / (4 sqrt K) makes E[(W_i . H_j)^2] = 4 K b^2 a quarter of the
-  ratings' variance. For the biases b = 1/8: a_i and b_j together claim another quarter.
+  Then E[W_ik^2] = 2 b, the variance of m included, and with b = 1 / (4 sqrt K), E[(W_i . H_j)^2] = 4 K b^2 is a
+  quarter of the ratings' variance. For the biases b = 1/8: a_i and b_j together have another quarter.
 - ``normal-wishart``: (m, Lambda) ~ N(m | 0, (2 Lambda)^-1) W(Lambda | I, K) [Salakhutdinov 2008, eq. 5-7]; the
   bias keeps its normal-gamma prior.
 
-Where m is drawn, chains begin with m_k = `START_MEAN` in one column of each factor, not the same, so that the other
-factor has a second bias there: from 0 it takes hundreds of sweeps until means explain what biases need not. Between
-later sweeps, means and biases are exchanged where the predictors do not change (`dsgmcmc.model.parts.translation`).
+If m is drawn, a chain begins with m_k = `START_MEAN` in one column of W and in another of H; in this column, the other
+factor's elements act as a second bias. From m = 0, hundreds of sweeps pass before the means take over from the biases.
+Between later sweeps, moves exchange means and biases without changing predictors (`dsgmcmc.model.parts.translation`).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from dsgmcmc.parallel.named import Named
     from dsgmcmc.parallel.ring import Ring  # which loads MPI
 
-#: First value of one m_k of each factor, in units of the root of the ratings' sd.
+#: Initial value of one m_k of each factor, in units of the square root of the ratings' sd.
 START_MEAN = 1.0
 
 MEAN = Quantity("{}.mean", ("column",), columns=1, started=True, per_chain=True)
@@ -117,7 +117,7 @@ class RowPriors(Part):
     subchains : int
         Number M of interleaved sub-chains.
     scale : float
-        What ratings were divided by.
+        Number by which ratings were divided.
     standardised : bool
         Whether the priors are in units of the ratings' standard deviation; else they are the published ones.
     width : float
@@ -159,17 +159,17 @@ class RowPriors(Part):
 
     @classmethod
     def quantities_of(cls, config: Any, transposed: bool, features: FeatureSizes) -> tuple[Quantity, ...]:
-        """The quantities that the part keeps; none if the run does not use it."""
+        """The part's quantities; none if the run does not use the part."""
         return row_quantities(config.prior)
 
     @classmethod
     def read(cls, config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> float:
-        """Prior mean of the biases, by the mean of the ratings."""
+        """Prior mean of the biases, computed from the mean of the ratings."""
         return float(config.law.bias_mean(ratings.mean))
 
     @classmethod
     def of(cls, place: Place, data: float) -> Self:
-        """Make the part of a chain."""
+        """Make a chain's instance of the part."""
         config, ratings = place.config, place.ratings
         return cls(
             config.rank,
@@ -200,7 +200,7 @@ class RowPriors(Part):
 
     @property
     def expected_square(self) -> float:
-        """About the largest mean square that the prior expects of a row's elements, and at least 1."""
+        """Approximate upper limit, at least 1, of the mean square of a row's elements under the prior."""
         return max(1.0, 1 / float(np.min(self._start * self.unit**2))) if self.prior == "fixed" else 1.0
 
     def origin(self, factor: Factor) -> Float64:
@@ -233,7 +233,7 @@ class RowPriors(Part):
         self.parameters.precision = {factor: np.repeat(precision[None], m, axis=0) for factor in Factor}
 
     def move(self, context: DrawContext) -> None:
-        """Exchange means and biases (`dsgmcmc.model.parts.translation`), if it is their turn. Collective."""
+        """Exchange means and biases (`dsgmcmc.model.parts.translation`), if due. Collective."""
         if not self._exchanges or not context.is_turn(MOVE_EVERY, FIRST_MOVE):
             return
         if any(rows.frozen for rows in context.circulation.together()):

@@ -5,10 +5,10 @@ With g_l(ij) the group of rating ij at level l of time (`dsgmcmc.model.parts.tim
     eta_ij    =  a_i + b_j + W_i . H_j + sum_l d_{l, g_l(ij)}
     d_lg ~ N(0, 1 / lambda_l),      lambda_l ~ Gamma(1, rate PRECISION_RATE)
 
-Ratings that are normal given their predictors have the effects taken off, so that everything else is drawn as without
-effects; other ratings have them as offsets of their predictors. The groups of a row of W are with its process and cost
-no message; those of a column are held where its block is at home, and go round the ring. Every few sweeps one level
-after another is drawn given everything else.
+From ratings that are normal given their predictors, the effects are subtracted, so that other parameters are drawn as
+without effects; for other ratings, the effects are offsets of the predictors. The groups of a row of W are on the row's
+process and need no messages; the groups of a column are where its block is at home, and go round the ring. Every few
+sweeps, one level after another is drawn given all other parameters.
 
 *Ratings that are normal given their predictors*: effects are drawn exactly, from their conditionals. With e the
 residual of a rating, its effects taken off, w = tau g g' its precision, N_g the sum of w over the training ratings of
@@ -22,7 +22,7 @@ The last is a step in lambda^-1/2 given d lambda^1/2, accepted with the ratio of
 precision together, which mixes well where groups have few ratings, as the other two do where they have many
 [Yu & Meng 2011]. Sums and G are over groups with training ratings; the others have their prior N(0, 1 / lambda).
 
-*Any other law whose score is known*: effects take Newton steps with noise, which are accepted or not. S_g, I_g are the
+*Any other likelihood with a known score*: effects are proposed by noisy Newton steps. S_g and I_g are the
 sums over the training ratings of group g of score and curvature of the log density in the predictor
 (`dsgmcmc.kernels.effects`), and L_g(d') is the change of their log density where d_g becomes d'. All groups of a level
 are drawn at once, as they are independent given all else:
@@ -84,7 +84,7 @@ PRECISION_RATE = 0.1
 #: Precisions before they are first drawn, where the predictors' priors have width 1.
 START_PRECISION = 50.0
 
-#: Numbers of the training ratings, (nnz,) float32 by cell.
+#: One number for each training rating, (nnz,) float32 by cell.
 CellRatings = dict[tuple[int, int], Float32]
 #: Changes of the effects of a level, and S, I and L there, (G, 4) float32 by block, as in `dsgmcmc.kernels.effects`.
 Sums = dict[int, Float32]
@@ -130,7 +130,7 @@ class TimeEffects(Part):
     ring : Ring
         The processes of the chain.
     law : type of Law
-        The law of a rating.
+        The likelihood.
     rank : int
         Number K of latent dimensions.
     biases : bool
@@ -165,7 +165,7 @@ class TimeEffects(Part):
 
     @classmethod
     def check(cls, config: Any) -> None:
-        """Refuse a law without ratings or scores, and samplers that keep gradients, which a draw of effects changes."""
+        """Refuse likelihoods without ratings or scores, and samplers that store gradients, which effects change."""
         if config.time_levels == "no":
             return
         leave = f"leave out {named('time_levels')}"
@@ -192,7 +192,7 @@ class TimeEffects(Part):
 
     @classmethod
     def quantities_of(cls, config: Any, transposed: bool, features: FeatureSizes) -> tuple[Quantity, ...]:
-        """The quantities that the part keeps; none if the run does not use it."""
+        """The part's quantities; none if the run does not use the part."""
         return () if config.time_levels == "no" else TimeParameters.about(())
 
     @classmethod
@@ -203,7 +203,7 @@ class TimeEffects(Part):
 
     @classmethod
     def of(cls, place: Place, data: RatingGroups | None) -> Self | None:
-        """Make the part of a chain; None if the run does not use it. Collective."""
+        """Make a chain's instance of the part; None if the run does not use the part. Collective."""
         if data is None:
             return None
         config = place.config
@@ -212,7 +212,7 @@ class TimeEffects(Part):
     # ------------------------------------------------------------------ the state of a chain
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
-        """Set all effects to 0, and their precisions to where they start."""
+        """Set all effects to 0, and their precisions to the initial value."""
         for effects in (effects for by_block in self.values for effects in by_block.values()):
             effects.fill(0.0)
         self.parameters = TimeParameters(np.full(len(self.groups.levels), self._start_precision))
@@ -224,7 +224,7 @@ class TimeEffects(Part):
             yield from ((Key("state", level.factor.name, b, level.field), effects) for b, effects in by_block.items())
 
     def loaded(self) -> None:
-        """Have the effects applied anew, after a checkpoint has replaced them."""
+        """Mark the effects to be applied again, after a checkpoint has replaced them."""
         self._applied = False
 
     def begin(self, blocks: Iterable[ParameterBlock], first: bool) -> None:
@@ -233,7 +233,7 @@ class TimeEffects(Part):
             self._apply()
 
     def _apply(self) -> None:
-        """Take the effects off the training ratings, or make offsets of them; and sum the test ratings'. Collective."""
+        """Subtract the effects from the training ratings, or make them offsets; sum the test ratings'. Collective."""
         left = {
             cell: np.array(block.values) if self._normal else np.zeros(len(block.indices), np.float32)
             for cell, block in self.given.items()
@@ -246,7 +246,7 @@ class TimeEffects(Part):
         self._applied = True
 
     def _subtract(self, left: CellRatings) -> dict[int, Float32]:
-        """Take all effects off numbers of the training ratings; those of the test ratings, by row block. Collective."""
+        """Subtract all effects from `left`; return the test ratings' effects, by row block. Collective."""
         test = {b: np.zeros(len(rows.values), np.float32) for b, rows in self.ratings.test.items()}
         for number, values in enumerate(self.values):
             for (b, c), effects in self.visit(number, values):
@@ -292,10 +292,10 @@ class TimeEffects(Part):
         normals(numbers, stream.key(purpose, self.groups.levels[number].factor, first))
         return numbers
 
-    # ------------------------------------------------------------------ drawing it, and predictions
+    # ------------------------------------------------------------------ draws, and predictions
 
     def renews_data(self, turn: int) -> bool:
-        """Whether the draw at this turn changes the data of the likelihood, so that gradients must be recomputed."""
+        """Whether the draw at this turn changes the likelihood's data, so that gradients must be computed again."""
         return turn > 0 and turn % self._draws.every == 1
 
     def draw(self, context: DrawContext) -> None:
@@ -446,7 +446,7 @@ def draw_precision(sums: Float64, rng: np.random.Generator) -> tuple[Float64, Fl
 
 
 class MetropolisDraws:
-    """Draws the effects of all levels under any law whose score is known.
+    """Draws the effects of all levels under any likelihood with a known score.
 
     Parameters
     ----------
@@ -575,7 +575,7 @@ class Line(NamedTuple):
     curvature: float
 
     def draw(self, rng: np.random.Generator) -> float:
-        """Propose c; 1 where ratings say nothing."""
+        """Propose c; 1 if the ratings carry no information on it."""
         return rng.normal(1 + self.slope / self.curvature, self.curvature**-0.5) if self.curvature > 0 else 1.0
 
     def log_density(self, c: float) -> float:
@@ -585,7 +585,7 @@ class Line(NamedTuple):
 
 
 def log_ratio(scale: float, precision: float, here: Line, there: Line) -> float:
-    """Logarithm of the ratio by which a scale is accepted, but for the gain of the log density."""
+    """Logarithm of the acceptance ratio of a scale, without the change of the log density of ratings."""
     if scale == 1.0 or there.curvature <= 0:
         return -inf
     prior = PRECISION_RATE * precision * (1 - scale**-2) - 4 * log(abs(scale))

@@ -1,17 +1,18 @@
 r"""Exchange of the means of one factor's rows against the biases of the other's.
 
-The predictor a_i + b_j + W_i . H_j stays as it is where all H_j move by d and every bias a_i by -W_i . d. So does the
-prior of H if its mean m moves along: rows' means and biases explain the same differences between users, or items, and
-chains that draw each given the others exchange them for thousands of sweeps. The conditional of d is normal. With r_i
-the bias less its prior mean, lambda_a its precision, and m ~ N(0, (kappa Lambda)^-1),
+The predictor a_i + b_j + W_i . H_j does not change if all H_j move by d and every bias a_i by -W_i . d. Nor does the
+prior density of H if its mean m moves by d, too. Rows' means and biases explain the same differences between users (or
+items), and chains that draw each given the others exchange them only over thousands of sweeps. The conditional
+distribution of d is normal. With r_i the bias less its prior mean, lambda_a its precision, and
+m ~ N(0, (kappa Lambda)^-1),
 
     d ~ N(Q^-1 (lambda_a sum_i r_i W_i - kappa Lambda m), Q^-1),    Q = kappa Lambda + lambda_a sum_i W_i W_i^T
 
-and the same for W and the biases b_j. Where the likelihood has an intercept mu ~ N(0, 1 / lambda_0) of its own, as
-ordered levels have in their thresholds, all biases a_i and mu may also move by c, which no probability sees: then d is
-(d, c), W_i is (W_i, -1), m is (m, mu), and kappa Lambda has lambda_0 as another block. It leaves the posterior
-invariant: d -> theta is a group of translations whose Jacobian is 1, so that a draw of d along the posterior's density
-needs no other factor [Liu & Sabatti 2000, theorem 1].
+and likewise for W and the biases b_j. If the likelihood has an intercept mu ~ N(0, 1 / lambda_0), as ordered levels
+have in their thresholds, all biases a_i and mu may also move by c, which changes no probability: then d is (d, c), W_i
+is (W_i, -1), m is (m, mu), and kappa Lambda has lambda_0 as another block. The move leaves the posterior invariant: the
+translations by d form a group with Jacobian 1, so that d may be drawn from a density proportional to the posterior
+along its orbit [Liu & Sabatti 2000, theorem 1].
 
 [Liu & Sabatti 2000] Generalised Gibbs sampler and multigrid Monte Carlo for Bayesian computation. Biometrika 87.
 """
@@ -30,7 +31,8 @@ from dsgmcmc.model.quantity import SHIFT
 from dsgmcmc.targets.state import Rows
 from dsgmcmc.types import Factor, Float64, Purpose
 
-#: Turns between moves, and the first. Earlier ones only keep biases, which are the first to be found, from settling.
+#: Turns between moves, and turn of the first move. Earlier moves would only keep biases, which converge first, from
+#: settling.
 MOVE_EVERY, FIRST_MOVE = 5, 50
 
 MOVE = Formula("theta = theta + step\nexchanged = across * theta", columns=("step", "across"), row_sums=("exchanged",))

@@ -53,7 +53,7 @@ class PredictorDraws(NamedTuple):
     effects : (q, draws) float32 or None
         Further variances of the predictors, from unknown group effects, which are independent between ratings.
     shape : (q or 1, draws, m) float64 or None
-        Parameters of the likelihood besides (`Law.shape_of`): for every rating, or with one row the same for all.
+        Further parameters of the likelihood (`Law.shape_of`), for each rating, or in one row for all ratings.
     """
 
     eta: Float32
@@ -111,7 +111,7 @@ class PredictorDraws(NamedTuple):
         ]
 
     def apart(self) -> PredictorDraws:
-        """Make every draw of every rating a rating of its own with one draw, (q * draws, 1), ordered by rating."""
+        """Treat every draw of every rating as a separate rating with one draw, (q * draws, 1), ordered by rating."""
         draws, thresholds, owner = self.eta.shape[1], self.thresholds, self.owner
         if thresholds is not None and owner is not None:
             owner = (owner[:, None] + thresholds.shape[1] * np.arange(draws, dtype=np.int32)).ravel()
@@ -144,7 +144,7 @@ class Moments(NamedTuple):
     levels : (R,) float64, optional
         Possible ratings, if known.
     noise : (q,) float64, optional
-        The part of the variance that is the mean variance of a rating given a draw; all of it by default.
+        Mean, over the draws, of the variance of a rating given a draw; by default the whole variance.
     shape : (q, m) float64, optional
         Means of `Law.shape` over the draws, for laws that have such parameters.
     """
@@ -185,7 +185,7 @@ class Predictive(ABC):
 
     @abstractmethod
     def cdf(self, x: Array | float) -> Float64:
-        """F(x): probability of a rating of at most `x`."""
+        """F(x): probability that a rating is at most `x`."""
 
     @abstractmethod
     def log_density(self, x: Array | float) -> Float64:
@@ -208,7 +208,7 @@ class Predictive(ABC):
         return self.quantile(rng.random(len(self.mean)))
 
     def summary(self, low: float, high: float) -> Prediction:
-        """Mean, sd and the quantiles at these two probabilities."""
+        """Mean, sd, and the quantiles at probabilities `low` and `high`."""
         fields = (self.mean, self.sd, self.quantile(low), self.quantile(high))
         return Prediction(*(values.astype(np.float32) for values in fields))
 
@@ -275,7 +275,7 @@ class Predictive(ABC):
         return total
 
 
-#: Enough to double the smallest step beyond the largest float64.
+#: With so many doublings, the smallest step exceeds the largest float64.
 MAX_DOUBLINGS = 1100
 
 

@@ -46,7 +46,7 @@ class CountMixture(Mixture):
 
 
 class NegativeBinomialLaw:
-    """The negative binomial law of expected values m and dispersions r before it is truncated.
+    """Negative binomial distributions, given expected values m and dispersions r before any truncation.
 
     Its variance is then m + m^2 / r; r may be infinite, for the Poisson law. `least` is 0, or 1 where a count of 0
     cannot occur: then probabilities are those given a count above 0.
@@ -85,7 +85,7 @@ class NegativeBinomialLaw:
 
 
 def log_zero(mean: Array, dispersion: Array) -> Float64:
-    """Log probability of a count of 0, with such expected values and dispersions (which may be infinite)."""
+    """Log probability of a count of 0, given expected values and dispersions (which may be infinite)."""
     poisson = np.isinf(dispersion)
     size = np.where(poisson, 1.0, dispersion)
     log_zero: Float64 = np.where(poisson, -np.asarray(mean, np.float64), -size * np.log1p(mean / size))
@@ -120,7 +120,7 @@ def matched_above_zero(mean: Float64, variance: Float64) -> tuple[Float64, Float
     """Expected values and dispersions before the truncation that give counts above 0 this mean and variance.
 
     E[x (x - 1)] / E[x] = m (1 + 1 / r) =: a is not changed by the truncation. So r = m / (a - m), and m in (0, a) is
-    where the mean is right; nearest to it where the variance is beyond what the law can have.
+    where the mean is right; nearest to it if the distribution cannot have that variance.
     """
     mean = np.maximum(mean, 1 + 1e-6)
     a = np.maximum((variance + mean**2) / mean - 1, 1e-6)

@@ -54,7 +54,7 @@ class LevelDistribution(Predictive):
         return probability
 
     def cdf(self, x: Array | float) -> Float64:
-        """F(x): probability of a rating of at most `x`."""
+        """F(x): probability that a rating is at most `x`."""
         return self._up_to(np.searchsorted(self.levels, x, side="right"))
 
     def below(self, x: Array | float) -> Float64:

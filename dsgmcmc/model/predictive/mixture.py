@@ -1,4 +1,4 @@
-"""Mixtures over draws: of any law, which is the default for a likelihood, of normal ones, and of expected ratings."""
+"""Mixtures over draws: of any distributions, of normal distributions, and of expected ratings."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from dsgmcmc.types import Array, Float64
 
 
 class LawOfMoments(Protocol):
-    """A distribution of ratings, given by mean, variance and perhaps other parameters, its shape, elementwise."""
+    """A distribution of ratings with given mean, variance and further parameters (its shape), elementwise."""
 
     @staticmethod
     def cdf(x: Array, mean: Array, variance: Array, *shape: Array | float) -> Float64:
-        """Probability of a rating of at most `x`."""
+        """Probability that a rating is at most `x`."""
 
     @staticmethod
     def log_density(x: Array, mean: Array, variance: Array, *shape: Array | float) -> Array:
@@ -41,7 +41,7 @@ class Mixture(Predictive):
     levels : (R,) float64, optional
         Possible ratings, in ascending order, if known.
     shape : sequence of (q or 1, n) float64
-        What else the law of the components needs.
+        Further parameters of the components.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Mixture(Predictive):
         return shifted
 
     def cdf(self, x: Array | float) -> Float64:
-        """F(x): probability of a rating of at most `x`."""
+        """F(x): probability that a rating is at most `x`."""
         given = self._less_centre(x), self._mean, self._variance
         probability: Float64 = self._law.cdf(*given, *self._shape) @ self._weights
         return probability
@@ -96,7 +96,7 @@ class SymmetricMixture(Mixture):
     def between(self, low: Array | float, high: Array | float) -> Float64:
         """Probability of a rating from `low` on and below `high`.
 
-        Here: each component's difference is taken in the tail that it lies in.
+        Here: each component's difference is computed in the nearer tail, where it loses no digits.
         """
         low, high = self._less_centre(low), self._less_centre(high)
         above = low + high > 2 * self._mean
@@ -107,11 +107,11 @@ class SymmetricMixture(Mixture):
 
 
 class Normal:
-    """The normal law, as a `LawOfMoments`."""
+    """The normal distribution, as a `LawOfMoments`."""
 
     @staticmethod
     def cdf(x: Array, mean: Array, variance: Array, *shape: Array | float) -> Float64:
-        """Probability of a rating of at most `x`."""
+        """Probability that a rating is at most `x`."""
         probability: Float64 = ndtr((x - mean) / np.sqrt(variance))
         return probability
 
@@ -133,7 +133,7 @@ class NormalMixture(SymmetricMixture):
         return ratings
 
     def summary(self, low: float, high: float) -> Prediction:
-        """Mean, sd and the quantiles at these two probabilities.
+        """Mean, sd, and the quantiles at probabilities `low` and `high`.
 
         Here: compiled, with quantiles accurate to 2e-6 in probability.
         """
@@ -175,7 +175,7 @@ class Scores(NormalMixture):
         super().__init__(Normal, mean, variance, weights, centre)
 
     def cdf(self, x: Array | float) -> Float64:
-        """F(x): probability of a rating of at most `x`."""
+        """F(x): probability that a rating is at most `x`."""
         error, sd = self._less_centre(x) - self._mean, np.sqrt(self._variance)
         probability: Float64 = np.where(sd > 0, ndtr(error / np.where(sd > 0, sd, 1.0)), error >= 0) @ self._weights
         return probability

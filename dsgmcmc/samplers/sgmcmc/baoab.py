@@ -1,33 +1,37 @@
 r"""Underdamped Langevin dynamics in the Fisher metric, one full gradient a sweep.
 
-The splitting BAOAB of [Leimkuhler & Matthews 2013, eq. 1.8], its two half kicks joined, in the coordinates in which
-the metric P is the identity. The gradient is the full one, accumulated in one tour of the ring with both factors
-frozen; then W, H and biases move at once.
+This is the splitting BAOAB of [Leimkuhler & Matthews 2013, eq. 1.8], with its two half kicks joined, in the coordinates
+in which the metric P is the identity. The full gradient is accumulated in one tour of the ring with both factors
+frozen; then W, H and the biases move at once.
 
     r     <- r - h_i P^-1/2 grad U
     r'     = c r + sqrt(1 - c^2) z
     theta <- theta + (h_i / 2) P^-1/2 (r + r'),      r <- r'
 
-Metric, per row i and column k of theta: P_ik = tau n_i c_k + lambda_k, the Fisher information of the row given the
-other factor, on the average: n_i ratings, c_k the mean square over the ratings of what multiplies theta_ik (1 for the
-bias), lambda_k the prior's precision. Step: with p_k = tau n_i c_k / P_ik and t = sum p_k,
+For row i and column k of theta, the metric is P_ik = tau n_i c_k + lambda_k: the Fisher information of the row given
+the other factor, averaged. n_i is the number of ratings, c_k the mean square, over the ratings, of the covariate that
+multiplies theta_ik (1 for the bias), and lambda_k the prior's precision. With p_k = tau n_i c_k / P_ik and t = sum p_k,
+the step is
 
     l_i = max(1 + t / n_i + 2 sqrt(max(p) t / n_i), m_i / 2),      h_i = sqrt(2 eps / l_i)
 
-The first bounds the curvature that W and H give each other in these coordinates on the average, so that one eps serves
-all data, but for few: below 20,000 ratings the default falls with the cube root of their number, and it is at most 0.4
-times the ratings for each number of the factors. m_i is an estimate of the largest eigenvalue of the row's own Hessian
-in these coordinates (`dsgmcmc.samplers.metrics.Fisher`), for rows that are not like the average. c is 0.95 by default
-where eps is not smaller for want of data, and else 0.9. Kicks h_i P^-1/2 grad U are clipped at 5. Momenta are N(0, 1);
-their mean squares, by field, show whether the steps were small enough (`dsgmcmc.samplers.temperature`).
+The first argument of the outer max bounds the average curvature due to the interaction of W and H in these
+coordinates, so that one eps serves all but small data sets. Below 20,000 ratings the default eps is proportional to the
+cube root of their number, and it is at most 0.4 times the number of ratings per parameter of the factors. m_i estimates
+the largest eigenvalue of the row's Hessian in these coordinates (`dsgmcmc.samplers.metrics.Fisher`); it matters for
+rows unlike the average. The default c is 0.95, or 0.9 where either limit lowers eps. Kicks h_i P^-1/2 grad U are
+clipped at 5. Momenta are N(0, 1); their mean squares, by field, show whether the steps were small enough
+(`dsgmcmc.samplers.temperature`).
 
 Target: the posterior. No minibatch noise; the configurational error of BAOAB is O(h^2), and vanishes for the mean and
-variance of a Gaussian at any c. P of a row depends on the other factor alone, so that its dependence on the state needs
-no correction (`dsgmcmc.samplers.metrics`) but for the up to `refresh` sweeps that it lags behind. Left out: Metropolis
-correction. Updating W and H in turns is biased and less stable. The metric above is diagonal: where the columns of a
-factor are strongly correlated over its rows (no centring, no biases at K = 64, a wide fixed prior) it was seen to
-diverge on MovieLens 1M at the default step. ``metric = "kronecker"`` has all columns of a row; r, theta and grad U are
-then those of its coordinates (`dsgmcmc.samplers.metrics`), and the first two of these run.
+variance of a Gaussian at any c. The metric P of a row depends only on the other factor, so that no correction for its
+dependence on the state is needed (`dsgmcmc.samplers.metrics`), except that P lags by up to `REFRESH_EVERY` sweeps.
+Left out: Metropolis correction. Updating W and H in turns is biased and less stable.
+
+The metric above is diagonal. Where the columns of a factor are strongly correlated over its rows (no centring, no
+biases at K = 64, a wide fixed prior), chains diverged on MovieLens 1M at the default step. ``metric = "kronecker"``
+uses the full D x D information of a row; r, theta and grad U are then in its coordinates (`dsgmcmc.samplers.metrics`).
+The first two of these examples run with it.
 """
 
 from __future__ import annotations
@@ -44,14 +48,14 @@ from dsgmcmc.samplers.temperature import MEASURE_EVERY, Temperatures
 from dsgmcmc.samplers.underdamped import BAOA, Underdamped
 from dsgmcmc.targets.base import Target
 
-#: Defaults with the Kronecker metric, which is there for data and models under which the others are not stable.
+#: Defaults with the Kronecker metric, which is for data and models with which the diagonal metric is not stable.
 KRONECKER_DEFAULTS = {"step_size": 0.2, "warm_up": 40}
-FIRST_STEP = {"fisher": 0.2857, "kronecker": 0.02}  # as a fraction of the full one
-FULL_STEP_RATINGS = 20_000  # ratings, from which on the step need not depend on their number
-MAX_STEP_PER_PARAMETER_RATIO = 0.4  # eps at most, times the ratings that there are for each number of the factors
-FRICTION = 0.95  # c where eps is as large as it may be
+FIRST_STEP = {"fisher": 0.2857, "kronecker": 0.02}  # as a fraction of the full step
+FULL_STEP_RATINGS = 20_000  # number of ratings from which on the step does not depend on it
+MAX_STEP_PER_PARAMETER_RATIO = 0.4  # largest eps, divided by the number of ratings per parameter
+FRICTION = 0.95  # c where no limit lowers eps
 
-DENSITY_STEP = 0.1  # eps on vectors, of whose energies nothing is known
+DENSITY_STEP = 0.1  # eps on plain vectors, whose energies may have any shape
 
 
 class BAOABConfig(RisingStep):
@@ -76,7 +80,7 @@ class BAOABConfig(RisingStep):
 
     @property
     def first_step(self) -> float:
-        """First step, as a fraction of the full one."""
+        """First step, as a fraction of the full step."""
         return FIRST_STEP[self.metric]
 
 
@@ -89,14 +93,14 @@ class BAOAB(Underdamped[BAOABConfig]):
 
     @classmethod
     def suited(cls, config: BAOABConfig, n_data: int, per_number: float) -> BAOABConfig:
-        """Return the configuration with open settings chosen by the number of data, in total and `per_number`.
+        """Return the configuration, with unset values chosen from the number of data, in total and per parameter.
 
-        Here: eps, if not given, falls with the cube root of the number of data below `FULL_STEP_RATINGS`.
+        Here: below `FULL_STEP_RATINGS` data, eps is proportional to the cube root of their number.
 
-        Averages over few rows say less of a single one, and l_i may be too small for it. And it is at most
-        `MAX_STEP_PER_PARAMETER_RATIO` times the data `per_number`: the error of a step adds up over all parameters of
-        the factors, and few data do not hold tau against it (docs/baoab.md). Where neither limit holds, c is larger,
-        too, if it is not given.
+        An average over few rows describes a single row less well, and the row's l_i may be too small. eps is also at
+        most `MAX_STEP_PER_PARAMETER_RATIO` times the number of data per parameter: the errors of a step add up over
+        all parameters of the factors, and few data do not determine tau well enough to resist them (docs/baoab.md).
+        If neither limit lowers eps, c becomes `FRICTION`. Values that the user has set are not changed.
         """
         if "step_size" in config.model_fields_set:
             return config
@@ -107,9 +111,9 @@ class BAOAB(Underdamped[BAOABConfig]):
 
     @classmethod
     def safer(cls, config: BAOABConfig, given: Collection[str]) -> dict[str, BAOABConfig]:
-        """Return the configurations to fall back to where a chain diverges, in order, by their names in messages.
+        """Return the configurations to try in turn if a chain diverges, by the names that messages give them.
 
-        Here: smaller steps, and then the Kronecker metric; few ratings ask for small steps in any.
+        Here: smaller steps, then the Kronecker metric. With few ratings, its steps are small, too.
         """
         configs = super().safer(config, given)
         if "metric" not in given and config.metric != "kronecker":
@@ -121,9 +125,9 @@ class BAOAB(Underdamped[BAOABConfig]):
 
     @classmethod
     def suited_to_density(cls, config: BAOABConfig, noise: float | None) -> BAOABConfig:
-        """Return the configuration for a plain vector; open steps keep the `excess` below `MAX_EXCESS`.
+        """Return the configuration for a plain vector; a step that is not set keeps `excess` below `MAX_EXCESS`.
 
-        Here: there is no noise, but energies may be steeper in tails than at the mode.
+        Here: gradients have no noise, but an energy may be steeper in the tails than at the mode.
         """
         if "step_size" in config.model_fields_set:
             return config
@@ -137,9 +141,9 @@ class BAOAB(Underdamped[BAOABConfig]):
         self.prepare(BAOA)
 
     def metrics(self) -> dict[str, float]:
-        """Entries that this sampler adds to a line of metrics.
+        """Values that this sampler adds to a line of metrics.
 
-        Here: the temperatures since burn-in, and their standard errors.
+        Here: temperatures since burn-in, with their standard errors.
         """
         temperatures = self.temperatures.by_field().items()
         values = {f"temperature.{name}": temperature.value for name, temperature in temperatures}
@@ -147,14 +151,14 @@ class BAOAB(Underdamped[BAOABConfig]):
         return values | errors | super().metrics()
 
     def find_divergence(self) -> str:
-        """Describe how its own state shows divergence; empty if it does not. The same on all processes.
+        """Describe a divergence visible in the sampler's state, else return ``""``; the same on all processes.
 
-        Here: momenta that are far too hot.
+        Here: momenta whose mean square is far above 1.
         """
         return self.temperatures.find_divergence()
 
     def step(self, target: Target, iteration: int) -> None:
-        """One sweep: the full gradient, then one update of everything. Collective."""
+        """Run one sweep: compute the full gradient, then update all rows. Collective."""
         if iteration >= self.burn_in and (iteration - self.burn_in) % MEASURE_EVERY == 0:
             self.temperatures.measure(target, MOMENTUM, self.metric.turned)
         self.metric.refresh(target, iteration, REFRESH_EVERY)

@@ -7,37 +7,41 @@ H_t is the L-BFGS inverse Hessian of the M - 1 pairs tau = t-M+1 .. t-1,
     s_tau = theta_tau - theta_{tau-M}
     y_tau = grad U~_tau(theta_tau) - grad U~_tau(theta_{tau-M}) + trust B^0 s_tau    (both on the same part)
 
-started from H^0 = gamma I as published, or from ``metric = "diagonal"``: H^0 = diag(gamma / (lambda_v + sqrt v)), v as
-in PSGLD but with the prior's gradient, or from ``"fisher"``: H^0 = gamma / (l_i P_ik), with the diagonal metric and the
-bounds of `dsgmcmc.samplers.metrics`, frozen when burn-in ends. B^0 is the inverse of H^0, so that trust / gamma is the
-paper's lambda, and a metric is the published algorithm in other coordinates. Pairs with s.y <= 0.1 trust s.B^0 s are
-left out, and counted. S follows from the direct BFGS matrix B: with p = s / (s.y) and q = y - sqrt(s.y / s.Bs) B s,
-S <- (I - p q^T) S. [Simsekli 2016, eq. 11] prints q with the other sign and s.By for s.Bs, which does not give
-S S^T = H.
+starting from H^0:
 
-M interleaved sub-chains: theta_t continues theta_{t-M}, and every draw comes M iterations after the last of its
-own sub-chain. Averages run over all of them. The first 2M + 1 samples come from SGLD steps (H = H^0): the first
-M each from the one before, so that the sub-chains start close together, the others from their own sub-chain.
+- ``metric = "identity"``: H^0 = gamma I, as published;
+- ``"diagonal"``: H^0 = diag(gamma / (lambda_v + sqrt v)), with v as in PSGLD, but with the prior's gradient included;
+- ``"fisher"``: H^0 = gamma / (l_i P_ik), the diagonal metric and the bounds of `dsgmcmc.samplers.metrics`, frozen when
+  burn-in ends.
+
+B^0 is the inverse of H^0, so that trust / gamma is the paper's lambda, and a metric amounts to the published algorithm
+in other coordinates. Pairs with s.y <= 0.1 trust s.B^0 s are left out, and counted. S follows from the direct BFGS
+matrix B: with p = s / (s.y) and q = y - sqrt(s.y / s.Bs) B s, S <- (I - p q^T) S. [Simsekli 2016, eq. 11] prints q with
+the opposite sign, and s.By for s.Bs; with these, S S^T is not H.
+
+There are M interleaved sub-chains: theta_t continues theta_{t-M}, so that a sub-chain moves once in M iterations.
+Averages run over all sub-chains. The first 2M + 1 states come from SGLD steps (H = H^0): each of the first M continues
+the previous state, so that the sub-chains start close together; later states continue their sub-chain.
 
 *Units.* `step_size` is eps gamma u, where gamma is 1 / u unless given; u = max(count / p_t), as for SGLD, or, with the
 diagonal metric, N max(1, B / 4), as for PSGLD, or 1 with the Fisher metric, as for SGRLD. So the settings carry over
-between data sets, and H^0 alone is SGLD, PSGLD or SGRLD with the same step. With trust = 1 no pair says that U is
-flatter than B^0, where U is convex; a smaller one lets pairs lengthen the steps where U is flat, and then eps has to be
-smaller where it is not.
+between data sets, and without pairs the algorithm is SGLD, PSGLD or SGRLD with an equal step. With trust = 1 and a
+convex U, no pair gives U less curvature than B^0 does. A smaller trust lets pairs lengthen the steps where U is flat;
+eps then has to be smaller for the directions where U is steep.
 
-*In one reduction.* All vectors of the recursions lie in the span of {s_i, y_i, g, z} and, with a diagonal metric,
-of the same times H^0. So a block forms its partial dot products in float64, one ordered reduction adds them, the
+*In one reduction.* All vectors of the recursions lie in the span of {s_i, y_i, g, z} and, with a diagonal metric, of
+these vectors times H^0. So a block forms its partial dot products in float64, one ordered reduction adds them, the
 recursions run on coefficients (`dsgmcmc.samplers.sgmcmc.lbfgs`), and each block forms its new state in one pass; z is
 never stored but generated again from its counter. Products among old pairs are kept from earlier iterations, unless the
 metric has changed since.
 
-*What is exact.* As eps -> 0, for a quadratic U: H_t never sees theta_{t-M}. It does depend on its ancestors
-through s_{t-1}, so that for other targets a small bias remains, whatever the paper's theorem 1 says: see
-docs/hamcmc.md for its size. With the diagonal metric the same holds because v is frozen when burn-in ends; v that goes
-on adapting to the sub-chain's own gradients would sample another law.
+*What is exact.* The algorithm is exact as eps -> 0 for a quadratic U: H_t does not involve theta_{t-M}. It does depend
+on earlier states of that sub-chain through s_{t-1}, so that for other targets a small bias remains, contrary to the
+paper's theorem 1; docs/hamcmc.md gives its size. With the diagonal metric, v has to be frozen when burn-in ends: a v
+that went on adapting to the sub-chain's gradients would change the sampled distribution.
 
-Fields that travel: M states, M - 1 s and M - 1 y (and v): 3M - 2 numbers for each of SGLD's. Nothing less will do:
-s_tau needs theta_{tau-M}, which was overwritten, and y_tau a gradient of a part that is gone.
+A block is sent with M states, M - 1 vectors s and M - 1 vectors y (and v): 3M - 2 times as much as with SGLD. All of
+them are needed: s_tau needs theta_{tau-M}, which has been overwritten, and y_tau a gradient on an earlier part.
 """
 
 from __future__ import annotations
@@ -64,14 +68,14 @@ from dsgmcmc.targets.base import Target
 from dsgmcmc.targets.state import ParameterBlock, Replicated, StateField
 from dsgmcmc.types import Float64
 
-PAIR_PRODUCTS = ("sy", "yhy", "sbs")  # those among pairs, which are kept from one iteration to the next
+PAIR_PRODUCTS = ("sy", "yhy", "sbs")  # products of pairs with pairs, kept between iterations
 
 
 DEFAULT_STEPS = {"identity": 0.9, "diagonal": 0.04, "fisher": 0.03}
 
 
 class HAMCMCConfig(StepSize):
-    """Configuration of HAMCMC; `step_size` is eps gamma u, see the module."""
+    """Configuration of HAMCMC; `step_size` is eps gamma u, as defined at the head of the module."""
 
     step_size: float = Field(
         DEFAULT_STEPS["identity"],
@@ -94,7 +98,7 @@ class HAMCMCConfig(StepSize):
 
 @dataclass
 class PairProducts(Replicated):
-    """Dot products of the pairs, (m, m), by the numbers of their fields, and how many pairs were left out, (1,)."""
+    """Dot products of the m pairs, (m, m), indexed by slot, and the number of pairs left out, (1,)."""
 
     saved_as: ClassVar[dict[str, str]] = {
         "sy": "pairs.sy",
@@ -118,9 +122,9 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
 
     @classmethod
     def suited_to_density(cls, config: HAMCMCConfig, noise: float | None) -> HAMCMCConfig:
-        """Return the configuration for a plain vector; open steps keep the `excess` below `MAX_EXCESS`.
+        """Return the configuration for a plain vector; a step that is not set keeps `excess` below `MAX_EXCESS`.
 
-        Here: the excess of Langevin dynamics; steps are at most 0.1.
+        Here: `excess` is that of Langevin dynamics, and the step is at most 0.1.
         """
         if {"step_size", "metric"} & config.model_fields_set:
             return config
@@ -138,7 +142,7 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
 
     @classmethod
     def check(cls, config: HAMCMCConfig, schedule: str, grid: int, thin: int) -> None:
-        """Refuse a schedule or thinning that would show a sub-chain only some of the parts or draws."""
+        """Refuse a schedule that confines a sub-chain to some parts, and thinning that keeps only some sub-chains."""
         m = config.memory
         if schedule == "cyclic" and gcd(m, grid) > 1:
             raise InputError(
@@ -154,44 +158,44 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
 
     @classmethod
     def default_thin(cls, config: HAMCMCConfig, grid: int) -> int:
-        """About two sweeps, coprime to the memory."""
+        """Number of iterations in about two sweeps, coprime to the memory."""
         return next(n for n in range(2 * grid, 4 * grid + 20) if gcd(n, config.memory) == 1)
 
     # ------------------------------------------------------------------ state
 
     @property
     def positions(self) -> tuple[str, ...]:
-        """One field for each sub-chain."""
+        """The field of each sub-chain's state."""
         return tuple(f"theta{m}" for m in range(self.memory))
 
     @property
     def fields(self) -> tuple[StateField, ...]:
-        """M states, M - 1 pairs, and v for the diagonal metric."""
+        """M states, M - 1 pairs (s, y), and the fields of the metric."""
         pairs = [f"{name}{slot}" for name in "sy" for slot in range(self.pairs)]
         names = [*self.positions, *pairs, *(["v"] if self.diagonal else [])]
         return (*(StateField(name) for name in names), *(self.fisher.fields if self.fisher else ()))
 
     def start(self, target: Target, sd: float) -> None:
-        """Set the state before the first sample, from which all sub-chains descend."""
+        """Draw the initial state, from which all sub-chains start."""
         self.start_field(target, self.positions[-1], sd)
 
     def _slot(self, iteration: int, age: int) -> int:
-        """Field number of the pair iteration - (M - 1) + age; age 0 is the oldest, whose place the new one takes."""
+        """Slot of the pair of iteration - (M - 1) + age; the new pair will replace the oldest, of age 0."""
         return (iteration + age) % self.pairs
 
     def _bind(self, iteration: int) -> dict[str, str]:
-        """Fields by their names in the formulas: the gradient, and the pairs by their age."""
+        """Fields by their names in the formulas, which number the pairs by age."""
         ages = range(self.pairs)
         return {"g": "g"} | {f"{name}{age}": f"{name}{self._slot(iteration, age)}" for name in "sy" for age in ages}
 
     def metrics(self) -> dict[str, float]:
-        """Curvature pairs left out so far."""
+        """Number of curvature pairs left out so far, and the entries of the gradient estimator."""
         return {"skipped_pairs": float(self.products.skipped[0]), **super().metrics()}
 
     # ------------------------------------------------------------------ one iteration
 
     def step(self, target: Target, iteration: int) -> None:
-        """One step of one sub-chain on every row from this iteration's part. Collective."""
+        """Run one step of one sub-chain, on every row, with the gradient of this iteration's part. Collective."""
         target.subchain = iteration % self.memory
         here = self.positions[iteration % self.memory]
         source = self.positions[(iteration - 1) % self.memory] if iteration < self.memory else here
@@ -216,7 +220,7 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
                 if source != here:
                     block[here][:] = block[source]
                 block.update(self._move, theta=here, **bind, **basis, **scalars, **self._vectors(target, block))
-            # of the same part, before anything is sent
+            # the gradient at the new state, on the same part, before the next blocks are sent
             gradient.take(target, cell, here, "g2", prior=False, errors=False)
             for block in cell.blocks:
                 given = scalars | self._vectors(target, block)
@@ -238,17 +242,17 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
         }
 
     def _vectors(self, target: Target, block: ParameterBlock) -> dict[str, Any]:
-        """Values of the Fisher metric in the formulas of a block."""
+        """The Fisher metric's values in a block's formulas."""
         return self.fisher.of(target, block, 1.0) if self.fisher else {}
 
     @cached_property
     def _solution(self) -> dict[str, tuple[int, ...]]:
-        """Shapes of what `_solve` finds."""
+        """Shapes of the arrays that `_solve` returns."""
         m = self.pairs
         return {**dict.fromkeys(PAIR_PRODUCTS, (m, m)), "skipped": (1,), **dict.fromkeys("abe", (m,))}
 
     def _solve(self, iteration: int, names: tuple[str, ...], total: dict[str, Float64]) -> dict[str, Float64]:
-        """From the summed dot products to the coefficients; runs at the root."""
+        """Compute the coefficients from the summed dot products; runs at the root."""
         m = self.pairs
         sums = dict(zip(names, total["products"].tolist(), strict=True))
         slots = [self._slot(iteration, age) for age in range(m)]
@@ -265,7 +269,7 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
         return {**kept, "skipped": skipped, "a": a, "b": b, "e": e}
 
     def _combine(self, solution: dict[str, Float64], scalars: dict[str, float]) -> dict[str, float]:
-        """Keep the pairs' products, and give the coefficients of the basis vectors in -eps H g + sqrt(2 eps) S z."""
+        """Store the pairs' products; return the coefficients of the basis vectors in -eps H g + sqrt(2 eps) S z."""
         for name in (*PAIR_PRODUCTS, "skipped"):
             setattr(self.products, name, solution[name])
         a, b, e = (solution[name] for name in "abe")
@@ -280,7 +284,7 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
 
     @cached_property
     def _h(self) -> str:
-        """Source of the diagonals d of H^0 and b of its inverse."""
+        """Source code for d, the diagonal of H^0, and b = 1 / d."""
         of_fisher = f"{Fisher.source}b = per_gamma / (step * step)"
         b = {"identity": "b = per_gamma", "diagonal": "b = (lambda_v + sqrt(v)) * per_gamma", "fisher": of_fisher}
         return b[self.config.metric] + "\nd = 1 / b"
@@ -291,19 +295,19 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
 
     @cached_property
     def _new_products(self) -> Formula:
-        """Partial dot products: of the newest pair with all pairs, and of all pairs with g and z."""
+        """Formula of the products of the newest pair with all pairs, and of all pairs with g and z."""
         return self._products(lambda a, b: self.pairs - 1 in (a, b))
 
     @cached_property
     def _all_products(self) -> Formula:
-        """Likewise of all pairs with each other, for a metric that has changed."""
+        """Formula of the products of all pairs with each other and with g and z, for a metric that has changed."""
         return self._products(lambda a, b: True)
 
     def _products(self, wanted: Callable[[int, int], bool]) -> Formula:
-        """Keep the gradient in g, and follow it with v; then dot products, among them those of `wanted` pairs."""
+        """Formula that copies the gradient to g, updates v, and sums dot products, of pairs only the `wanted` ones."""
         ages = range(self.pairs)
         lines = ["g = grad"]
-        if self.diagonal:  # with alpha = 1 v stays as it is
+        if self.diagonal:  # alpha = 1 leaves v unchanged
             lines += ["v = alpha * v + (1 - alpha) * (g * per_n) * (g * per_n)"]
         terms = {}
         for a, b in product(ages, repeat=2):
@@ -321,7 +325,7 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
 
     @cached_property
     def _move(self) -> Formula:
-        """Theta <- theta - eps H g + sqrt(2 eps) S z; the step replaces the oldest s."""
+        """Formula of theta <- theta - eps H g + sqrt(2 eps) S z; the step replaces the oldest s."""
         ages = range(self.pairs)
         inside = " + ".join(["drift * g", *(f"ky{a} * y{a}" for a in ages)])
         move = " + ".join([f"d * ({inside})", "noise * sqrt(d) * z", *(f"ks{a} * s{a}" for a in ages)])
@@ -329,5 +333,5 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
 
     @cached_property
     def _pair(self) -> Formula:
-        """The difference of the gradients, and the trust region."""
+        """Formula of y: the difference of the gradients plus trust B^0 s."""
         return self._formula(f"{self._h}\ny = grad - g + trust * b * s")

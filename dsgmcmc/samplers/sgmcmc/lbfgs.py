@@ -53,7 +53,7 @@ def coefficients(products: Products, valid: npt.NDArray[np.bool_]) -> tuple[Floa
     Returns
     -------
     a, b, e : (m,) float64
-        See the module.
+        Coefficients of the equations at the head of the module.
     """
     use = np.flatnonzero(valid)
     a, b, e = (np.zeros(len(valid)) for _ in range(3))

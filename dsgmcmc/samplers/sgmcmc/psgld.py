@@ -10,9 +10,9 @@ Gamma(theta) is left out, as in the paper's own experiments. With ``adapt = "bur
 ends, and that second bias vanishes; ``"always"`` is the algorithm as published. [Li 2016] writes eps / 2 where we
 write eps; public code that divides the noise by N samples a tempered posterior; this code does not.
 
-On a normal law with precision P_k, by parts whose gradients have noise of the variance V P_k, sqrt(v) comes to rest at
-sqrt((1 + V) P_k) / N, so that a direction is moved by h = eps N P_k / (lambda N + sqrt((1 + V) P_k)): the variance is
-(1 + h V / 2) / (1 - h / 2) over the true one. h grows with the root of P_k, and so of N.
+For a normal target with precision P_k and gradient noise of variance V P_k, sqrt(v) converges to
+sqrt((1 + V) P_k) / N, so that the relative step is h = eps N P_k / (lambda N + sqrt((1 + V) P_k)), and the ratio of the
+draws' variance to the target's is (1 + h V / 2) / (1 - h / 2). h grows with the square root of P_k, and so of N.
 
 `step_size` is eps N and `lambda_n` is lambda N, which carry over between data sets; beyond a grid of 4, eps is
 divided by B / 4, because the noise of the part's gradient grows with B.
@@ -69,9 +69,9 @@ class PSGLD(Sampler[PSGLDConfig, Target]):
 
     @classmethod
     def excess(cls, config: PSGLDConfig, noise: float, curvature: Float64 | None = None) -> float | None:
-        """Variance of the draws over the true one, on a normal distribution of precision 1; None if not known.
+        """Ratio of the draws' variance to the target's, for a normal target of precision 1; None if unknown.
 
-        Here: of the most curved element, as the module derives it.
+        Here: of the element with the largest curvature, as derived at the head of the module.
         """
         if curvature is None:
             return None

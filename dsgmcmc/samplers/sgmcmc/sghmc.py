@@ -19,9 +19,10 @@ at small friction.
 ``refresh = L`` draws all momenta anew every L updates, with half a kick before and after. Whole kicks, as in
 [Chen 2014, algorithm 2], would make Var theta wrong by L / (L + 1) at any step size.
 
-``noise_correction`` takes the variance of the gradient's noise out of what is added. In the metric, that noise has the
-variance (B - 1) p_ik, on the average, and this holds for independent parts alone: shuffled parts make up for each other
-within a sweep. With V = (B - 1) p_ik, 1 - c^2 becomes 1 - c^2 - h_i^2 V (1 + c)^2 / 4, and 2 a becomes 2 a - h_i^2 V.
+``noise_correction`` subtracts the variance of the gradient noise from that of the added noise. In the metric, the
+variance of the gradient noise is (B - 1) p_ik on average, but only for independent parts: the noise of shuffled parts
+cancels within a sweep. With V = (B - 1) p_ik, 1 - c^2 becomes 1 - c^2 - h_i^2 V (1 + c)^2 / 4, and 2 a becomes
+2 a - h_i^2 V.
 
 Target: the posterior, up to the noise of the parts' gradients and O(eps). On N(0, 1) with noise of variance V,
 independent in every update, Var theta is 1 + h^2 V (1 + c) / ((1 - c) (4 - h^2)) for "baoa", without correction, and
@@ -65,7 +66,7 @@ spread = sqrt(maximum(2 * fade - parts * h_i * h_i * p, 0))
 }
 
 
-#: gamma h on vectors whose gradients have noise.
+#: gamma h on plain vectors, if gradients have noise.
 FADE_OF_NOISE = 0.9
 
 
@@ -99,7 +100,7 @@ class SGHMC(Underdamped[SGHMCConfig]):
 
     @classmethod
     def check(cls, config: SGHMCConfig, schedule: str, grid: int, thin: int) -> None:
-        """Refuse what would sample another law."""
+        """Refuse settings that would sample a different distribution."""
         h, parts = sqrt(2 * config.step_size), cls.sweep_length(config, grid) - 1
         if config.splitting == "published" and config.gamma * h > 1:
             raise InputError(
@@ -123,9 +124,9 @@ class SGHMC(Underdamped[SGHMCConfig]):
 
     @classmethod
     def excess(cls, config: SGHMCConfig, noise: float, curvature: Float64 | None = None) -> float | None:
-        """Variance of the draws over the true one, on a normal distribution of precision 1; None if not known.
+        """Ratio of the draws' variance to the target's, for a normal target of precision 1; None if unknown.
 
-        It follows from the formulas above.
+        Here: by the formulas at the head of the module.
         """
         if config.refresh:
             return None
@@ -140,7 +141,7 @@ class SGHMC(Underdamped[SGHMCConfig]):
 
     @classmethod
     def suited_to_density(cls, config: SGHMCConfig, noise: float | None) -> SGHMCConfig:
-        """Return the configuration for a plain vector; open steps keep the `excess` below `MAX_EXCESS`.
+        """Return the configuration for a plain vector; a step that is not set keeps `excess` below `MAX_EXCESS`.
 
         Here: more friction, which fades by `FADE_OF_NOISE` in a step, and shorter steps.
 
@@ -164,7 +165,7 @@ class SGHMC(Underdamped[SGHMCConfig]):
             self.metric.update(target, rows, self.update_of(fresh or halves), h, **friction)
 
     def _friction(self, h: float, sweep_length: int) -> dict[str, Any]:
-        """Numbers of an update."""
+        """Values of the friction's names in the formula of an update."""
         fade = self.config.gamma * h
         if self.config.noise_correction:
             return {"fade": fade, "parts": float(sweep_length - 1)}

@@ -2,8 +2,8 @@ r"""Stochastic gradient Langevin dynamics [Welling 2011, eq. 4], on blocks as in
 
     theta <- theta - eps grad U~(theta) + N(0, 2 eps)
 
-Target: the posterior, as eps -> 0. At a constant step the law is biased by O(eps): on a Gaussian with precision
-A it has covariance (A (I - eps A / 2))^-1 with exact gradients, and the noise of the part's gradient adds to it.
+Target: the posterior, as eps -> 0. At a constant step the bias is O(eps): for a Gaussian with precision A, the draws
+have covariance (A (I - eps A / 2))^-1 with exact gradients, and the noise of a part's gradient adds to it.
 [Welling 2011] writes eps / 2 where we write eps. Left out: the Metropolis correction, as in the paper.
 
 The step is given as h: eps = h / max(count / p_t) over rows, columns and parts. The curvature of U~ in one row
@@ -40,15 +40,15 @@ class SGLD(Sampler[SGLDConfig, Target]):
 
     @classmethod
     def excess(cls, config: SGLDConfig, noise: float, curvature: Float64 | None = None) -> float | None:
-        """Variance of the draws over the true one, on a normal distribution of precision 1; None if not known.
+        """Ratio of the draws' variance to the target's, for a normal target of precision 1; None if unknown.
 
-        Here: where the curvature is largest.
+        Here: in the direction of largest curvature.
         """
         return langevin_excess(config.step_size, noise)
 
     @classmethod
     def suited_to_density(cls, config: SGLDConfig, noise: float | None) -> SGLDConfig:
-        """Return the configuration for a plain vector; open steps keep the `excess` below `MAX_EXCESS`.
+        """Return the configuration for a plain vector; a step that is not set keeps `excess` below `MAX_EXCESS`.
 
         Here: at most 0.1.
         """

@@ -1,28 +1,29 @@
 r"""Stochastic gradient Nose-Hoover thermostats [Ding 2014, algorithm 1; Ma 2015, eq. 15]: friction learnt.
 
-Friction xi grows while momenta are hotter than N(0, 1) and falls while they are colder, so that gradients may have
-noise of any variance. With P the metric, h_i the step of a row (`dsgmcmc.samplers.metrics`), h = sqrt(2 eps) and A the
-`diffusion` that is added, one update is, in the splitting BADODAB of [Leimkuhler & Shang 2016], its half kicks joined,
+Friction xi grows while the mean square of the momenta is above 1 and falls while it is below 1, so that gradients may
+have noise of any variance. P is the metric, h_i the step of a row (`dsgmcmc.samplers.metrics`), h = sqrt(2 eps), and A
+the added `diffusion`. In the splitting BADODAB of [Leimkuhler & Shang 2016], with half kicks joined, one update is
 
     r     <- r - h_i P^-1/2 grad U~,                                theta <- theta + (h_i / 2) P^-1/2 r
     xi    <- xi + (h / 2) (|r|^2 / d - 1)
     r     <- exp(-xi h) r + sqrt(A (1 - exp(-2 xi h)) / xi) z
     xi    <- xi + (h / 2) (|r|^2 / d - 1),                          theta <- theta + (h_i / 2) P^-1/2 r
 
-One ``thermostat = "scalar"`` for all (d elements in all), as published, cannot serve noise that differs between rows:
-rows of more than the average noise are too hot, and those of less too cold. One for every ``"row"`` (d = D) or
-``"element"`` (d = 1) can: Q couples r_i and xi_i by r_i / d in the recipe of [Ma 2015, eq. 3], and a sum over
-thermostats takes the place of the one. The law is that of exp(-U - |r|^2 / 2 - (d / 2) sum (xi - A)^2); [Ma 2015,
-section 3.1] prints 1 / (2 d), which eq. 15 does not leave invariant.
+A single ``thermostat = "scalar"`` for all d elements, as published, cannot serve noise that differs between rows: rows
+with more noise than the average are overdispersed, rows with less are underdispersed. One thermostat for every
+``"row"`` (d = D) or ``"element"`` (d = 1) can: in the recipe of [Ma 2015, eq. 3], Q couples r_i and xi_i by r_i / d,
+and the energy has a sum over thermostats. The invariant density is exp(-U - |r|^2 / 2 - (d / 2) sum (xi - A)^2);
+[Ma 2015, section 3.1] prints 1 / (2 d), which eq. 15 does not leave invariant.
 
 Target: the posterior, up to O(h^2), for independent normal noise that does not depend on theta and whose covariance in
-the metric is one that they match: V I in each row with one a "row", diagonal with one an "element". Then the
-mean of xi is A + h_i^2 V / (2 h). Otherwise the error is of O(h): with one a row direction k settles towards the
-temperature (A + h V_k / 2) / (A + h mean(V) / 2), V_k its noise, and with one an element correlated noise correlates
-theta. Minibatches have such noise: `dsgmcmc.densities.sgmcmc.matrix_sgnht` serves it, for one vector. Noise
-that depends on theta is an error of O(h) with any of them. Shuffled parts make up for each other within a sweep, and a
-thermostat, which sees one at a time, then makes the chain too cold: refused. On a plain vector of several rows "scalar"
-makes them one system, not chains of their own. Left out: Metropolis correction.
+the metric has the form that the thermostats can match: V I in each row for "row", diagonal for "element". Then the
+mean of xi is A + h_i^2 V / (2 h). Otherwise the error is O(h): with "row", direction k, of noise V_k, tends to the
+temperature (A + h V_k / 2) / (A + h mean(V) / 2); with "element", correlated noise makes elements of theta correlated.
+Minibatches have correlated noise: `dsgmcmc.densities.sgmcmc.matrix_sgnht` handles it, for one vector. Noise that
+depends on theta causes an error of O(h) with all thermostats. The noise of shuffled parts cancels within a sweep, but a
+thermostat adapts to one part at a time, and the draws would be underdispersed: such parts are refused. On a plain
+vector of several rows, "scalar" couples the rows, which are then not independent chains. Left out: Metropolis
+correction.
 
 [Leimkuhler & Shang 2016] Adaptive thermostats for noisy gradient systems, SIAM J. Sci. Comput. 38.
 """
@@ -58,7 +59,7 @@ theta = theta + 0.5 * step * r
 square = r * r
 """
 
-#: All of an update where every element has a thermostat. The noise's variance is 2 A h exp(-x) sinh(x) / x, x = xi h,
+#: The whole update, if every element has a thermostat. The noise's variance is 2 A h exp(-x) sinh(x) / x, x = xi h,
 #: its last factor by the series, which has no limit to take at 0 and is exact to 2e-8 at 1 and to 2e-3 at 3.
 ELEMENTWISE = """\
 r = r - step * grad
@@ -88,7 +89,7 @@ class SGNHTConfig(RisingStep):
 
 @dataclass
 class Thermostat(Replicated):
-    """The one friction of all elements, (1,)."""
+    """Friction shared by all elements, (1,)."""
 
     saved_as: ClassVar[dict[str, str]] = {"xi": "thermostat.xi"}
 
@@ -120,7 +121,7 @@ class SGNHT(Sampler[SGNHTConfig, Target]):
 
     @classmethod
     def check(cls, config: SGNHTConfig, schedule: str, grid: int, thin: int) -> None:
-        """Refuse parts that depend on each other, and thermostats of coordinates that turn."""
+        """Refuse dependent parts, and thermostats of elements with a metric that rotates its coordinates."""
         if (config.metric, config.thermostat) == ("kronecker", "element"):
             raise InputError(
                 "sampler.thermostat=element follows coordinates that the Kronecker metric turns: use "
@@ -130,15 +131,15 @@ class SGNHT(Sampler[SGNHTConfig, Target]):
 
     @classmethod
     def suited_to_density(cls, config: SGNHTConfig, noise: float | None) -> SGNHTConfig:
-        """Return the configuration for a plain vector; open steps keep the `excess` below `MAX_EXCESS`.
+        """Return the configuration for a plain vector; a step that is not set keeps `excess` below `MAX_EXCESS`.
 
-        Here: what a thermostat does not correct is of the order of h^2 V.
+        Here: the error that a thermostat leaves is of the order of h^2 V.
         """
         return suited_thermostat(config, noise)
 
     @property
     def fields(self) -> tuple[StateField, ...]:
-        """Position and momentum, the thermostats of rows or elements, and what the metric keeps."""
+        """Position, momentum, the thermostats of rows or elements, and the fields of the metric."""
         widths = {"scalar": (), "row": (StateField("xi", 1),), "element": (StateField("xi"),)}
         return (StateField("theta"), StateField("r"), *widths[self.config.thermostat], *self.metric.fields)
 
@@ -163,13 +164,13 @@ class SGNHT(Sampler[SGNHTConfig, Target]):
                 self._step_of_rows(target, block, h)
 
     def _step_of_rows(self, target: Target, block: ParameterBlock, h: float) -> None:
-        """Every row has a thermostat."""
+        """Update a block whose rows each have a thermostat."""
         xi = block.row("xi")
         xi += self._heat(self.metric.update(target, block, self.kick, h)["square"] / block.dimension, h)
         xi += self._heat(self._rub(target, block, h, xi.astype(np.float64)) / block.dimension, h)
 
     def _step_of_all(self, target: Target, h: float) -> None:
-        """All elements have one: blocks stay until the sums over them are known. Collective."""
+        """Update all rows with one thermostat; blocks are sent after the sums over all are known. Collective."""
         gradient, squares = self.gradient, {}
         assert isinstance(gradient, PartGradient)
         gradient.begin(target, "theta")
@@ -186,7 +187,7 @@ class SGNHT(Sampler[SGNHTConfig, Target]):
         gradient.finish(target)
 
     def _rub(self, target: Target, block: ParameterBlock, h: float, xi: Float64) -> Float64:
-        """Friction and noise for h, and the second half of the drift; |r|^2 of every row after it, (n,)."""
+        """Apply friction and noise for a step h and the second half of the drift; return |r|^2 of every row, (n,)."""
         x = np.where(xi == 0, 1e-12, xi * h)
         spread = np.sqrt(-self.config.diffusion * h * np.expm1(-2 * x) / x)
         vectors: dict[str, Any] = {"damp": np.exp(-x).astype(block.dtype), "spread": spread.astype(block.dtype)}
@@ -199,7 +200,7 @@ class SGNHT(Sampler[SGNHTConfig, Target]):
         return 0.5 * h * (mean_square - 1)
 
     def _heat_all(self, target: Target, squares: dict[ParameterBlock, Float64], h: float) -> None:
-        """Half a step of the one thermostat. Collective."""
+        """Make half a step of the shared thermostat. Collective."""
         partials = {block: {"square": np.zeros(1), "elements": np.zeros(1)} for block in target.blocks()}
         for block, of_rows in squares.items():
             size = float(block["r"].size)

@@ -3,12 +3,12 @@ r"""Stochastic gradient Riemannian Langevin dynamics [Patterson 2013; Ma 2015, e
     theta <- theta - eps_i P^-1 grad U~ + N(0, 2 eps_i P^-1),       eps_i = eps / l_i
 
 with P and l_i those of `dsgmcmc.samplers.metrics`. The correction Gamma for a metric that depends on the state, which
-[Ma 2015, eq. 14] prints with the wrong sign inside its bracket, is zero here: the metric of a row is made from the
-other factor alone, and both move at once.
+[Ma 2015, eq. 14] prints with the wrong sign inside its bracket, is zero here: the metric of a row depends only on the
+other factor, and both factors move at once.
 
-``noise_correction`` takes the variance of the gradient's noise out of what is added. In the metric it is (B - 1) p_ik
-on the average, for independent parts, p_ik being the share of the data in P: N(0, (2 eps_i - eps_i^2 (B - 1) p_ik) /
-P_ik) is what remains.
+``noise_correction`` subtracts the variance of the gradient noise from that of the added noise. In the metric, the
+variance of the gradient noise is (B - 1) p_ik on average, for independent parts, where p_ik is the share of the data in
+P. The added noise is then N(0, (2 eps_i - eps_i^2 (B - 1) p_ik) / P_ik).
 
 Target: the posterior, up to the noise of the parts' gradients and O(eps). Where the precision is lambda in the metric,
 and the noise independent with variance V, Var theta is (1 + eps (V - B^) / 2) / (1 - eps lambda / 2) in units of the
@@ -70,7 +70,7 @@ class SGRLD(Sampler[SGRLDConfig, Target]):
 
     @classmethod
     def check(cls, config: SGRLDConfig, schedule: str, grid: int, thin: int) -> None:
-        """Refuse what would sample another law."""
+        """Refuse settings that would sample a different distribution."""
         if not config.noise_correction:
             return
         cls.corrects_noise(config, schedule, grid)
@@ -83,24 +83,24 @@ class SGRLD(Sampler[SGRLDConfig, Target]):
 
     @classmethod
     def excess(cls, config: SGRLDConfig, noise: float, curvature: Float64 | None = None) -> float | None:
-        """Variance of the draws over the true one, on a normal distribution of precision 1; None if not known."""
+        """Ratio of the draws' variance to the target's, for a normal target of precision 1; None if unknown."""
         return langevin_excess(config.step_size, 0.0 if config.noise_correction else noise)
 
     @classmethod
     def suited_to_density(cls, config: SGRLDConfig, noise: float | None) -> SGRLDConfig:
-        """Return the configuration for a plain vector; open steps keep the `excess` below `MAX_EXCESS`."""
+        """Return the configuration for a plain vector; a step that is not set keeps `excess` below `MAX_EXCESS`."""
         if "step_size" in config.model_fields_set or config.noise_correction:
             return config
         return config.model_copy(update={"step_size": langevin_step(config.step_size, noise)})
 
     @property
     def remedy(self) -> str:
-        """The other metric."""
+        """The setting of another metric."""
         return self.metric.remedy
 
     @property
     def fields(self) -> tuple[StateField, ...]:
-        """Position, and what the metric keeps."""
+        """Position, and the fields of the metric."""
         return (StateField("theta"), *self.metric.fields)
 
     def step(self, target: Target, iteration: int) -> None:
