@@ -130,7 +130,7 @@ class RatingGroups(NamedTuple):
     train : list of dict of (int, int) to (nnz,) int32
         By level, the group of every training rating of a cell, counted from the first of its factor's block.
     test : list of dict of int to (q,) int32
-        By level, the same for the test ratings of a row block.
+        By level, the group of every test rating of a row block, counted likewise.
     """
 
     levels: tuple[TimeLevel, ...]

@@ -24,7 +24,7 @@ SMALLEST = 1e-30
 
 _NODES, _SHARES = np.polynomial.hermite_e.hermegauss(15)  # nodes and weights of quadrature over N(0, 1)
 _SHARES /= _SHARES.sum()
-#: The same for effects, which vary less: probabilities of levels err by 1e-3 where their variance is 1, 3e-6 at 0.1.
+#: A coarser quadrature, for effects: probabilities of levels err by 1e-3 where their variance is 1, 3e-6 at 0.1.
 EFFECT_NODES = ((-sqrt(3.0), 1 / 6), (0.0, 2 / 3), (sqrt(3.0), 1 / 6))
 _FEW = 512  # ratings per batch of integrals over predictors
 _POINTS, _WIDTHS = np.polynomial.legendre.leggauss(48)  # quadrature of the CRPS
