@@ -1,7 +1,7 @@
 """Numbers users and items, merges repeated ratings, splits off the test ratings, and sorts.
 
-Whatever is random follows from MD5 of the seed and the original names, so neither the order of the lines nor
-the version of any library matters.
+All randomness comes from MD5 hashes of the seed and the original names, so the result depends neither on the order of
+the lines nor on the version of a library.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
 from dsgmcmc.types import Int64
 
-# by what --duplicates makes one rating of several, and its time; `place` is a rating's place in time, then in the input
+# SQL for the value and time of a merged rating, by --duplicates; `place` orders ratings by time, then by input line
 _MERGED = {
     "first": ("arg_min(value, place)", "min(time)"),
     "last": ("arg_max(value, place)", "max(time)"),
@@ -29,7 +29,7 @@ _PLACE_OF_DUPLICATE = "{'time': coalesce(time, '-infinity'::DOUBLE), 'line': raw
 _KEYS_AT_A_TIME = 4_000_000
 
 
-# ratings of one second are in the order of the other side, which has nothing to do with the split
+# ratings with equal times are in the order of the other side, which is independent of the split
 _PLACE = "(row_number() OVER (PARTITION BY {0} ORDER BY time, {1}) - 1)::INTEGER"
 _PAGE = "(dense_rank() OVER (PARTITION BY {0} ORDER BY floor(time)) - 1)::INTEGER"
 _TIMES = {
@@ -41,7 +41,7 @@ _TIMES = {
 
 
 def _hash(*fields: str) -> str:
-    """Return SQL for 64 bits of MD5 of text fields."""
+    """Return SQL for the first 64 bits of the MD5 hash of text fields."""
     joined = ", chr(31), ".join(fields)
     return f"('0x' || left(md5(concat({joined})), 16))::UBIGINT"
 
@@ -49,14 +49,14 @@ def _hash(*fields: str) -> str:
 def number_entities(
     db: duckdb.DuckDBPyConnection, seed: int, described: Mapping[str, str] | None = None
 ) -> tuple[int, int]:
-    """Make the tables ``users`` and ``items`` (id, k), k from 0 in a seeded random order; how many of each there are.
+    """Make the tables ``users`` and ``items`` (id, k), k from 0 in a seeded random order; return their lengths.
 
-    `described` has, by "user" or "item", a table with the ``id`` of more of them, who may be without ratings. Raises
-    InputError if there is a single user or item, too many, all ratings are equal and not 1, or their variances are no
-    float32.
+    `described` maps "user" or "item" to a table whose column ``id`` names further users or items, with or without
+    ratings. Raises InputError if there is a single user or item or there are too many, if all ratings are equal and
+    not 1, or if the scale of the ratings is outside the range of float32.
     """
     low, high = db.execute("SELECT min(rating), max(rating) FROM raw").fetchall()[0]
-    if low == high != 1:  # those that are 1 are clicks
+    if low == high != 1:  # clicks are ratings that all equal 1
         raise InputError(f"all ratings are {low:g}: there is nothing to learn from them; {of_clicks()}")
     if bad := find_bad_scale(low, high):
         raise InputError(bad)
@@ -76,7 +76,7 @@ def number_entities(
 
 
 def check_entities(entity: str, n: int, longest: int) -> None:
-    """Refuse a number of users or items that no model or no index can hold."""
+    """Raise InputError if there are too few or too many users or items, or if a name is too long."""
     if n < 2:
         raise InputError(f"there is only one {entity}: a matrix needs two rows and two columns at least")
     if n > MAX_SIDE:
@@ -86,7 +86,7 @@ def check_entities(entity: str, n: int, longest: int) -> None:
 
 
 def make_cells(db: duckdb.DuckDBPyConnection, seed: int, rows: str, cols: str) -> None:
-    """Turn ``raw`` into the table ``cells`` (row, col, value, time, key, test); `rows` and `cols` are user and item."""
+    """Turn ``raw`` into the table ``cells`` (row, col, value, time, key, test); `rows`, `cols`: "user" or "item"."""
     db.execute(f"CREATE TABLE cells AS {_select_cells(seed, rows, cols)}")
 
 
@@ -99,12 +99,13 @@ def _select_cells(seed: int, rows: str, cols: str, more: str = "") -> str:
 
 
 def merge_duplicates(db: duckdb.DuckDBPyConnection, seed: int, duplicates: str, rows: str, cols: str) -> int:
-    """Merge ratings in ``cells`` of the same user and item; return how many are left out.
+    """Merge the ratings in ``cells`` of the same user and item; return how many rows disappear.
 
-    Raises InputError if there are some and `duplicates` is "error", or a training rating is a test rating, too.
+    Raises InputError if a pair is both in the training and in the test ratings, or if a pair is repeated and
+    `duplicates` is "error".
     """
     before = scalar(db, "SELECT count(*) FROM cells")
-    parts = 1 + before // _KEYS_AT_A_TIME  # one after the other, as their hashes fill memory
+    parts = 1 + before // _KEYS_AT_A_TIME  # counted one after the other, since the distinct keys are held in memory
     repeated = "SELECT count(*) - count(DISTINCT key) FROM cells WHERE key % {} = {}"
     if not any(scalar(db, repeated.format(parts, part)) for part in range(parts)):
         return 0
@@ -120,7 +121,7 @@ def merge_duplicates(db: duckdb.DuckDBPyConnection, seed: int, duplicates: str, 
 
 
 def _refuse_duplicates(db: duckdb.DuckDBPyConnection, rows: str, cols: str, duplicates: str) -> None:
-    """Raise InputError for pairs that are in both parts; for any that are repeated, if `duplicates` is "error"."""
+    """Raise InputError for pairs in both training and test ratings and, if `duplicates` is "error", repeated pairs."""
     both = "bool_or(test) AND NOT bool_and(test)"
     for condition, what, advice in (
         (both, "in both the training and the test files", ""),
@@ -154,7 +155,8 @@ def _show_pairs(db: duckdb.DuckDBPyConnection, groups: str, rows: str, cols: str
 def split(db: duckdb.DuckDBPyConnection, fraction: float, temporal: bool) -> str:
     """Return SQL that is true for test ratings: exactly round(fraction * N) of ``cells``.
 
-    The random split takes the pairs with the smallest hash; the temporal one the latest, ties by hash.
+    The random split takes the pairs with the smallest hashes; the temporal split takes the latest ratings, ties broken
+    by hash.
     """
     total = scalar(db, "SELECT count(*) FROM cells")
     n_test = int(fraction * total + 0.5)
@@ -171,7 +173,7 @@ def split(db: duckdb.DuckDBPyConnection, fraction: float, temporal: bool) -> str
 
 
 def _smallest(db: duckdb.DuckDBPyConnection, n: int) -> int:
-    """The n-th smallest key of ``cells``; of all only those with the same first 16 bits are sorted."""
+    """Return the n-th smallest key of ``cells``, sorting only the keys that share its first 16 bits."""
     counts = db.execute("SELECT key >> 48 AS top, count(*) AS n FROM cells GROUP BY top ORDER BY top").fetchnumpy()
     below = np.cumsum(counts["n"])
     place = int(np.searchsorted(below, n))
@@ -187,15 +189,15 @@ def sort_cells(
     timestamps: bool = False,
     temporal: bool = False,
 ) -> tuple[Int64, int]:
-    """Make the table ``sorted`` (row, col, value, test), by row and column, of a matrix of so many rows.
+    """Make the table ``sorted`` (row, col, value, test) for a matrix of `n_rows` rows, ordered by row and column.
 
-    With `timestamps` it also has the places and pages of ratings (`dsgmcmc.data.ratings.Times`); if the split is
-    `temporal`, ages (`dsgmcmc.data.inner`).
+    With `timestamps` the table also has the places and pages of ratings (`dsgmcmc.data.ratings.Times`); if the split
+    is `temporal`, it has their ages (`dsgmcmc.data.inner`).
 
     Returns
     -------
     indptr : (I+1,) int64
-        Where each row's ratings, training and test together, begin.
+        Positions at which the ratings of a row, training and test together, begin.
     n_test : int
     """
     more = "".join(f", {formula} AS {name}" for name, formula in _TIMES.items()) if timestamps else ""

@@ -1,4 +1,4 @@
-"""Files of ratings: which they are, the roles of their columns, and their rows, read into one DuckDB table ``raw``."""
+"""Finds rating files, assigns roles to their columns, and reads their rows into one DuckDB table, ``raw``."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _SUFFIXES = (
     *(".csv", ".tsv", ".txt", ".dat", ".data", ".base", ".test", ".json", ".jsonl", ".ndjson"),
     *(".parquet", ".pq", ".mtx", ".npz"),
 )
-_MOVIELENS = ("ratings.csv", "ratings.dat", "u.data")  # in a folder with one of these, no other file has ratings
+_MOVIELENS = ("ratings.csv", "ratings.dat", "u.data")  # in a folder with one of these files, the others are ignored
 _FIELDS = {"user": "user_id", "item": "item_id", "rating": "rating", "timestamp": "time"}
-_ENTRIES = 2_000_000  # of a matrix at a time
+_ENTRIES = 2_000_000  # matrix entries that are inserted at a time
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ class RatingsFile:
 def find_files(inputs: Sequence[str]) -> list[Path]:
     """Turn files, folders and globs into a list of files.
 
-    In a folder, a MovieLens rating file is taken alone; otherwise every file with a known suffix is. Raises InputError
-    if something does not exist or holds no rating files, or a file is named twice.
+    From a folder with a MovieLens rating file only this file is taken; from any other folder, every file with a known
+    suffix. Raises InputError if a file does not exist or is named twice, or a folder or glob yields no files.
     """
     files: list[Path] = []
     for name in inputs:
@@ -97,9 +97,9 @@ def _files_of(folder: Path) -> list[Path]:
 
 
 def inspect(db: duckdb.DuckDBPyConnection, path: Path, columns: dict[str, str], timed: bool) -> RatingsFile:
-    """Find out how a file is written; `columns` are from `parse_columns`.
+    """Detect the format of a file and the roles of its columns; `columns` are from `parse_columns`.
 
-    Raises InputError if it is empty, no table, or without the columns that are needed; with `timed` times are.
+    Raises InputError if the file is empty, is no table, or lacks a required column (the timestamp too, if `timed`).
     """
     if is_matrix(path):
         if columns:
@@ -113,7 +113,7 @@ def inspect(db: duckdb.DuckDBPyConnection, path: Path, columns: dict[str, str], 
 
 
 def create_raw(db: duckdb.DuckDBPyConnection) -> None:
-    """Create the empty table: names as text, rating, time in seconds or NULL, whether it is a test rating."""
+    """Create the empty table ``raw``; times are in seconds or NULL."""
     db.execute(
         "CREATE OR REPLACE TABLE raw (user_id VARCHAR, item_id VARCHAR, rating FLOAT, time DOUBLE, test BOOLEAN)"
     )
@@ -123,7 +123,7 @@ def load(db: duckdb.DuckDBPyConnection, file: RatingsFile, test: bool) -> None:
     """Append a file's ratings to ``raw``, in their order.
 
     Raises InputError if the file cannot be read, holds no ratings, or has rows with missing, non-numeric, infinite or
-    NaN values: their number and the first five.
+    NaN values. The error gives the number of bad rows and the first five.
     """
     before = scalar(db, "SELECT count(*) FROM raw")
     if file.table is None:
@@ -153,7 +153,7 @@ def _load_table(db: duckdb.DuckDBPyConnection, table: TableFile, columns: dict[s
 
 
 def _load_matrix(db: duckdb.DuckDBPyConnection, path: Path, test: bool) -> None:
-    """Append the entries of a matrix, which has to fit into memory; its indices are the names."""
+    """Append the entries of a matrix, which must fit into memory; row and column numbers serve as names."""
     matrix = read_matrix(path, memory_of(db))
     first = 0 if path.suffix.lower() == ".npz" else 1  # MatrixMarket counts from 1
     for start in range(0, matrix.nnz, _ENTRIES):
@@ -171,13 +171,13 @@ def _load_matrix(db: duckdb.DuckDBPyConnection, path: Path, test: bool) -> None:
 
 
 def _refuse_bad_rows(db: duckdb.DuckDBPyConnection, file: RatingsFile, before: int) -> None:
-    """Raise InputError if a file, whose rows in ``raw`` begin at `before`, has values that no rating may have."""
+    """Raise InputError if a file has invalid values; its rows in ``raw`` begin at row `before`."""
     wrong = {
         "the user is missing": "coalesce(user_id, '') = ''",
         "the item is missing": "coalesce(item_id, '') = ''",
         "the rating is missing, or no number": "rating IS NULL",
         "the rating is not finite": "NOT isfinite(rating)",
-        # a name would end there where it is stored
+        # a stored name would end at its first zero byte
         "a name has zero bytes": "contains(user_id, chr(0)) OR contains(item_id, chr(0))",
     }
     if file.timed:
@@ -200,7 +200,10 @@ def _refuse_bad_rows(db: duckdb.DuckDBPyConnection, file: RatingsFile, before: i
 
 
 def whole_names(db: duckdb.DuckDBPyConnection) -> None:
-    """Write names that are all whole numbers with ``.0`` without it: pandas makes them where an integer is missing."""
+    """Strip ``.0`` from the names of a column if all are whole numbers that end so.
+
+    Pandas writes integers as floats where one is missing.
+    """
     for column in ("user_id", "item_id"):
         whole = f"regexp_full_match({column}, '-?[0-9]+[.]0')"
         first = scalar(db, f"SELECT {whole} FROM raw LIMIT 1")

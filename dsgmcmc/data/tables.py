@@ -1,10 +1,11 @@
-"""Tables as files. Any of them is read by `open_table`; predictions are written as CSV or Parquet, which appear whole.
+"""Reads tables from files (`open_table`) and writes predictions as CSV or Parquet (`write_query`).
 
 Text with a delimiter, JSON and Parquet are read by DuckDB, sparse matrices (`read_matrix`) by SciPy. Text and JSON may
-be compressed with gzip. The content says what a file is, not its name.
+be compressed with gzip. The format is detected from the content, except for .npz, which is known by its suffix. An
+output file appears under its name only when it is complete.
 
-DuckDB's own detection of delimiters and headers is not used: where one line at the end of its sample has too many
-columns, it takes all lines before it for comments and leaves them out.
+DuckDB's detection of delimiters and headers is not used: if one line at the end of its sample has too many columns, it
+takes all earlier lines for comments and skips them.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ from dsgmcmc.types import Array
 
 SHOWN = 5  # bad lines in a message
 _DELIMITERS = ("::", "\t", ",", ";", "|", " ")
-_SAMPLE = 1 << 16  # bytes that delimiter and header are detected in
+_SAMPLE = 1 << 16  # bytes from which delimiter and header are detected
 _BLOCK = 1 << 20
-_LONGEST = 1 << 21  # bytes of a line; DuckDB reads no longer ones
+_LONGEST = 1 << 21  # bytes of the longest line that DuckDB reads
 _LINE_END = r"\r\n|\n|\r"
-_MOST_REJECTS = 1000  # bad lines that DuckDB collects, at kilobytes each
-_DAMAGED = (OSError, EOFError, zlib.error)  # what is raised where gzip finds something else
-_COPIES = 4  # bytes of memory while a matrix is read, for each byte of its entries
+_MOST_REJECTS = 1000  # bad lines that DuckDB collects; each takes kilobytes
+_DAMAGED = (OSError, EOFError, zlib.error)  # errors that gzip raises for damaged files
+_COPIES = 4  # bytes of memory needed per byte of entries while a matrix is read
 _FORMATS = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}
 
 
@@ -49,26 +50,26 @@ def scalar(db: duckdb.DuckDBPyConnection, query: str) -> Any:
 
 
 def _quoted(path: Path) -> str:
-    """Return the SQL of a path, which is no pattern."""
+    """Return a path as an SQL string in which wildcards stand for themselves."""
     return literal(glob.escape(str(path.absolute())))
 
 
 @dataclass(frozen=True)
 class TableFile:
-    """A table in a file, that has been looked at and not been read.
+    """Format and columns of a table in a file whose rows have not been read.
 
     Attributes
     ----------
     path : Path
     kind : {"text", "json", "parquet"}
     names : list of str
-        Names of the columns; ``column 1`` and so on where the file does not name them.
+        Names of the columns; ``column 1`` and so on if the file has no header.
     header : bool
         Whether the file names its columns.
     first_line : int
-        Line of the file that the first row stands in; 0 where rows are not lines.
+        Line number of the first row; 0 if rows are not lines.
     types : list of str
-        Types of the columns in DuckDB.
+        DuckDB types of the columns.
     """
 
     path: Path
@@ -87,7 +88,7 @@ class TableFile:
         return len(self.names)
 
     def where(self, row: int) -> str:
-        """Where a row, counted from 0, stands in the file; blank lines are not counted."""
+        """Return the position of a row (from 0) in the file, for messages; blank lines are not counted."""
         return f"line {row + self.first_line}" if self.first_line else f"row {row + 1}"
 
     def column(self, position: int) -> str:
@@ -97,9 +98,10 @@ class TableFile:
     def create(self, db: duckdb.DuckDBPyConnection, query: str, numbers: Mapping[int, str] | None = None) -> None:
         """Run a query whose ``{table}`` is this table, such as ``CREATE TABLE t AS SELECT c0 FROM {table}``.
 
-        Columns of text and JSON are text, but for `numbers`, which have types of DuckDB by their positions. Columns of
-        JSON that the query does not name are not read. Raises InputError if the file is damaged, or lines have another
-        number of columns or no number where one must be: how many lines, and the first five.
+        Columns of text and JSON files are read as text; in text files, `numbers` maps the positions of other columns to
+        their DuckDB types. JSON columns that the query does not name are not read. Raises InputError if the file is
+        damaged, or if lines have a wrong number of columns or text in place of a number. The error gives the number of
+        bad lines and the first five.
         """
         if self.packed or self.kind == "text":
             _check_whole(self.path, self.packed, self.kind == "text")
@@ -138,7 +140,7 @@ class TableFile:
         self._refuse_rejected(db)
 
     def _tolerant(self, options: str, fields: list[str]) -> str:
-        """Return SQL that reads lines whatever they end in; DuckDB then overlooks columns that are too many."""
+        """Return SQL that reads lines with mixed line ends, and fails at surplus columns, which DuckDB then ignores."""
         beyond = f"c{self.width}"
         columns = ", ".join([*fields, f"{beyond}: 'VARCHAR'"])
         complaint = literal(f"a line has more than {self.width} columns, and begins with ")
@@ -148,7 +150,7 @@ class TableFile:
         )
 
     def _refuse_rejected(self, db: duckdb.DuckDBPyConnection) -> None:
-        """Raise InputError for the lines that DuckDB could not read, if there are any."""
+        """Raise InputError if DuckDB could not read some lines."""
         bad = db.execute(
             "SELECT line, first(column_name), first(error_message), first(csv_line) FROM reject_errors "
             "GROUP BY line ORDER BY line"
@@ -178,18 +180,18 @@ def open_table(
     least: int = 2,
     latin1: bool = False,
 ) -> TableFile:
-    """Look at a file: what it is, and its columns.
+    """Detect the format and the columns of a file, without reading its rows.
 
-    Raises InputError if it is no table of at least two columns.
+    Raises InputError if the file is no table of at least two columns.
 
     Parameters
     ----------
     is_header : callable
-        Whether the fields of the first line of a text are names of columns.
+        Tells from the fields of the first line of a text file whether they are column names.
     least : int
-        Number of columns that are expected at least; the delimiter is detected by it.
+        Smallest number of columns that the delimiter must yield.
     latin1 : bool
-        Whether text that is not UTF-8 is read as Latin-1.
+        Read text that is not UTF-8 as Latin-1.
     """
     head = _read_head(path)
     if head.startswith(b"PAR1"):
@@ -223,11 +225,11 @@ def _look_at_text(
     packed: bool,
     encoding: str,
 ) -> TableFile:
-    """Find delimiter and header in the beginning of a text. Lines before the header that begin with # are comments."""
+    """Detect delimiter and header in the beginning of a text; lines with # before the header are comments."""
     lines = re.split(_LINE_END, text)
     filled = [k for k, line in enumerate(lines) if line.strip()]
     if len(filled) > 1 and not text.endswith("\n"):
-        filled.pop()  # the sample may have cut it
+        filled.pop()  # the sample may end within this line
     plain = [k for k in filled if not lines[k].startswith("#")] or filled
     delimiter = _detect_delimiter([lines[k] for k in plain[:50]], least)
     widths = [len(_split(lines[k], delimiter)) for k in plain[:50]]
@@ -236,7 +238,7 @@ def _look_at_text(
     fields = [field.strip() for field in _split(lines[start], delimiter)]
     header = is_header(fields)
     if header and set(widths[1:]) == {len(fields) + 1}:
-        fields.insert(0, "")  # R's write.table names no column for the names of rows
+        fields.insert(0, "")  # R's write.table gives the column of row names no name
     if len(fields) < 2:
         raise InputError(f"{path} has one column: expected several, with a delimiter between them")
     names = fields if header else [f"column {k + 1}" for k in range(len(fields))]
@@ -252,9 +254,10 @@ def _split(line: str, delimiter: str) -> list[str]:
 
 
 def _detect_delimiter(lines: list[str], least: int) -> str:
-    """Return the first delimiter that cuts lines into the same number, at least `least`, of fields.
+    """Return the first delimiter that splits all lines into the same number of fields, at least `least`.
 
-    If none does, some lines are bad, and the first one tells. It may have one field less: see `_look_at_text`.
+    The first line may have one field less, as in files of R's write.table. If no delimiter qualifies, some lines are
+    bad, and the delimiter is chosen by the first line alone.
     """
     counts = {delimiter: [len(_split(line, delimiter)) for line in lines] for delimiter in _DELIMITERS}
     for delimiter, numbers in counts.items():
@@ -265,7 +268,7 @@ def _detect_delimiter(lines: list[str], least: int) -> str:
 
 
 def is_number(field: str) -> bool:
-    """Whether a field of a text is a number."""
+    """Whether a text field is a number."""
     try:
         float(field)
     except ValueError:
@@ -274,7 +277,7 @@ def is_number(field: str) -> bool:
 
 
 def _read_head(path: Path) -> bytes:
-    """Return the first bytes of a file that is not empty."""
+    """Return the first bytes of a file; raise InputError if it is empty, or no file."""
     if not path.is_file():
         pipe = " but a pipe: write what comes through it to a file first" if path.is_fifo() else ""
         raise InputError(f"{path} is not a file{pipe}" if path.exists() else f"{path} does not exist")
@@ -289,13 +292,13 @@ def _read_head(path: Path) -> bytes:
 
 
 def _unpacked(path: Path) -> IO[bytes]:
-    """Open a file that may be compressed with gzip. Reading raises one of `_DAMAGED`."""
+    """Open a file that may be compressed with gzip. Reading a damaged file raises one of `_DAMAGED`."""
     packed = _read_head(path).startswith(b"\x1f\x8b")
     return cast("IO[bytes]", gzip.open(path)) if packed else path.open("rb")
 
 
 def _decode_head(path: Path, encoding: str) -> str:
-    """Return the beginning of a text, and refuse what is none."""
+    """Return the beginning of a text file; raise InputError if it is empty, or not text."""
     try:
         with _unpacked(path) as file:
             head = file.read(_SAMPLE)
@@ -321,7 +324,7 @@ def _decode_head(path: Path, encoding: str) -> str:
 
 
 def refuse_utf16(path: Path, head: bytes) -> None:
-    """Refuse text of 16 bits, as spreadsheets write it."""
+    """Raise InputError for UTF-16 text, which spreadsheets write."""
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise InputError(f"{path} is UTF-16: convert it to UTF-8, e.g. with `iconv -f UTF-16 -t UTF-8`")
 
@@ -340,7 +343,7 @@ def _is_utf8(path: Path) -> bool:
 
 
 def _check_whole(path: Path, packed: bool, lines: bool) -> None:
-    """Refuse what DuckDB overlooks: damaged compression, and a last one of `lines` that is longer than it reads."""
+    """Refuse two faults that DuckDB overlooks: damaged compression and, if `lines`, a last line that is too long."""
     end = b""
     try:
         with gzip.open(path) if packed else path.open("rb") as file:
@@ -355,7 +358,7 @@ def _check_whole(path: Path, packed: bool, lines: bool) -> None:
 
 
 def is_matrix(path: Path) -> bool:
-    """Whether a file is for `read_matrix`."""
+    """Whether a file is a sparse matrix, to be read by `read_matrix`."""
     if path.suffix.lower() == ".npz":
         return True
     try:
@@ -368,9 +371,9 @@ def is_matrix(path: Path) -> bool:
 def read_matrix(path: Path, memory: int) -> Any:
     """Read a sparse matrix of real numbers, .npz or MatrixMarket, as scipy.sparse.coo_array or coo_matrix.
 
-    Raises InputError if it is none, or needs more memory than `memory` bytes.
+    Raises InputError if the file is no such matrix, or if reading it takes more than `memory` bytes.
     """
-    import scipy.io  # takes its time to import
+    import scipy.io  # slow to import
     import scipy.sparse
 
     archive = path.suffix.lower() == ".npz"
@@ -391,7 +394,7 @@ def read_matrix(path: Path, memory: int) -> Any:
             raise ValueError(f"its values are {matrix.data.dtype}")
     except InputError:
         raise
-    except Exception as error:  # zipfile, NumPy and SciPy raise whatever they meet
+    except Exception as error:  # zipfile, NumPy and SciPy raise many types
         raise InputError(f"{path} is not a sparse matrix: {error}") from error
     return matrix
 
@@ -403,7 +406,7 @@ def _unpacked_bytes(path: Path) -> int:
 
 
 def _declared_bytes(path: Path) -> int:
-    """Bytes of the entries that a MatrixMarket file says it has."""
+    """Bytes of the entries that the header of a MatrixMarket file declares."""
     import scipy.io
 
     _, _, entries, layout, _, symmetry = scipy.io.mminfo(path)
@@ -413,7 +416,7 @@ def _declared_bytes(path: Path) -> int:
 
 
 def append_results(db: duckdb.DuckDBPyConnection, columns: Mapping[str, Array]) -> None:
-    """Append columns to the table ``results``, which is made of the first ones; NaN becomes NULL."""
+    """Append columns to the table ``results``, creating it on the first call; NaN becomes NULL."""
     db.register("chunk", columns)
     names = ((identifier(name), column.dtype.kind) for name, column in columns.items())
     picked = ", ".join(f"CASE WHEN NOT isnan({n}) THEN {n} END AS {n}" if kind == "f" else n for n, kind in names)
@@ -423,14 +426,14 @@ def append_results(db: duckdb.DuckDBPyConnection, columns: Mapping[str, Array]) 
 
 
 def write_query(db: duckdb.DuckDBPyConnection, query: str, out: Path | None, scratch: Path) -> None:
-    """Write a query's rows, in their order, to a file that appears whole, or to standard output as CSV.
+    """Write a query's rows, in order, to a file that appears only when complete, or to standard output as CSV.
 
     Parameters
     ----------
     out : Path or None
         ``.csv``, ``.parquet`` or ``.pq``; None for standard output.
     scratch : Path
-        Folder for what goes to standard output.
+        Folder for a temporary copy of the rows that go to standard output.
     """
     kind = output_format(out)
     folder = scratch if out is None else out.parent
@@ -452,7 +455,7 @@ def write_query(db: duckdb.DuckDBPyConnection, query: str, out: Path | None, scr
 
 
 def output_format(out: Path | None) -> str:
-    """``csv`` or ``parquet``, by the suffix. Raises InputError if it is another, or the folder does not exist."""
+    """Return ``csv`` or ``parquet``, by suffix. Raises InputError for other suffixes or if the folder is missing."""
     if out is None:
         return "csv"
     if out.suffix.lower() not in _FORMATS:
@@ -463,7 +466,7 @@ def output_format(out: Path | None) -> str:
 
 
 def write_blocks(blocks: Iterable[Mapping[str, Array]], out: Path) -> None:
-    """Write columns that come block by block, all with the same names, to CSV or Parquet; see `write_query`."""
+    """Write blocks of rows, columns by name (equal in all blocks), to a CSV or Parquet file."""
     with open_session(out.parent, default_memory()) as (db, _):
         for block in blocks:
             append_results(db, block)
