@@ -1,4 +1,4 @@
 """Ratings: the ratings file, its preparation from files, arrays or simulation, and tables of pairs and titles.
 
-Nothing here knows of samplers, runs or predictions.
+The package does not know samplers, runs or predictions.
 """

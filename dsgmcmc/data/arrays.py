@@ -1,4 +1,4 @@
-"""Ratings, pairs and features in Python, as sparse matrices, data frames or arrays, and files made from them."""
+"""Reads ratings, pairs and features from sparse matrices, data frames or arrays, and writes them to files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dsgmcmc.types import Array, Float32, Float64, Mask
 
 @dataclass(frozen=True)
 class Triples:
-    """Users, items (integers or str) and ratings, (n,) each, and their times in seconds, if they are known."""
+    """Users and items (integers or str), ratings, and times in seconds if known; all of shape (n,)."""
 
     users: Array
     items: Array
@@ -32,16 +32,16 @@ class Triples:
 def read_triples(X: Any, y: Any = None, timed: bool = False, columns: str | None = None) -> Triples:
     """Read ratings.
 
-    Raises InputError if it is anything else, or a value is missing or not finite.
+    Raises InputError if `X` or `y` has another form, or if a value is missing or not finite.
 
     Parameters
     ----------
     X : SciPy sparse matrix; data frame or array (n, 3); with `y`, data frame or array (n, 2)
     y : (n,) array, optional
     timed : bool
-        Whether there is one more column, with times in seconds.
+        Whether there is a further column, with times in seconds or as NumPy dates.
     columns : str, optional
-        Columns of a data frame, as `BPMF` is told.
+        Columns of a data frame by role, such as ``user=U,item=I`` (as in `BPMF`).
     """
     import scipy.sparse  # takes its time to import
 
@@ -63,7 +63,7 @@ def read_triples(X: Any, y: Any = None, timed: bool = False, columns: str | None
 
 
 def has_times(X: Any, y: Any, columns: str | None = None) -> bool:
-    """Whether what `BPMF.fit` is given has a column of timestamps; of files that is not known."""
+    """Whether the input of `BPMF.fit` has a column of timestamps; False for files, which are not opened."""
     names = getattr(X, "columns", None)
     if names is not None:
         return "timestamp" in parse_columns(columns) or find_column(names, "timestamp") is not None
@@ -71,7 +71,7 @@ def has_times(X: Any, y: Any, columns: str | None = None) -> bool:
 
 
 def _seconds(times: Array) -> Float64:
-    """Times in seconds, (n,), of seconds or of NumPy's dates."""
+    """Convert seconds or NumPy dates to (n,) seconds."""
     if times.dtype.kind == "M":
         times = np.where(np.isnat(times), np.nan, times.astype("datetime64[us]").astype(np.float64) / 1e6)
     try:
@@ -83,7 +83,7 @@ def _seconds(times: Array) -> Float64:
 
 
 def _checked(users: Array, items: Array, ratings: Any) -> Triples:
-    """Ratings, if they are numbers."""
+    """Return triples; raise InputError unless the ratings are finite numbers, one for each pair."""
     try:
         values = np.asarray(ratings).astype(np.float32)
     except (TypeError, ValueError) as error:
@@ -97,7 +97,7 @@ def _checked(users: Array, items: Array, ratings: Any) -> Triples:
 
 
 def _refuse(bad: Mask, what: str) -> None:
-    """Refuse rows with what is missing or not finite, and say which they are, counted from 0 as Python does."""
+    """Raise InputError if rows are `bad`, with the numbers of the first rows, counted from 0."""
     rows = np.flatnonzero(bad)
     if len(rows):
         number = f"{len(rows):,} {what}s are" if len(rows) > 1 else f"one {what} is"
@@ -106,10 +106,10 @@ def _refuse(bad: Mask, what: str) -> None:
 
 
 def read_pairs(X: Any, columns: str | None = None) -> tuple[Array, Array]:
-    """Read users and items, (n,) each, of an (n, 2) array or a data frame.
+    """Read users and items, (n,) each, from an (n, 2) array or a data frame.
 
-    `columns` are as `BPMF` is told; those that the data frame does not have are looked for by their usual names, which
-    recommendations have. Raises InputError if it is neither, or a name is missing.
+    `columns` are those given to `BPMF`. A column that the data frame lacks is looked for under its usual names, as
+    in data frames of recommendations. Raises InputError if `X` is neither, or if a name is missing.
     """
     labels = {str(label) for label in getattr(X, "columns", ())}
     named = {role: name for role, name in parse_columns(columns).items() if name in labels}
@@ -118,7 +118,7 @@ def read_pairs(X: Any, columns: str | None = None) -> tuple[Array, Array]:
 
 
 def _places(labels: Sequence[Any], roles: tuple[str, ...], named: Mapping[str, str]) -> list[int]:
-    """Positions of roles among the columns of a data frame; those that are only numbered are as of an array."""
+    """Positions of roles among the columns of a data frame; if columns have only numbers, in the order of roles."""
     given = {role: name for role, name in named.items() if role in roles}
     numbered = not given and all(isinstance(label, int | np.integer) for label in labels)
     if numbered and len(labels) != len(roles):
@@ -146,12 +146,12 @@ def _columns(X: Any, roles: tuple[str, ...], named: Mapping[str, str]) -> list[A
 
 
 def _mixed(rows: Any) -> bool:
-    """Whether rows hold text: NumPy would turn their numbers into text, too."""
+    """Whether the first row holds text; NumPy would then turn numbers into text, too."""
     return any(isinstance(value, str) for value in rows[0])
 
 
 def names_of(column: Array, role: str) -> Array:
-    """Names as int64, or as an object array of str."""
+    """Convert a column of names to int64 or to an object array of str."""
     if column.dtype.kind in "iu":
         return column.astype(np.int64)
     if column.dtype.kind in "fc":
@@ -180,10 +180,10 @@ def prepare_data(
     duplicates: str = "error",
     columns: str | None = None,
 ) -> Path:
-    """Write ratings to a ratings file at `path`, unless they are one, and return where it is.
+    """Write ratings to a ratings file at `path` and return its path; if `X` is a ratings file, return `X`.
 
-    `X`, `y`, `duplicates` and `columns` are as of `BPMF` and its `fit`; `described` are features of "user", "item" or
-    both; `timed`: whether the order of ratings in time is kept. Raises InputError if ratings or features are wrong.
+    `X`, `y`, `duplicates` and `columns` are the arguments of `BPMF` and `BPMF.fit`; `described` has features by "user"
+    and "item"; `timed` keeps the order of ratings in time. Raises InputError if ratings or features are invalid.
     """
     options: dict[str, Any] = {"test_fraction": test_fraction, "seed": seed % 2**31, "force": True}
     options |= {"described": described, "timestamps": timed, "duplicates": duplicates}
@@ -212,7 +212,7 @@ def prepare_data(
 
 
 def _write_parquet(path: Path, columns: Mapping[str, Array]) -> None:
-    """Write columns to a Parquet file: arrays of objects as text, others with their types."""
+    """Write columns to a Parquet file: object arrays as text, other arrays with their types."""
     picked = ", ".join(
         f"{identifier(name)}::VARCHAR AS {identifier(name)}" if column.dtype == object else identifier(name)
         for name, column in columns.items()
@@ -225,9 +225,9 @@ def _write_parquet(path: Path, columns: Mapping[str, Array]) -> None:
 def write_features(given: Any, entity: str, folder: Path, separator: str = "|") -> Description:
     """Write features of users or items to a file in a folder.
 
-    `given` may be the path of a file that ``prepare --user-features`` reads, which is used as it is; a SciPy sparse
-    matrix, whose row numbers are the names; a data frame with the names in a column ``user`` (``item``), or in the
-    index; or an array (n, 1 + F): names, then numbers. Raises InputError if it is anything else.
+    `given` may be the path of a file for ``prepare --user-features``, which is used unchanged; a SciPy sparse matrix,
+    whose row numbers are the names; a data frame with the names in a column ``user`` (``item``) or in the index; or an
+    array (n, 1 + F) with names in the first column. Raises InputError for any other value.
     """
     import scipy.sparse  # takes its time to import
 
@@ -243,14 +243,14 @@ def write_features(given: Any, entity: str, folder: Path, separator: str = "|") 
     for label, column in columns.items():
         texts[label] = _texts(column, separator)
         if column.dtype.kind not in "iufb" and _all_numbers(texts[label]):
-            kinds[label] = "category"  # numbers that are given as text are codes
+            kinds[label] = "category"  # numbers written as text are codes
     path = folder / f"{entity}_features.parquet"
     _write_parquet(path, texts)
     return Description(path, entity, kinds, separator)
 
 
 def _feature_columns(given: Any, entity: str) -> tuple[Array, dict[str, Array]]:
-    """Names, and columns by their labels."""
+    """Return names, and the other columns by label."""
     labels = getattr(given, "columns", None)
     if labels is None:
         array = np.asarray(given)
@@ -270,7 +270,7 @@ def _feature_columns(given: Any, entity: str) -> tuple[Array, dict[str, Array]]:
 
 
 def _texts(column: Array, separator: str) -> Array:
-    """Values as text, or None; lists of text with a separator."""
+    """Convert values to text, lists to text with a separator, and missing values to None."""
     texts: list[str | None] = []
     for value in column.tolist():
         if isinstance(value, list | tuple | np.ndarray):

@@ -1,4 +1,4 @@
-"""Which column of a file or a data frame is the user, the item, the rating and the timestamp."""
+"""Finds the columns of users, items, ratings and timestamps in a file or a data frame."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
 
-# what other people call the columns, compared in lower case without punctuation
+# usual names of the columns, in order of preference; compared in lower case without punctuation
 NAMES: dict[str, tuple[str, ...]] = {
     "user": (
         *("user", "userid", "username", "uid", "reviewer", "reviewerid", "customer", "customerid"),
@@ -30,18 +30,18 @@ ROLES = tuple(NAMES)
 
 
 def plain(name: object) -> str:
-    """Name of a column in lower case, without punctuation."""
+    """Return a column name in lower case, without punctuation."""
     return re.sub(r"[^a-z0-9]", "", str(name).lower())
 
 
 def find_column(names: Iterable[object], role: str) -> int | None:
-    """Position of the column that is called as other people call a role; None if there is none."""
+    """Position of the column with a usual name of the role; None if there is no such column."""
     known = [plain(name) for name in names]
     return next((known.index(name) for name in NAMES[role] if name in known), None)
 
 
 def position_of(name: str, names: list[str], width: int) -> int | None:
-    """Position of a column that is given by its name, or by its number from 1; None if there is none."""
+    """Position, from 0, of a column given by its name or by its number from 1; None if it does not exist."""
     if name in names:
         return names.index(name)
     return int(name) - 1 if name.isdecimal() and 1 <= int(name) <= width else None
@@ -53,9 +53,9 @@ def of_clicks() -> str:
 
 
 def parse_columns(text: str | None, roles: Sequence[str] = ROLES) -> dict[str, str]:
-    """Parse ``user=U,item=I``, some of the roles in any order; U is a name in the header or a position from 1.
+    """Parse ``user=U,item=I``: any of the roles, in any order; U is a name in the header or a position from 1.
 
-    Raises InputError if it is anything else.
+    Raises InputError if the text has another form.
     """
     if text is None:
         return {}
@@ -70,10 +70,10 @@ def parse_columns(text: str | None, roles: Sequence[str] = ROLES) -> dict[str, s
 def locate(
     where: object, names: Sequence[str] | None, width: int, columns: Mapping[str, str], roles: Sequence[str]
 ) -> dict[str, int]:
-    """Positions of roles: as `columns` says, else by the names that other people use.
+    """Positions of roles: as `columns` says, otherwise by the usual names of columns.
 
-    Where there are neither `names` (None: no header) nor `columns`, roles are in their order. Roles that are not found
-    are left out; see `require`. Raises InputError if there is no column of a given name.
+    Without a header (`names` is None) and without `columns`, the columns are taken in the order of the roles. Roles
+    without a column are left out of the result. Raises InputError if a column named in `columns` does not exist.
     """
     if names is None and not columns:
         return {role: k for k, role in enumerate(roles) if k < width}
@@ -91,14 +91,14 @@ def locate(
 
 
 def described(names: Sequence[str] | None, width: int) -> str:
-    """The columns that there are, for messages."""
+    """Describe the columns of a table, for messages."""
     return f"{width} columns without a header" if names is None else f"columns {', '.join(names)}"
 
 
 def require(
     where: object, names: Sequence[str] | None, width: int, places: Mapping[str, int], roles: Sequence[str], advice: str
 ) -> None:
-    """Raise InputError unless every role has a column of its own; `advice` is how to name them."""
+    """Raise InputError unless every role has a separate column; `advice` tells users how to name columns."""
     missing = [role for role in roles if role not in places]
     if missing:
         columns = described(names, width)
@@ -114,8 +114,8 @@ def assign_columns(
 ) -> dict[str, int]:
     """Find the position of each role among the columns `names` (None: the file has no header).
 
-    Without a rating, ratings are clicks: where `columns` has user and item and no rating, or where no column is left
-    that could be one. If no `timestamp` is needed, it is among the roles where there is one.
+    The file is taken for clicks, without a rating column, if `columns` names user and item but no rating, or if no
+    remaining column could hold ratings. The timestamp is required if `timestamp`, and otherwise optional.
     """
     if columns:
         clicks = {"user", "item"} <= columns.keys() and "rating" not in columns

@@ -1,4 +1,4 @@
-"""How the columns of a table become features: what is learnt of them once, stored, and applied to new rows alike."""
+"""Encodings of table columns as features: learnt once, stored, and applied alike to the rows of later tables."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-#: What a column may be.
+#: Kinds of columns.
 KINDS = {
     "number": "standardised",
     "category": "one feature for each value",
@@ -19,18 +19,17 @@ KINDS = {
 
 
 class Code(NamedTuple):
-    """How one column becomes features.
+    """Encoding of one column as features.
 
     Attributes
     ----------
     name : str
-        Of the column in its file.
+        Name of the column in its file.
     kind : key of `KINDS`
-        "skip" if it is left out.
     atoms : tuple of str
-        Categories, which have a feature each, in their order.
+        Categories in the order of their features, one feature each.
     mean, sd : float
-        That numbers are standardised with.
+        Mean and standard deviation by which numbers are standardised.
     """
 
     name: str
@@ -41,22 +40,22 @@ class Code(NamedTuple):
 
     @property
     def features(self) -> list[str]:
-        """Names of its features."""
+        """Names of the column's features."""
         return [self.name] if self.kind in ("number", "flag") else [f"{self.name}={atom}" for atom in self.atoms]
 
 
 @dataclass(frozen=True)
 class Encoding:
-    """How a file that describes users or items became features.
+    """Encoding of a file that describes users or items.
 
     Attributes
     ----------
     columns : tuple of Code
-        Of a table, in the order of the features.
+        Encodings of a table's columns, in the order of the features; empty for a matrix.
     separator : str
-        Between the values of a list.
+        Separator of the values in a list.
     width : int
-        Of a matrix the number of its columns, which are features as they are; 0 of a table.
+        Number of columns of a matrix, which serve as features unchanged; 0 for a table.
     """
 
     columns: tuple[Code, ...] = ()
@@ -70,18 +69,18 @@ class Encoding:
 
     @property
     def groups(self) -> list[str]:
-        """Group of each feature: the column that it is made of, without what follows an equals sign."""
+        """Group of each feature: the name of its column, up to an equals sign."""
         of_columns = [code.name.partition("=")[0] for code in self.columns for _ in code.features]
         return ["features"] * self.width + of_columns
 
     def dump(self) -> str:
-        """Write it as JSON."""
+        """Return the encoding as JSON."""
         columns = [code._asdict() for code in self.columns]
         return json.dumps({"columns": columns, "separator": self.separator, "width": self.width})
 
     @classmethod
     def parse(cls, text: str) -> Encoding:
-        """Read what `dump` wrote. Raises ValueError if it is something else."""
+        """Read the JSON text of `dump`. Raises ValueError if the text is no valid encoding."""
         try:
             given = json.loads(text)
             columns = tuple(

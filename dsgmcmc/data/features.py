@@ -1,8 +1,8 @@
-"""Features of users or items: a file that describes them becomes one-hot, multi-hot and standardised columns, in CSR.
+"""Turns files that describe users or items into features: one-hot, multi-hot and standardised columns, in CSR.
 
-A description is read into a DuckDB table (`load_description`), whose columns have kinds, which are guessed or given.
-`learn` finds their encoding, and `apply` makes features by one: from the same table for `prepare`, from other tables
-where new users or items are folded in. A sparse matrix is used unchanged, as one group.
+`load_description` reads a file into a DuckDB table, whose columns have kinds, guessed or given. `learn` finds the
+encoding of the columns. `apply` computes features from it: for `prepare` from the same table, for the folding in of new
+users or items from another table. A sparse matrix is used unchanged, as one group of features.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array, Float64, Int64
 
 MAX_CATEGORIES = 1000
-FAR = 10.0  # sds from the mean at which a number looks like a typing error
+FAR = 10.0  # standard deviations from the mean beyond which a number looks like a typing error
 _MISSING = ("", "na", "n/a", "nan", "null", "\\n", "(no genres listed)")
 _YEAR_AT_END = r"(1[5-9][0-9][0-9]|20[0-9][0-9])\)?$"
 _WHOLE = "coalesce(try_cast(id AS BIGINT)::VARCHAR = id, false)"
@@ -34,9 +34,9 @@ _GENRES = (
     *("unknown", "Action", "Adventure", "Animation", "Children's", "Comedy", "Crime", "Documentary", "Drama"),
     *("Fantasy", "Film-Noir", "Horror", "Musical", "Mystery", "Romance", "Sci-Fi", "Thriller", "War", "Western"),
 )
-#: MovieLens' own files, which have no headers [Harper & Konstan 2015]: kinds of their columns, by their names.
+#: Column names and kinds of the MovieLens files without headers [Harper & Konstan 2015].
 _MOVIELENS: dict[str, dict[str, str]] = {
-    # ages are codes of ranges here
+    # ages in users.dat are codes of age ranges
     "users.dat": {"user": "id", "gender": "category", "age": "category", "occupation": "category", "zip": "skip"},
     "movies.dat": {"item": "id", "year": "year", "genres": "list"},
     "u.user": {"user": "id", "age": "number", "gender": "category", "occupation": "category", "zip": "skip"},
@@ -54,11 +54,11 @@ class Description:
     path : Path
         Text, Parquet, or a SciPy sparse matrix (.npz), whose row numbers are the names.
     id_column : str, optional
-        Of a table, the column of names; of a matrix, a file with the names of its rows, one per line.
+        For a table, the column of names; for a matrix, a file with the names of its rows, one per line.
     kinds : dict of str to str
-        Kinds of columns that are not to be detected.
+        Kinds by column; the kinds of all other columns are guessed.
     separator : str
-        Separator of the values of a list.
+        Separator of the values in a list.
     """
 
     path: Path
@@ -69,21 +69,21 @@ class Description:
 
 @dataclass(frozen=True)
 class Described:
-    """A DuckDB table with ``id`` and the columns of a description as text; what is missing is NULL.
+    """A DuckDB table with ``id`` and the columns of a description as text; missing values are NULL.
 
     Attributes
     ----------
     path : Path
     entity : {"user", "item"}
-        What a row describes.
+        Whether a row describes a user or an item.
     columns : dict of str to str
-        From a column's name in the file to its name in the table.
+        Maps column names in the file to column names in the table.
     kinds : dict of str to str
-        Kinds of columns that are known beforehand, by the name in the file.
+        Kinds of the columns of known MovieLens files, by the name in the file.
     table : TableFile or None
-        The file, if it is no matrix.
+        The file; None for a matrix.
     matrix : scipy.sparse.csr_matrix or None
-        If it is one: the table then has ``id`` and its row ``r``.
+        The matrix, if the file is one. The DuckDB table then has ``id`` and the row number ``r`` in the matrix.
     """
 
     path: Path
@@ -99,7 +99,7 @@ class Described:
         return f"described_{self.entity}s"
 
     def where(self, rows: list[int]) -> str:
-        """Where rows stand in the file, for messages."""
+        """Return the positions of rows in the file, for messages."""
         return ", ".join(self.table.where(row) if self.table else f"row {row + 1}" for row in rows)
 
 
@@ -113,7 +113,7 @@ class Encoded:
     unknown, unrated : int
         Users (or items) without features, and with features but without ratings.
     notes : list of str
-        What was left out or looks wrong.
+        Notes for users on columns left out and on suspicious values.
     """
 
     features: Features
@@ -122,7 +122,7 @@ class Encoded:
     notes: list[str]
 
     def summary(self) -> dict[str, Any]:
-        """Summary of the features, by name; ``groups`` has the number of features in each."""
+        """Return numbers for `Summary.features`; ``groups`` has the number of features in each group."""
         groups = {group: self.features.groups.count(group) for group in dict.fromkeys(self.features.groups)}
         return {"groups": groups, "unknown": self.unknown, "unrated": self.unrated, "notes": self.notes}
 
@@ -130,9 +130,9 @@ class Encoded:
 def describe(
     files: Mapping[str, Path | None], names: Mapping[str, str | None], kinds: str | None, separator: str
 ) -> dict[str, Description]:
-    """Make descriptions from the values of options, by "user" and "item".
+    """Make descriptions by "user" and "item" from command-line options.
 
-    Raises InputError if they contradict each other, or belong to a file that is not given.
+    Raises InputError if options are invalid, or concern a file that is not given.
     """
     descriptions = {
         entity: Description(path, names[entity], _parse_kinds(kinds), separator)
@@ -150,7 +150,7 @@ def describe(
 
 
 def _parse_kinds(text: str | None) -> dict[str, str]:
-    """Parse ``COLUMN=KIND,...``; the kind is what follows the last equals sign."""
+    """Parse ``COLUMN=KIND,...``; the kind follows the last equals sign."""
     kinds = {}
     for part in text.split(",") if text else []:
         name, _, kind = part.strip().rpartition("=")
@@ -166,7 +166,7 @@ def _parse_kinds(text: str | None) -> dict[str, str]:
 def read_description(db: duckdb.DuckDBPyConnection, entity: str, given: Description) -> Described:
     """Read a file that describes users or items.
 
-    Raises InputError if the file is wrong, or describes someone twice and differently.
+    Raises InputError if the file is invalid, or has two different rows for one name.
     """
     if given.path.suffix == ".npz":
         described = _read_matrix(db, given.path, entity, given.id_column)
@@ -177,9 +177,9 @@ def read_description(db: duckdb.DuckDBPyConnection, entity: str, given: Descript
 
 
 def load_description(db: duckdb.DuckDBPyConnection, entity: str, given: Description) -> Described:
-    """Read a file, and check its names against those of the ratings, which are in ``raw``.
+    """Read a file that describes users or items, and compare its names with the names in ``raw``.
 
-    Raises InputError if the file is wrong, describes someone twice and differently, or nobody who has ratings.
+    Raises InputError as `read_description`, and if none of the names has ratings.
     """
     described = read_description(db, entity, given)
     rated = f"(SELECT DISTINCT {entity}_id AS id FROM raw)"
@@ -198,7 +198,7 @@ def load_description(db: duckdb.DuckDBPyConnection, entity: str, given: Descript
 
 
 def check_kinds(tables: Mapping[str, Described], descriptions: Mapping[str, Description]) -> None:
-    """Refuse kinds of columns that no table has; a column need not be in both."""
+    """Raise InputError if a kind is given for a column that is in no table."""
     columns = [name for table in tables.values() for name in table.columns]
     for given in descriptions.values():
         for name in given.kinds:
@@ -209,10 +209,10 @@ def check_kinds(tables: Mapping[str, Described], descriptions: Mapping[str, Desc
 def _read_table(
     db: duckdb.DuckDBPyConnection, path: Path, entity: str, id_column: str | None, separator: str
 ) -> Described:
-    """Read a table with a header, or one of MovieLens' own files.
+    """Read a table with a header, or a MovieLens file without one.
 
-    Users or items are named by `id_column`, by default one that is called so, or else the first. Lists of Parquet are
-    joined by the separator.
+    Names are taken from `id_column`; by default from a column with a usual name, or else from the first column. Lists
+    in Parquet files are joined by the separator.
     """
     known = _MOVIELENS.get(path.name.removesuffix(".gz"), {})
     table = open_table(
@@ -230,7 +230,7 @@ def _read_table(
         name = table.column(k)
         if table.types[k].endswith("[]") and table.kind == "parquet":
             return f"array_to_string({name}, {literal(separator)})"
-        if k == position and table.types[k] in ("DOUBLE", "FLOAT"):  # pandas makes them of integers if one is missing
+        if k == position and table.types[k] in ("DOUBLE", "FLOAT"):  # as pandas writes integers if one is missing
             return f"CASE WHEN {name} = floor({name}) THEN {name}::BIGINT::VARCHAR ELSE {name}::VARCHAR END"
         return f"{name}::VARCHAR"
 
@@ -246,15 +246,15 @@ def _read_table(
 
 
 def _is_missing(text: str) -> str:
-    """Return SQL that is true for text that says that nothing is known.
+    """Return SQL that is true for text that stands for a missing value.
 
-    No ``IN``: DuckDB makes a join of each, and takes minutes and gigabytes for those of some hundred columns.
+    The SQL avoids ``IN``, which DuckDB turns into a join: some hundred columns would take minutes and gigabytes.
     """
     return f"regexp_full_match(trim({text}), {literal('|'.join(map(re.escape, _MISSING)))}, 'i')"
 
 
 def _id_position(path: Path, names: list[str], entity: str, wanted: str | None) -> int:
-    """Which column names the users or items."""
+    """Return the position of the column with the names of users or items."""
     if len({name.lower() for name in names}) < len(names):
         raise InputError(f"{path}: two columns have the same name ({', '.join(names)})")
     if len(names) < 2:
@@ -267,8 +267,8 @@ def _id_position(path: Path, names: list[str], entity: str, wanted: str | None) 
 
 
 def _read_matrix(db: duckdb.DuckDBPyConnection, path: Path, entity: str, names_file: str | None) -> Described:
-    """Read a matrix, whose rows are named by a file, one a line, or by their numbers."""
-    import scipy.sparse  # takes its time to import
+    """Read a matrix. Rows are named by the lines of a file or by their numbers."""
+    import scipy.sparse  # slow to import
 
     entries = read_matrix(path, memory_of(db))
     if not np.isfinite(entries.data).all():
@@ -277,7 +277,7 @@ def _read_matrix(db: duckdb.DuckDBPyConnection, path: Path, entity: str, names_f
     if width > MAX_FEATURES:
         raise InputError(f"{path} has {width} features, more than {MAX_FEATURES}")
     if names_file is None:
-        present, rows = np.unique(entries.row, return_inverse=True)  # nothing is known of the others
+        present, rows = np.unique(entries.row, return_inverse=True)  # rows without entries have no features
         names = [str(row) for row in present]
     else:
         rows, names = entries.row, read_names(Path(names_file))
@@ -293,7 +293,7 @@ def _read_matrix(db: duckdb.DuckDBPyConnection, path: Path, entity: str, names_f
 
 
 def _drop_duplicates(db: duckdb.DuckDBPyConnection, described: Described) -> None:
-    """Keep one of rows that are the same; refuse two that differ."""
+    """Keep one of equal rows with the same name; raise InputError if rows with the same name differ."""
     columns = ", ".join(described.columns.values()) or "r"
     differ = db.execute(
         f"SELECT id FROM {described.name} GROUP BY id HAVING count(DISTINCT row({columns})) > 1 ORDER BY id"
@@ -305,7 +305,7 @@ def _drop_duplicates(db: duckdb.DuckDBPyConnection, described: Described) -> Non
 
 
 def _refuse_text(db: duckdb.DuckDBPyConnection, described: Described, whose: str) -> None:
-    """Refuse names that are not integers if those of the ratings, or of the run, are."""
+    """Raise InputError for names that are not integers; called if the names in `whose`, ratings or run, are."""
     strange = db.execute(f"SELECT id FROM {described.name} WHERE NOT {_WHOLE} LIMIT 5").fetchall()
     if strange:
         shown = ", ".join(repr(name) for (name,) in strange)
@@ -316,9 +316,9 @@ def _refuse_text(db: duckdb.DuckDBPyConnection, described: Described, whose: str
 
 
 def _find_kind(db: duckdb.DuckDBPyConnection, described: Described, name: str, given: Description) -> tuple[str, str]:
-    """Kind of a column, given or guessed, and why it is left out where it has no two values.
+    """Return the kind of a column, given or guessed; if it has fewer than two values, "skip" and the reason.
 
-    Raises InputError if it does not have the kind that was given, or has nearly only numbers.
+    Raises InputError if values do not fit the kind, such as text in a column of mostly numbers.
     """
     kind = given.kinds.get(name) or described.kinds.get(name)
     if kind == "skip":
@@ -350,7 +350,7 @@ def _is_number(sql: str) -> str:
 
 
 def _check_values(db: duckdb.DuckDBPyConnection, described: Described, name: str, kind: str, advice: str) -> None:
-    """Refuse a column of numbers, or of flags, that has something else in it; `advice` says what else to do."""
+    """Raise InputError if values of a column of numbers or flags are neither; `advice` ends the message."""
     c = described.columns[name]
     wrong = {"number": f"NOT {_is_number(c)}", "flag": f"{c} NOT IN ('0', '1')"}.get(kind)
     if wrong is None:
@@ -362,7 +362,7 @@ def _check_values(db: duckdb.DuckDBPyConnection, described: Described, name: str
 
 
 def _select_atoms(described: Described, name: str, kind: str, separator: str) -> str:
-    """Return SQL for (id, atom) of every category that holds, once."""
+    """Return SQL for the distinct pairs (id, atom) of a user or item and its categories."""
     text = column = described.columns[name]
     if kind == "list":
         text = f"unnest(string_split({text}, {literal(separator)}))"
@@ -377,9 +377,9 @@ def _select_atoms(described: Described, name: str, kind: str, separator: str) ->
 
 
 def encode(db: duckdb.DuckDBPyConnection, described: Described, given: Description, n: int) -> Encoded:
-    """Make features of a table of `load_description`, for a matrix of n users or items.
+    """Make features from a table of `load_description`, for a matrix of n users or items.
 
-    `db` has the table ``{entity}s`` (id, k), and ``raw``. Raises InputError if a column is wrong, or none can be used.
+    `db` has the tables ``{entity}s`` (id, k) and ``raw``. Raises InputError if a column is invalid, or none is usable.
     """
     encoding, left_out = learn(db, described, given)
     number = len(encoding.names)
@@ -395,10 +395,10 @@ def encode(db: duckdb.DuckDBPyConnection, described: Described, given: Descripti
 def encode_new(
     entity: str, given: Description, encoding: Encoding, integers: bool
 ) -> tuple[Array, Features, list[str]]:
-    """Make features of a file by an encoding that was learnt from another one: names, features, notes.
+    """Make features from a file by an encoding learnt from another file; return names, features and notes.
 
-    Kinds and separator in `given` are ignored; `integers`: whether names must be integers. Raises InputError if the
-    file is wrong, or has other columns.
+    Kinds and separator in `given` are ignored; `integers` says whether names must be integers. Raises InputError if
+    the file is invalid or lacks columns of the encoding.
     """
     with duckdb.connect() as db:
         described = read_description(db, entity, replace(given, separator=encoding.separator))
@@ -417,7 +417,7 @@ def encode_new(
 
 
 def _check_columns(described: Described, encoding: Encoding) -> None:
-    """Refuse a table that lacks columns which an encoding was learnt from, and a matrix of another width."""
+    """Raise InputError if a table lacks columns of the encoding, or a matrix has another width."""
     used = [code.name for code in encoding.columns if code.features]
     width = 0 if described.matrix is None else described.matrix.shape[1]
     missing = [name for name in used if name not in described.columns]
@@ -432,9 +432,9 @@ def _check_columns(described: Described, encoding: Encoding) -> None:
 
 
 def learn(db: duckdb.DuckDBPyConnection, described: Described, given: Description) -> tuple[Encoding, list[str]]:
-    """Find the encoding of a table's columns, and say which are left out, and why.
+    """Return the encoding of a table's columns, and notes on columns left out.
 
-    Raises InputError if a column is wrong.
+    Raises InputError if a column is invalid.
     """
     if described.matrix is not None:
         return Encoding(width=described.matrix.shape[1]), []
@@ -459,7 +459,7 @@ def learn(db: duckdb.DuckDBPyConnection, described: Described, given: Descriptio
 def _learn_categories(
     db: duckdb.DuckDBPyConnection, described: Described, code: Code, given: Description
 ) -> tuple[Code, str]:
-    """One feature for every category; a column with too many of them, such as one of names, is left out."""
+    """Encode one feature per category; leave out a column with too many categories, such as names, with a note."""
     held = f"SELECT DISTINCT atom FROM ({_select_atoms(described, code.name, code.kind, given.separator)})"
     atoms = tuple(atom for (atom,) in db.execute(f"{held} ORDER BY atom LIMIT {MAX_CATEGORIES + 1}").fetchall())
     filled = scalar(db, f"SELECT count({described.columns[code.name]}) FROM {described.name}")
@@ -483,10 +483,10 @@ def _too_large(described: Described, name: str) -> InputError:
 def apply(
     db: duckdb.DuckDBPyConnection, described: Described, encoding: Encoding, n: int
 ) -> tuple[Features, list[str]]:
-    """Make features of a table, which has all columns that have some, by an encoding.
+    """Make features from a table by an encoding; the table must have all columns that the encoding uses.
 
-    `db` has the table ``{entity}s`` (id, k) of n users or items. Returns features, whose row k has those of the user or
-    item of number k, and notes on what looks wrong. Raises InputError if numbers are too large.
+    `db` has the table ``{entity}s`` (id, k) of n users or items. Returns features, with row k for the user or item of
+    number k, and notes on suspicious values. Raises InputError if numbers are too large.
     """
     first, notes = 0, []
     entries = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))]
@@ -540,7 +540,7 @@ def _numbers(db: duckdb.DuckDBPyConnection, described: Described, name: str) -> 
 def _categories(
     db: duckdb.DuckDBPyConnection, described: Described, code: Code, separator: str
 ) -> tuple[Int64, Int64, str]:
-    """Rows and features of the entries, and a note on categories that were not learnt."""
+    """Rows and features of the entries, and a note on categories that are not in the encoding."""
     db.register("learnt", {"atom": np.array(code.atoms, object), "feature": np.arange(len(code.atoms))})
     held = _select_atoms(described, code.name, code.kind, separator)
     db.execute(f"CREATE OR REPLACE TEMP TABLE held AS {held}")

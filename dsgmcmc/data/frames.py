@@ -1,4 +1,4 @@
-"""Tables in Python: columns by name, or a data frame of the library that the question came in."""
+"""Tables of results: columns by name, or a data frame of the library that the caller uses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SHOWN = 10
 
 
 class Table(dict[str, Array]):
-    """Columns of a table by their names, each a NumPy array with a value per row."""
+    """Columns of a table by name, as NumPy arrays with one value per row."""
 
     def to_pandas(self) -> Any:
         """Return a pandas.DataFrame."""
@@ -26,7 +26,7 @@ class Table(dict[str, Array]):
         return self.frame_of("polars")
 
     def frame_of(self, library: str) -> Any:
-        """Return a data frame of a library, whose ``DataFrame`` takes columns by name."""
+        """Return a data frame of a library such as pandas, whose ``DataFrame`` takes columns by name."""
         columns = {name: column.tolist() if column.dtype == object else column for name, column in self.items()}
         return import_module(library).DataFrame(columns)
 
@@ -43,15 +43,15 @@ def _text(value: Any) -> str:
 
 
 def as_given(given: Any, table: Table) -> Any:
-    """Return a table as a data frame, if `given` is one or a column of one: of the same library."""
+    """Return a data frame of the library that `given`, a data frame or column, belongs to; else the table itself."""
     library = type(given).__module__.partition(".")[0]
     return table.frame_of(library) if hasattr(import_module(library), "DataFrame") else table
 
 
 def read_names(given: Any, role: str) -> list[Any]:
-    """Read names of users or items: a single one, a sequence, or a data frame that has them in a column.
+    """Read names of users or items from a single name, a sequence, or a column of a data frame.
 
-    Raises InputError if it is anything else.
+    Raises InputError if `given` is anything else.
     """
     labels = getattr(given, "columns", None)
     if labels is not None:

@@ -1,8 +1,8 @@
-"""A ratings file some of whose training ratings are held out, to choose a model by: its test ratings are never read.
+"""Splits the training ratings of a file once more, to choose a model; the file's test ratings are never read.
 
-Where the file's test ratings are the latest of all, so are those that are held out. Else they are chosen at random: if
-a hash of the seed and of row and column is small. Nothing is written or kept but counts: what is read is divided again
-each time.
+If the file has a temporal split, the latest training ratings are held out. Otherwise a rating is held out if a hash of
+the seed, row and column is small, that is, at random. Only counts are kept in memory; the split is computed again at
+every read.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ _SLAB = 4_000_000  # entries read at a time
 
 
 class InnerSplit(Ratings):
-    """Training ratings of a file, divided into training and test ratings of its own; a view of the open file.
+    """A view of an open file whose training ratings are split into training and test ratings.
 
-    Raises InputError if one of the two would be empty.
+    Raises InputError if one of the two parts would be empty.
 
     Parameters
     ----------
     ratings : Ratings
         The open file.
     share : float
-        About which share of its training ratings is held out, in whole hundredths where they are the latest.
+        Approximate share of the training ratings that is held out; with a temporal split, rounded to 1 / `AGES`.
     seed : int
-        Seed of which they are, if at random.
+        Seed of the random split.
 
     Attributes
     ----------
     digest : str
-        Hash of the file's digest and of how it is divided.
+        Hash of the file's digest, the share and the seed.
     """
 
     def __init__(self, ratings: Ratings, share: float, seed: int) -> None:
@@ -50,7 +50,7 @@ class InnerSplit(Ratings):
         self._count()
 
     def _count(self) -> None:
-        """Count the ratings of both parts, and what is known of those for training."""
+        """Count the ratings of both parts; compute mean and range of the training part."""
         counts = {part: np.zeros(self.n_rows, np.int64) for part in SPLITS}
         self.column_counts = np.zeros(self.n_cols, np.int64)
         total, low, high = 0.0, np.inf, -np.inf
@@ -75,7 +75,7 @@ class InnerSplit(Ratings):
         self.mean, self.minimum, self.maximum = total / self.nnz, low, high
 
     def held_out(self, start: int, stop: int, columns: Int32) -> Mask:
-        """Which of the file's training ratings in rows `start` to `stop`, in these columns, are held out."""
+        """Mask of the file's training ratings in rows `start` to `stop` that are held out; `columns` are theirs."""
         if self._whole.temporal:
             latest: Mask = self._whole.ages(start, stop) < round(self._share * AGES)
             return latest
@@ -85,7 +85,7 @@ class InnerSplit(Ratings):
         return held
 
     def chosen(self, part: Split, start: int, stop: int, columns: Int32 | None = None) -> Mask:
-        """Which of the file's training ratings in some rows are in a part; their columns are read if not given."""
+        """Mask of the file's training ratings in some rows that are in a part; `columns` are read if None."""
         held = self.held_out(start, stop, self._whole.columns("train", start, stop) if columns is None else columns)
         return held if part == "test" else ~held
 
@@ -109,19 +109,19 @@ class InnerSplit(Ratings):
         return indptr - indptr[0], columns[chosen], values[chosen]
 
     def columns(self, part: Split, start: int, stop: int) -> Int32:
-        """Columns of the ratings in rows `start` to `stop` of a part, to count by: (n,) int32."""
+        """Columns of the ratings in rows `start` to `stop` of a part, (n,) int32, to count ratings per column."""
         columns = self._whole.columns("train", start, stop)
         return columns[self.chosen(part, start, stop, columns)]
 
     @property
     def value_bytes(self) -> int:
-        """Bytes of a training rating's value in memory (`dsgmcmc.kernels.stored`), judged by the first of them."""
+        """Bytes per training rating in memory (`dsgmcmc.kernels.stored`), judged by the file's first ratings."""
         return self._whole.value_bytes
 
     def levels(self, most: int) -> Float64 | None:
-        """Training ratings that there are, (R,) float64 in ascending order; None if there are more than `most`.
+        """Distinct training ratings, (R,) float64 in ascending order; None if there are more than `most`.
 
-        Here: those of the file, so that models of both have the same.
+        The levels are those of the whole file, so that models of both have equal levels.
         """
         return self._whole.levels(most)
 
@@ -130,7 +130,7 @@ class InnerSplit(Ratings):
         return self._whole.feature_slab(side, start, stop)
 
     def times_slab(self, part: Split, side: Side, start: int, stop: int) -> Times:
-        """Read where the ratings in rows `start` to `stop` of a part stand among all ratings of the file."""
+        """Read the positions in time, among all ratings of the file, of a part's ratings in rows `start` to `stop`."""
         chosen = self.chosen(part, start, stop)
         return Times(*(numbers[chosen] for numbers in self._whole.times_slab("train", side, start, stop)))
 

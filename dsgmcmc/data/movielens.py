@@ -1,7 +1,7 @@
-"""Fetches the MovieLens data sets from their publisher, checked and unpacked.
+"""Downloads MovieLens data sets from their publisher, checks and unpacks them.
 
-Their licence lets everyone use them for research and forbids passing them on, so they are fetched, never
-shipped [Harper & Konstan 2015, The MovieLens datasets: history and context, ACM TiiS 5(4)].
+Their licence allows research and forbids redistribution, so the package downloads them and does not contain
+them [Harper & Konstan 2015, The MovieLens datasets: history and context, ACM TiiS 5(4)].
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LICENCE = (
 )
 _TIMEOUT = 20.0  # seconds without an answer
 _BLOCK = 1 << 18
-_MAX_DOWNLOAD = 2 << 30  # bytes; the largest has 0.3 GB
+_MAX_DOWNLOAD = 2 << 30  # bytes; the largest archive has 0.3 GB
 _MAX_UNPACKED = 16 << 30
 
 
@@ -38,7 +38,7 @@ class DataSet:
     ratings : str
         The file with the ratings.
     md5 : str or None
-        The publisher's checksum; None for an archive that changes, whose checksum is fetched with it.
+        The publisher's checksum; None for an archive that changes, whose current checksum is downloaded.
     """
 
     ratings: str
@@ -56,11 +56,11 @@ DATA_SETS = {
 
 
 def fetch(name: str, folder: Path, report: Callable[[int, int], None] = lambda done, total: None) -> Path:
-    """Download a data set, unless it is there, into `folder`/`name`, which is created atomically.
+    """Download a data set into `folder`/`name`, which is created atomically, unless it exists.
 
-    `report` is called with the bytes received, and those expected or 0. Returns the file with the ratings, for
-    ``dsgmcmc prepare``. Raises InputError if the publisher cannot be reached, the checksum is wrong, or nothing can be
-    written. The environment variable ``DSGMCMC_FETCH_URL`` names a mirror.
+    `report` is called with the number of bytes received and the number expected (0 if unknown). Returns the file with
+    the ratings, for ``dsgmcmc prepare``. Raises InputError if the publisher cannot be reached, the checksum is wrong,
+    or the folder cannot be written. The environment variable ``DSGMCMC_FETCH_URL`` names a mirror.
     """
     if name not in DATA_SETS:
         raise InputError(f"no data set {name!r}; there are {', '.join(DATA_SETS)}")
@@ -86,8 +86,8 @@ def fetch(name: str, folder: Path, report: Callable[[int, int], None] = lambda d
 
 
 def _blocks(url: str) -> Iterator[tuple[bytes, int]]:
-    """Yield what `url` holds in blocks, each with the total size, 0 if that is not known."""
-    import http.client  # these take longer to import than most commands take
+    """Yield the content of `url` in blocks, each with the total size in bytes, or 0 if unknown."""
+    import http.client  # these modules take longer to import than most commands to run
     import urllib.error
     import urllib.request
 
@@ -108,7 +108,7 @@ def _blocks(url: str) -> Iterator[tuple[bytes, int]]:
 
 
 def _published_md5(url: str) -> str:
-    """Return the checksum that lies beside an archive, as md5 or md5sum print it."""
+    """Download the checksum file of an archive, in the format of md5 or md5sum; return the checksum."""
     text = next((block for block, _ in _blocks(url)), b"").decode("ascii", "replace")
     match = re.search(r"\b[0-9a-f]{32}\b", text.lower())
     if match is None:
@@ -117,7 +117,7 @@ def _published_md5(url: str) -> str:
 
 
 def _download(url: str, path: Path, report: Callable[[int, int], None]) -> str:
-    """Write what `url` holds to `path` and return its MD5."""
+    """Download `url` to `path` and return the MD5 of the content."""
     digest = hashlib.md5(usedforsecurity=False)
     done = 0
     with path.open("wb") as file:
@@ -132,7 +132,7 @@ def _download(url: str, path: Path, report: Callable[[int, int], None]) -> str:
 
 
 def _unpack(archive: Path, folder: Path, ratings: str) -> Path:
-    """Unpack an archive into `folder` and return the one folder in it that holds the file `ratings`."""
+    """Unpack an archive into `folder`; return the folder that holds the file `ratings`."""
     try:
         with zipfile.ZipFile(archive) as file:
             members = file.infolist()

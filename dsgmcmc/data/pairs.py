@@ -1,4 +1,4 @@
-"""Files of pairs to predict, CSV or Parquet, read into a DuckDB table."""
+"""Reads files of pairs to predict into a DuckDB table."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from dsgmcmc.data.tables import SHOWN, TableFile, open_table, scalar
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array
 
-CHUNK = 1_000_000  # pairs in NumPy arrays at a time
+CHUNK = 1_000_000  # pairs that are in NumPy arrays at a time
 ROLES = ("user", "item")
 
 
 @dataclass(frozen=True)
 class PairsTable:
-    """A table ``pairs`` in DuckDB, whose rows are the file's.
+    """A DuckDB table ``pairs`` with the rows of a file.
 
     Attributes
     ----------
     file : TableFile
-        What it was read from.
+        The file that was read.
     user, item : str
-        The columns with the names of users and items.
+        Names of the columns that identify users and items.
     columns : list of str
-        All columns.
+        Names of all columns.
     """
 
     file: TableFile
@@ -40,23 +40,23 @@ class PairsTable:
 
     @property
     def path(self) -> Path:
-        """The file."""
+        """Path of the file."""
         return self.file.path
 
     @property
     def hint(self) -> str:
-        """Advice for unknown names: a header without known column names was read as a pair."""
+        """Advice after unknown names: a header without known column names may have been read as a pair."""
         if self.file.header:
             return ""
         return "\n  If line 1 is a header, say which columns hold them: --columns user=NAME,item=NAME"
 
 
 def load_pairs(db: duckdb.DuckDBPyConnection, path: Path, given: Mapping[str, str]) -> PairsTable:
-    """Read a file of pairs, which may be any table of `open_table`, into the table ``pairs``.
+    """Read a file of pairs, in any format of `open_table`, into the table ``pairs``.
 
-    `given` are columns by role, see `parse_columns`. By default a header tells which columns are user and item, by the
-    names that ``prepare`` knows, too; a file with neither name in its first line has them as its first two columns.
-    Raises InputError if it is not there, empty, or not such a file, or has lines with a wrong number of columns.
+    `given` maps roles to columns (`parse_columns`). By default, the columns of users and items are found by their usual
+    names in the header; without a header they are the first two columns. Raises InputError if the file is missing,
+    empty or no table, or has lines with a wrong number of columns.
     """
 
     def is_header(fields: list[str]) -> bool:
@@ -77,10 +77,10 @@ def load_pairs(db: duckdb.DuckDBPyConnection, path: Path, given: Mapping[str, st
 
 
 def chunks(db: duckdb.DuckDBPyConnection, table: PairsTable, integers: tuple[bool, bool]) -> Iterator[list[Array]]:
-    """Names of users and items, `CHUNK` pairs at a time; `integers`: whether those of the run are such.
+    """Yield names of users and items, `CHUNK` pairs at a time; `integers`: whether names in the run are integers.
 
-    Raises InputError before the first chunk, if a name is missing, or no integer where it has to be one: the first
-    five.
+    Raises InputError before the first chunk if a name is missing, or is no integer although names in the run are. The
+    error lists the first five bad pairs.
     """
     expressions, wrong = [], []
     for role, column, whole in zip(ROLES, (table.user, table.item), integers, strict=True):

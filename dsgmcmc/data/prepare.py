@@ -1,4 +1,4 @@
-"""Make a ratings file from other files, within a memory limit; nothing is written if it fails."""
+"""Makes a ratings file from other files, within a memory limit; if this fails, no file is written."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from dsgmcmc.settings import named
 from dsgmcmc.types import Int64
 
 _SLAB = 1_000_000  # ratings in NumPy arrays at a time
-_NAME_BYTES = 1 << 26  # of names in NumPy arrays at a time
-MASS, FAR_ABOVE = 0.1, 5  # zeros that stand apart: see `_not_rated`
+_NAME_BYTES = 1 << 26  # bytes of names in NumPy arrays at a time
+MASS, FAR_ABOVE = 0.1, 5  # least share of zeros, and their least ratio to the next level, in `_not_rated`
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What was prepared; `users` and `items` whichever of them are the rows; `columns` of the first file.
+    """Summary of a prepared ratings file; `columns` are the roles of columns in the first input file.
 
     Attributes
     ----------
     features : dict
-        By "user" or "item", where they have features: ``groups``, the number of features in each; ``unknown`` and
-        ``unrated``, those without features and those without ratings; ``notes``, what was left out or looks wrong.
+        By "user" or "item", if they have features: ``groups``, the number of features in each group; ``unknown``, the
+        number without features; ``unrated``, the number without ratings; ``notes`` for users (`Encoded.notes`).
     timestamps : bool
-        Whether it has the order of ratings in time.
+        Whether the file has the order of ratings in time.
     not_rated : float
-        Share of zeros among the ratings, where they probably mean "not rated"; else 0.
+        Share of zeros among the ratings if they probably mean "not rated", else 0.
     duplicates : int
-        Number of ratings that were left out, or became part of a mean, as there is another of the same user and item.
+        Number of ratings that were left out or averaged because another rating has the same user and item.
     """
 
     path: str
@@ -84,9 +84,9 @@ def prepare_ratings(
     force: bool = False,
     report: Report = lambda stage, fraction: None,
 ) -> Summary:
-    """Make a ratings file from other people's files: parameters are the options of ``dsgmcmc prepare``, but for these.
+    """Make a ratings file from other files. Parameters not listed here are options of ``dsgmcmc prepare``.
 
-    Raises InputError if anything that was given is wrong; then nothing is written.
+    Raises InputError if an argument or an input file is invalid; then no file is written.
 
     Parameters
     ----------
@@ -94,9 +94,9 @@ def prepare_ratings(
     test_fraction : float
         Share of the ratings, in [0, 1), that become test ratings; default 0.1.
     described : dict of str to Description
-        Files with features, of "user", "item" or both. Whom they describe belongs to the matrix, rated or not.
+        Files with features, by "user" and "item". The users and items in them belong to the matrix, rated or not.
     memory : int
-        Bytes that the process should stay within; default `default_memory`.
+        Memory limit of the process in bytes; default `default_memory`.
     report : callable(stage, fraction done)
         Called as work proceeds.
     """
@@ -148,7 +148,7 @@ def prepare_ratings(
 def _read(
     db: duckdb.DuckDBPyConnection, files: Sequence[tuple[RatingsFile, bool]], drop_zeros: bool, watch: Watch
 ) -> float:
-    """Read files into ``raw``, each with whether its ratings are held out; return what `_not_rated` does."""
+    """Read files, each with a flag for test ratings, into ``raw``; return the result of `_not_rated`."""
     create_raw(db)
     for k, (file, held_out) in enumerate(files):
         watch.stage(f"reading {file.path.name}", 0.25 * k / len(files), 0.25 * (k + 1) / len(files))
@@ -162,10 +162,11 @@ def _read(
 
 
 def _not_rated(db: duckdb.DuckDBPyConnection) -> float:
-    """Share of zeros, if they stand apart from the scale above them, else 0.
+    """Return the share of zeros if they probably mean "not rated", else 0.
 
-    They do if they are a tenth or more of the ratings, five times as many as those of the next level, and this level is
-    not the most frequent one above 0: counts, of which 1 is, fall all the way.
+    Zeros probably mean this if 0 is the lowest rating, they are a tenth or more of the ratings, they are at least five
+    times as frequent as the next level, and this level is not the most frequent level above 0. In counts it is: the
+    frequencies of 1, 2, 3, ... decrease.
     """
     levels = db.execute("SELECT rating, count(*) FROM raw GROUP BY rating ORDER BY rating LIMIT 1000").fetchall()
     (lowest, zeros), above = levels[0], [number for _, number in levels[1:]]
@@ -175,7 +176,7 @@ def _not_rated(db: duckdb.DuckDBPyConnection) -> float:
 
 
 def _origin(paths: list[Path]) -> dict[str, str]:
-    """Return the names of the input files and a hash of their bytes; of one file, its SHA-256."""
+    """Return the names of the input files, and the SHA-256 of the only file or of the hashes of several files."""
     hashes = []
     for path in paths:
         with path.open("rb") as file:
@@ -194,7 +195,7 @@ def _write(
     watch: Watch,
     attributes: dict[str, Any],
 ) -> None:
-    """Write the table ``sorted`` and the names."""
+    """Write the table ``sorted`` and the names of users and items to a ratings file."""
     n_rows, n_cols, nnz = (
         len(indptr) - 1,
         int(scalar(db, f"SELECT count(*) FROM {sides[1]}s")),
@@ -220,7 +221,7 @@ def _write(
 
 
 def _write_names(db: duckdb.DuckDBPyConnection, writer: RatingsWriter, side: Side, entity: str) -> None:
-    """Write names: int64 if every one is the usual text of an integer, else UTF-8 of the longest's length."""
+    """Write names: int64 if all are integers in canonical form, else UTF-8 padded to the longest name."""
     integers = "bool_and(coalesce(try_cast(id AS BIGINT)::VARCHAR = id, false))"
     n, whole, longest = db.execute(f"SELECT count(*), {integers}, max(strlen(id)) FROM {entity}s").fetchall()[0]
     step = max(1, _NAME_BYTES // (longest + 64))

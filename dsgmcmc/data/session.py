@@ -1,4 +1,4 @@
-"""A DuckDB session that keeps to a memory limit, spills beside the output, shows progress and ends at a signal."""
+"""A DuckDB session with a memory limit, spilling to disk, progress reports, and queries that signals interrupt."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from dsgmcmc.parallel.machine import memory_limit
 
 Report = Callable[[str, float], None]
 
-_OVERHEAD = 200_000_000  # bytes of Python, its libraries and the arrays
-_PER_THREAD = 80_000_000  # bytes with which a thread of DuckDB sorts and joins
+_OVERHEAD = 200_000_000  # bytes for Python, its libraries and arrays
+_PER_THREAD = 80_000_000  # bytes that a DuckDB thread needs to sort and join
 MINIMUM = 400_000_000
-_SECONDS = 0.2  # between two looks at a query
+_SECONDS = 0.2  # between two progress reports
 _SPILL = ".dsgmcmc-prepare-"
 
 
@@ -50,15 +50,15 @@ def open_session(
 ) -> Iterator[tuple[duckdb.DuckDBPyConnection, Watch]]:
     """Open DuckDB in memory, spilling to a folder in `parent` that is removed at the end.
 
-    Raises InputError if the memory or the disk does not suffice, also later, within the context, and KeyboardInterrupt
-    if a signal interrupts a query within the context.
+    Raises InputError if memory or disk space does not suffice, on entry or within the context, and KeyboardInterrupt if
+    a signal interrupts a query within the context.
 
     Parameters
     ----------
     memory : int
-        Bytes that the whole process should stay within.
+        Limit on the memory of the whole process, in bytes.
     threads : int or None
-        Default: what the process may run on, or fewer where the memory is small.
+        Default: the processors that the process may use, or fewer if memory is small.
     """
     if memory < MINIMUM:
         raise InputError(
@@ -73,7 +73,7 @@ def open_session(
         "memory_limit": f"{limit}B",
         "threads": threads or min(len(os.sched_getaffinity(0)), limit // _PER_THREAD),
         "temp_directory": scratch.name,
-        "autoinstall_known_extensions": False,  # never ask the network for one
+        "autoinstall_known_extensions": False,  # never download extensions
     }
     try:
         with scratch, duckdb.connect(config=settings) as connection, Watch(connection, report) as watch:
@@ -90,10 +90,10 @@ def open_session(
 
 @contextlib.contextmanager
 def reading(shown: str | Path, explain: Callable[[str], str] = str) -> Iterator[None]:
-    """Say in one line, with the file's name, what DuckDB finds wrong with a file that is read within.
+    """Turn DuckDB's errors about a file that is read within the context into an InputError of one line.
 
-    `explain` makes something better of what DuckDB says. Raises InputError unless it is spilling that failed: see
-    `open_session`.
+    `explain` may reword DuckDB's message. Errors in spilling, which `open_session` reports, and interruptions pass
+    unchanged.
     """
     try:
         yield
@@ -102,27 +102,27 @@ def reading(shown: str | Path, explain: Callable[[str], str] = str) -> Iterator[
         raise InputError(
             f"{shown} needs more memory, or more space for temporary files, than there is ({why})"
         ) from error
-    except (duckdb.Error, RuntimeError) as error:  # RuntimeError: names of columns that are not UTF-8
+    except (duckdb.Error, RuntimeError) as error:  # RuntimeError: column names that are not UTF-8
         if _SPILL in str(error) or _interrupted(error):
             raise
         raise InputError(f"{shown} cannot be read: {explain(str(error).strip()).splitlines()[0]}") from error
 
 
 def in_short(error: duckdb.Error) -> str:
-    """What the system said, if an error of DuckDB tells, or else its first line."""
+    """Return the system error behind a DuckDB error, if known, otherwise the first line of the error."""
     number = re.search(r'"errno":"(\d+)"', str(error))
     return os.strerror(int(number[1])) if number else str(error).splitlines()[0]
 
 
 class Watch:
-    """A thread beside the queries of a connection. Use as a context manager in the main thread.
+    """A thread that watches the queries of a connection. Use as a context manager in the main thread.
 
     DuckDB looks for signals only between its tasks, which may last minutes. Python writes the number of a
-    signal to a socket at once, whatever the main thread does; this thread reads it and interrupts the query.
+    signal to a socket at once, whatever the main thread does; the watching thread reads it and interrupts the query.
 
     Parameters
     ----------
-    report : callable(stage, fraction of the whole that is done)
+    report : callable(stage, fraction of the whole work that is done)
     """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, report: Report) -> None:
@@ -134,17 +134,17 @@ class Watch:
         self._main = threading.current_thread() is threading.main_thread()
 
     def stage(self, name: str, start: float, stop: float) -> None:
-        """Say that a stage begins which goes from `start` to `stop` of the whole."""
+        """Begin a stage that takes the work from fraction `start` to fraction `stop`."""
         self._stage = (name, start, stop)
         self._done = max(self._done, start)
         self._report(name, self._done)
 
     def __enter__(self) -> Watch:
-        if self._main:  # elsewhere signals cannot be handled
+        if self._main:  # Python handles signals only in the main thread
             self._there.setblocking(False)
             self._wakeup = signal.set_wakeup_fd(self._there.fileno(), warn_on_full_buffer=False)
         self._here.settimeout(_SECONDS)
-        with contextlib.suppress(duckdb.InvalidInputException):  # in a notebook without ipywidgets, it does not count
+        with contextlib.suppress(duckdb.InvalidInputException):  # in a notebook without ipywidgets
             self._connection.execute("SET enable_progress_bar = true; SET enable_progress_bar_print = false")
         self._thread.start()
         return self
@@ -166,8 +166,8 @@ class Watch:
                 number = self._here.recv(1)
             except TimeoutError:
                 name, start, stop = self._stage
-                done = self._connection.query_progress()  # per cent; negative where it is not known
-                if done > 0:  # never back: a stage may have several queries
+                done = self._connection.query_progress()  # per cent; negative if unknown
+                if done > 0:  # never backwards, though a stage may have several queries
                     self._done = max(self._done, start + (stop - start) * done / 100)
                     self._report(name, self._done)
                 continue
@@ -183,15 +183,15 @@ def _interrupted(error: BaseException | None) -> bool:
 
 
 def memory_of(connection: duckdb.DuckDBPyConnection) -> int:
-    """Bytes that the queries of a connection stay within."""
+    """Memory limit of the queries of a connection, in bytes."""
     return parse_bytes(connection.execute("SELECT current_setting('memory_limit')").fetchall()[0][0])
 
 
 def identifier(name: str) -> str:
-    """Quote a column's name."""
+    """Quote a column name for SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def literal(text: str) -> str:
-    """Quote a text."""
+    """Quote a text for SQL."""
     return "'" + text.replace("'", "''") + "'"

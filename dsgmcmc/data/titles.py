@@ -1,4 +1,4 @@
-"""Files that name items: MovieLens' movies.dat, u.item and movies.csv, or any table with an id and a name."""
+"""Reads titles of items from MovieLens' movies.dat, u.item and movies.csv, or any table of ids and names."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _TITLES = ("title", "name", "itemname", "movietitle", "label", "description")
 
 
 def read_titles(path: Path, matching: str | None = None) -> dict[str, str]:
-    """Read what items are called: titles by the items' ids, as they are written there.
+    """Read the titles of items, by their ids as written in the file.
 
-    Text is UTF-8 or Latin-1 (as MovieLens is). With a header, the columns are found by their names; without one they
-    are the first two. Only items whose line matches the regular expression count, whatever the case. Raises InputError
-    if the file cannot be read, or has one column.
+    Text is UTF-8 or Latin-1 (as in MovieLens). With a header, the columns are found by their names; without a header
+    they are the first two. Only items whose line matches the regular expression `matching` are kept; case is ignored.
+    Raises InputError if the file cannot be read, or has a single column.
     """
-    import duckdb  # takes its time to import
+    import duckdb  # slow to import
 
     from dsgmcmc.data.tables import open_table
 
@@ -43,7 +43,7 @@ def read_titles(path: Path, matching: str | None = None) -> dict[str, str]:
 
 
 def read_names(path: Path) -> list[str]:
-    """Read names, one a line. Raises InputError if it cannot be read, or is empty."""
+    """Read names, one per line. Raises InputError if the file cannot be read, or is empty."""
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
@@ -57,7 +57,7 @@ def read_names(path: Path) -> list[str]:
 
 
 def _find_id(header: list[str]) -> int | None:
-    """Column of the ids, by its name in a header."""
+    """Position of the column of ids, by its name in the header; None if there is no such column."""
     names = [plain(name) for name in header]
     place = find_column(names, "item")
     if place is None and "id" in names:
@@ -66,7 +66,7 @@ def _find_id(header: list[str]) -> int | None:
 
 
 def _find_columns(path: Path, header: list[str]) -> tuple[int, int]:
-    """Columns of the ids and of the titles, by their names in a header."""
+    """Positions of the columns of ids and titles, by their names in the header."""
     identifier = _find_id(header)
     title = next((k for k, name in enumerate(header) if plain(name) in _TITLES), None)
     if identifier is None or title is None:

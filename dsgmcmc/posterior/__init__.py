@@ -1,4 +1,4 @@
-"""A run that has made draws, opened for use: names, draws, predictions, recommendations, fold-in, export.
+"""Use of a run that has made draws: names, draws, predictions, recommendations, fold-in, export.
 
-No MPI is needed, and nothing of the run is changed.
+MPI is not needed, and no draws or settings of the run are changed.
 """

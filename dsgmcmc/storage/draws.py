@@ -1,8 +1,8 @@
-"""The saved draws of a chain: for every checkpoint a snapshot of the draws since the one before.
+"""The saved draws of a chain: at every checkpoint, a snapshot of the draws since the previous checkpoint.
 
-``RUN/draws/chain-c/step-N`` holds the draws that were made up to iteration N, after the step before it. A data set
-``draw/FACTOR/BLOCK/FIELD`` has one entry a draw along its first axis, in order; ``draw/run/000000/NAME`` has shared
-parameters. A snapshot of draws is written once, and stays as long as a checkpoint counts on one of its draws.
+``RUN/draws/chain-c/step-N`` holds the draws up to iteration N that are not in an earlier snapshot. A data set
+``draw/FACTOR/BLOCK/FIELD`` has one entry per draw along its first axis, in order; ``draw/run/000000/NAME`` has shared
+parameters. A snapshot of draws is never rewritten, and is kept as long as a checkpoint refers to one of its draws.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from dsgmcmc.storage.snapshot import Snapshot
 
 
 class DrawPlace(NamedTuple):
-    """Where a draw lies: the snapshot, and its number along the first axis of every data set."""
+    """Place of a draw: its snapshot, and its index along the first axis of every data set there."""
 
     snapshot: Snapshot
     number: int
 
 
 class SavedDraws:
-    """The saved draws of a chain, for reading. A snapshot is opened when one of its draws is first asked for.
+    """The saved draws of a chain, for reading. A snapshot is opened when one of its draws is first requested.
 
     Parameters
     ----------
     run : RunDirectory
     chain : int
     facts : dict
-        What ``run.toml`` says besides the settings.
+        Section ``[run]`` of ``run.toml``: all entries but the settings.
     """
 
     def __init__(self, run: RunDirectory, chain: int, facts: Facts) -> None:
@@ -45,7 +45,7 @@ class SavedDraws:
         self._numbers: dict[int, dict[int, int]] = {}
 
     def open(self, step: int) -> Snapshot:
-        """Open one of the snapshots. Raises InputError if it is damaged, or of another run, or gone."""
+        """Open a snapshot. Raises InputError if the snapshot is damaged, belongs to another run, or is gone."""
         if step not in self._opened:
             snapshot = self._run.open_snapshot("draws", self._chain, step, self._facts)
             self._numbers[step] = {iteration: number for number, iteration in enumerate(snapshot.manifest.saved_draws)}
@@ -53,7 +53,7 @@ class SavedDraws:
         return self._opened[step]
 
     def place(self, iteration: int) -> DrawPlace:
-        """Find the draw of an iteration; raises as `open`, and a GoneError if there is no such draw."""
+        """Find the draw of an iteration; raises as `open`, and GoneError if there is no such draw."""
         later = bisect_left(self.steps, iteration)
         if later < len(self.steps):
             snapshot = self.open(self.steps[later])
@@ -65,6 +65,6 @@ class SavedDraws:
         )
 
     def snapshots(self, iterations: Iterable[int]) -> list[Snapshot]:
-        """Open the snapshots that have the draws of some iterations, in order; raises as `place`."""
+        """Open the snapshots with the draws of `iterations`, in order and without repeats; raises as `place`."""
         holders = [self.place(iteration).snapshot for iteration in iterations]
         return list({snapshot.path: snapshot for snapshot in holders}.values())

@@ -1,8 +1,8 @@
-"""Facts of a run in ``run.toml`` besides its settings, and checks that its snapshots were made with them.
+"""Facts about a run in section ``[run]`` of ``run.toml``, and checks that its snapshots agree with them.
 
-The manifest of every snapshot has the hashes of the configuration and of the data, and in ``about.made_with`` those
-facts that numbers depend on: centre, range and levels of the ratings, which side is W. A reader compares them, so that
-a changed ``run.toml`` is refused, and not obeyed.
+The manifest of every snapshot has the hashes of the configuration and of the data. It also has, in
+``about.made_with``, the facts that results depend on: centre, range and levels of the ratings, and which side is W. A
+reader compares both with ``run.toml``, and refuses a file that has been changed.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from dsgmcmc.storage.manifest import Manifest, Sha256
 Facts = dict[str, Any]
 
 MADE_WITH = "made_with"
-#: Where the data were found, and what was said of them, which may change from job to job.
+#: Path of the data and warnings about them, which may change from job to job.
 DATA_FACTS = ("data", "cautions")
-#: What says which run it is; these stand in every manifest by themselves.
+#: Hashes that identify a run; every manifest has separate fields for them.
 IDENTITY_FACTS = ("data_hash", "config_hash")
-#: What the last job ran with.
+#: Facts about the last job.
 JOB_FACTS = ("versions",)
 
 
@@ -55,14 +55,14 @@ class FactsModel(BaseModel):
 
 
 def made_with(facts: Mapping[str, Any]) -> Facts:
-    """Of the facts about the data, those that a snapshot is bound to."""
+    """Return the facts that a snapshot must agree with."""
     return {name: value for name, value in facts.items() if name not in (*DATA_FACTS, *IDENTITY_FACTS, *JOB_FACTS)}
 
 
 def check_made_with(manifest: Manifest, facts: Mapping[str, Any], path: Path) -> None:
-    """Refuse a snapshot that was not made with the facts in its run's ``run.toml``.
+    """Compare the manifest of a snapshot at `path` with the facts in its run's ``run.toml``.
 
-    Raises InputError naming what differs; `path` is the snapshot's.
+    Raises InputError naming the facts that differ.
     """
     for name, value in (("data_hash", manifest.data_hash), ("config_hash", manifest.config_hash)):
         if facts.get(name) and value != facts[name]:
@@ -74,8 +74,8 @@ def check_made_with(manifest: Manifest, facts: Mapping[str, Any], path: Path) ->
 
 
 def versions() -> dict[str, str]:
-    """Versions of software on which the bits of a chain may depend."""
-    import numba  # takes its time to import, and only new runs ask
+    """Versions of the software and the processor, on which the bits of a chain may depend."""
+    import numba  # slow to import, and needed by new runs only
 
     return {
         "dsgmcmc": __version__,

@@ -1,4 +1,4 @@
-"""Small files, written atomically, and read up to a limit on their size; temporary folders."""
+"""Small files, written atomically and read up to a size limit; temporary folders."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from typing import Any
 from dsgmcmc.errors import InputError, naming
 
 MAX_TOML_BYTES = 1 << 16
-MAX_TOML_DOTS = 200  # in a line: time and memory of the parser grow with the square of the parts of a dotted name
+MAX_TOML_DOTS = 200  # in a line: time and memory of the parser are quadratic in the length of a dotted name
 
 
 def write_whole(path: Path, text: str | Iterable[bytes | memoryview]) -> None:
-    """Replace a file so that a reader finds the old one or the new one, synced.
+    """Replace a file atomically and sync it: a reader finds either the old file or the new one.
 
-    Raises OSError if it cannot be written; nothing is left of it then.
+    Raises OSError if the file cannot be written; no temporary file remains.
     """
     temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}")
     try:
         with naming(path):
-            temporary.unlink(missing_ok=True)  # of a process that was killed, or a link that somebody put there
+            temporary.unlink(missing_ok=True)  # left by a process that was killed, or a link
             with temporary.open("xb") as file:
                 file.writelines([text.encode()] if isinstance(text, str) else text)
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(path)
     finally:
-        with suppress(OSError):  # what it failed with is worth more
+        with suppress(OSError):  # an earlier error matters more
             temporary.unlink()
 
 
@@ -49,10 +49,10 @@ def sync(path: Path) -> None:
 
 
 def open_plain(path: Path, most: int) -> BufferedReader:
-    """Open a plain file of at most so many bytes, for reading.
+    """Open a plain file of at most `most` bytes for reading.
 
-    Raises InputError if it is a directory, a pipe or a device, or larger, and OSError if it is missing, or cannot be
-    opened.
+    Raises InputError if the file is larger, or is a directory, a pipe or a device, and OSError if it is missing or
+    cannot be opened.
     """
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # opening a pipe would wait for its writer
     status = os.fstat(handle)
@@ -65,7 +65,7 @@ def open_plain(path: Path, most: int) -> BufferedReader:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Read a TOML file that anyone may have written. Raises InputError saying why it cannot be read."""
+    """Read a TOML file from an untrusted source. Raises InputError if it cannot be read."""
     try:
         with open_plain(path, MAX_TOML_BYTES) as file:
             data = file.read(MAX_TOML_BYTES)
@@ -80,7 +80,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 class Scratch:
-    """A temporary folder that is removed when this object is, or the process ends.
+    """A temporary folder that is removed with this object or at the end of the process.
 
     Attributes
     ----------

@@ -1,11 +1,12 @@
-"""HDF5 files: written so that no failed write is missed, read so that nothing but the file itself is opened.
+"""HDF5 files: writing without overlooked errors, reading without opening any other file.
 
-**Writing.** HDF5 writes small data sets when they are closed, where h5py swallows an error; and a file that cannot be
-flushed stays open, and crashes the program at its end. So HDF5 writes to a Python file, which keeps the first error and
-lets HDF5 go on and close.
+**Writing.** HDF5 writes small data sets when they are closed, where h5py swallows errors; and a file that cannot be
+flushed stays open, and crashes the program at exit. HDF5 therefore writes to a Python file, which stores the first
+error and lets HDF5 continue and close.
 
-**Reading.** HDF5 can point from one file into others, and promise terabytes that no file holds; a reader that followed
-would read what the file's author chose. Only data sets are read that lie in the file itself, plainly and in one piece.
+**Reading.** An HDF5 file can refer to other files, and declare terabytes that it does not hold; a reader that followed
+the references would open any file that the author of the HDF5 file chose. Only data sets in the file itself are read,
+stored contiguously and unfiltered, or in chunks with checksums.
 """
 
 from __future__ import annotations
@@ -23,28 +24,28 @@ import h5py
 from dsgmcmc.errors import naming
 from dsgmcmc.types import Array
 
-_PIECE = 1 << 17  # bytes of a data set that are read at a time, where they need not be together
+_PIECE = 1 << 17  # bytes that `stored_bytes` reads at a time
 
 
 @contextmanager
 def new_hdf5(path: Path) -> Iterator[tuple[h5py.File, Callable[[], None]]]:
-    """Context in which an HDF5 file is written, one that is not there yet; it is not synced.
+    """Create an HDF5 file and open it for writing within the context; the file is not synced.
 
-    Raises OSError when the context ends, if anything that HDF5 wrote, at any time, did not reach the file.
+    Raises OSError when the context ends, if any write of HDF5 failed.
 
     Yields
     ------
     file : h5py.File
     check : callable
-        Raises what has gone wrong so far, for whoever has more to write.
+        Raises the first error so far, to be called between writes.
     """
     disk = _Disk(path)
     try:
-        # the format of HDF5 1.10 has checksums of everything but the arrays
+        # the HDF5 1.10 format has checksums of all metadata
         with h5py.File(path, "w", libver="v110", driver="fileobj", fileobj=disk) as file:
             yield file, disk.check
     except Exception:
-        disk.check()  # HDF5 may have read what could not be written
+        disk.check()  # a failed write may have caused a later error in HDF5
         raise
     finally:
         disk.close()
@@ -52,7 +53,7 @@ def new_hdf5(path: Path) -> Iterator[tuple[h5py.File, Callable[[], None]]]:
 
 
 def write_array(file: h5py.File, name: str, array: Array) -> None:
-    """Write an array and the groups above it; a third of the time of h5py's `create_dataset`.
+    """Write an array and create the groups above it, in a third of the time of h5py's `create_dataset`.
 
     Parameters
     ----------
@@ -77,7 +78,7 @@ _WITH_GROUPS.set_char_encoding(h5py.h5t.CSET_UTF8)
 
 
 class _Disk:
-    """A new file as HDF5 sees it: nothing fails, nor is anything interrupted."""
+    """A new file for HDF5 whose methods never raise: the first error or interruption is stored instead."""
 
     def __init__(self, path: Path) -> None:
         self._path, self._place = path, 0
@@ -85,21 +86,21 @@ class _Disk:
         self._error: BaseException | None = None
 
     def check(self) -> None:
-        """Raise the first error, or the Ctrl-C that came while HDF5 was writing; nothing was written after it."""
+        """Raise the first error, or the Ctrl-C during a write; no data were written after it."""
         if self._error is not None:
             raise self._error
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Set where the next operation begins."""
+        """Set the position of the next operation."""
         self._place = offset + (os.fstat(self._handle).st_size if whence == os.SEEK_END else 0)
         return self._place
 
     def tell(self) -> int:
-        """Where the next operation begins."""
+        """Position of the next operation."""
         return self._place
 
     def readinto(self, buffer: Any) -> int:
-        """Read; parts that were never written are zeros."""
+        """Read into a buffer; bytes beyond the end of the file are zeros."""
         view, done = memoryview(buffer).cast("B"), 0
         with self._kept():
             while done < len(view) and (count := os.preadv(self._handle, [view[done:]], self._place + done)):
@@ -108,7 +109,7 @@ class _Disk:
         return len(view)
 
     def write(self, data: Any) -> int:
-        """Write all of it, however often the system takes a part."""
+        """Write all data, in several system calls if necessary."""
         view, done = memoryview(data).cast("B"), 0
         with self._kept():
             while done < len(view) and not self._error:
@@ -116,12 +117,12 @@ class _Disk:
         return len(view)
 
     def truncate(self, size: int) -> None:
-        """Give the file this length."""
+        """Set the length of the file."""
         with self._kept():
             os.ftruncate(self._handle, size)
 
     def flush(self) -> None:
-        """Nothing waits here."""
+        """Do nothing: writes are not buffered."""
 
     def close(self) -> None:
         """Close the file."""
@@ -138,7 +139,7 @@ class _Disk:
 
 
 def stored_bytes(file: IO[bytes], data: Any) -> Iterator[bytes]:
-    """Bytes of a plain data set, piece by piece, as they lie in its `file`; raises ValueError if they are not there."""
+    """Yield the bytes of a plain data set from its `file`, piece by piece; raises ValueError if bytes are missing."""
     place = data.id.get_offset() or 0
     end = place + data.nbytes
     while place < end:
@@ -150,9 +151,9 @@ def stored_bytes(file: IO[bytes], data: Any) -> Iterator[bytes]:
 
 
 def plain_dataset(file: Any, name: str) -> Any:
-    """Return a data set of an open file; its size is not checked, see `check_size`.
+    """Return a data set of an open file; `check_size` checks its size.
 
-    Raises ValueError if there is none, or it is a link, virtual, external, chunked or filtered.
+    Raises ValueError if the data set is missing, a link, virtual, external, chunked or filtered.
 
     Parameters
     ----------
@@ -167,10 +168,10 @@ def plain_dataset(file: Any, name: str) -> Any:
 
 
 def checked_dataset(file: Any, name: str, longest: int) -> Any:
-    """Return a data set of an open file that is stored in chunks with checksums; HDF5 raises OSError where they differ.
+    """Return a data set of an open file that is stored in chunks with checksums; HDF5 raises OSError if one is wrong.
 
-    Raises ValueError if there is none, or it is a link, virtual, external, or without checksums, if parts of it are not
-    there, or if its chunks have more than `longest` entries. An empty data set has no chunks.
+    Raises ValueError if the data set is missing, a link, virtual, external, incomplete or without checksums, or if its
+    chunks have more than `longest` entries. An empty data set needs no chunks.
 
     Parameters
     ----------
@@ -194,7 +195,7 @@ def checked_dataset(file: Any, name: str, longest: int) -> Any:
 
 
 def _own_dataset(file: Any, name: str) -> Any:
-    """Return what a path names, if it is a data set and no link leads to it; raises ValueError."""
+    """Return the data set at a path; raises ValueError if it is missing, no data set, or reached by a link."""
     for where in accumulate(name.split("/"), "{}/{}".format):
         if not _lies_here(file, where):
             raise ValueError(f"/{where} is missing, or a link elsewhere")
@@ -205,9 +206,9 @@ def _own_dataset(file: Any, name: str) -> Any:
 
 
 def names_in(file: Any, group: str) -> tuple[str, ...]:
-    """Names in a group at the root of an open file, whatever they name; empty if there is no such group.
+    """Names of all members of a group at the root of an open file; empty if there is no such group.
 
-    Raises ValueError if it is something else, or a link.
+    Raises ValueError if the name belongs to a link or to another kind of object.
     """
     if group not in list(file):
         return ()
@@ -217,21 +218,21 @@ def names_in(file: Any, group: str) -> tuple[str, ...]:
 
 
 _IN_ONE_PIECE = (h5py.h5d.CONTIGUOUS, h5py.h5d.COMPACT)
-_CHECKSUM_BYTES = 4  # of a chunk
+_CHECKSUM_BYTES = 4  # per chunk
 
 
 def _lies_here(file: Any, name: str) -> bool:
-    """Whether a name of a file is there, and no link: 30 times as fast as h5py's `get`, which opens what it names."""
+    """Whether a name exists in a file and is no link; 30 times as fast as h5py's `get`, which opens the object."""
     try:
         return bool(file.id.links.get_info(name.encode()).type == h5py.h5l.TYPE_HARD)
-    except (KeyError, RuntimeError):  # nothing of that name, or what is above it has no names
+    except (KeyError, RuntimeError):  # no such name, or its parent is no group
         return False
 
 
 def check_size(data: Any, file_bytes: int) -> None:
-    """Refuse a data set that a file of so many bytes cannot hold, before anything is allocated for it.
+    """Check that a data set lies within a file of `file_bytes` bytes, before memory is allocated for it.
 
-    Raises ValueError if it is not wholly in the file.
+    Raises ValueError if it does not.
     """
     offset, stored = data.id.get_offset(), data.id.get_storage_size()
     if data.nbytes and (offset is None or stored != data.nbytes or offset + stored > file_bytes):

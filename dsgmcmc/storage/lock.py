@@ -1,8 +1,8 @@
 """The lock of a run directory: one run at a time.
 
-The system locks a file in the directory (``flock``), and frees it however the process that holds the lock ends. The
-file says which process that is. A process of another host may have died with its host without the file server knowing
-it yet, so another run waits for such a lock for `WAIT_SECONDS`. Where a file system has no locks, a warning says so.
+The operating system locks a file in the directory (``flock``), and releases the lock however its holder ends. The file
+names the holder. A holder on another host may have died with its host without the file server noticing yet; another
+run therefore waits up to `WAIT_SECONDS` for the lock. If the file system has no locks, a warning is logged.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dsgmcmc.storage.files import open_plain
 from dsgmcmc.terminal import plain
 
 WAIT_SECONDS = 120.0  # for a holder on another host
-GRACE_SECONDS = 1.0  # for one on this host, which may be about to end, or only look whether the lock is held
+GRACE_SECONDS = 1.0  # for a holder on this host, which may be about to end, or be a short check by `is_held`
 LOOK_SECONDS = 0.05
 MAX_BYTES = 1 << 12
 NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL)
@@ -64,11 +64,11 @@ class Lock:
             sleep(LOOK_SECONDS)
 
     def _try(self) -> bool:
-        """Lock the file, unless another process has it."""
+        """Lock the file, unless another process holds the lock; return whether it is locked."""
         file = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o644)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not _is(file, self._path):  # its holder removed it meanwhile
+            if not _is(file, self._path):  # the last holder removed the file meanwhile
                 os.close(file)
                 return False
         except BlockingIOError:
@@ -80,13 +80,13 @@ class Lock:
                 raise
             log.warning("%s: its file system has no locks; see to it that no other run works there", self._path.parent)
         self._file = file
-        with suppress(OSError):  # it is only for messages
+        with suppress(OSError):  # the content is only for messages
             os.ftruncate(file, 0)
             os.pwrite(file, json.dumps({"host": socket.gethostname(), "pid": os.getpid()}).encode(), 0)
         return True
 
     def release(self) -> None:
-        """Give the directory free, if it is ours."""
+        """Release the directory, if this process holds the lock."""
         if self._file < 0:
             return
         if _is(self._file, self._path):
@@ -97,7 +97,7 @@ class Lock:
 
 
 def is_held(path: Path) -> bool:
-    """Whether a process holds a lock; where a file system has no locks, whether there is its file."""
+    """Whether a process holds a lock; on a file system without locks, whether the lock file exists."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
@@ -114,14 +114,14 @@ def is_held(path: Path) -> bool:
 
 
 def _is(file: int, path: Path) -> bool:
-    """Whether an open file is still the one of this path."""
+    """Whether a path still refers to an open file."""
     with suppress(OSError):
         return os.path.samestat(os.fstat(file), path.stat())
     return False
 
 
 def _owner(path: Path) -> dict[str, Any]:
-    """Who holds a lock, as far as its file says so."""
+    """Host and process of a lock's holder, as written in the lock file; empty if unreadable."""
     try:
         with open_plain(path, MAX_BYTES) as file:
             owner = json.loads(file.read(MAX_BYTES))

@@ -1,8 +1,8 @@
-"""The logs of a run, ``metrics.jsonl`` and ``events.jsonl``: one JSON object a line.
+"""The logs of a run, ``metrics.jsonl`` and ``events.jsonl``: one JSON object per line.
 
-A process that was killed may leave the last line unfinished: readers leave it out, and the next job cuts it off before
-it appends. A line of metrics that is no such object anywhere else is an error. Damaged events are left out: processes
-of several hosts append them, and not all file systems keep their lines apart.
+A process that was killed may leave the last line unfinished: readers skip this line, and the next job removes it before
+it appends. Any other damaged line of metrics is an error. Damaged events are skipped, because processes on several
+hosts append events, and some file systems mix their lines.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from dsgmcmc.storage.files import open_plain, write_whole
 
 MAX_LINE_BYTES = 1 << 16
 MAX_METRICS_BYTES, MAX_EVENTS_BYTES = 1 << 25, 1 << 22
-MAX_COMMAND = 4096  # characters, of which each takes 12 bytes at most
+MAX_COMMAND = 4096  # characters, of at most 12 bytes each in JSON
 
 Line = dict[str, Any]
 
 
 class MetricsLine(BaseModel):
-    """A line of ``metrics.jsonl``: where the chain was, and numbers that target and sampler report by name."""
+    """A line of ``metrics.jsonl``: state of the chain, and values that target and sampler report by name."""
 
     model_config = ConfigDict(strict=True, extra="allow")
     __pydantic_extra__: dict[str, float | str | None] = Field(init=False)
@@ -51,7 +51,7 @@ class EventLine(BaseModel):
 
 
 def append(path: Path, line: Line) -> None:
-    """Append a line to a log; raises OSError, also where the log is a link to another file."""
+    """Append a line to a log; raises OSError, also if the log is a link."""
     handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     with naming(path), os.fdopen(handle, "r+b", buffering=0) as file:
         _cut_unfinished(file)
@@ -61,7 +61,7 @@ def append(path: Path, line: Line) -> None:
 
 
 def _cut_unfinished(file: IO[bytes]) -> None:
-    """Cut off the partial line that a failed write has left."""
+    """Remove the partial line that a failed write has left."""
     size = file.seek(0, os.SEEK_END)
     if size and os.pread(file.fileno(), 1, size - 1) != b"\n":
         end = os.pread(file.fileno(), MAX_LINE_BYTES, max(0, size - MAX_LINE_BYTES))
@@ -69,7 +69,7 @@ def _cut_unfinished(file: IO[bytes]) -> None:
 
 
 def parse_line(text: bytes, schema: type[BaseModel]) -> Line:
-    """Read a line; raises ValueError if it is no JSON, or does not match the schema."""
+    """Parse a line; raises ValueError if the line is no JSON or does not match the schema."""
     try:
         return schema.model_validate_json(text).model_dump(exclude_unset=True)
     except ValidationError as error:
@@ -78,10 +78,10 @@ def parse_line(text: bytes, schema: type[BaseModel]) -> Line:
 
 
 def read_log(path: Path, schema: type[BaseModel], most: int, *, strict: bool = True) -> Iterator[tuple[bytes, Line]]:
-    """Lines of a log of at most `most` bytes, as text and parsed; an unfinished last one is left out.
+    """Yield the lines of a log of at most `most` bytes, as text and parsed, without an unfinished last line.
 
-    No log is an empty one. Unless `strict`, other damaged lines are left out, too. Raises InputError naming the line
-    that is damaged, or saying why the log cannot be read.
+    A missing log has no lines. Unless `strict`, other damaged lines are skipped, too. Raises InputError naming the
+    damaged line, or if the log cannot be read.
     """
     try:
         file = open_plain(path, most)
@@ -108,9 +108,9 @@ def read_log(path: Path, schema: type[BaseModel], most: int, *, strict: bool = T
 
 
 def mend(path: Path, schema: type[BaseModel], most: int, *, strict: bool = True) -> None:
-    """Remove the lines that `read_log` leaves out, so that the next one can be appended.
+    """Remove the lines that `read_log` skips, so that new lines can be appended.
 
-    Raises InputError as `read_log`; or if the log is a link, through which a job would write elsewhere.
+    Raises InputError as `read_log`, and if the log is a link, through which a job would write elsewhere.
     """
     if path.is_symlink():
         raise InputError(f"{path} is a link: put the file itself there, or move the link away")

@@ -1,6 +1,6 @@
 """The manifest of a snapshot: its arrays, their files and hashes. Plain JSON, checked when read.
 
-Its last member, ``sha256``, is the hash of the text before it: the manifest holds numbers of the chain itself.
+The last member, ``sha256``, is the hash of the preceding text, because the manifest holds part of the chain's state.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ T = TypeVar("T")
 
 MANIFEST = "manifest.json"
 MAX_MANIFEST_BYTES = 1 << 28
-#: Member of `state` that lists the iterations of the saved draws: of those that belong to a checkpoint or posterior, or
-#: of those that a snapshot of draws holds.
+#: Member of `state` that lists iterations of saved draws: those that a checkpoint or posterior refers to, or those in a
+#: snapshot of draws.
 SAVED_DRAWS = "observer.kept"
-#: Member of a checkpoint's `state` that lists the iterations at which the chain has diverged, if it has.
+#: Member of a checkpoint's `state` that lists the iterations at which the chain has diverged; absent if there are none.
 DIVERGED = "chain.diverged"
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -38,7 +38,7 @@ VERSION = 2
 
 
 class Key(NamedTuple):
-    """Name of a block: which object it belongs to, which factor and block of it, which field."""
+    """Name of a block: object, factor, block number and field."""
 
     object: str
     factor: str
@@ -97,12 +97,12 @@ class SmallArray(_Strict):
 
     @classmethod
     def of(cls, array: npt.ArrayLike) -> SmallArray:
-        """Make one from a float64 array."""
+        """Convert from a float64 array."""
         data = np.asarray(array, dtype=np.float64)
         return cls(shape=data.shape, values=data.ravel().tolist())
 
     def array(self) -> Float64:
-        """Give the float64 array back."""
+        """Convert to a float64 array."""
         return np.array(self.values, dtype=np.float64).reshape(self.shape)
 
 
@@ -112,15 +112,15 @@ class Manifest(_Strict):
     Attributes
     ----------
     kind : {"checkpoint", "draws", "posterior", "index", "start"}
-        What the snapshot is of.
+        Kind of the snapshot.
     chain, iteration, grid : int
-        Chain, iterations made, and grid B of the run.
+        Chain, number of completed iterations, and grid size B of the run.
     config_hash, data_hash : str
-        Identity of the configuration and of the ratings.
+        Hashes of the configuration and of the ratings.
     state : dict of str to SmallArray
-        Small arrays that are the same on all processes; part of the content digest.
+        Small arrays that are equal on all processes; part of the content digest.
     about : dict
-        Facts that are not part of it: versions, seconds, number of processes, and what the run said of its data
+        Facts outside the digest: versions, seconds, number of processes, and facts about the data
         (`dsgmcmc.storage.facts`).
     """
 
@@ -143,13 +143,13 @@ class Manifest(_Strict):
 
     @property
     def saved_draws(self) -> list[int]:
-        """Iterations of the saved draws that it has, or counts on, in order."""
+        """Iterations of the saved draws that the snapshot holds or refers to, in order."""
         kept = self.state.get(SAVED_DRAWS)
         return [int(number) for number in kept.values] if kept else []
 
     @property
     def diverged(self) -> tuple[int, ...]:
-        """Iterations at which the chain had diverged, each time before it began again."""
+        """Iterations at which the chain diverged and was restarted."""
         found = self.state.get(DIVERGED)
         return tuple(map(int, found.values)) if found else ()
 
@@ -175,13 +175,13 @@ class Manifest(_Strict):
 
 
 def seal(text: str) -> str:
-    """Append to the text of a JSON object the hash of the text before it."""
+    """Add to the text of a JSON object, as its last member, the hash of the preceding text."""
     body = text.rstrip().removesuffix("}").rstrip()
     return f'{body},\n "sha256": "{hashlib.sha256(body.encode()).hexdigest()}"\n}}\n'
 
 
 def unseal(text: str, path: Path) -> str:
-    """Return the JSON object that was sealed. Raises InputError if it does not match its hash."""
+    """Return the JSON object that was sealed. Raises InputError if the text does not match its hash."""
     body = text[: text.rfind(',\n "sha256"')] + "}"
     if seal(body) != text:
         raise InputError(f"{path} is incomplete or damaged: it does not match its own checksum")
@@ -189,7 +189,7 @@ def unseal(text: str, path: Path) -> str:
 
 
 def parse_manifest(text: str, path: Path) -> Manifest:
-    """Check the text of a manifest. Raises InputError that says what is wrong."""
+    """Parse the text of a manifest. Raises InputError if the text is invalid."""
     try:
         return Manifest.model_validate_json(unseal(text, path))
     except ValidationError as error:
@@ -201,8 +201,8 @@ def parse_manifest(text: str, path: Path) -> Manifest:
 def seen_by_all(directory: Path, read: Callable[[], T]) -> T:
     """Read from a directory that another host may just have renamed.
 
-    A network file system remembers for a while that a name was not there, or what it stood for; listing the directory
-    makes it look again.
+    A network file system may cache for a while that a name was missing or belonged to another file; listing the
+    directory refreshes the cache.
     """
     try:
         return read()
@@ -214,9 +214,9 @@ def seen_by_all(directory: Path, read: Callable[[], T]) -> T:
 
 
 def lost(directory: Path, message: str) -> InputError:
-    """Error for a part of a snapshot that cannot be read, for the reason in `message` or because the snapshot is gone.
+    """Return the error for a part of a snapshot that cannot be read: GoneError if the snapshot is gone, or `message`.
 
-    A snapshot is renamed before it is removed: what lacks in a directory that is there is damage.
+    A snapshot is renamed before it is removed, so a part missing in an existing directory means damage.
     """
     if directory.is_dir():
         return InputError(message)
@@ -226,7 +226,7 @@ def lost(directory: Path, message: str) -> InputError:
 def read_text(directory: Path) -> str:
     """Read the text of the manifest of a snapshot directory.
 
-    Raises InputError if there is none, or it cannot be one.
+    Raises InputError if the manifest is missing, too large or no text.
     """
     path = directory / MANIFEST
 

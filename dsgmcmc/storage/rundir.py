@@ -1,20 +1,19 @@
-"""The run directory: where everything of a run lies, its configuration, its metrics, its lock.
+"""The run directory, with all files of a run.
 
 =========================  ============================================================================
 ``run.toml``               resolved configuration, seed, versions, hashes
 ``index/``                 original names of users and items (a snapshot)
-``exposure-HASH.npy``      what rankings take from the pattern of the ratings with this hash, once one was asked for
-``comparison.json``        models that were compared, if the run's was chosen so
-``start/chain-c``          what the chains start from, if that is another run (snapshots)
-``metrics.jsonl``          one object a line, of chain 0; chain c > 0 has ``metrics-chain-c.jsonl``
+``exposure-HASH.npy``      exposure of users to items, from the ratings with this hash; written by the first ranking
+``comparison.json``        models that were compared, if the model was chosen by comparison
+``start/chain-c``          states that the chains start from, if they start from another run (snapshots)
+``metrics.jsonl``          metrics of chain 0, one object per line; chain c > 0 has ``metrics-chain-c.jsonl``
 ``checkpoints/chain-c/``   snapshots of the chain's state, ``step-000000012000``
-``draws/chain-c/``         saved draws: a snapshot of those since the checkpoint before, ``step-000000012000``
-``posterior/chain-c/``     moments of the posterior, the newest only
+``draws/chain-c/``         snapshots of the draws saved since the previous checkpoint, ``step-000000012000``
+``posterior/chain-c/``     moments of the posterior, only the newest snapshot
 ``summary.json``           the result
-``events.jsonl``           jobs and the commands that started them; what happened on the way: resumed, fell
-                           back, diverged
-``lock``                   which process works in the directory
-``listening``              there while all processes of a job can be asked to stop by a signal
+``events.jsonl``           jobs and the commands that started them; events such as resumed, fell back, diverged
+``lock``                   host and number of the process that works in the directory
+``listening``              present while a signal can ask all processes of a job to stop
 =========================  ============================================================================
 """
 
@@ -51,9 +50,9 @@ from dsgmcmc.storage.series import clean, remove, step_name, steps
 from dsgmcmc.storage.snapshot import Snapshot
 
 INDEX, START = "index", "start"
-#: Event of a job that begins.
+#: Name of the event that a job begins.
 JOB = "job"
-#: Series of snapshots of a chain, and what each of them holds, in the order in which they are looked at.
+#: Series of snapshots of a chain, and the kind of snapshot in each series, in the order in which they are read.
 SERIES = {"checkpoints": "checkpoint", "draws": "draws", "posterior": "posterior"}
 _LEFT = re.compile(
     r"(index|exposure-[0-9a-f]+\.npy|run\.toml|(summary|comparison)\.json|events\.jsonl|metrics(-chain-[0-9]+)?\.jsonl)\.tmp-[0-9a-f]+"
@@ -62,7 +61,7 @@ _CHAIN = re.compile(r"chain-(0|[1-9][0-9]{0,4})")
 
 
 def now() -> str:
-    """Time in UTC, for readers of a run's files; sampling does not depend on it."""
+    """Current time in UTC, for log files; sampling does not depend on it."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
@@ -77,11 +76,11 @@ class RunDirectory:
         self.lock_file = path / "lock"
         self.listening_file = path / "listening"
         self._events = path / "events.jsonl"
-        #: What is done where a line of a log cannot be written; by default that is an error.
+        #: Called if a line of a log cannot be written; if None, the error is raised.
         self.on_log_error: Callable[[OSError], None] | None = None
 
     def exposure_file(self, data_hash: str) -> Path:
-        """File with the exposure of users to items, made of the ratings with this hash."""
+        """File with the exposure of users to items, computed from the ratings with this hash."""
         return self.path / f"exposure-{data_hash[:16]}.npy"
 
     def refuse_links(self) -> None:
@@ -94,16 +93,16 @@ class RunDirectory:
                     )
 
     def series(self, kind: str, chain: int) -> Path:
-        """Directory of the snapshots of a kind and chain."""
+        """Directory of a chain's snapshots in series `kind`."""
         return self.path / kind / f"chain-{chain}"
 
     def chains(self) -> list[int]:
-        """Chains that have a posterior or a checkpoint, in order."""
+        """Chains with a directory in one of `SERIES`, in order."""
         names = {p.name for kind in SERIES if (self.path / kind).is_dir() for p in (self.path / kind).iterdir()}
         return sorted(int(name[6:]) for name in names if _CHAIN.fullmatch(name))
 
     def cut(self, chain: int, iteration: int) -> None:
-        """Remove what a chain wrote, or began to write, after an iteration, the newest first."""
+        """Remove a chain's snapshots and metrics after an iteration, the newest first, and unfinished writes."""
         for kind in SERIES:
             parent = self.series(kind, chain)
             clean(parent)
@@ -113,7 +112,7 @@ class RunDirectory:
         self.cut_metrics(chain, iteration)
 
     def forget(self) -> None:
-        """Remove the run but for its events, and for the comparison that its model came from; its settings go first."""
+        """Remove all files of the run except events, the model comparison and start states; settings go first."""
         self.settings_file.unlink(missing_ok=True)
         for chain in self.chains():
             self.cut(chain, -1)  # so that a job that is killed leaves no snapshot that cannot be read
@@ -123,19 +122,19 @@ class RunDirectory:
             file.unlink(missing_ok=True)
 
     def reached(self, chains: int) -> list[int]:
-        """Iteration of the newest checkpoint of each of so many chains; 0 where there is none."""
+        """Iteration of the newest checkpoint of each of `chains` chains; 0 without a checkpoint."""
         return [max(steps(self.series("checkpoints", chain)), default=0) for chain in range(chains)]
 
     def prune_draws(self, chain: int) -> None:
-        """Remove snapshots of draws that no checkpoint counts on; a run may fall back to the oldest that is kept."""
+        """Remove snapshots of draws to which no remaining checkpoint refers; a run may fall back to any checkpoint."""
         series, draws = self.series("checkpoints", chain), self.series("draws", chain)
         try:
             manifests = [read_manifest(series / step_name(iteration)) for iteration in steps(series)]
-        except InputError:  # it may be read the next time
+        except InputError:  # the next call may succeed
             return
         written = steps(draws)
         saved = sorted({iteration for manifest in manifests for iteration in manifest.saved_draws})
-        needed = set(np.searchsorted(written, saved).tolist())  # a draw lies in the first step after it
+        needed = set(np.searchsorted(written, saved).tolist())  # a draw lies in the first step at or after its iteration
         for number, step in enumerate(written):
             if number not in needed:
                 remove(draws / step_name(step))
@@ -143,12 +142,12 @@ class RunDirectory:
     def open_index(self, facts: Facts) -> Snapshot:
         """Open the names of the run's rows and columns.
 
-        Raises InputError if there are none, or they are damaged, or of another run.
+        Raises InputError if the names are missing, damaged, or of another run.
 
         Parameters
         ----------
         facts : dict
-            What ``run.toml`` says besides the settings.
+            Section ``[run]`` of ``run.toml``: all entries but the settings.
         """
         if not (self.path / INDEX).is_dir():
             raise InputError(f"{self.path} has no {INDEX}: the run was stopped before it began; start it again")
@@ -170,7 +169,7 @@ class RunDirectory:
         return snapshot
 
     def start(self, chain: int | None = None) -> Path:
-        """Directory of the states of another run that chains start from, or of one of its chains."""
+        """Directory with the states of another run that chains start from, or with the state of one of its chains."""
         return self.path / START / ("" if chain is None else f"chain-{chain}")
 
     def starts(self) -> list[Path]:
@@ -187,7 +186,7 @@ class RunDirectory:
         return self._opened(self.start(number), ("start", number, 0), facts)
 
     def remove_left(self) -> None:
-        """Remove temporary files that interrupted writes have left."""
+        """Remove temporary files of interrupted writes."""
         for path in self.path.glob("*.tmp-*"):
             if _LEFT.fullmatch(path.name):
                 shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
@@ -195,9 +194,9 @@ class RunDirectory:
     # ------------------------------------------------------------------ configuration
 
     def read_settings(self) -> tuple[dict[str, Any], Facts]:
-        """Return the configuration that the run was started with, unchecked, and the facts about it.
+        """Return the configuration of the run, unchecked, and the facts about the run.
 
-        Raises InputError if ``run.toml`` is missing or cannot be read, or facts are not what they should be.
+        Raises InputError if ``run.toml`` is missing or cannot be read, or if facts are invalid.
         """
         if not self.settings_file.exists():
             why = "there is no run.toml in it" if self.path.is_dir() else "it does not exist"
@@ -221,13 +220,13 @@ class RunDirectory:
         return content, facts
 
     def write_settings(self, settings: dict[str, Any], facts: Facts) -> None:
-        """Write ``run.toml`` at once: the resolved settings, and the facts about the run."""
+        """Write the resolved settings and the facts about the run to ``run.toml``, atomically."""
         write_whole(self.settings_file, tomli_w.dumps({**settings, "run": {"format": VERSION, **facts}}))
 
     # ------------------------------------------------------------------ metrics
 
     def metrics_file(self, chain: int) -> Path:
-        """File that a chain appends its metrics to."""
+        """File with the metrics of a chain."""
         return self.path / ("metrics.jsonl" if chain == 0 else f"metrics-chain-{chain}.jsonl")
 
     def add_metrics(self, chain: int, line: Line) -> None:
@@ -243,13 +242,13 @@ class RunDirectory:
             self.on_log_error(error)
 
     def mend_logs(self) -> None:
-        """Remove lines that were left unfinished, before anything is appended."""
+        """Remove unfinished lines from all logs, before new lines are appended."""
         for file in self._metrics_files():
             mend(file, MetricsLine, MAX_METRICS_BYTES)
         mend(self._events, EventLine, MAX_EVENTS_BYTES, strict=False)
 
     def logs(self) -> list[Path]:
-        """Read all logs; where they are. Raises InputError as `read_log`."""
+        """Check all logs and return their paths. Raises InputError as `read_log`."""
         kinds: dict[Path, tuple[type[BaseModel], int]] = {self._events: (EventLine, MAX_EVENTS_BYTES)}
         for file in self._metrics_files():
             kinds[file] = (MetricsLine, MAX_METRICS_BYTES)
@@ -259,36 +258,36 @@ class RunDirectory:
         return list(kinds)
 
     def cut_metrics(self, chain: int, iteration: int) -> None:
-        """Remove lines after `iteration` from the file of a chain."""
+        """Remove metrics after `iteration` from the file of a chain."""
         file = self.metrics_file(chain)
         lines = read_log(file, MetricsLine, MAX_METRICS_BYTES)
         write_whole(file, [text for text, line in lines if line["iteration"] <= iteration])
 
     def metrics(self) -> list[Line]:
-        """All metrics of the run, by chain; an unfinished last line is left out. Raises InputError."""
+        """Lines of metrics of all chains, ordered by chain and iteration; raises InputError as `read_log`."""
         logs = (read_log(file, MetricsLine, MAX_METRICS_BYTES) for file in self._metrics_files())
         return sorted((line for log in logs for _, line in log), key=itemgetter("chain", "iteration"))
 
     def _metrics_files(self) -> list[Path]:
-        """The file of the first chain, which need not be there, and those of the others."""
+        """Metrics files of chain 0, which may be missing, and of the other chains."""
         return [self.metrics_file(0), *sorted(self.path.glob("metrics-chain-*.jsonl"))]
 
     # ------------------------------------------------------------------ events
 
     def note(self, event: str, **facts: Any) -> None:
-        """Append an event to ``events.jsonl``; by one process at a time."""
+        """Append an event to ``events.jsonl``; only one process may do so at a time."""
         self._append(self._events, {"time": now(), "event": event, **facts})
 
     def note_job(self, command: str, processes: int) -> None:
-        """Append that a job begins to work on the run, and its command, cut to `MAX_COMMAND` characters."""
+        """Append the event that a job begins, with its command, cut to `MAX_COMMAND` characters."""
         known = command.encode(errors="replace").decode()
         short = known if len(known) <= MAX_COMMAND else f"{known[: MAX_COMMAND - 4]} ..."
         self.note(JOB, command=short, processes=processes)
 
     def jobs(self) -> list[Line]:
-        """Jobs that worked on the run: ``time``, ``command``, ``processes``."""
+        """Events of jobs that worked on the run, with ``time``, ``command`` and ``processes``."""
         return [line for line in self.events() if line["event"] == JOB and "command" in line]
 
     def events(self) -> list[Line]:
-        """Events so far; damaged lines are left out."""
+        """All events, without damaged lines."""
         return [line for _, line in read_log(self._events, EventLine, MAX_EVENTS_BYTES, strict=False)]

@@ -1,4 +1,4 @@
-"""Series of snapshots: one directory, one snapshot an iteration, ``step-000000012000``; pruned, cleaned up after."""
+"""Series of snapshots in a directory, named by iteration as in ``step-000000012000``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 KEEP_AT_LEAST = 2
-_STEP = re.compile(r"step-([0-9]{12,})(\.(?:tmp|trash)-[0-9a-f]{8})?")  # what this module names, and nothing else
+_STEP = re.compile(r"step-([0-9]{12,})(\.(?:tmp|trash)-[0-9a-f]{8})?")  # only names that this module gives
 
 
 def step_name(iteration: int) -> str:
@@ -25,20 +25,20 @@ def steps(parent: Path) -> list[int]:
 
 
 def is_on_its_way(path: Path) -> bool:
-    """Whether a file lies in a snapshot that is being written or removed, or was when its job was killed."""
+    """Whether a file lies in a snapshot whose writing or removal is under way or was interrupted."""
     match = _STEP.fullmatch(path.parent.name)
     return bool(match and match[2])
 
 
 def remove(path: Path) -> None:
-    """Delete a snapshot so that no reader sees half of it."""
+    """Delete a snapshot so that no reader sees a part of it."""
     trash = path.with_name(f"{path.name}.trash-{secrets.token_hex(4)}")
     path.rename(trash)
     shutil.rmtree(trash, ignore_errors=True)
 
 
 def prune(parent: Path, keep: int, but: int | None = None) -> None:
-    """Keep the newest `keep` snapshots, at least `KEEP_AT_LEAST`, and that of iteration `but`."""
+    """Delete all snapshots but the newest `keep`, at least `KEEP_AT_LEAST`, and the one of iteration `but`."""
     for iteration in steps(parent)[: -max(keep, KEEP_AT_LEAST)]:
         if iteration != but:
             remove(parent / step_name(iteration))

@@ -1,10 +1,10 @@
-"""Snapshots: blocks of arrays in a directory that is complete or not there at all.
+"""Snapshots: directories of blocks of arrays, which are either complete or absent.
 
-Format ``dsgmcmc-snapshot``, version 2: a directory of HDF5 files, the shards, each written by one process and holding
-whole blocks (data set ``/OBJECT/FACTOR/BLOCK/FIELD``), and ``manifest.json`` (`dsgmcmc.storage.manifest`), which says
-what lies where, with a SHA-256 of every block. It is written into ``NAME.tmp-XXXX``, synced, agreed on by all
-processes, and renamed. A reader finds it whole, or says what is wrong with it, and never fills holes. Nothing in it is
-executed or unpickled.
+Format ``dsgmcmc-snapshot``, version 2: a directory of HDF5 files, the shards, and ``manifest.json``
+(`dsgmcmc.storage.manifest`). A shard is written by one process and holds whole blocks (data sets
+``/OBJECT/FACTOR/BLOCK/FIELD``). The manifest lists the shard and the SHA-256 of every block. A snapshot is written into
+``NAME.tmp-XXXX``, synced, agreed on by all processes, and renamed. A reader rejects an incomplete or damaged snapshot
+with an error. Nothing in a snapshot is executed or unpickled.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from dsgmcmc.storage.hdf5 import check_size, plain_dataset, stored_bytes
 from dsgmcmc.storage.manifest import BlockEntry, Key, Manifest, lost, read_manifest, seen_by_all
 from dsgmcmc.types import Array, Int32
 
-Lazy = Array | Callable[[], Array]  # an array, or what makes it at the moment it is written
+Lazy = Array | Callable[[], Array]  # an array, or a function that computes it when it is written
 
 
 def block_hash(array: Array) -> str:
@@ -55,21 +55,21 @@ class Snapshot:
     Parameters
     ----------
     path : Path
-        Its directory.
+        Directory of the snapshot.
     manifest : Manifest, optional
-        Its manifest, if it was read before (by another process).
+        Manifest of the snapshot, if it has already been read (by another process).
     finite : bool
-        Whether numbers that are not finite are refused; predictions and energies of single draws may be such.
+        Refuse values that are not finite, except in traces of predictions and log likelihoods.
     """
 
     def __init__(self, path: Path, manifest: Manifest | None = None, finite: bool = False) -> None:
         self.path, self._finite = path, finite
         self.manifest = manifest or read_manifest(path)
         self._entries = {entry.key: entry for entry in self.manifest.blocks}
-        self._whole: set[Key] = set()  # blocks that were read whole, and are as they were written
+        self._whole: set[Key] = set()  # blocks that have been checked against their hashes
 
     def _open(self, shard: str) -> BufferedReader:
-        """Open a shard. Raises InputError if it is missing, or no file."""
+        """Open a shard. Raises InputError if the shard is missing or no file."""
         path = self.path / shard
         try:
             return seen_by_all(self.path, lambda: open_plain(path, sys.maxsize))
@@ -83,16 +83,16 @@ class Snapshot:
         return self._entries.keys()
 
     def read(self, key: Key) -> Array:
-        """Read a block and check it; see `read_all`."""
+        """Read a block and check it; raises as `read_all`."""
         return self.read_all([key])[0]
 
     def read_all(self, keys: Iterable[Key], number: int | None = None) -> list[Array]:
-        """Read blocks and check them; a shard is opened once for those that follow each other in it.
+        """Read blocks and check them; a shard is opened once for consecutive keys.
 
         With a `number`, only this entry along the first axis of each block is kept in memory. The whole block is
         checked when one of its entries is first read.
 
-        Raises InputError if one is missing, not what the manifest says, or stored anywhere but in its shard.
+        Raises InputError if a block is missing, differs from the manifest, or is not stored in its shard.
         """
         arrays: list[Array] = []
         for shard, entries in groupby(map(self._entry, keys), attrgetter("shard")):
@@ -100,7 +100,7 @@ class Snapshot:
         return arrays
 
     def whole(self, thing: str, factor: str, field: str) -> Array:
-        """Read a field of all blocks of an object and factor, one after the other; raises as `read_all`."""
+        """Read a field of an object and factor, its blocks joined; raises as `read_all`."""
         return self.wholes(thing, [(factor, field)])[0]
 
     def wholes(
@@ -110,10 +110,10 @@ class Snapshot:
         rows: Mapping[str, Int32] = MappingProxyType({}),
         number: int | None = None,
     ) -> list[Array]:
-        """Read several fields, (factor, field) each, as `whole` does; what follows each other in a shard at once.
+        """Read several fields, (factor, field) each, as `whole` does, opening a shard once for adjacent blocks.
 
-        Of a factor some of whose `rows` are given, the blocks that have these are read; all else is not a number. With
-        a `number`, it is the entry of this number of every block, as in `read_all`.
+        For a factor in `rows`, only the blocks that hold these rows are read; the other blocks are filled with NaN.
+        With a `number`, only this entry of every block is read, as in `read_all`.
         """
         axis = 0 if number is None else 1
         blocks: dict[str, set[int]] = {factor: set() for factor, _ in wanted}
@@ -169,27 +169,27 @@ class Snapshot:
         return arrays
 
     def verify(self) -> None:
-        """Check every block against its hash, in little memory. Raises InputError naming the first that is wrong."""
+        """Check every block against its hash, in little memory. Raises InputError naming the first bad block."""
         for shard in self.manifest.shards:
             self.check_shard(shard)
 
     def check_shard(self, shard: str) -> None:
-        """Check that the blocks in a file are those that were written; raises as `verify`."""
+        """Check the blocks in a shard against their hashes; raises as `verify`."""
         with self._open(shard) as file:
             entries = [entry for entry in self._entries.values() if entry.shard == shard]
             check_blocks(self.path / shard, file, entries)
             self._whole.update(entry.key for entry in entries)
 
     def hashes_of(self, number: int) -> dict[Key, str]:
-        """Hashes of the entry of this number along the first axis of every block; raises as `read_all`."""
+        """Hashes, by key, of entry `number` along the first axis of every block; raises as `read_all`."""
         arrays = self.read_all(self._entries, number)
         return {key: block_hash(array) for key, array in zip(self._entries, arrays, strict=True)}
 
 
 def check_blocks(shard: Path, file: BufferedReader, entries: Iterable[BlockEntry]) -> None:
-    """Compare blocks as they lie in a shard, which is open, with their hashes, in little memory.
+    """Check blocks in an open shard against their hashes, in little memory.
 
-    Raises InputError naming the first one that is wrong.
+    Raises InputError naming the first bad block.
     """
     try:
         size = os.fstat(file.fileno()).st_size
@@ -204,7 +204,7 @@ def check_blocks(shard: Path, file: BufferedReader, entries: Iterable[BlockEntry
         raise InputError(f"{shard} cannot be read: {error}") from error
 
 
-#: What HDF5 and h5py raise for files that are damaged.
+#: Errors that HDF5 and h5py raise for damaged files.
 _UNREADABLE = (OSError, KeyError, RuntimeError, ValueError, TypeError)
 
 
@@ -213,14 +213,14 @@ def _damaged(shard: Path, entry: BlockEntry) -> InputError:
 
 
 def _with(entries: list[BlockEntry], rows: Int32, axis: int) -> list[BlockEntry]:
-    """Those of the blocks of a factor that have some of these rows, which lie along an axis."""
+    """Return the blocks of a factor that hold at least one of `rows`, counted along `axis`."""
     ends = np.cumsum([entry.shape[axis] for entry in entries])
-    places = set(np.searchsorted(ends, rows, side="right").tolist())  # for `np.unique` NumPy imports masked arrays
+    places = set(np.searchsorted(ends, rows, side="right").tolist())  # np.unique would import masked arrays
     return [entries[place] for place in sorted(places)]
 
 
 def _find_entry(file: Any, entry: BlockEntry, file_bytes: int) -> Any:
-    """Find a block that lies in this file as the manifest says, and refuse any other."""
+    """Return a block's data set in an open file; raise ValueError if it differs from the manifest."""
     data = plain_dataset(file, entry.key.path)
     if data.shape != entry.shape or data.dtype.str != entry.dtype:
         raise ValueError(

@@ -1,8 +1,8 @@
 """Checks of the files of a run or a snapshot, and the digest of their content.
 
-The digest is SHA-256 over block hashes in the order of (chain, object, factor, block, field), of the newest
-checkpoint, the saved draws that belong to it, and the posterior. It has no times, no versions and no number of
-processes in it, and does not depend on which draws were written together.
+The digest is the SHA-256 of the block hashes of the newest checkpoint, the saved draws that belong to it, and the
+posterior, ordered by (chain, object, factor, block, field). It does not depend on times, versions, the number of
+processes, or the division of draws into snapshots.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dsgmcmc.storage.snapshot import Snapshot, block_hash
 
 
 def snapshot_lines(snapshot: Snapshot, label: str) -> list[str]:
-    """One line for everything that a snapshot holds: its name and its hash."""
+    """Return one line, with name and hash, for every array in a snapshot."""
     chain = snapshot.manifest.chain
     lines = [
         f"{chain} {label} {entry.key.object} {entry.key.factor} {entry.key.block} {entry.key.field} {entry.sha256}"
@@ -35,9 +35,9 @@ def snapshot_lines(snapshot: Snapshot, label: str) -> list[str]:
 def verify_run(run: RunDirectory) -> str:
     """Check all snapshots of a run, and return its content digest.
 
-    Of a run that is being sampled it is that of the newest checkpoint there was, and of what this counts on; what the
-    run has removed meanwhile is passed over. Raises InputError naming the first file or block that is wrong; or a
-    `GoneError`, if the run has removed what counts: begin anew.
+    While the run is being sampled, the digest is that of the newest checkpoint when the check began and of the draws
+    that belong to it; other snapshots that the run removes meanwhile are skipped. Raises InputError naming the first
+    bad file or block, or GoneError if the run has removed a snapshot that the digest needs: then verify again.
     """
     _, facts = run.read_settings()
     run.open_index(facts).verify()
@@ -50,10 +50,10 @@ def verify_run(run: RunDirectory) -> str:
 
 
 def _chain_lines(run: RunDirectory, chain: int, facts: Facts) -> list[str]:
-    """Check all snapshots of a chain; lines of its newest checkpoint, the draws that belong to it and its posterior."""
+    """Check all snapshots of a chain; return lines for its newest checkpoint, the draws of this, and its posterior."""
     checkpoint = _verify_newest(run, "checkpoints", chain, facts)
     draws = SavedDraws(run, chain, facts)
-    for step in reversed(draws.steps):  # the oldest is removed first
+    for step in reversed(draws.steps):  # in reverse, as the oldest are removed first
         with suppress(GoneError):
             draws.open(step).verify()
     lines = []
@@ -73,7 +73,7 @@ def _chain_lines(run: RunDirectory, chain: int, facts: Facts) -> list[str]:
 
 
 def _verify_newest(run: RunDirectory, kind: str, chain: int, facts: Facts) -> Snapshot | None:
-    """Check all snapshots of a kind, the newest first, and return this one; older ones may be removed meanwhile."""
+    """Check all snapshots of a kind and return the newest; older snapshots may be removed meanwhile."""
     newest = None
     for iteration in reversed(steps(run.series(kind, chain))):
         try:
@@ -88,7 +88,7 @@ def _verify_newest(run: RunDirectory, kind: str, chain: int, facts: Facts) -> Sn
 
 
 def _draw_lines(draws: SavedDraws, chain: int, iteration: int) -> list[str]:
-    """One line for every array of a draw."""
+    """Return one line, with name and hash, for every array of a draw."""
     snapshot, number = draws.place(iteration)
     hashes = snapshot.hashes_of(number)
     return sorted(f"{chain} draws {iteration} {key.path} {sha256}" for key, sha256 in hashes.items())

@@ -1,4 +1,4 @@
-"""Writes snapshots, which `dsgmcmc.storage.snapshot` reads: into ``NAME.tmp-XXXX``, synced, renamed."""
+"""Writes snapshots (`dsgmcmc.storage.snapshot`): into ``NAME.tmp-XXXX``, which is synced and then renamed."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from dsgmcmc.types import Comm
 log = logging.getLogger(__name__)
 
 MAX_WRITERS = 64
-SET_ASIDE = ".bad-"  # follows the name of a damaged snapshot whose place another one has taken
-VISIBLE_SECONDS = 60.0  # a network file system may show a new directory to other hosts as late as this
+SET_ASIDE = ".bad-"  # in the name of a damaged snapshot that has been replaced
+VISIBLE_SECONDS = 60.0  # the latest that a network file system shows a new directory to other hosts
 
 
 class SnapshotWriter:
-    """A snapshot on its way to the disk: it appears at once and complete, or not at all.
+    """A snapshot that is being written: it appears complete, or not at all.
 
-    The steps are those of `write_snapshot`, which makes them one after the other. `make`, `shard` and `commit` make no
-    MPI calls, so that a thread can do them while the chain goes on. Making a writer is collective, and touches no disk.
+    `write_snapshot` calls the steps one after the other. `make`, `shard` and `commit` make no MPI calls, so a thread can
+    run them while the chain continues. Constructing a writer is collective and does not touch the disk.
 
     Parameters
     ----------
     parent : Path
-        Directory for it; made if it is not there.
-    blocks : mapping of Key to array, or to what makes it when it is written
-        The blocks of this process; no key is on two processes. They must not change until `shard` is done.
+        Directory for the snapshot; created if missing.
+    blocks : mapping of Key to array, or to a function that computes the array when it is written
+        The blocks of this process; no key is on two processes. The arrays must not change until `shard` is done.
     header : callable
-        Gives the rest of the manifest's content; called by `commit` on process 0.
+        Returns the remaining fields of the manifest; called by `commit` on process 0.
     comm : MPI.Comm
         All processes that hold blocks.
     """
@@ -56,12 +56,12 @@ class SnapshotWriter:
         self._entries: list[BlockEntry] = []
 
     def make(self) -> None:
-        """Make the temporary directory; on process 0, and before `shard` on any."""
+        """Create the temporary directory; on process 0, before `shard` on any process."""
         self.final.parent.mkdir(parents=True, exist_ok=True)
         self._temporary.mkdir()
 
     def shard(self) -> None:
-        """Write the blocks of this process, and sync their file."""
+        """Write the blocks of this process to a shard, and sync it."""
         if self._blocks:
             _wait_for(self._temporary)
             path = self._temporary / f"shard-{self._comm.rank:05d}.h5"
@@ -87,9 +87,9 @@ class SnapshotWriter:
 def write_snapshot(
     parent: Path, name: str, blocks: Mapping[Key, Lazy], header: Callable[[], dict[str, Any]], comm: Comm
 ) -> Path:
-    """Write a snapshot, wait for it and return its directory. Collective; parameters as of `SnapshotWriter`.
+    """Write a snapshot and return its directory. Collective; parameters as of `SnapshotWriter`.
 
-    Raises WriteError on all processes, if writing failed on any; what was there before is untouched.
+    Raises WriteError on all processes if writing fails on any; existing snapshots remain unchanged.
     """
     draft = SnapshotWriter(parent, name, blocks, header, comm)
     at_root = comm.rank == 0
@@ -106,7 +106,7 @@ def write_snapshot(
 
 
 def is_whole(path: Path, otherwise: str) -> bool:
-    """Whether a snapshot is there and intact; a warning says what happens to one that is not."""
+    """Whether a snapshot exists and is intact; a damaged one is logged, with `otherwise` as its consequence."""
     try:
         if path.exists():
             Snapshot(path).verify()
@@ -117,14 +117,14 @@ def is_whole(path: Path, otherwise: str) -> bool:
 
 
 def _wait_for(directory: Path) -> None:
-    """Wait until this host sees a directory that another one has made on a shared file system."""
+    """Wait until this host sees a directory that another host has created on a shared file system."""
     end = monotonic() + VISIBLE_SECONDS
     while not directory.is_dir() and monotonic() < end:
         sleep(0.05)
 
 
 def _collect(blocks: Mapping[Key, Lazy], comm: Comm) -> dict[Key, Lazy]:
-    """Bring the blocks of neighbouring processes to one writer, where there are more than `MAX_WRITERS`."""
+    """Send the blocks of neighbouring processes to one writer, if there are more than `MAX_WRITERS` processes."""
     stride = -(-comm.size // MAX_WRITERS)
     if stride == 1:
         return dict(blocks)
@@ -161,7 +161,7 @@ def _write_shard(path: Path, blocks: Mapping[Key, Lazy]) -> list[BlockEntry]:
                     sha256=block_hash(array),
                 )
             )
-            del array, stored  # before the next one is made
+            del array, stored  # before the next block is computed
     return entries
 
 
