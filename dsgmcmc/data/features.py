@@ -423,10 +423,10 @@ def _check_columns(described: Described, encoding: Encoding) -> None:
     missing = [name for name in used if name not in described.columns]
     if width == encoding.width and not missing:
         return
-    found = f"is a matrix of {width} columns" if width else f"has the columns {', '.join(described.columns)}"
+    has = f"is a matrix of {width} columns" if width else f"has the columns {', '.join(described.columns)}"
     needed = f"a matrix of {encoding.width} columns" if encoding.width else f"the columns {', '.join(used)}"
     raise InputError(
-        f"{described.path} {found}, and the features of the run's {described.entity}s were made from {needed}. Is the "
+        f"{described.path} {has}, and the features of the run's {described.entity}s were made from {needed}. Is the "
         f"column of names called {described.entity}, or named by --{described.entity}-id?"
     )
 

@@ -1,4 +1,4 @@
-"""Results of a run in memory: a saved draw, and the moments of a chain, by users and items."""
+"""Results of a run in memory, by users and items: saved draws, and the moments of a chain."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ KINDS = ("user", "item")
 OTHER = {"user": "item", "item": "user"}
 MOMENTS = ("mean", "variance")
 
-KEPT_BYTES = 2 << 30  # most memory for draws that are read repeatedly
+KEPT_BYTES = 2 << 30  # memory limit for draws that are read repeatedly
 KEPT_FROM = 3  # a draw is kept from this read on
-KEPT_AT_ONCE = 20 << 20  # draws are kept from their first read while they take less than this
-KEPT_TO_RANK = 256 << 20  # the same where they are read for scores, and again for what stands beside these
+KEPT_AT_ONCE = 20 << 20  # memory limit for draws that are kept from their first read on
+KEPT_TO_RANK = 256 << 20  # the same limit in rankings, which read draws for scores and again for predictions
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ class Rows:
     mean : (q, D) float64
     covariance : (q, D, D) float64
     noise : (q,) float64
-        1 / g of each; for ordinal ratings 1 / s, s being its scale.
+        1 / g for each row; for ordinal ratings 1 / s with the scale s of the row.
     cuts : (q, R - 1) float64 or None
-        Thresholds of each, if users have their own.
+        Thresholds of each row, if users have individual thresholds.
     """
 
     mean: Float64
@@ -55,14 +55,14 @@ class Rows:
 
 @dataclass(frozen=True)
 class Draw:
-    """One saved draw, in the ratings' own unit.
+    """One saved draw, in units of the ratings.
 
     Attributes
     ----------
     chain, iteration : int
     shared : dict of str to float64 array
-        Quantities that all rows share, by name, with ``user`` or ``item`` in place of the factor: ``tau``,
-        ``user.mean``, ``thresholds``.
+        Quantities that all rows share, such as ``tau``, ``user.mean`` and ``thresholds``, with ``user`` or ``item`` in
+        place of the factor.
     rows : dict of kind to dict of str to (n, ...) float32 array
         Quantities of every user and item: ``theta``, and ``weight``, ``implicit``, ``cuts`` if the model has them.
     """
@@ -95,12 +95,12 @@ class Draw:
 
     @cached_property
     def prior(self) -> dict[str, Prior]:
-        """Prior of a row whose mean is m alone, by kind."""
+        """Prior of a row with mean m, without terms of other parts of the model, by kind."""
         return {kind: Prior(*RowPriors.of_unseen(self, kind)) for kind in KINDS}
 
     @cached_property
     def unseen(self) -> dict[str, Prior]:
-        """Distribution of a row of which nothing is known, by kind: the sum over all parts of the model."""
+        """Distribution of a row without ratings and features, by kind: the sum over all parts of the model."""
         priors = {}
         for kind in KINDS:
             terms = [term for part in PARTS if (term := part.of_unseen(self, kind))]
@@ -108,7 +108,7 @@ class Draw:
         return priors
 
     def of_ratings(self, users: Int32, items: Int32) -> tuple[Float32 | float, Float32 | float]:
-        """Terms that parts of the model add to the predictors of new ratings, and their variance: `Part.of_ratings`."""
+        """Terms that parts of the model add to the predictors of new ratings, and their variances."""
         terms = [part.of_ratings(self, users, items) for part in PARTS]
         return functools.reduce(np.add, (mean for mean, _ in terms)), functools.reduce(np.add, (v for _, v in terms))
 
@@ -119,25 +119,25 @@ class Draw:
 
     @property
     def own_thresholds(self) -> Float32 | None:
-        """Thresholds of every user, (users, R - 1); None if users do not have their own."""
+        """Thresholds of every user, (users, R - 1); None if thresholds are shared or ratings not ordinal."""
         return self.rows["user"].get(CUTS)
 
     @property
     def nbytes(self) -> int:
-        """Memory of the rows and of what is computed from their noise scales, bytes."""
+        """Bytes of the rows and of the arrays computed from their noise scales."""
         arrays = [array for rows in self.rows.values() for array in rows.values()]
         return sum(array.nbytes for array in arrays) + sum(8 * len(theta) for theta in self.theta.values())
 
 
 class KeptDraws:
-    """Cache of draws: those that are read repeatedly stay in memory.
+    """Cache of draws that are read repeatedly.
 
-    A command for a few pairs reads every draw once, and holds large draws one at a time.
+    A command for a few pairs reads every draw once, and keeps only one large draw at a time in memory.
 
     Attributes
     ----------
     at_once : int
-        Bytes of draws that are kept from their first read on.
+        Memory limit in bytes for draws that are kept from their first read on.
     """
 
     def __init__(self, read: Callable[[int], Draw]) -> None:
@@ -149,11 +149,11 @@ class KeptDraws:
         self._last: dict[int, Draw] = {}
 
     def get(self, number: int) -> Draw:
-        """Return the draw of this number."""
+        """Return a draw by its position among the saved draws."""
         kept = self._kept.get(number) or self._last.get(number)
         if kept is not None:
             return kept
-        self._last.clear()  # before the next one is read
+        self._last.clear()  # frees the memory before the next draw is read
         draw = self._read(number)
         self._reads[number] += 1
         most = KEPT_BYTES if self._reads[number] >= KEPT_FROM else self.at_once
@@ -166,12 +166,12 @@ class KeptDraws:
 
 @dataclass(frozen=True)
 class PosteriorMoments:
-    """Posterior of one chain, as moments.
+    """Posterior moments of one chain.
 
     Attributes
     ----------
     mean, variance : dict of kind to (n, D) float32
-        Of every element of the factors over all draws of the chain.
+        Mean and variance of every element of the factors over all draws of the chain.
     """
 
     mean: dict[str, Float32]

@@ -1,13 +1,14 @@
-r"""Draws of a row given its ratings, where its law is not normal: elliptical slice sampling about a normal law.
+r"""Draws of a row given its ratings, if its distribution is not normal, by elliptical slice sampling.
 
-The density is N(theta; m, P^-1) prod_r p(x_r | eta_r), eta = Phi theta + b, of which log p is concave in eta. Its mode
-and curvature there make N(mode, A^-1), A = P + Phi^T diag(- d^2 log p / d eta^2) Phi. With theta = mode + L^-T u, A =
-L L^T, what is left of the density is w(u) N(u; 0, I), and an elliptical slice leaves that as it is [Murray 2010, figure
-2; Nishihara 2014, section 3]: no step, no tuning, nothing rejected. Where w is flat, that is where the law is all but
-normal, every slice is a new draw. `SLICES` of them are made from a draw of the normal law.
+The density of a row is N(theta; m, P^-1) prod_r p(x_r | eta_r) with eta = Phi theta + b, where log p is concave in eta.
+The mode and the curvature at the mode give a normal approximation N(mode, A^-1) with A = P + Phi^T diag(- d^2 log p /
+d eta^2) Phi. In the coordinates u with theta = mode + L^-T u and A = L L^T, the density is proportional to
+w(u) N(u; 0, I). An elliptical slice leaves this distribution invariant [Murray 2010, figure 2; Nishihara 2014, section
+3], without a step size, tuning or rejections. If w is nearly constant, that is, if the distribution is nearly normal,
+every slice is a nearly independent draw. `SLICES` slices are made, starting from a draw of the normal approximation.
 
-Where rows have scales of their own, or thresholds, whose coordinates u ~ N(0, 1 / lambda) and d ~ N(0, 1 / lambda_r)
-are 0 for those of all, these are moved by slices, too, in turns with theta. They mix more slowly: `TURNS` of both.
+Rows may have individual scales or thresholds. Their coordinates u ~ N(0, 1 / lambda) and d ~ N(0, 1 / lambda_r), which
+are 0 at the shared values, are updated by slices in turns with theta. They mix more slowly, so `TURNS` turns are made.
 
 [Murray 2010] I. Murray, R. P. Adams, D. J. C. MacKay: Elliptical slice sampling, AISTATS.
 [Nishihara 2014] R. Nishihara, I. Murray, R. P. Adams: Parallel MCMC with generalized elliptical slice sampling, JMLR
@@ -35,16 +36,16 @@ LogDensity = Callable[[Float64], Float64]
 SLICES, TURNS = 10, 90
 
 NEWTON = 50
-"""Steps to the mode at most; some five are usual."""
+"""Largest number of Newton steps to the mode; about five are usual."""
 
 STEP = 1e-3
-"""Step of the finite differences that the normal law is made from; draws are exact whatever their error."""
+"""Step of the finite differences for the normal approximation; their error does not change the target."""
 
 
 class RatedRow(NamedTuple):
-    """A row and its ratings x: the design matrix and offset of their predictors, and the prior's mean and precision.
+    """A row and its ratings x: design matrix and offset of the predictors, mean (`centre`) and precision of the prior.
 
-    `effects` are the variances of the unknown effects that the predictors have besides.
+    `effects` are the variances of unknown effects that are added to the predictors.
     """
 
     features: Float64
@@ -56,10 +57,10 @@ class RatedRow(NamedTuple):
 
 
 class Spread(NamedTuple):
-    """Prior sds of the coordinates of a row's own scale, (1,) or (0,), and of its gaps, (R - 2,) or (0,).
+    """Prior sds of the coordinates of a row's scale, (1,) or (0,), and of its gaps, (R - 2,) or (0,).
 
-    Both are 0 for the shared values; `bound` is that of |log s|. Below they are in units of these sds, so that their
-    prior is N(0, I).
+    The coordinates are 0 at the shared values; `bound` is the bound of |log s|. The vector z has the coordinates in
+    units of these sds, so that its prior is N(0, I).
     """
 
     scale: Float64
@@ -68,12 +69,12 @@ class Spread(NamedTuple):
 
     @classmethod
     def of(cls, law: type[Law], scale_precision: float | None, gap_precision: Float64 | None) -> Spread:
-        """Make it from the precisions, None where rows have no such parameter."""
+        """Convert from precisions; None if rows have no such parameter."""
         scale = np.zeros(0) if scale_precision is None else np.array([scale_precision**-0.5])
         return cls(scale, np.zeros(0) if gap_precision is None else gap_precision**-0.5, law.scale_bound)
 
     def at(self, z: Float64, thresholds: Array | None) -> tuple[float, Array | None]:
-        """Scale and thresholds at z, given the thresholds of all."""
+        """Scale and thresholds at z, given the shared thresholds."""
         n = len(self.scale)
         scale = exp(log_scale(self.scale * z[:n], self.bound)[0]) if n else 1.0
         if not len(self.gaps):
@@ -90,18 +91,18 @@ def draw_row(
     Parameters
     ----------
     law : type of Law
-        A likelihood under which the conditional distribution of a row is not normal.
+        Likelihood under which the conditional distribution of a row is not normal.
     others : (n,) float64
-        Noise scales of the other side of each rating; 1 if there are none.
+        Noise scales of the other side of each rating; 1 if the model has none.
     thresholds : (R - 1,) or (n, R - 1) float, or None
-        Between levels: shared, or for every rating.
+        Thresholds between levels: shared, or for every rating.
 
     Returns
     -------
     theta : (D,) float64
     scale : float
     thresholds : array or None
-        Those of the row, if it has its own.
+        Thresholds of the row if it has individual ones, otherwise as given.
     """
 
     def log_density(eta: Float64, z: Float64) -> Float64:
@@ -135,7 +136,7 @@ def draw_row(
 
 
 def slice_on_ellipse(u: Float64, log_weight: Callable[[Float64], float], rng: np.random.Generator) -> Float64:
-    """Move u so that w(u) N(u; 0, I) stays as it is [Murray 2010, figure 2]."""
+    """Move u by a transition that leaves w(u) N(u; 0, I) invariant [Murray 2010, figure 2]."""
     other, level = rng.standard_normal(len(u)), log_weight(u) + log(rng.random())
     angle = rng.uniform(0.0, 2 * pi)
     low, high = angle - 2 * pi, angle
@@ -148,7 +149,7 @@ def slice_on_ellipse(u: Float64, log_weight: Callable[[Float64], float], rng: np
 
 
 class NormalLaw(NamedTuple):
-    """A normal law N(mean, (L L^T)^-1).
+    """A normal distribution N(mean, (L L^T)^-1).
 
     Attributes
     ----------
@@ -161,7 +162,7 @@ class NormalLaw(NamedTuple):
     inverse: Float64
 
     def at(self, u: Float64) -> Float64:
-        """Give the point that is u in coordinates in which the law is N(0, I)."""
+        """Return the point with coordinates u, in which the distribution is N(0, I)."""
         point: Float64 = self.mean + self.inverse.T @ u
         return point
 
@@ -169,7 +170,7 @@ class NormalLaw(NamedTuple):
 def laplace(
     features: Float64, offset: Float64, log_density: LogDensity, mean: Float64, precision: Float64
 ) -> NormalLaw:
-    """Laplace approximation of a row: the normal law from its mode and the curvature there.
+    """Laplace approximation of a row: the normal distribution with its mode and its curvature at the mode.
 
     Parameters
     ----------
@@ -178,7 +179,7 @@ def laplace(
     offset : (n,) float64
         b.
     log_density : callable
-        Of the ratings.
+        Log density of every rating, given the predictors.
     mean, precision : (D,) and (D, D) float64
         m and P of the prior.
     """
@@ -206,6 +207,6 @@ def laplace(
 
 
 def _derivatives(log_density: LogDensity, eta: Float64) -> tuple[Float64, Float64]:
-    """First derivative, and minus the second (at least 0), by central differences."""
+    """First derivative and minus the second derivative (at least 0), by central differences."""
     above, here, below = log_density(eta + STEP), log_density(eta), log_density(eta - STEP)
     return (above - below) / (2 * STEP), np.maximum((2 * here - above - below) / STEP**2, 0.0)

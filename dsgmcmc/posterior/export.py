@@ -1,12 +1,13 @@
-"""A run in one file for other tools.
+"""Exports a run to one file for other tools.
 
-**Parquet**: a row for every user and item and chain (``side, id, chain, ratings``, then ``bias, bias_sd, factor_1,
-factor_1_sd ...``), or, of draws, for every draw (``side, id, chain, iteration, weight, tau, bias, factor_1 ...``). A
-prediction is the mean of the training ratings + the products of the factors + both biases, of one draw or of one
-chain's means: never mix chains, whose latent dimensions differ.
+**Parquet**: one row per chain and user or item (``side, id, chain, ratings``, then ``bias, bias_sd, factor_1,
+factor_1_sd ...``); when draws are exported, one row per draw and user or item (``side, id, chain, iteration, weight,
+tau, bias, factor_1 ...``). A prediction is the mean of the training ratings plus both biases plus the inner product of
+the factors. All terms must come from one draw or from the means of one chain, because latent dimensions differ between
+chains.
 
-**netCDF**: the run in ArviZ's schema, with dims ``chain`` and ``draw``, and groups as of `to_datatree`. It has only
-what is identified, or names its dimension: raw factors are in Parquet.
+**netCDF**: the run in ArviZ's schema, with dims ``chain`` and ``draw``, and groups as of `to_datatree`. Raw factors,
+which are not identified, are only in Parquet files.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ KINDS_OF_FILE = {".parquet": "parquet", ".pq": "parquet", ".nc": "netcdf"}
 #: Modules of the extra `report`, and the names of their packages.
 PACKAGES = {"arviz_base": "arviz-base", "h5netcdf": "h5netcdf", "matplotlib": "matplotlib"}
 TO_NETCDF, TO_ARVIZ, REPORT = "`dsgmcmc export --out RUN.nc`", "`to_arviz`", "a report"
-#: Which of them each function needs.
+#: Modules that each function needs.
 NEEDS = {TO_NETCDF: ("arviz_base", "h5netcdf"), TO_ARVIZ: ("arviz_base",), REPORT: ("matplotlib",)}
 
 
 def require(what: str) -> None:
-    """Raise InputError, with the command that installs them, if packages that one of `NEEDS` needs are missing."""
+    """Raise InputError, with an installation command, if packages for a function in `NEEDS` are missing."""
     missing = [PACKAGES[module] for module in NEEDS[what] if find_spec(module) is None]
     if missing:
         are = "are" if missing[1:] else "is"
@@ -56,7 +57,7 @@ def export(run: Run, out: Path, *, draws: bool = False, force: bool = False) -> 
     ----------
     run : Run
     out : Path
-        Its suffix chooses the format: ``.parquet`` or ``.nc``.
+        The suffix selects the format: ``.parquet``, ``.pq`` or ``.nc``.
     draws : bool
         Parquet: write draws instead of moments.
     force : bool
@@ -65,9 +66,10 @@ def export(run: Run, out: Path, *, draws: bool = False, force: bool = False) -> 
     Raises
     ------
     InputError
-        If the format is unknown or does not support the options, the run has no such results yet, or the file exists.
+        If the format is unknown or does not support the options, the run does not have the results yet, or the file
+        exists.
     WriteError
-        If it cannot be written.
+        If the file cannot be written.
     """
     kind = KINDS_OF_FILE.get(out.suffix.lower())
     if kind is None:
@@ -80,7 +82,7 @@ def export(run: Run, out: Path, *, draws: bool = False, force: bool = False) -> 
         raise InputError(f"{out} exists: give another name, or --force to replace it")
     if not out.parent.is_dir():
         raise InputError(f"the folder {out.parent} does not exist")
-    from dsgmcmc.data.tables import write_blocks  # loads DuckDB, which `to_datatree` does not need
+    from dsgmcmc.data.tables import write_blocks  # imports DuckDB, which `to_datatree` does not need
 
     with writing(out):
         if kind == "netcdf":
@@ -97,7 +99,7 @@ def _labels(run: Run, kind: str) -> dict[str, npt.NDArray[Any]]:
 
 
 def _columns(run: Run) -> list[tuple[str, int]]:
-    """Name and column of what a row of theta has, the bias first."""
+    """Names and positions of the columns of theta, the bias first."""
     rank = run.config.rank
     factors = [(f"factor_{k + 1}", k) for k in range(rank)]
     return [("bias", rank), *factors] if run.config.biases else factors
@@ -133,12 +135,12 @@ def to_datatree(run: Run) -> Any:
     xarray.DataTree
         ``posterior``, for all draws: the quantities of `dsgmcmc.posterior.traces`; the other traced quantities, such as
         the priors' means and precisions (by ``column`` of a factor; not comparable between chains); and ``prediction``
-        of the monitored test pairs (by ``pair``, their positions among all test pairs);
+        of the monitored test pairs (by ``pair``, the positions of these pairs among all test pairs);
         ``sample_stats``: ``weight`` and ``iteration`` of every draw, ``test_log_likelihood``;
-        ``observed_data``: ``rating`` of those pairs; ``constant_data``: their ``user`` and ``item``;
+        ``observed_data``: ``rating`` of the monitored pairs; ``constant_data``: ``user`` and ``item`` of these pairs;
         ``log_likelihood`` and ``posterior_predictive``: of ``rating``, at the saved draws; not for clicks. These
         ratings were held out, so the log of the mean of exp(log_likelihood) over the draws is already their log
-        predictive density. `arviz.loo` assumes that they were fitted, leaves them out once more, and is too low.
+        predictive density. `arviz.loo` assumes that the ratings were fitted, and its estimate is too low.
 
     Raises
     ------
@@ -183,7 +185,7 @@ def to_datatree(run: Run) -> Any:
 
 
 def _pointwise(run: Run, users: Int32, items: Int32, x: Float64) -> tuple[dict[str, Float64], dict[str, Float64]]:
-    """Log likelihoods of test ratings, and posterior predictive draws of them, by name: (chains, draws, pairs) each."""
+    """Log likelihoods and posterior predictive draws of test ratings, (chains, draws, pairs) float64 by name."""
     draws = Predictor(run, PredictOptions()).draws(users, items)
     law, shape = run.config.law.predictive(draws.apart(), run.mean, run.levels), draws.eta.shape
     density = law.log_density(np.repeat(x, shape[1])).reshape(shape)
@@ -201,7 +203,7 @@ def _pointwise(run: Run, users: Int32, items: Int32, x: Float64) -> tuple[dict[s
 def datatree(
     groups: dict[str, dict[str, Any]], coords: dict[str, Any], dims: dict[str, list[str]], sampler: str
 ) -> Any:
-    """Make ArviZ's tree of groups of arrays. Raises InputError if arviz-base is not installed."""
+    """Make an ArviZ data tree from groups of arrays. Raises InputError if arviz-base is not installed."""
     require(TO_ARVIZ)
     import arviz_base
 
@@ -212,7 +214,7 @@ def datatree(
 
 
 def _to_netcdf(run: Run) -> memoryview:
-    """Return `to_datatree` as the bytes of a file in netCDF 4."""
+    """Return the tree of `to_datatree` as the bytes of a netCDF 4 file."""
     require(TO_NETCDF)
     content: memoryview = to_datatree(run).to_netcdf(engine="h5netcdf")
     return content

@@ -1,40 +1,42 @@
-r"""Exposure: which items a user will rate, estimated from who rated what in training, whatever the ratings.
+r"""Exposure: which items a user will rate, estimated from the pattern of the training ratings, not their values.
 
-With the pattern B of training ratings (users x items, 1 where there is one) and a penalty lambda, every column of B is
-regressed on all others. These regressions, EASE^R [Steck 2019], have a closed form:
+Let B be the pattern of the training ratings (users x items, 1 for a rating and 0 otherwise). Every column of B is
+regressed on all other columns, with a ridge penalty lambda. These regressions, EASE^R [Steck 2019], have a closed form:
 
     P = (B^T B + lambda I)^-1,    s_i = b_i - lambda b_i P,    h_j = 1 - lambda P_jj
     score_ij = (s_ij - h_j b_ij) / (1 - h_j)
 
-s_i is the ridge regression of the pattern on itself, and h_j what an item explains of itself, which the division takes
-out. All follow from the singular values and right singular vectors B = U diag(sigma) V^T, for any lambda:
+Here s_i is the ridge regression of the pattern on itself, and h_j is the weight of item j in its own prediction, which
+the second formula removes. For any lambda both follow from the singular value decomposition B = U diag(sigma) V^T:
 
     s_i = b_i V diag(sigma^2 / (sigma^2 + lambda)) V^T,    h = the diagonal of V diag(sigma^2 / (sigma^2 + lambda)) V^T
 
-They are found from the Gram matrix of the shorter side of B (the dual form, where users are fewer than items). If that
-is larger than `EXACT` rows, or V larger than `MOST_NUMBERS`, the `WIDTH` leading ones are taken [Cremonesi 2010].
+The decomposition is computed from the Gram matrix of the shorter side of B (the dual form, if users are fewer than
+items). If the Gram matrix has more than `EXACT` rows, or V more than `MOST_NUMBERS` entries, only the `WIDTH` leading
+singular vectors are used [Cremonesi 2010].
 
-Of at most `EXACT` items S = V diag(sigma^2 / (sigma^2 + lambda)) V^T itself is used: s_i is the sum of its rows of what
-the user rated, so that few rows serve one user. With V every user needs all of its rows.
+For at most `EXACT` items, S = V diag(sigma^2 / (sigma^2 + lambda)) V^T is stored: s_i is the sum of the rows of S for
+the items that the user rated, so few rows are read for one user. With V, all rows are read for every user.
 
-**Penalty.** That which ranks best what is hidden from the regressions: a tenth of the ratings of at most `SAMPLE`
-users. Each of these users is left out of the regressions, exactly (v = P b_i, Sherman & Morrison):
+**Penalty.** The penalty is chosen that ranks hidden ratings best: a tenth of the ratings of at most `SAMPLE` users are
+hidden from the regressions. Each of these users is left out of the regressions, exactly (v = P b_i, Sherman &
+Morrison):
 
     P_-i = P + v v^T / (1 - b_i^T v)
 
-If not all singular vectors are known, it is `PENALTY`.
+If the decomposition is truncated, the penalty is `PENALTY`.
 
-**Exposure.** The score grows too slowly to be a probability: among the hidden pairs the share of those rated grew like
-its power 1.5 to 1.9 on MovieLens 100K and 1M. The exposure is
+**Exposure.** The score grows too slowly to be a probability: on MovieLens 100K and 1M, the share of rated pairs among
+the hidden pairs grew like the score to the power 1.5 to 1.9. The exposure is
 
     e_ij = max(score_ij, FLOOR times the share of users who rated j)^POWER
 
-so that a user without ratings is exposed to popular items. It orders items; it is a point estimate, and does not enter
-the posterior of ratings.
+so that a user without ratings is exposed to popular items. The exposure orders items; it is a point estimate, and does
+not enter the posterior of ratings.
 
-**File.** ``RUN/exposure-HASH.npy`` belongs to the ratings with that hash. It has (items + items * r,) float32: h, and
-then the rows of S or, of more than `EXACT` items, of V diag(sigma / sqrt(sigma^2 + lambda)). It is mapped into memory,
-so that only the rows that are used are read. It may be deleted.
+**File.** ``RUN/exposure-HASH.npy`` belongs to the ratings with this hash. It has (items + items * r,) float32: h,
+followed by the rows of S or, for more than `EXACT` items, of V diag(sigma / sqrt(sigma^2 + lambda)). The file is mapped
+into memory, so that only the rows in use are read. It may be deleted.
 
 [Cremonesi 2010] Performance of recommender algorithms on top-N recommendation tasks, RecSys.
 [Steck 2019] Embarrassingly shallow autoencoders for sparse data, WWW.
@@ -55,21 +57,21 @@ from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.storage.files import write_whole
 from dsgmcmc.types import Float32, Float64, Int32
 
-if TYPE_CHECKING:  # it takes its time to import, and reading a file does not need it
+if TYPE_CHECKING:  # slow to import, and not needed to read a file
     import scipy.sparse
 
-EXACT, MOST_NUMBERS = 4096, 1 << 26  # beyond these the decomposition is truncated: rows of the Gram matrix; of V
+EXACT, MOST_NUMBERS = 4096, 1 << 26  # limits for a full decomposition: rows of the Gram matrix, entries of V
 WIDTH, PENALTY = 64, 500.0
 FLOOR, POWER = 0.01, 1.5
-SAMPLE, HIDDEN = 1000, 0.1  # users by whom the penalty is chosen, and the share of their ratings that is hidden
-DEPTH = 50  # ranks that count where it is chosen
-_PENALTIES = 1.0, 1e6  # limits
+SAMPLE, HIDDEN = 1000, 0.1  # users in the choice of the penalty, and hidden share of their ratings
+DEPTH = 50  # ranks that count in the choice of the penalty
+_PENALTIES = 1.0, 1e6  # limits of the penalty
 _CELLS = 1 << 22  # scores that are in memory while the penalty is chosen
-_SMALL = 1e-6  # squares of singular values below this fraction of the largest are zeros
+_SMALL = 1e-6  # squared singular values below this fraction of the largest are dropped
 
 
 class Rated:
-    """Which items each user rated in training.
+    """Items that each user rated in training.
 
     Parameters
     ----------
@@ -99,7 +101,7 @@ class Rated:
         return items
 
     def pattern(self) -> scipy.sparse.csr_matrix:
-        """Who rated what, of all users that were read: (users, items) float32 of ones."""
+        """Pattern of the ratings of all users that were read, (users, items) float32 of ones."""
         import scipy.sparse
 
         ones = np.ones(len(self._indices), np.float32)
@@ -109,14 +111,14 @@ class Rated:
 
 @dataclass(frozen=True)
 class Exposure:
-    """Exposure of users to items; see the module.
+    """Exposure of users to items.
 
     Attributes
     ----------
     rows : (items, items) or (items, r) float32
-        S of at most `EXACT` items, else V diag(sigma / sqrt(sigma^2 + lambda)).
+        S for at most `EXACT` items, else V diag(sigma / sqrt(sigma^2 + lambda)).
     own : (items,) float32
-        h, the share of each item that is explained by itself.
+        h, the weight of each item in its own prediction.
     shares : (items,) float64
         Share of the users who rated each item.
     """
@@ -127,7 +129,7 @@ class Exposure:
 
     @classmethod
     def of_pattern(cls, pattern: scipy.sparse.csr_matrix) -> Exposure:
-        """Estimate it from the pattern of training ratings, a sparse (users, items) matrix of ones."""
+        """Estimate the exposure from the pattern of training ratings, a sparse (users, items) matrix of ones."""
         shares = np.asarray(pattern.sum(axis=0), np.float64).ravel() / max(pattern.shape[0], 1)
         vectors, squares, complete = _spectrum(pattern.astype(np.float32))
         penalty = best_penalty(vectors, squares, pattern) if complete else PENALTY
@@ -136,7 +138,7 @@ class Exposure:
 
     @classmethod
     def read(cls, path: Path, shares: Float64) -> Exposure | None:
-        """Open a file of `write` for items rated by these shares; None if there is none of this shape."""
+        """Open a file written by `write`; None if the file is missing or does not fit the number of items."""
         items = len(shares)
         try:
             numbers = np.asarray(np.lib.format.open_memmap(path, mode="r") if path.is_file() else np.zeros(0))
@@ -149,20 +151,20 @@ class Exposure:
         return cls(numbers[items:].reshape(items, width), numbers[:items], shares)
 
     def write(self, path: Path) -> None:
-        """Write it to a file that appears whole; a run that cannot be written is used all the same."""
+        """Write the exposure to a file atomically; errors are ignored, as the exposure can be used without a file."""
         content = io.BytesIO()
         np.save(content, np.append(self.own, self.rows))
         with suppress(OSError):
             write_whole(path, [content.getbuffer()])
 
     def of(self, rated: Sequence[Int32]) -> Float32:
-        """Exposures (users, items) float32 of users who rated these items each."""
+        """Exposures, (users, items) float32; `rated` has the items that each user rated."""
         floor = (FLOOR * self.shares).astype(np.float32)
         exposure: Float32 = np.power(np.maximum(self.scores(rated), floor), POWER, dtype=np.float32)
         return exposure
 
     def scores(self, rated: Sequence[Int32]) -> Float32:
-        """Scores of EASE^R (users, items) float32 of users who rated these items each."""
+        """Scores of EASE^R, (users, items) float32; `rated` has the items that each user rated."""
         scores = np.array([self.rows[items].sum(axis=0) for items in rated], np.float32)
         if len(self.rows) > EXACT:
             scores = scores @ self.rows.T
@@ -179,10 +181,10 @@ def _regressions(vectors: Float32, squares: Float64, penalty: float) -> tuple[Fl
 
 
 def left_out(rows: Float32, own: Float32, penalty: float, whole: Float32, known: Float32) -> Float32:
-    """Scores of the items in `known` by regressions without the users themselves, whose rows are `whole`.
+    """Scores of users with ratings `known`, by regressions that leave out these users, whose rows in B are `whole`.
 
-    Both are (users, items) of zeros and ones, `known` at most `whole`; scores of known items are not to be used.
-    `rows` and `own` are as of `_regressions`, of all singular vectors.
+    `whole` and `known` are (users, items) of zeros and ones, with `known` a part of `whole`; scores of known items must
+    not be used. `rows` and `own` are the results of `_regressions` with all singular vectors.
     """
     of_whole, of_known = (b - (b @ rows) @ rows.T for b in (whole, known))  # lambda b P
     rest = penalty - np.einsum("uj,uj->u", whole, of_whole)
@@ -193,7 +195,7 @@ def left_out(rows: Float32, own: Float32, penalty: float, whole: Float32, known:
 
 
 def _spectrum(pattern: scipy.sparse.csr_matrix) -> tuple[Float32, Float64, bool]:
-    """V, sigma^2, and whether these are all that are not zero."""
+    """Return V, sigma^2, and whether the decomposition is complete."""
     users, items = pattern.shape
     shorter = min(users, items)
     if shorter <= EXACT and shorter * items <= MOST_NUMBERS:
@@ -211,12 +213,12 @@ def _spectrum(pattern: scipy.sparse.csr_matrix) -> tuple[Float32, Float64, bool]
 
     turned = pattern.T.tocsr()
     gram = LinearOperator((items, items), lambda x: turned @ (pattern @ x), dtype=np.float64)
-    squares, vectors = eigsh(gram, WIDTH, v0=np.ones(items))  # a start of its own would be drawn at random
+    squares, vectors = eigsh(gram, WIDTH, v0=np.ones(items))  # the default start is random
     return vectors.astype(np.float32), np.maximum(squares, 0), False
 
 
 def best_penalty(vectors: Float32, squares: Float64, pattern: scipy.sparse.csr_matrix) -> float:
-    """Choose among `PENALTY` times powers of 2, going on while ranks of hidden ratings become better."""
+    """Choose a penalty among `PENALTY` times powers of 2, as long as the ranks of hidden ratings improve."""
     users, items = pattern.shape
     rng = np.random.default_rng(0)
     some = np.sort(rng.choice(users, min(users, SAMPLE, _CELLS // items + 1), replace=False))
@@ -229,7 +231,7 @@ def best_penalty(vectors: Float32, squares: Float64, pattern: scipy.sparse.csr_m
     row, column = np.nonzero(hidden)
 
     def gain(penalty: float) -> float:
-        """Mean over users of the mean of 1 / log2(1 + rank) of what is hidden, 0 beyond the first `DEPTH` ranks."""
+        """Mean over users of the mean gain of hidden ratings: 1 / log2(1 + rank), 0 beyond rank `DEPTH`."""
         predicted = left_out(*_regressions(vectors, squares, penalty), penalty, whole, known)
         scores = np.where(known > 0, np.float32(-np.inf), predicted)
         ordered = np.sort(scores, axis=1)

@@ -28,7 +28,7 @@ from dsgmcmc.types import Array, Float64, Int32
 
 Names = str | int | Sequence[Any] | npt.NDArray[Any]
 
-RUN, RATINGS = "run", "ratings.h5"  # where a pickled model is unpacked
+RUN, RATINGS = "run", "ratings.h5"  # names of the unpacked files of a pickled model
 
 
 P = ParamSpec("P")
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 def renewing(method: Callable[P, T]) -> Callable[P, T]:
-    """Make a method of a fitted model reopen its run and begin again where a running job has removed what it read."""
+    """Decorate a method to reopen its run and start again if a running job has removed the files it reads."""
 
     @wraps(method)
     def begun(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -47,12 +47,12 @@ def renewing(method: Callable[P, T]) -> Callable[P, T]:
 
 
 class FittedModel:
-    """Methods of a fitted or loaded `dsgmcmc.BPMF`, and of what `dsgmcmc.open_run` returns.
+    """Methods of a fitted or loaded `dsgmcmc.BPMF`, and of the result of `dsgmcmc.open_run`.
 
     Pairs, ratings and names may be given as data frames (pandas, polars or others with labelled columns). Predictions
-    are arrays, as of scikit-learn's regressors. `recommend` returns a data frame of the library in which it was given
-    users, or else a `dsgmcmc.data.frames.Table`, as `similar` does. A pickled model contains the files of its run and
-    of its ratings.
+    are arrays, as for scikit-learn's regressors. `recommend` returns a data frame if its users come in one, from the
+    same library, and otherwise a `dsgmcmc.data.frames.Table`; `similar` always returns a Table. A pickled model
+    contains the files of its run and its ratings file.
 
     Attributes
     ----------
@@ -61,9 +61,9 @@ class FittedModel:
     clip : bool
         Clip predictions to the range of the training ratings.
     unknown : {"prior", "refuse"}
-        What to do about users and items that the run has not seen: predict them from the prior, or raise an error.
+        How to predict users and items that are unknown to the run: from the prior, or raise an error.
     columns : str, optional
-        Columns of data frames that do not have their usual names.
+        Columns of data frames whose names are not usual ones, such as ``user=U,item=I``.
     """
 
     clip: bool = True
@@ -99,7 +99,7 @@ class FittedModel:
 
     @property
     def mean_(self) -> float:
-        """What was subtracted from the ratings."""
+        """Constant that was subtracted from the ratings."""
         return self._fitted().mean
 
     @property
@@ -123,21 +123,21 @@ class FittedModel:
         return self.run_
 
     def _renew(self) -> None:
-        """Reopen the run, which is being sampled, as it is now."""
+        """Reopen the run in its current state, and fold in the new ratings again."""
         self.run_ = Run(self._fitted().path)
         self._fold(self._new)
 
     # ------------------------------------------------------------------ pickling
 
     def __getstate__(self) -> dict[str, Any]:
-        """Parameters, folded-in ratings, and the contents of all files of the run and its ratings by their path."""
+        """Parameters, folded-in ratings, and the contents of all files of the run and its ratings, by path."""
         of_run = ("run_", "_predictors", "_scratch", "_rated", "_newcomers", "_new")
         state = {name: value for name, value in vars(self).items() if name not in of_run}
         if hasattr(self, "run_"):
             run = self.run_
             ratings = self._data or Path(str(run.facts.get("data", "")))
             files = [path for path in sorted(run.path.rglob("*")) if path.is_file() and path != run.directory.lock_file]
-            files = [path for path in files if not path.name.startswith("exposure-")]  # can be worked out again
+            files = [path for path in files if not path.name.startswith("exposure-")]  # can be computed again
             packed = {f"{RUN}/{path.relative_to(run.path)}": path.read_bytes() for path in files}
             state["_packed"] = packed | ({RATINGS: ratings.read_bytes()} if ratings.is_file() else {}), self._new
         return state
@@ -190,14 +190,15 @@ class FittedModel:
         Returns
         -------
         mean : (n,) float64
-        std : (n,) float64, if asked for
+        std : (n,) float64, if `return_std`
 
         Raises
         ------
         InputError
             If `unknown` is "refuse" and a name is unknown.
         NotFittedError
-            If nothing was fitted: scikit-learn's where the program has imported that, else `dsgmcmc.errors`'.
+            If the model is not fitted: scikit-learn's error if the program has imported scikit-learn, else that of
+            `dsgmcmc.errors`.
         """
         prediction = self._predict(X, PredictOptions(clip=self.clip))
         mean = prediction.mean.astype(np.float64)
@@ -238,17 +239,18 @@ class FittedModel:
     ) -> Self:
         """Fold in new ratings and features of users, known or new, without sampling again; returns a new model.
 
-        The posterior of these users' rows is exact given each saved draw of the items (`dsgmcmc.posterior.newcomers`).
-        This model does not change. What cannot be used, such as ratings of unknown items, is left out with a warning.
+        The posterior of the rows of these users is exact given each saved draw of the items
+        (`dsgmcmc.posterior.newcomers`). The original model does not change. Ratings and features that cannot be used,
+        such as ratings of unknown items, are left out with a warning.
 
         Parameters
         ----------
         X, y
-            Ratings as for `BPMF.fit`, but no file; not needed for users whose features are given.
+            Ratings as for `BPMF.fit`, except files; optional for users whose features are given.
         kind : {"user", "item"}
-            Whose rows are computed; with "item" the ratings are of items, known or new, by known users.
+            Side whose rows are computed; with "item", known users rate known or new items.
         features : optional
-            Features of these users (or items), given like `user_features` of `BPMF`, with the same columns.
+            Features of these users (or items), in the form and with the columns of `user_features` of `BPMF`.
 
         Returns
         -------
@@ -257,7 +259,7 @@ class FittedModel:
         Raises
         ------
         InputError
-            If ratings or features are wrong, none can be used, or the run has no draws.
+            If ratings or features are invalid, none can be used, or the run has no draws.
         """
         model = object.__new__(type(self))
         vars(model).update(vars(self))
@@ -268,19 +270,19 @@ class FittedModel:
     def update(
         self, X: Any = None, y: Any = None, *, kind: Literal["user", "item"] = "user", features: Any = None
     ) -> Self:
-        """Fold in new ratings and features as `fold_in` does, but into this model; the last rating of a pair counts."""
+        """Fold in new ratings and features as `fold_in` does, but in place; the last rating of a pair counts."""
         for note in self._add(X, y, kind, features):
             warnings.warn(note, stacklevel=2)
         return self
 
     @renewing
     def _add(self, X: Any, y: Any, kind: str, features: Any) -> list[str]:
-        """Fold new ratings and features in, with those that were folded in before; returns notes for the user."""
+        """Fold in new ratings and features in addition to earlier ones; returns notes for the user."""
         new, notes = NewRatings.read(self._fitted(), X, y, kind, features, self.columns)
         return [*notes, *self._fold(new if self._new is None else self._new.updated(new))]
 
     def _fold(self, new: NewRatings | None) -> list[str]:
-        """Work out all rows with new ratings or features from the run as it is; returns notes for the user."""
+        """Compute all rows with new ratings or features from the current run; returns notes for the user."""
         newcomers, notes = None, list[str]()
         if new is not None:
             newcomers, notes = fold_in(self._fitted(), *new[:4], described=new.described, data=self._data)
@@ -318,18 +320,18 @@ class FittedModel:
         n : int
             Number of items per user.
         by : {"likely", "exposure", "mean", "ucb", "lcb", "thompson"}
-            Rule, see `dsgmcmc.posterior.rank`.
+            Rule of `dsgmcmc.posterior.rank`.
         z : float
             Number of standard deviations between the mean and the bounds of ``ucb`` and ``lcb``.
         seed : int, optional
-            Seed of Thompson sampling; without it every call uses other draws.
+            Seed of Thompson sampling; without a seed every call uses other draws.
         at_least : float, optional
             With ``likely``, the lowest rating that counts as liked; with other rules, rank by the probability of a
             rating of at least this value.
         include_rated : bool
             Also recommend items that the users rated in training.
         candidates, exclude : as `users`, optional
-            Items that may be recommended (default all), and items that may not.
+            Items that may be recommended (default all), and items that must not be.
 
         Returns
         -------
@@ -355,12 +357,12 @@ class FittedModel:
 
     @renewing
     def similar(self, name: Any, n: int = 10, *, kind: Literal["user", "item"] = "item") -> Table:
-        """Return the items (or users) most similar to one, with uncertainty: `dsgmcmc.posterior.rank.similar`."""
+        """Return the items (or users) most similar to a given one, as `dsgmcmc.posterior.rank.similar` does."""
         return Table(similar(self._fitted(), kind, name, n))
 
     @renewing
     def to_arviz(self) -> Any:
-        """Return the run in ArviZ's data structure, an xarray.DataTree; see `dsgmcmc.posterior.export.to_datatree`."""
+        """Return the run as an xarray.DataTree for ArviZ, with the groups of `dsgmcmc.posterior.export.to_datatree`."""
         from dsgmcmc.posterior.export import to_datatree
 
         return to_datatree(self._fitted())
@@ -369,14 +371,14 @@ class FittedModel:
 def open_run(path: str | PathLike[str], *, data: str | PathLike[str] | None = None) -> FittedModel:
     """Open a run directory, written by ``dsgmcmc sample`` or by `BPMF.fit` with `out`.
 
-    If the run is still being sampled, or was killed, the draws saved by its newest checkpoint are used; moments and
-    monitored predictions are available once it has ended.
+    If the run is still being sampled, or was killed, the draws saved by the newest checkpoint are used; moments and
+    monitored predictions are available once the run has ended.
 
     Parameters
     ----------
     path : path of a run directory
     data : path, optional
-        Its ratings file, if it was moved; only `FittedModel.recommend` and new ratings of known users need it.
+        Ratings file of the run, if it was moved; only `FittedModel.recommend` and new ratings of known users need it.
 
     Returns
     -------
@@ -386,6 +388,6 @@ def open_run(path: str | PathLike[str], *, data: str | PathLike[str] | None = No
     Raises
     ------
     InputError
-        If it is not a run, or has no draws yet, or is damaged.
+        If the directory is not a run, has no draws yet, or is damaged.
     """
     return FittedModel(path, data)

@@ -1,4 +1,4 @@
-"""Predictions of the test ratings: read from posteriors, or worked out from draws where a run has not ended."""
+"""Predictions of the test ratings, read from posteriors, or computed from draws if a run has not ended."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dsgmcmc.storage.snapshot import Snapshot
 from dsgmcmc.types import Array, Float64
 
 PART = 20_000
-"""Number of test ratings that are scored at a time."""
+"""Number of test ratings in a part of `test_parts`."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class TestPredictions:
     probability : (q, R) float64 or None
         Probabilities of the levels, over the draws of all chains, if ratings are ordinal.
     shape : (q, m) float64 or None
-        Means of the likelihood's other parameters over these draws, if it has some (`Law.shape`).
+        Means of the likelihood's other parameters (`Law.shape`) over the draws of all chains, if it has any.
     """
 
     rating: Float64
@@ -49,7 +49,7 @@ class TestPredictions:
     shape: Float64 | None = None
 
     def predictive(self, law: type[Law], levels: Float64 | None) -> Predictive:
-        """Predictive distributions under a likelihood, with these levels if they are known."""
+        """Predictive distributions under a likelihood; `levels` are the levels of the ratings, if any."""
         variance, more = self.variance + self.noise_variance, (self.noise_variance, self.shape)
         return law.predictive_of_moments(Moments(self.mean, variance, self.probability, levels, *more))
 
@@ -57,7 +57,7 @@ class TestPredictions:
 def posteriors(run: RunDirectory) -> list[Snapshot]:
     """Return the newest posterior of every chain that has draws.
 
-    Raises InputError if one is damaged, or was not made with what ``run.toml`` says.
+    Raises InputError if a posterior is damaged or does not agree with ``run.toml``.
     """
     _, facts = run.read_settings()
     return [
@@ -68,7 +68,7 @@ def posteriors(run: RunDirectory) -> list[Snapshot]:
 
 
 def test_parts(run: RunDirectory) -> Iterator[TestPredictions]:
-    """Yield predictions of the test ratings, pooled over chains, at most `PART` at a time to bound the memory."""
+    """Yield predictions of the test ratings, pooled over chains, at most `PART` at a time to limit memory."""
     snapshots = posteriors(run)
     for block in sorted({key.block for each in snapshots for key in each.names() if key.object == "test"}):
         fields = _fields(snapshots)
@@ -95,7 +95,7 @@ def predict_test(run: Run) -> TestPredictions:
 
 
 def _from_draws(run: Run) -> TestPredictions:
-    """Predict the test ratings from the draws saved so far, which have no effects of time: these stay unknown."""
+    """Predict the test ratings from the draws saved so far; effects of time, which are not saved, are unknown."""
     pairs = run.test_pairs()
     with run.open_ratings() as ratings:
         rating = ratings.slab("test", 0, ratings.n_rows)[2].astype(np.float64)

@@ -1,9 +1,9 @@
-"""How much the features of users and items matter, and the effects of time.
+"""Importance of the features of users and items, and of the effects of time.
 
-For a group of features, at every draw: the mean square of its term B_g^T x_ig of the rows' prior means, in units of the
-rows' variance around their means, averaged over the columns. For a feature, at the saved draws: its effect on the bias,
-in units of the ratings. Neither depends on the rotation of the latent dimensions. For a level of time: the sd of its
-effects, and their share of the variance of the ratings.
+The importance of a group of features is the mean square of its term B_g^T x_ig in the prior means of the rows, relative
+to the variance of the rows around their prior means, averaged over the columns, at every draw. For a single feature, it
+is the effect on the bias at the saved draws, in units of the ratings. Neither depends on the rotation of the latent
+dimensions. For a level of time, it is the sd of its effects, and their share of the variance of the ratings.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LEVEL = 0.9
 
 @dataclass(frozen=True)
 class FeatureEstimate:
-    """Posterior of a number: its mean and the bounds of its central interval of probability `LEVEL`."""
+    """Posterior mean of a parameter, and the bounds of its central interval of probability `LEVEL`."""
 
     name: str
     mean: float
@@ -71,7 +71,7 @@ def importance(run: Run) -> dict[str, FeatureImportance]:
 
 
 def estimates_of(names: list[str], draws: Float64, weights: Float64) -> list[FeatureEstimate]:
-    """Summaries of the columns of draws (n, names), the largest first."""
+    """Estimates from the columns of draws (n, names), by decreasing absolute mean."""
     share = weights / weights.sum()
     estimates = []
     for name, values in zip(names, draws.T, strict=True):
@@ -84,17 +84,18 @@ def estimates_of(names: list[str], draws: Float64, weights: Float64) -> list[Fea
 
 @dataclass(frozen=True)
 class EffectImportance:
-    """Spread of the effects of one level.
+    """Spread of the effects of one level of time.
 
     Attributes
     ----------
     name : str
-        As the settings have it, such as ``user:8``.
+        Name in the settings, such as ``user:8``.
     sd, low, high : float
-        Their sd, 1 / sqrt(lambda): posterior mean, and bounds of the central 90 % interval, in units of the predictor.
+        Posterior mean of the sd of the effects, 1 / sqrt(lambda), and bounds of its central 90 % interval, in units of
+        the predictor.
     share : float or None
-        Posterior mean of their variance, relative to that of the test ratings; None where predictors are no ratings, or
-        there are no test ratings.
+        Posterior mean of the variance of the effects, relative to the variance of the test ratings; None if the
+        predictor is not in units of the ratings, or there are no test ratings.
     """
 
     name: str
@@ -105,7 +106,7 @@ class EffectImportance:
 
 
 def importance_of_effects(run: Run) -> list[EffectImportance]:
-    """Importance of all levels, in the order of the settings; empty if the run has none."""
+    """Importance of all levels of time, in the order of the settings; empty if the run has none."""
     names = list(run.config.times)
     if not names:
         return []

@@ -1,7 +1,7 @@
-"""Checks that posteriors, checkpoints and draws of a run are complete, by their manifests, before arrays are read.
+"""Checks by the manifests that posteriors, checkpoints and draws of a run are complete, before arrays are read.
 
-Sizes follow from ``run.toml`` and the index. After these checks every block that a reader asks for is there, in the
-shape that it expects. Their numbers are checked by hashes when they are read.
+Sizes follow from ``run.toml`` and the index. After the checks, every block that a reader needs exists with the expected
+shape. The values of a block are checked by its hash when it is read.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Expected:
     shape : int
         Number of the likelihood's parameters that predictions need besides mean and variance.
     quantities : Quantities
-        All quantities of its model.
+        All quantities of the model.
     """
 
     rows: dict[str, int]
@@ -48,13 +48,13 @@ class Expected:
 
     @classmethod
     def of(cls, config: ResolvedConfig, index: Index, levels: int) -> Expected:
-        """Derive it from a run's configuration, its index and its number of levels."""
+        """Derive sizes and quantities from a run's configuration, index and number of levels."""
         rows, test = index.lengths()
         return cls(rows, config.grid, test, levels, len(config.law.starts), index.quantities(config, levels))
 
 
 class Blocks:
-    """Shapes of the arrays of a snapshot; only its manifest is read."""
+    """Shapes of the arrays of a snapshot, from its manifest alone."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._path = snapshot.path
@@ -65,9 +65,9 @@ class Blocks:
         return {key.field for key in self._entries if key[:2] == (thing, factor)}
 
     def shape(self, key: Key, *wanted: int | None, kind: str = "f") -> tuple[int, ...]:
-        """Check the shape and kind of an array, and return its shape; None allows any length of a dimension.
+        """Check and return the shape of an array, and check its kind of dtype; None allows any length.
 
-        Raises InputError if there is no such array, or it has another shape or kind.
+        Raises InputError if the array is missing, or has another shape or kind.
         """
         entry = self._entries.get(key)
         if entry is None:
@@ -80,7 +80,7 @@ class Blocks:
     def rows(
         self, thing: str, factor: str, field: str, grid: int, total: int, *width: int, draws: tuple[int, ...] = ()
     ) -> None:
-        """Check an array of `total` rows in `grid` blocks, of one state or of several draws; raises as `shape`."""
+        """Check an array with `total` rows in `grid` blocks, for one state or several draws; raises as `shape`."""
         keys = [Key(thing, factor, b, field) for b in range(grid)]
         rows = sum(self.shape(key, *draws, None, *width)[len(draws)] for key in keys)
         self._compare(f"{thing}/{factor}/*/{field}", (*draws, rows, *width), (*draws, total, *width))
@@ -94,9 +94,9 @@ class Blocks:
 
 
 def check_posteriors(snapshots: list[Snapshot], expected: Expected) -> None:
-    """Check the posteriors of all chains; of a chain that has only a checkpoint, its traces.
+    """Check the posteriors of all chains; for a chain that has only a checkpoint, check its traces.
 
-    Raises InputError that names what is missing or has the wrong shape.
+    Raises InputError naming an array that is missing or has the wrong shape.
     """
     for snapshot in snapshots:
         draws = _check_traces(snapshot, expected)
@@ -105,11 +105,11 @@ def check_posteriors(snapshots: list[Snapshot], expected: Expected) -> None:
 
 
 def _check_traces(snapshot: Snapshot, expected: Expected) -> int:
-    """Check the small parameters of every draw; return the number of draws."""
+    """Check the traces of shared parameters; return the number of draws."""
     blocks, quantities = Blocks(snapshot), expected.quantities
     draws, _ = blocks.shape(Key("trace", "run", 0, "iteration"), None, 1)
     widths = {"iteration": 1, "weight": 1}
-    for quantity in quantities.traced:  # of a matrix the diagonal
+    for quantity in quantities.traced:  # the trace of a matrix has its diagonal
         widths[quantity.name] = (*quantity.shape(quantities.sizes), 1)[0]
     for name, width in widths.items():
         blocks.shape(Key("trace", "run", 0, name), draws, width)
@@ -152,7 +152,7 @@ def check_draws(snapshot: Snapshot, expected: Expected) -> None:
 
 
 def read_shared(snapshot: Snapshot, number: int, quantities: Quantities) -> dict[str, Float64]:
-    """Read what all rows of a draw share, by name. Raises InputError if it is damaged, or has impossible numbers."""
+    """Read the shared parameters of a draw, by name. Raises InputError if they are damaged or impossible."""
     shared = snapshot.read_all(map(_shared, quantities.shared), number)
     for quantity, values in zip(quantities.shared, shared, strict=True):
         if quantity.positive and not ((np.diag(values) if values.ndim == 2 else values) > 0).all():

@@ -1,7 +1,7 @@
-"""A run that has not ended, because it is being sampled or was killed: its results so far, and its progress.
+"""Results so far, and progress, of a run that has not ended because it is being sampled or was killed.
 
-A posterior is written when a job ends or is stopped. Until then the newest checkpoint has the small parameters of all
-draws, and lists which of the draws on disk belong to it; its moments cannot be used yet.
+A posterior is written when a job ends or is stopped. Until then, the newest checkpoint has the traces of the shared
+parameters, and lists the saved draws that belong to it; its moments cannot be used.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ LINES = 10  # last lines of metrics from which the rate is estimated
 
 
 def newest_states(run: RunDirectory, facts: Facts) -> list[Snapshot]:
-    """Return the posterior of every chain that has draws, or its newest checkpoint if that has later ones.
+    """Return for every chain with draws its posterior, or its newest checkpoint if this has later draws.
 
-    Checkpoints without saved draws are skipped. Raises InputError if one is damaged, or was not made with the
+    Checkpoints without saved draws are skipped. Raises InputError if a snapshot is damaged, or was not made with the
     settings in ``run.toml``.
     """
     states = []
@@ -44,7 +44,7 @@ def newest_states(run: RunDirectory, facts: Facts) -> list[Snapshot]:
 
 
 def progress(run: RunDirectory, config: ResolvedChain, facts: Facts) -> LiveProgress | None:
-    """Return the progress of a run; None if it has ended. Raises InputError as `newest_states`, and if a log is bad."""
+    """Return the progress of a run; None if it has ended. Raises InputError as `newest_states` and `read_log`."""
     states = newest_states(run, facts)
     if not (unfinished(states) or is_held(run.lock_file)):
         return None
@@ -63,21 +63,21 @@ class LiveProgress:
     Attributes
     ----------
     running : bool
-        Whether a job is sampling it.
+        Whether a job is sampling the run.
     since : str
-        When the last job began, in UTC; empty if it is not known.
+        Time at which the last job began, in UTC; empty if unknown.
     iteration : int
         Last iteration of the slowest chain, according to its metrics and checkpoints.
     iterations, first_draw : int
         Iteration at which the run ends, and iteration of its first draw.
     rate : float or None
-        Iterations per second of the slowest chain; None until its metrics tell.
+        Iterations per second of the slowest chain; None until the metrics allow an estimate.
     rmse_mean : float or None
-        RMSE of its posterior mean on the test ratings; None until its metrics tell.
+        RMSE of that chain's posterior mean on the test ratings; None until it is in the metrics.
     draws : int
-        Number of draws of all chains that can be used.
+        Number of usable draws of all chains.
     saves : bool
-        Whether draws are saved, which can be used before the run ends.
+        Whether draws are saved, so that they can be used before the run ends.
     """
 
     running: bool
@@ -92,7 +92,7 @@ class LiveProgress:
 
     @classmethod
     def of(cls, run: RunDirectory, config: ResolvedChain, draws: int = 0) -> LiveProgress:
-        """Read the progress of a run that has `draws` usable draws; raises InputError if a log is damaged."""
+        """Read the progress of a run with `draws` usable draws; raises InputError if a log is damaged."""
         last: dict[int, deque[Line]] = {chain: deque(maxlen=LINES) for chain in range(config.chains)}
         for line in run.metrics():
             last.setdefault(line["chain"], deque(maxlen=LINES)).append(line)
@@ -115,7 +115,7 @@ class LiveProgress:
         )
 
     def seconds_to(self, iteration: int) -> float | None:
-        """Seconds until this iteration; None if it cannot be estimated."""
+        """Seconds until `iteration`; None if they cannot be estimated."""
         return max(iteration - self.iteration, 0) / self.rate if self.running and self.rate else None
 
     def __str__(self) -> str:
@@ -126,7 +126,7 @@ class LiveProgress:
         return f"being sampled{since}: {at}{_in(self.seconds_to(self.iterations), ', done')}"
 
     def usable(self) -> str:
-        """Say which draws can be used, or when the first one can be."""
+        """Describe which draws can be used, or when the first draw can be used."""
         if self.draws:
             return f"{self.draws:,} draw{'s' * (self.draws > 1)} so far can be used"
         if self.first_draw > self.iterations:
@@ -142,7 +142,7 @@ class LiveProgress:
 
 
 def _rate(lines: list[Line]) -> float | None:
-    """Iterations per second, from consecutive lines of metrics."""
+    """Iterations per second between the first and the last line; None if they cannot be estimated."""
     if len(lines) < 2 or lines[-1]["time_s"] <= lines[0]["time_s"]:
         return None
     return float((lines[-1]["iteration"] - lines[0]["iteration"]) / (lines[-1]["time_s"] - lines[0]["time_s"]))
@@ -156,13 +156,13 @@ def _in(seconds: float | None, before: str) -> str:
 
 
 def no_posterior(run: RunDirectory, config: ResolvedChain) -> InputError:
-    """Error for a run that has neither a posterior nor saved draws yet."""
+    """Return the error for a run that has neither a posterior nor saved draws yet."""
     now = LiveProgress.of(run, config)
     return InputError(f"{run.path} has no posterior yet: it is {now}; {now.usable()}")
 
 
 def no_moments(run: RunDirectory) -> InputError:
-    """Error for a run that has not ended, whose moments are asked for."""
+    """Return the error for a request of moments from a run that has not ended."""
     when = WHEN_IT_HAS_MOMENTS if is_held(run.lock_file) else GO_ON
     return InputError(
         f"{run.path} has no moments yet: it has them {when}. Its saved draws can be used now (export: --draws)"

@@ -1,21 +1,21 @@
-"""The index of a run: the original names of its rows and columns, so that it can be used without its ratings file.
+"""The index of a run: the original names of rows and columns, so that the run can be used without its ratings file.
 
 A snapshot of kind ``index`` in ``RUN/index``, written once, before the first iteration:
 
 =====================================  ==================================================================
-``ids/{W,H}/000000/integers``          (n,) int64: names that are integers, or else
+``ids/{W,H}/000000/integers``          (n,) int64: names, if all are integers; otherwise
 ``ids/{W,H}/000000/text``              (bytes,) uint8: names as UTF-8, concatenated, and
-``ids/{W,H}/000000/offsets``           (n + 1,) int64: where each begins in ``text``
+``ids/{W,H}/000000/offsets``           (n + 1,) int64: positions in ``text`` at which names begin
 ``ratings/{W,H}/000000/count``         (n,) int64: training ratings of each row or column
 ``features/{W,H}/000000/NAME``          names and groups of features, if there are any: ``names_text``,
 ..                                     ``names_offsets``, ``groups_text`` and ``groups_offsets``, stored like ids;
-..                                     ``centre`` (F,) float64: their means over the rows that have any; and, if it
-..                                     is known how they were encoded, ``encoding`` (bytes,) uint8: JSON as UTF-8
+..                                     ``centre`` (F,) float64: means over the rows that have features; and, if the
+..                                     ratings file has it, ``encoding`` (bytes,) uint8: JSON as UTF-8
 ``test/W/000000/{rows,columns}``       (q,) int32: the pairs of the test ratings, in the order of the ratings file
 =====================================  ==================================================================
 
-in the order of the factors' rows (of all their blocks, one after the other). W has the rows of the ratings file, which
-are items where the run is ``transposed``.
+Arrays are in the order of the rows of the factors, with all blocks joined. The rows of W are the rows of the ratings
+file, which are items if the run is ``transposed``.
 """
 
 from __future__ import annotations
@@ -39,14 +39,15 @@ from dsgmcmc.storage.rundir import INDEX, RunDirectory
 from dsgmcmc.storage.writer import is_whole, write_snapshot
 from dsgmcmc.types import Array, Comm, Factor, Float64, Int32, Int64
 
-_SPARSE = 16  # most entries per name of a direct lookup table
+_SPARSE = 16  # largest number of entries per name in a direct lookup table
 _STEP = 1 << 20  # rows whose features are read at a time
 
 
 def write_index(run: RunDirectory, ratings: Ratings, config_hash: str, made: Facts, comm: Comm) -> None:
-    """Write the index of a run that this process has locked, unless it is there and complete.
+    """Write the index of a run that this process has locked, unless the index is complete.
 
-    `made` is what the run's snapshots are made with (`dsgmcmc.storage.facts`); `comm` has this process alone.
+    `made` has the facts that the run's snapshots must agree with (`dsgmcmc.storage.facts`); `comm` has only this
+    process.
     """
     if is_whole(run.path / INDEX, "it is written again"):
         return
@@ -84,7 +85,7 @@ def _blocks(ratings: Ratings) -> dict[Key, Array]:
 
 
 def feature_means(ratings: Ratings, side: Side) -> Float64:
-    """Mean of each feature over the rows (or columns) that have any, (F,) float64; centring subtracts it."""
+    """Means of the features over the rows (or columns) that have any, (F,) float64, for centring the features."""
     stored = ratings.features[side]
     total, n = np.zeros(len(stored.names)), len(stored.indptr) - 1
     for start in range(0, n, _STEP):
@@ -94,7 +95,7 @@ def feature_means(ratings: Ratings, side: Side) -> Float64:
 
 
 def _texts(thing: str, factor: str, names: Iterable[str], prefix: str = "") -> dict[Key, Array]:
-    """Names as concatenated UTF-8, and the offset of each."""
+    """Encode names as concatenated UTF-8 and offsets."""
     encoded = [name.encode() for name in names]
     offsets = np.zeros(len(encoded) + 1, np.int64)
     np.cumsum([len(name) for name in encoded], out=offsets[1:])
@@ -103,14 +104,14 @@ def _texts(thing: str, factor: str, names: Iterable[str], prefix: str = "") -> d
 
 
 class Vocabulary:
-    """Original names of the users or of the items, and their rows of the factor.
+    """Original names of the users or of the items, and their rows in the factor.
 
     Parameters
     ----------
     kind : {"user", "item"}
-        What they name; for messages.
+        Side of the names, for messages.
     ids : (n,) int64, or (n,) object array of str
-        In the order of the factor's rows.
+        Names in the order of the factor's rows.
     """
 
     def __init__(self, kind: str, ids: Array) -> None:
@@ -133,13 +134,13 @@ class Vocabulary:
         return len(self.ids)
 
     def index_of(self, wanted: Sequence[Any] | Array, *, refuse: bool = False) -> Int32:
-        """Look up the rows of the factor of some names.
+        """Look up the factor rows of some names.
 
         Parameters
         ----------
         wanted : (q,) int64 where names are integers, else (q,) of str
         refuse : bool
-            Whether unknown names are an error.
+            Raise an error for unknown names.
 
         Returns
         -------
@@ -149,7 +150,8 @@ class Vocabulary:
         Raises
         ------
         InputError
-            If names are integers and `wanted` holds anything else, or if unknown ones are refused (it names five).
+            If names are integers and `wanted` holds other values, or if `refuse` and names are unknown (the error has
+            the first five).
         """
         if self.integers:
             index = self._find_integers(wanted)
@@ -162,7 +164,7 @@ class Vocabulary:
         return index
 
     def _meant(self, name: Any) -> str:
-        """A name that differs from an unknown one in leading zeros, case or outer spaces; "" if there is none."""
+        """Return a known name that differs only in leading zeros, case or outer spaces; "" if there is none."""
         plain = str(name).strip().lstrip("0").casefold()
         return next((each for each in self._rows if each.strip().lstrip("0").casefold() == plain), "")
 
@@ -176,7 +178,7 @@ class Vocabulary:
         return np.where(self._sorted[places] == numbers, self._order[places], np.int32(-1))
 
     def typed(self, names: Sequence[Any] | Array) -> Array:
-        """Names with the type of those here, int64 or object; raises InputError where that must be an integer."""
+        """Convert names to the type of `ids`, int64 or object; raises InputError if integers are required."""
         return self._numbers(names) if self.integers else np.array([str(name) for name in names], object)
 
     def _numbers(self, wanted: Sequence[Any] | Array) -> Int64:
@@ -197,7 +199,7 @@ class Vocabulary:
 
 
 def is_integer(value: Any) -> bool:
-    """Whether a name stands for an int64."""
+    """Whether a name can be converted to int64."""
     try:
         return -(2**63) <= int(value) < 2**63
     except (TypeError, ValueError, OverflowError):
@@ -205,22 +207,22 @@ def is_integer(value: Any) -> bool:
 
 
 def some(names: list[Any]) -> str:
-    """The first five names, and whether there are more."""
+    """Return the first five names as text, followed by "..." if there are more."""
     return ", ".join(str(name)[:80] for name in names[:5]) + (", ..." if len(names) > 5 else "")
 
 
 def unknown_names(kind: str, names: list[Any], meant: str = "") -> InputError:
-    """Error that names users or items which the run does not know, and what the first was perhaps `meant` to be."""
+    """Return the error for names that the run does not know; `meant` is a suggestion for the first of them."""
     plural = f"{len(names)} {kind}s are" if len(names) > 1 else f"one {kind} is"
     hint = f"; did you mean {meant!r}?" if meant else ""
     return InputError(f"{plural} unknown to the run: {some(names)}{hint}")
 
 
 def item_titles(items: Vocabulary, path: Path, matching: str | None = None) -> dict[int, str]:
-    """Read the titles of items (`dsgmcmc.data.titles`), of those whose line matches a regular expression.
+    """Read titles (`dsgmcmc.data.titles`) of the run's items whose line matches a regular expression.
 
-    Returns titles by the items' rows, without items that are not in the file. Raises InputError if the file cannot be
-    read, or has no item of the run.
+    Returns titles by item row, without items that are not in the file. Raises InputError if the file cannot be read, or
+    has no item of the run.
     """
     titles = read_titles(path, matching)
     if items.integers:
@@ -237,18 +239,18 @@ def item_titles(items: Vocabulary, path: Path, matching: str | None = None) -> d
 class Index:
     """The index of a run, read lazily.
 
-    Raises InputError if the run has none, or it is damaged.
+    Raises InputError if the index is missing or damaged.
 
     Parameters
     ----------
     facts : dict
-        What its ``run.toml`` has besides the settings, such as whether the rows of W are items.
+        Section ``[run]`` of ``run.toml``: all entries but the settings.
     """
 
     def __init__(self, run: RunDirectory, facts: Facts) -> None:
         self._snapshot = run.open_index(facts)
         transposed = bool(facts["transposed"])
-        #: Factor of the users and of the items.
+        #: Factor names by "user" and "item".
         self.factors = {"user": "H", "item": "W"} if transposed else {"user": "W", "item": "H"}
         self.transposed = transposed
 
@@ -268,7 +270,7 @@ class Index:
         return self._texts("features", factor, "names_"), self._texts("features", factor, "groups_")
 
     def feature_sizes(self) -> dict[Factor, tuple[int, int]]:
-        """Number of features, and of their groups, by factor; only of factors whose rows have features."""
+        """Numbers of features and of feature groups, by factor; factors without features are left out."""
         sizes = {}
         for kind, factor in self.factors.items():
             names, groups = self.features(kind)
@@ -277,11 +279,11 @@ class Index:
         return sizes
 
     def quantities(self, config: ResolvedConfig, levels: int) -> Quantities:
-        """Everything that the run's model keeps; `levels` is the number of levels of its ratings."""
+        """All quantities of the run's model; `levels` is the number of levels of the ratings."""
         return config.quantities(self.transposed, self.feature_sizes(), levels)
 
     def encoding(self, kind: str) -> tuple[str, Float64]:
-        """How these features were encoded, empty if their ratings file does not say, and their means."""
+        """Encoding of the features as JSON, empty if the ratings file has none, and the means of the features."""
         factor = self.factors[kind]
         text, centre = (Key("features", factor, 0, name) for name in ("encoding", "centre"))
         told = self._snapshot.read(text).tobytes().decode() if text in set(self._snapshot.names()) else ""
@@ -293,9 +295,9 @@ class Index:
         return [text[start:stop].decode() for start, stop in pairwise(ends)]
 
     def lengths(self) -> tuple[dict[str, int], int]:
-        """Rows of each factor and number of the test ratings, by the manifest.
+        """Number of rows of each factor, and number of test ratings, from the manifest.
 
-        Raises InputError if anything is missing, or lengths contradict each other.
+        Raises InputError if an array is missing, or lengths contradict each other.
         """
         shapes = {entry.key: entry.shape for entry in self._snapshot.manifest.blocks}
         rows = {}

@@ -1,29 +1,29 @@
-r"""Users or items with new ratings: their exact posterior given each saved draw, without sampling again.
+r"""Folds in users or items with new ratings: their exact posterior given each saved draw, without sampling again.
 
-Given a draw, all ratings x of a row depend on the other side alone through phi_j = (H_j, 1), so that its theta has
-the normal law [Salakhutdinov 2008, eq. 11]
+Given a draw, the ratings x of a row depend on the other side only through phi_j = (H_j, 1), so theta of the row has the
+normal distribution [Salakhutdinov 2008, eq. 11]
 
     precision  Lambda* = Lambda + tau sum_j g'_j phi_j phi_j^T
     mean       Lambda*^-1 (Lambda m + tau sum_j g'_j (x_j - mu - b_j) phi_j)
 
-where m includes the implicit features of what the row rated, if the model has them, and B^T x of its own features. The
-law of a row without ratings is its prior, which depends on its features alone.
+where m includes the implicit features from the items that the row rated, if the model has them, and the term B^T x from
+the features of the row. A row without ratings has its prior distribution, which depends only on its features.
 
-Over all saved draws this is the posterior of the row given its own ratings and the old ratings of all others. The only
-approximation is that its new ratings do not change anything else. For a row that the run knows, x has both the ratings
-that were sampled and the new ones. If rows have their own noise, g | theta ~ Gamma((nu + n) / 2, (nu + tau SSE) / 2)
-and theta | g are drawn in turns, `GIBBS` times from g = 1, and theta's law given the last g is used.
+Mixed over all saved draws, this is the posterior of the row given its ratings and the old ratings of all other rows.
+The only approximation is that the new ratings do not change other parameters. For a row that the run knows, x has both
+the old ratings and the new ratings. If rows have individual noise scales, theta | g and g | theta ~ Gamma((nu + n) / 2,
+(nu + tau SSE) / 2) are drawn in turns, `GIBBS` times from g = 1; the distribution of theta given the last g is used.
 
-If the model has levels of time, it is not known which of the new ratings were given together. Their effects are taken
-to be independent, which is more noise: 1 / (tau g') + sum_l 1 / lambda_l in place of 1 / (tau g'). With other
-likelihoods the likelihood of a rating is integrated over them.
+If the model has levels of time, it is unknown which of the new ratings were given together. The effects of time are
+taken to be independent, which adds noise: 1 / (tau g') + sum_l 1 / lambda_l in place of 1 / (tau g'). With likelihoods
+that are not conditionally normal, the likelihood of a rating is integrated over the effects.
 
-With ordinal ratings or counts the law of a row is not normal. Then one row is drawn at each saved draw
-(`dsgmcmc.posterior.elliptical`), with its scale and its thresholds, if rows have their own.
+With ordinal ratings or counts, the distribution of a row is not normal. Then one row is drawn at each saved draw
+(`dsgmcmc.posterior.elliptical`), with individual scale and thresholds if the model has them.
 
-New ratings of rows that the run knows are added to those that it was sampled from, and replace old ratings of the same
-pair: this needs the ratings file. New features are encoded as `prepare` encoded those of the run, and centred as the
-sampler centred them; a row that the run knows keeps its features from the ratings file, unless new ones are given.
+New ratings of rows that the run knows are added to the old ratings, and replace old ratings of the same pair; this
+needs the ratings file. New features are encoded by the encoding of the run's features, and centred by their means. A
+row that the run knows keeps its features from the ratings file, unless new features are given.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ from dsgmcmc.posterior.names import Vocabulary, some, unknown_names
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Array, Float32, Float64, Int32
 
-if TYPE_CHECKING:  # it loads DuckDB, which whoever ranks does not need
+if TYPE_CHECKING:  # imports DuckDB, which rankings do not need
     from dsgmcmc.data.encoding import Encoding
 
 GIBBS = 10
-SLAB = 4_000_000  # ratings of the file that are read at a time
+SLAB = 4_000_000  # ratings that are read from the file at a time
 
-FeatureRow = tuple[Int32, Float64]  # indices of the features of a row, and their values; empty if none is known
+FeatureRow = tuple[Int32, Float64]  # indices and values of the features of a row; empty if unknown
 
 
 class Shifts:
@@ -61,13 +61,13 @@ class Shifts:
     Parameters
     ----------
     rows : list of (features, values)
-        Features of each row; a row without any is taken to be average.
+        Features of each row; a row without features is taken to be average.
     centre : (F,) float64
-        Means of the run's features, which are subtracted.
+        Means of the run's features, which are subtracted from features.
     """
 
     def __init__(self, rows: list[tuple[Int32, Float64]], centre: Float64) -> None:
-        from scipy.sparse import csr_matrix  # takes its time to import
+        from scipy.sparse import csr_matrix  # slow to import
 
         ends = np.append(0, np.cumsum([len(features) for features, _ in rows]))
         features = np.concatenate([indices for indices, _ in rows])
@@ -87,27 +87,27 @@ class FoldIn:
     Parameters
     ----------
     run : Run
-        With saved draws.
+        A run with saved draws.
     kind : {"user", "item"}
-        What the rows are.
+        Whether rows are users or items.
     vocabulary : Vocabulary
-        Their names.
+        Names of the rows.
     rows : (n,) int
-        User (or item) of each rating, by position in the vocabulary. If the run knows it, all its ratings are needed,
-        also those that the run was sampled from.
+        User (or item) of each rating, by position in the vocabulary. A user that the run knows needs all ratings,
+        including those that the run was sampled from.
     others : (n,) int32
         Item (or user) of each rating, by its row in the run.
     values : (n,) float
         The ratings.
     seed : int
-        For drawing the noise scales, if the model has them.
+        Seed of random draws: of noise scales, or of rows whose distribution is not normal.
     shifts : Shifts, optional
         Shifts of the prior means of the rows by their features; default none.
 
     Raises
     ------
     InputError
-        If the run has no draws, or the run's likelihood does not allow a rating.
+        If the run has no draws, or its likelihood excludes a rating.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class FoldIn:
         self._rows: dict[int, Rows] = {}
 
     def rated(self, which: int) -> Int32:
-        """Rows of the items (or users) that a new row rated."""
+        """Rows of the items (or users) that new row `which` rated."""
         rows: Int32 = self._others[self._ends[which] : self._ends[which + 1]]
         return rows
 
@@ -145,12 +145,12 @@ class FoldIn:
         number : int
             Position of the draw in the run's `draws`.
         which : (q,) int
-            New rows.
+            Positions of new rows in the vocabulary.
 
         Returns
         -------
         Rows
-            Means, covariances and 1 / g.
+            Means, covariances, 1 / g, and thresholds if users have individual ones.
         """
         if number not in self._rows:
             self._rows[number] = self._solve(number)
@@ -183,7 +183,7 @@ class FoldIn:
         return result
 
     def _shared(self, draw: Draw, name: str) -> float | None:
-        """A number that all rows share, None if the model does not have it."""
+        """A scalar that all rows share; None if the model does not have it."""
         value = draw.shared.get(f"{self.kind}.{name}")
         return None if value is None else value.item()
 
@@ -196,7 +196,7 @@ class FoldIn:
         background: Float64,
         rng: np.random.Generator,
     ) -> tuple[Float64, Float64, float, Array | None]:
-        """Mean, covariance and 1 / g (ordinal: 1 / s, and thresholds) of a row with these ratings at a draw."""
+        """Mean, covariance and 1 / g (ordinal: 1 / s, and thresholds) at a draw, for the row with ratings `part`."""
         other, config = OTHER[self.kind], self.run.config
         prior = draw.prior[self.kind]
         rated = self._others[part]
@@ -235,7 +235,7 @@ def _normal(
     nu: float | None,
     rng: np.random.Generator,
 ) -> tuple[Float64, Float64, float]:
-    """Mean, covariance and 1 / g of a row whose law is normal given g."""
+    """Mean, covariance and 1 / g of a row whose distribution is normal given g."""
     target = row.x - row.offset
     statistics = law.statistics(row.features, target, noise_precision)
     assert statistics is not None
@@ -265,9 +265,9 @@ class NewRatings(NamedTuple):
     Attributes
     ----------
     kind : {"user", "item"}
-        Whose they are.
+        Whether ratings and features are of users or of items.
     names, others, values : (n,) array
-        The ratings, as for `fold_in`.
+        New ratings, in the form of `fold_in`.
     described : dict of name to FeatureRow
         Features by original name, with or without ratings.
     """
@@ -284,7 +284,7 @@ class NewRatings(NamedTuple):
     ) -> tuple[NewRatings, list[str]]:
         """Read ratings and features in the form of `dsgmcmc.posterior.fitted.FittedModel.fold_in`.
 
-        The notes say what looks wrong about the features. Raises InputError if nothing is given, or it is wrong.
+        Notes report suspicious features. Raises InputError if both are missing, or if one is invalid.
         """
         from dsgmcmc.data.arrays import read_triples
 
@@ -299,7 +299,7 @@ class NewRatings(NamedTuple):
         return cls(kind, names, others, given.ratings, described), notes
 
     def updated(self, later: NewRatings) -> NewRatings:
-        """Append later ratings and features; raises InputError if they are of the other kind."""
+        """Append later ratings and features; raises InputError if `later` is of the other kind."""
         if self.kind != later.kind:
             raise InputError(
                 f"this model already has folded-in {self.kind}s: fold in {later.kind}s from the run itself"
@@ -309,11 +309,11 @@ class NewRatings(NamedTuple):
 
 
 def describe_new(run: Run, kind: str, given: Any) -> tuple[dict[Any, FeatureRow], list[str]]:
-    """Encode features that a run is to fold in, by name; the notes say what looks wrong.
+    """Encode new features by name, with the run's encoding; notes report suspicious values.
 
-    `given` is a Description, whose kinds and separator are ignored because columns keep the kinds that they had for the
-    run, or anything that `dsgmcmc.data.arrays.write_features` takes. Raises InputError if the run has no such
-    features, does not know how they were encoded, or the file is wrong.
+    `given` is a Description, or any argument of `dsgmcmc.data.arrays.write_features`. Kinds and separator of a
+    Description are ignored, because columns keep their kinds in the run. Raises InputError if the run has no features
+    of this kind or no encoding of them, or if the file is invalid.
     """
     from dsgmcmc.data.arrays import write_features
     from dsgmcmc.data.features import Description, encode_new
@@ -333,7 +333,7 @@ def describe_new(run: Run, kind: str, given: Any) -> tuple[dict[Any, FeatureRow]
 
 
 def _encoding(run: Run, kind: str) -> Encoding:
-    """Return how the run's features were encoded."""
+    """Return the encoding of the run's features; raise InputError if it is missing or damaged."""
     from dsgmcmc.data.encoding import Encoding
 
     text, _ = run.index.encoding(kind)
@@ -354,10 +354,10 @@ def _encoding(run: Run, kind: str) -> Encoding:
 def _shifts(
     run: Run, kind: str, names: Array, described: dict[Any, FeatureRow], known: Int32, data: Path | None
 ) -> Shifts | None:
-    """Shifts of the prior means of the rows with these names, (n,); None if the run has no features.
+    """Shifts of the prior means of the rows with names (n,); None if the run has no features.
 
-    `described` are new features; `known`, (n,) int32, are rows of the run, -1 for names that it does not know. If any
-    is known, the ratings file is needed (`data`, if it was moved).
+    `described` has new features by name; `known`, (n,) int32, has rows in the run, -1 for unknown names. Known names
+    without new features need the ratings file (`data`, if it was moved).
     """
     if not feature_names(run, kind)[0]:
         return None
@@ -379,7 +379,7 @@ def _rows_of(features: Features) -> list[FeatureRow]:
 
 
 class OwnRatings(NamedTuple):
-    """Training ratings of some users (or items): position of the user, row of the item, and the rating, (n,) each."""
+    """Training ratings of some users (or items): position of the user, row of the item, and rating, (n,) each."""
 
     which: npt.NDArray[np.intp]
     others: Int32
@@ -387,7 +387,7 @@ class OwnRatings(NamedTuple):
 
 
 def own_ratings(ratings: Ratings, kind: str, rows: Int32) -> OwnRatings:
-    """Read the training ratings of some users or items, by their rows (q,) int32, all different."""
+    """Read the training ratings of users or items, given by distinct rows (q,) int32."""
     place = np.full(max(ratings.n_rows, ratings.n_cols), -1)
     place[rows] = np.arange(len(rows))
     parts = []
@@ -416,22 +416,21 @@ def fold_in(
     ----------
     run : Run
     kind : {"user", "item"}
-        Whose rows are computed.
+        Side whose rows are computed.
     names, others : (n,) array
-        Original names: user (or item) of each rating, and item (or user) that it rates. The last rating of a pair
-        counts.
+        Original names of the user (or item) and of the item (or user) of each rating. The last rating of a pair counts.
     values : (n,) array
         The ratings.
     described : dict of name to FeatureRow, optional
-        New features of users (or items), with or without ratings, as of `describe_new`.
+        New features of users (or items), with or without ratings, from `describe_new`.
     data : Path, optional
-        Where the run's ratings file is, if it was moved.
+        Path of the run's ratings file, if it was moved.
 
     Returns
     -------
     FoldIn
     notes : list of str
-        What was left out, and what looks wrong.
+        Notes on ratings and features that were left out, and on suspicious values.
 
     Raises
     ------
@@ -485,7 +484,7 @@ def fold_in(
 
 
 def _without_ratings(vocabulary: Vocabulary, described: dict[Any, FeatureRow], rated: Array) -> tuple[Array, list[str]]:
-    """Names of new rows that have features but no ratings, and notes about known ones without new ratings."""
+    """Names of new rows that have features but no ratings, and notes on known rows without new ratings."""
     with_ratings = set(rated.tolist())
     left = np.array([name for name in described if name not in with_ratings], rated.dtype)
     known = vocabulary.index_of(left) >= 0

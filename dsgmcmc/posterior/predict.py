@@ -1,12 +1,13 @@
 r"""Predictive distributions of single ratings.
 
 The distribution of a rating is the mixture over the saved draws d of N(mu + a_i + b_j + W_i . H_j, 1 / (tau g_i g'_j)),
-with all parameters of draw d, weighted like the draws. Mean, variance and quantiles are those of the mixture itself,
+with all parameters from draw d, and the weights of the draws. Mean, variance and quantiles are those of the mixture,
 without a normal approximation. For the predictor alone (``of_mean``) the components are points, and the quantiles are
-those of the sample.
+sample quantiles.
 
-A user or item that was never seen has its prior given each draw: exact if one of the pair is new; if both are, the
-variances of the elements are summed. Its own noise scale g is taken to be 1.
+An unknown user or item has its prior distribution given each draw. This is exact if one side of the pair is unknown; if
+both sides are, the product has the exact mean and variance but is taken to be normal. The noise scale g of an unknown
+user or item is taken to be 1.
 
 For ordinal ratings the mixture is over the probabilities of the levels; mean, sd and quantiles are those of the
 mixture, and ``of_mean`` predicts the expected rating. A predictor that is itself uncertain is integrated over.
@@ -29,13 +30,13 @@ from dsgmcmc.posterior.newcomers import FoldIn
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Float32, Float64, Int32
 
-BLOCK = 8192  # pairs that are predicted at a time: their components fit in the cache
-_RARE = 1024  # the same for pairs with dense covariances
+BLOCK = 8192  # pairs that are predicted at a time, so that the components fit in the cache
+_RARE = 1024  # pairs at a time with an unknown or folded-in side, which has a dense covariance
 
 
 @dataclass(frozen=True)
 class PredictOptions:
-    """What to predict.
+    """Options of a prediction.
 
     Attributes
     ----------
@@ -91,7 +92,7 @@ class Predictor:
     run : Run
     options : PredictOptions
     newcomers : FoldIn, optional
-        Their indices follow those of the known users (or items).
+        New users (or items), whose indices follow those of the known ones.
 
     Raises
     ------
@@ -119,7 +120,7 @@ class Predictor:
         Parameters
         ----------
         users, items : (q,) int32
-            As `index_of` gives them; -1 for an unknown one, which has its prior.
+            Indices from `index_of`; -1 for an unknown user or item, which has its prior.
 
         Returns
         -------
@@ -130,7 +131,7 @@ class Predictor:
         return Prediction(*(columns[name] for name in self.options.columns))
 
     def columns(self, users: Int32, items: Int32) -> dict[str, Float32]:
-        """Predict pairs as `__call__` does, with the requested probabilities; (q,) float32 by `names`."""
+        """Predict pairs as `__call__` does, and the requested probabilities; (q,) float32 by column name."""
         columns = {name: np.empty(len(users), np.float32) for name in self.names}
         for rows, predictive in self.distributions(users, items):
             for name, values in zip(self.options.columns, predictive.summary(*self.options.levels), strict=True):
@@ -169,7 +170,7 @@ class Predictor:
         return index
 
     def distributions(self, users: Int32, items: Int32) -> Iterator[tuple[npt.NDArray[np.intp], Predictive]]:
-        """Yield predictive distributions of pairs, some at a time, with their positions."""
+        """Yield positions of pairs and their predictive distributions, in batches."""
         users, items = np.ascontiguousarray(users, np.int32), np.ascontiguousarray(items, np.int32)
         make = self._law.expectation if self.options.of_mean else self._law.predictive
         for start in range(0, len(users), BLOCK):
@@ -240,7 +241,7 @@ class Predictor:
         """Mean and variance of the predictor of pairs whose rows are independent."""
         k = self._rank
         centre = (user.mean[:, :k] * item.mean[:, :k]).sum(axis=1)
-        across = [rows.mean.copy() for rows in (user, item)]  # what multiplies the other side
+        across = [rows.mean.copy() for rows in (user, item)]  # coefficients of the other side
         if self._biases:
             centre += user.mean[:, k] + item.mean[:, k]
             for side in across:
@@ -252,7 +253,7 @@ class Predictor:
 
 
 def owners(run: Run, users: Int32) -> tuple[Int32, Int32]:
-    """Users whose thresholds are needed (one if shared), and the position of each of `users` among them."""
+    """Distinct users whose thresholds are needed (one if shared), and the position of each of `users` among them."""
     if run.config.thresholds == "shared":
         return np.zeros(1, np.int32), np.zeros(len(users), np.int32)
     whose, owner = np.unique(users, return_inverse=True)
@@ -262,7 +263,7 @@ def owners(run: Run, users: Int32) -> tuple[Int32, Int32]:
 def of_owners(drawn: Draw, whose: Int32, newcomers: FoldIn | None, number: int) -> Float64 | None:
     """Thresholds of users at a draw, (m, R - 1); None if ratings are not ordinal.
 
-    Unknown users have the shared thresholds, as all users have if these are not their own.
+    Unknown users get the shared thresholds; so do all users if the model has no thresholds per user.
     """
     if drawn.thresholds is None:
         return None

@@ -1,4 +1,4 @@
-"""Predict a file of pairs, in bounded memory, to a file that is written atomically."""
+"""Predicts a file of pairs in bounded memory; the output file is written atomically."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ def predict_table(
     unknown: Unknown = "refuse",
     columns: Mapping[str, str] | None = None,
 ) -> dict[str, int]:
-    """Predict a file of pairs. Raises InputError if an argument is wrong; then nothing is written.
+    """Predict a file of pairs. Raises InputError if an argument is invalid; then no file is written.
 
     Parameters
     ----------
     out : Path or None
         CSV or Parquet, by the suffix; None writes CSV to standard output.
     unknown : {"refuse", "prior", "nan"}
-        Users and items that the run does not know: raise an error that names five, predict from the prior, or leave
-        empty.
+        Treatment of unknown users and items: raise an error that names the first five, predict from the prior, or leave
+        predictions empty.
     columns : dict of "user" and "item" to str, optional
-        Columns of the users and the items, by name or position from 1; detected by default.
+        Columns of users and items, by name or position from 1; detected by default.
 
     Returns
     -------
     dict
-        ``pairs`` and ``unknown``, their number, and that of pairs with an unknown side.
+        ``pairs``, the number of pairs, and ``unknown``, the number of pairs with an unknown side.
     """
     output_format(out)
     predictor = Predictor(run, options)
@@ -80,7 +80,7 @@ def predict_table(
 
 
 def _refuse_unknown(db: duckdb.DuckDBPyConnection, table: PairsTable, predictor: Predictor) -> None:
-    """Raise for users or items that are unknown, before anything is predicted."""
+    """Raise InputError if users or items are unknown, before predictions begin."""
     missing: dict[str, Counter[Any]] = {kind: Counter() for kind in KINDS}
     for names in chunks(db, table, (predictor.run.users.integers, predictor.run.items.integers)):
         for kind, ids in zip(KINDS, names, strict=True):

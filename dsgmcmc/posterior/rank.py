@@ -2,31 +2,31 @@ r"""Rankings: recommended items by several rules, and similar items or users.
 
 **Rules** give every item a score for a user.
 
-- ``likely`` (default): what the user will rate *and* like, e_ij P(x_ij >= bound): the exposure e_ij of
+- ``likely`` (default): items that the user will rate *and* like, e_ij P(x_ij >= bound): the exposure e_ij of
   `dsgmcmc.posterior.exposure` times the probability of a rating of at least the bound, by default `liked_from`. For
-  clicks, which have no probability, it is e_ij times the expected score. It orders items, and is no probability.
+  clicks, which have no probability, the score is e_ij times the expected score. It orders items, and is no probability.
 - ``exposure``: e_ij alone
 
-The others are of the predictor x = mu + a_i + b_j + W_i . H_j, without the noise of a rating:
+The other rules use the predictor x = mu + a_i + b_j + W_i . H_j, without the noise of a rating:
 
 - ``mean``: E x
-- ``ucb``, ``lcb``: E x + z sd(x), E x - z sd(x): the upper bound explores, the lower is cautious
-- ``thompson``: x at one draw from the posterior, another for every user [Thompson 1933]
+- ``ucb``, ``lcb``: E x + z sd(x) and E x - z sd(x); the upper bound explores, the lower bound is cautious
+- ``thompson``: x at one draw from the posterior, drawn anew for every user [Thompson 1933]
 
 If the expected rating differs from the predictor, as for ordinal ratings and counts, x is the expected rating. With a
 bound, x is the probability of a rating of at least the bound, given the predictor, noise included.
 
-E and sd are over the saved draws, of which Thompson sampling takes one.
+E and sd are taken over the saved draws; Thompson sampling picks one of these.
 
-**Similarity** of two items, or of two users. At a draw that of items j and k is that of the ratings that the factors
-predict for them over the users,
+**Similarity** of two items, or of two users. At a draw, the similarity of items j and k is the correlation over the
+users of the ratings that the factors predict for both,
 
     s_jk = H_j^T S H_k / sqrt(H_j^T S H_j  H_k^T S H_k),    S the covariance of the rows W_i over the users:
 
-the correlation of W_i . H_j and W_i . H_k, the cosine of H_j and H_k in the metric S. It is the same for all factors
-that have the same products W_i . H_j, whatever their rotation or scale, which the plain cosine is not. Biases are left
-out: two items are not similar because everybody likes both. Items are ranked by its mean over the saved draws, and it
-has an sd and quantiles; an item with few ratings points in another direction at every draw, so its mean is small.
+which is also the cosine of H_j and H_k in the metric S. Unlike the plain cosine, it depends on the factors only through
+the products W_i . H_j, and not on their rotation or scale. Biases are left out: two items are not similar because
+everybody likes both. Items are ranked by the mean similarity over the saved draws; its sd and quantiles are reported,
+too. An item with few ratings points in another direction at every draw, so its mean similarity is small.
 """
 
 from __future__ import annotations
@@ -56,16 +56,16 @@ By = Literal["likely", "exposure", "mean", "ucb", "lcb", "thompson"]
 
 Columns = dict[str, npt.NDArray[Any]]
 
-PATTERN_RULES = ("likely", "exposure")  # rules that use who rated what
+PATTERN_RULES = ("likely", "exposure")  # rules that use the pattern of the ratings
 
-LIKED = 0.75  # a rating counts as liked from this fraction of the way from the lowest to the highest one
-_CELLS = 1 << 20  # scores of a block of users: two such blocks stay in the cache
-_LEAST = 1e-3  # scores of clicks below it count as this, where exposure is multiplied by them
+LIKED = 0.75  # a rating counts as liked from this fraction of the scale, between lowest and highest rating
+_CELLS = 1 << 20  # scores in a block of users; two such blocks stay in the cache
+_LEAST = 1e-3  # lower limit of scores of clicks before they are multiplied by the exposure
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """How items are ranked.
+    """Options of a ranking of items.
 
     Attributes
     ----------
@@ -77,13 +77,13 @@ class Ranking:
     seed : int or None
         Seed of Thompson sampling; None draws one for each `Ranking`.
     clip : bool
-        Whether `recommendations` clips quantiles to the range of the training ratings; scores are never clipped,
-        because that would hide their order.
+        Whether `recommendations` clips quantiles to the range of the training ratings. Scores are never clipped,
+        because clipping would hide their order.
     at_least : float or None
         Rank by the probability of a rating of at least this value; with ``likely``, the lowest rating that counts as
         liked.
     include_rated : bool
-        Also recommend what a user rated.
+        Also recommend items that the user rated.
     """
 
     top: int = 10
@@ -106,7 +106,7 @@ class Ranking:
 
     @property
     def of_score(self) -> str:
-        """What the score is, in a few words."""
+        """Short description of the score."""
         if self.by in PATTERN_RULES:
             return self.by
         if self.at_least is not None:
@@ -121,7 +121,7 @@ class Ranking:
 
 
 def liked_from(run: Run) -> float:
-    """Return the lowest rating that counts as liked by default: three quarters up the scale; every click is liked."""
+    """Return the lowest rating that counts as liked by default: three quarters up the scale, or any click."""
     low, high = float(run.facts["minimum"]), float(run.facts["maximum"])
     return low + LIKED * (high - low) if run.config.law.can_be_evaluated else low
 
@@ -129,17 +129,18 @@ def liked_from(run: Run) -> float:
 class Scorer:
     """Scores from saved draws.
 
-    Of ``likely`` they are without the exposure, which is multiplied by them; of ``exposure`` there are none.
+    Scores for ``likely`` do not include the exposure, by which they are multiplied later. The rule ``exposure`` needs no
+    scorer.
 
     Parameters
     ----------
     newcomers : FoldIn, optional
-        Users that were folded in, whose numbers follow those of the run's users.
+        Users that were folded in; their indices follow those of the run's users.
 
     Attributes
     ----------
     centre : float
-        What to add to scores: the training mean if the predictor itself is the score, else 0.
+        Constant to be added to scores: the training mean if the predictor itself is the score, else 0.
     """
 
     def __init__(self, run: Run, ranking: Ranking, newcomers: FoldIn | None) -> None:
@@ -166,9 +167,9 @@ class Scorer:
         return (mean + np.float32(sign * self.ranking.z) * np.sqrt(np.maximum(variance, 0))).astype(np.float32)
 
     def worth(self, number: int, users: Int32, noise: Float32, predictors: Float32, spread: Float32) -> Float32:
-        """Scores at a draw, from predictors (n, items) of users: the expected rating, or the probability of the bound.
+        """Scores at a draw, from predictors (n, items): expected ratings, or probabilities of at least the bound.
 
-        `noise` is 1 / g of the users, (n,); `spread` the predictors' own variance.
+        `noise` is 1 / g of the users, (n,); `spread`, (n, items), is the variance of the predictors at the draw.
         """
         run, draw, shape = self.run, self.run.draw(number), predictors.shape
         whose, owner = owners(run, users)
@@ -195,32 +196,32 @@ class Scorer:
         return scores.reshape(shape)
 
     def _added(self, number: int, users: Int32) -> tuple[Float32 | float, Float32 | float]:
-        """What parts of the model add to the predictors of all items at a draw, (n, items), and its variance."""
+        """Terms that parts of the model add to predictors of all items at a draw, and their variances, (n, items)."""
         draw, n = self.run.draw(number), len(self.run.items)
         known = np.where(users < len(self.run.users), users, np.int32(-1))
         pairs = np.repeat(known, n), np.tile(np.arange(n, dtype=np.int32), len(known))
         mean, variance = draw.of_ratings(*pairs)
-        if np.ndim(mean) == np.ndim(variance) == 0:  # the same for all
+        if np.ndim(mean) == np.ndim(variance) == 0:  # equal for all pairs
             return mean, variance
         whole_mean = np.broadcast_to(mean, len(pairs[0])).astype(np.float32)
         whole_variance = np.broadcast_to(variance, len(pairs[0])).astype(np.float32)
         return whole_mean.reshape(len(users), n), whole_variance.reshape(len(users), n)
 
     def split(self, theta: Float32) -> tuple[Float32, Float32]:
-        """Factors and biases of rows of theta."""
+        """Split rows of theta into factors and biases."""
         if not self.biases:
             return theta, np.zeros(len(theta), np.float32)
         return theta[:, : self.rank], np.ascontiguousarray(theta[:, self.rank])
 
     def scores(self, users: Int32, first: int) -> Float32:
-        """Scores (n, items) of users; `first` is the number of the first one among all."""
+        """Scores (n, items) of users; `first` is the position of the first of them among all users to be ranked for."""
         if self.ranking.by == "thompson":
             return self._thompson(users, first)
         scores = self.bound(*self.moments(users))
         return scores if self.ranking.by != "likely" or self.at_least is not None else np.maximum(scores, _LEAST)
 
     def moments(self, users: Int32) -> tuple[Float32, Float32]:
-        """Mean and variance over the draws of what is ranked, (n, items) each."""
+        """Mean and variance of the scores over the draws, (n, items) each."""
         shape = (len(users), len(self.run.items))
         mean, square = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
         spread = np.zeros(shape, np.float32)
@@ -247,7 +248,7 @@ class Scorer:
         return mean, square - mean * mean
 
     def _rows(self, number: int, users: Int32) -> tuple[Float32, Float32, Float32]:
-        """Rows of users at a draw, the covariances of those that were folded in, and noise as of `worth`."""
+        """Rows of users at a draw, covariances of folded-in users, and noise as in `worth`."""
         draw = self.run.draw(number)
         theta = draw.theta["user"]
         known = users < len(theta)
@@ -278,7 +279,7 @@ class Scorer:
             predictors = factors @ items.T + bias[:, None] + item_bias
             if self.run.has_effects:
                 predictors += np.float32(self._added(number, users[which])[0])
-            known = np.zeros_like(predictors)  # rows were drawn
+            known = np.zeros_like(predictors)  # no variance, as the rows were drawn
             scores[which] = predictors if self.plain else self.worth(number, users[which], noise, predictors, known)
         return scores
 
@@ -297,27 +298,27 @@ def recommend(
     ----------
     run : Run
     users : (n,) int32
-        Rows of users; those of `newcomers` follow the known ones.
+        Rows of users; rows of `newcomers` follow those of known users.
     ranking : Ranking
     rated : Rated, optional
-        For leaving out items that a known user rated; rules that use who rated what need it.
+        Used to leave out items that a known user rated; required by `PATTERN_RULES`.
     newcomers : FoldIn, optional
-        Users that were folded in, with the items that they rated.
+        Users that were folded in, with the items they rated.
     among : (items,) bool, optional
-        Which items may be recommended; default all.
+        Mask of items that may be recommended; default all.
 
     Yields
     ------
     user, item : (m,) int32
         Rows, by user in the order given, best item first.
     score : (m,) float32
-        In units of the ratings; a probability if the ranking has a bound; of ``likely`` and ``exposure`` for the
-        order only.
+        In units of the ratings, or a probability if the ranking has a bound; for ``likely`` and ``exposure`` only the
+        order has a meaning.
 
     Raises
     ------
     InputError
-        If the rule uses who rated what, users of the run are to be ranked for, and `rated` is not given.
+        If the rule is one of `PATTERN_RULES`, some users are users of the run, and `rated` is not given.
     """
     if ranking.by in PATTERN_RULES and rated is None and (users < len(run.users)).any():
         raise InputError(f"{run.path}: ranking by {ranking.by} needs the training ratings: give the ratings file")
@@ -347,18 +348,18 @@ def _rated_by(user: int, known: int, rated: Rated | None, newcomers: FoldIn | No
 
 
 def best(scores: Float32, top: int) -> tuple[Int32, Float32]:
-    """Items with the highest scores of each user, the highest first, (users, top), and their scores."""
+    """Items with the highest scores for each user, in descending order, (users, top), and the scores."""
     top = min(top, scores.shape[1])
     some = np.argpartition(scores, -top, axis=1)[:, -top:]
     values = np.take_along_axis(scores, some, axis=1)
-    order = np.lexsort((some, -values), axis=1)  # ties by row, so that they are the same everywhere
+    order = np.lexsort((some, -values), axis=1)  # ties are ordered by row, for reproducibility
     return np.take_along_axis(some, order, axis=1).astype(np.int32), np.take_along_axis(values, order, axis=1)
 
 
 def those_among(run: Run, candidates: Any = None, exclude: Any = None) -> Mask | None:
-    """Which items may be recommended, (items,) bool: `candidates` (default all) without `exclude`, given by name.
+    """Mask of items that may be recommended, (items,) bool: `candidates` (default all) without `exclude`, by name.
 
-    Unknown names are ignored; raises InputError if the run knows none of the candidates.
+    Unknown names are ignored. Raises InputError if the run knows none of the candidates.
     """
     if candidates is None and exclude is None:
         return None
@@ -387,9 +388,8 @@ def recommendations(
     Yields
     ------
     dict of str to (m,) array
-        Columns ``user_id, item_id, score, rank``; ``sd, q05, q95`` of the predictor, by whatever rule items are ranked;
-        ``ratings``, the number of training ratings of the item; and, with `titles` (by row), ``item_name``. Rank 1 is
-        the best.
+        Columns ``user_id, item_id, score, rank`` (1 for the best item); ``sd, q05, q95`` of the predictor under every
+        rule; ``ratings``, the number of training ratings of the item; and, with `titles` (by row), ``item_name``.
     """
     run.keep_to_rank()
     predictor = Predictor(run, PredictOptions(of_mean=True, clip=ranking.clip), newcomers)
@@ -414,14 +414,7 @@ def recommendations(
 
 
 def similarities(run: Run, kind: str, row: int) -> Float32:
-    """Similarity of one row to all of its kind at every saved draw, (draws, n) float32.
-
-    Parameters
-    ----------
-    run : Run
-        With saved draws.
-    kind : {"user", "item"}
-    """
+    """Similarity of one user (or item) to all users (or items) at every saved draw, (draws, n) float32."""
     run.need_draws()
     rank = run.config.rank
     if not rank:
@@ -440,16 +433,16 @@ def similarities(run: Run, kind: str, row: int) -> Float32:
 
 
 def similar(run: Run, kind: str, name: Any, n: int = 10) -> Columns:
-    """Return the items (or users) that are most similar to one.
+    """Return the items (or users) that are most similar to a given one.
 
     Parameters
     ----------
     run : Run
-        With saved draws.
+        A run with saved draws.
     kind : {"user", "item"}
-        What is compared.
+        Whether items or users are compared.
     name
-        Its original name.
+        Original name of the item (or user).
     n : int
         Number of items (or users).
 
@@ -457,12 +450,12 @@ def similar(run: Run, kind: str, name: Any, n: int = 10) -> Columns:
     -------
     dict of str to (m,) array
         Columns ``item_id`` (or ``user_id``), ``similarity`` (its posterior mean), ``rank``, ``sd, q05, q95`` and
-        ``ratings``, its number of training ratings.
+        ``ratings``, the number of training ratings.
 
     Raises
     ------
     InputError
-        If the name is unknown, or the run has no draws, or no factors.
+        If the name is unknown, or the run has no draws or no factors.
     """
     vocabulary = run.vocabulary(kind)
     if np.ndim(name):

@@ -1,6 +1,6 @@
-"""A run, opened for use: names, draws and moments, each read when it is first needed. No MPI.
+"""A run opened for use: names, draws and moments, read when first needed, without MPI.
 
-Everything here is in terms of users and items; only `Index` knows which of them are the rows of W.
+This module speaks of users and items; only `Index` knows whether the rows of W are users or items.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.types import Factor, Float32, Float64, Int32
 
-NEEDED = ("mean", "transposed", "minimum", "maximum")  # of the facts in run.toml
+NEEDED = ("mean", "transposed", "minimum", "maximum")  # facts that run.toml must have
 
 
 class Run:
@@ -49,14 +49,14 @@ class Run:
     ----------
     path : Path
     mean : float
-        What was subtracted from the ratings.
+        Constant that was subtracted from the ratings.
     config : ResolvedConfig
     index : Index
         Names of users, items and features, and the pairs of the test ratings.
     states : list of Snapshot
-        The posterior of every chain that has draws, or its newest checkpoint if that has later ones.
+        For every chain with draws, its posterior, or its newest checkpoint if this has later draws.
     unfinished : bool
-        Whether its job is running, or was killed: the draws saved so far are available, but no moments.
+        Whether the job is running or was killed. The draws saved so far are then available, but no moments.
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:
@@ -70,17 +70,17 @@ class Run:
         self.index = Index(self.directory, self.facts)
         self._expected = Expected.of(self.config, self.index, len(self.facts.get("levels", [])))
         self._factor = self.index.factors
-        self._ratings_file: Path | None = None  # where it was found, if it was moved
+        self._ratings_file: Path | None = None  # path at which the file was last opened
         self.states = newest_states(self.directory, self.facts)
         check_posteriors(self.states, self._expected)
         if not self.states:
             raise no_posterior(self.directory, self.config)
         self.unfinished = unfinished(self.states)
         if self.unfinished:
-            _ = self.traces  # read before a later checkpoint takes the place of this one
+            _ = self.traces  # read now, before a later checkpoint replaces this one
         self._saved: dict[int, SavedDraws] = {}
-        self._checked: set[Path] = set()  # snapshots of draws that are complete
-        self._users: Int32 | None = None  # whose rows are read, if not all
+        self._checked: set[Path] = set()  # snapshots of draws that `check_draws` has passed
+        self._users: Int32 | None = None  # users whose rows are read; None for all
         self._kept = KeptDraws(self._read_draw)
 
     def __repr__(self) -> str:
@@ -126,10 +126,10 @@ class Run:
 
     @cached_property
     def traces(self) -> list[dict[str, Float64]]:
-        """Iteration, weight and hyperparameters of all draws of every chain: (draws, width) float64 by name.
+        """Iteration, weight and hyperparameters of all draws, by chain: (draws, width) float64 by name.
 
-        Names are ``iteration``, ``weight``, ``tau``; ``user.mean``, ``user.precision`` (the diagonal, if it is dense),
-        ``user.nu``, and the same for items; ``thresholds`` if ratings are ordinal.
+        Names are ``iteration``, ``weight``, ``tau``; ``user.mean``, ``user.precision`` (only the diagonal if dense) and
+        ``user.nu``, with the corresponding names for items; ``thresholds`` if ratings are ordinal.
         """
         result = []
         for snapshot in self.states:
@@ -144,7 +144,7 @@ class Run:
 
     @cached_property
     def has_effects(self) -> bool:
-        """Whether a part of the model adds to the predictors of ratings."""
+        """Whether a part of the model adds effects to the predictors of ratings."""
         given = self.config, self.index.transposed, self.index.feature_sizes()
         return any(part.has_effects and part.quantities_of(*given) for part in PARTS)
 
@@ -153,12 +153,12 @@ class Run:
         return next(kind for kind, name in self._factor.items() if name == factor.name)
 
     def name_of(self, quantity: str) -> str:
-        """Name of a quantity here, given its name on disk: with user or item in place of the factor."""
+        """Name of a quantity with ``user`` or ``item`` in place of the factor in its name on disk."""
         factor, dot, rest = quantity.partition(".")
         return f"{self.kind_of(Factor[factor])}.{rest}" if dot and factor in Factor.__members__ else quantity
 
     def followed(self) -> tuple[npt.NDArray[np.int64], list[Float32], list[Float64]]:
-        """Monitored test ratings, which are predicted at every draw; none if the run has not ended.
+        """Predictions of the monitored test ratings at every draw; none if the run has not ended.
 
         Returns
         -------
@@ -166,7 +166,7 @@ class Run:
             Positions among the test ratings, in the order of `test_pairs`.
         predictions : list of (draws, m) float32, by chain
         log_likelihood : list of (draws,) float64, by chain
-            Of all test ratings.
+            Log likelihood of all test ratings.
         """
         predictions, scores = list[Float32](), list[Float64]()
         if self.unfinished:
@@ -185,7 +185,7 @@ class Run:
 
     @cached_property
     def moments(self) -> list[PosteriorMoments]:
-        """Moments of every chain. Chains differ by rotations of the latent dimensions: never average their factors.
+        """Moments of every chain. Factors must not be averaged over chains, which differ by rotations.
 
         Raises InputError if the run has not ended.
         """
@@ -205,8 +205,8 @@ class Run:
         """Chain and iteration of every saved draw."""
         draws = []
         for state, trace in zip(self.states, self.traces, strict=True):
-            made = set(trace["iteration"][:, 0].astype(np.int64).tolist())
-            draws += [(state.manifest.chain, saved) for saved in state.manifest.saved_draws if saved in made]
+            traced = set(trace["iteration"][:, 0].astype(np.int64).tolist())
+            draws += [(state.manifest.chain, saved) for saved in state.manifest.saved_draws if saved in traced]
         return draws
 
     @cached_property
@@ -215,13 +215,13 @@ class Run:
         weights = []
         for snapshot, trace in zip(self.states, self.traces, strict=True):
             by_iteration = dict(zip(trace["iteration"][:, 0].tolist(), trace["weight"][:, 0].tolist(), strict=True))
-            own = [by_iteration[iteration] for chain, iteration in self.draws if chain == snapshot.manifest.chain]
-            weights += [weight / sum(own) for weight in own]
+            of_chain = [by_iteration[iteration] for chain, iteration in self.draws if chain == snapshot.manifest.chain]
+            weights += [weight / sum(of_chain) for weight in of_chain]
         total: Float64 = np.array(weights) / max(sum(weights), np.finfo(np.float64).tiny)
         return total
 
     def with_draws(self, part: slice) -> Self:
-        """Return the run with some of its saved draws alone."""
+        """Return the run with only a part of its saved draws."""
         run = copy(self)
         run.draws = self.draws[part]
         vars(run).pop("draw_weights", None)
@@ -229,9 +229,9 @@ class Run:
         return run
 
     def with_users(self, users: Int32) -> Self:
-        """Return the run with draws of what predicts these users' ratings: the blocks of rows in which they lie.
+        """Return the run with draws restricted, on the user side, to the blocks that hold `users`.
 
-        Other users are not a number, and there are no implicit features: rows without ratings alone need them.
+        Rows in other blocks are NaN. Implicit features are left out, because only rows without ratings need them.
         """
         run = copy(self)
         run._users = users
@@ -249,12 +249,12 @@ class Run:
         Raises
         ------
         InputError
-            If it is damaged.
+            If the draw is damaged or gone.
         """
         return self._kept.get(number)
 
     def keep_to_rank(self) -> None:
-        """Keep draws from their first read on, up to `KEPT_TO_RANK`: rankings read them twice."""
+        """Keep draws in memory from their first read on, up to `KEPT_TO_RANK` bytes: rankings read them twice."""
         self._kept.at_once = max(self._kept.at_once, KEPT_TO_RANK)
 
     def open_draw(self, draw: int) -> DrawPlace:
@@ -269,7 +269,7 @@ class Run:
         return place
 
     def effects(self, kind: str) -> Float64:
-        """Effects B of features of all saved draws, (draws, F, D), without reading the factors."""
+        """Effects B of features at all saved draws, (draws, F, D); the factors are not read."""
         key = Key("draw", "run", 0, f"{self._factor[kind]}.features.effects")
         places = [self.open_draw(draw) for draw in range(len(self.draws))]
         return np.array([snapshot.read_all([key], number)[0] for snapshot, number in places])
@@ -292,17 +292,17 @@ class Run:
 
     @property
     def exposure_file(self) -> Path:
-        """File of the exposure, which the first ranking writes."""
+        """File of the exposure; the first ranking writes it."""
         return self.directory.exposure_file(str(self.facts["data_hash"]))
 
     @cached_property
     def exposure(self) -> Exposure:
-        """Exposure of users to items, from the run's file of it, or else estimated from the ratings and written there.
+        """Exposure of users to items, read from `exposure_file`, or else estimated from the ratings and written there.
 
         Raises
         ------
         InputError
-            As `open_ratings`, where there is no file.
+            As `open_ratings`, if there is no file.
         """
         exposure = Exposure.read(self.exposure_file, self.counts("item") / len(self.users))
         if exposure is None:
@@ -312,13 +312,7 @@ class Run:
         return exposure
 
     def need_draws(self) -> None:
-        """Raise an error if there are no saved draws, which predictions need.
-
-        Raises
-        ------
-        InputError
-            If there are none.
-        """
+        """Raise InputError if there are no saved draws, which predictions need."""
         if not self.draws:
             raise InputError(f"{self.path} has no saved draws to predict from: sample it again without --save-draws 0")
 
@@ -328,12 +322,12 @@ class Run:
         Parameters
         ----------
         path : Path, optional
-            Where it is, if it was moved.
+            Path of the file, if it was moved.
 
         Raises
         ------
         InputError
-            If it is not there, or holds other ratings.
+            If the file is missing, or holds other ratings.
         """
         given = path or self._ratings_file or Path(str(self.facts.get("data", "")))
         if path is None and not given.is_file():

@@ -1,17 +1,17 @@
-r"""Scalars of every draw by which chains can be compared.
+r"""Scalar functions of a draw, by which chains can be compared.
 
-They are identified quantities, never raw factors: likelihood and priors do not change when the latent dimensions are
-permuted or flip their signs (or are rotated, with a dense prior), so chains keep different factors and agree in
-everything that can be observed. The scalars are
+The scalars are identified quantities, never raw factors. Likelihood and priors do not change if the latent dimensions
+are permuted or change signs (or are rotated, with a dense prior), so chains may have different factors although they
+agree in all observable quantities. The scalars are
 
-- ``tau``, the precisions of the user and item biases, the degrees of freedom ``nu`` of heteroscedastic noise;
-- for ordinal ratings, the thresholds, ``threshold_1`` being that between the two lowest levels, and the precisions of
-  the logarithms of the users' and items' ``scales``; if users have their own thresholds, the sds of the logarithms of
-  their gaps, ``gap_sd_1`` being that between the first two;
-- with levels of time, the sd of the effects of each, ``time_sd_user_8`` being that of every eight ratings of a user;
-- ``mean_product`` = sum_k m_k m'_k of the priors' means of users and items and, where the precisions are diagonal,
-  ``variance_product`` = sum_k 1 / (lambda_k lambda'_k): unchanged by permutations, signs, and scaling one side against
-  the other;
+- ``tau``, the precisions of the user and item biases, and the degrees of freedom ``nu`` of heteroscedastic noise;
+- for ordinal ratings, the thresholds (``threshold_1`` lies between the two lowest levels) and the precisions of the
+  logarithms of the users' and items' ``scales``; if users have individual thresholds, the sds of the logarithms of the
+  gaps (``gap_sd_1`` for the gap between the first two thresholds);
+- with levels of time, the sd of the effects of each level (``time_sd_user_8`` for every eight ratings of a user);
+- ``mean_product`` = sum_k m_k m'_k of the prior means of users and items and, if the precisions are diagonal,
+  ``variance_product`` = sum_k 1 / (lambda_k lambda'_k), which are invariant under permutations, sign changes, and
+  scaling one side against the other;
 - ``test_log_likelihood`` of all test ratings;
 - predictions of a fixed set of about 256 test pairs.
 """
@@ -65,7 +65,7 @@ def scalar_traces(run: Run) -> dict[str, Float64]:
     index, _, scores = run.followed()
     if len(index):
         traces[TEST_LOG_LIKELIHOOD] = np.stack([score[-length:] for score in scores])
-    return {name: values for name, values in traces.items() if values.std() > 0}  # what is fixed has no diagnostics
+    return {name: values for name, values in traces.items() if values.std() > 0}  # constants have no diagnostics
 
 
 def _names(run: Run, quantity: Quantity, number: int) -> list[str]:
@@ -79,19 +79,19 @@ def _names(run: Run, quantity: Quantity, number: int) -> list[str]:
 
 
 def _of_priors(run: Run, take: Callable[[str], Float64]) -> dict[str, Float64]:
-    """Functions of the priors' means and precisions that permutations, signs and scaling one side do not change."""
+    """Functions of prior means and precisions that are invariant under permutations, sign changes and scaling."""
     rank, traces = run.config.rank, {}
     if run.config.biases:
         traces = {f"{kind}_bias_precision": take(f"{kind}.precision")[..., rank] for kind in KINDS}
     means, precisions = ([take(f"{kind}.{what}")[..., :rank] for kind in KINDS] for what in ("mean", "precision"))
     traces["mean_product"] = (means[0] * means[1]).sum(axis=-1)
-    if run.config.prior != "normal-wishart":  # of a dense precision the trace has the diagonal
+    if run.config.prior != "normal-wishart":  # the trace of a dense precision has only its diagonal
         traces["variance_product"] = (1 / (precisions[0] * precisions[1])).sum(axis=-1)
     return traces
 
 
 def labels(run: Run) -> dict[str, str]:
-    """Labels of the scalars of `scalar_traces`; without a label, the name with spaces."""
+    """Labels of the scalars of `scalar_traces`; by default the name with spaces for underscores."""
     texts = {name: name.replace("_", " ") for name in scalar_traces(run)} | LABELS
     for quantity in run.quantities.traced:
         if quantity.label:

@@ -65,9 +65,9 @@ def write_array(file: h5py.File, name: str, array: Array) -> None:
         In C order.
     """
     kind, space = h5py.h5t.py_create(array.dtype, logical=True), h5py.h5s.create_simple(array.shape)
-    made = h5py.h5d.create(file.id, name.encode(), kind, space, _UNTIMED, _WITH_GROUPS)
+    dataset = h5py.h5d.create(file.id, name.encode(), kind, space, _UNTIMED, _WITH_GROUPS)
     if array.size:
-        made.write(h5py.h5s.ALL, h5py.h5s.ALL, array)
+        dataset.write(h5py.h5s.ALL, h5py.h5s.ALL, array)
 
 
 _UNTIMED = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
@@ -161,8 +161,8 @@ def plain_dataset(file: Any, name: str) -> Any:
         Path from the root, without a leading slash.
     """
     data = _own_dataset(file, name)
-    made = data.id.get_create_plist()
-    if made.get_layout() not in _IN_ONE_PIECE or made.get_external_count() or made.get_nfilters():
+    properties = data.id.get_create_plist()
+    if properties.get_layout() not in _IN_ONE_PIECE or properties.get_external_count() or properties.get_nfilters():
         raise ValueError(f"/{name} is not stored in this file, plainly and in one piece")
     return data
 
@@ -179,11 +179,11 @@ def checked_dataset(file: Any, name: str, longest: int) -> Any:
         Path from the root, without a leading slash.
     """
     data = _own_dataset(file, name)
-    made = data.id.get_create_plist()
-    if not data.size and not made.get_external_count() and made.get_layout() in _IN_ONE_PIECE:
+    properties = data.id.get_create_plist()
+    if not data.size and not properties.get_external_count() and properties.get_layout() in _IN_ONE_PIECE:
         return data
-    filters = [made.get_filter(number)[0] for number in range(made.get_nfilters())]
-    if made.get_layout() != h5py.h5d.CHUNKED or filters != [h5py.h5z.FILTER_FLETCHER32]:
+    filters = [properties.get_filter(number)[0] for number in range(properties.get_nfilters())]
+    if properties.get_layout() != h5py.h5d.CHUNKED or filters != [h5py.h5z.FILTER_FLETCHER32]:
         raise ValueError(f"/{name} is not stored in this file, in chunks with checksums")
     chunk = math.prod(data.chunks)
     if chunk > longest:

@@ -150,8 +150,8 @@ class Manifest(_Strict):
     @property
     def diverged(self) -> tuple[int, ...]:
         """Iterations at which the chain diverged and was restarted."""
-        found = self.state.get(DIVERGED)
-        return tuple(map(int, found.values)) if found else ()
+        diverged = self.state.get(DIVERGED)
+        return tuple(map(int, diverged.values)) if diverged else ()
 
     @field_validator("about")
     @classmethod

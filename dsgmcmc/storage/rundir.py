@@ -134,7 +134,7 @@ class RunDirectory:
             return
         written = steps(draws)
         saved = sorted({iteration for manifest in manifests for iteration in manifest.saved_draws})
-        needed = set(np.searchsorted(written, saved).tolist())  # a draw lies in the first step at or after its iteration
+        needed = set(np.searchsorted(written, saved).tolist())  # a draw is in the first step from its iteration on
         for number, step in enumerate(written):
             if number not in needed:
                 remove(draws / step_name(step))

@@ -30,8 +30,8 @@ VISIBLE_SECONDS = 60.0  # the latest that a network file system shows a new dire
 class SnapshotWriter:
     """A snapshot that is being written: it appears complete, or not at all.
 
-    `write_snapshot` calls the steps one after the other. `make`, `shard` and `commit` make no MPI calls, so a thread can
-    run them while the chain continues. Constructing a writer is collective and does not touch the disk.
+    `write_snapshot` calls the steps one after the other. `make`, `shard` and `commit` make no MPI calls, so a thread
+    can run them while the chain continues. Constructing a writer is collective and does not touch the disk.
 
     Parameters
     ----------
