@@ -43,7 +43,7 @@ def read_triples(X: Any, y: Any = None, timed: bool = False, columns: str | None
     columns : str, optional
         Columns of a data frame by role, such as ``user=U,item=I`` (as in `BPMF`).
     """
-    import scipy.sparse  # takes its time to import
+    import scipy.sparse  # slow to import
 
     if scipy.sparse.issparse(X):
         if timed:
@@ -229,7 +229,7 @@ def write_features(given: Any, entity: str, folder: Path, separator: str = "|") 
     whose row numbers are the names; a data frame with the names in a column ``user`` (``item``) or in the index; or an
     array (n, 1 + F) with names in the first column. Raises InputError for any other value.
     """
-    import scipy.sparse  # takes its time to import
+    import scipy.sparse  # slow to import
 
     if isinstance(given, str | os.PathLike):
         return Description(Path(given))

@@ -129,8 +129,8 @@ def liked_from(run: Run) -> float:
 class Scorer:
     """Scores from saved draws.
 
-    Scores for ``likely`` do not include the exposure, by which they are multiplied later. The rule ``exposure`` needs no
-    scorer.
+    Scores for ``likely`` do not include the exposure, by which they are multiplied later. The rule ``exposure`` needs
+    no scorer.
 
     Parameters
     ----------
