@@ -1,4 +1,4 @@
-"""What the reader and the writer of ratings files share: limits, features, times, the content hash, checks."""
+"""Limits, features, times, the content hash and checks, for the reader and the writer of ratings files."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from dsgmcmc.types import Array, Float32, Int32, Int64
 FORMAT = "dsgmcmc-ratings"
 VERSION = 2
 CHUNK = 1 << 16  # entries of a data set that are read and checked together
-CONTENT = "dsgmcmc-ratings 1"  # begins what is hashed, and stays when the layout of the file changes
+CONTENT = "dsgmcmc-ratings 1"  # first text of the hashed content; does not change with the layout of the file
 MAX_SIDE = 2**31 - 1  # column indices are int32
 MAX_ID_BYTES = 1024
-MAX_RATING = 1e15  # squares of it, and of its inverse, leave float32 room for sums and small variances
+MAX_RATING = 1e15  # its square and the inverse leave room in float32 for sums and small variances
 
 MAX_FEATURES = 1_000_000
-AGES = 100  # parts of equal size, by time, of training ratings that are earlier than the test ratings
+AGES = 100  # number of parts of equal size, by time, into which a temporal split divides training ratings
 
 Split = Literal["train", "test"]
 SPLITS: tuple[Split, Split] = ("train", "test")
 Side = Literal["rows", "cols"]
 SIDES: tuple[Side, Side] = ("rows", "cols")
 
-#: Attributes of the file, each one scalar.
+#: Names and types of the attributes of the file, which are scalars.
 ATTRIBUTES: dict[str, type] = {
     "format": str,
     "version": int,
@@ -54,15 +54,15 @@ class Features:
     Attributes
     ----------
     indptr : (n + 1,) int64, starting at 0
-        A row without any entry has features that are unknown: it is taken to be like the average row.
+        The features of a row without entries are unknown; the row is taken to be average.
     indices : (nnz,) int32, ascending in each row
     values : (nnz,) float32
     names : (F,) of str
     groups : (F,) of str
-        The column of the source that each was made from; features of a group share their prior's strength.
+        Source column of each feature; the features of a group share a prior strength.
     encoding : str
-        How they were made, so that those of new rows can be made alike; empty where that is not known. No part of the
-        data's identity.
+        Encoding by which features of new rows can be computed, as JSON; empty if unknown. The encoding is not part of
+        the content hash.
     """
 
     indptr: Int64
@@ -78,7 +78,7 @@ class Features:
         return len(self.names)
 
     def datasets(self, side: Side) -> dict[str, Array]:
-        """Arrays that are stored, by data set; the encoding only where it is known, as UTF-8."""
+        """Arrays to be stored, by data set; the encoding, as UTF-8, only if it is known."""
         arrays: dict[str, Array] = {"indptr": self.indptr, "indices": self.indices, "values": self.values}
         for name, texts in (("names", self.names), ("groups", self.groups)):
             arrays[name] = np.array([text.encode() for text in texts], "S")
@@ -88,7 +88,7 @@ class Features:
 
 
 class StoredFeatures(NamedTuple):
-    """Features of one side in an open ratings file, but for their values; see `Features`."""
+    """Features of one side in an open ratings file, as in `Features` but without indices and values."""
 
     indptr: Int64
     names: tuple[str, ...]
@@ -97,13 +97,13 @@ class StoredFeatures(NamedTuple):
 
 
 class Times(NamedTuple):
-    """Where some ratings stand in time among those of their rows, or of their columns: (m,) int32 each.
+    """Positions in time of ratings within their rows, or within their columns: (m,) int32 each.
 
-    The *place* of a rating is its number, from 0, among all ratings of its row (or column), training and test together,
-    in the order of time; its *page* is the number of the second that it was given in, among the seconds of that row.
-    Times themselves are not kept. Ratings of one second are in the order of the other side, which is a random one.
+    The *place* of a rating is its number, from 0, in the order of time among all ratings of its row (or column),
+    training and test together. Its *page* is the number of its second among the distinct seconds of the row (or
+    column). Times in seconds are not stored. Ratings of one second are in the order of the other side, which is random.
 
-    For whole rows or columns, these are how many places and pages there are: (n,) int32 each.
+    For whole rows or columns, the two arrays are the numbers of places and of pages, (n,) int32 each.
     """
 
     place: Int32
@@ -111,7 +111,7 @@ class Times(NamedTuple):
 
     @classmethod
     def datasets(cls, side: Side, part: Split | None = None) -> tuple[str, str]:
-        """Names of the data sets of a part's ratings; without a part, of how many each row (or column) has."""
+        """Names of the data sets for ratings of a part; without a part, for the numbers per row (or column)."""
         where = f"{part}/times/{side}" if part else f"{side}/times"
         return f"{where}/place", f"{where}/page"
 
@@ -119,7 +119,7 @@ class Times(NamedTuple):
 def read_attribute(attributes: Any, name: str, kind: type) -> Any:
     """Read an attribute that must be a scalar of its type; text has a fixed length and is UTF-8.
 
-    Raises ValueError if there is none, or it is something else.
+    Raises ValueError if the attribute is missing, or of another type.
     """
     if name not in attributes:
         raise ValueError(f"it has no attribute {name!r}")
@@ -132,7 +132,7 @@ def read_attribute(attributes: Any, name: str, kind: type) -> Any:
 
 
 class ContentHash:
-    """SHA-256 over the arrays in a fixed order, however they were cut into slabs on the way."""
+    """SHA-256 of the arrays in a fixed order; the division of arrays into slabs does not matter."""
 
     def __init__(self) -> None:
         self._parts: dict[tuple[str, str], Any] = {}
@@ -144,7 +144,7 @@ class ContentHash:
         part.update(stored.view(np.uint8).data)
 
     def hexdigest(self, n_rows: int, n_cols: int, transposed: bool) -> str:
-        """Return the hash of everything seen."""
+        """Return the hash of the sizes and of all arrays."""
         total = hashlib.sha256(f"{CONTENT} {n_rows} {n_cols} {int(transposed)}\n".encode())
         for (name, dtype), part in sorted(self._parts.items(), key=lambda item: item[0]):
             total.update(f"{name} {dtype} {part.hexdigest()}\n".encode())
@@ -152,7 +152,7 @@ class ContentHash:
 
 
 def find_bad_cells(indptr: Int64, indices: Int32, values: Float32, n_cols: int) -> str | None:
-    """Say what is wrong with a slab (`indptr` starts at 0), or None."""
+    """Return a description of the first fault in a slab (`indptr` starts at 0), or None."""
     if len(indices) == 0:
         return None
     if int(indices.min()) < 0 or int(indices.max()) >= n_cols:
@@ -161,7 +161,7 @@ def find_bad_cells(indptr: Int64, indices: Int32, values: Float32, n_cols: int) 
     ascending[0] = True
     np.greater(indices[1:], indices[:-1], out=ascending[1:])
     starts = indptr[:-1]
-    ascending[starts[starts < len(indices)]] = True  # a row may begin anywhere
+    ascending[starts[starts < len(indices)]] = True  # the first index of a row may be any
     if not ascending.all():
         return "indices that do not ascend in their row"
     if not np.isfinite(values).all():
@@ -170,7 +170,7 @@ def find_bad_cells(indptr: Int64, indices: Int32, values: Float32, n_cols: int) 
 
 
 def find_bad_attributes(attributes: Mapping[str, Any]) -> str | None:
-    """Say what is wrong with the numbers of `ATTRIBUTES`, or None."""
+    """Return a description of the first fault in the attributes, or None."""
     rows, cols, low, mean, high = (attributes[name] for name in ("I", "J", "min", "mean", "max"))
     if not (0 < cols <= rows <= MAX_SIDE):
         return f"I={rows}, J={cols}: expected 0 < J <= I <= {MAX_SIDE}"
@@ -184,7 +184,7 @@ def find_bad_attributes(attributes: Mapping[str, Any]) -> str | None:
 
 
 def find_bad_scale(low: float, high: float) -> str | None:
-    """Say what is wrong with ratings from `low` to `high` whose squares or variances leave float32, or None."""
+    """Return an error message if squares or variances of ratings from `low` to `high` leave float32, or None."""
     largest, spread = max(abs(low), abs(high)), high - low
     if largest > MAX_RATING:
         factor, limit = 10.0 ** -math.floor(math.log10(largest)), f"at most {MAX_RATING:g}"
@@ -206,7 +206,7 @@ def row_slabs(indptr: Int64, entries: int) -> Iterator[tuple[int, int]]:
     indptr : (n+1,) int64
         Non-decreasing.
     entries : int
-        Most entries of a range, unless one row alone has more.
+        Largest number of entries in a range, unless a single row has more.
     """
     n_rows = len(indptr) - 1
     start = 0

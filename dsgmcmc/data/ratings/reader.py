@@ -1,4 +1,4 @@
-"""Reads ratings files, and checks them as it reads."""
+"""Reads and checks ratings files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from dsgmcmc.kernels.stored import Numbering
 from dsgmcmc.storage.hdf5 import checked_dataset
 from dsgmcmc.types import Array, Float32, Float64, Int32, Int64, UInt8
 
-_SLAB = 1_000_000  # entries per slab where a whole part is streamed
+_SLAB = 1_000_000  # entries per slab when a whole part is read
 
 
 class Ratings:
@@ -50,25 +50,25 @@ class Ratings:
     nnz, nnz_test : int
         Number of training and test ratings.
     row_indptr, test_indptr : (I + 1,) int64
-        Where each row's training and test ratings begin.
+        Positions at which the training and the test ratings of a row begin.
     column_counts : (J,) int64
-        Training ratings of each column.
+        Number of training ratings of each column.
     mean, minimum, maximum : float
-        Of the training ratings.
+        Mean and range of the training ratings.
     transposed : bool
-        True when the rows are items (there are more items than users).
+        Whether the rows are items (if items are more than users).
     seed : int
         Seed of the order of rows and columns, and of the split.
     source, source_sha256 : str
-        Name and hash of the file that the ratings came from.
+        Names and hash of the input files.
     features : dict of {"rows", "cols"} to StoredFeatures
-        Of the sides that have any.
+        Features of the sides that have features.
     times : dict of {"rows", "cols"} to Times, or None
-        How many places and pages each row, or column, has, if the order in time was kept.
+        Numbers of places and pages of each row (or column), if the order in time was kept.
     temporal : bool
-        Whether the test ratings are the latest of all, and `ages` are known.
+        Whether the test ratings are the latest ratings, so that `ages` are known.
     digest : str
-        Hash of the content (`verify` recomputes it), the identity of the data for runs.
+        Hash of the content, by which runs identify the data; `verify` computes it again.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -132,7 +132,7 @@ class Ratings:
         return indptr, indices, values
 
     def columns(self, part: Split, start: int, stop: int) -> Int32:
-        """Columns of the ratings in rows `start` to `stop` of a part, to count by: (n,) int32.
+        """Columns of the ratings in rows `start` to `stop` of a part, (n,) int32, to count ratings per column.
 
         Raises InputError if the file holds indices out of range.
         """
@@ -142,7 +142,7 @@ class Ratings:
         return indices
 
     def ages(self, start: int, stop: int) -> UInt8:
-        """Which hundredth of all training ratings, by time, those in rows `start` to `stop` are in; 0 the latest."""
+        """Ages of the training ratings in rows `start` to `stop`: hundredth by time, 0 for the latest."""
         return self._read("train/age", *self._cells("train", start, stop))
 
     def _cells(self, part: Split, start: int, stop: int) -> tuple[int, int]:
@@ -151,12 +151,12 @@ class Ratings:
         return int(self._indptr[part][start]), int(self._indptr[part][stop])
 
     def levels(self, most: int) -> Float64 | None:
-        """Training ratings that there are, (R,) float64 in ascending order; None if there are more than `most`.
+        """Distinct training ratings, (R,) float64 in ascending order; None if there are more than `most`.
 
-        All ratings are read, once; `most` is at most `dsgmcmc.kernels.stored.FEW`.
+        The first call reads all ratings; `most` is at most `dsgmcmc.kernels.stored.FEW`.
         """
-        found = self._levels
-        return found if found is not None and len(found) <= most else None
+        levels = self._levels
+        return levels if levels is not None and len(levels) <= most else None
 
     @cached_property
     def _levels(self) -> Float64 | None:
@@ -168,7 +168,7 @@ class Ratings:
 
     @property
     def value_bytes(self) -> int:
-        """Bytes of a training rating's value in memory (`dsgmcmc.kernels.stored`), judged by the first of them."""
+        """Bytes per training rating in memory (`dsgmcmc.kernels.stored`), judged by the first ratings."""
         first = Numbering().numbers(self._read("train/values", 0, min(_SLAB, self.nnz)))
         return 4 if first is None else 1
 
@@ -187,9 +187,9 @@ class Ratings:
         return features
 
     def times_slab(self, part: Split, side: Side, start: int, stop: int) -> Times:
-        """Read where the ratings in rows `start` to `stop` of a part stand among those of their rows, or columns.
+        """Read the positions in time of a part's ratings in rows `start` to `stop`, within their rows or columns.
 
-        Only if `times` are known. Raises InputError if they stand outside what their row has.
+        `times` must be known. Raises InputError if positions exceed the numbers of their rows (or columns).
         """
         first, last = self._cells(part, start, stop)
         if side == "cols":
@@ -206,9 +206,9 @@ class Ratings:
         return Times(*arrays)
 
     def verify(self) -> None:
-        """Read everything and compare with the stored hash.
+        """Read the whole file and compare the content with the stored hash.
 
-        Raises InputError if any value is invalid, or the content is not what was written.
+        Raises InputError if a value is invalid, or the content has changed since it was written.
         """
         content = ContentHash()
         counts = np.zeros(self.n_cols, dtype=np.int64)
@@ -290,7 +290,7 @@ class Ratings:
         self.row_indptr, self.test_indptr = self._indptr["train"], self._indptr["test"]
         self._dataset("train/column_counts", self.n_cols, np.int64)
         self.column_counts: Int64 = self._read("train/column_counts", 0, self.n_cols)
-        inside = (self.column_counts >= 0) & (self.column_counts <= self.nnz)  # so that no sum overflows
+        inside = (self.column_counts >= 0) & (self.column_counts <= self.nnz)  # so that the sum cannot overflow
         if not inside.all() or int(self.column_counts.sum()) != self.nnz:
             raise self._wrong(f"/train/column_counts does not add up to {self.nnz}")
         sizes: dict[Side, int] = {"rows": self.n_rows, "cols": self.n_cols}
@@ -320,7 +320,7 @@ class Ratings:
         return StoredFeatures(indptr, texts[0], texts[1], encoding.decode())
 
     def _check_times(self, side: Side, n: int) -> Times:
-        """Read how many places and pages each of n rows of a side has."""
+        """Read and check the numbers of places and pages of a side with n rows."""
         place, page = (self._dataset(name, n, np.int32)[:] for name in Times.datasets(side))
         if page.min() < 0 or (page > place).any() or place.sum(dtype=np.int64) != self.nnz + self.nnz_test:
             raise self._wrong(f"/{side}/times has numbers of places or pages that cannot be")
@@ -334,7 +334,7 @@ class Ratings:
             raise self._wrong(f"/{where}/indptr does not rise from 0 to {nnz}")
 
     def _dataset(self, name: str, length: int | None, dtype: type | None) -> Any:
-        """Take a data set of (`length`,) `dtype` (None: any length, identifiers) into `_data`."""
+        """Check a data set and put it into `_data`; `length` None: any length; `dtype` None: int64 or text."""
         try:
             data = checked_dataset(self._file, name, CHUNK)
             if dtype is None:

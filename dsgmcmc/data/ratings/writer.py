@@ -1,4 +1,4 @@
-"""Writes ratings files: whole or not at all, in bounded memory."""
+"""Writes ratings files atomically, in bounded memory."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ from dsgmcmc.types import Array, Float32, Float64, Int32, Int64, UInt8
 
 
 class RatingsWriter:
-    """Write a ratings file slab by slab, in bounded memory. Use as a context manager.
+    """Writes a ratings file slab by slab, in bounded memory. Use as a context manager.
 
-    Everything goes to a temporary file beside `path`. Leaving the ``with`` block normally syncs it and renames it to
-    `path`; any error removes it. Raises InputError if `path` exists without `force`; a `WriteError` if it cannot be
-    written, or there is no space.
+    The content goes to a temporary file in the folder of `path`. At the normal end of the ``with`` block the file is
+    synced and renamed to `path`; after an error it is removed. Raises InputError if `path` exists without `force`, and
+    WriteError if the file cannot be written.
 
     Parameters
     ----------
     n_rows, n_cols : int
         I >= J.
     nnz, nnz_test : int
-        How many training and test ratings will be appended.
+        Number of training and test ratings that will be appended.
     features : dict of side to Features
-        Of the rows, the columns, or both.
+        Features of rows, columns, or both.
     seed, transposed, source, source_sha256
-        Attributes, see `Ratings`.
+        Attributes of the file, as in `Ratings`.
     force : bool
         Replace an existing file.
     """
@@ -142,9 +142,9 @@ class RatingsWriter:
         indices : (m,) int32, ascending in each row
         values : (m,) float32, finite
         times : dict of side to Times, optional
-            Where they stand in the order of time.
+            Positions of the ratings in time.
         ages : (m,) uint8, optional
-            Which hundredth they are in, of training ratings that are earlier than all test ratings.
+            Ages of training ratings in a temporal split: hundredth by time, 0 for the latest.
         """
         indices, values = indices.astype(np.int32, copy=False), values.astype(np.float32, copy=False)
         bad = find_bad_cells(indptr, indices, values, self._lengths["cols"])
@@ -168,25 +168,25 @@ class RatingsWriter:
             self._column_counts += np.bincount(indices, minlength=self._lengths["cols"])
             self._minimum = min(self._minimum, float(values.min()))
             self._maximum = max(self._maximum, float(values.max()))
-            # by row, then exactly: the mean does not depend on how the rows were cut into slabs
+            # exact sum of the row sums: the mean does not depend on the division into slabs
             starts = indptr[:-1][np.diff(indptr) > 0]
             self._row_sums.append(np.add.reduceat(values.astype(np.float64), starts))
 
     def _append_times(self, part: Split, side: Side, owners: Array, times: Times) -> None:
-        """Append places and pages, and count how many their owners, rows or columns, have."""
+        """Append places and pages, and update the numbers of both for their owners, rows or columns."""
         for name, total, numbers in zip(Times.datasets(side, part), Times.datasets(side), times, strict=True):
             counts = self._time_counts.setdefault(total, np.zeros(self._lengths[side], np.int32))
             np.maximum.at(counts, owners, numbers + 1)
             self._append(name, numbers, self._lengths[part])
 
     def _append(self, name: str, array: Array, length: int, identity: bool = True) -> None:
-        """Append to a data set that will have a length; bytes are UTF-8. `identity`: whether it is hashed."""
+        """Append to a data set of final length `length`; bytes are UTF-8. `identity`: include it in the hash."""
         start = self._filled.get(name, 0)
         if start + len(array) > length:
             raise ValueError(f"/{name} has more than the {length} entries that were announced")
         if name not in self._file:
             stored = h5py.string_dtype("utf-8", array.dtype.itemsize) if array.dtype.kind == "S" else array.dtype
-            chunks = (min(length, CHUNK),) if length else None  # there are no chunks of nothing
+            chunks = (min(length, CHUNK),) if length else None  # an empty data set has no chunks
             self._file.create_dataset(name, (length,), stored, chunks=chunks, fletcher32=bool(chunks))
         array = array.astype(self._file[name].dtype)  # also tells h5py that bytes are UTF-8
         if len(array):
@@ -222,7 +222,7 @@ class RatingsWriter:
 
     @staticmethod
     def check_target(path: Path, force: bool) -> None:
-        """Raise `InputError` if `path` cannot be written, or is there and must not be replaced."""
+        """Raise InputError if `path` cannot be written, or exists and must not be replaced."""
         if not os.access(path.parent, os.W_OK):
             reason = "may not be written" if path.parent.exists() else "does not exist"
             raise InputError(f"{path} cannot be written: the folder {path.parent} {reason}")
@@ -232,8 +232,8 @@ class RatingsWriter:
             raise InputError(f"{path} exists; give another name, or --force to replace it")
 
     def _abandon(self) -> None:
-        """Remove the temporary file, if it is still there."""
-        with contextlib.suppress(OSError):  # which was said before
+        """Remove the temporary file, if it still exists."""
+        with contextlib.suppress(OSError):  # reported before
             self._open.close()
         self._temporary.unlink(missing_ok=True)
 
@@ -249,10 +249,10 @@ def write_ratings(
 ) -> None:
     """Write a ratings file from arrays in memory.
 
-    `train` and `test` are compressed sparse rows (indptr, indices, values) in the order in which they are to lie in the
-    file, `row_ids` and `col_ids` int64 or ``S`` arrays, and `times` where the training and the test ratings stand in
-    the order of time. The others are ``features``, ``seed``, ``transposed``, ``source``, ``source_sha256`` and
-    ``force`` of `RatingsWriter`.
+    `train` and `test` are compressed sparse rows (indptr, indices, values) in the order of the file, `row_ids` and
+    `col_ids` are int64 or ``S`` arrays, and `times` has the positions in time of the training and of the test ratings.
+    `attributes` may be ``features``, ``seed``, ``transposed``, ``source``, ``source_sha256`` and ``force`` of
+    `RatingsWriter`.
     """
     with RatingsWriter(
         path,
