@@ -350,7 +350,7 @@ def _is_number(sql: str) -> str:
 
 
 def _check_values(db: duckdb.DuckDBPyConnection, described: Described, name: str, kind: str, advice: str) -> None:
-    """Raise InputError if values of a column of numbers or flags are neither; `advice` ends the message."""
+    """Raise InputError if a column of numbers or flags has other values; `advice` ends the message."""
     c = described.columns[name]
     wrong = {"number": f"NOT {_is_number(c)}", "flag": f"{c} NOT IN ('0', '1')"}.get(kind)
     if wrong is None:

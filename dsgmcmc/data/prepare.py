@@ -165,8 +165,8 @@ def _not_rated(db: duckdb.DuckDBPyConnection) -> float:
     """Return the share of zeros if they probably mean "not rated", else 0.
 
     Zeros probably mean this if 0 is the lowest rating, they are a tenth or more of the ratings, they are at least five
-    times as frequent as the next level, and this level is not the most frequent level above 0. In counts it is: the
-    frequencies of 1, 2, 3, ... decrease.
+    times as frequent as the next level, and this level is not the most frequent level above 0. In counts, 1 is the
+    most frequent level above 0.
     """
     levels = db.execute("SELECT rating, count(*) FROM raw GROUP BY rating ORDER BY rating LIMIT 1000").fetchall()
     (lowest, zeros), above = levels[0], [number for _, number in levels[1:]]

@@ -6,7 +6,7 @@ tau, bias, factor_1 ...``). A prediction is the mean of the training ratings plu
 the factors. All terms must come from one draw or from the means of one chain, because latent dimensions differ between
 chains.
 
-**netCDF**: the run in ArviZ's schema, with dims ``chain`` and ``draw``, and groups as of `to_datatree`. Raw factors,
+**netCDF**: the run in ArviZ's schema, with dims ``chain`` and ``draw``, and the groups of `to_datatree`. Raw factors,
 which are not identified, are only in Parquet files.
 """
 

@@ -138,7 +138,7 @@ class Vocabulary:
 
         Parameters
         ----------
-        wanted : (q,) int64 where names are integers, else (q,) of str
+        wanted : (q,) int64 if names are integers, else (q,) of str
         refuse : bool
             Raise an error for unknown names.
 
@@ -244,7 +244,7 @@ class Index:
     Parameters
     ----------
     facts : dict
-        Section ``[run]`` of ``run.toml``: all entries but the settings.
+        Section ``[run]`` of ``run.toml``.
     """
 
     def __init__(self, run: RunDirectory, facts: Facts) -> None:

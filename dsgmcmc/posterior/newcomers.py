@@ -94,7 +94,7 @@ class FoldIn:
         Names of the rows.
     rows : (n,) int
         User (or item) of each rating, by position in the vocabulary. A user that the run knows needs all ratings,
-        including those that the run was sampled from.
+        including the ratings that the run was sampled from.
     others : (n,) int32
         Item (or user) of each rating, by its row in the run.
     values : (n,) float

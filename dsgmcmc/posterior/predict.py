@@ -97,7 +97,7 @@ class Predictor:
     Raises
     ------
     InputError
-        If the run cannot predict what `options` ask for.
+        If the run does not support the options.
     """
 
     def __init__(self, run: Run, options: PredictOptions, newcomers: FoldIn | None = None) -> None:

@@ -33,7 +33,7 @@ class SavedDraws:
     run : RunDirectory
     chain : int
     facts : dict
-        Section ``[run]`` of ``run.toml``: all entries but the settings.
+        Section ``[run]`` of ``run.toml``.
     """
 
     def __init__(self, run: RunDirectory, chain: int, facts: Facts) -> None:

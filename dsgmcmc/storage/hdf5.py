@@ -168,7 +168,7 @@ def plain_dataset(file: Any, name: str) -> Any:
 
 
 def checked_dataset(file: Any, name: str, longest: int) -> Any:
-    """Return a data set of an open file that is stored in chunks with checksums; HDF5 raises OSError if one is wrong.
+    """Return a data set of an open file that is stored in chunks with checksums, which HDF5 checks (OSError).
 
     Raises ValueError if the data set is missing, a link, virtual, external, incomplete or without checksums, or if its
     chunks have more than `longest` entries. An empty data set needs no chunks.

@@ -25,8 +25,8 @@ T = TypeVar("T")
 
 MANIFEST = "manifest.json"
 MAX_MANIFEST_BYTES = 1 << 28
-#: Member of `state` that lists iterations of saved draws: those that a checkpoint or posterior refers to, or those in a
-#: snapshot of draws.
+#: Member of `state` that lists iterations of saved draws: the draws that a checkpoint or posterior refers to, or the
+#: draws in a snapshot of draws.
 SAVED_DRAWS = "observer.kept"
 #: Member of a checkpoint's `state` that lists the iterations at which the chain has diverged; absent if there are none.
 DIVERGED = "chain.diverged"

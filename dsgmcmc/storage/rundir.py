@@ -147,7 +147,7 @@ class RunDirectory:
         Parameters
         ----------
         facts : dict
-            Section ``[run]`` of ``run.toml``: all entries but the settings.
+            Section ``[run]`` of ``run.toml``.
         """
         if not (self.path / INDEX).is_dir():
             raise InputError(f"{self.path} has no {INDEX}: the run was stopped before it began; start it again")
