@@ -23,7 +23,7 @@ import numpy as np
 
 from dsgmcmc.types import Float64
 
-#: Step of the finite differences, for z of the order of 1. They are of fourth order: their relative error is about 1e-11.
+#: Step of the finite differences of fourth order, for z of the order of 1. Their relative error is about 1e-11.
 SPACING = 1e-3
 
 Field = Callable[[Float64], Float64]

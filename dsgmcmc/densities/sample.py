@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 class DensityConfig(ChainConfig):
     """Settings as requested: the settings of a chain, and `energy_every`.
 
-    The energy is computed at every `energy_every`-th draw, and never if that is 0. The default is 1 if an iteration uses
+    The energy is computed at every `energy_every`-th draw, or never if that is 0. The default is 1 if an iteration uses
     all data, and 0 if it uses a part of them.
     """
 

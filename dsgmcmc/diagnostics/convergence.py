@@ -85,7 +85,7 @@ def diagnose(run: Run) -> dict[str, Any]:
 
 
 def agreement(diagnosis: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Summarise R-hat of the monitored predictions: do the chains agree?
+    """Summarise R-hat of the monitored predictions, which shows whether the chains agree.
 
     Returns
     -------
