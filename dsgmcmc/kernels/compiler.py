@@ -101,13 +101,13 @@ class _Cache(FunctionCache):
 
 @functools.cache
 def _announce() -> None:
-    """Say once that this process compiles."""
+    """Log once that this process compiles."""
     log.info("compiling kernels for this processor, which takes some 20 s once")
 
 
 @functools.cache
 def machine() -> str:
-    """Describe everything but the source that the machine code depends on."""
+    """Describe everything except the source on which the machine code depends."""
     flags = (
         "OPT",
         "LOOP_VECTORIZE",
