@@ -7,7 +7,7 @@ exact. Two estimators are unbiased for all p > 0 and all tables h [El Hanchi 201
     grad U~ = 1/S sum (grad U_i - h_i) / p_i + sum_j h_j                with control variates
 
 where h_i is the gradient of datum i when it was last drawn. For the second estimator the paper prints the mean of h in
-the last term; correct is the sum. Tables are fields of the block, so they are saved with it, and a resumed chain has
+the last term; the sum is correct. Tables are fields of the block, so they are saved with it, and a resumed chain has
 identical bits. A regression stores one number per datum. The drawn data are a function of seed, chain, iteration and
 row.
 
@@ -61,7 +61,7 @@ class Subsample(PartGradient[SumTarget]):
         return cls(config, burn_in)
 
     def tables(self, density: SumDensity, grid: int) -> tuple[StateField, ...]:
-        """Fields whose width depends on a density's data; `grid` iterations use as many data as there are."""
+        """Fields whose width depends on the data; `grid` iterations draw as many data as the density has."""
         count = (StateField("calls", 1),)
         if not self.control_variate:
             return count
@@ -85,7 +85,7 @@ class Subsample(PartGradient[SumTarget]):
             if target.stream.iteration == 0:
                 self.begin_tables(density, block, position)
             elif "table" in block.arrays and target.stream.iteration % target.sweep_length == 0:
-                # sums are computed anew every sweep, so that rounding errors do not accumulate
+                # a new sum every sweep, so that rounding errors do not accumulate
                 block["table_sum"][:] = density.total(self.table(density, block))
             for row, theta in enumerate(block[position]):
                 p = self.probabilities(target, block, row, theta)
@@ -197,7 +197,7 @@ class Adaptive(Subsample):
     uniform: ClassVar[float] = 0.5
 
     def tables(self, density: SumDensity, grid: int) -> tuple[StateField, ...]:
-        """Fields whose width depends on a density's data; `grid` iterations use as many data as there are."""
+        """Fields whose width depends on the data; `grid` iterations draw as many data as the density has."""
         n = density.n_data
         table = (StateField("table", n * density.width), StateField("table_sum"))
         ages = (StateField("last", n), StateField("past", PAST * grid * density.dimension))
@@ -266,7 +266,7 @@ class AdaptivePublished(Adaptive):
     uniform = 0.0
 
     def tables(self, density: SumDensity, grid: int) -> tuple[StateField, ...]:
-        """Fields whose width depends on a density's data; `grid` iterations use as many data as there are."""
+        """Fields whose width depends on the data; `grid` iterations draw as many data as the density has."""
         return (*super().tables(density, grid), StateField("squares", PAST * grid))
 
     def begin_tables(self, density: SumDensity, block: ParameterBlock, position: str) -> None:

@@ -36,7 +36,7 @@ def part_sizes(n_data: int, grid: int) -> list[int]:
 
 
 class VectorCell:
-    """The only cell of a vector: the whole vector, with the data of one part."""
+    """The only cell of the target: the whole vector, with the data of one part."""
 
     def __init__(self, target: VectorTarget[Any]) -> None:
         self._target = target

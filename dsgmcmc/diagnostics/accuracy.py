@@ -6,7 +6,7 @@ biases together with these biases. Their effect on predictions is measured by th
 each draw. This log likelihood is therefore monitored in place of the shared parameters. Its accuracy needs to be only
 1 / `SHARED_FRACTION` of that of the predictions, which is enough to distinguish a chain that has converged from one
 that still drifts. It is ignored once the predictions are `ENOUGH_ALONE` times as accurate as wanted; docs/defaults.md
-shows how little more iterations would gain.
+shows the gain from waiting for it.
 
 A single chain is compared with itself: its halves count as chains, and R-hat splits each half again. 9 of 10 monitored
 quantities must reach the accuracy.
@@ -60,7 +60,7 @@ class Look:
     reached : bool
         Whether the target is reached.
     limit : int
-        Iteration at which chains end without the accuracy.
+        Iteration at which chains end even if the target is not reached.
     """
 
     until: str

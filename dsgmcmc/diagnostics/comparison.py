@@ -68,7 +68,8 @@ class Comparison(BaseModel):
     models : list of Model
         In the order of their complexity.
     left_out : list of str
-        Models that were not sampled, because their likelihood, or one of their parts, had lost by itself.
+        Models that were not sampled, because their likelihood, or a part added to the model, had no gain when tried
+        alone.
     best, recommended : str
         Names of models.
     given_up : list of str

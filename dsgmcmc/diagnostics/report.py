@@ -1,4 +1,4 @@
-"""The report of a run: one HTML page with tables and figures, without scripts and links to other files.
+"""The report of a run: one HTML page with tables and figures, without scripts, readable without a network.
 
 The template ``report.html`` in this folder contains the style, the fixed text, and places for the contents.
 """

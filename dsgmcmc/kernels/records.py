@@ -12,9 +12,9 @@ vector has room for both biases, it contains them:
 
     (W_i, a_i, 1) . (H_j, 1, b_j) = W_i . H_j + a_i + b_j
 
-and the gradients of the biases are computed with the others. For rank 0 there is only this vector. If there is no room,
-the biases of columns follow all records, as pairs of value and gradient. Vectors have 16 elements if the processor
-supports that, and 8 at the end of a row. Predictors are summed four ratings at a time
+and the gradients of the biases are computed with the other gradients. For rank 0 there is only this vector. If there is
+no room, the biases of columns follow all records, as pairs of value and gradient. Vectors have 16 elements if the
+processor supports that, and 8 at the end of a row. Predictors are summed four ratings at a time
 (`dsgmcmc.kernels.vectors.sums_of`).
 
 Rows are prefetched, and so are the records of columns if they do not fit into the second-level cache. Columns and

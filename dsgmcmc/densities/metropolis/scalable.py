@@ -53,7 +53,7 @@ class ThinnedConfig(ProposalConfig):
     )
 
     def limit(self, n_data: int) -> float:
-        """Expected candidates from which on all data are looked at."""
+        """Return the expected number of candidates from which all data are evaluated."""
         return inf
 
 
@@ -65,7 +65,7 @@ class TruncatedConfig(ThinnedConfig):
     )
 
     def limit(self, n_data: int) -> float:
-        """Expected candidates from which on all data are looked at."""
+        """Return the expected number of candidates from which all data are evaluated."""
         return self.fallback * n_data
 
 

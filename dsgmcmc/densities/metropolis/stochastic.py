@@ -13,12 +13,13 @@ until a t test against the right side has a tail probability below `risk`. For U
 theta was accepted, as if it were exact, so an estimate that is far too low holds the chain for long. The variance of N
 times the mean is N^2 (s^2 / n) (N - n) / (N - 1); the paper prints it without 1/n and N^2.
 
-**modified_stochastic_mh** has the modifications of the same paper. Data are drawn with replacement with probabilities
-p_i, an equal mixture of uniform ones and ones proportional to abs(U_i) at a reference point; U is estimated by the mean
-of U_i / p_i. The estimates of both energies are stored, and refined until a test of their difference decides. The test
-uses Welch's statistic with n' - 1 degrees of freedom for the n' data in the proposal's estimate, not the degrees of
-freedom of Welch and Satterthwaite. After N evaluations the decision is exact. Left out: stored energies of all data
-from their last draws; instead the reference point is the state every `refresh` iterations, so no tables are saved.
+**modified_stochastic_mh** is a variant in the same paper [El Hanchi 2019]. Data are drawn with replacement. Their
+probabilities p_i are an equal mixture of uniform ones and ones proportional to abs(U_i) at a reference point; U is
+estimated by the mean of U_i / p_i. The estimates of both energies are stored, and refined until a test of their
+difference decides. The test uses Welch's statistic with n' - 1 degrees of freedom for the n' data in the proposal's
+estimate, not the degrees of freedom of Welch and Satterthwaite. After N evaluations the decision is exact. Left out:
+stored energies of all data from their last draws; instead the reference point is the state every `refresh` iterations,
+so no tables are saved.
 
 Target of the last two: not the posterior; austerity's paired differences vary far less. With risk 0 all three are
 Metropolis-Hastings.

@@ -1,4 +1,4 @@
-r"""Stochastic gradient Langevin dynamics with less injected noise, by the noise of gradients [El Hanchi 2019, 5.2.2].
+r"""SGLD with injected noise reduced by the noise of the gradients [El Hanchi 2019, section 5.2.2].
 
     theta <- theta - eps grad U~(theta) + N(0, 2 eps I - eps^2 V^)
 

@@ -5,9 +5,9 @@ computed within the pass, so the only arrays of the size of the state that are w
 
 >>> sgld = Formula("theta = theta - eps * grad + noise * z")
 
-The role of a name follows from the arguments. If the block has a field of that name, it is the field; if a number is
-given for it, a scalar. Otherwise it is a local variable, which must be assigned before it is read. Only row and column
-vectors are declared, because their shapes do not differ where n = D.
+The arguments determine the role of a name. If a number is given for it, the name is a scalar; if the block has a field
+of that name, it is the field. Otherwise it is a local variable, which must be assigned before it is read. Only row and
+column vectors are declared, because their shapes do not differ if n = D.
 
 One compiled function serves all D. Its result depends only on the contents and shapes of the arrays.
 """

@@ -43,7 +43,7 @@ def _log(x):
 
 
 def functions(dtype: str) -> str:
-    """Source of the functions that formulas call; minimum and maximum keep a NaN in their first argument."""
+    """Source of the functions that formulas call; minimum and maximum are NaN if an argument is NaN."""
     return _SOURCE.format(helper=jit.helper(), dtype=dtype)
 
 
