@@ -1,11 +1,10 @@
-"""Targets that are plain vectors: densities, their samplers, and their draws, in memory.
+"""Densities on plain vectors, their samplers, and their draws in memory.
 
-`density`, `sums` and `regression` have what is sampled, `sample` the chains, and `metropolis` and `sgmcmc` the samplers
-of densities alone; the samplers of `dsgmcmc.samplers` sample densities, too. No room below imports this one: the
-registries there name its classes by strings.
+`density`, `sums` and `regression` define densities, and `sample` their chains. `metropolis` and `sgmcmc` contain
+samplers for densities alone; those in `dsgmcmc.samplers` sample densities, too. Lower packages do not import this one:
+their registries name its classes by strings.
 
-What users import stands here: `sample_density`, `Density`, and `KERNELS`, the classes of all samplers of densities by
-name.
+Users import from here `sample_density`, `Density`, and `KERNELS`, the classes of all samplers for densities by name.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import what users ask for when they ask for it: samplers are imported by name, without the rest."""
+    """Import a public name on first use, so that a sampler can be imported without the rest of the package."""
     if name in _HOMES:
         return getattr(import_module(f"dsgmcmc.{_HOMES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

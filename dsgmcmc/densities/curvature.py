@@ -1,17 +1,17 @@
-r"""The curvature of a density that does not give one: found before the first iteration, and frozen.
+r"""Compute the curvature of a density that does not define it, before the first iteration.
 
-Samplers count steps in units of the typical curvature, with P = curvature + the prior's precision. The rule:
+The unit of step sizes is 1 / P, where P = curvature + the prior's precision. The curvature is computed in three steps:
 
-1. theta* is where L-BFGS ends that begins at `start`, or the prior's mean: a mode, or close to one.
-2. c is the diagonal of the matrix H of second derivatives of the likelihood's energy there, by central differences of
-   gradients: along every axis, or for D above `EVERY_AXIS` the mean of z * (H z) over `SIGNS` vectors of random signs.
-   Elements that are negative or tiny become `MIN_CURVATURE` of the largest.
-3. A stability probe: lambda, the largest eigenvalue of P^-1/2 (H + prior) P^-1/2 by power iteration, and P times lambda
-   is what is used, if lambda is above 1. In that metric no direction is more curved than 1, so that no step below the
-   limit of N(0, 1) is unstable at theta*.
+1. L-BFGS runs from `start`, or else from the prior's mean. It ends at theta*, a mode or a point close to one.
+2. c is the diagonal of the matrix H of second derivatives of the likelihood's energy at theta*, by central differences
+   of gradients along every axis. For D above `EVERY_AXIS`, c is the mean of z * (H z) over `SIGNS` vectors z of random
+   signs. Elements that are negative or tiny become `MIN_CURVATURE` times the largest element.
+3. Power iteration yields lambda, the largest eigenvalue of P^-1/2 (H + prior) P^-1/2 with P = c + the prior's
+   precision. If lambda is above 1, P is multiplied by lambda. In the metric P no curvature at theta* is then above 1,
+   so all steps that are stable for N(0, 1) are stable at theta*.
 
-It takes some hundred gradients of all data, and is a function of the density alone. Away from theta* energies may be
-more curved; the samplers that adapt a step do so in burn-in.
+The result depends on the density alone, and takes some hundred gradients of all data. Away from theta* the curvature
+may be larger; samplers with adaptive steps adapt them in burn-in.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from dsgmcmc.types import Float64
 
 DESCENT, EVERY_AXIS, SIGNS, POWER = 300, 200, 100, 20
 MIN_CURVATURE = 1e-6
-#: Of differences: first in units of theta, then in standard deviations.
+#: Spacing of the differences: first in units of theta, then in standard deviations.
 SPACING = (1e-3, 0.1)
 
 
 def with_curvature(density: D) -> D:
-    """Return a density that gives its curvature: itself, or a copy to which what was found is added.
+    """Return the density if it has a curvature, otherwise a copy with the computed curvature.
 
     Raises
     ------
     InputError
-        If none can be found.
+        If the computed curvature is not finite.
     """
     if getattr(density, "curvature", None) is not None:
         return density
@@ -69,8 +69,8 @@ def _probe(density: Density) -> Float64:
 
 
 def _descend(density: Density) -> Float64:
-    """Where L-BFGS ends, (D,)."""
-    from scipy.optimize import minimize  # it takes longer to import than a short run to sample
+    """Return the point at which L-BFGS ends, (D,)."""
+    from scipy.optimize import minimize  # importing it takes longer than a short run
 
     def value(theta: Float64) -> tuple[float, Float64]:
         there = theta[None]
@@ -83,7 +83,7 @@ def _descend(density: Density) -> Float64:
 
 
 def _positive(diagonal: Float64, of_prior: Float64) -> Float64:
-    """The diagonal with what is not positive, or tiny, replaced; of a flat energy 1."""
+    """Replace elements of the diagonal that are not positive, or tiny; for a flat energy all become 1."""
     least = MIN_CURVATURE * max(float(np.nanmax(diagonal)), float(of_prior.max()))
     positive: Float64 = np.where(diagonal > least, diagonal, least if least > 0 else 1.0)
     return positive
@@ -101,20 +101,20 @@ def _diagonal(density: Density, mode: Float64, spacing: Float64) -> Float64:
 
 
 def _slope(density: Density, mode: Float64, step: Float64) -> Float64:
-    """Half the difference of the likelihood's gradients a step apart in both directions, about H step, (D,)."""
+    """Half the difference of the likelihood's gradients at mode + step and mode - step, about H step, (D,)."""
     ahead, behind = (np.asarray(density.gradient((mode + sign * step)[None]), np.float64) for sign in (1, -1))
     slope: Float64 = 0.5 * (ahead - behind).ravel()
     return slope
 
 
 def _times(density: Density, mode: Float64, x: Float64) -> Float64:
-    """(H + prior) x of a displacement x of a tenth of a standard deviation."""
+    """Multiply H + prior by a displacement x, which has the length of a tenth of a standard deviation."""
     prior = np.asarray(density.prior_precision, np.float64)
     return _slope(density, mode, x) + (prior @ x if prior.ndim == 2 else prior * x)
 
 
 def _largest(product: Callable[[Float64], Float64], precision: Float64) -> float:
-    """Largest eigenvalue in the metric, by power iteration."""
+    """Largest eigenvalue of P^-1/2 (H + prior) P^-1/2, by power iteration."""
     root, v, value = np.sqrt(precision), np.random.default_rng(1).standard_normal(len(precision)), 0.0
     for _ in range(POWER):
         v = v / np.linalg.norm(v)

@@ -1,7 +1,7 @@
-"""Densities: a target on a plain vector, given by its energy and its gradient, of any of the data.
+"""Densities on a plain vector, given by energy and gradient for any subset of the data.
 
-`Gaussian`, `DoubleWell` and `Banana` have known moments: try a sampler on them first. They have neither data (as good
-as one datum) nor prior: `energy` is minus the log density up to a constant, and `data` is not looked at.
+`Gaussian`, `DoubleWell` and `Banana` have known moments and serve as first tests of a sampler. They have no prior, and
+count as having one datum: `energy` is minus the log density up to a constant, and the argument `data` is ignored.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Float64
 
-#: Some of the data: a slice, or their numbers.
+#: A subset of the data: a slice, or the numbers of the data.
 Data = slice | npt.NDArray[np.integer[Any]]
 ALL = slice(None)
 
@@ -29,10 +29,10 @@ class Density(Protocol):
     n_data : int
         Number N of data.
     curvature : (D,) float64
-        Typical second derivative of the likelihood's energy, the unit of steps. A run of a density without one finds it
-        (`dsgmcmc.densities.curvature`).
+        Typical second derivative of the likelihood's energy, the unit of step sizes. `sample_density` computes it for a
+        density without one (`dsgmcmc.densities.curvature`).
     prior_mean, prior_precision : (D,) and (D,) or (D, D) float64
-        Gaussian prior; precision 0 where there is none or the likelihood has it.
+        Gaussian prior; precision 0 if there is no prior, or if `energy` contains it.
     """
 
     dimension: int
@@ -53,20 +53,20 @@ D = TypeVar("D", bound=Density)
 
 @runtime_checkable
 class Riemannian(Density, Protocol):
-    """A density that brings a metric G(theta), for samplers that move in it."""
+    """A density with a metric G(theta), for Riemannian samplers."""
 
     def metric(self, theta: Float64) -> tuple[Float64, Float64]:
-        """Root of the inverse metric, and its divergence.
+        """Return a root of the inverse metric, and its divergence.
 
         Parameters
         ----------
         theta : (n, D) float64
-            Where.
+            Points.
 
         Returns
         -------
         root : (n, D) or (n, D, D) float64
-            S with S S^T = G^-1: its diagonal, if it has nothing else, or all of it.
+            S with S S^T = G^-1: the diagonal of a diagonal matrix, or the full matrix.
         divergence : (n, D) float64
             sum_j d S_ji / d theta_j.
         """
@@ -88,7 +88,7 @@ def prior_gradient(density: Density, theta: Float64) -> Float64:
 
 
 def posterior_gradient(density: Density, theta: Float64) -> Float64:
-    """Gradient of the energy of all data and of the prior's, (n, D)."""
+    """Gradient of the energy of all data and the prior, (n, D)."""
     return density.gradient(theta) + prior_gradient(density, theta)
 
 
@@ -112,7 +112,7 @@ def check_attributes(density: Density) -> None:
 
 
 def check_energy(density: Density, points: Float64) -> None:
-    """Raise `InputError` if an energy at one of these points (m, D) is no number, or NaN at all of them."""
+    """Raise `InputError` if the energy at one of the points (m, D) has a wrong shape, or is NaN at all points."""
     kind = type(density).__name__
     for point in points:
         energy = np.asarray(density.energy(point[None]))
@@ -126,9 +126,9 @@ def check_energy(density: Density, points: Float64) -> None:
 
 
 def check_gradient(density: Density, theta: Float64, gradient: Any) -> None:
-    """Raise `InputError` if a gradient of `energy` at theta (n, D) has another shape.
+    """Raise `InputError` unless the gradient of `energy` at theta (n, D) has the shape of theta.
 
-    For one row, (D,) is accepted, too.
+    For one row, shape (D,) is accepted, too.
     """
     if getattr(gradient, "shape", None) == theta.shape:
         return
@@ -169,12 +169,12 @@ class Gaussian:
 
 
 class DoubleWell:
-    """U = x^4 - 2 x^2 [Ma 2015, fig. 2 left]: modes at -1 and 1, a barrier of 1 between them.
+    """U = x^4 - 2 x^2 [Ma 2015, fig. 2 left]: modes at -1 and 1, with a barrier of 1 between them.
 
     By quadrature E x^2 is 0.832745; E x^4 = E x^2 + 1 / 4, because E x U' = 1.
     """
 
-    dimension, n_data, curvature = 1, 1, np.array([8.0])  # that at the modes
+    dimension, n_data, curvature = 1, 1, np.array([8.0])  # the curvature at the modes
     prior_mean, prior_precision = np.zeros(1), np.zeros(1)
     square, fourth = 0.832745, 1.082745
 
@@ -191,7 +191,7 @@ class DoubleWell:
 class Banana:
     """U = x1^4 / 10 + (4 (x2 + 1.2) - x1^2)^2 / 2 [Ma 2015, fig. 2 right]: a ridge along a parabola.
 
-    x1 has the law exp(-x1^4 / 10), and given it x2 is N(x1^2 / 4 - 1.2, 1 / 16). So E x1^4 = 5 / 2,
+    x1 has density exp(-x1^4 / 10), and given x1, x2 is N(x1^2 / 4 - 1.2, 1 / 16). So E x1^4 = 5 / 2,
     E x1^2 = sqrt(10) Gamma(3/4) / Gamma(1/4), E x2 = E x1^2 / 4 - 1.2 and Var x2 = Var x1^2 / 16 + 1 / 16.
     """
 

@@ -1,4 +1,4 @@
-"""Draws of a density in memory: what can be asked of them, a short account of the mixing, and draws of shards combined.
+"""Draws from a density in memory, a summary of their mixing, and the combination of draws from shards.
 
 [Scott 2016] S. L. Scott et al.: Bayes and big data: the consensus Monte Carlo algorithm.
 """
@@ -22,12 +22,12 @@ from dsgmcmc.types import Float64, Int64
 
 
 class Mixing(NamedTuple):
-    """Mixing of the chains, for every element of theta; NaN where it is unknown.
+    """Mixing of the chains, for every element of theta; NaN if unknown.
 
     Attributes
     ----------
     rhat, ess : (D,) float64
-        Rank-normalised R-hat (of a single chain between its quarters), and the smaller of bulk and tail ESS.
+        Rank-normalised R-hat (for a single chain between its quarters), and the smaller of bulk and tail ESS.
     """
 
     rhat: Float64
@@ -36,26 +36,25 @@ class Mixing(NamedTuple):
 
 @dataclass(repr=False, eq=False)
 class Draws:
-    """Draws of all chains of a density.
+    """Draws of all chains that sample a density.
 
     Attributes
     ----------
     sampler : str
         Name of the sampler.
     interleaved : int
-        Number of states that it moves in turns.
+        Number of sub-chains that the sampler interleaves in a chain.
     theta : (chains, draws, D) float64
-        Every draw.
     energy : (chains, draws) float64
-        Minus the log posterior density, up to a constant; NaN where it was not computed.
+        Minus the log posterior density, up to a constant; NaN if it was not computed.
     weight : (chains, draws) float64
         Weight of every draw in averages.
     iteration : (chains, draws) int64
-        Iterations made before every draw.
+        Number of iterations of the chain up to every draw.
     statistics : list of dict
-        Report of the sampler at the end of every chain, such as the share of its proposals that it accepted.
+        Values that the sampler reports at the end of every chain, such as the acceptance rate.
     look : Look or None
-        The last check of the accuracy, if one was asked for.
+        The last check of the accuracy; None without `until`.
     """
 
     sampler: str
@@ -69,7 +68,7 @@ class Draws:
 
     @cached_property
     def mixing(self) -> Mixing:
-        """R-hat and effective sample size; they do not see a bias that all chains have."""
+        """R-hat and effective sample size; they do not detect a bias that all chains share."""
         values = split_subchains(self.theta, self.interleaved)
         if values.shape[1] < LEAST_DRAWS or not equal_weights(self.weight):
             unknown = np.full(self.theta.shape[2], np.nan)
@@ -109,16 +108,16 @@ class Draws:
 
 
 def consensus(shards: Sequence[Float64]) -> Float64:
-    r"""Combine draws of shards: theta = (sum W_s)^-1 sum W_s theta_s, W_s the inverse covariance of shard s.
+    r"""Combine draws from shards: theta = (sum W_s)^-1 sum W_s theta_s, W_s the inverse covariance of shard s.
 
     Every shard is sampled with its data alone and with the S-th root of the prior (its precision divided by S), so that
-    the shards' laws multiply to the posterior. Exact where they are normal, an approximation elsewhere. With a shard a
-    process, ``consensus(comm.allgather(draws))`` gives all of them the result.
+    the product of the shards' densities is the posterior. The combination is exact for normal densities, otherwise an
+    approximation. With one shard per process, ``consensus(comm.allgather(draws))`` returns the result on every process.
 
     Parameters
     ----------
     shards : sequence of (K, D) float64
-        Draws of each shard, as many of each; those of one number are combined to one.
+        Draws from each shard. Draw k of the result combines the draws k of all shards.
 
     Returns
     -------

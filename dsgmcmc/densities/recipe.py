@@ -1,16 +1,16 @@
-r"""The complete recipe for stochastic gradient MCMC [Ma 2015]: the drift that a sampler's claimed dynamics need.
+r"""The complete recipe for stochastic gradient MCMC [Ma 2015]: the drift that keeps a given density invariant.
 
 A diffusion on z = (theta, auxiliary variables) that leaves exp(-H(z)) invariant can be written with D(z), positive
 semidefinite, and Q(z), skew-symmetric:
 
     dz = f dt + sqrt(2 D) dW,    f = -(D + Q) grad H + Gamma,    Gamma_i = sum_j d (D_ij + Q_ij) / d z_j
 
-[Ma 2015, eq. 2, 3]. Its eq. 6 and 14 have Gamma inside the bracket, -eps [(D + Q) grad H + Gamma], where the sign must
-be minus; as printed the law in one dimension is exp(-H) / D^2.
+[Ma 2015, eq. 2, 3]. Eq. 6 and 14 of the paper have Gamma inside the bracket, -eps [(D + Q) grad H + Gamma], where its
+sign must be minus; with the printed sign the invariant density in one dimension is exp(-H) / D^2.
 
-`euler` simulates dynamics of your own. To check an existing sampler, compare its drift with `drift`, or compute
-`residual`, which needs neither a simulation nor the recipe: it is zero exactly where the Fokker-Planck equation leaves
-exp(-H) unchanged. All functions take n points, plain vectors, at once.
+`euler` simulates dynamics given by D and Q. To check an existing sampler, compare its drift with `drift`, or compute
+`residual`, which needs neither a simulation nor the recipe: it is zero everywhere exactly if the Fokker-Planck equation
+leaves exp(-H) unchanged. All functions take n points at once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 
 from dsgmcmc.types import Float64
 
-#: Step of differences, where z is of the order of 1: of fourth order, so that 1e-11 of a derivative is wrong.
+#: Step of the finite differences of fourth order, for z of the order of 1. Their relative error is about 1e-11.
 SPACING = 1e-3
 
 Field = Callable[[Float64], Float64]
@@ -31,7 +31,7 @@ Field = Callable[[Float64], Float64]
 
 @dataclass(frozen=True)
 class Dynamics:
-    """Dynamics that a sampler claims to have, at n points z (n, m).
+    """Dynamics that a sampler claims to have, as functions of n points z (n, m).
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Dynamics:
     diffusion, curl : callable
         D and Q, (n, m, m).
     divergence : callable, optional
-        Gamma, (n, m); by central differences, 4 m evaluations of D and Q, if it is not given.
+        Gamma, (n, m). By default it is computed by central differences, with 4 m evaluations of D and Q.
     """
 
     gradient: Field
@@ -49,7 +49,7 @@ class Dynamics:
     divergence: Field | None = None
 
     def correction(self, z: Float64) -> Float64:
-        """Gamma, (n, m)."""
+        """Return Gamma, (n, m)."""
         if self.divergence is not None:
             return self.divergence(z)
         return _divergence(lambda y: self.diffusion(y) + self.curl(y), z)
@@ -61,7 +61,6 @@ def drift(dynamics: Dynamics, z: Float64) -> Float64:
     Parameters
     ----------
     dynamics : Dynamics
-        What is claimed.
     z : (n, m) float64
         Points.
 
@@ -72,7 +71,7 @@ def drift(dynamics: Dynamics, z: Float64) -> Float64:
     Raises
     ------
     ValueError
-        If Q is not skew-symmetric somewhere.
+        If Q is not skew-symmetric at all points.
     """
     d, q = dynamics.diffusion(z), dynamics.curl(z)
     if not np.allclose(q, -q.swapaxes(1, 2), rtol=0, atol=1e-12 * max(1.0, float(np.abs(q).max()))):
@@ -81,12 +80,12 @@ def drift(dynamics: Dynamics, z: Float64) -> Float64:
 
 
 def euler(dynamics: Dynamics, z: Float64, eps: float, normals: Float64, noise: Float64 | float = 0.0) -> Float64:
-    """One step z + eps f + N(0, eps (2 D - eps B^)) [Ma 2015, eq. 9, the sign of Gamma mended].
+    """Take one step z + eps f + N(0, eps (2 D - eps B^)) [Ma 2015, eq. 9, with the sign of Gamma corrected].
 
     Parameters
     ----------
     dynamics : Dynamics
-        What is simulated; its gradient may be a noisy one.
+        Its gradient may be noisy.
     z : (n, m) float64
         Points.
     eps : float
@@ -94,7 +93,7 @@ def euler(dynamics: Dynamics, z: Float64, eps: float, normals: Float64, noise: F
     normals : (n, m) float64
         Standard normals.
     noise : (n, m, m) float64, optional
-        B^: estimate of the covariance of the drift's noise, (D + Q) Cov(grad H~) (D + Q)^T.
+        B^: estimate of the covariance of the noise in the drift, (D + Q) Cov(grad H~) (D + Q)^T.
 
     Returns
     -------
@@ -103,7 +102,7 @@ def euler(dynamics: Dynamics, z: Float64, eps: float, normals: Float64, noise: F
     Raises
     ------
     ValueError
-        If 2 D - eps B^ has a negative eigenvalue: the gradients' noise is more than is to be added.
+        If 2 D - eps B^ has a negative eigenvalue: the gradients alone have more noise than the step needs.
     """
     values, vectors = np.linalg.eigh(2 * dynamics.diffusion(z) - eps * noise)
     if values.min() < -1e-12 * max(1.0, float(values.max())):
@@ -113,19 +112,19 @@ def euler(dynamics: Dynamics, z: Float64, eps: float, normals: Float64, noise: F
 
 
 def residual(dynamics: Dynamics, z: Float64, found: Field | None = None) -> Float64:
-    """Residual of the Fokker-Planck equation at exp(-H), relative to it; 0 where exp(-H) is invariant.
+    """Return the residual of the Fokker-Planck equation for p = exp(-H), divided by p; 0 if p is invariant.
 
-    div(f p) - sum_ij d_i d_j (D_ij p), over p = exp(-H), is div c - c . grad H with c = f - div D + D grad H: the flow
-    of probability in units of p.
+    The residual (div(f p) - sum_ij d_i d_j (D_ij p)) / p is div c - c . grad H, where c = f - div D + D grad H is the
+    flow of probability in units of p.
 
     Parameters
     ----------
     dynamics : Dynamics
-        grad H and D are used, and Q if `found` is not given.
+        Its grad H and D are used, and Q if `found` is not given.
     z : (n, m) float64
         Points.
     found : callable, optional
-        Drift of a sampler, (n, m); `drift` if not given.
+        Drift of the sampler to check, (n, m); by default `drift`.
 
     Returns
     -------
@@ -147,7 +146,7 @@ def _times(matrices: Float64, vectors: Float64) -> Float64:
 
 
 def _divergence(matrix: Field, z: Float64) -> Float64:
-    """Sum_j d M_ij / d z_j of (n, i, m) matrices, (n, i), by central differences of fourth order."""
+    """Return sum_j d M_ij / d z_j, (n, i), of matrices M (n, i, m), by central differences of fourth order."""
     total = np.zeros(())
     for j in range(z.shape[1]):
         for shift, factor in ((1, 8), (-1, -8), (2, -1), (-2, 1)):

@@ -1,8 +1,8 @@
-"""Regression: a sum over data each of which sees theta through one number, U_i(theta) = u(x_i . theta, y_i).
+"""Regression: a sum over data that depend on theta through linear predictors, U_i(theta) = u(x_i . theta, y_i).
 
-A `Link` is the law of a response y given its linear predictor eta, by its energy u(eta) = -log p(y | eta) and the
-derivatives of u. Its functions take (eta, y, shape), with arrays that broadcast, and are written in NumPy's functions
-alone: compiled kernels take their source and call it with numbers.
+A `Link` is the distribution of a response y given its linear predictor eta, defined by its energy
+u(eta) = -log p(y | eta) and the derivatives of u. Its functions take (eta, y, shape), with arrays that broadcast. They
+use only functions of NumPy, because compiled kernels contain their source and call it with single numbers.
 """
 
 from __future__ import annotations
@@ -23,21 +23,20 @@ Term = Callable[[Any, Any, float], Any]
 
 
 class Link(NamedTuple):
-    """The law of a response.
+    """The distribution of a response.
 
     Attributes
     ----------
     name : str
-        What it is called.
     value, slope, curvature, third : callable
-        u and its derivatives by eta, ``f(eta, y, shape)``; functions defined by ``def``, without names of a module but
-        ``np``.
+        u and its derivatives with respect to eta, ``f(eta, y, shape)``; functions defined by ``def``, whose only global
+        name is ``np``.
     suprema : tuple of 3 floats
-        Of abs(u'), abs(u'') and abs(u''') over all eta and y.
+        Suprema of abs(u'), abs(u'') and abs(u''') over all eta and y.
     typical : float
-        u'' on average, about.
+        Approximate average of u''.
     shape : float
-        Parameter of the law.
+        Parameter of the distribution.
     """
 
     name: str
@@ -118,7 +117,7 @@ def normal_third(eta: Any, y: Any, shape: float) -> Any:
     return 0.0 * (eta - y)
 
 
-#: Responses are 0 or 1.
+#: Logistic regression, for responses 0 or 1.
 LOGISTIC = Link(
     "logistic",
     logistic_value,
@@ -131,7 +130,7 @@ LOGISTIC = Link(
 
 
 def student(nu: float) -> Link:
-    """Robust regression: errors of Student's t law with nu degrees of freedom and scale 1 [Cornish 2019, G.2].
+    """Robust regression: Student's t errors with nu degrees of freedom and scale 1 [Cornish 2019, G.2].
 
     Raises
     ------
@@ -147,7 +146,7 @@ def student(nu: float) -> Link:
 
 
 def normal(precision: float = 1.0) -> Link:
-    """Linear regression: normal errors.
+    """Linear regression, with normal errors.
 
     Raises
     ------
@@ -161,9 +160,9 @@ def normal(precision: float = 1.0) -> Link:
 
 
 class Regression(SumDensity):
-    """Coefficients theta of N responses on D features: logistic, robust, linear, or of a link of yours.
+    """Regression of N responses on D features with coefficients theta: logistic, robust, linear, or with another link.
 
-    A gradient of a datum is its slope u' times its features: what is kept of N of them are N numbers.
+    The gradient of a datum is the slope u' times its features, so its stored form is one number.
 
     Parameters
     ----------
@@ -172,7 +171,7 @@ class Regression(SumDensity):
     responses : (N,) array
         y_i; for `LOGISTIC` 0 or 1.
     link : Link
-        Law of a response.
+        Distribution of a response.
     prior_mean, prior_precision : float or array, optional
         Normal prior, (D,) and (D,) or (D, D), or one number for all elements.
 
@@ -183,7 +182,7 @@ class Regression(SumDensity):
     squares : (N,) float64
         Squared lengths of the features.
     link : Link
-        Law of a response.
+        Distribution of a response.
 
     Raises
     ------
@@ -219,48 +218,42 @@ class Regression(SumDensity):
         )
 
     def energies(self, theta: Float64, index: Data = ALL) -> Float64:
-        """U_i, minus the log likelihood of each of S data: (n, S) for theta (n, D)."""
+        """Return U_i, minus the log likelihood, for each of S data: (n, S) for theta (n, D)."""
         energies: Float64 = self.link.value(theta @ self.features[index].T, self.responses[index], self.link.shape)
         return energies
 
     def slopes(self, theta: Float64, index: Data = ALL) -> Float64:
-        """`gradients` as they are kept, (n, S, W).
-
-        Here: u', a number a datum, (n, S, 1); `gradients` are these times the features.
-        """
+        """`gradients` in stored form: the slope u' of every datum, (n, S, 1)."""
         slopes: Float64 = self.link.slope(theta @ self.features[index].T, self.responses[index], self.link.shape)
         return slopes[:, :, None]
 
     @property
     def width(self) -> int:
-        """Numbers W by which a gradient of a datum is kept: D, or fewer where its direction is known."""
+        """How many numbers W store the gradient of a datum: 1."""
         return 1
 
     def spread(self, slopes: Float64, index: Data = ALL) -> Float64:
-        """Gradients (n, S, D) of what is kept of them, (n, S, W)."""
+        """Gradients (n, S, D) from their stored form (n, S, 1): slopes times features."""
         spread: Float64 = slopes * self.features[index]
         return spread
 
     def total(self, slopes: Float64) -> Float64:
-        """Sum over all data of the gradients that are kept, (n, D) of (n, N, W). No gradient of a datum is formed."""
+        """Sum of stored gradients (n, N, 1) over all data, (n, D), without computing single gradients."""
         total: Float64 = slopes[:, :, 0] @ self.features
         return total
 
     def lengths(self, slopes: Float64, index: Data = ALL) -> Float64:
-        """Lengths of the gradients that are kept, (n, S)."""
+        """Lengths of stored gradients, (n, S)."""
         lengths: Float64 = np.abs(slopes[:, :, 0]) * np.sqrt(self.squares[index])
         return lengths
 
     def stiffness(self, theta: Float64, index: Data = ALL) -> Float64:
-        """Lipschitz constants of the gradients of U_i about theta, (n, S); `smoothness`, if no more is known.
-
-        Here: abs(u'') times the square of the length of x_i.
-        """
+        """Lipschitz constants of the gradients of U_i near theta, (n, S): abs(u'') |x_i|^2."""
         stiffness: Float64 = np.abs(self.curvatures(theta, index)) * self.squares[index]
         return stiffness
 
     def curvatures(self, theta: Float64, index: Data = ALL) -> Float64:
-        """Curvature u'' of each of S data, (n, S): times x_i x_i^T it is the matrix of second derivatives of U_i."""
+        """Curvature u'' of each of S data, (n, S). The matrix of second derivatives of U_i is u'' x_i x_i^T."""
         curvatures: Float64 = self.link.curvature(
             theta @ self.features[index].T, self.responses[index], self.link.shape
         )
@@ -271,12 +264,12 @@ class Regression(SumDensity):
         return self.spread(self.slopes(theta, index), index)
 
     def gradient(self, theta: Float64, data: Data = ALL) -> Float64:
-        """Gradient of `energy`, (n, D). No gradient of a datum is formed."""
+        """Gradient of `energy`, (n, D), without computing single gradients."""
         gradient: Float64 = self.slopes(theta, data)[:, :, 0] @ self.features[data]
         return gradient
 
     def hessian(self, theta: Float64) -> Float64:
-        """Second derivatives of the energy of all data and the prior at one theta (D,): (D, D)."""
+        """Second derivatives of the energy of all data and the prior, (D, D), at one theta (D,)."""
         weighted = self.curvatures(theta[None])[0][:, None] * self.features
         precision = self.prior_precision
         hessian: Float64 = self.features.T @ weighted + (precision if precision.ndim == 2 else np.diag(precision))
@@ -284,17 +277,14 @@ class Regression(SumDensity):
 
     @property
     def smoothness(self) -> Float64:
-        """L_i, Lipschitz constants of the gradients of U_i in the Euclidean norm, (N,).
-
-        Here: sup abs(u'') times the square of the length of x_i.
-        """
+        """Lipschitz constants L_i of the gradients of U_i in the Euclidean norm, (N,): sup abs(u'') |x_i|^2."""
         smoothness: Float64 = self.link.suprema[1] * self.squares
         return smoothness
 
     def bounds(self, order: int) -> Float64:
-        """Bounds of all partial derivatives of one order of U_i, 1 to 3, at any theta: (N,).
+        """Bounds of all partial derivatives of U_i of one order, 1 to 3, for all theta: (N,).
 
-        Here: sup abs(u^(order)) max_j abs(x_ij)^order [Cornish 2019, G.1, G.2].
+        They are sup abs(u^(order)) max_j abs(x_ij)^order [Cornish 2019, G.1, G.2].
         """
         bounds: Float64 = self.link.suprema[order - 1] * np.abs(self.features).max(axis=1) ** order
         return bounds

@@ -1,4 +1,7 @@
-"""Chains of a density: `sample_density` returns their draws, made by one process or several; `sample` yields states."""
+"""Chains that sample a density, on one process or several.
+
+`sample_density` returns draws; `sample` yields the state after each iteration.
+"""
 
 from __future__ import annotations
 
@@ -29,27 +32,28 @@ from dsgmcmc.settings import in_python
 from dsgmcmc.targets.state import RandomStream
 from dsgmcmc.types import Comm, Float64, Int64, ScheduleName
 
-#: Largest share of the memory that draws may take.
+#: Largest share of the memory that the draws may occupy.
 MEMORY_SHARE = 0.5
 
-#: Most iterations of a compiled loop in one call: Ctrl-C is heard between calls. No draw depends on it.
+#: Maximum number of iterations in one call of a compiled loop: Ctrl-C takes effect only between calls. The draws do not
+#: depend on this number.
 CALL_ITERATIONS = 1_000
 
 log = logging.getLogger(__name__)
 
 
 class DensityConfig(ChainConfig):
-    """Requested settings: those of every chain, and `energy_every`.
+    """Settings as requested: the settings of a chain, and `energy_every`.
 
-    `energy_every` is the number of draws between two computations of the energy, 0 for none. By default it is 1 where
-    an iteration takes all data, and 0 where it takes a part of them.
+    The energy is computed at every `energy_every`-th draw, or never if that is 0. The default is 1 if an iteration uses
+    all data, and 0 if it uses a part of them.
     """
 
     energy_every: int | None = Field(None, ge=0)
 
     @classmethod
     def build(cls, settings: Mapping[str, Any]) -> Self:
-        """Check settings. A sampler's own defaults take the place of those that are not given.
+        """Check settings; for a setting that is not given, the default of the sampler comes first.
 
         Raises
         ------
@@ -63,9 +67,9 @@ class DensityConfig(ChainConfig):
         return cls.of({**defaults, **settings, "sampler": section})
 
     def _plain(self, processes: int, finest: int | None, until: str | None) -> dict[str, Any]:
-        """Choose what was left open, convert lengths to iterations, and check that the sampler allows the settings.
+        """Choose the settings left open, convert lengths to iterations, and check that the sampler allows the settings.
 
-        The sampler's steps are chosen for vectors, and for the noise of the gradients.
+        The step sizes of the sampler are chosen for a density, given the noise of the gradients.
         """
         plain = super()._plain(processes, finest, until)
         kind, config = self.sampler.kind, self.sampler.config
@@ -75,23 +79,23 @@ class DensityConfig(ChainConfig):
         return {**plain, "sampler": self.sampler.model_copy(update={"config": suited}), "energy_every": every}
 
     def resolved(self, processes: int = 1, finest: int | None = None) -> ResolvedDensity:
-        """Resolve it for so many processes, with at most `finest` parts."""
+        """Resolve the settings for a number of processes, with at most `finest` parts of the data."""
         return ResolvedDensity.of(self.plain(processes, finest))
 
 
 class ResolvedDensity(ResolvedChain, DensityConfig):
-    """Settings in plain numbers, with nothing left open."""
+    """Settings as plain numbers, none left open."""
 
     energy_every: int = Field(ge=0)
 
     @property
     def draws(self) -> int:
-        """Number of draws of a chain that makes all iterations."""
+        """Number of draws of a chain that completes all iterations."""
         return max(self.iterations - self.burn_in, 0) // self.thin
 
 
 def check_fits(density: Density, kind: type[Sampler[Any, Any]], config: SamplerConfig, name: str = "") -> None:
-    """Raise `InputError` if a density is not of the class that a sampler, or its gradient, is for."""
+    """Raise `InputError` if a sampler, or its gradient estimator, needs a density of another class."""
     for what, needed in (
         (f"sampler {name or kind.__name__} samples", kind.densities),
         (f"sampler.gradient = {config.gradient!r} is of", kind.estimator(config).densities),
@@ -110,27 +114,26 @@ def vector_target(
     grid: int = 1,
     schedule: ScheduleName = "shuffled",
 ) -> VectorTarget[D]:
-    """Make the target that a sampler needs to sample a density.
+    """Prepare a density for a sampler: state, working arrays, random numbers and the order of the data.
 
     Parameters
     ----------
     density : Density
-        What to sample.
     sampler : Sampler
-        It has the fields that are kept, and determines whether an iteration uses a part of the data or all.
+        Determines the fields of the state, and whether an iteration uses a part of the data or all of them.
     rows : int
         Number n of vectors that move together.
     seed, chain : int
         Key of all random numbers.
     grid : int
-        Number B of parts that the data are cut into.
+        Number B of parts into which the data are divided.
     schedule : {"shuffled", "cyclic", "random"}
-        Order in which parts are visited.
+        Order in which the parts are visited.
 
     Raises
     ------
     InputError
-        If an attribute of the density has a wrong shape, or the sampler is not for densities of its class.
+        If an attribute of the density has a wrong shape, or the sampler needs a density of another class.
     """
     check_attributes(density)
     check_fits(density, type(sampler), sampler.config)
@@ -154,18 +157,17 @@ def sample(
     Parameters
     ----------
     target : VectorTarget
-        From `vector_target`, for `sampler`.
+        Made by `vector_target` for `sampler`.
     sampler : Sampler
         Any of `dsgmcmc.samplers.SAMPLERS`.
     iterations : int
-        How many to make.
     sd : float
         Standard deviation of the initial state.
 
     Yields
     ------
     theta : (n, D) float64
-        The state after each iteration; a view, valid until the next.
+        The state after an iteration; a view, valid until the next iteration.
     """
     sampler.start(target, sd)
     for iteration in range(iterations):
@@ -179,7 +181,7 @@ class ChainDraws(NamedTuple):
     Attributes
     ----------
     chain : int
-        Its number.
+        Number of the chain.
     theta : (draws, D) float64
     energy, weight : (draws,) float64
     iteration : (draws,) int64
@@ -195,7 +197,7 @@ class ChainDraws(NamedTuple):
 
 
 class Chain:
-    """A chain of a density, and what was recorded of its draws."""
+    """A chain that samples a density, and the draws that it has recorded."""
 
     def __init__(self, density: Density, config: ResolvedDensity, number: int) -> None:
         self.config = config
@@ -212,7 +214,7 @@ class Chain:
         self.sampler.start(self.target, config.initial_sd)
 
     def advance(self, goal: int) -> None:
-        """Iterate until `goal` iterations are made, and record the draws on the way.
+        """Run the chain up to iteration `goal`, recording its draws.
 
         Raises
         ------
@@ -231,7 +233,7 @@ class Chain:
         self._check(self.sampler.position(goal - 1))
 
     def draws(self) -> ChainDraws:
-        """Draws made so far."""
+        """Draws recorded so far."""
         dimension = self.target.density.dimension
         return ChainDraws(
             chain=self.number,
@@ -267,14 +269,14 @@ def sample_density(density: Density, *, comm: Comm | None = None, **settings: An
     Parameters
     ----------
     density : Density
-        What to sample. If it has no `curvature`, one is computed (`dsgmcmc.densities.curvature`).
+        If it has no `curvature`, one is computed (`dsgmcmc.densities.curvature`).
     comm : MPI.Comm, optional
-        Processes that share the chains; all of them get all draws, which are the same for any number of processes. By
-        default this process makes all chains.
+        Processes that share the chains. Every process returns all draws, which do not depend on the number of
+        processes. By default one process runs all chains.
     **settings
         ``sampler`` (a name, or a dict with ``name`` and the sampler's settings), ``chains``, ``iterations``, ``until``
         (of elements of theta), ``burn_in``, ``thin``, ``seed``, ``grid``, ``schedule``, ``initial_sd`` and
-        ``energy_every``, the number of draws between two energies. See docs/own-target.md.
+        ``energy_every``, the number of draws between two energies; docs/own-target.md describes them.
 
     Returns
     -------
@@ -283,7 +285,7 @@ def sample_density(density: Density, *, comm: Comm | None = None, **settings: An
     Raises
     ------
     InputError
-        If something that was given is wrong.
+        If an argument is invalid.
     DivergenceError
         If a chain diverges.
     """
@@ -295,13 +297,13 @@ def sample_density(density: Density, *, comm: Comm | None = None, **settings: An
             )
         comm = Alone()
     job = Sampling(density, settings, comm)
-    with in_python({}), np.errstate(all="ignore"):  # a diverging chain is found by looking at its state
+    with in_python({}), np.errstate(all="ignore"):  # divergence is detected from the state
         run_for_caller(comm, job.run)
     return job.draws
 
 
 class Sampling:
-    """A call of `sample_density`: process r of P makes the chains r, r + P, r + 2 P, ..."""
+    """A call of `sample_density`: process r of P runs the chains r, r + P, r + 2 P, ..."""
 
     draws: Draws
 
@@ -311,7 +313,7 @@ class Sampling:
         self.comm = comm
 
     def run(self) -> None:
-        """Make all chains. Collective."""
+        """Run all chains and collect their draws. Collective."""
         self.config = agree(self.comm, self._resolve)
         self.chains = agree(self.comm, self._make_chains)
         look = self._reach_accuracy() if self.config.until else None
@@ -330,7 +332,7 @@ class Sampling:
         )
 
     def _resolve(self) -> ResolvedDensity:
-        """Check the density and the settings, and choose what was left open."""
+        """Check the density and the settings, and choose the settings left open."""
         self.density = with_curvature(self.density)
         check_attributes(self.density)
         config = DensityConfig.build(self.settings).resolved(1, self.density.n_data)
@@ -356,7 +358,7 @@ class Sampling:
             raise DivergenceError(message)
 
     def _reach_accuracy(self) -> Look:
-        """Advance all chains together until they have the accuracy, or have made all iterations. Collective."""
+        """Advance all chains together until they reach the accuracy or the last iteration. Collective."""
         config, goal = self.config, 0
         while True:
             goal = min(config.iterations, next_look(goal + 1, config.burn_in, config.sweep_length))
@@ -366,7 +368,7 @@ class Sampling:
                 return look
 
     def _look(self, iteration: int) -> Look:
-        """Measure the accuracy of all chains. Collective."""
+        """Measure the accuracy that all chains together have reached. Collective."""
         config, chains = self.config, self._gathered()
         measured: dict[str, float] = {}
         if equal_weights(np.stack([chain.weight for chain in chains])):
@@ -382,7 +384,7 @@ class Sampling:
 
 
 def check(density: Density, config: ResolvedDensity) -> None:
-    """Refuse settings with which a density cannot be sampled; warn of doubtful ones."""
+    """Raise `InputError` if the settings do not suit the density; log a warning if they are doubtful."""
     kind = config.sampler.kind
     if kind.draws_conditionals:
         raise InputError(NOT_CONDITIONAL)
@@ -409,11 +411,11 @@ def check(density: Density, config: ResolvedDensity) -> None:
 
 
 def check_room(density: Density, config: ResolvedDensity) -> None:
-    """Raise `InputError` if the draws, which are copied once, would not fit into memory.
+    """Raise `InputError` if the draws, with one copy of them, would not fit into memory.
 
-    With `until` nobody knows how many there will be.
+    With `until` the number of draws is unknown, and nothing is checked.
     """
-    numbers_per_draw = density.dimension + 3  # its energy, weight and iteration, too
+    numbers_per_draw = density.dimension + 3  # and its energy, weight and iteration
     needed = 2 * 8 * config.chains * config.draws * numbers_per_draw
     room = int(MEMORY_SHARE * memory_limit())
     if needed > room and not config.until:
@@ -424,7 +426,7 @@ def check_room(density: Density, config: ResolvedDensity) -> None:
 
 
 def check_results(density: Density, config: ResolvedDensity) -> None:
-    """Compute an energy and a gradient, so that a slip of the density shows before the first iteration."""
+    """Check the energy and the gradient at random points, so that an error in them shows before the first iteration."""
     points = config.initial_sd * np.random.default_rng(0).standard_normal((8, density.dimension))
     estimator = config.sampler.kind.estimator(config.sampler.config)
     check_energy(density, points)

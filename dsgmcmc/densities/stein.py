@@ -1,15 +1,15 @@
-r"""Kernel Stein discrepancy: how far draws are from a law whose gradient is known [Gorham & Mackey 2017].
+r"""Kernel Stein discrepancy of draws from a density whose gradient is known [Gorham & Mackey 2017].
 
 With s = -grad U and the inverse multiquadric kernel k(x, y) = (c^2 + |x - y|^2)^beta,
 
     k0(x, y) = s(x).s(y) k + s(x).grad_y k + s(y).grad_x k + div_x grad_y k,      KSD = sqrt(sum_ij k0(x_i, x_j)) / K
 
-E k0 = 0 for independent draws of exp(-U), so that KSD falls as K^-1/2 for those and stays above zero for draws of
-another law. Biased samplers show by it, where R-hat and effective sample sizes do not: they compare chains with each
-other. Mind that it hardly sees a mode that no draw has found, nor, with many dimensions, much else.
+For independent draws x, y from exp(-U), E k0(x, y) = 0, so KSD falls as K^-1/2; for draws from another distribution it
+stays above zero. KSD therefore detects the bias of a sampler, unlike R-hat and effective sample sizes, which compare
+chains with each other. But it hardly detects a mode without draws, and in many dimensions it detects little.
 
-[Nemeth 2021, eq. 13] prints k0 with grad U = -s and two plus signs in the middle, which must be minus; and it sums
-roots over dimensions, where its code takes one root of the sum, as here.
+[Nemeth 2021, eq. 13] prints k0 with grad U = -s and two plus signs in the middle, which must be minus. It sums roots
+over dimensions, while its code takes one root of the sum, as this module does.
 
 [Gorham & Mackey 2017] J. Gorham, L. Mackey: Measuring sample quality with kernels. ICML.
 """
@@ -23,23 +23,23 @@ import numpy as np
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Float64
 
-#: Draws in a block of rows of the matrix k0, which is never made as a whole.
+#: Rows in a block of the matrix k0, which is computed block by block.
 CHUNK = 500
 
 
 def stein_kernel(
     x: Float64, score_x: Float64, y: Float64, score_y: Float64, c: float = 1.0, beta: float = -0.5
 ) -> Float64:
-    """k0 between draws x and draws y, from their Gram matrices.
+    """Compute k0 between draws x and draws y, from their Gram matrices.
 
     Parameters
     ----------
     x, score_x : (n, D) float64
-        Draws, and s = -grad U there.
+        Draws, and s = -grad U at these draws.
     y, score_y : (m, D) float64
-        Others.
+        Other draws, and s at these draws.
     c, beta : float
-        Of the kernel; c > 0, -1 < beta < 0.
+        Parameters of the kernel; c > 0, -1 < beta < 0.
 
     Returns
     -------
@@ -59,20 +59,20 @@ def stein_kernel(
 def kernel_stein_discrepancy(
     draws: Float64, gradients: Float64, *, c: float = 1.0, beta: float = -0.5, diagonal: bool = True
 ) -> float:
-    """Kernel Stein discrepancy of draws; 0 for infinitely many of the law itself.
+    """Compute the kernel Stein discrepancy; its limit for many draws from the density itself is 0.
 
     Parameters
     ----------
     draws : (K, D) float64
-        Of any sampler; K^2 D operations.
+        Draws by any sampler; the computation takes K^2 D operations.
     gradients : (K, D) float64
-        Gradient of the energy, prior included, at each of them. It may be a noisy one, if its noise is independent of
-        all others and `diagonal` is False.
+        Gradient of the energy, prior included, at each draw. Gradients may be noisy if their noises are independent and
+        `diagonal` is False.
     c, beta : float
-        Of the kernel (c^2 + |x - y|^2)^beta.
+        Parameters of the kernel (c^2 + |x - y|^2)^beta.
     diagonal : bool
-        Whether pairs of a draw with itself count, as is usual. Without them the mean of k0 has expectation 0 for
-        independent draws of the law, and is taken for 0 where it is negative.
+        Whether the pair of a draw with itself counts, as is usual. Otherwise the mean of k0 has expectation 0 for
+        independent draws from the density, and a negative mean is replaced by 0.
 
     Raises
     ------
@@ -83,7 +83,7 @@ def kernel_stein_discrepancy(
         raise InputError(f"draws and gradients must both be (K, D), K > 1: found {draws.shape} and {gradients.shape}")
     if not (np.isfinite(draws).all() and np.isfinite(gradients).all()):
         raise InputError("draws and gradients must be finite")
-    x, score, count, total = draws - draws.mean(axis=0), -gradients, len(draws), 0.0  # only differences of x count
+    x, score, count, total = draws - draws.mean(axis=0), -gradients, len(draws), 0.0  # k0 needs differences
     for begin in range(0, count, CHUNK):
         rows = slice(begin, begin + CHUNK)
         block = stein_kernel(x[rows], score[rows], x, score, c, beta)

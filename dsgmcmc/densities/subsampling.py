@@ -1,14 +1,15 @@
-r"""Gradient estimators on sums over data, U = sum_i U_i + prior: data drawn one by one, tables, importance sampling.
+r"""Gradient estimators for sums over data, U = sum_i U_i + prior, with importance sampling and control variates.
 
-Of N data, S = N / B are drawn with replacement, with probabilities p, in every iteration; the prior's gradient is
-exact. Two forms, both unbiased at any p > 0 and any table h [El Hanchi 2019, section 4.3]:
+Every iteration draws S = N / B of the N data with replacement, with probabilities p. The gradient of the prior is
+exact. Two estimators are unbiased for all p > 0 and all tables h [El Hanchi 2019, section 4.3]:
 
     grad U~ = 1/S sum grad U_i / p_i                                    importance sampling
     grad U~ = 1/S sum (grad U_i - h_i) / p_i + sum_j h_j                with control variates
 
-h_i is the gradient of datum i when it was last drawn. Of the two together the paper prints the mean of h in the last
-term, where the sum is needed. Tables are fields of the block: saved with it, and resumed to the same bits. A
-regression keeps one number a datum. Which data are drawn is a function of seed, chain, iteration and row.
+where h_i is the gradient of datum i when it was last drawn. For the second estimator the paper prints the mean of h in
+the last term; the sum is correct. Tables are fields of the block, so they are saved with it, and a resumed chain has
+identical bits. A regression stores one number per datum. The drawn data are a function of seed, chain, iteration and
+row.
 
 [El Hanchi 2019] A. El Hanchi: Scaling up MCMC for Bayesian inference using adaptive data subsampling (report).
 """
@@ -30,23 +31,23 @@ from dsgmcmc.types import Float64, Int64, Purpose
 
 SumTarget = VectorTarget[SumDensity]
 
-#: Past positions that are kept, in sweeps: one datum in 3,000 is not drawn for so long, at `UNIFORM` = 1 / 2.
+#: Sweeps for which past positions are stored: with `uniform` = 1 / 2, one datum in 3,000 is not drawn for so long.
 PAST = 16
 
 
 class Subsample(PartGradient[SumTarget]):
-    """Data drawn with replacement, by probabilities of a subclass.
+    """Data drawn with replacement, with probabilities that subclasses define.
 
     Attributes
     ----------
     drawn : list of (S,) int64
-        Data that every row drew last.
+        Data drawn for every row in the last iteration.
     calls : float
-        Gradients of single data that were taken so far, on average over the rows.
+        Number of gradients of single data computed so far, averaged over the rows.
     """
 
     densities = SumDensity
-    #: Whether what is summed are differences to a table.
+    #: Whether the summed terms are differences from a table.
     control_variate: ClassVar[bool] = True
 
     def __init__(self, config: SamplerConfig, burn_in: int) -> None:
@@ -56,18 +57,18 @@ class Subsample(PartGradient[SumTarget]):
 
     @classmethod
     def of(cls, config: SamplerConfig, burn_in: int) -> Self:
-        """Make the estimator of a sampler with this configuration; its first `burn_in` iterations are burn-in."""
+        """Make the estimator for a sampler with this configuration; the first `burn_in` iterations are burn-in."""
         return cls(config, burn_in)
 
     def tables(self, density: SumDensity, grid: int) -> tuple[StateField, ...]:
-        """Fields whose width depends on a density's data; `grid` iterations use as many data as there are."""
+        """Fields whose width depends on the data; `grid` iterations draw as many data as the density has."""
         count = (StateField("calls", 1),)
         if not self.control_variate:
             return count
         return (*count, StateField("table", density.n_data * density.width), StateField("table_sum"))
 
     def metrics(self) -> dict[str, float]:
-        """Entries that it adds to a line of metrics."""
+        """Entries that the estimator adds to a line of metrics."""
         return {"gradient_calls": self.calls}
 
     # ------------------------------------------------------------------ an iteration
@@ -83,7 +84,8 @@ class Subsample(PartGradient[SumTarget]):
             block.begin_gradient(position, out, prior)
             if target.stream.iteration == 0:
                 self.begin_tables(density, block, position)
-            elif "table" in block.arrays and target.stream.iteration % target.sweep_length == 0:  # sums do not drift
+            elif "table" in block.arrays and target.stream.iteration % target.sweep_length == 0:
+                # a new sum every sweep, so that rounding errors do not accumulate
                 block["table_sum"][:] = density.total(self.table(density, block))
             for row, theta in enumerate(block[position]):
                 p = self.probabilities(target, block, row, theta)
@@ -97,7 +99,7 @@ class Subsample(PartGradient[SumTarget]):
     def _estimate(
         self, density: SumDensity, block: ParameterBlock, row: int, theta: Float64, index: Int64, p: Float64
     ) -> Float64:
-        """The gradient of the likelihood's energy, (D,); then the table, if there is one, is brought up to date."""
+        """Estimate the gradient of the likelihood's energy, (D,), and update the table, if there is one."""
         slopes = density.slopes(theta, index)
         summed, base = slopes, np.zeros(density.dimension)
         if "table" in block.arrays:
@@ -114,35 +116,35 @@ class Subsample(PartGradient[SumTarget]):
 
     @property
     def terms(self) -> list[Float64]:
-        """Terms of the gradient of what every row drew last, S times as large, (S, D) each."""
+        """Terms of the last gradient of every row, times S: one array (S, D) per row."""
         return [
             density.spread(summed, index)[0] / p[:, None]
             for index, (density, summed, p) in zip(self.drawn, self._summed, strict=True)
         ]
 
     def noise(self) -> Float64:
-        """Covariance of the last gradient's noise given theta, as its terms show it, (n, D, D).
+        """Estimate the covariance of the noise in the last gradient given theta, from its terms, (n, D, D).
 
         Raises
         ------
         InputError
-            If a single datum was drawn.
+            If only one datum was drawn.
         """
         if len(self.drawn[0]) < 2:
             raise InputError("the noise of a gradient takes two data an iteration to see: use a smaller grid")
         return np.array([np.atleast_2d(np.cov(terms, rowvar=False)) / len(terms) for terms in self.terms])
 
-    # ------------------------------------------------------------------ what subclasses say
+    # ------------------------------------------------------------------ overridden by subclasses
 
     def probabilities(self, target: SumTarget, block: ParameterBlock, row: int, theta: Float64) -> Float64:
-        """Probabilities p of the data, (N,), positive where a term may differ from 0: uniform."""
+        """Probabilities p of the data, (N,), positive if the term of a datum may differ from 0; by default uniform."""
         return np.full(target.n_data, 1 / target.n_data)
 
     def seen(self, target: SumTarget, block: ParameterBlock, row: int, theta: Float64, index: Int64) -> None:
-        """Note that these data were drawn."""
+        """Update the record of a row after these data were drawn; by default there is none."""
 
     def begin_tables(self, density: SumDensity, block: ParameterBlock, position: str) -> None:
-        """Fill the tables at the first state: N gradients."""
+        """Fill the tables at the initial state, with N gradients."""
         block["calls"][:] = 0.0
         if "table" in block.arrays:
             slopes = density.slopes(block[position])
@@ -152,7 +154,7 @@ class Subsample(PartGradient[SumTarget]):
 
     @staticmethod
     def table(density: SumDensity, block: ParameterBlock) -> Float64:
-        """Kept gradients of all data, a view (n, N, W)."""
+        """Stored gradients of all data, a view (n, N, W)."""
         return block["table"].reshape(len(block["table"]), density.n_data, density.width)
 
 
@@ -163,72 +165,73 @@ class Saga(Subsample):
 class Importance(Subsample):
     """Probabilities in proportion to the Lipschitz constants of the gradients [El Hanchi 2019, section 4.3].
 
-    Any other fixed weights are a density's whose `smoothness` they are.
+    For other fixed weights, define `smoothness` of the density to be these weights.
     """
 
     control_variate = False
 
     def probabilities(self, target: SumTarget, block: ParameterBlock, row: int, theta: Float64) -> Float64:
-        """Probabilities p of the data, (N,), positive where a term may differ from 0: uniform."""
+        """Probabilities p of the data, (N,), in proportion to the Lipschitz constants."""
         smoothness = target.density.smoothness
         probabilities: Float64 = smoothness / smoothness.sum()
         return probabilities
 
 
 class ImportanceSaga(Importance):
-    """Both [El Hanchi 2019, section 4.3, with the sum of h in the place of its mean]."""
+    """Importance sampling with control variates [El Hanchi 2019, section 4.3, with the sum of h, not its mean]."""
 
     control_variate = True
 
 
 class Adaptive(Subsample):
-    """Probabilities that follow the chain [El Hanchi 2019, section 5], by curvatures as they were when last seen.
+    """Probabilities that follow the chain [El Hanchi 2019, section 5], with the curvature where a datum was last drawn.
 
-    With D_i = |theta - theta when i was last drawn| and kappa_i its Lipschitz constant about there, w_i = |h_i| +
-    kappa_i D_i, and p = w / sum w mixed with as many parts of uniform probabilities. The printed weights, of
-    `AdaptivePublished`, have the largest curvature that there may be anywhere in the place of kappa_i: on logistic
-    regression where the classes are separate that is so far from the truth that they are no better than uniform ones.
+    Let theta_i be theta when datum i was last drawn, D_i = |theta - theta_i|, and kappa_i the Lipschitz constant of the
+    gradient of U_i near theta_i. The weights are w_i = |h_i| + kappa_i D_i, and p is a mixture in equal parts of
+    w / sum w and uniform probabilities. The published weights (`AdaptivePublished`) have the maximum L_i over all theta
+    in place of kappa_i. In logistic regression with well separated classes L_i is far above kappa_i, and the published
+    weights are no better than uniform probabilities.
     """
 
-    #: Share of uniform probabilities.
+    #: Weight of the uniform probabilities.
     uniform: ClassVar[float] = 0.5
 
     def tables(self, density: SumDensity, grid: int) -> tuple[StateField, ...]:
-        """Fields whose width depends on a density's data; `grid` iterations use as many data as there are."""
+        """Fields whose width depends on the data; `grid` iterations draw as many data as the density has."""
         n = density.n_data
         table = (StateField("table", n * density.width), StateField("table_sum"))
         ages = (StateField("last", n), StateField("past", PAST * grid * density.dimension))
         return (StateField("calls", 1), *table, *ages, StateField("stiffness", n))
 
     def begin_tables(self, density: SumDensity, block: ParameterBlock, position: str) -> None:
-        """Fill the tables at the first state: N gradients."""
+        """Fill the tables at the initial state, with N gradients."""
         super().begin_tables(density, block, position)
         block["last"][:] = 0.0
         block["past"][:] = np.tile(block[position], block["past"].shape[1] // density.dimension)
         block["stiffness"][:] = self.stiffness(density, block[position], slice(None))
 
     def probabilities(self, target: SumTarget, block: ParameterBlock, row: int, theta: Float64) -> Float64:
-        """Probabilities p of the data, (N,), positive where a term may differ from 0: uniform."""
+        """Probabilities p of the data, (N,), a mixture of w / sum w and uniform probabilities."""
         density = target.density
         table = self.table(density, block)[row][None]
         weights = density.lengths(table)[0] + block["stiffness"][row] * self.moved(target, block, row, theta)
         total = weights.sum()
-        if total == 0:  # a model that is sure of all data keeps gradients that are 0 to the last bit
+        if total == 0:  # all stored gradients are exactly 0 if the model predicts all data with certainty
             return super().probabilities(target, block, row, theta)
         probabilities: Float64 = (1 - self.uniform) * weights / total + self.uniform / density.n_data
         return probabilities
 
     def moved(self, target: SumTarget, block: ParameterBlock, row: int, theta: Float64) -> Float64:
-        """D_i, (N,): how far theta is from where it was when each datum was last drawn."""
+        """D_i, (N,): the distance of theta from its value when each datum was last drawn."""
         past = block["past"][row].reshape(-1, len(theta))
         iteration, kept = target.stream.iteration, len(past)
         distance = np.sqrt(((past - theta) ** 2).sum(axis=1))
-        visited = np.maximum(block["last"][row], iteration - kept)  # as far back as there is
+        visited = np.maximum(block["last"][row], iteration - kept)  # at most as many iterations ago as are stored
         moved: Float64 = distance[visited.astype(np.int64) % kept]
         return moved
 
     def seen(self, target: SumTarget, block: ParameterBlock, row: int, theta: Float64, index: Int64) -> None:
-        """Note that these data were drawn."""
+        """Store theta, and for the drawn data the iteration and kappa_i."""
         iteration = target.stream.iteration
         past = block["past"][row].reshape(-1, len(theta))
         past[iteration % len(past)] = theta
@@ -236,43 +239,43 @@ class Adaptive(Subsample):
         block["stiffness"][row, index] = self.stiffness(target.density, theta[None], index)[0]
 
     def stiffness(self, density: SumDensity, theta: Float64, index: Int64 | slice) -> Float64:
-        """kappa_i, (n, S)."""
+        """Lipschitz constants kappa_i, (n, S)."""
         return density.stiffness(theta, index)
 
 
 class AdaptiveStored(Adaptive):
-    """The stored gradients' lengths alone, w_i = |h_i|; a tenth is drawn uniformly, or small ones never were again."""
+    """Weights w_i = |h_i|.
+
+    A tenth of the probability is uniform; otherwise a datum with a small gradient might never be drawn again.
+    """
 
     uniform = 0.1
 
     def stiffness(self, density: SumDensity, theta: Float64, index: Int64 | slice) -> Float64:
-        """kappa_i, (n, S): none."""
+        """kappa_i = 0, (n, S)."""
         return np.zeros((len(theta), density.n_data))[:, index]
 
 
 class AdaptivePublished(Adaptive):
-    """As printed: w_i = |h_i| + L_i sqrt(2 t d beta_i d + K_i), and no control variates [El Hanchi 2019, section 5.1].
+    """Published weights |h_i| + L_i sqrt(2 t d beta_i d + K_i), without control variates [El Hanchi 2019, section 5.1].
 
-    beta_i is the age of h_i in iterations, K_i the sum of |grad U~|^2 since, and t the step, as SGLD counts it.
+    beta_i is the age of h_i in iterations, K_i the sum of |grad U~|^2 over these iterations, and t the step of SGLD.
     """
 
     control_variate = False
     uniform = 0.0
 
     def tables(self, density: SumDensity, grid: int) -> tuple[StateField, ...]:
-        """Fields whose width depends on a density's data; `grid` iterations use as many data as there are."""
+        """Fields whose width depends on the data; `grid` iterations draw as many data as the density has."""
         return (*super().tables(density, grid), StateField("squares", PAST * grid))
 
     def begin_tables(self, density: SumDensity, block: ParameterBlock, position: str) -> None:
-        """Fill the tables at the first state: N gradients."""
+        """Fill the tables at the initial state, with N gradients."""
         super().begin_tables(density, block, position)
         block["squares"][:] = 0.0
 
     def moved(self, target: SumTarget, block: ParameterBlock, row: int, theta: Float64) -> Float64:
-        """D_i, (N,): how far theta is from where it was when each datum was last drawn.
-
-        Here: what is printed in its place.
-        """
+        """Published estimate of D_i, (N,)."""
         iteration, squares = target.stream.iteration, block["squares"][row]
         age = np.minimum(iteration - block["last"][row], len(squares)).astype(np.int64)
         since = np.concatenate(
@@ -283,13 +286,13 @@ class AdaptivePublished(Adaptive):
         return moved
 
     def seen(self, target: SumTarget, block: ParameterBlock, row: int, theta: Float64, index: Int64) -> None:
-        """Note that these data were drawn."""
+        """Store the squared length of the gradient, too."""
         super().seen(target, block, row, theta, index)
         squares = block["squares"][row]
         squares[target.stream.iteration % len(squares)] = (block["g"][row] ** 2).sum()
 
     def stiffness(self, density: SumDensity, theta: Float64, index: Int64 | slice) -> Float64:
-        """kappa_i, (n, S): L_i."""
+        """kappa_i = L_i, (n, S)."""
         return np.broadcast_to(density.smoothness, (len(theta), density.n_data))[:, index]
 
 

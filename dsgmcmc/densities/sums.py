@@ -1,7 +1,7 @@
-"""Densities whose energy is a sum over data, U = sum_i U_i + prior, asked for datum by datum.
+"""Densities whose energy is a sum over data, U = sum_i U_i + prior, with access to single terms.
 
-Samplers that weigh data against each other, and Metropolis kernels that look at few of them, need the terms; those that
-step along gradients take such a density like any other.
+The terms are needed for importance sampling of data, and for Metropolis kernels that evaluate few data. Gradient-based
+samplers treat these densities like any other density.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from dsgmcmc.types import Float64
 class SumDensity(ABC):
     """A posterior of a vector theta of length D from N data; a `dsgmcmc.densities.density.Density`.
 
-    A subclass sets its attributes, and says the energy and the gradient of every datum. Bounds are needed by those
-    kernels alone that rest on them.
+    A subclass sets the attributes, and defines the energy and the gradient of every datum. Only some kernels need
+    `smoothness` or `bounds`.
 
     Attributes
     ----------
     dimension, n_data : int
         D and N.
     curvature : (D,) float64
-        Typical second derivative of the likelihood's energy, the unit of step sizes given by curvature.
+        Typical second derivative of the likelihood's energy, the unit of step sizes.
     prior_mean, prior_precision : (D,) and (D,) or (D, D) float64
-        Normal prior, which is never split over data; precision 0 where there is none.
+        Normal prior, which is never split over the data; precision 0 if there is no prior.
     """
 
     dimension: int
@@ -39,7 +39,7 @@ class SumDensity(ABC):
 
     @abstractmethod
     def energies(self, theta: Float64, index: Data = ALL) -> Float64:
-        """U_i, minus the log likelihood of each of S data: (n, S) for theta (n, D)."""
+        """Return U_i, minus the log likelihood, for each of S data: (n, S) for theta (n, D)."""
 
     @abstractmethod
     def gradients(self, theta: Float64, index: Data = ALL) -> Float64:
@@ -63,43 +63,43 @@ class SumDensity(ABC):
         """Gradient of `prior_energy`, (n, D)."""
         return prior_gradient(self, theta)
 
-    # ------------------------------------------------------------------ gradients as estimators keep them
+    # ------------------------------------------------------------------ gradients in stored form
 
     @property
     def width(self) -> int:
-        """Numbers W by which a gradient of a datum is kept: D, or fewer where its direction is known."""
+        """How many numbers W store the gradient of a datum: D, or fewer if its direction is known."""
         return self.dimension
 
     def slopes(self, theta: Float64, index: Data = ALL) -> Float64:
-        """`gradients` as they are kept, (n, S, W)."""
+        """`gradients` in stored form, (n, S, W)."""
         return self.gradients(theta, index)
 
     def spread(self, slopes: Float64, index: Data = ALL) -> Float64:
-        """Gradients (n, S, D) of what is kept of them, (n, S, W)."""
+        """Gradients (n, S, D) from their stored form (n, S, W)."""
         return slopes
 
     def total(self, slopes: Float64) -> Float64:
-        """Sum over all data of the gradients that are kept, (n, D) of (n, N, W)."""
+        """Sum of stored gradients (n, N, W) over all data, (n, D)."""
         total: Float64 = self.spread(slopes).sum(axis=1)
         return total
 
     def weighted(self, slopes: Float64, index: Data, p: Float64) -> Float64:
-        """Sum of gradients that are kept, each divided by a number of its own: (D,) of (1, S, W) and (S,)."""
+        """Sum of stored gradients (1, S, W), each divided by its element of p (S,): (D,)."""
         weighted: Float64 = (self.spread(slopes, index)[0] / p[:, None]).sum(axis=0)
         return weighted
 
     def lengths(self, slopes: Float64, index: Data = ALL) -> Float64:
-        """Lengths of the gradients that are kept, (n, S)."""
+        """Lengths of stored gradients, (n, S)."""
         lengths: Float64 = np.linalg.norm(self.spread(slopes, index), axis=2)
         return lengths
 
     def stiffness(self, theta: Float64, index: Data = ALL) -> Float64:
-        """Lipschitz constants of the gradients of U_i about theta, (n, S); `smoothness`, if no more is known."""
+        """Lipschitz constants of the gradients of U_i near theta, (n, S); by default `smoothness`."""
         return np.broadcast_to(self.smoothness[index], (len(theta), len(self.smoothness[index])))
 
     @property
     def smoothness(self) -> Float64:
-        """L_i, Lipschitz constants of the gradients of U_i in the Euclidean norm, (N,).
+        """Lipschitz constants L_i of the gradients of U_i in the Euclidean norm, (N,).
 
         Raises
         ------
@@ -109,7 +109,7 @@ class SumDensity(ABC):
         raise InputError(f"{type(self).__name__} has no smoothness: Lipschitz constants (N,) of its gradients")
 
     def bounds(self, order: int) -> Float64:
-        """Bounds of all partial derivatives of one order of U_i, 1 to 3, at any theta: (N,).
+        """Bounds of all partial derivatives of U_i of one order, 1 to 3, for all theta: (N,).
 
         Raises
         ------

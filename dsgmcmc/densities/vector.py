@@ -1,9 +1,8 @@
-"""Any density on a plain vector, for the same samplers as the factorisation.
+"""Densities on a plain vector as targets of the samplers that also sample factorisations.
 
-All numbers are float64. The vector may have several rows, (n, D), which samplers without dot products treat as
-independent chains of the same density. Minibatches are the parts of the factorisation: part t of B holds the data
-t, t + B, t + 2 B, ..., and parts are visited by the same schedules. Every row has an order of its own, and so the noise
-of its gradients.
+All arrays are float64. The state may have several rows, (n, D); samplers without dot products treat them as independent
+chains. Minibatches are parts of the data: part t of B contains the data t, t + B, t + 2 B, .... A schedule determines
+the order of the parts. Every row has a separate order, so the noise of its gradients is independent of other rows.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from dsgmcmc.targets.base import NOTHING, Information, Momenta
 from dsgmcmc.targets.state import BlockLayout, ParameterBlock, RandomStream, StateField, gradient_in
 from dsgmcmc.types import Array, Factor, Float64
 
-#: Message to users of a sampler that draws rows given the others.
+#: Message for samplers that draw rows from their conditional distributions.
 NOT_CONDITIONAL = (
     "this sampler draws rows from their normal conditional distributions, which a density does not give: choose one "
     "that steps along gradients, such as sgld"
@@ -32,12 +31,12 @@ NOT_CONDITIONAL = (
 
 
 def part_sizes(n_data: int, grid: int) -> list[int]:
-    """Number of data in every part."""
+    """Return the number of data in every part."""
     return [len(range(part, n_data, grid)) for part in range(grid)]
 
 
 class VectorCell:
-    """The whole vector, and the data of one part."""
+    """The only cell of the target: the whole vector, with the data of one part."""
 
     def __init__(self, target: VectorTarget[Any]) -> None:
         self._target = target
@@ -61,18 +60,17 @@ class VectorCell:
 
 
 class VectorTarget(Generic[D]):
-    """A density of class `D` on a vector as samplers see it; a `dsgmcmc.targets.base.Target`.
+    """A density of class `D` with the interface of a `dsgmcmc.targets.base.Target`.
 
     Parameters
     ----------
     density : Density
-        What to sample.
     schedule : Schedule or None
-        Which part of the data each iteration uses; None for all.
+        Part of the data that each iteration uses; None for all data.
     fields : sequence of StateField
-        What the sampler keeps.
+        Fields of the sampler's state.
     scratch : sequence of str
-        What it needs besides.
+        Names of the sampler's working arrays.
     stream : RandomStream
         Seed and chain.
     rows : int
@@ -115,7 +113,7 @@ class VectorTarget(Generic[D]):
 
     @property
     def precision(self) -> Float64:
-        """Typical curvature and the prior's precision of every element, (D,)."""
+        """Typical curvature plus the prior's precision, for every element of theta, (D,)."""
         prior = self.block.prior(self.block).precision
         precision: Float64 = self.curvature + (np.diag(prior) if prior.ndim == 2 else prior)
         return precision
@@ -127,7 +125,7 @@ class VectorTarget(Generic[D]):
         return prior_gradient
 
     def parts_of(self, iteration: int) -> Iterator[tuple[Data, Data, float]]:
-        """Yield rows, the data that an iteration uses of them, and the probability with which it does."""
+        """Yield groups of rows, the data that an iteration uses for them, and the probability of these data."""
         if self.schedule is None:
             yield ALL, ALL, 1.0
             return
@@ -141,33 +139,33 @@ class VectorTarget(Generic[D]):
             rows = np.flatnonzero(parts == part)
             yield ALL if len(rows) == len(parts) else rows, slice(part, None, grid), probability[part]
 
-    # ------------------------------------------------------------------ what samplers use
+    # ------------------------------------------------------------------ interface for samplers
 
     @property
     def renews_data(self) -> bool:
-        """Whether `all_data_seen` changes the data in this iteration, so that gradients must be recomputed."""
+        """Whether `all_data_seen` changes the data in this iteration, so that gradients must be computed again."""
         return False
 
     @property
     def renews_prior(self) -> bool:
-        """Whether `all_data_seen` draws means of single rows' priors, given these rows, in this iteration."""
+        """Whether `all_data_seen` draws prior means of single rows, given the rows, in this iteration."""
         return False
 
     @property
     def noise_precision(self) -> float:
-        """Current tau; 1 if there is none."""
+        """Current noise precision tau; 1 if there is no noise."""
         return 1.0
 
     def blocks(self) -> Iterator[ParameterBlock]:
-        """All blocks of parameters that are on this process at present."""
+        """All blocks of parameters that this process holds at present."""
         yield self.block
 
     def together(self) -> Iterator[ParameterBlock]:
-        """The rows that are on this process at present, one group per factor."""
+        """The rows that this process holds at present, in one group per factor."""
         yield self.block
 
     def visit(self, send: bool = False) -> Iterator[VectorCell]:
-        """Cells of this iteration's part; `send` sends blocks on to where the next part needs them. Collective."""
+        """Cells of this iteration's part; `send` sends blocks to where the next part needs them. Collective."""
         yield VectorCell(self)
 
     def full_gradient(self, position: str, out: str, errors: bool = True) -> None:
@@ -177,24 +175,21 @@ class VectorTarget(Generic[D]):
         self.block[out][:] = gradient
 
     def all_data_seen(self) -> None:
-        """Draw hyperparameters and all else that the sampler does not move, if due; once a sweep. Collective."""
+        """Draw the hyperparameters and other parameters that the sampler does not update: a density has none."""
 
     def conditionals(self, factor: Factor, position: str) -> Iterator[ParameterBlock]:
-        """Blocks of a factor, with the conditionals of their rows given everything else.
-
-        Here: refused, because a density is asked for gradients alone. Collective.
-        """
+        """Raise `InputError`: a density defines gradients, but no conditional distributions of rows."""
         raise InputError(NOT_CONDITIONAL)
 
     def own_scale(self, block: ParameterBlock) -> None:
-        """Current noise scales of a block's rows, (n,); None if they have none. Here: data have none."""
+        """Return None: data of a density have no noise scales."""
 
     def information(
         self, position: str, bound: bool = True, earlier: Mapping[Factor, Float64] = NOTHING
     ) -> Information:
-        """Fisher information at the state in `position`.
+        """Fisher information at the state in `position`: the curvature of the density. Collective.
 
-        Here: the curvature that the density gives; there is no other factor to bound. Collective.
+        There is no other factor for which a bound is needed.
         """
         block = self.block
         precision = block.prior(block).precision
@@ -211,28 +206,19 @@ class VectorTarget(Generic[D]):
         finish: Callable[[dict[Factor, Float64]], Named],
         result: Shapes,
     ) -> dict[str, Float64]:
-        """Mean outer products, over the data, of the covariates of each factor's rows.
-
-        Here: the curvature that the density gives, which is a diagonal. Collective.
-        """
+        """Mean outer products, over the data, of the covariates: a diagonal matrix, from the curvature. Collective."""
         return unpack(pack(finish({Factor.W: np.diag(self.curvature / self.n_data)}), result), result)
 
     def own_sums(self, position: str, out: str) -> None:
-        """Set field `out` of every row to sum_j w_ij phi_j of its own data, as in `own_products`.
-
-        Here: 0, as nothing has been said of data. Collective.
-        """
+        """Set field `out` to 0, in place of sums over data, which a density does not define. Collective."""
         self.block[out].fill(0.0)
 
     def own_products(self, position: str, field: str) -> None:
-        """Multiply every row y_i of a field by the second moments of its own data.
-
-        Here: the curvature that the density gives, which is a diagonal. Collective.
-        """
+        """Multiply every row of a field by the curvature, in place of the second moments of covariates. Collective."""
         self.block[field][:] *= self.curvature
 
     def momenta(self, field: str, turned: bool) -> dict[str, Momenta]:
-        """All momenta of rows, by names such as ``W.biases``: of the vector."""
+        """All momenta, under the name ``theta``."""
         return {"theta": Momenta(Factor.W, field)}
 
     def sum(
@@ -241,24 +227,24 @@ class VectorTarget(Generic[D]):
         finish: Callable[[dict[str, Float64]], Named],
         result: Shapes,
     ) -> dict[str, Float64]:
-        """Add named partial sums of all blocks in block order; every process gets `finish(totals)`. Collective."""
+        """Add the named partial sums of all blocks, in block order; every process gets `finish(totals)`. Collective."""
         return unpack(pack(finish(dict(partials[self.block])), result), result)
 
     def begin(self, iteration: int) -> None:
         """Begin an iteration."""
         self.stream.iteration = iteration
 
-    # ------------------------------------------------------------------ what is asked about a state
+    # ------------------------------------------------------------------ properties of a state
 
     def energy(self, position: str) -> Float64:
-        """Energy of the posterior of every row, (n,)."""
+        """Energy of the posterior at every row, (n,)."""
         theta = self.block[position]
         return np.atleast_1d(self.density.energy(theta) + prior_energy(self.density, theta))
 
     def find_divergence(self, position: str) -> str:
-        """Describe where the state is not finite or has exploded; empty if it is nowhere. Collective."""
+        """Name an element of the state that is not finite; empty if all elements are finite. Collective."""
         theta = self.block[position]
-        if isfinite(theta.sum()) or np.isfinite(theta).all():  # a sum that is finite is of finite numbers
+        if isfinite(theta.sum()) or np.isfinite(theta).all():  # if the sum is finite, so are all elements
             return ""
         strange = np.argwhere(~np.isfinite(theta))[0]
         return f"element {strange.tolist()} of theta is {theta[tuple(strange)]}"

@@ -1,18 +1,19 @@
 """Accuracy of the monitored predictions over all chains, and how a run with a target accuracy ended.
 
-Shared parameters, such as thresholds and precisions, mix more slowly than predictions, and many wander along directions
-that no prediction sees: thresholds with the means of the factors, a precision of biases with these biases. What
-predictions see of all of them is how well a draw predicts the test ratings. So the log likelihood of the test ratings
-at each draw is the shared parameter that a target looks at. It needs 1 / `SHARED_FRACTION` of the accuracy of
-predictions, which tells a chain that has settled from one that still drifts, and is not waited for once predictions
-are `ENOUGH_ALONE` times as accurate as wanted: docs/defaults.md has what waiting gains.
+Shared parameters, such as thresholds and precisions, mix more slowly than predictions, and many of them move along
+directions that leave all predictions unchanged: thresholds together with the means of the factors, a precision of
+biases together with these biases. Their effect on predictions is measured by the log likelihood of the test ratings at
+each draw. This log likelihood is therefore monitored in place of the shared parameters. Its accuracy needs to be only
+1 / `SHARED_FRACTION` of that of the predictions, which is enough to distinguish a chain that has converged from one
+that still drifts. It is ignored once the predictions are `ENOUGH_ALONE` times as accurate as wanted; docs/defaults.md
+shows the gain from waiting for it.
 
-A single chain is compared with itself: its halves count as chains, each of which R-hat splits again. 9 in 10 of the
-quantities must have the accuracy.
+A single chain is compared with itself: its halves count as chains, and R-hat splits each half again. 9 of 10 monitored
+quantities must reach the accuracy.
 
-Chains are looked at when all have made the same number of iterations: burn-in and 10 n sweeps, n = 1, 2, ..., 7, 8, 10,
-12, 14, 16, 20, ... with at most three significant binary digits. So the end depends on the draws alone, all looks
-together cost about as much as six looks at the end, and chains end at most a quarter later than they could.
+The accuracy is checked when all chains have completed burn-in and 10 n sweeps, n = 1, 2, ..., 7, 8, 10, 12, 14, 16, 20,
+..., numbers with at most three significant binary digits. So the end depends on the draws alone, all checks together
+cost about as much as six checks at the end, and chains run at most a quarter longer than necessary.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from dsgmcmc.targets.base import Followed
 from dsgmcmc.types import Float64
 
 LOOK_SWEEPS, LOOK_DIGITS = 10, 3
-#: Shared parameters need this fraction of the ESS, and this multiple of the excess of R-hat over 1.
+#: For the log likelihood of the test ratings, the ESS may be smaller, and R-hat - 1 larger, by this factor.
 SHARED_FRACTION = 10
 ENOUGH_ALONE = 1.5
 LABELS = {
@@ -53,12 +54,13 @@ class Look:
     iteration : int
         Iteration of the check.
     found : dict of str to float
-        Worst value of each measure in `until`, without the worst `SPARED` of the predictions, and as ``shared_ess`` and
-        ``shared_rhat`` that of the log likelihood of the test ratings; empty if unknown.
+        Value of each measure in `until` for the worst prediction, after leaving out the fraction `SPARED` of the
+        predictions; values for the log likelihood of the test ratings are ``shared_ess`` and ``shared_rhat``. Empty if
+        unknown.
     reached : bool
         Whether the target is reached.
     limit : int
-        Iteration at which chains end in any case.
+        Iteration at which chains end even if the target is not reached.
     """
 
     until: str
@@ -68,30 +70,30 @@ class Look:
     limit: int
 
     def table(self) -> dict[str, Any]:
-        """Entry of ``summary.json``."""
+        """Return the entry for ``summary.json``."""
         return asdict(self)
 
     def __str__(self) -> str:
-        """Values of the measures, as text."""
+        """Write the values of the measures."""
         if not self.found:
             return "unknown: too few draws, or draws of unequal weight"
         return ", ".join(f"{LABELS[name][0]} {value:{LABELS[name][1]}}" for name, value in self.found.items())
 
     def against(self, wanted: Mapping[str, float]) -> str:
-        """Values of the measures, each with its limit, as text."""
+        """Write the values of the measures, each with its limit."""
         limit = limits(wanted, self.found)
         shown = [f"{LABELS[name][0]} {value:{LABELS[name][1]}}/{limit[name]:g}" for name, value in self.found.items()]
         return ", ".join(shown)
 
 
 def next_look(iteration: int, burn_in: int, sweep: int) -> int:
-    """Iteration of the first look at `iteration` or later.
+    """Return the iteration of the first check that is not before `iteration`.
 
     Parameters
     ----------
     iteration, burn_in : int
     sweep : int
-        Iterations in a sweep.
+        Number of iterations in a sweep.
     """
     number = max(1, -(-(iteration - burn_in) // (LOOK_SWEEPS * sweep)))
     spacing = 1 << max(0, number.bit_length() - LOOK_DIGITS)
@@ -109,8 +111,8 @@ def look_at(
     config : ResolvedChain
         Settings of the run.
     gathered : sequence of (dict, dict)
-        From every process: what is followed, by chain and block; and by chain its iteration and the weights of its
-        draws, (draws,) float64.
+        From every process two dicts: the monitored values, by chain and block; and by chain the pair of its iteration
+        and the weights of its draws, (draws,) float64.
     """
     followed: dict[tuple[int, int], Followed] = {}
     facts: dict[int, tuple[int, Float64]] = {}
@@ -139,7 +141,7 @@ def look_at(
 
 
 def ending(look: Mapping[str, Any]) -> str:
-    """Say in one line why a run has ended, and how to continue; `look` is the `Look.table` of its summary."""
+    """Say in one line why a run ended, and how to continue; `look` is a `Look.table` from its summary."""
     now = Look(**look)
     if now.reached:
         better = format_accuracy(scaled(parse_accuracy(now.until), 2))
@@ -156,7 +158,7 @@ def ending(look: Mapping[str, Any]) -> str:
 def accuracy(
     values: Float64, interleaved: int, measures: Sequence[str], shared: Float64 | None = None
 ) -> dict[str, float]:
-    """Measure the worst monitored quantity, after leaving out the worst `SPARED` of them.
+    """Measure the worst monitored quantity, after leaving out the fraction `SPARED` of them.
 
     Parameters
     ----------
@@ -165,9 +167,9 @@ def accuracy(
     interleaved : int
         Sub-chains per chain.
     measures : sequence of str
-        "rhat", "ess" (the smaller one of bulk and tail ESS), or both.
+        "rhat", "ess" (the smaller of bulk and tail ESS), or both.
     shared : (chains, draws) float64, optional
-        Log likelihood of the test ratings at each draw, which is measured by itself.
+        Log likelihood of the test ratings at each draw, which is measured separately.
 
     Returns
     -------
@@ -182,7 +184,7 @@ def accuracy(
 
 
 def _worst(values: Float64, interleaved: int, measures: Sequence[str]) -> dict[str, float]:
-    """Measures of the worst quantity, after leaving out the worst `SPARED` of them."""
+    """Measures of the worst quantity, after leaving out the fraction `SPARED` of the quantities."""
     chains = split_subchains(values, interleaved)
     compared = mixing.halves(chains) if len(values) == 1 else chains
     result: dict[str, float] = {}
@@ -196,23 +198,23 @@ def _worst(values: Float64, interleaved: int, measures: Sequence[str]) -> dict[s
 
 
 def _spared(values: Float64) -> float:
-    """Largest value, after leaving out the largest `SPARED` of them."""
+    """Largest value, after leaving out the fraction `SPARED` of the values."""
     return float(np.nanquantile(values, 1 - SPARED, method="inverted_cdf"))
 
 
 def scaled(wanted: Mapping[str, float], times: float) -> dict[str, float]:
-    """Limits that are so many times as accurate."""
+    """Limits for an accuracy that is `times` as high: ESS times `times`, R-hat - 1 divided by it."""
     return {name: times * limit if name == "ess" else 1 + (limit - 1) / times for name, limit in wanted.items()}
 
 
 def limits(wanted: Mapping[str, float], found: Mapping[str, float]) -> dict[str, float]:
-    """Limit of each measure that was found."""
+    """Limits of the measures in `found`."""
     of_shared = {f"shared_{name}": limit for name, limit in scaled(wanted, 1 / SHARED_FRACTION).items()}
     return {name: limit for name, limit in {**wanted, **of_shared}.items() if name in found}
 
 
 def reached(wanted: Mapping[str, float], found: Mapping[str, float]) -> bool:
-    """Whether predictions, and shared parameters, are as accurate as wanted; or predictions `ENOUGH_ALONE` times so."""
+    """Whether predictions and log likelihood reach the accuracy, or predictions `ENOUGH_ALONE` times the accuracy."""
 
     def met(wanted: Mapping[str, float]) -> bool:
         return all(

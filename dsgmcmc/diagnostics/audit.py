@@ -1,4 +1,4 @@
-"""Check that the files of a run are those that were written, and list those without a checksum."""
+"""Check the files of a run against their checksums, and list files without a checksum."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dsgmcmc.storage.series import is_on_its_way
 from dsgmcmc.storage.verify import verify_run
 from dsgmcmc.storage.writer import SET_ASIDE
 
-#: Files that every job changes, and whose content is never used as data.
+#: Files that every job changes, and whose contents are never used as data.
 LIVE = ("lock", "listening")
 MOST_SHOWN = 5
 
@@ -29,9 +29,9 @@ class Audit(NamedTuple):
     Attributes
     ----------
     digest : str
-        Digest of the content, see `dsgmcmc.storage.verify`.
+        Digest of the contents (`dsgmcmc.storage.verify`).
     unchecked : list of str
-        Files, and parts of ``run.toml``, that are not under a checksum.
+        Files, and parts of ``run.toml``, without a checksum.
     """
 
     digest: str
@@ -53,7 +53,7 @@ def audit(run: RunDirectory) -> Audit:
         if MANIFEST in names and SET_ASIDE not in Path(folder).name:
             try:
                 manifest = read_manifest(Path(folder))
-            except GoneError:  # a running job removes snapshots and writes others meanwhile
+            except GoneError:  # a running job may remove this snapshot during the audit
                 continue
             known |= {Path(folder) / name for name in (MANIFEST, *manifest.shards)}
             bound |= set(manifest.about.get(MADE_WITH, {}))

@@ -1,23 +1,23 @@
 r"""Two baselines that a model should beat on the test ratings: the mean of the ratings, and biases only.
 
 *Biases only* is the default model at rank 0, x_ij = mu + a_i + b_j + noise. With v the variance of the training ratings
-its priors are a_i ~ N(0, 1 / lambda_a), lambda_a ~ Gamma(4, rate 3 v / 8), the same for b_j, and tau ~ Gamma(1, rate v)
-for the precision of the noise. The posterior is approximated by independent normals, q(a_i) = N(m_i, s_i), where the
-bound on the evidence is maximal [Lim & Teh 2007, sections 2 and 3, here with the biases alone]:
+the priors are a_i ~ N(0, 1 / lambda_a), lambda_a ~ Gamma(4, rate 3 v / 8), likewise for b_j, and tau ~ Gamma(1, rate v)
+for the precision of the noise. The posterior is approximated by independent normals q(a_i) = N(m_i, s_i) that maximise
+the lower bound on the evidence [Lim & Teh 2007, sections 2 and 3, here with the biases alone]:
 
     s_i = 1 / (tau n_i + lambda_a),    m_i = s_i tau sum_j (x_ij - mu - m_j),
     lambda_a = (4 + sum_i (1 - lambda_a s_i) / 2) / (3 v / 8 + sum_i m_i^2 / 2),
     tau = (1 + N / 2) / (v + sum_ij [(x_ij - mu - m_i - m_j)^2 + s_i + s_j] / 2)
 
-and a rating is N(mu + m_i + m_j, 1 / tau + s_i + s_j). On MovieLens 100K and 1M its RMSE and log score are within
-0.0002 of those of a run with ``--rank 0``.
+and the prediction of a rating is N(mu + m_i + m_j, 1 / tau + s_i + s_j). On MovieLens 100K and 1M its RMSE and log
+score differ by at most 0.0002 from those of a run with ``--rank 0``.
 
-The equation of lambda_a has the solution of the usual update, (4 + I / 2) / (3 v / 8 + sum_i (m_i^2 + s_i) / 2). That
-takes hundreds of sweeps where ratings say little of the biases.
+The usual update (4 + I / 2) / (3 v / 8 + sum_i (m_i^2 + s_i) / 2) of lambda_a has the same fixed point as the update
+above, but takes hundreds of sweeps if the ratings contain little information about the biases.
 
-A sweep reads the training ratings once, some rows at a time: the rows' means are found from the columns', and the sums
-for the columns' next means are taken in passing. Three to eight sweeps settle all precisions to 2 %, on sparse data up
-to thirty. One process sums all in the order of the file.
+A sweep reads the training ratings once, some rows at a time. It computes the means of the rows from the means of the
+columns, and in the same pass the sums for the next means of the columns. All precisions converge to 2 % in three to
+eight sweeps, on sparse data in up to thirty. One process computes all sums, in the order of the file.
 
 [Lim & Teh 2007] Variational Bayesian approach to movie rating prediction, KDD Cup and Workshop.
 """
@@ -37,10 +37,10 @@ from dsgmcmc.model.predictive.base import SMALLEST, Moments, Predictive
 from dsgmcmc.posterior.heldout import TestPredictions
 from dsgmcmc.types import Float64, Int32, Int64
 
-#: Shape of the prior of a precision of biases, and its rate over the variance of the ratings.
+#: Shape of the prior of lambda_a and lambda_b, and its rate divided by the variance of the ratings.
 PRECISION_SHAPE, PRECISION_RATE = 4.0, 0.375
 
-CONVERGED_BELOW = 0.02  # relative change of every precision in a sweep at which the fit ends
+CONVERGED_BELOW = 0.02  # the fit ends if a sweep changes every precision by less than this fraction
 MOST_SWEEPS = 50
 _SLAB = 2_000_000  # ratings read at a time
 
@@ -51,11 +51,11 @@ class BiasesOnly(NamedTuple):
     Attributes
     ----------
     mean : float
-        Of the training ratings.
+        Mean of the training ratings.
     noise : float
         Variance of the noise.
     means, variances : tuple of (I,) and (J,) float64
-        Of the posteriors of the rows' and of the columns' biases.
+        Posterior means and variances of the biases of rows, and of columns.
     """
 
     mean: float
@@ -69,13 +69,13 @@ class BiasesOnly(NamedTuple):
         return mean
 
     def predictive(self, rows: Int64, columns: Int32, levels: Float64 | None = None) -> Predictive:
-        """Predictive distributions of the ratings of pairs, with these levels if they are known."""
+        """Predictive distributions of the ratings of pairs, with the levels of the ratings if they are known."""
         variance = self.noise + self.variances[0][rows] + self.variances[1][columns]
         return Gaussian.predictive_of_moments(Moments(self.predict(rows, columns), variance, None, levels))
 
 
 def fit_biases_only(ratings: Ratings) -> BiasesOnly:
-    """Fit biases only to the training ratings, which are read once a sweep, some rows at a time."""
+    """Fit biases only to the training ratings."""
     n, counts = ratings.nnz, (np.diff(ratings.row_indptr), ratings.column_counts)
     squares = sum(float(np.square(left).sum()) for _, _, left in _deviations(ratings, "train", ratings.row_indptr))
     variance = squares / n or 1.0
@@ -98,14 +98,14 @@ def fit_biases_only(ratings: Ratings) -> BiasesOnly:
 
 
 def _sweep(ratings: Ratings, means: tuple[Float64, Float64], tau: float, strength: float) -> tuple[Float64, float]:
-    """Set the rows' means in place, given the columns'.
+    """Set the means of the rows in place, given the means of the columns.
 
     Returns
     -------
     sums : (J,) float64
-        Of what the mean and the rows leave of each column's ratings.
+        Sums by column of the residuals: rating - mean - mean of the row's bias.
     squares : float
-        Sum of its squares.
+        Sum of all squared residuals.
     """
     sums, squares = np.zeros(ratings.n_cols), 0.0
     for rows, columns, left in _deviations(ratings, "train", ratings.row_indptr):
@@ -128,41 +128,42 @@ def baselines(ratings: Ratings, biases: BiasesOnly) -> dict[str, float]:
 
 
 def _deviations(ratings: Ratings, part: Split, indptr: Int64) -> Iterator[tuple[Int64, Int32, Float64]]:
-    """Row, column and value less the training mean of the ratings of a part, some rows at a time."""
+    """Yield row, column, and value minus training mean, of training or test ratings, some rows at a time."""
     for start, stop in row_slabs(indptr, _SLAB):
         ends, columns, values = ratings.slab(part, start, stop)
         if len(columns):
             yield np.repeat(np.arange(start, stop), np.diff(ends)), columns, values.astype(np.float64) - ratings.mean
 
 
-# ---------------------------------------------------------------------- against a model
+# ---------------------------------------------------------------------- comparison with a model
 
 
 def advantage(
     parts: Iterable[TestPredictions], law: type[Law], levels: Float64 | None, ratings: Ratings, biases: BiasesOnly
 ) -> dict[str, Any] | None:
-    """How much better the predictions of a model are than those of biases only, of the same test ratings.
+    """Compare the predictions of a model with those of biases only, for the test ratings.
 
     Parameters
     ----------
     parts : iterable of TestPredictions
-        Of the model, in the order of the file.
+        Predictions of the model, in the order of the file.
     law : type of Law
-        Its likelihood.
+        Likelihood of the model.
     levels : (R,) float64, optional
-        Of the ratings, if they have some.
+        Levels of the ratings, if they have levels.
     ratings : Ratings
-        Whose test ratings they are.
+        Ratings that contain these test ratings.
     biases : BiasesOnly
-        Fitted to the training ratings.
+        Biases only, fitted to the training ratings.
 
     Returns
     -------
     dict or None
-        None if all are of one user, so that no error is known. ``measure`` is ``log_probability`` where ratings have
-        levels, else ``log_predictive_density``, and ``biases_only`` its mean for biases only. ``gain`` and
-        ``gain_error`` say how much more it is for the model, and the standard error of that by users
-        (`dsgmcmc.diagnostics.scores`); ``square`` and ``square_error`` how much less the mean squared error is.
+        ``measure`` is ``log_probability`` if ratings have levels, else ``log_predictive_density``; ``biases_only`` is
+        the mean of this measure for biases only. ``gain`` says how much larger the mean is for the model, and
+        ``gain_error`` is the standard error of the difference (`dsgmcmc.diagnostics.scores`). ``square`` and
+        ``square_error`` are the reduction of the mean squared error and its standard error. None if all test ratings
+        are by one user, because then no standard error is known.
     """
     users = ratings.n_cols if ratings.transposed else ratings.n_rows
     sums, counts, total, start = np.zeros((2, users)), np.zeros(users, np.int64), 0.0, 0
@@ -194,7 +195,7 @@ def _has_levels(predictive: Predictive) -> bool:
 
 
 def _log_scores(predictive: Predictive, x: Float64, whole: bool) -> Float64:
-    """Log probability of each rating's level, or log density; of whole numbers that of all that is rounded to them."""
+    """Log probability of each level, or log density; for `whole` ratings x, log probability of x - 0.5 to x + 0.5."""
     if _has_levels(predictive):
         return predictive.log_probability(x)
     if whole and not predictive.whole:
@@ -203,7 +204,7 @@ def _log_scores(predictive: Predictive, x: Float64, whole: bool) -> Float64:
 
 
 def _pairs(ratings: Ratings, start: int, stop: int) -> tuple[Int64, Int32]:
-    """Rows and columns of the test ratings from one place in the file to another."""
+    """Rows and columns of the test ratings `start` to `stop`, in the order of the file."""
     indptr = ratings.test_indptr
     first, last = int(np.searchsorted(indptr, start, side="right")) - 1, int(np.searchsorted(indptr, stop))
     columns = ratings.slab("test", first, last)[1]

@@ -1,4 +1,4 @@
-"""The result of a comparison: a table of models, and which of them is recommended; its file, with a checksum."""
+"""The result of a comparison of models: a table, and the recommended model; stored in a file with a checksum."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from dsgmcmc.diagnostics.summary import read_summary, save_summary
 from dsgmcmc.errors import InputError
 
-#: Criteria by what they are called in tables; each is there with its sign, so that more is better but for the RMSE.
+#: Texts for the criteria, by their names in tables. For every criterion but the RMSE, larger values are better.
 CRITERIA = {
     "log-probability": "log probability of the rating's level",
     "log-density": "log density",
@@ -27,17 +27,18 @@ class Model(BaseModel):
     ----------
     name : str
     settings : dict
-        By the names of `sample`.
+        Settings under the names that `sample` uses.
     sweeps : int
-        How long its chain was.
+        Number of sweeps of its chain.
     criterion : float or None
-        Mean of the criterion over the ratings that were held out; None if the chain diverged.
+        Mean of the criterion over the held-out ratings; None if the chain diverged.
     behind, error : float or None
-        How much worse than the best model at that length, and the standard error of that.
+        How much worse its criterion is than that of the best model at this number of sweeps, and the standard error of
+        the difference.
     rmse, ndcg : float or None
-        RMSE, and NDCG@10, where they were measured.
+        RMSE and NDCG@10, if they were measured.
     seconds : float or None
-        What its chain took.
+        Time that its chain took.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -54,24 +55,25 @@ class Model(BaseModel):
 
 
 class Comparison(BaseModel):
-    """What was compared, and the choice.
+    """The models that were compared, and the choice.
 
     Attributes
     ----------
     data_hash : str
-        Of the ratings file.
+        Hash of the ratings file.
     metric : str
         A key of `CRITERIA`.
     training, held_out : int
-        Ratings that the models were sampled from, and that they were scored on.
+        Numbers of ratings from which the models were sampled, and on which they were scored.
     models : list of Model
         In the order of their complexity.
     left_out : list of str
-        Models that were not sampled, as their law had lost.
+        Models that were not sampled, because their likelihood, or a part added to the model, had no gain when tried
+        alone.
     best, recommended : str
         Names of models.
     given_up : list of str
-        Models that were recommended before, and diverged when they were sampled whole.
+        Models that were recommended first, but diverged in the full run.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -87,7 +89,7 @@ class Comparison(BaseModel):
     given_up: list[str] = []
 
     def model(self, name: str) -> Model:
-        """The model of a name."""
+        """Return the model with this name."""
         return next(each for each in self.models if each.name == name)
 
     @property
@@ -96,7 +98,7 @@ class Comparison(BaseModel):
         return self.model(self.recommended).settings
 
     def without_recommended(self) -> Self | None:
-        """Recommend the best of the other models, in place of one that diverged; None if no other has a score."""
+        """Recommend the best other model, after the recommended one diverged; None if no other model has a score."""
         given_up = [*self.given_up, self.recommended]
         others = [each for each in self.models if each.criterion is not None and each.name not in given_up]
         if not others:
@@ -106,7 +108,7 @@ class Comparison(BaseModel):
         return self.model_copy(update={"recommended": best.name, "given_up": given_up})
 
     def sentence(self) -> str:
-        """The recommendation."""
+        """Write the recommendation as a sentence."""
         criterion = CRITERIA[self.metric]
         if self.given_up:
             return f"Take {self.recommended}: {' and '.join(self.given_up)} diverged when sampled whole."
@@ -119,12 +121,12 @@ class Comparison(BaseModel):
         )
 
     def save(self, path: Path) -> None:
-        """Write it; raises OSError."""
+        """Write the comparison to a file; raises OSError."""
         save_summary(path, self.model_dump())
 
     @classmethod
     def read(cls, path: Path) -> Comparison:
-        """Read it. Raises InputError if it is damaged, and FileNotFoundError if there is none."""
+        """Read a comparison. Raises InputError if the file is damaged, and FileNotFoundError if there is none."""
         try:
             return cls.model_validate(read_summary(path))
         except ValidationError as error:
@@ -135,5 +137,5 @@ class Comparison(BaseModel):
         return f"# {self.sentence()}\n{tomli_w.dumps(self.settings)}"
 
     def table(self) -> dict[str, Any]:
-        """All of it as plain values."""
+        """The comparison as plain values, with the recommended settings and the sentence."""
         return {**self.model_dump(), "settings": self.settings, "sentence": self.sentence()}

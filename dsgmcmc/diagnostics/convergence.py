@@ -2,11 +2,11 @@ r"""Convergence of chains: R-hat and effective sample sizes (`dsgmcmc.diagnostic
 
 They are computed for identified quantities (`dsgmcmc.posterior.traces`), never for raw factors.
 
-The interleaved sub-chains of one chain (HAMCMC's) are treated as chains: from three sub-chains on, their common trace
-has a comb-shaped autocorrelation, which estimators of ESS take for almost none.
+HAMCMC interleaves several sub-chains in one chain; here they count as separate chains. The joint trace of three or more
+sub-chains has a comb-shaped autocorrelation, which estimators of the ESS mistake for almost no autocorrelation.
 
-R-hat and ESS assume equally weighted draws, and are withheld if weights differ. Neither detects the bias of a
-stochastic-gradient sampler, whose chains agree on the wrong distribution just as well [Nemeth 2021, section 4].
+R-hat and ESS assume equally weighted draws; with unequal weights they are not computed. Neither detects the bias of a
+stochastic-gradient sampler: its chains may agree on a wrong distribution [Nemeth 2021, section 4].
 """
 
 from __future__ import annotations
@@ -31,14 +31,15 @@ from dsgmcmc.posterior.traces import (
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.types import Float64
 
-#: R-hat of chains that agree has a square of about 1 + x / E, x ~ chi^2_3 / 3 of two chains and E the ESS of half a
-#: chain: at the default end of a run, E = 50, it is 1.01 on the average and above 1.05 once in a thousand times.
+#: If two chains agree, the square of R-hat is about 1 + x / E, with x ~ chi^2_3 / 3 and E the ESS of half a chain. At
+#: the default end of a run (E = 50), R-hat is 1.01 on average, and above 1.05 in one case in a thousand.
 RHAT_LIMIT = 1.05
-TO_ASK_FOR = 1.01  # R-hat to continue a run to
-#: Fraction of the predictions that may miss the target. Where ratings are few, up to one in ten predictions
-#: changes its level once in thousands of sweeps, and a run that waits for 95 % ends by chance (docs/defaults.md).
+TO_ASK_FOR = 1.01  # target R-hat that a warning recommends
+#: Fraction of the predictions that may miss the target. With few ratings, up to one prediction in ten changes its
+#: level only once in thousands of sweeps: if 95 % had to reach the target, the end of a run would be a matter of chance
+#: (docs/defaults.md).
 SPARED = 0.1
-APART = 0.05  # fraction of the predictions above `RHAT_LIMIT` from which on chains do not agree
+APART = 0.05  # if more than this fraction of predictions have R-hat > `RHAT_LIMIT`, the chains do not agree
 BIAS_NOTE = (
     "R-hat tells whether the chains agree, and ESS how many independent draws they are worth. Neither detects the bias "
     "of a stochastic-gradient sampler, which all chains share [Nemeth 2021, section 4]; calibration on test ratings, "
@@ -52,9 +53,10 @@ def diagnose(run: Run) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``chains``, ``draws`` (of each), ``withheld`` (why there is no R-hat or ESS, or None), ``quantities`` (a list of
-        ``name, label, mean, sd, rhat, ess_bulk, ess_tail``), ``predictions`` (``pairs``, ``rhat`` and ``ess_bulk`` and
-        ``ess_tail`` of each), ``warnings``, ``note``. Unknown values are None.
+        ``chains``, ``draws`` (per chain), ``withheld`` (why R-hat and ESS are missing, or None), ``quantities`` (a list
+        of dicts ``name, label, mean, sd, rhat, ess_bulk, ess_tail``), ``predictions`` (the number of ``pairs``, and
+        lists ``rhat``, ``ess_bulk`` and ``ess_tail`` with one value per pair), ``warnings``, ``note``. Unknown values
+        are None.
     """
     weights, label_of = draw_weights(run), labels(run)
     chains, draws = weights.shape
@@ -83,13 +85,13 @@ def diagnose(run: Run) -> dict[str, Any]:
 
 
 def agreement(diagnosis: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Summarise whether the chains agree, by R-hat of the monitored predictions.
+    """Summarise R-hat of the monitored predictions, which shows whether the chains agree.
 
     Returns
     -------
     dict or None
         ``pairs``, ``rhat_median``, ``rhat_worst``, ``above`` (fraction of the pairs above `RHAT_LIMIT`); None without
-        R-hat: with one chain, no test ratings, unequal weights or too few draws.
+        R-hat, that is with one chain, no test ratings, unequal weights or too few draws.
     """
     values = diagnosis["predictions"]["rhat"]
     if values is None:
@@ -108,10 +110,11 @@ def slowest(diagnosis: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     Returns
     -------
     dict of str to dict
-        By ``shared`` (a parameter of the likelihood and the parts of the model), ``prior`` (one of the priors of rows,
-        on which predictions hardly depend) and ``likelihood`` (of the test ratings, on which all act): ``label``,
-        ``ess`` (the smaller of bulk and tail) and ``rhat`` (None for one chain). What a run lacks is missing; all is
-        where ESS cannot be computed.
+        The slowest quantity of every kind: ``shared`` (parameters of the likelihood and of the parts of the model),
+        ``prior`` (parameters of the priors of rows, on which predictions hardly depend) and ``likelihood`` (the log
+        likelihood of the test ratings, which depends on all parameters). Its entries are ``label``, ``ess`` (the
+        smaller of bulk and tail ESS) and ``rhat`` (None for one chain). Kinds that a run lacks are missing; the dict is
+        empty if ESS cannot be computed.
     """
     slow: dict[str, dict[str, Any]] = {}
     if diagnosis["withheld"]:
@@ -119,14 +122,14 @@ def slowest(diagnosis: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     for line in diagnosis["quantities"]:
         name, ess, rhat = line["name"], min(line["ess_bulk"], line["ess_tail"]), line["rhat"]
         kind = "likelihood" if name == TEST_LOG_LIKELIHOOD else "prior" if name in PRIOR_SCALARS else "shared"
-        constant = rhat is not None and not np.isfinite(rhat)  # it moved once, or in one chain alone
+        constant = rhat is not None and not np.isfinite(rhat)  # the quantity changed only once, or in one chain alone
         if not constant and (kind not in slow or ess < slow[kind]["ess"]):
             slow[kind] = {"label": line["label"], "ess": ess, "rhat": rhat}
     return slow
 
 
 def _withheld(weights: Float64, interleaved: int) -> str | None:
-    """Why R-hat and ESS cannot be computed from draws of these weights; None if they can."""
+    """Say why R-hat and ESS cannot be computed from draws with these weights; None if they can."""
     if not mixing.equal_weights(weights):
         return (
             "the draws have unequal weights (the step size changes after burn-in), but R-hat and ESS need equal ones; "
@@ -139,14 +142,14 @@ def _withheld(weights: Float64, interleaved: int) -> str | None:
 
 
 def split_subchains(values: Float64, interleaved: int) -> Float64:
-    """Sub-chains as chains: (chains, draws, m) values to (chains * interleaved, draws // interleaved, m)."""
+    """Turn sub-chains into chains: (chains, draws, m) to (chains * interleaved, draws // interleaved, m)."""
     chains, draws, m = values.shape
     whole = values[:, draws % interleaved :].reshape(chains, -1, interleaved, m)
     return whole.swapaxes(1, 2).reshape(chains * interleaved, -1, m)
 
 
 def _measures(values: Float64, interleaved: int, withheld: bool) -> dict[str, list[float] | None]:
-    """R-hat and both ESS of (chains, draws, m) values; R-hat needs two chains, not only sub-chains of one."""
+    """R-hat, bulk ESS and tail ESS of (chains, draws, m) values; R-hat needs two chains: sub-chains do not count."""
     if withheld:
         return {"rhat": None, "ess_bulk": None, "ess_tail": None}
     subchains = split_subchains(values, interleaved)
@@ -158,7 +161,7 @@ def _measures(values: Float64, interleaved: int, withheld: bool) -> dict[str, li
 
 
 def _warnings(diagnosis: dict[str, Any], aim: float) -> list[str]:
-    """Say what is doubtful, and what to do; `aim` is the ESS at which the run ended."""
+    """Describe doubts and their remedies; `aim` is the larger of the default ESS and the target of the run."""
     chains, several = diagnosis["chains"], diagnosis["predictions"]
     warnings = []
     if chains == 1:
@@ -187,7 +190,7 @@ def _warnings(diagnosis: dict[str, Any], aim: float) -> list[str]:
 
 
 def temperatures(run: RunDirectory, transposed: bool) -> dict[str, dict[str, float]]:
-    """Temperature and standard error of every field with momenta, of its hottest chain, from the newest metrics.
+    """Temperature, with its standard error, of every field with momenta in its hottest chain, from the newest metrics.
 
     Parameters
     ----------
@@ -198,7 +201,7 @@ def temperatures(run: RunDirectory, transposed: bool) -> dict[str, dict[str, flo
     Returns
     -------
     dict of str to dict
-        ``value`` and ``error`` by a name such as ``user factors``; empty if nothing was measured.
+        ``value`` and ``error``, by names such as ``user factors``; empty if no temperature was measured.
     """
     hottest: dict[str, dict[str, float]] = {}
     newest = {line["chain"]: line for line in run.metrics()}

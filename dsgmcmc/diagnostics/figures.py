@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Panels = Sequence[Axes]
 
-#: The same figure has the same bytes, and a dollar sign in a name is a dollar sign.
+#: With these settings equal figures have equal bytes, and a dollar sign in a name does not start a formula.
 STYLE: dict[Any, Any] = {
     "svg.hashsalt": "dsgmcmc",
     "svg.fonttype": "none",
@@ -35,7 +35,7 @@ BINS = 20  # groups of equally many test ratings
 
 
 def svg(count: int, fill: Callable[[Panels], None]) -> str:
-    """Draw a figure of `count` panels, in rows of two; `fill` draws what is in them.
+    """Draw a figure with `count` panels in rows of two; `fill` draws their contents.
 
     Raises
     ------
@@ -59,7 +59,7 @@ def svg(count: int, fill: Callable[[Panels], None]) -> str:
 
 
 def traces(panels: Panels, chains: Sequence[int], shown: Mapping[str, Float64]) -> None:
-    """Traces of scalars, (chains, draws) each, by label."""
+    """Draw traces of scalars, (chains, draws) each, by label."""
     for panel, (label, values) in zip(panels, shown.items(), strict=True):
         for chain, trace in zip(chains, values, strict=True):
             panel.plot(trace, linewidth=0.8, label=f"chain {chain}")
@@ -69,7 +69,7 @@ def traces(panels: Panels, chains: Sequence[int], shown: Mapping[str, Float64]) 
 
 
 def errors(panels: Panels, metrics: Mapping[int, Mapping[str, Float64]]) -> None:
-    """RMSE of the test ratings while sampling, by iteration and by time: of the posterior mean, and of each draw."""
+    """Draw the RMSE of the posterior mean and of each draw on the test ratings, by iteration and by time."""
     for panel, (axis, label) in zip(panels, (("iteration", "iteration"), ("time_s", "seconds")), strict=True):
         for number, (chain, columns) in enumerate(metrics.items()):
             color = f"C{number % 10}"
@@ -78,17 +78,17 @@ def errors(panels: Panels, metrics: Mapping[int, Mapping[str, Float64]]) -> None
         panel.set(title=f"RMSE by {label}", xlabel=label, ylabel="RMSE on test ratings")
     if not metrics:
         return
-    # without the first draws, whose errors would hide the others
+    # the scale ignores the first draws, whose errors are much larger
     settled = [np.r_[c["rmse"][len(c["rmse"]) // 20 :], c["rmse_mean"]] for c in metrics.values()]
     low, high = np.nanquantile(np.concatenate(settled), (0, 0.98)) * (0.99, 1.01)
     for panel in panels:
         panel.legend()
-        if low < high:  # and not NaN, which there is before the first draw
+        if low < high:  # False for NaN, the value before the first draw
             panel.set_ylim(low, high)
 
 
 def calibration(panels: Panels, predictive: Predictive, ratings: Float64, counts: Sequence[float]) -> None:
-    """Coverage of central predictive intervals, and the probability integral transform, of the test ratings."""
+    """Draw coverage of central predictive intervals, and the probability integral transform, for the test ratings."""
     covered, transformed = panels
     levels = np.linspace(0.02, 0.98, 49)
     inside = scores.coverage(scores.pit(predictive, ratings), levels.tolist())
@@ -106,7 +106,7 @@ def calibration(panels: Panels, predictive: Predictive, ratings: Float64, counts
 
 
 def residuals(panels: Panels, predictive: Predictive, ratings: Float64, mean: Float64) -> None:
-    """Standardised residuals, or reliability of the levels; and the mean rating by prediction, of the test ratings."""
+    """Draw standardised residuals, or reliability of levels, and the mean rating by prediction, for test ratings."""
     left, right = panels
     z = predictive.residuals(ratings)
     if z is None:
@@ -125,7 +125,7 @@ def residuals(panels: Panels, predictive: Predictive, ratings: Float64, mean: Fl
 
 
 def _reliability(panel: Axes, predictive: Predictive, ratings: Float64) -> None:
-    """Observed frequency of ratings of at least a level, by predicted probability."""
+    """Draw how often ratings reach a level, by the predicted probability."""
     levels, probability = predictive.known_levels(), predictive.probabilities()
     level = nearest_level(ratings, levels)
     panel.plot([0, 1], [0, 1], "--", color="gray")
@@ -136,13 +136,13 @@ def _reliability(panel: Axes, predictive: Predictive, ratings: Float64) -> None:
 
 
 def _by_prediction(predicted: Float64, observed: Float64) -> tuple[list[float], list[float]]:
-    """Averages of both in groups of equal size, by prediction."""
+    """Average predictions and observations in groups of equal size, ordered by prediction."""
     groups = np.array_split(np.argsort(predicted), min(BINS, len(predicted)))
     return [float(predicted[group].mean()) for group in groups], [float(observed[group].mean()) for group in groups]
 
 
 def groups(panels: Panels, measured: Mapping[str, Any]) -> None:
-    """RMSE by the number of training ratings of the user, and of the item."""
+    """Draw the RMSE by the number of training ratings of the user, and of the item."""
     for panel, (name, kind) in zip(panels, (("by_activity", "user"), ("by_popularity", "item")), strict=True):
         labels = [f"{group['from']:,} to {group['to']:,}" for group in measured[name]]
         bars = panel.barh(labels, [group["rmse"] for group in measured[name]])

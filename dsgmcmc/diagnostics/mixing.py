@@ -1,19 +1,19 @@
 r"""Rank-normalised R-hat and effective sample size [Vehtari 2021].
 
-Every chain is cut in two halves, so that a trend within a chain shows as a difference between chains. Let W be the mean
-variance within the M halves of n draws, and B / n the variance of their means. Then
+Every chain is split into two halves, so that a trend within a chain shows as a difference between halves. Let W be the
+mean variance within the M halves of n draws, and B / n the variance of their means. Then
 
 .. math:: \hat V = \tfrac{n - 1}{n} W + \tfrac{1}{n} B, \qquad \hat R = \sqrt{\hat V / W}       (eq. 3, 4)
 
-of the normal scores of the ranks among all draws, or of those folded at the median, whichever is larger. With
-:math:`\hat\rho_t` their autocorrelation at lag t (eq. 10),
+where the values are normal scores: normal quantiles of the ranks among all draws. R-hat is also computed for the draws
+folded at their median, and the larger value counts. With :math:`\hat\rho_t` the autocorrelation at lag t (eq. 10),
 
 .. math:: \mathrm{ESS} = M n / \hat\tau, \quad \hat\tau = -1 + 2 \sum_k \hat P_k, \quad
           \hat P_k = \hat\rho_{2k} + \hat\rho_{2k + 1},
 
-summed over Geyer's initial monotone positive sequence (eq. 12, 13): up to the first pair that is not positive, each at
-most the one before. Bulk ESS is of the normal scores; tail ESS is the smaller one of the two indicators of being below
-the 5 % and the 95 % quantile.
+summed over Geyer's initial monotone positive sequence (eq. 12, 13): the sum stops at the first pair that is not
+positive, and a pair larger than its predecessor is replaced by the predecessor. Bulk ESS is the ESS of the normal
+scores. Tail ESS is the smaller ESS of two indicators: draw below the 5 %, and draw below the 95 % quantile.
 
 [Vehtari 2021] Rank-normalization, folding, and localization: an improved R-hat, Bayesian Analysis 16.
 """
@@ -28,22 +28,22 @@ TAILS = (0.05, 0.95)
 
 
 def equal_weights(weights: Float64) -> bool:
-    """Whether all draws count alike, (chains, draws), as R-hat and ESS need it; not where there are none."""
+    """Whether all weights (chains, draws) are equal, which R-hat and ESS need; False without draws."""
     return weights.size > 0 and bool(np.allclose(weights, weights[0, 0], rtol=1e-9))
 
 
 def rhat(values: Float64) -> Float64:
-    """Rank-normalised split R-hat.
+    """Compute rank-normalised split R-hat.
 
     Parameters
     ----------
     values : (chains, draws, m) float64
-        At least `dsgmcmc.config.accuracy.LEAST_DRAWS` draws of m quantities; of one chain the halves are compared.
+        At least `dsgmcmc.config.accuracy.LEAST_DRAWS` draws of m quantities. For one chain, its halves are compared.
 
     Returns
     -------
     (m,) float64
-        NaN where a quantity is constant.
+        NaN for a constant quantity.
     """
     split = halves(values)
     folded = np.abs(split - np.median(split, axis=(0, 1)))
@@ -63,7 +63,7 @@ def ess_tail(values: Float64) -> Float64:
 
 
 def halves(values: Float64) -> Float64:
-    """First and last half of every chain, without the draw in the middle of an odd number: (2 chains, n, m)."""
+    """First and second half of every chain, (2 chains, n, m); the middle one of an odd number of draws is left out."""
     n = values.shape[1] // 2
     return np.concatenate([values[:, :n], values[:, -n:]])
 
@@ -71,13 +71,13 @@ def halves(values: Float64) -> Float64:
 def _normal_scores(values: Float64) -> Float64:
     """Normal quantiles of the ranks among all draws (eq. 14); equal values share their mean rank."""
     ranks = _ranks(values.reshape(-1, values.shape[-1]))
-    from scipy.special import ndtri  # takes its time to import
+    from scipy.special import ndtri  # slow to import
 
     return np.asarray(ndtri((ranks - 0.375) / (len(ranks) + 0.25)), np.float64).reshape(values.shape)
 
 
 def _ranks(values: Float64) -> Float64:
-    """(n, m) float64: ranks from 1 in every column, as of `scipy.stats.rankdata`, which is slow to import."""
+    """Ranks from 1 in every column, (n, m) float64, as by `scipy.stats.rankdata`, which is slow to import."""
     order = np.argsort(values, axis=0)
     ordered, at = np.take_along_axis(values, order, axis=0), np.arange(len(values))[:, None]
     rises, edge = ordered[1:] != ordered[:-1], np.ones((1, values.shape[1]), bool)
@@ -93,7 +93,7 @@ def _plain_rhat(values: Float64) -> Float64:
     n = values.shape[1]
     within = values.var(axis=1, ddof=1).mean(axis=0)
     between = values.mean(axis=1).var(axis=0, ddof=1)
-    with np.errstate(invalid="ignore", divide="ignore"):  # what never moves within a chain
+    with np.errstate(invalid="ignore", divide="ignore"):  # quantities that are constant within chains
         return np.sqrt((n - 1) / n + between / within)  # type: ignore[no-any-return]
 
 
@@ -106,12 +106,12 @@ def _ess(values: Float64) -> Float64:
         rho = 1 - (within - covariance) / total
     rho[0] = 1.0
     pairs = rho[0 : n - n % 2 : 2] + rho[1::2]
-    pairs = pairs[: max(1, (n - 1) // 2)]  # the last lags are of hardly any draws
+    pairs = pairs[: max(1, (n - 1) // 2)]  # at the last lags hardly any draws are compared
     positive = np.logical_and.accumulate(pairs > 0, axis=0)
     last = np.minimum(positive.sum(axis=0), len(pairs) - 1)
     counted = np.arange(len(pairs))[:, None] < last
     monotone = np.where(counted, np.minimum.accumulate(pairs, axis=0), 0.0)
-    even = np.take_along_axis(rho, 2 * last[None], axis=0)[0]  # of the pair that ends the sum
+    even = np.take_along_axis(rho, 2 * last[None], axis=0)[0]  # first term of the pair at which the sum stops
     tau = -1 + 2 * monotone.sum(axis=0) + np.maximum(even, 0.0)
     draws = m * n
     return np.asarray(np.where(total > 0, draws / np.maximum(tau, 1 / np.log10(draws)), draws), np.float64)

@@ -1,4 +1,4 @@
-"""What is known of a run, in lines and tables: ``info`` prints them, and the report shows them on a page."""
+"""Facts about a run, as lines and tables for ``dsgmcmc info`` and the report."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dsgmcmc.terminal import plain
 
 
 class Table(NamedTuple):
-    """A table; its first column is text, the others are numbers."""
+    """A table: the first column is text, the other columns are numbers as text."""
 
     title: str
     headings: tuple[str, ...]
@@ -28,18 +28,18 @@ class Table(NamedTuple):
 
 
 class Overview(NamedTuple):
-    """What is known of a run.
+    """Facts about a run.
 
     Attributes
     ----------
     facts : dict
-        All of it, for scripts.
+        All facts, for scripts.
     verdict : Verdict
-        Its result, or its progress.
+        The result of the run, or its progress.
     settings : dict of str to object
         Settings, commands and contents, by label.
     parts : list of Table
-        How much features and effects of groups of ratings matter.
+        Importance of features, and of effects of groups of ratings.
     """
 
     facts: dict[str, Any]
@@ -49,7 +49,7 @@ class Overview(NamedTuple):
 
 
 def overview(run: RunDirectory) -> Overview:
-    """Read what is known of a run, whether it has ended or not."""
+    """Collect the facts about a run, which may still be going on."""
     config, facts = ResolvedConfig.of_run(run)
     settings, states, reached = config.table(), newest_states(run, facts), run.reached(config.chains)
     draws = {state.manifest.chain: len(state.manifest.saved_draws) for state in states}
@@ -92,13 +92,13 @@ def overview(run: RunDirectory) -> Overview:
 
 
 def _verdict(known: Mapping[str, Any]) -> Verdict:
-    """Judge a run that has ended, or was stopped."""
+    """Judge a run that is not going on."""
     summary, cautions = known["summary"], known["run"].get("cautions", [])
     now = {"reached": known["reached"], "iterations": known["settings"]["iterations"]}
     if summary is None:
         return Verdict(["no result yet"], cautions, [ending(now)])
     look = summary["until"]
-    if look and look["iteration"] < max(now["reached"]):  # it went on since, and has not ended
+    if look and look["iteration"] < max(now["reached"]):  # the run continued after this check
         look = None
     return verdict({**summary, **now, "until": look}, cautions)
 
@@ -128,13 +128,13 @@ def _settings(known: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _command(job: Mapping[str, Any]) -> str:
-    """Write the command of a job, and its number of processes if there were several."""
+    """Write the command of a job, with the number of processes if there were several."""
     several = job.get("processes", 1)
     return plain(job["command"]) + (f"  (on {several} processes)" if several > 1 else "")
 
 
 def _parts(run: Run) -> tuple[dict[str, Any], list[Table]]:
-    """How much features and effects of groups of ratings matter: for scripts, and as tables."""
+    """Importance of features, and of effects of groups of ratings: as facts for scripts, and as tables."""
     features, effects = importance(run), importance_of_effects(run)
     tables = []
     for kind, estimates in features.items():
@@ -161,7 +161,7 @@ def _parts(run: Run) -> tuple[dict[str, Any], list[Table]]:
 
 
 def of_convergence(diagnosis: Mapping[str, Any]) -> Table:
-    """R-hat and ESS of shared parameters, and the worst of the predictions, from `diagnose`."""
+    """R-hat and ESS of the shared parameters, and their worst values for predictions, from the result of `diagnose`."""
     rows = [
         [line["label"], f"{line['mean']:.5g}", f"{line['sd']:.3g}", *_measures(line)]
         for line in diagnosis["quantities"]
@@ -174,7 +174,7 @@ def of_convergence(diagnosis: Mapping[str, Any]) -> Table:
 
 
 def _measures(line: Mapping[str, Any]) -> list[str]:
-    """R-hat and both ESS of a line, as text; of lists the worst value."""
+    """R-hat, bulk ESS and tail ESS of a line, as text; the worst value where the line has a list."""
     texts = []
     for name, digits, worst in (("rhat", 3, max), ("ess_bulk", 0, min), ("ess_tail", 0, min)):
         value = worst(line[name]) if isinstance(line[name], list) else line[name]
@@ -183,7 +183,7 @@ def _measures(line: Mapping[str, Any]) -> list[str]:
 
 
 def of_scores(scored: Mapping[str, Any] | None) -> list[Table]:
-    """Scores of the test ratings, and where errors are large, from `calibration`."""
+    """Scores of the test ratings, in total and by number of training ratings, from the result of `calibration`."""
     if scored is None:
         return []
     labels = {

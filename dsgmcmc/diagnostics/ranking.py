@@ -1,14 +1,14 @@
-r"""Quality of rankings: whether the items recommended to a user include those that the user liked in the test ratings.
+r"""Quality of rankings: how many items that a user liked in the test ratings are recommended to this user.
 
-An item is *liked* if its test rating is at least a threshold. For a user with n liked items, the k best of all items
-that were not rated in training are recommended; h_r = 1 if the item at rank r is liked:
+An item is *liked* if its test rating reaches a threshold. To a user with n liked items, the k best items without a
+training rating by this user are recommended. With h_r = 1 if the item at rank r is liked, otherwise 0,
 
     precision = sum_r h_r / k,   recall = sum_r h_r / n,   reciprocal rank = 1 / min{r: h_r = 1}, or 0
     NDCG = sum_r h_r / log2(1 + r)  /  sum_{r <= min(n, k)} 1 / log2(1 + r)       [Järvelin & Kekäläinen 2002]
 
-averaged over users with a liked item, with normal 95 % intervals of that average. Two rankings are compared by the mean
-of the differences by user, and its standard error, which is smaller than those of the two means. Items that a user has
-not rated count as not liked, so the numbers compare rules and mean little by themselves.
+These measures are averaged over users with a liked item, with normal 95 % intervals of the average. Two rankings are
+compared by the mean difference over users and its standard error, which is smaller than the standard errors of the two
+means. Items that a user has not rated count as not liked, so the measures are useful only for comparisons.
 
 [Järvelin & Kekäläinen 2002] Cumulated gain-based evaluation of IR techniques, ACM TOIS 20(4).
 """
@@ -30,11 +30,11 @@ from dsgmcmc.posterior.rank import By, Ranking, liked_from, recommend
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Float64, Int32, Int64
 
-Lists = npt.NDArray[np.int32]  # (users, k): rows of items, the best first; -1 where there are no more
+Lists = npt.NDArray[np.int32]  # (users, k): numbers of items, the best first, then -1
 
 MEASURES = ("ndcg", "precision", "recall", "reciprocal_rank")
 
-#: Rules of `recommend` that are compared, the default first: what each ranks by, and the z of a bound.
+#: Rules of `recommend` that are compared, the default first: the ranking criterion, and z of a lower bound.
 RULES: dict[str, tuple[By, float]] = {
     "likely": ("likely", 0.0),
     "exposure": ("exposure", 0.0),
@@ -43,14 +43,14 @@ RULES: dict[str, tuple[By, float]] = {
     "lcb, z = 3": ("lcb", 3.0),
 }
 
-#: Lengths of the lists, by measure, that are usually reported for clicks.
+#: Lengths of the lists that are usual for clicks, by measure.
 LENGTHS = {"recall": 20, "ndcg": 100}
 
-#: Most users of the summary, evenly spaced among those with test clicks.
+#: Maximum number of users for the summary, evenly spaced among the users with test clicks.
 MAX_USERS = 2000
-#: The same of `evaluate`, if it is not told.
+#: Default maximum number of users in `evaluate`.
 USERS = 1000
-CLEAR_ERRORS = 2.0  # standard errors from which on a difference is spoken of
+CLEAR_ERRORS = 2.0  # a difference of more standard errors is called clear
 
 
 def evaluate(
@@ -62,27 +62,28 @@ def evaluate(
 ) -> dict[str, Any]:
     """Compare rankings on the test ratings: by the rules of `recommend`, and by popularity.
 
-    The rule `exposure` is EASE^R (`dsgmcmc.posterior.exposure`), which uses who rated what but no rating values.
+    The rule `exposure` is EASE^R (`dsgmcmc.posterior.exposure`), which uses only which user rated which item.
 
     Parameters
     ----------
     run : Run
-        With test ratings: from `dsgmcmc.open_run`, or `run_` of a `BPMF`.
+        A run with test ratings, from `dsgmcmc.open_run`, or `run_` of a `BPMF`.
     rated : Rated, optional
-        Training ratings, whose items are left out; by default read from the ratings file that the run names.
+        Training ratings, whose items are not recommended; by default read from the ratings file of the run.
     at : int, optional
         Length k of the lists.
     liked : float, optional
-        Lowest rating that counts as liked; default three quarters up the scale; every click is liked.
+        Lowest rating that counts as liked; by default three quarters up the scale. Every click counts as liked.
     users : int, optional
-        Most users, evenly spaced among those who liked anything; None for all.
+        Maximum number of users, evenly spaced among the users with a liked item; None for all.
 
     Returns
     -------
     dict
-        ``at``, ``liked``, ``users`` (their number), ``of_users`` (of how many), ``advice`` (a sentence) and ``rules``:
-        for each its name ``rule``; ``{"mean", "low", "high"}`` by measure, such as ``"recall"``; and ``difference`` in
-        NDCG from the default rule, ``{"mean", "se"}``.
+        ``at``, ``liked``, ``users`` (number of users), ``of_users`` (number of users with a liked item), ``advice`` (a
+        sentence) and ``rules``. For each rule this list has a dict with its name ``rule``; for each measure, such as
+        ``"recall"``, the values ``mean``, ``low`` and ``high``; and ``difference``, the ``mean`` difference in NDCG
+        from the default rule with its ``se``.
 
     Raises
     ------
@@ -108,14 +109,14 @@ def evaluate(
         of_default = values["ndcg"] if of_default is None else of_default
         change = difference(values["ndcg"], of_default, those)
         shown = {measure: average(by_user) for measure, by_user in values.items()}
-        se = min(change.error, 1.0)  # of a single user it is unknown
+        se = min(change.error, 1.0)  # unknown for a single user
         rows.append({"rule": name, **shown, "difference": {"mean": change.mean, "se": se}})
     facts = {"at": at, "liked": liked, "users": len(those), "of_users": len(everyone)}
     return {**facts, "advice": advice(rows), "rules": rows}
 
 
 def advice(rows: Sequence[dict[str, Any]]) -> str:
-    """Say by which rule to recommend; `rows` are the ``rules`` of `evaluate`, the default first."""
+    """Recommend a rule; `rows` are the ``rules`` from `evaluate`, the default first."""
     first, *others = sorted(rows, key=lambda row: -row["difference"]["mean"])
     gain = first["difference"]
     if gain["mean"] <= CLEAR_ERRORS * gain["se"]:
@@ -126,7 +127,7 @@ def advice(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def evenly(users: Int32, most: int | None) -> Int32:
-    """At most so many users, evenly spaced; all of them if `most` is None."""
+    """Return at most `most` users, evenly spaced, or all users if `most` is None."""
     number = len(users) if most is None else min(len(users), most)
     return users[np.linspace(0, len(users) - 1, number).astype(np.int64)]
 
@@ -142,10 +143,10 @@ def _lists(run: Run, users: Int32, rated: Rated, top: int, liked: float) -> dict
 
 
 def click_scores(run: Run, ratings: Ratings) -> dict[str, Any] | None:
-    """Measure a run's rankings of clicks by mean score; `ratings` is the open file that it sampled.
+    """Measure rankings by the mean score for a run on clicks; `ratings` is the open file with its training data.
 
-    Returns ``users`` (their number), and for ``"recall@20"`` and ``"ndcg@100"`` the ``mean`` over them, its normal 95 %
-    interval ``low`` to ``high``, and ``popular``, the value of ranking by popularity. None without test clicks.
+    Returns ``users`` (number of users), and for ``"recall@20"`` and ``"ndcg@100"`` the ``mean`` over users, its normal
+    95 % interval ``low`` to ``high``, and ``popular``, the mean for rankings by popularity. None without test clicks.
     """
     test_users, test_items = run.test_pairs()
     users = evenly(np.unique(test_users), MAX_USERS)
@@ -170,16 +171,16 @@ def measures(users: Int32, items: Lists, liked_users: Int32, liked_items: Int32)
     Parameters
     ----------
     users : (n,) int32
-        Ascending; each has a liked item.
+        In ascending order; every user has a liked item.
     items : (n, k) int32
-        Their lists, -1 where there are no more.
+        Lists of the users, filled up with -1.
     liked_users, liked_items : (m,) int32
-        The pairs that are liked.
+        Pairs of a user and a liked item.
 
     Returns
     -------
     dict of str to (n,) float64
-        By the names in `MEASURES`.
+        Values by user, by the names in `MEASURES`.
     """
     width = int(max(items.max(), liked_items.max())) + 2
     codes = (users[:, None].astype(np.int64) * width) + items
@@ -207,7 +208,7 @@ def average(values: Float64) -> dict[str, float]:
 
 
 def recommended(run: Run, users: Int32, ranking: Ranking, rated: Rated) -> Lists:
-    """Items that are recommended to each user."""
+    """List the items that are recommended to each user."""
     lists = np.full((len(users), ranking.top), -1, np.int32)
     for rows, items, _ in recommend(run, users, ranking, rated):
         first = np.flatnonzero(np.diff(rows, prepend=-1))
@@ -217,7 +218,7 @@ def recommended(run: Run, users: Int32, ranking: Ranking, rated: Rated) -> Lists
 
 
 def popular(run: Run, users: Int32, rated: Rated, at: int) -> Lists:
-    """Items with the most training ratings that a user has not rated, for each; ties by row."""
+    """List for each user the unrated items with the most training ratings; ties by number of the item."""
     by_popularity = np.argsort(-run.counts("item"), kind="stable").astype(np.int32)
     lists = np.full((len(users), at), -1, np.int32)
     for row, user in zip(lists, users.tolist(), strict=True):

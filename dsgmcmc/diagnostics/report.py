@@ -1,6 +1,6 @@
-"""The report of a run: one HTML page with tables and figures, which needs no network and has no script.
+"""The report of a run: one HTML page with tables and figures, without scripts, readable without a network.
 
-The page is ``report.html`` beside this file: its style, its words and the places of what is filled in here.
+The template ``report.html`` in this folder contains the style, the fixed text, and places for the contents.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dsgmcmc.posterior.traces import labels, scalar_traces
 from dsgmcmc.storage.files import write_whole
 from dsgmcmc.types import Float64
 
-#: Metrics of a run that are drawn.
+#: Metrics of a run that the figures show.
 METRICS = ("iteration", "time_s", "rmse", "rmse_mean")
 MAX_TRACES = 10
 
@@ -114,7 +114,7 @@ def _of_test_ratings(run: Run, scored: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _phases(summary: Mapping[str, Any]) -> Table:
-    """Seconds of the processes by phase; exchange and reduce are mostly waiting for others."""
+    """Seconds of the processes by phase; in exchange and reduce, processes mostly wait for others."""
     rows = [[name, f"{entry['mean']:.2f}", f"{entry['max']:.2f}"] for name, entry in summary.get("phases", {}).items()]
     memory = max(summary.get("peak_rss_bytes", [0])) / 1e6
     title = f"At most {memory:,.0f} MB a process" if rows else "Known once a job has ended"
@@ -122,7 +122,7 @@ def _phases(summary: Mapping[str, Any]) -> Table:
 
 
 def _metrics(run: Run) -> dict[int, dict[str, Float64]]:
-    """By chain, the columns of ``metrics.jsonl`` that are drawn; null is NaN."""
+    """Columns `METRICS` of ``metrics.jsonl``, by chain; null becomes NaN."""
     metrics = {}
     for chain, lines in groupby(run.directory.metrics(), itemgetter("chain")):
         rows = (tuple(np.nan if line.get(name) is None else line[name] for name in METRICS) for line in lines)
@@ -149,7 +149,7 @@ def _unbroken(text: str) -> str:
 
 
 def _table(table: Table) -> str:
-    """HTML of a table, its title above it."""
+    """HTML of a table with its title above."""
     head = "".join(f"<th>{html.escape(name)}</th>" for name in table.headings)
     body = "".join("<tr>" + "".join(f"<td>{html.escape(word)}</td>" for word in row) + "</tr>" for row in table.rows)
     title = f"<p>{html.escape(table.title)}</p>" if table.title else ""

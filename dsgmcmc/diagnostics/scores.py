@@ -1,25 +1,25 @@
 r"""Scores of predictions of held-out ratings, their calibration, and paired differences with standard errors.
 
-A score is a function of ratings and their predictions: numbers, or predictive distributions
-(`dsgmcmc.model.predictive.base`), which are already averaged over the draws of all chains, noise included.
+A score is a function of ratings and their predictions. Predictions are numbers, or predictive distributions
+(`dsgmcmc.model.predictive.base`) that include the noise and are averaged over the draws of all chains.
 
-Ordinal ratings and counts are discrete. Their PIT is not one number but uniform between F(x-) and F(x), the
-distribution function below and at the rating. Its histogram and the coverage of central intervals are expectations over
-that [Czado 2009]: the average of a randomised PIT, without its noise and its seed.
+Ordinal ratings and counts are discrete. The probability integral transform (PIT) of a discrete rating x is a random
+number, uniform between F(x-) and F(x), the distribution function below and at x. The histogram of the PIT and the
+coverage of central intervals are expectations over these random numbers [Czado 2009], so they need no seed.
 
-*Paired differences.* Ratings of one user are alike in what makes them easy or hard to predict. So differences are
-summed by user first: with
-:math:`d_i` that of rating i, n ratings of U users and :math:`D_u = \sum_{i \in u} (d_i - \bar d)`,
+*Paired differences.* The ratings of a user tend to be equally hard to predict, so their differences are correlated.
+Therefore differences are first summed by user. Let :math:`d_i` be the difference for rating i, with n ratings by U
+users, and :math:`D_u = \sum_{i \in u} (d_i - \bar d)`. Then
 
 .. math:: \mathrm{se}^2(\bar d) = \frac{U}{U - 1} \frac{1}{n^2} \sum_u D_u^2
 
-which is the standard error of a mean of clusters [Cameron & Miller 2015, section 2].
+is the squared standard error of a mean with clusters [Cameron & Miller 2015, section 2].
 
-The Monte Carlo error of a score is that of the chain: another seed gives other predictions. The scores by two parts of
-the draws, w and 1 - w of them, differ by it times :math:`1 / \sqrt{w (1 - w)}`, and by a trend, while the chain
-settles. The trend is taken to be the same with all users; then the standard error above, of that difference, is without
-it. On MovieLens 100K, 50 draws in 100 sweeps, it is 0.0018 to 0.0024 nats, and the sd of the scores of five seeds
-0.0014 to 0.0030.
+*Monte Carlo error.* Another seed gives other draws, and another score. The sd of the score over seeds is estimated from
+a single run, whose draws are divided into two parts, fractions w and 1 - w. The scores by the two parts differ by the
+Monte Carlo error times :math:`1 / \sqrt{w (1 - w)}`, and by a trend as long as the chain has not converged. A trend
+that is equal for all users does not enter the standard error above. On MovieLens 100K, with 50 draws in 100 sweeps, the
+estimate is 0.0018 to 0.0024 nats; the sd of the scores of five seeds is 0.0014 to 0.0030.
 
 [Czado 2009] Predictive model assessment for count data, Biometrics 65.
 [Cameron & Miller 2015] A practitioner's guide to cluster-robust inference, Journal of Human Resources 50(2).
@@ -44,10 +44,10 @@ LEVELS = (0.5, 0.8, 0.9, 0.95)
 """Nominal levels of the predictive intervals that a run reports."""
 
 BINS = 20
-"""Bins of the probability integral transform."""
+"""Number of bins in the histogram of the PIT."""
 
 GROUPS = 5
-"""Groups of test ratings by the number of training ratings of their user, or item."""
+"""Number of groups of test ratings, by the number of training ratings of the user or item."""
 
 Pit = tuple[Float64, Float64]
 
@@ -78,7 +78,7 @@ def pit(predictive: Predictive, values: ArrayLike) -> Pit:
 
 
 def inside(transforms: Pit, low: float, high: float) -> Float64:
-    """Fraction of each rating's PIT interval between two numbers, (n,) float64; of a point 1 if it is there, or 0."""
+    """Fraction of each rating's PIT interval between `low` and `high`, (n,) float64; 0 or 1 for a single point."""
     below, up_to = transforms
     width = up_to - below
     common = np.maximum(np.minimum(up_to, high) - np.maximum(below, low), 0.0)
@@ -90,19 +90,19 @@ def inside(transforms: Pit, low: float, high: float) -> Float64:
 def coverage(transforms: Pit, levels: Sequence[float] = LEVELS) -> dict[float, float]:
     """Fraction of ratings inside their central predictive intervals, by nominal level between 0 and 1.
 
-    For calibrated intervals the two are equal; `transforms` are those of `pit`.
+    If the intervals are calibrated, fractions equal levels. `transforms` come from `pit`.
     """
     return {level: float(inside(transforms, (1 - level) / 2, (1 + level) / 2).mean()) for level in levels}
 
 
 def pit_counts(transforms: Pit) -> list[float]:
-    """Counts of the probability integral transform in `BINS` equal bins: flat if calibrated."""
+    """Histogram of the PIT in `BINS` equal bins: flat if predictions are calibrated."""
     edges = np.linspace(0, 1, BINS + 1)
     return [float(inside(transforms, low, high).sum()) for low, high in pairwise(edges.tolist())]
 
 
 def _errors(values: ArrayLike, predictions: ArrayLike) -> Float64:
-    """Prediction minus rating in float64, to keep the precision of sums."""
+    """Prediction minus rating, in float64 so that sums are precise."""
     x: Float64 = np.asarray(values, np.float64)
     p: Float64 = np.asarray(predictions, np.float64)
     if x.shape != p.shape or x.size == 0:
@@ -110,7 +110,7 @@ def _errors(values: ArrayLike, predictions: ArrayLike) -> Float64:
     return p - x
 
 
-# ---------------------------------------------------------------------- of a run
+# ---------------------------------------------------------------------- scores of a run
 
 
 def calibration(run: Run) -> dict[str, Any] | None:
@@ -119,9 +119,9 @@ def calibration(run: Run) -> dict[str, Any] | None:
     Returns
     -------
     dict or None
-        The entries of `held_out_scores`; ``crps``; ``pit`` (20 counts of the probability integral transform, flat if
-        calibrated); ``by_activity`` and ``by_popularity`` (groups of test ratings by the number of training ratings of
-        the user, or of the item: ``from, to, ratings, rmse, coverage_90``). None without test ratings, and for clicks.
+        The entries of `held_out_scores`; ``crps``; ``pit`` (20 counts of the PIT, flat if calibrated); ``by_activity``
+        and ``by_popularity`` (groups of test ratings by the number of training ratings of the user, or of the item:
+        ``from, to, ratings, rmse, coverage_90``). None without test ratings, and for clicks.
     """
     users, items = run.test_pairs()
     if not len(users) or not run.config.law.can_be_evaluated:
@@ -139,14 +139,14 @@ def calibration(run: Run) -> dict[str, Any] | None:
 
 
 def held_out_scores(parts: Iterable[TestPredictions], law: type[Law], levels: Float64 | None) -> dict[str, Any] | None:
-    """Score predictions of test ratings, which come in parts.
+    """Score predictions of test ratings, which are given in parts.
 
     Returns
     -------
     dict or None
         ``ratings`` (their number), ``rmse``, ``mae``, ``predictive_sd`` (mean sd of the expected rating), ``coverage``
         (of central intervals, by level); ``log_predictive_density``, or None if ratings are ordinal;
-        ``log_probability`` of the ratings' levels, or None if there are none. None without test ratings.
+        ``log_probability`` of the ratings' levels, or None if ratings have no levels. None without test ratings.
     """
     rows, sizes = [], []
     for test in parts:
@@ -170,7 +170,7 @@ def held_out_scores(parts: Iterable[TestPredictions], law: type[Law], levels: Fl
 
 
 def _groups(transforms: Pit, test: TestPredictions, counts: Int64) -> list[dict[str, Any]]:
-    """Cut test ratings into groups of about the same size by their row's number of training ratings."""
+    """Divide test ratings into groups of similar size, by the `counts` of training ratings of their user or item."""
     edges = np.unique(np.quantile(counts, np.linspace(0, 1, GROUPS + 1)).astype(np.int64))
     group = np.clip(np.searchsorted(edges, counts, side="right") - 1, 0, max(len(edges) - 2, 0))
     result, covered = [], inside(transforms, 0.05, 0.95)
@@ -199,12 +199,12 @@ class Estimate(NamedTuple):
 
 
 def difference(first: Float64, second: Float64, owners: Int32) -> Estimate:
-    """Mean of `first` less `second`, (n,) scores each of the ratings of `owners`; of one user the error is infinite."""
+    """Mean of `first` - `second`, (n,) scores of ratings by the users `owners`; with one user the error is infinite."""
     return of_sums(np.asarray(np.bincount(owners, first - second), np.float64), np.bincount(owners))
 
 
 def of_sums(sums: Float64, counts: Int64) -> Estimate:
-    """As `difference`, of differences summed by user and of their numbers, (U,) each; a user may have none."""
+    """As `difference`, from differences summed by user, (U,), and their numbers, (U,), which may be 0."""
     n, users = int(counts.sum()), int(np.count_nonzero(counts))
     mean = float(sums.sum()) / n
     if users < 2:
@@ -213,5 +213,5 @@ def of_sums(sums: Float64, counts: Int64) -> Estimate:
 
 
 def monte_carlo_error(first: Float64, second: Float64, owners: Int32, share: float = 0.5) -> float:
-    """Standard error of the mean score by all draws, from scores by the first `share` of them and by the others."""
+    """Monte Carlo error of the mean score by all draws, from scores by the first `share` of draws and by the rest."""
     return float(np.sqrt(share * (1 - share))) * difference(first, second, owners).error

@@ -1,4 +1,7 @@
-"""``summary.json``: results and times of a job; it and ``comparison.json`` are JSON under a checksum of their own."""
+"""Read and write ``summary.json``, the results and times of a job.
+
+This file and ``comparison.json`` are JSON with a checksum.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ def read_summary(path: Path) -> dict[str, Any]:
 
 @contextmanager
 def as_written(path: Path) -> Iterator[None]:
-    """Context in which a summary is used: raises InputError where it is not as a job writes it, whoever sealed it."""
+    """Context in which a summary is used: errors that its contents cause become InputError."""
     try:
         yield
     except InputError:

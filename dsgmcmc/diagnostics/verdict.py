@@ -1,6 +1,6 @@
-"""A short text about a run from its ``summary.json``: its result, warnings, its speed, and how it ended.
+"""A short text about a run, from its ``summary.json``: result, warnings, speed, and how it ended.
 
-It is the same in the last lines of ``dsgmcmc sample``, and at the top of ``dsgmcmc info`` and of the report.
+``dsgmcmc sample`` prints this text at its end; ``dsgmcmc info`` and the report begin with it.
 """
 
 from __future__ import annotations
@@ -13,33 +13,33 @@ from dsgmcmc.diagnostics import accuracy
 from dsgmcmc.diagnostics.convergence import APART
 from dsgmcmc.terminal import plain
 
-COVERAGE_OFF = 0.02  # deviation of the coverage from 90 % that is warned of, if chance does not explain it
+COVERAGE_OFF = 0.02  # a larger deviation of the coverage from 90 % gives a warning, unless it may be chance
 
-#: A temperature above this, and not by chance, is warned of.
+#: A temperature significantly above this value gives a warning.
 WARM = 1.05
 
-#: Log scores by their names in a summary, as they are written.
+#: Texts for the log scores, by their names in a summary.
 LOG_SCORES = {
     "log_probability": "log probability of a rating's level",
     "log_predictive_density": "log predictive density of a rating",
 }
 
-SAME = 1e-6  # RMSE of predicting the mean below which all ratings are the same
+SAME = 1e-6  # if predicting the mean has a smaller RMSE, all ratings are equal
 
 Summary = Mapping[str, Any]
 
 
 class Verdict(NamedTuple):
-    """What is said of a run.
+    """The text about a run, in three groups of lines.
 
     Attributes
     ----------
     result : list of str
-        Its scores, the agreement of its chains, and the shared parameters that mix most slowly.
+        Scores, the agreement of the chains, and the shared parameters that mix most slowly.
     warnings : list of str
-        What is doubtful, and what to do about it.
+        Doubts, most of them with a remedy.
     end : list of str
-        Its speed, why it ended, and how to continue.
+        Speed, reason for the end, and how to continue.
     """
 
     result: list[str]
@@ -47,18 +47,18 @@ class Verdict(NamedTuple):
     end: list[str]
 
     def lines(self) -> list[str]:
-        """All of it, as it is printed."""
+        """All lines, as they are printed."""
         return [*self.result, *(f"warning: {warning}" for warning in self.warnings), *self.end]
 
 
 def verdict(summary: Summary, cautions: Sequence[str] = ()) -> Verdict:
-    """Judge a run by its summary; `cautions` are warnings from its start."""
+    """Judge a run by its summary; `cautions` are the warnings given at its start."""
     result = [*_scores(summary), *_mixing(summary)]
     return Verdict(result, [*cautions, *doubts(summary)], [*_speed(summary), ending(summary)])
 
 
 def _scores(summary: Summary) -> list[str]:
-    """RMSE and that of baselines, coverage, agreement of chains; for clicks, rankings."""
+    """RMSE, also of the baselines, coverage, and agreement of the chains; for clicks, ranking measures."""
     if summary.get("rankings"):
         return _of_clicks(summary["rankings"])
     if summary.get("rmse_mean") is None:
@@ -90,7 +90,7 @@ def _scores(summary: Summary) -> list[str]:
 
 
 def _log_score(summary: Summary) -> list[str]:
-    """The log score that the model and biases only have; without the latter the log probability of the level."""
+    """Log score of the model and of biases only; if there is no score of biases only, log probability of the level."""
     simple = summary.get("over_biases")
     name = simple["measure"] if simple else "log_probability"
     if summary.get(name) is None:
@@ -100,7 +100,7 @@ def _log_score(summary: Summary) -> list[str]:
 
 
 def _mixing(summary: Summary) -> list[str]:
-    """Return the line on the shared parameters that mix most slowly; none where that is unknown."""
+    """Name the shared parameters that mix most slowly; no line if they are unknown."""
     said = []
     for kind, slow in (summary.get("slowest") or {}).items():
         of_priors = "of the priors: " if kind == "prior" else ""
@@ -110,7 +110,7 @@ def _mixing(summary: Summary) -> list[str]:
 
 
 def _speed(summary: Summary) -> list[str]:
-    """Seconds, ratings a second, and the process that the others waited for, if there was one."""
+    """Seconds, ratings per second, and the process for which the other processes waited, if there was one."""
     if "seconds_sampling" not in summary:
         return []
     rate = in_units(summary["ratings_per_second"])
@@ -137,7 +137,7 @@ def written(error: float) -> str:
 
 
 def _of_clicks(rankings: Mapping[str, Any]) -> list[str]:
-    """Measures of rankings, each with its value for popularity alone."""
+    """Measures of the rankings, compared with rankings by popularity alone."""
     return [
         f"{name.replace('recall', 'Recall').replace('ndcg', 'NDCG')} of held-out clicks {ranking['mean']:.4f} "
         f"({ranking['low']:.4f} to {ranking['high']:.4f}; by popularity {ranking['popular']:.4f})"
@@ -147,7 +147,7 @@ def _of_clicks(rankings: Mapping[str, Any]) -> list[str]:
 
 
 def ending(summary: Summary) -> str:
-    """Say how far the chains have come, why they ended, and how to continue."""
+    """Say which iteration the chains reached, why they ended, and how to continue."""
     if summary.get("until"):
         return accuracy.ending(summary["until"])
     reached, wanted = summary["reached"], summary["iterations"]
@@ -169,7 +169,7 @@ def _stopped(summary: Summary) -> bool:
 
 
 def _fell_back(event: Mapping[str, Any]) -> str:
-    """Say what diverged, and what was sampled next."""
+    """Say which model or chain diverged, and what was sampled in its place."""
     if "model" in event:
         return f"the model {plain(event['model'])} diverged, and {plain(event['next'])} was sampled in its place"
     when = f"chain {event['chain']} diverged at iteration {event['iteration']:,}"
@@ -177,7 +177,7 @@ def _fell_back(event: Mapping[str, Any]) -> str:
 
 
 def doubts(summary: Summary) -> list[str]:
-    """Return warnings, each with what to do about it."""
+    """Return the warnings, most of them with a remedy."""
     warnings = [_fell_back(event) for event in summary.get("fell_back", [])]
     if summary["reached"] and not summary["draws"] and min(summary["reached"]) >= summary["iterations"]:
         warnings.append("no draws, so nothing can be predicted: continue with --resume and more --iterations")
@@ -202,7 +202,7 @@ def doubts(summary: Summary) -> list[str]:
 
 
 def no_better(summary: Summary) -> list[str]:
-    """Say so if a run does not beat biases only by a standard error; nothing of a run that is biases only."""
+    """Warn if a run is not better than biases only by a standard error; a run of biases only gets no warning."""
     over = summary.get("over_biases")
     if not over:
         return []
@@ -225,7 +225,7 @@ def no_better(summary: Summary) -> list[str]:
 
 
 def warm(temperatures: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return a warning that names the fields whose momenta are too hot, if there are some."""
+    """Warn of fields whose momenta have a temperature significantly above `WARM`."""
     hot = [name for name, field in temperatures.items() if field["value"] - 4 * field["error"] > WARM]
     if not hot:
         return []

@@ -1,4 +1,4 @@
-"""Compiled loops: gradients, random numbers, fused elementwise formulas, predictions.
+"""Compiled loops: gradients, random numbers, elementwise formulas, predictions.
 
-Kernels take arrays and numbers. They know nothing of processes, samplers or files, except the cache of compiled code.
+Kernels take arrays and numbers. They do not depend on processes, samplers or files, except the cache of compiled code.
 """

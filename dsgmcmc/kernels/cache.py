@@ -25,7 +25,7 @@ _ROOM = 1 << 18  # bytes, enough for nearly every kernel
 
 @functools.cache
 def cache_directory() -> Path:
-    """Return the folder of compiled kernels after checking it. It is created if missing, and stays the same."""
+    """Return the folder of compiled kernels. The first call creates it if it is missing, and checks it."""
     given = os.environ.get("DSGMCMC_CACHE_DIR")
     home = os.environ.get("XDG_CACHE_HOME")
     try:
@@ -59,7 +59,7 @@ def wait_for_turn(source: str, turn: ExitStack) -> bool:
 
 
 def publish(cache: Path, digest: str, file_name: str, source: str) -> Path:
-    """Write the source into the cache by an atomic rename, unless it is there, and return its path."""
+    """Write the source into the cache by an atomic rename, unless the file exists, and return its path."""
     final = cache / digest
     path = final / file_name
     if path.exists():

@@ -57,7 +57,7 @@ def wide_vectors(typing_context: Any) -> Any:
 
     def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         attributes = builder.function.attributes
-        set.add(attributes, '"prefer-vector-width"="512"')  # its own `add` accepts only attributes without a value
+        set.add(attributes, '"prefer-vector-width"="512"')  # `attributes.add` accepts no attribute with a value
         return context.get_dummy_value()
 
     return types.none(), lower
@@ -74,7 +74,7 @@ def vector_width() -> int:
 class _Cache(FunctionCache):
     """Numba's cache, which loads cached code without preparing the compiler, and compiles each kernel only once.
 
-    Numba's own class first registers all of its typing rules, which takes a third of a second even if the machine code
+    Numba's class first registers all of its typing rules, which takes a third of a second even if the machine code
     is in the cache. The compiler registers them itself when it starts.
 
     Processes that find no machine code take turns: the first one compiles the kernel, and the others load it. Leaving
@@ -101,13 +101,13 @@ class _Cache(FunctionCache):
 
 @functools.cache
 def _announce() -> None:
-    """Say once that this process compiles."""
+    """Log once that this process compiles."""
     log.info("compiling kernels for this processor, which takes some 20 s once")
 
 
 @functools.cache
 def machine() -> str:
-    """Describe everything but the source that the machine code depends on."""
+    """Describe everything except the source on which the machine code depends."""
     flags = (
         "OPT",
         "LOOP_VECTORIZE",

@@ -1,14 +1,13 @@
-"""Passes over a cell's ratings for effects of groups: predictors, sums by group, changes proposed and accepted.
+"""Passes over a cell's ratings for effects of groups: predictors, sums by group, and proposed changes of effects.
 
-Where ratings are normal given their predictors, sums of weighted residuals suffice. Of any other law only the score is
-needed. With e(eta) = d log p / d eta the score of a rating at its predictor
-and its further terms (`Score.terms`), and with c the change of its group's effect, a pass sums over the ratings of
-every group
+If ratings are normal given their predictors, sums of weighted residuals suffice. Other likelihoods need only a score.
+Let e(eta) = d log p / d eta be the score of a rating with predictor eta, which may depend on further terms
+(`Score.terms`), and c the change in the effect of the rating's group. A pass sums over the ratings of every group
 
     S = sum e(eta + c)      I = sum max(i(eta + c), e(eta + c)^2 / 4)      L = sum log p(eta + c) - log p(eta)
 
-with the curvature i(x) = [e(x - H) - e(x)] / H. In the tails it can be small compared with the score, and for densities
-that are not log-concave it can be negative, so I has e^2 / 4 as a lower bound. L is the integral of the score from eta
+where i(x) = [e(x - H) - e(x)] / H is the curvature. It can be small compared with the score in the tails, and negative
+for densities that are not log-concave, so I has e^2 / 4 as a lower bound. L is the integral of the score from eta
 to eta + c by Gauss-Legendre quadrature. With 3 nodes the error for logistic levels and a change of 1 is 3e-7, that of
 float32; scores given as formulas have 6 nodes, because heavy tails allow large changes. `LANES` scores are computed
 side by side.
@@ -46,9 +45,9 @@ class Score(NamedTuple):
     lines : str
         Assign the score to ``e``, given ``eta`` and the terms.
     terms : tuple of str
-        Its further arguments, one number for each rating.
+        Further arguments of the score, one number for each rating.
     nodes : int
-        Nodes of the quadrature.
+        Number of nodes of the quadrature.
     """
 
     name: str
@@ -103,7 +102,7 @@ def effects(groups, predictors, terms, nodes, sums):
 
 
 def _nodes(n: int) -> Float32:
-    """Return where scores are computed and their weights, (n + 2, 5): factor of c, shift, weights in S, I and L / c."""
+    """Return points and weights of scores, (n + 2, 5): factor of c, shift, and weights in S, I and L / c."""
     nodes, weights = np.polynomial.legendre.leggauss(n)
     inside = [((node + 1) / 2, 0, 0, 0, weight / 2) for node, weight in zip(nodes, weights, strict=True)]
     return np.array([*inside, (1, 0, 1, -1 / STEP, 0), (1, -STEP, 0, 1 / STEP, 0)], np.float32)
@@ -116,9 +115,9 @@ def effects_kernel(score: Score) -> Callable[..., None]:
     Returns
     -------
     f(groups, predictors, terms, sums, moved) -> None
-        Of a cell's ratings: `groups` (nnz,) int32, `predictors` (nnz,) float32, `terms` (m, nnz) float32, in the order
-        of `Score.terms`. `sums` (G, 4) float32 has c in its first column; S, I and L are added to the others. Unless
-        `moved` c is 0, and L is left out.
+        For a cell's ratings: `groups` (nnz,) int32, `predictors` (nnz,) float32, and `terms` (m, nnz) float32, in the
+        order of `Score.terms`. `sums` (G, 4) float32 has c in its first column; S, I and L are added to the other
+        columns. If `moved` is false, c must be 0, and L is not computed.
     """
     nodes, first = _nodes(score.nodes), (2 + len(score.terms)) * LANES
     places = [f"tile[lane + uint64({(2 + k) * LANES})]" for k in range(len(score.terms))]
@@ -235,7 +234,7 @@ def accept(effects: Float32, here: Float32, there: Float32, tau: float, precisio
     effects, here, tau, precision
         As in `propose`.
     there : (G, 4) float32
-        The changes, and S, I and L there.
+        The changes, and S, I and L at the changed effects.
     noise : (2 G,) float32
         Standard normals; minus half the sum of two squares is the logarithm of a uniform number.
     """
@@ -257,7 +256,7 @@ def level_terms_kernel(scaled: bool, cut_by: CutSide | None) -> Callable[..., No
     -------
     f(indptr, indices, values, tables, out) -> None
         `indptr` and `indices` come from `dsgmcmc.kernels.stored.kernel_arguments`; `values` (nnz,) float32. `tables`
-        (1, R + 1) float32 are the thresholds with both ends, or (n, R + 1) or (m, R + 1) if rows have their own.
+        (1, R + 1) float32 are the thresholds with both ends; (n, R + 1) or (m, R + 1) if rows have separate thresholds.
         `out` (2, nnz) float32 is set. With scales, arrays (n,) and (m,) precede `out`, which is (3, nnz).
     """
     owner = OWNER[cut_by] if cut_by else "uint64(0)"
@@ -355,7 +354,7 @@ def add_to_groups(groups: Int32, residuals: Float32, weights: Float32, out: Floa
         Group of every rating.
     residuals, weights : (nnz,) float32
     out : (G, 2) float32
-        Sums of each group, which are added to.
+        Sums of each group, to which the values are added.
     """
     _group_sums().add(groups, residuals, weights, out)
 

@@ -5,7 +5,7 @@ x - eta for Gaussian ratings,
 
     out_w[i] -= scale * e * (H_j, 1)        out_h[j] -= scale * e * (W_i, 1)
 
-and the sum of e^2 is returned. `dsgmcmc.kernels.records` makes the passes over the ratings.
+and the sum of e^2 is returned. `dsgmcmc.kernels.records` generates the passes over the ratings.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def gradient_kernel(
     Raises
     ------
     ValueError
-        If K is outside 0 to 512, or 0 without biases, or the score is not such an expression.
+        If K is outside 0 to 512, or 0 without biases, or the score is not an expression of x and eta.
     """
     name = f"gradient_{K}{'_biases' if biases else ''}{'_weighted' if weighted else ''}{'_offset' if offset else ''}"
     source = functions("float32") + PASSES + _gradient(Record(K, biases), weighted, score_expression(score), offset)
@@ -81,7 +81,7 @@ def _gradient(record: Record, weighted: bool, score: str, offset: bool) -> str:
     return "\n".join((decorator, header, *indented(lines))) + "\n"
 
 
-#: With noise scales: g'_j of the ratings of a group, and their squared scores; then the sums of squares.
+#: With noise scales: ``others`` are g'_j of the ratings in a group, and ``squares`` their squared scores.
 _WEIGHTED = Passes(
     scores=["squares[t] = e * e", "errors[t] = e * scale * others[t]"],
     kept=("others", "squares"),
@@ -109,7 +109,7 @@ def _passes(weighted: bool, score: str, offset: bool) -> Passes:
 
 
 def score_expression(score: str) -> str:
-    """Check a score, and write it again for the compiler."""
+    """Check a score, and write it as source for the compiler."""
     found = parse(f"e = {score}")
     if len(found.lines) > 1:
         raise ValueError(f"the score {score!r} is more than one expression")

@@ -1,6 +1,6 @@
-"""Compiles generated source once per CPU, and loads it from the cache afterwards.
+"""Compile generated source once per CPU, and load it from the cache afterwards.
 
-The kernels are Python source, generated for a rank, a formula or a dtype. Numba's own cache cannot store functions made
+The kernels are Python source, generated for a rank, a formula or a dtype. Numba's cache cannot store functions defined
 by ``exec``, and its key contains neither SLP vectorisation nor the generated text. So the source is written to a folder
 
     CACHE / <SHA-256 of source, name, compiler flags, versions, CPU> / <module>.py
@@ -24,8 +24,8 @@ from dsgmcmc.kernels.cache import cache_directory, publish
 
 FAST = '{"contract", "reassoc", "nsz"}'
 """Fast-math flags of the kernels: sums may be reordered and products fused. NaN and infinity keep their meaning, so
-divergence shows in sums. Divisions and roots are exact: the estimates of processors ("arcp", "afn") differ between
-makers, turn 1 / sqrt(0) into NaN, and save no time."""
+divergence shows in sums. Divisions and roots are exact: the approximate instructions ("arcp", "afn") differ between
+makers of processors, turn 1 / sqrt(0) into NaN, and save no time."""
 
 _HEADER = """\
 import math
@@ -46,8 +46,8 @@ def compile_source(name: str, source: str) -> ModuleType:
     name : str
         Part of the module's name; shown in tracebacks and profiles.
     source : str
-        Python source, which can use `math`, `np`, `njit`, `compiled` and Numba's scalar types. It contains the
-        decorators made by `decorator`, so the compiler flags are part of the hash.
+        Python source, which can use the names that `_HEADER` imports. It contains the text of `decorator`, so the
+        compiler flags are part of the hash.
 
     Returns
     -------
@@ -57,9 +57,9 @@ def compile_source(name: str, source: str) -> ModuleType:
     Raises
     ------
     InputError
-        The cache folder is not safe to use.
+        If the cache folder is not safe to use.
     """
-    from dsgmcmc.kernels.compiler import machine  # Numba takes longer to import than most commands take
+    from dsgmcmc.kernels.compiler import machine  # importing Numba takes longer than most commands
 
     source = _HEADER + source
     digest = hashlib.sha256("\0".join((machine(), name, source)).encode()).hexdigest()[:32]
@@ -81,12 +81,12 @@ def compile_source(name: str, source: str) -> ModuleType:
 
 
 def decorator(signature: str, fastmath: str = FAST) -> str:
-    """Return the decorator of a kernel. It has one signature, so that processes write the same cache entry."""
+    """Return the decorator of a kernel, with a single signature: all processes write the same cache entry."""
     return f'@compiled("{signature}", nogil=True, error_model="numpy", fastmath={fastmath})'
 
 
 def helper(fastmath: str = FAST) -> str:
-    """Return the decorator of a function that is inlined into the kernels of its module."""
+    """Return the decorator of a function that the kernels in its module call."""
     return f'@njit(nogil=True, error_model="numpy", fastmath={fastmath})'
 
 

@@ -1,6 +1,6 @@
 """The normal distribution function, from a table, and summaries of mixtures of normals.
 
-SciPy's function takes longer to import than a prediction takes, and twice as long to compute.
+SciPy's function takes longer to import than a prediction, and twice as long to compute.
 
 Quantiles of mixtures are found by Newton's method, to 2e-6 in probability, and stay between the smallest and the
 largest quantile of the components.
@@ -181,18 +181,18 @@ def summarise(
     Parameters
     ----------
     centre, variance : (q, draws) float32
-        Components of each mixture. Where a variance is 0, the quantiles are those of the weighted centres.
+        Components of each mixture. If a variance is 0, quantiles are those of the weighted centres.
     weights : (draws,) float64
-        Sum to 1.
+        Weights of the components, whose sum is 1.
     levels, z : pair of float
-        Probabilities of the quantiles, and the standard normal's quantiles.
+        Probabilities of the quantiles, and the quantiles of the standard normal distribution.
 
     Returns
     -------
     mean, sd, low, high : (q,) float32
     """
     mean, sd, low, high = (np.empty(len(centre), np.float32) for _ in range(4))
-    scratch = np.empty((3, len(weights)))  # of ours: a kernel that makes arrays takes as long to load as Numba itself
+    scratch = np.empty((3, len(weights)))  # not made in the kernel, which would then load as slowly as Numba
     _summary_module().summarise(centre, variance, weights, *levels, *z, normal_table(), scratch, mean, sd, low, high)
     return mean, sd, low, high
 

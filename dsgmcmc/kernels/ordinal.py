@@ -6,14 +6,14 @@ the scales of row and column. With du = d log p / d z_u and dl = d log p / d z_l
 
     d log p / d eta = -s (du + dl)      d log p / d C_r = s du      d log p / d log s = z_u du + z_l dl
 
-Thresholds of +-1e30 stand for those at infinity. For the logistic function, with E = exp(-z),
+Thresholds of +-1e30 represent +-infinity. For the logistic function, with E = exp(-z),
 
     du = E_u (1 + E_l) / ((1 + E_u) (E_l - E_u))      du + dl = 1 - F(z_u) - F(z_l)
 
 Without scales, E_u and E_l are exp(eta) times a constant of the level, and du is another constant minus F(z_u). For the
-normal function, Q(|z|) = phi(z) M(|z|) with Mills' ratio M, a polynomial of 1 / (1 + 0.3 |z|) with an error of 2e-7;
-everything is divided by the larger of the two densities, so that nothing underflows in the tails. Rows or columns may
-have their own thresholds.
+normal function, Q(|z|) = phi(z) M(|z|), where Mills' ratio M is a polynomial of 1 / (1 + 0.3 |z|) with an error of
+2e-7. All terms are divided by the larger of the two densities, so that none underflows in the tails. Rows or columns
+may have separate thresholds.
 
 The predictors of a group of ratings are computed first, then the scores of 16 ratings side by side, then the gradients
 (`dsgmcmc.kernels.records`). Sums over ratings by level are float64.
@@ -136,7 +136,7 @@ def ordinal_kernel(
     scaled : bool
         Whether rows and columns have scales s.
     cut_by : {"w", "h"}, optional
-        Factor whose rows have their own thresholds; then `scaled` must be true.
+        Factor whose rows have separate thresholds; `scaled` must then be true.
     offset : bool
         Whether an offset is added to the predictor of every rating.
 
@@ -150,7 +150,7 @@ def ordinal_kernel(
         With scales four arguments precede `scale`: `scale_w` (n,) and `scale_h` (m,) float32, and `slope_w` (n,) and
         `slope_h` (m,) float32, to which the derivatives of log p with respect to log s, times `scale`, are added.
 
-        If rows have their own thresholds, `tables` (n, R + 1) or (m, R + 1) float32 contains them, from -`END` to
+        If rows have separate thresholds, `tables` (n, R + 1) or (m, R + 1) float32 contains them, from -`END` to
         `END`, and the derivatives of log p with respect to them, times `scale`, are added to `sums`, float64 of the
         same shape.
     """
@@ -187,7 +187,7 @@ def _gradient(K: int, biases: bool, link: Link, scaled: bool, cut_by: CutSide | 
     return "\n".join((decorator, header, *indented(lines))) + "\n"
 
 
-#: Lines for rating r of row i and column j: its scale, and the sums that its slope is added to.
+#: Lines for rating r of row i and column j: its scale, and the sums to which its slope is added.
 _SCALES = ["scales[r - base] = scale_w[i] * scale_h[j]"]
 _SLOPES = ["slope_w[i] += slopes[r - base]", "slope_h[j] += slopes[r - base]"]
 
@@ -217,7 +217,7 @@ def _scores(link: Link, scaled: bool, cut_by: CutSide | None) -> list[str]:
     """Lines that replace the `count` predictors in ``errors`` by scores times `scale`, and add to the sums.
 
     `LANES` ratings are processed at a time. The table entries of their levels are copied to ``tile``, and du replaces
-    the first of them. If rows have their own thresholds, these are in ``uppers`` and ``lowers``, and du replaces
+    the first of them. If rows have separate thresholds, these are in ``uppers`` and ``lowers``, and du replaces
     ``uppers``.
     """
     s = "s * " if scaled else ""
@@ -348,9 +348,9 @@ def level_probabilities(
     link : {"logit", "probit"}
     eta, scale : (q,) float32
     thresholds : (R - 1,), or (m, R - 1) float
-        Of all, or of m owners.
+        Thresholds of all ratings, or of m rows or columns.
     owner : (q,) int32, optional
-        Whose thresholds each has.
+        Row of `thresholds` that applies to each rating; by default the first.
     """
     cuts = np.atleast_2d(thresholds).astype(np.float32)
     probability = np.empty((len(eta), cuts.shape[1] + 1), np.float32)

@@ -134,15 +134,15 @@ def add_outer_products(ratings: tuple[Array, ...], features: Float32, root: Floa
     Parameters
     ----------
     ratings : tuple of arrays
-        From `dsgmcmc.kernels.stored.kernel_arguments`, by the rows that have the statistics.
+        Ratings from `dsgmcmc.kernels.stored.kernel_arguments`, grouped by the rows that have the statistics.
     features : (m, D) float32
         Theta of the other factor.
     root : (m,) float32
-        Square roots of its noise scales.
+        Square roots of the noise scales of the other factor.
     rank : int
         K; with biases D = K + 1, otherwise D = K.
     out : (n, (D + 1)(D + 2) / 2) float32
-        Statistics of the rows, which are added to.
+        Statistics of the rows, to which the products are added.
     """
     _module().add(*ratings, features, root, rank, out)
 

@@ -1,4 +1,4 @@
-"""Sums over the pattern of a cell's ratings: which pairs are rated, whatever the values."""
+"""Sums over the pattern of a cell's ratings: over the rated pairs, without the values of ratings."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def spread_kernel(D: int) -> Callable[..., None]:
 
 @functools.cache
 def product_kernel(D: int) -> Callable[..., None]:
-    """Compile the products of rows with the second moments of what their ratings are with, for rows of D numbers.
+    """Compile the products of rows with the second moments of the other factor's rated rows, for rows of D numbers.
 
     Returns
     -------
     f(indptr, indices, theta_w, theta_h, out_w, out_h)
         For every rating (i, j) of the pattern, with e = theta_w[i] . theta_h[j], e theta_h[j] is added to `out_w[i]`,
-        and e theta_w[i] to `out_h[j]`: with y in the place of one factor, ``(sum_j h_j h_j^T) y_i`` is in `out_w`.
+        and e theta_w[i] to `out_h[j]`. If y is passed as theta_w, ``(sum_j h_j h_j^T) y_i`` is added to `out_w[i]`.
     """
     record = Record(D, biases=False)
     row = ["begin = uint64(indptr[i])", "end = uint64(indptr[i + 1])", "base = begin"]

@@ -1,19 +1,18 @@
-"""Counter-based normals and gamma variables: every random number is a function of what it is for.
+"""Counter-based normals and gamma variables: every random number is a function of its key and index.
 
-Philox 4x32-10 [Salmon 2011] turns a counter of four words and a key of two into four random words. The
-counter names the number: purpose, iteration, factor, chain and the element's place in its factor
-(e = global row * D + k); the key is the seed. So any process makes any slice of the noise, with the same
-bits.
+Philox 4x32-10 [Salmon 2011] turns a counter of four words and a key of two words into four random words. The counter
+contains purpose, iteration, factor, chain and the index of the element in its factor (e = global row * D + k); the key
+is the seed. So every process can compute any slice of the noise, with identical bits.
 
-Elements are laid out so that 16 counters are computed side by side: element e belongs to group e >> 6 of 64
-elements and 16 counters; its counter is number c = (group << 4) + (e & 15), and its word of that counter
-is (e >> 4) & 3. The counter's words are
+The layout of the elements allows 16 counters to be computed side by side. Element e belongs to group e >> 6 of 64
+elements and 16 counters. It is word (e >> 4) & 3 of counter number c = (group << 4) + (e & 15). The words of the
+counter are
 
     c mod 2^32 | c >> 32 (16 bits), purpose (8), factor (8) | iteration mod 2^32 | iteration >> 32 (16), chain (16)
 
-Words become normals by Box-Muller: words 0 and 1 make the normals of words 0 and 1, words 2 and 3 those of
-2 and 3. The radius comes from the uniform (x + 1/2) 2^-32 in float32, which keeps its precision near zero, so
-normals reach 6.76 standard deviations (uniforms of 24 bits end at 5.8).
+The Box-Muller transform turns words 0 and 1 into two normals, and words 2 and 3 into two more. The radius comes from
+the uniform (x + 1/2) 2^-32 in float32, which is precise near zero, so normals reach 6.76 standard deviations (5.8 with
+uniforms of 24 bits).
 
 Gamma variables are made by the rejection sampler of [Marsaglia & Tsang 2000]. Attempt a for row i uses counter
 64 i + a, so that a variable depends only on its key and row.
@@ -44,9 +43,9 @@ class NoiseKey(NamedTuple):
     Attributes
     ----------
     first : int
-        Element = global row * D + k of the first number, below 2^49.
+        Index (global row * D + k) of the first element, below 2^49.
     seed : int
-        The run's seed, below 2^64.
+        Seed of the run, below 2^64.
     chain, purpose, iteration, factor : int
         Below 2^16, 2^8, 2^48 and 2^8.
     """
@@ -63,7 +62,7 @@ _BITS = NoiseKey(first=49, seed=64, chain=16, purpose=8, iteration=48, factor=8)
 
 
 def noise_words(key: NoiseKey) -> tuple[int, int, int, int, int, int]:
-    """Pack a key for the kernels: first element, the high counter word's fixed part, the other words, the key.
+    """Pack a key for the kernels: first element, fixed part of the counter's second word, third and fourth word, key.
 
     Returns
     -------
@@ -73,7 +72,7 @@ def noise_words(key: NoiseKey) -> tuple[int, int, int, int, int, int]:
     Raises
     ------
     ValueError
-        A member is negative or too large for its bits.
+        If a member is negative or too large for its bits.
     """
     first, seed, chain, purpose, iteration, factor = key
     if (
@@ -183,7 +182,7 @@ def _pair(x: str, y: str, word: int) -> str:
 
 
 def transform() -> str:
-    """Return the source of the transform. A function, because `inspect` is too slow for commands without noise.
+    """Return the source of the transform, read on demand: `inspect` is too slow for commands without noise.
 
     Only the fast-math flag `contract` is set, so that the bits do not depend on the kernel that contains it.
     """
@@ -282,13 +281,13 @@ def normals(out: NDArray[np.float32], key: NoiseKey) -> None:
     Parameters
     ----------
     out : (n,) float32, C-contiguous
-        out[i] is set to the normal of element `key.first` + i, whatever the range.
+        out[i] is set to the normal of element `key.first` + i.
     key : NoiseKey
 
     Raises
     ------
     ValueError
-        A number of the key is negative or too large.
+        If a member of the key is negative or too large.
     """
     _module().normals(out, *noise_words(key))
 
@@ -300,7 +299,7 @@ def philox4x32(counter: NDArray[np.uint32], key: NDArray[np.uint32]) -> NDArray[
     return out
 
 
-ATTEMPTS = 64  # the probability that all are rejected is below 1e-80
+ATTEMPTS = 64  # all of them are rejected with a probability below 1e-80
 
 _GAMMAS = (
     '''
@@ -349,7 +348,7 @@ def gammas(shape: Float64, key: NoiseKey) -> Float64:
     shape : (n,) float64
         Shape parameters, at least 1.
     key : NoiseKey
-        Identifies the variables.
+        Key of the variables.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Predictions for pairs of a row and a column, at a state or a draw, and sums of the scores of all items."""
+"""Predictions for pairs of a row and a column, and sums over draws of the scores of all items."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Products of a block's rows with small matrices, and Gram matrices of its columns, without BLAS.
 
 The last bits of BLAS results depend on the processor, the version and the number of threads. Here 64 rows at a time are
-transposed, so that inner loops run over rows, whatever the number of columns.
+transposed, so that inner loops run over rows for any number of columns.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def add_rotated(out: Array, values: Array, matrix: Array, keep: float = 1.0) -> 
     out, values : (n, D) array
         C-contiguous, float32 or float64; may be the same array.
     matrix : (D, D) array
-        Of the same dtype.
+        Matrix of the same dtype as `values`.
     keep : float
         0 replaces `out`.
     """
@@ -96,9 +96,9 @@ def gram(values: Array, weights: Array, ones: bool = False) -> Float64:
     values : (n, D) array
         C-contiguous, float32 or float64.
     weights : (n,) array
-        Of the same dtype.
+        Weights of the same dtype as `values`.
     ones : bool
-        Whether the last column is taken to be 1.
+        Whether 1 replaces the last column.
     """
     out = np.zeros((values.shape[1],) * 2)
     _kernel("gram", values.dtype.name)(values, weights, ones, out)

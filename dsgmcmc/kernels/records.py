@@ -12,9 +12,9 @@ vector has room for both biases, it contains them:
 
     (W_i, a_i, 1) . (H_j, 1, b_j) = W_i . H_j + a_i + b_j
 
-and the gradients of the biases are computed with the others. For rank 0 there is only this vector. If there is no room,
-the biases of columns follow all records, as pairs of value and gradient. Vectors have 16 elements if the processor
-supports that, and 8 at the end of a row. Predictors are summed four ratings at a time
+and the gradients of the biases are computed with the other gradients. For rank 0 there is only this vector. If there is
+no room, the biases of columns follow all records, as pairs of value and gradient. Vectors have 16 elements if the
+processor supports that, and 8 at the end of a row. Predictors are summed four ratings at a time
 (`dsgmcmc.kernels.vectors.sums_of`).
 
 Rows are prefetched, and so are the records of columns if they do not fit into the second-level cache. Columns and
@@ -45,7 +45,7 @@ ROWS_AHEAD = 4
 """How many rows ahead rows are prefetched."""
 
 NEAR = 1 << 18
-"""float32 that fit into any second-level cache: so many records are not prefetched."""
+"""float32 that fit into any second-level cache: if all records fit, they are not prefetched."""
 
 CACHE = 1 << 12
 """float32 in half a first-level cache, which the columns of a group of ratings may fill."""
@@ -79,7 +79,7 @@ class Record:
 
     @property
     def dimension(self) -> int:
-        """D."""
+        """Number D of elements in a row."""
         return self.rank + self.biases
 
     @property
@@ -89,8 +89,8 @@ class Record:
 
     @cached_property
     def vectors(self) -> list[tuple[int, int]]:
-        """Where the vectors of theta begin, and their widths."""
-        from dsgmcmc.kernels.compiler import vector_width  # which imports Numba
+        """First elements and widths of the vectors of theta."""
+        from dsgmcmc.kernels.compiler import vector_width  # imports Numba
 
         length, widest = self.rank + 2 * self.inside, vector_width()
         whole, rest = divmod(length, widest)
@@ -141,7 +141,7 @@ class Record:
         return lines + zeros
 
     def _emptied(self, side: str, record: str, out: str) -> list[str]:
-        """Lines that add the gradient of such a record to the row of D numbers at `p` of `out`."""
+        """Lines that add the gradient in a record to the row of D numbers at `p` of `out`."""
         whole, rest = self._copied
         lines = []
         for at, n in whole:
@@ -243,7 +243,7 @@ class Record:
 
     @staticmethod
     def _sums(block: list[tuple[int, int]], count: int, more: bool) -> list[str]:
-        """Lines that write these sums to ``errors``; after the first block (`more`) they add to it."""
+        """Lines that write the sums of products to ``errors``; after the first block (`more`) they add them."""
         widths = sorted({n for _, n in block})
         if count == 1:
             found = " + ".join(f"sum_of(d{n}_0)" for n in widths)
@@ -281,7 +281,7 @@ PASSES = (
     "from dsgmcmc.kernels.vectors import sum_of, sums_of, times, times_plus\n\n\n"
     f"{COLUMN}"
 )
-"""Imports and functions that the source of such a module begins with."""
+"""Imports and functions at the beginning of the source of a module with passes."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -317,7 +317,7 @@ def by_groups(record: Record, passes: Passes) -> list[str]:
     """Return the lines of the whole loop over a cell's ratings."""
 
     def of_rows(lines: Sequence[str]) -> list[str]:
-        """Lines that run others for every row i with ratings in the group."""
+        """Lines that run `lines` for every row i with ratings in the group."""
         bounds = ["begin = max(uint64(indptr[i]), base)", "end = min(uint64(indptr[i + 1]), last)"]
         row = [*bounds, "if begin < end:", "    row = i", *indented(lines), "begin = end", "i += 1"]
         return ["i = first_row", "begin = base", "while begin < last:", *indented(row)]

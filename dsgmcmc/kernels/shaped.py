@@ -1,4 +1,4 @@
-"""The gradient of a cell's energy for likelihoods with shape parameters, and the sums from which these are drawn.
+"""The gradient of a cell's energy for likelihoods with shape parameters, and sums for drawing these parameters.
 
 The gradient is that of `dsgmcmc.kernels.gradient`, but the score e depends on parameters that change from sweep to
 sweep. Further expressions of each rating are summed, in float32 over a group of ratings and in float64 over groups. If
@@ -81,7 +81,7 @@ class Shaped(NamedTuple):
         Assign the score to ``e``, given the rating ``x``, its predictor ``eta``, the product ``s`` of the scales of row
         and column (1 without scales), and the parameters.
     parameters : tuple of str
-        Their names.
+        Names of the parameters.
     tallies : tuple of str
         Expressions to be summed over ratings.
     slope : str

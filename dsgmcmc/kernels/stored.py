@@ -1,4 +1,4 @@
-"""How the ratings of a cell are stored in memory, in three to eight bytes each; how they are cut and transposed.
+"""Storage of a cell's ratings in memory, with three to eight bytes per rating; splitting and transposing them.
 
 A column index takes two bytes in a block of at most 65,536 columns, and otherwise four. If at most `FEW` values differ,
 a value takes one byte, which is its index in a table; otherwise it takes four bytes. Results do not depend on this
@@ -94,7 +94,7 @@ class Numbering:
         return self._table[: self._known]
 
     def numbers(self, values: Float32) -> UInt8 | None:
-        """Return the indices of values, (n,) uint8, or None once more than `FEW` have been seen; -0 is not 0."""
+        """Return the indices of values, (n,) uint8, or None after more than `FEW` different ones; -0 differs from 0."""
         codes = np.empty(len(values), np.uint8)
         if self._known <= FEW:
             bits = values.view(np.uint32), self._table.view(np.uint32)
@@ -149,7 +149,7 @@ Ratings = tuple[Int64, Array, Array]
 
 
 def split_columns(indptr: Int64, indices: Int32, values: Array, bounds: Int64) -> list[Ratings]:
-    """Cut rows of ratings into blocks of columns.
+    """Split rows of ratings into blocks of columns.
 
     Parameters
     ----------

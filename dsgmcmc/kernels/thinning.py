@@ -1,19 +1,19 @@
-"""Metropolis steps of a regression that look at few data, in one compiled loop over iterations [Cornish 2019].
+"""Metropolis steps for regressions that evaluate few data, in one compiled loop over iterations [Cornish 2019].
 
-Energies U_i(theta) = u(x_i . theta, y_i) are expanded to order k about an anchor theta^; with v = theta - theta^,
-d = x_i . v and R_i what is left of U_i after the terms of orders 0 to k, the factor of a datum rejects at the rate
+Energies U_i(theta) = u(x_i . theta, y_i) are expanded to order k about an anchor theta^. Let v = theta - theta^,
+d = x_i . v, and R_i the remainder of U_i after the terms of orders 0 to k. The factor of a datum rejects at the rate
 
     lambda_i = max(R_i(theta') - R_i(theta), 0)  <=  phi psi_i
 
-psi_i = sup |u^(k + 1)| c_i^(k + 1) / (k + 1)!, and phi = |v' - v| for k = 0, else |v|^(k + 1) + |v'|^(k + 1), with a
-norm and lengths c_i for which |x_i . v| <= c_i |v|. Candidates come as a Poisson process of rate phi sum psi over a
-unit of time, each of datum i with probability psi_i / sum psi (alias table); a candidate rejects with probability
-lambda_i / (phi psi_i). None does with probability exp(-sum lambda_i).
+where psi_i = sup |u^(k + 1)| c_i^(k + 1) / (k + 1)!, and phi = |v' - v| for k = 0, else |v|^(k + 1) + |v'|^(k + 1). The
+norm and the lengths c_i satisfy |x_i . v| <= c_i |v|. Candidates form a Poisson process of rate phi sum psi in a unit
+of time. A candidate is datum i with probability psi_i / sum psi (alias table), and rejects with probability
+lambda_i / (phi psi_i). So no candidate rejects with probability exp(-sum lambda_i).
 
-Where phi sum psi reaches a limit, the step is one of plain Metropolis-Hastings, which looks at all data.
+If phi sum psi reaches a limit, the step is plain Metropolis-Hastings, which evaluates all data.
 
-Noise: one Philox counter a (chain, iteration, draw), with the row of theta in its second word. Draws 0, 1, ... make the
-proposal, then one decides on what needs no data, and then there is one for each candidate.
+Noise: one Philox counter for each (chain, iteration, draw), with the row of theta in its second word. The first draws
+make the proposal, the next one decides on the factor without data, and one more draw belongs to each candidate.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ def iterate(theta, energies, counts, first, count, c1, c3, k0, k1, order, euclid
 '''
 
 
-#: No reassociation in the loop: what is added to the anchor and taken from it again is to be rounded as in memory.
+#: No reassociation in the loop: theta = anchor + w, and v = theta - anchor, must be rounded as if theta were stored.
 _EXACT = '{"contract"}'
 _VECTOR, _MATRIX, _KEY = "float64[::1]", "float64[:, ::1]", "uint64, uint64, uint64, uint64"
 _SETTINGS = "int64, boolean, float64, float64"
@@ -216,12 +216,12 @@ def _source(function: Callable[..., Any]) -> str:
 
 @functools.cache
 def thinning_module(value: Callable[..., Any], third: Callable[..., Any]) -> Any:
-    """Kernels of a link, of which the source is taken.
+    """Compile the kernels for a link, which contain the source of its functions.
 
     Raises
     ------
     InputError
-        If there is none.
+        If a function has no source.
     """
     functions = "\n\n".join(f"{jit.helper()}\n{_source(each)}" for each in (*_SHARED, value, third))
     kernels = (
@@ -252,9 +252,9 @@ class Tables(NamedTuple):
     features, responses : (N, D) and (N,) float64
         The data.
     taylor : (N, 4) float64
-        x_i . theta^, and u and its first two derivatives there.
+        x_i . theta^, and u and its first two derivatives at this predictor.
     psi : (N,) float64
-        See above.
+        Bounds psi_i.
     chance, alias : (N,) float64 and int64
         Alias table of psi.
     total : float
@@ -262,10 +262,10 @@ class Tables(NamedTuple):
     anchor : (D,) float64
         theta^.
     white : (D, D) float64
-        Matrix of which the norm is taken of the product with v.
+        Matrix whose product with v has the norm |v|.
     linear, quadratic : (2, D) and (2, D, D) float64
-        Energy that needs no data, b.v + v.A v / 2: for plain Metropolis-Hastings and for this order; without what the
-        proposal has for its own.
+        b and A of the energy without data, b.v + v.A v / 2, for plain Metropolis-Hastings and for order k. The energy
+        with respect to which the proposal is reversible is subtracted.
     keep, centre, root : float64, (D,) and (D, D) float64
         Proposal v' = centre + keep (v - centre) + root z.
     """
@@ -292,17 +292,17 @@ class Thinning(NamedTuple):
     Attributes
     ----------
     value, third : callable
-        u and its third derivative, ``f(eta, y, shape)`` in NumPy's functions, each defined by ``def`` in a file.
+        u and its third derivative, ``f(eta, y, shape)`` with functions of NumPy, defined by ``def`` in a file.
     shape : float
         Parameter of the link.
     order : int
         k, from 0 to 2.
     euclidean : bool
-        Whether the norm is the Euclidean one, else the sum of sizes.
+        Whether the norm is Euclidean, otherwise the sum of absolute values.
     limit : float
-        phi sum psi from which on a step is plain Metropolis-Hastings.
+        Value of phi sum psi from which a step is plain Metropolis-Hastings.
     tables : Tables
-        What it reads.
+        Constant arrays and numbers that the kernel reads.
     """
 
     value: Callable[..., Any]
@@ -314,25 +314,26 @@ class Thinning(NamedTuple):
     tables: Tables
 
     def iterate(self, theta: Float64, energies: Float64, counts: Float64, key: NoiseKey, count: int) -> None:
-        """Make iterations; the arrays are changed.
+        """Run iterations, and update the arrays in place.
 
         Parameters
         ----------
         theta : (n, D) float64
             Independent chains.
         energies : (n,) float64
-            Energy of all data at theta, NaN where it is not known.
+            Energy of all data at theta; NaN if unknown.
         counts : (n, 3) float64
-            Moves, evaluations of energies of a datum, and steps of plain Metropolis-Hastings, which are added to.
+            The numbers of accepted proposals, of evaluations of single energies, and of plain Metropolis-Hastings
+            steps are added.
         key : NoiseKey
-            Of the first iteration.
+            Key of the first iteration.
         count : int
-            How many.
+            Number of iterations.
 
         Raises
         ------
         ValueError
-            More than 2^16 rows, or a member of the key is too large.
+            If there are more than 2^16 rows, or a member of the key is too large.
         """
         if len(theta) > 1 << 16:
             raise ValueError(f"{len(theta)} rows have no counters of their own: at most 2^16")
@@ -343,7 +344,7 @@ class Thinning(NamedTuple):
         )
 
     def judge(self, theta: Float64, proposed: Float64) -> tuple[float, float]:
-        """Expected candidates for a proposal (D,) at theta (D,), and the probability that it is accepted."""
+        """Return expected number of candidates and acceptance probability, for a proposal (D,) at theta (D,)."""
         t = self.tables
         arrays = (t.features, t.responses, t.taylor, t.total, t.anchor, t.white, t.linear, t.quadratic)
         settings = (self.order, self.euclidean, self.limit, self.shape)

@@ -1,1 +1,1 @@
-"""Samplers that propose and accept or reject, of densities on a plain vector: exact, or nearly so at a known risk."""
+"""Metropolis samplers for densities on a plain vector: exact, or with a set probability of wrong decisions."""

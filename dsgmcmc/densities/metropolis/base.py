@@ -1,13 +1,13 @@
-r"""The base of Metropolis kernels: rows of theta that are chains of their own, a tally of their costs, adapted steps.
+r"""Base class of Metropolis kernels, in which every row of theta is an independent chain, and adaptive step sizes.
 
-A step is adapted by dual averaging to a mean acceptance probability [Hoffman & Gelman 2014, eq. 6, algorithm 5]. With m
-the number of iterations since it began, alpha the acceptance probability of the last one, and delta the wanted one,
+Dual averaging adapts the step eps to a mean acceptance probability delta [Hoffman & Gelman 2014, eq. 6, algorithm 5].
+With m the number of iterations so far, and alpha the acceptance probability of the last iteration,
 
     H        <- (1 - 1 / (m + t0)) H + (delta - alpha) / (m + t0)
     log eps  <- log(10 eps_0) - sqrt(m) H / gamma,       log eps_bar <- m^-kappa log eps + (1 - m^-kappa) log eps_bar
 
-gamma = 0.05, t0 = 10, kappa = 0.75. Every row has a step of its own: eps in burn-in, eps_bar from its end on, frozen. A
-step that follows the past would change the law.
+where gamma = 0.05, t0 = 10, kappa = 0.75. Every row has a separate step: eps in burn-in, and the fixed eps_bar after
+burn-in. A step that continued to depend on the past would change the invariant distribution.
 
 [Hoffman & Gelman 2014] The No-U-Turn Sampler, Journal of Machine Learning Research 15.
 """
@@ -32,7 +32,7 @@ GAMMA, T0, KAPPA = 0.05, 10.0, 0.75
 
 @dataclass
 class DualAveraging(Replicated):
-    """Steps of the rows.
+    """Dual averaging of the steps of all rows.
 
     Attributes
     ----------
@@ -48,18 +48,18 @@ class DualAveraging(Replicated):
     made: Float64 | None = None
 
     def begin(self, eps: Float64) -> None:
-        """Begin from these steps, (n,)."""
+        """Begin with steps `eps`, (n,)."""
         at = np.log(eps)
         self.steps, self.made = np.stack([at + np.log(10), np.zeros_like(at), at, at]), np.zeros(1)
 
     def eps(self, adapting: bool) -> Float64:
-        """Steps of the rows, (n,): of this iteration, or those that were found."""
+        """Return the steps of the rows, (n,): eps while adapting, otherwise eps_bar."""
         assert self.steps is not None
         eps: Float64 = np.exp(self.steps[2 if adapting else 3])
         return eps
 
     def see(self, accepted: Float64, wanted: float) -> None:
-        """Adapt to the acceptance probabilities of an iteration, (n,)."""
+        """Adapt the steps to the acceptance probabilities of an iteration, (n,)."""
         assert self.steps is not None
         assert self.made is not None
         mu, error, _, mean = self.steps
@@ -73,14 +73,14 @@ class DualAveraging(Replicated):
 
 @dataclass
 class Tally(Replicated):
-    """Work of the rows since burn-in, and their energies.
+    """Counts for the rows since burn-in, and their energies.
 
     Attributes
     ----------
     counts : (n, 4) float64
-        Moves, evaluations of the energy of a datum, decisions from all data, iterations.
+        Accepted proposals, evaluations of the energy of a datum, decisions based on all data, and iterations.
     energies : (n,) float64
-        Energy of all data at theta, NaN where it is not known.
+        Energy of all data at theta; NaN if unknown.
     """
 
     saved_as: ClassVar[dict[str, str]] = {"counts": "metropolis.counts", "energies": "metropolis.energies"}
@@ -97,7 +97,7 @@ class Tally(Replicated):
 
 
 class Metropolis(Sampler[C, VectorTarget[D]]):
-    """A kernel that proposes a move of every row, and accepts it or not."""
+    """A kernel that proposes a new value for every row, and accepts or rejects it."""
 
     gradients = ("none",)
     scratch = ()
@@ -110,18 +110,18 @@ class Metropolis(Sampler[C, VectorTarget[D]]):
 
     @classmethod
     def default_thin(cls, config: C, grid: int) -> int:
-        """Every tenth iteration: many proposals are rejected, and to look at a state takes all data."""
+        """Every tenth iteration: many proposals are rejected, and the energy of a draw takes all data."""
         return 10
 
     def metrics(self) -> dict[str, float]:
-        """Part of the proposals that were accepted, and evaluations of the energy of a datum a step."""
+        """Acceptance rate, and evaluations of the energy of a datum per iteration."""
         if self.tally.counts is None:
             return {}
         moves, evaluations, _, steps = self.tally.counts.sum(axis=0)
         return {"acceptance": float(moves / max(steps, 1.0)), "evaluations": float(evaluations / max(steps, 1.0))}
 
     def tallied(self, target: VectorTarget[D], first: int) -> tuple[Float64, Float64]:
-        """Energies and counts, which begin anew at the end of burn-in."""
+        """Return energies and counts; the counts are reset at the end of burn-in."""
         rows = len(target.block.counts)
         if self.tally.counts is None or self.tally.energies is None:
             self.tally.counts, self.tally.energies = np.zeros((rows, 4)), np.full(rows, np.nan)

@@ -1,18 +1,19 @@
-r"""Hamiltonian Monte Carlo in a diagonal metric [Duane 1987; Neal 2011, fig. 2], its step and metric found in burn-in.
+r"""Hamiltonian Monte Carlo [Duane 1987; Neal 2011, fig. 2], with step and diagonal metric adapted in burn-in.
 
-With s^2 the inverse of the metric and v ~ N(0, 1) drawn anew in every iteration, L leapfrog steps
+Let s^2 be the inverse of the metric. Every iteration draws v ~ N(0, 1), and L leapfrog steps
 
     v <- v - (eps / 2) s grad U(theta),    theta <- theta + eps s v,    v <- v - (eps / 2) s grad U(theta)
 
-propose a state, which is accepted with probability min{1, exp(H - H')}, H = U + |v|^2 / 2. L eps is `length` times a
-number drawn uniformly from .5 to 1.5 in every iteration, before it, so that no trajectory closes on itself and the
-kernel is a mixture of reversible ones.
+propose a state, which is accepted with probability min{1, exp(H - H')}, H = U + |v|^2 / 2. Before each iteration L eps
+is set to `length` times a number drawn uniformly from 0.5 to 1.5. So trajectories do not stay periodic, and the kernel
+is a mixture of reversible kernels.
 
-In burn-in eps is adapted to `acceptance` by dual averaging, and s^2, which begins as 1 /
-(typical curvature + the prior's precision), becomes at its half and at three quarters the variance of the quarter
-before, of n states weighed against five of the old s^2. All is frozen at its end. With a `step_size` nothing adapts.
+In burn-in, dual averaging adapts eps to the setting `acceptance`. s^2 starts as 1 / (typical curvature + the prior's
+precision). At half and at three quarters of burn-in it becomes a weighted mean: the variance of the n states in the
+preceding quarter, with weight n, and the old s^2, with weight 5. After burn-in eps and s^2 are fixed. With a
+`step_size` nothing is adapted.
 
-Target: the posterior itself. Left out: a metric that is not diagonal, and trajectories whose length is found (NUTS).
+Target: the posterior itself. Left out: dense metrics, and automatic lengths of trajectories (NUTS).
 
 [Neal 2011] R. M. Neal: MCMC using Hamiltonian dynamics, Handbook of Markov chain Monte Carlo, chapter 5.
 """
@@ -33,9 +34,9 @@ from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.targets.state import Replicated
 from dsgmcmc.types import Float64, Int64, Purpose
 
-#: Leapfrog steps of a trajectory at most.
+#: Maximum number of leapfrog steps in a trajectory.
 MAX_STEPS = 1000
-#: States that the metric before counts for in the next.
+#: Weight of the old s^2, as a number of states.
 OLD_METRIC_STATES = 5.0
 
 
@@ -49,7 +50,10 @@ class HMCConfig(SamplerConfig):
 
 @dataclass
 class DiagonalMetric(Replicated):
-    """s^2 of every row, and the number, mean and squared deviations of states for the next; (n, D), the number (1,)."""
+    """s^2 of every row, and sums for the next s^2.
+
+    `number` (1,) is the number of states, `mean` (n, D) their mean, and `squares` (n, D) their squared deviations.
+    """
 
     saved_as: ClassVar[dict[str, str]] = {
         "inverse": "hmc.inverse_metric",
@@ -64,12 +68,12 @@ class DiagonalMetric(Replicated):
     squares: Float64 | None = None
 
     def begin(self, inverse: Float64) -> None:
-        """Begin to sum anew, with this s^2."""
+        """Set s^2 to `inverse`, and reset the sums."""
         self.inverse, self.number = inverse, np.zeros(1)
         self.mean, self.squares = np.zeros_like(inverse), np.zeros_like(inverse)
 
     def see(self, theta: Float64) -> None:
-        """Count the states of an iteration, (n, D)."""
+        """Add the states of an iteration, (n, D), to the sums."""
         assert self.number is not None
         assert self.mean is not None
         assert self.squares is not None
@@ -79,7 +83,7 @@ class DiagonalMetric(Replicated):
         self.squares = self.squares + offset * (theta - self.mean)
 
     def next(self) -> Float64:
-        """Return s^2 as the states say."""
+        """Return the next s^2."""
         assert self.inverse is not None
         assert self.number is not None
         assert self.squares is not None
@@ -98,19 +102,16 @@ class HMC(Metropolis[HMCConfig, Density]):
 
     @classmethod
     def default_thin(cls, config: HMCConfig, grid: int) -> int:
-        """Every state: a trajectory goes far."""
+        """Every state: successive states are far apart."""
         return 1
 
     def metrics(self) -> dict[str, float]:
-        """Part of the proposals that were accepted, and evaluations of the energy of a datum a step.
-
-        Here: with the mean step over the rows.
-        """
+        """Acceptance rate, evaluations of the energy of a datum per iteration, and the mean step over the rows."""
         metrics = super().metrics()
         return metrics if self.adapted.steps is None else {**metrics, "step": float(self.adapted.eps(False).mean())}
 
     def step(self, target: VectorTarget[Density], iteration: int) -> None:
-        """One iteration."""
+        """Run one iteration."""
         theta, density, config = target.block["theta"], target.density, self.config
         energies, counts = self.tallied(target, iteration)
         known(density, theta, energies, counts)
@@ -123,7 +124,7 @@ class HMC(Metropolis[HMCConfig, Density]):
         eps, v = self.adapted.eps(adapting), rng.standard_normal(theta.shape)
         times = config.length * (0.5 + rng.random(len(theta)))
         number = np.clip(np.ceil(times / eps), 1, MAX_STEPS).astype(np.int64)
-        with np.errstate(all="ignore"):  # a trajectory that explodes is not accepted
+        with np.errstate(all="ignore"):  # a diverging trajectory is rejected
             proposed, w = self._trajectory(density, theta, v, eps, number)
             new = density.energy(proposed)
             rise = new - energies + prior_energy(density, proposed) - prior_energy(density, theta)
@@ -140,7 +141,7 @@ class HMC(Metropolis[HMCConfig, Density]):
     def _trajectory(
         self, density: Density, start: Float64, v: Float64, eps: Float64, number: Int64
     ) -> tuple[Float64, Float64]:
-        """Where leapfrog steps of the rows lead, each as many as it has."""
+        """Make `number` leapfrog steps from every row, and return the final theta and v."""
         assert self.metric.inverse is not None
         theta, v, root = start.copy(), v.copy(), eps[:, None] * np.sqrt(self.metric.inverse)
         slope = posterior_gradient(density, theta)
@@ -153,7 +154,7 @@ class HMC(Metropolis[HMCConfig, Density]):
         return theta, v
 
     def _adapt_metric(self, theta: Float64, made: int) -> None:
-        """Count a state of burn-in, and take a new metric where a quarter ends; the step is then sought anew."""
+        """Add a state to the sums; at half and three quarters of burn-in take a new metric, and restart the step."""
         quarter = self.burn_in // 4
         if made <= quarter or made > 3 * quarter:
             return

@@ -7,10 +7,10 @@ With D = 1 / (typical curvature + the prior's precision) for each element,
 is accepted with probability min{1, exp(U(theta) - U(theta') + (|r|^2 - |r'|^2) / (4 eps))}, where
 r = D^(-1/2) (theta' - theta + eps D grad U(theta)), and r' the same with theta and theta' exchanged.
 
-If no step is given, it is adapted in burn-in to an acceptance of .574, the best where D is large [Roberts & Rosenthal
-1998], by dual averaging, and frozen at its end.
+If no step is given, dual averaging adapts it in burn-in to an acceptance of 0.574, the optimum for large D
+[Roberts & Rosenthal 1998]; after burn-in it is fixed.
 
-Target: the posterior itself. Left out: nothing; an iteration takes energy and gradient of all data once.
+Target: the posterior itself. Left out: nothing; an iteration computes energy and gradient of all data once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.types import Float64, Purpose
 
-#: Step at which adaptation begins.
+#: Initial step of the adaptation.
 START_STEP = 0.3
 
 
@@ -47,10 +47,10 @@ class MALA(Metropolis[MALAConfig, Density]):
         super().__init__(config, burn_in)
         self.adapted = DualAveraging()
         self.replicated = (*self.replicated, self.adapted)
-        self._gradient: tuple[int, Float64] | None = None  # of the state before an iteration
+        self._gradient: tuple[int, Float64] | None = None  # iteration, gradient before it
 
     def step(self, target: VectorTarget[Density], iteration: int) -> None:
-        """One iteration."""
+        """Run one iteration."""
         theta, density = target.block["theta"], target.density
         if self.adapted.steps is None:
             self.adapted.begin(np.full(len(theta), self.config.step_size or START_STEP))

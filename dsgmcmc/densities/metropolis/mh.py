@@ -1,7 +1,8 @@
-"""Metropolis-Hastings with proposals that do not look at the data [Metropolis 1953; Hastings 1970, eq. 6].
+"""Metropolis-Hastings with proposals that do not use the data [Metropolis 1953; Hastings 1970, eq. 6].
 
-Target: the posterior itself. Left out: nothing; an iteration takes the energy of all data once. The preconditioned
-Crank-Nicolson proposal [Cotter 2013, eq. 4.4] is reversible with respect to the prior, and the data alone decide.
+Target: the posterior itself. Left out: nothing; an iteration computes the energy of all data once. The preconditioned
+Crank-Nicolson proposal [Cotter 2013, eq. 4.4] is reversible with respect to the prior, so the acceptance probability
+depends on the data alone.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Proposals that do not look at the data, and the base of the kernels that decide about one at a time in NumPy.
+"""Proposals that do not use the data, and the base class of kernels that make one proposal per iteration in NumPy.
 
-All proposals are theta' = m + keep (theta - m) + root z, with z standard normal: random walks and the preconditioned
-Crank-Nicolson proposal. With keep = 1 that is symmetric; with keep = sqrt(rho) and root root^T = (1 - rho) S it is
-reversible with respect to N(m, S): the acceptance ratio then has the target divided by that law in the place of the
-target [Cornish 2019, section 3.2].
+All proposals are theta' = m + keep (theta - m) + root z, with z standard normal. With keep = 1 the proposal is a random
+walk, which is symmetric. With keep = sqrt(rho) and root root^T = (1 - rho) S it is the preconditioned Crank-Nicolson
+proposal, which is reversible with respect to N(m, S); in the acceptance ratio the target is then divided by N(m, S)
+[Cornish 2019, section 3.2].
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dsgmcmc.types import Array, Float64, Purpose
 
 
 class ProposalConfig(SamplerConfig):
-    """Configuration of kernels with such a proposal."""
+    """Configuration of kernels with a normal proposal."""
 
     proposal: Literal["walk", "preconditioned", "pcn"] = Field(
         "preconditioned",
@@ -36,7 +36,7 @@ class ProposalConfig(SamplerConfig):
 
 
 class NormalProposal(NamedTuple):
-    """A normal law: mean (D,), precision (D, D) and a root of its covariance (D, D)."""
+    """A normal distribution: mean (D,), precision (D, D) and a root of the covariance (D, D)."""
 
     mean: Float64
     precision: Float64
@@ -44,12 +44,12 @@ class NormalProposal(NamedTuple):
 
     @classmethod
     def of(cls, mean: Float64, precision: Float64, what: str) -> NormalProposal:
-        """Make it from its precision.
+        """Make the distribution from its precision.
 
         Raises
         ------
         InputError
-            If the precision is not positive definite; `what` says whose it is.
+            If the precision is not positive definite; `what` is its name in the message.
         """
         try:
             lower = np.linalg.cholesky(precision)
@@ -67,13 +67,11 @@ class Proposal(NamedTuple):
     Attributes
     ----------
     keep : float
-        keep.
     centre : (D,) float64
         m.
     root : (D, D) float64
-        root.
     own : (D, D) float64
-        Precision of the law with mean m that it is reversible with respect to; 0 of a random walk.
+        Precision S^-1 of N(m, S), with respect to which the proposal is reversible; 0 for a random walk.
     """
 
     keep: float
@@ -83,7 +81,7 @@ class Proposal(NamedTuple):
 
     @classmethod
     def of(cls, config: ProposalConfig, law: NormalProposal, n_data: int) -> Proposal:
-        """Make that of a configuration, with `law` in the place of the target."""
+        """Make the proposal of a configuration; `law` approximates the target."""
         nothing = np.zeros_like(law.precision)
         if config.proposal == "walk":
             return cls(1.0, law.mean, config.scale / sqrt(n_data) * np.eye(len(law.mean)), nothing)
@@ -92,19 +90,19 @@ class Proposal(NamedTuple):
         return cls(sqrt(config.rho), law.mean, sqrt(1 - config.rho) * law.root, law.precision)
 
     def move(self, theta: Float64, z: Float64) -> Float64:
-        """Propose a move to every row, (n, D)."""
+        """Propose new values for all rows, (n, D)."""
         proposed: Float64 = self.centre + self.keep * (theta - self.centre) + z @ self.root.T
         return proposed
 
     def own_energy(self, theta: Float64) -> Float64:
-        """Minus the log density of the law that it is reversible with respect to, (n,)."""
+        """Minus the log density of N(m, S), up to a constant, (n,); 0 for a random walk."""
         offset = theta - self.centre
         own_energy: Float64 = 0.5 * (offset * (offset @ self.own)).sum(axis=1)
         return own_energy
 
 
 def dense(precision: Float64) -> Float64:
-    """A precision (D,) or (D, D) as a matrix."""
+    """Return a precision (D,) or (D, D) as a matrix."""
     return precision if precision.ndim == 2 else np.diag(precision)
 
 
@@ -112,7 +110,7 @@ C = TypeVar("C", bound=ProposalConfig)
 
 
 def stand_in(config: ProposalConfig, density: Density) -> NormalProposal:
-    """Normal law by which proposals are made: the prior for pcn, else as wide as the typical curvature says."""
+    """Normal distribution for proposals: the prior for pcn, otherwise one whose precision includes the curvature."""
     prior = dense(density.prior_precision)
     if config.proposal == "pcn":
         return NormalProposal.of(density.prior_mean, prior, "the prior's precision")
@@ -124,20 +122,20 @@ def stand_in(config: ProposalConfig, density: Density) -> NormalProposal:
 
 
 class Moves(NamedTuple):
-    """Proposals to the rows in an iteration.
+    """Proposals for all rows in an iteration.
 
     Attributes
     ----------
     theta, proposed : (n, D) float64
-        Where the rows are, and where they may go.
+        Current and proposed values.
     bar : (n,) float64
-        -log u, and what the prior and the proposal say.
+        Maximum increase of the data's energy at which a proposal is accepted: -log u, plus terms of prior and proposal.
     energies : (n,) float64
-        What is known of the data's energy at theta, else NaN; to be set to that of where the row will be.
+        Energy of the data at theta, NaN if unknown. `decide` replaces it by the energy at the accepted value.
     counts : (n, 4) float64
-        Counts of `Tally`, to which evaluations and decisions from all data are to be added.
+        Counts of `Tally`, to which `decide` adds evaluations and decisions based on all data.
     rng : Generator
-        Of this iteration.
+        Random numbers for this iteration.
     """
 
     theta: Float64
@@ -149,14 +147,14 @@ class Moves(NamedTuple):
 
 
 class Stepwise(Metropolis[C, D]):
-    """A kernel that proposes, and decides by what it learns of the data's energy."""
+    """A kernel that makes one proposal per iteration, with a decision defined by subclasses."""
 
     def __init__(self, config: C, burn_in: int) -> None:
         super().__init__(config, burn_in)
         self._proposal: Proposal | None = None
 
     def step(self, target: VectorTarget[D], iteration: int) -> None:
-        """One iteration."""
+        """Run one iteration."""
         theta, density = target.block["theta"], target.density
         energies, counts = self.tallied(target, iteration)
         if self._proposal is None:
@@ -173,19 +171,18 @@ class Stepwise(Metropolis[C, D]):
 
     @abstractmethod
     def decide(self, density: D, moves: Moves) -> Array:
-        """Whether the data's energy rises by no more than `bar`, for every row, (n,) bool.
+        """Decide for every row whether the data's energy rises by no more than `bar`, (n,) bool.
 
         Parameters
         ----------
         density : Density
-            What is sampled.
         moves : Moves
-            Energies that it learns and what it took are to be entered there.
+            Its `energies` and `counts` are updated in place.
         """
 
 
 def known(density: Density, theta: Float64, energies: Float64, counts: Float64) -> Float64:
-    """Return the energies at theta, those that were not known filled in."""
+    """Compute unknown energies at theta in place, and return all energies."""
     unknown = np.isnan(energies)
     if unknown.any():
         energies[unknown] = density.energy(theta[unknown])
@@ -200,7 +197,7 @@ def error_of_mean(values: Float64, n_data: int) -> float:
 
 
 def surely(difference: float, error: float, freedom: float, risk: float) -> bool:
-    """Whether a difference with a standard error has its sign by chance with a probability below `risk`."""
-    from scipy.special import stdtr  # it takes longer to import than a short run to sample
+    """Whether a t test finds the sign of a difference at a tail probability below `risk`."""
+    from scipy.special import stdtr  # importing it takes longer than a short run
 
     return error > 0 and bool(stdtr(freedom, -abs(difference) / error) < risk)

@@ -1,24 +1,25 @@
-r"""Metropolis-Hastings in which every datum may reject on its own, and few are looked at [Cornish 2019, eq. 1-13].
+r"""Metropolis-Hastings in which every datum may reject a proposal, and few data are evaluated [Cornish 2019, eq. 1-13].
 
-With U = U_0 + sum_i U_i, where U_0 is the prior's, the factorised kernels (`FMH`, `TFMH`) accept a proposal of theta'
-with probability
+With U = U_0 + sum_i U_i, where U_0 is the energy of the prior, the factorised kernels (`FMH`, `TFMH`) accept a proposal
+theta' with probability
 
     alpha = min{1, q(theta', theta) / q(theta, theta') e^(U_0(theta) - U_0(theta'))}
             prod_i min{1, e^(U_i(theta) - U_i(theta'))}
 
-which is that of Metropolis-Hastings or less, and keeps the same law. The scalable kernels (`SMH1`, `SMH2`) have U^_k,
-the series of order k of U at theta^, in the place of U_0, and R_i, what it leaves of U_i, in the place of U_i. The
-product is found by a Poisson process of candidates (`dsgmcmc.kernels.thinning`), and nothing else is looked at: with a
-posterior of width N^(-1/2) about theta^, O(1) data at k = 1, and O(N^(-1/2)) at k = 2. The preconditioned
-Crank-Nicolson proposal is reversible with respect to the normal law of U^_2: at k = 2 the first factor is then 1.
+which is at most that of Metropolis-Hastings, and leaves the same posterior invariant. In the scalable kernels (`SMH1`,
+`SMH2`), U_0 is replaced by U^_k, the Taylor polynomial of U of order k at theta^, and U_i by the remainder R_i of its
+Taylor polynomial. The product is evaluated by a Poisson process of candidates (`dsgmcmc.kernels.thinning`), and only
+candidates are evaluated. If the posterior has width N^(-1/2) about theta^, these are O(1) data for k = 1, and
+O(N^(-1/2)) for k = 2. The preconditioned Crank-Nicolson proposal is reversible with respect to the normal distribution
+with energy U^_2, so for k = 2 the first factor is 1.
 
-A truncated kernel is plain Metropolis-Hastings where more than R candidates are expected, which depends on theta and
-theta' alike. The published R is N, but a candidate takes two evaluations where Metropolis-Hastings remembers one:
-R = N / 2 by default.
+A truncated kernel makes a step of plain Metropolis-Hastings if more than R candidates are expected. This condition is
+symmetric in theta and theta'. The published R is N. The default is R = N / 2, because a candidate takes two
+evaluations, while Metropolis-Hastings stores one of them.
 
-Target: the posterior itself, whatever theta^. Left out: proposals that look at the data but for their Hessian at the
-mode; proposal (17) of the paper, which is the random walk where theta^ is the mode. The published bounds, by largest
-features, are several times too wide where features are many or correlated: ``bound = "whitened"`` has
+Target: the posterior itself, for any theta^. Left out: proposals that use the data, except for the Hessian at the mode;
+proposal (17) of the paper, which is the random walk if theta^ is the mode. The published bounds use the largest feature
+of every datum, and are several times too wide if features are many or correlated. ``bound = "whitened"`` uses
 abs(x.v) <= abs(L^T x) abs(L^-1 v) instead, with L L^T the inverse Hessian.
 """
 
@@ -45,32 +46,32 @@ C = TypeVar("C", bound="ThinnedConfig")
 
 
 class ThinnedConfig(ProposalConfig):
-    """Configuration of the kernels that look at few data."""
+    """Configuration of kernels that evaluate few data."""
 
     bound: Literal["published", "whitened"] = Field(
         "whitened", description="of derivatives: by largest features, or in the coordinates of the normal approximation"
     )
 
     def limit(self, n_data: int) -> float:
-        """Expected candidates from which on all data are looked at."""
+        """Return the expected number of candidates from which all data are evaluated."""
         return inf
 
 
 class TruncatedConfig(ThinnedConfig):
-    """Configuration of the kernels that fall back to all data where that is cheaper."""
+    """Configuration of kernels that use all data if that is cheaper."""
 
     fallback: float = Field(
         0.5, ge=0, description="plain Metropolis-Hastings from fallback times N expected candidates on; published: 1"
     )
 
     def limit(self, n_data: int) -> float:
-        """Expected candidates from which on all data are looked at."""
+        """Return the expected number of candidates from which all data are evaluated."""
         return self.fallback * n_data
 
 
 @dataclass
 class Anchor(Replicated):
-    """theta^, about which energies are expanded: (D,)."""
+    """Point theta^ (D,) about which energies are expanded."""
 
     saved_as: ClassVar[dict[str, str]] = {"point": "metropolis.anchor"}
 
@@ -78,8 +79,8 @@ class Anchor(Replicated):
 
 
 def mode_of(density: Regression) -> Float64:
-    """Find a mode of the posterior near the prior's mean, (D,); how well does not matter to the law."""
-    from scipy.optimize import minimize  # it takes longer to import than a short run to sample
+    """Find a mode of the posterior near the prior's mean, (D,); its accuracy does not affect the target."""
+    from scipy.optimize import minimize  # importing it takes longer than a short run
 
     n = density.n_data
 
@@ -100,7 +101,7 @@ def mode_of(density: Regression) -> Float64:
 
 
 class Thinned(Metropolis[C, Regression]):
-    """A kernel whose data reject one by one, of which few are asked."""
+    """A kernel in which every datum may reject a proposal, and few data are evaluated."""
 
     densities = Regression
     defaults: ClassVar[dict[str, Any]] = {
@@ -123,13 +124,13 @@ class Thinned(Metropolis[C, Regression]):
 
     @classmethod
     def default_thin(cls, config: C, grid: int) -> int:
-        """Every hundredth iteration: to look at a state takes all data, and a step hardly any."""
+        """Every hundredth iteration: the energy of a draw takes all data, and an iteration hardly any."""
         return 100
 
-    # ------------------------------------------------------------------ what is computed once
+    # ------------------------------------------------------------------ quantities computed once
 
     def made(self, target: VectorTarget[Regression]) -> tuple[Thinning, NormalProposal]:
-        """The kernel for a target, and the normal approximation of its posterior."""
+        """Return the kernel for a target, and the normal approximation of the posterior."""
         if self._made is None:
             density = target.density
             if self.anchor.point is None:
@@ -173,7 +174,7 @@ class Thinned(Metropolis[C, Regression]):
         return Thinning(link.value, link.third, link.shape, self.order, euclidean, limit, tables), law
 
     def _psi(self, density: Regression, law: NormalProposal) -> Float64:
-        """psi_i of `dsgmcmc.kernels.thinning`, (N,)."""
+        """Bounds psi_i (`dsgmcmc.kernels.thinning`), (N,)."""
         order, k = self.order + 1, factorial(self.order + 1)
         supremum = density.link.suprema[self.order]
         if supremum == inf:
@@ -188,16 +189,16 @@ class Thinned(Metropolis[C, Regression]):
     # ------------------------------------------------------------------ sampling
 
     def start(self, target: VectorTarget[Regression], sd: float) -> None:
-        """Set the initial state: the normal approximation of the posterior, `sd` times as wide."""
+        """Draw the initial state from the normal approximation of the posterior, with `sd` times its width."""
         self.start_field(target, "theta", sd)
         _, law = self.made(target)
         for block in target.blocks():
             block["theta"][:] = law.mean + block["theta"] @ law.root.T
 
     def advance(self, target: VectorTarget[Regression], first: int, count: int) -> None:
-        """Make `count` iterations from number `first` on.
+        """Run `count` iterations, starting with number `first`, in one compiled loop. Collective.
 
-        Here: in one compiled loop, and what is tallied begins anew after burn-in. Collective.
+        Counts are reset at the end of burn-in.
         """
         if first < self.burn_in < first + count:
             self.advance(target, first, self.burn_in - first)
@@ -213,11 +214,11 @@ class Thinned(Metropolis[C, Regression]):
         target.begin(first + count - 1)
 
     def step(self, target: VectorTarget[Regression], iteration: int) -> None:
-        """One iteration."""
+        """Run one iteration."""
         self.advance(target, iteration, 1)
 
     def acceptance(self, target: VectorTarget[Regression], theta: Float64, proposed: Float64) -> float:
-        """Probability with which a proposal (D,) is accepted at theta (D,); from all data, to look at and to test."""
+        """Return the acceptance probability of a proposal (D,) at theta (D,), from all data; for tests."""
         return self.made(target)[0].judge(theta, proposed)[1]
 
 
@@ -230,7 +231,7 @@ class TFMHConfig(TruncatedConfig):
 
 
 class FMH(Thinned[FMHConfig]):
-    """Factorised Metropolis-Hastings. The more data, the rarer it moves."""
+    """Factorised Metropolis-Hastings. With more data it accepts fewer proposals."""
 
     Config = FMHConfig
     order = 0
@@ -255,14 +256,14 @@ class SMH1(Thinned[SMHConfig]):
 
 
 class SMH2(Thinned[SMHConfig]):
-    """Scalable Metropolis-Hastings of the second order: the more data, the fewer are looked at."""
+    """Scalable Metropolis-Hastings of the second order. With more data it evaluates fewer of them."""
 
     Config = SMHConfig
     order = 2
 
 
 def alias_table(weights: Float64) -> tuple[Float64, Int64]:
-    """Make the table for drawing i with probability w_i / sum w [Vose 1991].
+    """Make the alias table to draw i with probability w_i / sum w [Vose 1991].
 
     Parameters
     ----------
@@ -283,5 +284,5 @@ def alias_table(weights: Float64) -> tuple[Float64, Int64]:
         chance[high] -= 1 - chance[low]
         if chance[high] < 1:
             small.append(large.pop())
-    chance[small + large] = 1  # but for rounding
+    chance[small + large] = 1  # exact up to rounding errors
     return chance, alias

@@ -1,26 +1,27 @@
-r"""Metropolis-Hastings that decides from a part of the data where a test is sure enough.
+r"""Metropolis-Hastings with sequential tests: a decision uses only as many data as a test needs.
 
 **austerity** [Korattikara 2014, alg. 1, 2]. The data's energy rises by the sum of l_i = U_i(theta') - U_i(theta), and a
-proposal is accepted where that is no more than what u and the prior allow. A sample without replacement grows by
-`batch`, until Student's t of its mean against the limit, with s / sqrt(n) sqrt((N - n) / (N - 1)) as its standard
-error, has a tail smaller than `risk`; from all data the decision is exact. Target: not quite the posterior; a decision
-is wrong with a probability of about `risk` at each test, if the mean of a sample is normal. Left out: the choice of
-risk and batch by a model of the error.
+proposal is accepted if the rise is at most a limit that depends on u and the prior. A sample of l_i without replacement
+grows by `batch`, until a t test of its mean against the limit has a tail probability below `risk`. The standard error
+in the test is s / sqrt(n) sqrt((N - n) / (N - 1)); a decision based on all data is exact. Target: not quite the
+posterior; if sample means are normal, each test gives a wrong decision with a probability of about `risk`. Left out:
+the choice of risk and batch by a model of the error.
 
-**stochastic_mh** tests estimates of energies [El Hanchi 2019, alg. 1]. A proposal is accepted where
-U(theta') <= U(theta) - log u. U(theta') is estimated by N times the mean of a growing sample without replacement until
-Student's t of it against the right side has a tail below `risk`, while U(theta) is the estimate with which theta was
-accepted, taken for exact: a lucky estimate holds the chain for long. The variance of N times the mean, printed without
-1/n and N^2, is N^2 (s^2 / n) (N - n) / (N - 1) here.
+**stochastic_mh** tests estimates of energies [El Hanchi 2019, alg. 1]. A proposal is accepted if
+U(theta') <= U(theta) - log u. U(theta') is estimated by N times the mean of a sample without replacement, which grows
+until a t test against the right side has a tail probability below `risk`. For U(theta) the estimate is used with which
+theta was accepted, as if it were exact, so an estimate that is far too low holds the chain for long. The variance of N
+times the mean is N^2 (s^2 / n) (N - n) / (N - 1); the paper prints it without 1/n and N^2.
 
-**modified_stochastic_mh**, as modified there: data are drawn with replacement with probabilities p_i, half of them even
-and half in proportion to abs(U_i) at a reference point, and U is estimated by the mean of U_i / p_i. Both estimates are
-kept, tested against each other by Welch's statistic, with n' - 1 degrees of freedom for the n' data of the proposal's
-estimate and not those of Welch and Satterthwaite, and refined until the test is sure; after N evaluations the decision
-is exact. Left out: energies of every datum that are kept from when it was last seen; instead the reference point is the
-state every `refresh` iterations, so that the tables need not be saved.
+**modified_stochastic_mh** is a variant in the same paper [El Hanchi 2019]. Data are drawn with replacement. Their
+probabilities p_i are an equal mixture of uniform ones and ones proportional to abs(U_i) at a reference point; U is
+estimated by the mean of U_i / p_i. The estimates of both energies are stored, and refined until a test of their
+difference decides. The test uses Welch's statistic with n' - 1 degrees of freedom for the n' data in the proposal's
+estimate, not the degrees of freedom of Welch and Satterthwaite. After N evaluations the decision is exact. Left out:
+stored energies of all data from their last draws; instead the reference point is the state every `refresh` iterations,
+so no tables are saved.
 
-Target of the last two: not the posterior; austerity's paired differences vary far less. At risk 0 all three are
+Target of the last two: not the posterior; austerity's paired differences vary far less. With risk 0 all three are
 Metropolis-Hastings.
 """
 
@@ -63,18 +64,17 @@ class Austerity(Stepwise[AusterityConfig, SumDensity]):
         return accepted
 
     def rises_by_no_more(self, density: SumDensity, pair: Float64, bar: float, order: Array) -> tuple[bool, int]:
-        """Whether the energy of theta and theta' (2, D) rises by no more than `bar`, and how many data said so.
+        """Decide whether the energy rises by no more than `bar`, and return the number of data used.
 
         Parameters
         ----------
         density : SumDensity
-            Of which the data are.
         pair : (2, D) float64
             theta and theta'.
         bar : float
-            Limit.
+            Maximum rise of the energy from theta to theta'.
         order : (N,) int64
-            In which data are looked at.
+            Order in which the data are used.
         """
         n, differences = len(order), np.empty(len(order))
         used = 0
@@ -97,7 +97,7 @@ class StochasticMHConfig(ProposalConfig):
 
 
 class StochasticMH(Stepwise[StochasticMHConfig, SumDensity]):
-    """Stochastic Metropolis-Hastings as published, to compare with."""
+    """Stochastic Metropolis-Hastings as published, for comparisons."""
 
     Config = StochasticMHConfig
     densities = SumDensity
@@ -131,7 +131,7 @@ class ModifiedStochasticMHConfig(StochasticMHConfig):
 
 @dataclass
 class Estimates(Replicated):
-    """Estimates of the rows' energies: mean, sum of squared deviations and number of the terms drawn, (n, 3).
+    """Estimates of the rows' energies: mean, sum of squared deviations and number of terms, (n, 3).
 
     `points` are the reference points, (n, D).
     """
@@ -143,14 +143,14 @@ class Estimates(Replicated):
 
 
 class Estimate(NamedTuple):
-    """An energy: the mean of so many terms, and the sum of their squared deviations from it; exact if of inf terms."""
+    """Estimate of an energy: mean, sum of squared deviations and number of terms; exact if the number is inf."""
 
     mean: float = 0.0
     squares: float = 0.0
     number: float = 0.0
 
     def refined(self, terms: Float64) -> Estimate:
-        """With some more terms."""
+        """Return the estimate after adding terms."""
         if self.number == inf:
             return self
         n, mean = self.number + len(terms), float(terms.mean())
@@ -160,7 +160,7 @@ class Estimate(NamedTuple):
 
     @property
     def variance(self) -> float:
-        """Variance of the mean."""
+        """Estimated variance of the mean."""
         return self.squares / (self.number - 1) / self.number
 
 
@@ -174,7 +174,7 @@ class ModifiedStochasticMH(Stepwise[ModifiedStochasticMHConfig, SumDensity]):
         super().__init__(config, burn_in)
         self.estimates = Estimates()
         self.replicated = (self.tally, self.estimates)
-        self._law: Float64 | None = None  # (n, N) probabilities of data
+        self._law: Float64 | None = None  # probabilities of the data, (n, N)
 
     def step(self, target: VectorTarget[SumDensity], iteration: int) -> None:
         """One iteration."""
@@ -204,7 +204,7 @@ class ModifiedStochasticMH(Stepwise[ModifiedStochasticMHConfig, SumDensity]):
     def _compare(
         self, density: SumDensity, pair: Float64, here: Estimate, bar: float, law: Float64, rng: np.random.Generator
     ) -> tuple[Estimate, Estimate, int]:
-        """Estimates of the energies of theta and theta' (2, D), sure enough or exact, and how many terms they took."""
+        """Estimate the energies at theta and theta' (2, D) until a test decides, and count the terms used."""
         there, cumulated, used = Estimate(), np.cumsum(law), 0
         while used < density.n_data:
             index = np.minimum(np.searchsorted(cumulated, rng.random(self.config.batch)), density.n_data - 1)

@@ -1,1 +1,1 @@
-"""Samplers that step along gradients of densities, and need to be told more than these."""
+"""Stochastic gradient samplers for densities on a plain vector only."""

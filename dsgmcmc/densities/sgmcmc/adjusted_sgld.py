@@ -1,13 +1,14 @@
-r"""Stochastic gradient Langevin dynamics, the gradients' noise taken out of its own [El Hanchi 2019, section 5.2.2].
+r"""SGLD with injected noise reduced by the noise of the gradients [El Hanchi 2019, section 5.2.2].
 
     theta <- theta - eps grad U~(theta) + N(0, 2 eps I - eps^2 V^)
 
-V^ is the covariance of grad U~ as the S terms of which it is the mean show it, one estimate an iteration. Where a
-direction has more noise than 2 / eps, none is added; how often that happens is counted, and where it is often, the law
-is wider than that of Langevin dynamics with exact gradients, (A (I - eps A / 2))^-1 on a Gaussian of precision A. The
-step is given as for SGLD. [Ma 2015, eq. 9] has the correction for any dynamics, but no V^.
+In every iteration V^ estimates the covariance of grad U~, from the S terms whose mean is grad U~. In directions where
+the variance of the gradient is above 2 / eps, no noise is added. The sampler counts these directions. If they are rare,
+the stationary covariance for a Gaussian of precision A is that of Langevin dynamics with exact gradients,
+(A (I - eps A / 2))^-1; otherwise the distribution is wider. The step has the unit of SGLD. [Ma 2015, eq. 9] has the
+correction for any dynamics, but no V^.
 
-Target: the posterior, as eps -> 0. Left out: the noise of V^, which the mean over many iterations takes away.
+Target: the posterior, as eps -> 0. Left out: a correction for the noise of V^, which averages out over iterations.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class AdjustedSGLDConfig(StepSize):
 
 @dataclass
 class AdjustedTally(Replicated):
-    """How many eigenvalues of what was to be added were below zero, and how many there were, (2,)."""
+    """Numbers of negative eigenvalues of 2 eps I - eps^2 V^, and of all its eigenvalues, (2,)."""
 
     saved_as: ClassVar[dict[str, str]] = {"clipped": "adjusted_sgld.clipped"}
 
@@ -51,7 +52,7 @@ class AdjustedTally(Replicated):
 
 
 class AdjustedSGLD(Sampler[AdjustedSGLDConfig, SumTarget]):
-    """Langevin dynamics with the noise of exact gradients."""
+    """Langevin dynamics whose injected and gradient noise together have the covariance 2 eps I."""
 
     Config = AdjustedSGLDConfig
     gradients = ("adaptive", *(name for name in DATUM_GRADIENTS if name != "adaptive"))
@@ -65,20 +66,17 @@ class AdjustedSGLD(Sampler[AdjustedSGLDConfig, SumTarget]):
         self.replicated = (self.tally,)
 
     def metrics(self) -> dict[str, float]:
-        """Entries that this sampler adds to a line of metrics.
-
-        Here: with the part of all directions in which nothing could be added.
-        """
+        """Values for a line of metrics, with ``clipped``, the fraction of directions without injected noise."""
         clipped, every = self.tally.clipped
         return {**super().metrics(), "clipped": float(clipped / max(every, 1.0))}
 
     def step(self, target: SumTarget, iteration: int) -> None:
-        """One step on every row."""
+        """Run one iteration: one update of every row."""
         eps = self.step_size(target, iteration) / target.curvature_bound
         for block in self.gradient.by_block(target, "theta"):
             block.update(DRIFT, eps=eps)
             noise = self.gradient.noise()
-            lost = ~np.isfinite(noise).all(axis=(1, 2))  # whoever looks at the state finds that it has diverged
+            lost = ~np.isfinite(noise).all(axis=(1, 2))  # NaN in theta is detected as divergence
             noise[lost], block["theta"][lost] = 0.0, np.nan
             values, vectors = np.linalg.eigh(2 * eps * np.eye(block.dimension) - eps**2 * noise)
             self.tally.clipped = self.tally.clipped + np.array([(values < 0).sum(), values.size], np.float64)

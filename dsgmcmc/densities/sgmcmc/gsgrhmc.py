@@ -1,17 +1,17 @@
 r"""Generalised stochastic gradient Riemannian Hamiltonian Monte Carlo [Ma 2015, algorithm 1, eq. 16].
 
-With S(theta) a root of the inverse of a metric of yours, S S^T = G^-1, and momenta r ~ N(0, 1),
+With G(theta) the metric of the density, S(theta) a root of its inverse, S S^T = G^-1, and momenta r ~ N(0, 1),
 
     r     <- r - eps S^T grad U~ + eps div - eps S^T S r + N(0, 2 eps S^T S),     div_i = sum_j d S_ji / d theta_j
     theta <- theta + eps S r
 
-one after the other. Without `div` (the "naive" sampler of [Ma 2015, section 4.1]) the law is wrong at any step size.
-The last two signs of eq. 17 are wrong as printed, and the friction drives; those of algorithm 1 are right.
+in this order. Without `div` (the "naive" sampler of [Ma 2015, section 4.1]) the distribution is wrong at any step size.
+The last two signs in eq. 17 are misprints, with which friction would accelerate; the signs in algorithm 1 are right.
 
-The friction is S^T S, the inverse metric, as in algorithm 1: it has no setting of its own, and scales with the metric.
+The friction is S^T S, the inverse metric, as in algorithm 1. It has no separate setting.
 
-Target: the posterior, up to the noise of the parts' gradients and O(eps). Left out: a Metropolis correction, and the
-estimate of that noise, whose covariance here is S^T V S for a gradient noise of covariance V.
+Target: the posterior, up to the noise of the parts' gradients and O(eps). Left out: a Metropolis correction, and an
+estimate of that noise, which has covariance S^T V S in these coordinates if V is the covariance of gradients.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class GSGRHMCConfig(StepSize):
 
 
 class GSGRHMC(Sampler[GSGRHMCConfig, VectorTarget[Riemannian]]):
-    """Hamiltonian dynamics with friction in the metric that a density brings."""
+    """Hamiltonian dynamics with friction, in the metric of the density."""
 
     Config = GSGRHMCConfig
     gradients = ("part", "full", "control-variate")
@@ -54,12 +54,12 @@ class GSGRHMC(Sampler[GSGRHMCConfig, VectorTarget[Riemannian]]):
         return (StateField("theta"), StateField("r"))
 
     def start(self, target: VectorTarget[Riemannian], sd: float) -> None:
-        """Positions N(0, sd^2), momenta N(0, 1)."""
+        """Draw positions from N(0, `sd`^2), and momenta from N(0, 1)."""
         self.start_field(target, "theta", sd)
         self.start_field(target, "r", 1.0, Purpose.MOMENTUM)
 
     def step(self, target: VectorTarget[Riemannian], iteration: int) -> None:
-        """One update of every row."""
+        """Run one iteration: one update of every row."""
         eps, density = self.step_size(target, iteration), target.density
         for block in self.gradient.by_block(target, "theta"):
             root, divergence = density.metric(block["theta"])
@@ -71,6 +71,6 @@ class GSGRHMC(Sampler[GSGRHMCConfig, VectorTarget[Riemannian]]):
 
 
 def _times(root: Float64, rows: Float64) -> Float64:
-    """Every row times its root, which is a diagonal (n, D) or a matrix (n, D, D)."""
+    """Multiply every row by its root, a diagonal (n, D) or a matrix (n, D, D)."""
     product: Float64 = root * rows if root.ndim == 2 else np.einsum("nij,nj->ni", root, rows)
     return product

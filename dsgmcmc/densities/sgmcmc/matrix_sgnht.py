@@ -1,27 +1,27 @@
-r"""Stochastic gradient Nose-Hoover thermostat whose friction is a matrix: for noise of any covariance.
+r"""Stochastic gradient Nose-Hoover thermostat with a matrix of frictions, for gradient noise with any covariance.
 
-With P the diagonal metric (typical curvature + the prior's precision), H = h P^-1/2, h = sqrt(2 eps), Xi a symmetric
-matrix (D, D) for every row and A the `diffusion` that is added, one update is, in the splitting of `sgnht`,
+Let P be the diagonal metric (typical curvature + the prior's precision), h = sqrt(2 eps), H = h P^-1/2, Xi a symmetric
+matrix (D, D) for every row, and A the setting `diffusion`. In the splitting of `sgnht`, one update is
 
     r     <- r - H grad U~,                                         theta <- theta + (H / 2) r
     Xi    <- Xi + (h / (2 mu)) (r r^T - I)
     r     <- exp(-Xi h) r + N(0, A (1 - exp(-2 Xi h)) Xi^-1)
     Xi    <- Xi + (h / (2 mu)) (r r^T - I),                         theta <- theta + (H / 2) r
 
-Let P^-1/2 grad U~ have noise of covariance V. It heats momenta as the diffusion h V / 2 would, and with
+Let V be the covariance of the noise in P^-1/2 grad U~. This noise acts on momenta like the diffusion h V / 2. With
 S = A I + h V / 2 the dynamics are those of [Ma 2015, eq. 3] with D = S for r and
 
     H(z) = U + |r|^2 / 2 + (mu / 2) sum_jk (Xi - S)_jk^2,     Q(r_i, Xi_jk) = (r_j delta_ik + r_k delta_ij) / (2 mu):
 
-the friction is S + (Xi - S) = Xi, and the force on Xi (r r^T - I) / mu, whose I is the correction Gamma. So exp(-H) is
-invariant for every V, be it different by direction or correlated, and the mean of Xi becomes S by itself. One number a
-row (`sgnht`, thermostat = "row") has this for V proportional to the identity alone, one an element for diagonal V.
-mu = D, so that the eigenvalues of Xi - S are of order 1 whatever D is.
+The friction is S + (Xi - S) = Xi, and the force on Xi is (r r^T - I) / mu, where I comes from the correction Gamma. So
+exp(-H) is invariant for every covariance V, and the mean of Xi becomes S without knowledge of V. A thermostat with one
+number per row (`sgnht`, thermostat = "row") has this property only for V proportional to the identity; one number per
+element suffices for diagonal V. With mu = D the eigenvalues of Xi - S are of order 1 for all D.
 
-Target: the posterior, up to O(h^2), for independent noise whose covariance does not depend on theta; the constant grows
-with h^2 V, which default steps keep below .3. Noise that depends on theta is an error of O(h), as in all samplers of
-this kind: S is then a mean. Shuffled parts are refused, as for `sgnht`. An iteration takes an eigendecomposition of Xi,
-so D is at most 50. Left out: Metropolis correction.
+Target: the posterior, up to O(h^2), for independent noise whose covariance does not depend on theta. The constant in
+O(h^2) grows with h^2 V, which default steps keep below 0.3. If the covariance depends on theta, the error is O(h), as
+for all thermostats: S is then an average. Shuffled parts are refused, as for `sgnht`. An iteration computes an
+eigendecomposition of Xi, so D is at most 50. Left out: Metropolis correction.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ normal = z
 )
 DRIFT = Formula("theta = theta + 0.5 * step * r", columns=("step",))
 
-#: Largest D: an eigendecomposition takes about 9 D^3 operations.
+#: Maximum of D; an eigendecomposition takes about 9 D^3 operations.
 LARGEST = 50
 
 
 class MatrixSGNHTConfig(StepSize):
-    """Configuration; `step_size` is eps, half the square of the step h of the dynamics."""
+    """Configuration of the thermostat; `step_size` is eps = h^2 / 2, with h the time step of the dynamics."""
 
     step_size: float = Field(0.01, gt=0, allow_inf_nan=False)
     diffusion: float = Field(0.5, gt=0, allow_inf_nan=False, description="A, the friction where there is no noise")
@@ -88,14 +88,14 @@ class MatrixSGNHT(Sampler[MatrixSGNHTConfig, VectorTarget[Density]]):
 
     @classmethod
     def check(cls, config: MatrixSGNHTConfig, schedule: str, grid: int, thin: int) -> None:
-        """Refuse parts that depend on each other."""
+        """Raise `InputError` if the parts of successive iterations depend on each other."""
         cls.needs_independent_parts("the thermostat of matrix_sgnht", "take another sampler", config, schedule, grid)
 
     @classmethod
     def suited_to_density(cls, config: MatrixSGNHTConfig, noise: float | None) -> MatrixSGNHTConfig:
-        """Return the configuration for a plain vector; open steps keep the `excess` below `MAX_EXCESS`.
+        """Return the configuration for a plain vector; a step that is not set keeps `excess` below `MAX_EXCESS`.
 
-        Here: what a thermostat does not correct is of the order of h^2 V.
+        The excess of a thermostat is of the order of h^2 V.
         """
         return suited_thermostat(config, noise)
 
@@ -105,7 +105,7 @@ class MatrixSGNHT(Sampler[MatrixSGNHTConfig, VectorTarget[Density]]):
         return (StateField("theta"), StateField("r"))
 
     def start(self, target: VectorTarget[Density], sd: float) -> None:
-        """Positions N(0, sd^2), momenta N(0, 1), friction A."""
+        """Draw positions from N(0, `sd`^2) and momenta from N(0, 1); set frictions to A I."""
         rows, D = target.block["theta"].shape
         if D > LARGEST:
             raise InputError(
@@ -117,7 +117,7 @@ class MatrixSGNHT(Sampler[MatrixSGNHTConfig, VectorTarget[Density]]):
         self.friction.xi = np.tile(self.config.diffusion * np.eye(D), (rows, 1, 1))
 
     def step(self, target: VectorTarget[Density], iteration: int) -> None:
-        """One update of every row."""
+        """Run one iteration: one update of every row."""
         h = sqrt(2 * self.step_size(target, iteration))
         scaled = h / np.sqrt(target.precision)
         for block in self.gradient.by_block(target, "theta"):
@@ -128,14 +128,14 @@ class MatrixSGNHT(Sampler[MatrixSGNHTConfig, VectorTarget[Density]]):
             block.update(DRIFT, step=scaled)
 
     def _heat(self, r: Float64, h: float) -> None:
-        """Half a step of the frictions."""
+        """Update the frictions for half a step."""
         D = r.shape[1]
         self.friction.xi = self.friction.xi + 0.5 * h / D * (r[:, :, None] * r[:, None, :] - np.eye(D))
 
     def _rubbed(self, r: Float64, normal: Float64, h: float) -> Float64:
-        """Momenta after friction and noise for h, in the axes of the frictions."""
+        """Return the momenta after friction and noise for a time h, computed along the eigenvectors of Xi."""
         assert self.friction.xi is not None
-        xi = np.where(np.isfinite(self.friction.xi), self.friction.xi, 0.0)  # who looks finds that it has diverged
+        xi = np.where(np.isfinite(self.friction.xi), self.friction.xi, 0.0)  # divergence is detected later
         values, axes = np.linalg.eigh(xi)
         x = np.where(values == 0, 1e-12, values * h)
         spread = np.sqrt(-self.config.diffusion * h * np.expm1(-2 * x) / x)

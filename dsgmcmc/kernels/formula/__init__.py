@@ -1,4 +1,4 @@
-"""The small language of fused elementwise updates: `Formula`, its parser, and the source that it is compiled from."""
+"""A small language for elementwise updates: `Formula`, its parser, and the generator of its source code."""
 
 from dsgmcmc.kernels.formula.batch import Batch
 from dsgmcmc.kernels.formula.formula import Formula, Gradient, RowPrior

@@ -1,4 +1,4 @@
-"""The blocks that one call of a formula goes over, and the table by which the compiled function finds their arrays."""
+"""Blocks of arrays that a formula updates in one call, and the table of addresses for the compiled function."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from dsgmcmc.types import Array, Int64
 
 
 class Wanted(NamedTuple):
-    """Arrays of each block that a formula goes over.
+    """Names of the arrays in each block that a formula uses.
 
     Attributes
     ----------
     fields : dict of str to str
-        By the names that the formula has for them, names of (n, D) arrays; the first gives D and the dtype.
+        Names of (n, D) arrays, by their names in the formula; the first array determines D and the dtype.
     rows : tuple of str
         Names of (n, 1) arrays.
     names : tuple of str
-        All of these names.
+        Names of all arrays in `fields` and `rows`.
     """
 
     fields: dict[str, str]
@@ -30,17 +30,18 @@ class Wanted(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Where the arrays of a batch lie.
+    """Addresses and shapes of the arrays of a batch.
 
     Attributes
     ----------
     numbers : (blocks, 3 + arrays of a block) int64
-        Of every block its rows, the number of the first of them, the rows of the blocks before; then the addresses.
+        For every block: the number of its rows, the number of its first row, the rows of all earlier blocks, and the
+        addresses of its arrays.
     rows, width : int
         Rows of all blocks, and columns D of their fields.
     dtype : dtype
     arrays : list of array
-        Those at the addresses.
+        The arrays at these addresses.
     wanted : Wanted
     """
 
@@ -53,14 +54,14 @@ class Table(NamedTuple):
 
 
 class Batch:
-    """Blocks of rows that one call of a formula goes over, one after the other.
+    """Blocks of rows that a formula updates in one call, in their order.
 
     Parameters
     ----------
     blocks : sequence of mapping of str to array
-        The arrays of each block, the same names in all. They may be replaced between two calls.
+        The arrays of each block, with equal names in all blocks. Arrays may be replaced between two calls.
     starts : sequence of int, optional
-        Number of the first row of each block, from which its noise is numbered; 0 if not given.
+        Number of the first row of each block, which determines where its noise begins; by default one block at 0.
     """
 
     def __init__(self, blocks: Sequence[Mapping[str, Array]], starts: Sequence[int] = (0,)) -> None:
@@ -68,26 +69,26 @@ class Batch:
         self._tables: dict[int, Table] = {}
 
     def table(self, wanted: Wanted, shifts: Sequence[Array]) -> Table:
-        """Where the arrays lie; made anew only where one of them has been replaced.
+        """Return the table of addresses, which is rebuilt only if an array has been replaced.
 
         Parameters
         ----------
         wanted : Wanted
             Names of the arrays.
         shifts : sequence of (n, D) array
-            One more array of each block, or none.
+            One more array for each block, or no array at all.
 
         Raises
         ------
         ValueError
-            An array has the wrong shape, dtype or order.
+            If an array has the wrong shape, dtype or memory order.
         """
         arrays = [block[name] for block in self.blocks for name in wanted.names]
         arrays += shifts
-        found = self._tables.get(id(wanted))
-        if found is None or len(arrays) != len(found.arrays) or any(map(is_not, arrays, found.arrays)):
-            found = self._tables[id(wanted)] = self._located(wanted, shifts, arrays)
-        return found
+        table = self._tables.get(id(wanted))
+        if table is None or len(arrays) != len(table.arrays) or any(map(is_not, arrays, table.arrays)):
+            table = self._tables[id(wanted)] = self._located(wanted, shifts, arrays)
+        return table
 
     def _located(self, wanted: Wanted, shifts: Sequence[Array], arrays: list[Array]) -> Table:
         fields, rows, _ = wanted

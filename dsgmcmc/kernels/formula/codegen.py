@@ -1,13 +1,13 @@
-"""Source of a formula's compiled function: block by block, chunks of whole rows, one flat loop in each.
+"""Generate the source of a formula's compiled function: a loop over blocks, over chunks of rows, and over elements.
 
-A table has the addresses of the arrays of every block (`dsgmcmc.kernels.formula.batch`). In a block
-the function walks over chunks of about `CHUNK` elements that fit the first-level cache. For a chunk it fills
-scratch with the noise and a dense prior's gradient and spreads row vectors over their rows; column vectors
-were repeated to a chunk's length once. Then one unit-stride loop holds the formula, with all loads before the
-stores, which the compiler turns into vector instructions. Sums are taken in float64: those per column
-element by element of the chunk and folded at the end, those per row after each chunk.
+A table contains the addresses of the arrays of every block (`dsgmcmc.kernels.formula.batch`). The function divides a
+block into chunks of whole rows, about `CHUNK` elements, which fit the first-level cache. For each chunk it computes the
+noise and the gradient of a dense prior, and repeats the elements of row vectors along their rows; column vectors are
+repeated to the length of a chunk only once. Then one unit-stride loop evaluates the formula. Its loads all precede its
+stores, so the compiler can use vector instructions. Sums are taken in float64. Sums per column are accumulated for each
+position in a chunk, and combined at the end of a block; totals per row are taken after each chunk.
 
-Everything follows the arrays' shape, so that results depend on contents and shape alone, and not on the other blocks.
+Chunks and the order of sums depend only on the shape, so a block's result does not depend on the other blocks.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from dsgmcmc.kernels.jit import indented
 from dsgmcmc.kernels.philox import groups_module
 
 CHUNK = 2048
-"""Elements of a chunk: a handful of float32 arrays of this length fit a first-level cache."""
+"""Maximum number of elements of a chunk, if a row is not longer. A few float32 arrays of this length fit a first-level
+cache."""
 
 _NOISE = ["_stride", "_first", "_c1", "_c2", "_c3", "_k0", "_k1"]
 
 
 class PriorKind(NamedTuple):
-    """Kind of a prior: whether it has a dense precision, and a shift of every row's mean."""
+    """Kind of a prior: whether its precision is a matrix, and whether every row has a shift of the mean."""
 
     dense: bool
     shift: bool
@@ -36,10 +37,10 @@ class PriorKind(NamedTuple):
 
 @dataclass(frozen=True)
 class ArgumentLayout:
-    """Arguments of a compiled formula: declared ones, and those that its source reads.
+    """Arguments of a compiled formula: the declared vectors and totals, and the names that its source reads.
 
-    Row vectors are `rows`, each of all blocks together, and `row_fields`, of which every block has its own. `prior` is
-    None where it is not read.
+    Row vectors in `rows` are given as one array for all blocks; row vectors in `row_fields` are fields of each block.
+    `prior` is None if the formula does not read it.
     """
 
     body: Assignments
@@ -64,12 +65,12 @@ class ArgumentLayout:
 
     @property
     def row_totals(self) -> list[str]:
-        """Names of which a total or the maximum per row is asked for."""
+        """Names whose sums or maxima per row are returned."""
         return [*self.row_sums, *self.row_max]
 
 
 def formula_source(layout: ArgumentLayout) -> str:
-    """Source of ``formula(table, D, columns, rows, scalars, prior, noise, totals)``, all in declared order."""
+    """Source of ``formula(table, D, columns, rows, scalars, prior, noise, totals)``, names in their declared order."""
     parts = [functions(layout.dtype), "from numba import carray\nfrom dsgmcmc.kernels.vectors import pointer\n"]
     if layout.noise:
         parts.append(f"from {groups_module()} import normal_groups\n")
@@ -99,7 +100,7 @@ def _signature(layout: ArgumentLayout) -> list[str]:
 
 
 def _setup(layout: ArgumentLayout) -> list[str]:
-    """Scratch for the longest chunk, and column vectors repeated to its length."""
+    """Working arrays for the longest chunk, and column vectors repeated to its length."""
     dtype = layout.dtype
     lines = ["_longest = 1", "for _block in range(_table.shape[0]):"]
     lines += [f"    _longest = max(_longest, min(_table[_block, 0], {CHUNK} // _D))", "_most = _longest * _D"]
@@ -122,7 +123,7 @@ def _setup(layout: ArgumentLayout) -> list[str]:
 
 
 def _located(layout: ArgumentLayout) -> list[str]:
-    """The arrays of a block, and its sums at zero."""
+    """Views of a block's arrays, and its sums set to zero."""
     lines = ["_n = _table[_block, 0]", f"_step = max(1, min(_n, {CHUNK} // _D))"]
     arrays = [(f"_flat_{name}", "_n * _D") for name in layout.fields]
     arrays += [(f"_r_{name}", "_n") for name in layout.row_fields]
@@ -140,7 +141,7 @@ def _located(layout: ArgumentLayout) -> list[str]:
 
 
 def _chunk(layout: ArgumentLayout) -> list[str]:
-    """Lines that compute what a chunk needs besides its fields."""
+    """Views of a chunk's fields; its noise, repeated row vectors, and deviations from a dense prior's mean."""
     lines = ["_rows = min(_step, _n - _row)", "_size = _rows * _D", "_at = _row * _D"]
     lines += [f"_x_{name} = _flat_{name}[_at : _at + _size]" for name in layout.fields]
     if layout.noise:
@@ -162,7 +163,7 @@ def _chunk(layout: ArgumentLayout) -> list[str]:
 
 
 def _element(layout: ArgumentLayout) -> list[str]:
-    """Body of the flat loop: all loads, the formula, all stores."""
+    """Body of the loop over elements: loads, formula, stores."""
     lines = [f"{name} = _x_{name}[_i]" for name in layout.fields]
     lines += [f"{name} = _t_{name}[_i]" for name in layout.columns]
     lines += [f"{name} = _e_{name}[_i]" for name in layout.vectors]
@@ -181,7 +182,7 @@ def _element(layout: ArgumentLayout) -> list[str]:
 
 
 def _deviation(layout: ArgumentLayout, theta: str) -> str:
-    """Source of an element less its prior mean."""
+    """Source of an element minus its prior mean."""
     shift = " - _x__shift[_i]" if layout.prior and layout.prior.shift else ""
     return f"{theta} - _t_mean[_i]{shift}"
 

@@ -1,16 +1,15 @@
-"""Fused elementwise updates, written as in the paper and compiled to one pass.
+"""Elementwise updates, written as in a paper and compiled to one pass over the arrays.
 
-A `Formula` is a few assignments between arrays of one shape (n, D). Its noise, prior gradient, row and column
-vectors and sums are made on the way, so that nothing of the size of the state is written but the fields that
-the formula assigns:
+A `Formula` consists of a few assignments between arrays of one shape (n, D). Noise, prior gradients and sums are
+computed within the pass, so the only arrays of the size of the state that are written are the assigned fields:
 
 >>> sgld = Formula("theta = theta - eps * grad + noise * z")
 
-Every name is said once, here: it is a field if the block that the formula is applied to has a field of that name, a
-scalar if it comes with a number, else the formula's own, and then assigned before it is read. Only vectors are
-declared, because a shape cannot tell a row's from a column's where n = D.
+The arguments determine the role of a name. If a number is given for it, the name is a scalar; if the block has a field
+of that name, it is the field. Otherwise it is a local variable, which must be assigned before it is read. Only row and
+column vectors are declared, because their shapes do not differ if n = D.
 
-The compiled function serves every D; its result depends on the arrays' contents and shape alone.
+One compiled function serves all D. Its result depends only on the contents and shapes of the arrays.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ from dsgmcmc.types import Array
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
-#: Where the gradient of the prior is taken.
+#: The field at which the gradient of the prior is taken.
 PRIOR_AT = "theta"
 
 
 class Gradient(NamedTuple):
-    """Definition of `grad` and `grad_likelihood`: expressions of fields, and the numbers in them."""
+    """Definitions of `grad` and `grad_likelihood`: expressions in fields, and values of the scalars in them."""
 
     total: str
     likelihood: str = ""
@@ -45,16 +44,16 @@ class Gradient(NamedTuple):
 
 
 class RowPrior(NamedTuple):
-    """Normal prior of rows theta_i: mean m + shift_i and precision Lambda.
+    """Normal prior of the rows theta_i, with mean m + shift_i and precision Lambda.
 
     Attributes
     ----------
     mean : (D,) array
         m.
     precision : (D,) or (D, D) array
-        Lambda: its diagonal, or all of it, symmetric.
+        Lambda: its diagonal, or the full symmetric matrix.
     shift : (n, D) array, optional
-        What the mean of every row has besides; none if not given.
+        Row i is added to the mean of theta_i. Default: no shift.
     """
 
     mean: Array
@@ -63,16 +62,16 @@ class RowPrior(NamedTuple):
 
 
 class _Roles(NamedTuple):
-    """Roles of the names of a formula, for one set of arrays and numbers."""
+    """Roles of the names in a formula, for given names of arrays and numbers."""
 
     body: Assignments
     arrays: Wanted
     scalars: tuple[str, ...]
-    rows: tuple[str, ...]  # row vectors of which each block has its own
-    vectors: tuple[str, ...]  # those of all blocks together
+    rows: tuple[str, ...]  # row vectors that are fields of the blocks
+    vectors: tuple[str, ...]  # row vectors given as one array for all blocks
     reads_prior: bool
     reads_noise: bool
-    kernels: dict[tuple[str, PriorKind | None], Any]  # by the arrays' dtype and what the prior has
+    kernels: dict[tuple[str, PriorKind | None], Any]  # by dtype of the arrays and kind of prior
 
 
 @dataclass(frozen=True)
@@ -82,21 +81,21 @@ class Formula:
     Parameters
     ----------
     source : str
-        Assignments, one a line. Operators + - * / and ** with a positive integer literal, functions sqrt,
-        abs, minimum, maximum, exp and log. Built in are `z`, the element's standard normal; `grad`, the gradient of
-        the energy, and `grad_likelihood`, its part without the prior, as they were taken last; `grad_prior`, the
-        gradient of the prior's energy at field `theta` before this pass.
+        Assignments, one per line, with the operators + - * / and ** (exponent: a positive integer literal) and the
+        functions sqrt, abs, minimum, maximum, exp and log. Four names are built in: `z`, a standard normal for every
+        element; `grad`, the latest gradient of the energy; `grad_likelihood`, its part without the prior; and
+        `grad_prior`, the gradient of the prior's energy at the field `theta`, as it is before this pass.
     columns, rows : tuple of str
         Names of (D,) vectors and of (n,) vectors.
     sums, column_sums, row_sums : tuple of str
-        Assigned names whose totals are returned: over all elements, per column, per row.
+        Assigned names whose sums are returned: over all elements, per column, or per row.
     row_max : tuple of str
         Assigned names whose maximum per row is returned.
 
     Raises
     ------
     ValueError
-        The source is not such a formula; on construction.
+        On construction, if the source does not follow these rules.
     """
 
     source: str
@@ -126,7 +125,7 @@ class Formula:
 
     @functools.cached_property
     def _of_rows(self) -> tuple[str, ...]:
-        """Totals of which every row has one."""
+        """Totals with one value per row."""
         return (*self.row_sums, *self.row_max)
 
     @functools.cached_property
@@ -134,7 +133,7 @@ class Formula:
         return {}
 
     def of_one(self, totals: dict[str, Any]) -> dict[str, Any]:
-        """Totals of a batch of one block: a float for `sums`, (D,) for `column_sums`; the others as they are."""
+        """Totals for a batch of one block: floats for `sums`, (D,) for `column_sums`; totals per row are unchanged."""
         return totals and {name: total if name in self._of_rows else total[0] for name, total in totals.items()}
 
     def apply(
@@ -152,21 +151,22 @@ class Formula:
         Parameters
         ----------
         batch : Batch
-            The blocks. Their arrays are fields, of which the formula may name some: (n, D), C-contiguous, all float32
-            or all float64, none overlapping another.
+            The blocks. Their arrays are the fields that the formula may name: (n, D), C-contiguous, all float32 or all
+            float64, none overlapping another.
         given : mapping of str to float, (D,) or (n,) array, or str
-            Scalars, taken in the fields' dtype; declared vectors, of the fields' dtype, row vectors for the rows of all
-            blocks, one after the other; or, as a str, the name of the field that stands for this name, of width 1 if it
-            stands for a row vector.
+            A float is a scalar, which is converted to the dtype of the fields. An array is a declared vector, with the
+            dtype of the fields; a row vector has one element for each row of all blocks, in their order. A str is the
+            name of the field that replaces this name; in place of a row vector the field has width 1.
         noise : NoiseKey, if `z` is read
             `first` names the first element.
         prior : callable, if the prior's gradient is read
-            The blocks' priors, of the fields' dtype, of which only the shifts may differ: one for each block, or one if
-            there are no shifts. The gradient is Lambda (theta_i - m - shift_i).
+            Returns the priors of the blocks, with the dtype of the fields: one prior per block, or a single prior if
+            there are no shifts. Priors of different blocks may differ only in their shifts. The gradient is
+            Lambda (theta_i - m - shift_i).
         gradient : Gradient, if `grad` or `grad_likelihood` is read
-            What they mean.
+            Definitions of `grad` and `grad_likelihood`.
         stride : int
-            Numbers of noise for each row before a block's first.
+            The noise of a block whose first row has number s begins at element `noise.first` + s * `stride`.
 
         Returns
         -------
@@ -177,8 +177,8 @@ class Formula:
         Raises
         ------
         ValueError
-            A name is neither a field nor given; an array has the wrong shape, dtype or order; noise or prior is
-            missing; the noise's numbers are out of range.
+            If a name is neither a field nor given; an array has the wrong shape, dtype or memory order; noise or prior
+            is missing; or the numbers of the noise are out of range.
         """
         if gradient is not None and not self._reads_gradient:
             gradient = None
@@ -202,7 +202,7 @@ class Formula:
         return self._run(roles, arguments, table, kind)
 
     def _run(self, roles: _Roles, arguments: list[Any], table: Table, kind: PriorKind | None) -> dict[str, Any]:
-        """Call the compiled function, and name its totals."""
+        """Call the compiled function, and return its totals by name."""
         totals: dict[str, Any] = {}
         blocks = len(table.numbers)
         for name in self.column_sums:
@@ -217,12 +217,12 @@ class Formula:
         if table.rows and table.width:
             try:
                 self._kernel(roles, table.dtype, kind)(*arguments)
-            except TypeError as error:  # what Numba says when no signature fits
+            except TypeError as error:  # Numba raises it if no signature fits
                 raise ValueError(f"vectors must be C-contiguous and {table.dtype} like the fields") from error
         return totals
 
     def _resolved(self, arrays: Mapping[str, Array], given: Mapping[str, Any], gradient: Gradient | None) -> _Roles:
-        """Tell what every name is; quick when it was told before."""
+        """Return the roles of all names, from a cache if these names occurred in an earlier call."""
         aliases = tuple([item for item in given.items() if isinstance(item[1], str)])
         key = (tuple(arrays), tuple(given), aliases, gradient and gradient[:2])
         roles = self._roles.get(key)
@@ -256,7 +256,7 @@ class Formula:
             raise ValueError(f"{name!r} is no field of {', '.join(arrays)}")
         if "grad_prior" in body.read and PRIOR_AT not in fields:
             raise ValueError(f"the prior's gradient is taken at field {PRIOR_AT!r}, which there is not")
-        if not fields:  # the first one gives the shape
+        if not fields:  # the first array gives the shape
             fields = {name: name for name in list(arrays)[:1]}
         rows = tuple(name for name in self.rows if name in aliases)
         fields_of_rows = tuple(aliases[name] for name in rows)
@@ -266,7 +266,7 @@ class Formula:
 
     def _kernel(self, roles: _Roles, dtype: np.dtype[Any], prior: PriorKind | None) -> Any:
         """Return the compiled function for one dtype and kind of prior, compiling it where needed."""
-        kernel = roles.kernels.get((dtype.char, prior))  # `char` is quick, and this is called all the time
+        kernel = roles.kernels.get((dtype.char, prior))  # `char` is faster than the dtype, and calls are frequent
         if kernel is None:
             if dtype not in (np.float32, np.float64):
                 raise ValueError(f"fields are {dtype}; float32 or float64 is needed")
@@ -292,7 +292,7 @@ class Formula:
 
 
 def _with_numbers(given: Mapping[str, Any], numbers: Mapping[str, float]) -> dict[str, Any]:
-    """Combine the numbers that are given with those of a gradient."""
+    """Combine the given numbers with the numbers of a gradient."""
     combined = {**given, **numbers}
     if len(combined) < len(given) + len(numbers):
         taken = min(given.keys() & numbers.keys())
@@ -303,7 +303,7 @@ def _with_numbers(given: Mapping[str, Any], numbers: Mapping[str, float]) -> dic
 def _priors(
     roles: _Roles, prior: Callable[[], Sequence[RowPrior]] | None
 ) -> tuple[Sequence[RowPrior], Sequence[Array]]:
-    """The priors, where they are read, and their shifts."""
+    """Return the priors and their shifts; both are empty if the formula does not read the prior."""
     if not roles.reads_prior:
         return (), ()
     if prior is None:

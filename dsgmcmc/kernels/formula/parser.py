@@ -1,4 +1,4 @@
-"""The small language of formulas: parsed, checked, and written again with typed literals."""
+"""Parser for formulas: checks them, and writes them as Python source with typed literals."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from dsgmcmc.kernels import jit
 
 FUNCTIONS = {"sqrt": 1, "abs": 1, "minimum": 2, "maximum": 2, "exp": 1, "log": 1}
-"""Functions of a formula and how many arguments they take."""
+"""Functions that a formula may call, and their numbers of arguments."""
 
 _OPERATORS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 
@@ -43,17 +43,17 @@ def _log(x):
 
 
 def functions(dtype: str) -> str:
-    """Source of the functions that formulas call; minimum and maximum keep a NaN."""
+    """Source of the functions that formulas call; minimum and maximum are NaN if an argument is NaN."""
     return _SOURCE.format(helper=jit.helper(), dtype=dtype)
 
 
 BUILT_IN = ("z", "grad", "grad_likelihood", "grad_prior")
-"""Names that a formula may read without anybody giving them."""
+"""Names that a formula may read, and for which nothing is given."""
 
 
 @dataclass(frozen=True)
 class Assignments:
-    """A parsed formula: its lines, and the names that it reads, writes, and reads before it writes them."""
+    """A parsed formula: its lines, and the names that it reads, assigns, and reads before it assigns them (`free`)."""
 
     lines: tuple[str, ...]
     read: frozenset[str]
@@ -61,7 +61,7 @@ class Assignments:
     free: frozenset[str]
 
     def with_definition(self, name: str, expression: str) -> Assignments:
-        """Define a built-in name by an expression of others, just before it is first read."""
+        """Define a built-in name by an expression in other names, before the line that first reads it."""
         definition = parse(f"{name} = {expression}", definable=(name,))
         first = next(k for k, line in enumerate(self.lines) if name in _names(line.partition(" = ")[2]))
         lines = (*self.lines[:first], *definition.lines, *self.lines[first:])
@@ -78,21 +78,21 @@ def _names(expression: str) -> set[str]:
 
 
 def parse(source: str, vectors: Collection[str] = (), definable: Collection[str] = ()) -> Assignments:
-    """Check a formula and write it again for the compiler.
+    """Check a formula, and write it as source for the compiler.
 
     Parameters
     ----------
     source : str
         Assignments to single names.
     vectors : collection of str
-        Declared names, which cannot be assigned.
+        Names of declared vectors, which cannot be assigned.
     definable : collection of str
-        Built-in names that may be assigned here.
+        Built-in names that may be assigned in this formula.
 
     Raises
     ------
     ValueError
-        With the line and what is wrong.
+        If the formula is not allowed; the message names the line.
     """
     if len(set(vectors)) != len(vectors):
         raise ValueError(f"a name is declared twice among {sorted(vectors)}")
@@ -118,10 +118,10 @@ def parse(source: str, vectors: Collection[str] = (), definable: Collection[str]
         name = statement.targets[0].id
         if not _usable(name) or name in fixed:
             raise ValueError(f"formula line {statement.lineno}: {name!r} cannot be assigned")
-        found: set[str] = set()
-        lines.append(f"{name} = {_expression(statement.value, found)}")
-        read |= found
-        free |= found - written - {*BUILT_IN}
+        names: set[str] = set()
+        lines.append(f"{name} = {_expression(statement.value, names)}")
+        read |= names
+        free |= names - written - {*BUILT_IN}
         written.add(name)
     if not lines:
         raise ValueError("an empty formula")
@@ -129,12 +129,12 @@ def parse(source: str, vectors: Collection[str] = (), definable: Collection[str]
 
 
 def _usable(name: str) -> bool:
-    """Tell whether a name is free: the generated code's own begin with an underscore."""
+    """Tell whether a formula may use a name; names with an underscore in front belong to the generated code."""
     return name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("_") and name not in _RESERVED
 
 
 def _expression(node: ast.expr, read: set[str]) -> str:
-    """One expression as source; literals become `_number(...)`, of the arrays' dtype. Names go to `read`."""
+    """Return the source of an expression, with literals in the arrays' dtype, and add its names to `read`."""
 
     def inner(child: ast.expr) -> str:
         return _expression(child, read)
