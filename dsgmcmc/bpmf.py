@@ -70,8 +70,8 @@ class BPMF(Estimator, FittedModel):
         Ratings of a user (or item) that share an effect: those of one second (page), or so many in a row. `fit` then
         needs timestamps: a column of X, or a file that has them.
     model : {"auto"}, optional
-        With "auto", `fit` first compares models on a part of the ratings, as `compare` does, and samples the
-        recommended model; other parameters restrict the candidates.
+        With "auto", `fit` first compares models on a part of the ratings, as `compare` does, and samples the model
+        that is recommended; other parameters restrict the candidates.
     user_features, item_features : data frame, array (n, 1 + F), SciPy sparse matrix or path, optional
         Features of users and items, rated or not. Their names are the column ``user`` (``item``) of a data frame, or
         else its index; the first column of an array; or the row numbers of a matrix. Text and categories are one-hot,

@@ -44,7 +44,7 @@ def _our_words() -> Iterator[None]:
 
 
 class Commands(TyperGroup):
-    """Commands whose options are refused with our messages."""
+    """Group of commands with our messages for refused options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the options that precede the name of a command."""
@@ -57,7 +57,7 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
 
 
-# plain help: in panels, 80 columns cut the names of options
+# plain help: panels of 80 columns would truncate the names of options
 app = typer.Typer(
     cls=Commands, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
 )

@@ -16,7 +16,7 @@ from dsgmcmc.samplers.step_size import SamplerConfig
 
 _MOST_SHOWN = 80
 
-#: The sampler if none is named.
+#: The default sampler.
 DEFAULT_SAMPLER = "baoab"
 
 
@@ -61,7 +61,7 @@ class SamplerSection(BaseModel):
         if kind is None or name not in known:
             why = "is not known" if kind is None else "samples densities alone"
             raise ValueError(f"sampler {_shown(name)} {why}; choose one of {', '.join(known)}")
-        if section.get("gradient") == kind.gradients[0]:  # the same chain as with the default
+        if section.get("gradient") == kind.gradients[0]:  # the default has the same hash if it is given
             del section["gradient"]
         if section.get("gradient") in DATUM_GRADIENTS and not of_densities:
             raise ValueError(
@@ -120,7 +120,7 @@ def _shown(value: Any) -> str:
     """Representation of any value, shortened."""
     try:
         text = repr(value)
-    except (ValueError, RecursionError):  # a number of thousands of digits
+    except (ValueError, RecursionError):  # an integer with thousands of digits
         text = f"a very long {type(value).__name__}"
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]} ..."
 

@@ -269,7 +269,7 @@ def _finish(finish: Callable[[Float64], Float64], total: Float64, width: int) ->
 
 
 class Move:
-    """Column blocks on their way from one part to the next."""
+    """A movement of column blocks from one part to the next, made by `Ring.move`."""
 
     def __init__(
         self,

@@ -22,7 +22,8 @@ _interrupted = 0.0
 def interrupt(number: int, frame: FrameType | None) -> None:
     """Raise KeyboardInterrupt at a Ctrl-C; end the process at a second Ctrl-C, or if a module is being imported.
 
-    C++ libraries abort with a traceback if an exception is raised while they are loaded.
+    During an import no exception is raised, because C++ libraries abort with a traceback if one is raised while they
+    are loaded.
     """
     global _interrupted
     before, _interrupted = _interrupted, monotonic()

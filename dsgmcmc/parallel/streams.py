@@ -48,7 +48,7 @@ def standard_streams() -> Iterator[None]:
     for number, mode in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
         try:
             os.fstat(number)
-        except OSError:  # closed: reserve its number, or another file would get it and receive the output
+        except OSError:  # closed: no other file may get its number; output then fails, and warnings are lost
             os.open(os.devnull, mode)
     output, errors = (_File(number, "w", closefd=False) for number in (1, 2))
     sys.stdout, sys.stderr = _text(output, sys.stdout), _text(errors, sys.stderr)

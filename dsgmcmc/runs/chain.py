@@ -112,7 +112,7 @@ class Chain:
         self._make(())
 
     def _make(self, diverged: tuple[int, ...]) -> None:
-        """Make the sampler, the target, the recorders and the checkpoints, as before the first iteration.
+        """Make the sampler, the target, the recorders and the checkpoints, all in their initial states.
 
         `diverged` are the iterations at which the chain has diverged.
         """
@@ -275,7 +275,7 @@ class Chain:
         if not self._is_lost():
             self.checkpoints.save(self.iteration, self.seconds, last, wait=self.iteration == self._refuge)
 
-    # ------------------------------------------------------------------ where it diverges
+    # ------------------------------------------------------------------ after divergence
 
     def _fall_back(self, error: DivergenceError) -> None:
         """Drop all draws, and restart with the next sampler. Collective.
@@ -311,8 +311,8 @@ class Chain:
         """Continue from the newest complete checkpoint; return False if there are no checkpoints. Collective.
 
         A checkpoint is complete if its files and the files of its saved draws are undamaged. If the newest checkpoint
-        is incomplete, the chain continues from an earlier one, and repeats the same draws. All files written after
-        this checkpoint are removed, and so are damaged earlier checkpoints.
+        is incomplete, the chain continues from an earlier checkpoint, and repeats the draws after it. Files written
+        after this checkpoint are removed, and so are damaged earlier checkpoints.
 
         Raises
         ------
@@ -385,7 +385,7 @@ class Chain:
         return np.concatenate([[], *self.state.draws.trace.get("weight", [])])
 
 
-# ---------------------------------------------------------------------- samplers to fall back to
+# ---------------------------------------------------------------------- fallbacks
 
 #: Settings of a sampler that rule out a fallback to exact Gibbs sampling if the user has given them.
 NAMED_SETTINGS = {"name", "step_size", "metric"}

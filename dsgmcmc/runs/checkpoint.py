@@ -316,7 +316,7 @@ class Checkpoints:
         write = self._write
         if write is None:
             return
-        self._control.finish()  # an earlier answer does not apply to the write that begins here
+        self._control.finish()  # the pending reduction says nothing about the next step
         with self._ring.phases("checkpoint"):
             try:
                 what = f"writing {write.drafts[-1].final}"

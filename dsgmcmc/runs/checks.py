@@ -25,7 +25,7 @@ from dsgmcmc.runs.costs import row_width, tours
 from dsgmcmc.settings import named
 from dsgmcmc.types import Int64
 
-MAX_COUNT = 2**31 - 1  # elements of a message; positions in int32
+MAX_COUNT = 2**31 - 1  # largest number of elements of a message, and of positions in int32
 
 #: Elements of the factors per rating above which even exact Gibbs sampling mistook noise for structure.
 MAX_NUMBERS_PER_RATING = 3

@@ -349,7 +349,7 @@ class Comparing:
 
     @property
     def _half(self) -> int:
-        """Sweeps after which a chain has made half of its draws."""
+        """Number of sweeps, including burn-in, that give the first half of a chain's draws."""
         return (BURN_IN_SWEEPS + self._plan.sweeps) // 2
 
     def _advance(self, number: int, sweeps: int) -> None:

@@ -31,7 +31,7 @@ MOMENTS = 2  # mean and m2
 
 @dataclass(frozen=True)
 class Costs:
-    """Costs of a run, in bytes; `messages_per_sweep` and `files_per_checkpoint` are numbers.
+    """Costs of a run, in bytes, except for the numbers `messages_per_sweep` and `files_per_checkpoint`.
 
     Attributes
     ----------
@@ -123,7 +123,7 @@ class Costs:
         )
 
     def table(self) -> dict[str, Any]:
-        """Costs by name."""
+        """Return the costs by name."""
         return asdict(self)
 
 

@@ -1,4 +1,4 @@
-"""A job of ``dsgmcmc sample``: all processes of a run, the chains that they sample, and the result.
+"""A job: all processes that sample the chains of a run together, and the result of the run.
 
 `Job._sample` opens the run (`dsgmcmc.runs.opening`), samples the chains and writes the summary. The processes are
 divided into groups. Each group samples its chains to the end, one after another. In a run that ends at a target

@@ -1,9 +1,10 @@
 """Records of a chain for any target: moments of the parameters, saved draws, and traces of the small parameters.
 
-Checkpoints contain all three. Draws are weighted by their step size [Simsekli 2016, eq. 12]. Every `spacing`-th draw is
-saved. When 2 `keep` draws would be saved, every other saved draw is dropped, and `spacing` doubles. So the choice
-depends on the number of draws alone, and a chain with `keep` draws or more is represented by `keep` to 2 `keep` - 1
-draws, evenly spread over the whole chain.
+A checkpoint contains the moments, the traces and the iterations of the saved draws; the saved draws are in separate
+snapshots. Draws are weighted by their step size [Simsekli 2016, eq. 12]. Every `spacing`-th draw is saved. When 2
+`keep` draws would be saved, every other saved draw is dropped, and `spacing` doubles. So the choice depends on the
+number of draws alone, and a chain with `keep` draws or more is represented by `keep` to 2 `keep` - 1 draws, evenly
+spread over the whole chain.
 """
 
 from __future__ import annotations

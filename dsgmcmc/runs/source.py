@@ -202,12 +202,12 @@ class RatingsSource:
         Returns
         -------
         dict
-            ``tau`` (posterior mean; null if there is no noise), ``rank``, ``draws`` (of all chains), ``temperatures``
-            (`dsgmcmc.diagnostics.convergence`), ``rmse_mean``, ``mae_mean`` and the other scores of the
-            ``test_ratings`` (`dsgmcmc.diagnostics.scores`), ``baselines`` and ``over_biases``
-            (`dsgmcmc.diagnostics.baselines`), ``agreement`` (of chains) and ``slowest`` (shared parameters,
-            `dsgmcmc.diagnostics.convergence`). The scores are null without test ratings, and for clicks, which have
-            ``rankings`` from saved draws instead (`dsgmcmc.diagnostics.ranking`).
+            ``tau`` (posterior mean; null if there is no noise), ``rank``, ``draws`` (number in all chains),
+            ``temperatures``, ``agreement`` of chains and ``slowest`` shared parameters
+            (`dsgmcmc.diagnostics.convergence`); ``rmse_mean``, ``mae_mean`` and other scores on the ``test_ratings``
+            (`dsgmcmc.diagnostics.scores`); ``baselines`` and ``over_biases`` (`dsgmcmc.diagnostics.baselines`). Without
+            test ratings, and for clicks, ``rmse_mean`` and ``mae_mean`` are null. Clicks have ``rankings`` from saved
+            draws instead (`dsgmcmc.diagnostics.ranking`).
         """
         taus = [snapshot.read(Key("trace", "run", 0, "tau")) for snapshot in posteriors(run)]
         tau = float(np.concatenate(taus).mean()) if taus and config.law.has_noise else None

@@ -123,7 +123,7 @@ def write_summary(
             "straggler": straggler([s - w for s, w in zip(sampling, waited, strict=True)], hosts, longest),
             "events": run.events(),
             "fell_back": _fell_back(run, config),
-            "peak_rss_bytes": [peak_memory(), *rss[1:]],  # process 0 has scored the test ratings
+            "peak_rss_bytes": [peak_memory(), *rss[1:]],  # process 0 has since scored the test ratings
             "versions": {**versions(), "mpi": library_of(comm)},
         }
         save_summary(run.summary_file, summary)

@@ -77,7 +77,7 @@ class WarmStart:
         return {name: value for name, value in settings.items() if name not in _WHEN} | {"hyper_start": 1}
 
     def check(self, config: ResolvedConfig, levels: Float64 | None) -> None:
-        """Raise InputError if the new run has another model.
+        """Raise InputError if the new run has a different model.
 
         Parameters
         ----------
@@ -103,7 +103,7 @@ class WarmStart:
     # ------------------------------------------------------------------ starting values
 
     def rows_of(self, ratings: Ratings) -> dict[str, Int32]:
-        """Return by factor, for every row of `ratings`, the row of the earlier run with the same name, or -1.
+        """Map the rows of `ratings` to rows of the earlier run with equal names, for both factors; -1 if there is none.
 
         Raises
         ------
@@ -197,7 +197,7 @@ class WarmStart:
             if quantity.started and not quantity.of_rows:
                 name = quantity.name if quantity.factor is None else quantity.of(now[quantity.factor]).name
                 arrays[name] = state[quantity.name].array()
-        several = len(self.config.make_sampler().positions) > 1  # then the first axis of all arrays is the sub-chain
+        several = len(self.config.make_sampler().positions) > 1  # the first axis of all arrays is then the sub-chain
         return {n: SmallArray.of(array[[subchain]] if several else array) for n, array in arrays.items()}
 
 
