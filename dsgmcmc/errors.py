@@ -96,7 +96,7 @@ class GoneError(InputError):
     """A file of a run was removed while it was read, because the run is being sampled; a newer file replaces it."""
 
 
-RETRIES = 3  # attempts to read a run that is being sampled, before the last attempt
+RETRIES = 3  # repetitions of work that reads a run while it is sampled
 
 
 def anew(work: Callable[P, T], renew: Callable[[], object] = lambda: None) -> Callable[P, T]:

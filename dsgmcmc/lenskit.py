@@ -22,8 +22,8 @@ class BPMFConfig(BaseModel, extra="allow"):
     Attributes
     ----------
     by : str
-        Ranking rule of `dsgmcmc.posterior.rank`: ``likely`` ranks items by how probably the user will choose and like
-        them; ``mean`` scores are predicted ratings.
+        Ranking rule of `dsgmcmc.posterior.rank`. For rankings use ``likely``, the probability that the user chooses and
+        likes an item; for predicted ratings use ``mean``.
     """
 
     by: By = "likely"

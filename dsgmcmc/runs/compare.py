@@ -6,8 +6,8 @@ The recommendation depends on data, settings and seed, never on time.
    candidates with factors, chooses the law.
 2. *The additions.* Each addition is tried alone, with the chosen law. In place of the logistic and ordinal laws,
    additions are tried with Gaussian noise by user and item: its sweeps are shorter, and draw time effects exactly. All
-   additions that improve the score are then combined with the chosen law. Rule 3 tests the combination for
-   significance, not each addition: small gains add up, and may be significant only together.
+   additions that improve the score are then combined with the chosen law. Additions are not tested for significance
+   one by one: small gains add up, and may be significant only together.
 3. *The recommended model* is the simplest among the sampled candidates within one standard error of the best.
    The standard error is that of the paired difference, and includes the Monte Carlo errors of both chains.
 
