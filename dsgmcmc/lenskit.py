@@ -22,8 +22,8 @@ class BPMFConfig(BaseModel, extra="allow"):
     Attributes
     ----------
     by : str
-        Ranking rule of `dsgmcmc.posterior.rank`. For rankings use ``likely``, the probability that the user chooses and
-        likes an item; for predicted ratings use ``mean``.
+        Ranking rule of `dsgmcmc.posterior.rank`: ``likely`` for rankings of the items that users will probably choose
+        and like, ``mean`` for predicted ratings.
     """
 
     by: By = "likely"

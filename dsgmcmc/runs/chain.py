@@ -4,8 +4,8 @@
 if it is a draw; and the processes agree on whether to save a checkpoint, and whether to stop.
 
 The iteration number alone decides which states are averaged, evaluated and saved as draws. Only the times of
-checkpoints may depend on the clock. So divergence ends a sampler only in an iteration with a draw or a line of metrics,
-or at the end of burn-in. In any other iteration a diverged state is not saved, and the chain does not end with it.
+checkpoints may depend on the clock. So divergence is reported only in an iteration with a draw or a line of metrics, or
+at the end of burn-in. In any other iteration a diverged state is not saved, and the chain does not end with it.
 
 A chain that has diverged drops its draws and restarts with the next sampler of `fallbacks`: smaller steps, a full
 metric, exact Gibbs sampling. Keeping the earlier draws would select chains by survival. The chain restarts from the
