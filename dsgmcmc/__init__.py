@@ -1,13 +1,13 @@
 """Distributed stochastic-gradient MCMC for large Bayesian matrix factorisation, and for any other density.
 
-What users import; everything else is imported from its own module.
+This module exports the names for users; all other names are imported from their modules.
 """
 
 from __future__ import annotations
 
 from dsgmcmc._version import __version__
 
-TYPE_CHECKING = False  # nothing is imported here: until the command line has taken over Ctrl-C, it ends in a traceback
+TYPE_CHECKING = False  # no imports here: Ctrl-C prints a traceback until the command line has installed its handler
 if TYPE_CHECKING:
     from typing import Any
 
@@ -25,7 +25,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import what users ask for when they ask for it: the command line starts without it."""
+    """Import a name on first use, so that the command line starts faster."""
     from importlib import import_module
 
     if name in _HOMES:

@@ -1,4 +1,4 @@
-"""The ``dsgmcmc`` command, also ``python -m dsgmcmc``: what must happen before the heavy imports."""
+"""Entry point of ``dsgmcmc`` and ``python -m dsgmcmc``: sets up signals, streams and threads before heavy imports."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import sys
 
 
 def main() -> None:
-    """Run the command line with one compute thread a process, unless the environment says otherwise."""
-    handled = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else it is ignored: in the background
+    """Run the command line with one compute thread per process, unless the environment sets another number."""
+    handled = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # a background process may ignore SIGINT
     if handled:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback from the first of our imports on
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback during the first imports
     from dsgmcmc.errors import EXIT_INTERRUPTED
     from dsgmcmc.parallel.signals import interrupt
     from dsgmcmc.parallel.streams import standard_streams
@@ -24,14 +24,14 @@ def main() -> None:
             try:
                 _main()
             finally:
-                if signal.getsignal(signal.SIGINT) is interrupt:  # nor from what is tidied up after the last
+                if signal.getsignal(signal.SIGINT) is interrupt:  # no traceback during cleanup
                     signal.signal(signal.SIGINT, signal.SIG_DFL)
         except KeyboardInterrupt:
             print("dsgmcmc: interrupted", file=sys.stderr)
             sys.exit(EXIT_INTERRUPTED)
         finally:
-            if "_duckdb" not in sys.modules:  # which complains of what is left
-                gc.freeze()  # to look for garbage in what the system takes back anyhow takes a tenth of a second
+            if "_duckdb" not in sys.modules:  # DuckDB reports objects that are not freed
+                gc.freeze()  # saves a tenth of a second of garbage collection at exit
 
 
 def _main() -> None:
@@ -40,11 +40,11 @@ def _main() -> None:
 
     for variable in THREAD_VARIABLES:
         os.environ.setdefault(variable, "1")
-    if sys.argv[1:2] == ["sample"]:  # a batch system's warning may come while NumPy and Numba are still loading
+    if sys.argv[1:2] == ["sample"]:  # a batch system may send its signal while NumPy and Numba load
         install_early()
     from dsgmcmc.parallel.comm import TELL, tell_status
 
-    asked = os.environ.pop(TELL, None)  # of this process, not of those that it starts
+    asked = os.environ.pop(TELL, None)  # for this process, not for its children
     from dsgmcmc.cli.app import main as command_line
 
     try:

@@ -1,4 +1,4 @@
-"""What scikit-learn expects of an estimator, without needing scikit-learn."""
+"""The interface of scikit-learn's estimators, without a dependency on scikit-learn."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 
 
 class Estimator:
-    """A regressor whose parameters are the arguments of its constructor, kept under their names."""
+    """A regressor whose parameters are the arguments of its constructor, stored as attributes."""
 
     _estimator_type = "regressor"
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters by name; `deep` is there for scikit-learn."""
+        """Return the parameters by name; `deep` has no effect, and is required by scikit-learn."""
         return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
     def set_params(self, **params: Any) -> Self:
@@ -55,13 +55,13 @@ class Estimator:
 
 
 def brief(value: Any) -> str:
-    """Write a value as Python does, data as their class alone."""
+    """Representation of a value; only the class name for data."""
     plain = isinstance(value, (str, int, float, dict, os.PathLike, type(None)))
     return repr(str(value) if isinstance(value, os.PathLike) else value) if plain else f"<{type(value).__name__}>"
 
 
 def seed_of(random_state: Any) -> int:
-    """Seed that scikit-learn's `random_state` stands for: an int, a `RandomState`, or None for a new one."""
+    """Seed from scikit-learn's `random_state`: an int, a `RandomState`, or None for a random seed."""
     if random_state is None:
         return int(np.random.SeedSequence().generate_state(1, np.uint64)[0]) >> 1
     if isinstance(random_state, np.random.RandomState):

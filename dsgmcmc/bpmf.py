@@ -1,4 +1,4 @@
-"""The estimator: Bayesian matrix factorisation with the conventions of scikit-learn, which it does not need."""
+"""The estimator `BPMF`: Bayesian matrix factorisation with the conventions of scikit-learn, which is not required."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from dsgmcmc.settings import in_python
 from dsgmcmc.storage.files import Scratch
 from dsgmcmc.types import Comm
 
-if TYPE_CHECKING:  # they need the compiler
+if TYPE_CHECKING:  # these modules load Numba's compiler
     from dsgmcmc.diagnostics.comparison import Comparison
     from dsgmcmc.runs.scores import Metric
 
-#: Defaults of the model, which a run takes from another one that it starts from, or from a comparison.
+#: Default model parameters: where a parameter has its default, an earlier run or a comparison determines it.
 USUAL = {"rank": "auto", "noise": "shared", "implicit_features": "no", "time_levels": "no"}
 
-#: What parameters may be that are no settings of the run.
+#: Admitted values of parameters that are not settings of the run.
 ADMITTED: dict[str, tuple[Any, ...]] = {
     "clip": (True, False),
     "unknown": ("prior", "refuse"),
@@ -44,7 +44,8 @@ ADMITTED: dict[str, tuple[Any, ...]] = {
 class BPMF(Estimator, FittedModel):
     """Bayesian probabilistic matrix factorisation, sampled by stochastic-gradient and Langevin MCMC.
 
-    Parameters that are None, and settings that are no parameters, are as ``dsgmcmc sample`` has them: docs/settings.md.
+    Parameters that are None, and settings that are not parameters, have the defaults of ``dsgmcmc sample``, listed in
+    docs/settings.md.
 
     Parameters
     ----------
@@ -69,8 +70,8 @@ class BPMF(Estimator, FittedModel):
         Ratings of a user (or item) that share an effect: those of one second (page), or so many in a row. `fit` then
         needs timestamps: a column of X, or a file that has them.
     model : {"auto"}, optional
-        With "auto", `fit` first compares models on a part of the ratings, as `compare` does, and samples the
-        recommended one; other parameters restrict what is compared.
+        With "auto", `fit` first compares models on a part of the ratings, as `compare` does, and samples the model
+        that is recommended; other parameters restrict the candidates.
     user_features, item_features : data frame, array (n, 1 + F), SciPy sparse matrix or path, optional
         Features of users and items, rated or not. Their names are the column ``user`` (``item``) of a data frame, or
         else its index; the first column of an array; or the row numbers of a matrix. Text and categories are one-hot,
@@ -78,31 +79,33 @@ class BPMF(Estimator, FittedModel):
     options : dict, optional
         Any other settings of ``dsgmcmc sample`` by their names, such as ``{"grid": 8, "sampler": {"step_size": 0.2}}``.
     test_fraction : float
-        Share of the ratings given to `fit` that is held out for ``rmse_`` and diagnostics; default 0, because `fit` is
-        mostly given a training set (``dsgmcmc prepare`` holds out 0.1).
+        Share of the ratings in `fit` that is held out for ``rmse_`` and diagnostics; default 0, because `fit` usually
+        receives a training set (``dsgmcmc prepare`` holds out 0.1).
     duplicates : {"error", "first", "last", "mean"}
-        If `fit` gets several ratings of a pair: raise an error, or which of them counts.
+        If `fit` gets several ratings of a pair: raise an error, or use the first, the last or the mean.
     columns : str, optional
-        Columns of a file or data frame that have other names than user, item, rating, timestamp and their usual
+        Columns of a file or data frame whose names are not user, item, rating, timestamp or one of their usual
         synonyms: ``"user=buyer,item=sku"``.
     clip : bool
         Clip predictions to the range of the training ratings; default True (``predict`` has --clip).
     unknown : {"prior", "refuse"}
-        What to do about users and items that `fit` has not seen: predict them from the prior, or raise an error.
+        Treatment of users and items that were not in `fit`: predict from the prior, or raise an error.
     random_state : int, numpy.random.RandomState or None
-        Seed of the split and of all draws; None draws a new one each time.
+        Seed of the split and of all draws; None draws a random seed for every `fit`.
     out : path, optional
-        Run directory to keep, and beside it the ratings as ``OUT.ratings.h5``; default a temporary one, which goes with
-        the estimator. With `out` and `warm_start` an interrupted `fit` goes on where its last checkpoint was.
+        Permanent run directory; the ratings are stored next to it as ``OUT.ratings.h5``. By default the directory is
+        temporary, and is deleted with the estimator. With `out` and `warm_start`, an interrupted `fit` continues from
+        its last checkpoint.
     warm_start : bool
-        `fit` on the same ratings goes on with the chains of the last `fit` (or of `out`) up to `iterations`.
+        Whether `fit` on the same ratings continues the chains of the last `fit` (or of `out`) up to `iterations`.
     n_jobs : int
-        Processes; -1 for one on every core. One is this process itself, without MPI; more are started with ``mpirun``.
+        Number of processes; -1 for one per core. A single process is this process, without MPI; several processes are
+        started with ``mpirun``.
     comm : MPI.Comm, optional
         Under ``mpirun``: the processes that call `fit` together. Needs `out`.
     verbose : bool, optional
-        Show progress: in a notebook a bar in the output of the cell, elsewhere and with several processes lines on
-        standard error. Default: in a notebook alone.
+        Show progress: a bar in the output of a notebook cell; elsewhere, and with several processes, lines on standard
+        error. By default progress is shown only in a notebook.
 
     Attributes
     ----------
@@ -163,15 +166,15 @@ class BPMF(Estimator, FittedModel):
         X : ratings, one of
             - a path: a ratings file made by ``dsgmcmc prepare``, or any file that it reads;
             - a SciPy sparse matrix, users x items, whose stored values are the ratings and whose indices are the names;
-            - an array (n, 3): user, item, rating; or a data frame whose columns are called so, in any order, or are
-              named by `columns`;
-            - with `time_levels` a data frame or array (n, 4), with the timestamp in seconds, or a path;
+            - an array (n, 3): user, item, rating; or a data frame with columns of these names, in any order, or of the
+              names in `columns`;
+            - with `time_levels`, a data frame or array (n, 4) with the timestamp in seconds, or a path;
             - with `y`, an array or data frame (n, 2): user, item.
         y : (n,) float, optional
             Ratings.
         start : path or fitted model, optional
-            A run on fewer ratings, or what was fitted to them: users and items that both have begin where that one is,
-            so that a short `burn_in` is enough. Its model counts where nothing else is said.
+            An earlier run or model, usually on fewer ratings. Users and items in both start from its last state, so
+            that a short `burn_in` is enough. Model parameters that have their defaults are taken from it.
 
         Returns
         -------
@@ -182,11 +185,11 @@ class BPMF(Estimator, FittedModel):
         InputError
             If ratings or parameters are wrong.
         RuntimeError
-            If a chain explodes, or sampling was stopped at a checkpoint.
+            If a chain diverges, or sampling was stopped at a checkpoint.
         """
         settings = self._settings()
         command = f"{self!r}.fit({', '.join(map(brief, [X] if y is None else [X, y]))})"
-        begin, earlier = None, getattr(self, "_scratch", None)  # kept till the end: it may have the run of `start`
+        begin, earlier = None, getattr(self, "_scratch", None)  # keeps the run of `start`, which may be there
         if start is not None:
             begin = start.run_.path if isinstance(start, FittedModel) else Path(start)
         if start is not None or self.model is not None:
@@ -208,7 +211,7 @@ class BPMF(Estimator, FittedModel):
                 sample_apart(data, out, settings, self.warm_start, jobs, shown, own, begin, command, self.model)
             else:
                 from dsgmcmc.runs.compare import sample_recommended
-                from dsgmcmc.runs.job import Job  # it needs the compiler, which whoever reads a model does not
+                from dsgmcmc.runs.job import Job  # loads Numba's compiler, which reading a model does not need
                 from dsgmcmc.runs.source import RatingsSource
 
                 policy, quiet, source = Policy(), not shown, RatingsSource(data, start=begin)
@@ -228,29 +231,29 @@ class BPMF(Estimator, FittedModel):
 
     @in_python()
     def compare(self, X: Any, y: Any = None, *, metric: Metric | None = None) -> Comparison:
-        """Compare models that suit the ratings, as ``dsgmcmc compare`` does; nothing is fitted. Collective.
+        """Compare models that suit the ratings, as ``dsgmcmc compare`` does, without fitting this object. Collective.
 
-        Parameters of this object restrict what is compared: of a model with ``noise="by-user"`` all have that. Time is
-        compared where X is a ratings file with the order of ratings, or has timestamps.
+        Parameters of this object restrict the candidates: with ``noise="by-user"``, for example, all candidates have
+        noise by user. Time effects are compared if X has timestamps, or is a ratings file with the order of ratings.
 
         Parameters
         ----------
         X, y
-            Ratings as for `fit`. Those that `test_fraction` holds out are not used.
+            Ratings as for `fit`. Ratings that `test_fraction` holds out are not used.
         metric : {"log-probability", "log-density", "rmse", "ndcg"}, optional
-            What models are compared by; default log probability of the level, of ratings without levels log density, of
-            clicks NDCG@10.
+            Criterion of the comparison. Default: NDCG@10 for clicks; the log probability for ratings that are levels or
+            integers; else the log density.
 
         Returns
         -------
         Comparison
             ``models`` (a list, the simplest first), ``recommended`` and ``best`` (names), ``settings`` (of the
-            recommended one), ``sentence()``.
+            recommended model), ``sentence()``.
 
         Raises
         ------
         InputError
-            If ratings or parameters are wrong, or ratings too few to hold some out.
+            If ratings or parameters are wrong, or there are too few ratings to hold some out.
         """
         from dsgmcmc.runs.compare import Comparing
         from dsgmcmc.runs.source import RatingsSource
@@ -261,7 +264,7 @@ class BPMF(Estimator, FittedModel):
         return Comparing(comm, RatingsSource(data), folder, settings, metric, quiet=not self.verbose).run()
 
     def _prepare(self, X: Any, y: Any, beside: Path, comm: Comm, seed: int, own: Path, compared: bool = False) -> Path:
-        """Write the ratings to a ratings file, unless they are one; its path. Collective."""
+        """Write the ratings to a file, unless X is a ratings file; return the path of the file. Collective."""
 
         def prepare() -> str:
             if comm.rank != 0:
@@ -282,7 +285,7 @@ class BPMF(Estimator, FittedModel):
 
     @staticmethod
     def _left_open(settings: dict[str, Any]) -> dict[str, Any]:
-        """Settings without those that are as usual: these are chosen, or taken from another run."""
+        """Return the settings without model parameters that have their defaults, which are chosen later."""
         return {name: value for name, value in settings.items() if value != USUAL.get(name)}
 
     @classmethod
@@ -292,14 +295,14 @@ class BPMF(Estimator, FittedModel):
         Parameters
         ----------
         run : path
-            Run directory. `fit` on the same ratings goes on with it (`warm_start`), with its own settings.
+            Run directory. `fit` on the same ratings continues the run (`warm_start`), with the settings of the run.
         data : path, optional
-            Its ratings file, if that was moved; only `recommend` needs it.
+            Ratings file of the run, if it was moved; only `recommend` needs it.
 
         Raises
         ------
         InputError
-            If it is not a run of ratings, or has no draws yet.
+            If `run` is not a run on ratings, or has no draws.
         """
         opened = Run(run)
         config = opened.config
@@ -316,7 +319,7 @@ class BPMF(Estimator, FittedModel):
         return model._adopt(opened, data)
 
     def _check_length(self, settings: dict[str, Any]) -> None:
-        """Refuse a run that would end before its first draw; one that goes on has lengths of its own."""
+        """Refuse a new run that would end before its first draw; a continued run may have other lengths."""
         config = build(settings).resolved()
         if config.first_draw > config.iterations and not self.warm_start:
             raise InputError(

@@ -1,6 +1,6 @@
-"""Whether this machine, or every host of a job, can sample, and what to do if not.
+"""Checks whether this machine, or every host of a job, can sample, with advice if not.
 
-What may crash, hang or abort is tried in processes of its own.
+Checks that may crash, hang or abort run in separate processes.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ from dsgmcmc.parallel.machine import memory_limit, usable_cores
 from dsgmcmc.parallel.mpirun import find_mpirun, openmpi_environment
 from dsgmcmc.types import Comm
 
-TIMEOUT = 60.0  # seconds for one trial; starting Python from a busy shared file system takes a while
-LEAST_SHARED = 256 << 20  # bytes of /dev/shm; Docker's 64 MB are too few for more than a few processes
+TIMEOUT = 60.0  # seconds for one trial; starting Python from a busy shared file system is slow
+LEAST_SHARED = 256 << 20  # bytes of /dev/shm; Docker's 64 MB are enough for a few processes only
 
 Level = Literal["ok", "warning", "error"]
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One check.
+    """Result of a check.
 
     Attributes
     ----------
     name : str
-        What was checked.
+        Subject of the check.
     level : {"ok", "warning", "error"}
         An error means that sampling cannot work.
     found : str
-        What is there.
+        Description of the result.
     advice : str
-        What to do; empty where all is well.
+        Advice to the user; empty if all is well.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Finding:
 
 
 def examine(launch: bool = True) -> Iterator[Finding]:
-    """Check this machine; without `launch` no MPI process is started, which login nodes often forbid."""
+    """Check this machine. MPI processes, which login nodes often forbid, are started only with `launch`."""
     linux = platform.system() == "Linux"
     text = f"{platform.python_version()}, {sys.executable}, dsgmcmc {__version__}, {platform.system()}"
     advice = "" if linux else "dsgmcmc samples on Linux only: use a container or a virtual machine"
@@ -94,7 +94,7 @@ def _tried(
 
 
 def _shared_memory() -> Finding:
-    """Messages between the processes of a host pass through files here, and blocks of a tour lie in one."""
+    """Check the free space in /dev/shm, which holds messages within a host and the shared column blocks."""
     free = shutil.disk_usage("/dev/shm").free if Path("/dev/shm").is_dir() else 0
     text, enough = f"/dev/shm has {free / 1e6:,.0f} MB free", free >= LEAST_SHARED
     advice = "" if enough else "start the container with --shm-size=1g, or remove files from /dev/shm"
@@ -105,17 +105,17 @@ def _shared_memory() -> Finding:
 
 
 def attempt(probe: Callable[[], None], launcher: Sequence[str] = (), seconds: float = TIMEOUT) -> str:
-    """Run a probe in a process group of its own.
+    """Run a probe in a new process group.
 
     Returns
     -------
     str
-        The last line that it prints.
+        The last line of its output.
 
     Raises
     ------
     InputError
-        If it fails, with its reason, or does not end in time.
+        If the probe fails or does not end in time; the message has the reason.
     """
     process = subprocess.Popen(
         [*launcher, sys.executable, "-c", f"from {__name__} import {probe.__name__} as probe; probe()"],
@@ -130,7 +130,7 @@ def attempt(probe: Callable[[], None], launcher: Sequence[str] = (), seconds: fl
     try:
         out, err = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
-        for number, wait in ((signal.SIGTERM, 5.0), (signal.SIGKILL, None)):  # a launcher ends its processes first
+        for number, wait in ((signal.SIGTERM, 5.0), (signal.SIGKILL, None)):  # SIGTERM first, for a launcher's children
             with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
                 os.killpg(process.pid, number)
                 process.communicate(timeout=wait)
@@ -194,8 +194,11 @@ def probe_kernels() -> None:
 def compare(comm: Comm, folder: Path) -> list[Finding]:
     """Check every host, and that all processes can write a run to `folder`. Collective.
 
-    Returns, at process 0 alone, all findings of its own host, those of other hosts that are not well, and how the
-    processes fit together.
+    Returns
+    -------
+    list of Finding
+        On process 0: all findings on its host, warnings and errors on other hosts, differences of versions, the hosts
+        and the run directory. Empty on other processes.
     """
     from dsgmcmc.storage.facts import versions
 
@@ -219,7 +222,7 @@ def compare(comm: Comm, folder: Path) -> list[Finding]:
 
 
 def _shared(comm: Comm, folder: Path) -> Finding:
-    """Every process writes a file into a folder that process 0 makes, and process 0 looks for all. Collective."""
+    """Check that process 0 sees a file that each process creates in a folder. Collective."""
     place, made = folder.absolute(), ""
     if comm.rank == 0:
         while not place.exists() and place != place.parent:

@@ -1,4 +1,4 @@
-"""Errors whose message is meant for the user, and the exit codes of the command line."""
+"""Errors with messages for the user, and the exit codes of the command line."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ EXIT_ABORT = 70
 EXIT_RESUME = 75
 EXIT_INTERRUPTED = 130
 
-#: Numbers of an `OSError` whose cause is the disk, and not what the user asked for.
+#: Error numbers of an `OSError` that is caused by the disk, not by a request of the user.
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
 
 
 def failed_file(error: OSError) -> str:
-    """Message of the system about a file, in one line that begins with its path where that is known."""
+    """Message of an `OSError`, in one line that begins with the path of the file, if known."""
     said = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
     return " ".join(said.split()) or type(error).__name__
 
 
 @contextmanager
 def naming(path: os.PathLike[str]) -> Iterator[None]:
-    """Context in which a file is written: errors have its path, and not that of a temporary one, or none."""
+    """Context in which a file is written: an `OSError` gets `path` as its file name, in place of a temporary path."""
     try:
         yield
     except OSError as error:
@@ -40,7 +40,7 @@ def naming(path: os.PathLike[str]) -> Iterator[None]:
         raise
 
 
-#: What was expected, by Pydantic's type of error; its own words are those of a programmer.
+#: Messages for users by Pydantic's type of error; Pydantic's own messages are for programmers.
 EXPECTED = {
     "greater_than_equal": "must be at least {ge}",
     "greater_than": "must be more than {gt}",
@@ -56,17 +56,17 @@ EXPECTED = {
 
 
 def what_it_must_be(detail: Mapping[str, Any]) -> str:
-    """Say what a value must be, from one of the errors in Pydantic's `ValidationError.errors`."""
+    """Describe valid values of a setting, from an entry of Pydantic's `ValidationError.errors`."""
     expected = EXPECTED.get(detail["type"])
     found: str = detail["msg"].removeprefix("Value error, ")
     return expected.format(**detail.get("ctx", {})) if expected else found
 
 
 class InputError(ValueError):
-    """Something that the user gave is wrong: a file, an option, a launch.
+    """An input of the user is wrong: a file, an option, or the launch of processes.
 
-    The message says what was found, where, and what to do; the command line prints it without a
-    traceback and exits with status 2.
+    The message describes the error, its place and a remedy. The command line prints the message without a traceback,
+    and exits with status 2.
     """
 
 
@@ -75,9 +75,9 @@ class NotFittedError(InputError, AttributeError):
 
 
 def not_fitted(message: str) -> Exception:
-    """Make the error of a model that was used before it was fitted.
+    """Make the error for a model that was used before it was fitted.
 
-    It is scikit-learn's `NotFittedError` if the program has imported it: only then can the program catch it.
+    The error is scikit-learn's `NotFittedError` if scikit-learn has been imported, as only then can a program catch it.
     """
     of_sklearn = sys.modules.get("sklearn.exceptions")
     kind: type[Exception] = NotFittedError if of_sklearn is None else of_sklearn.NotFittedError
@@ -85,7 +85,7 @@ def not_fitted(message: str) -> Exception:
 
 
 class AgreedError(InputError):
-    """An `InputError` that all processes of a job raise together, so that each may end by itself."""
+    """An `InputError` that all processes of a job raise together, so that none has to be aborted."""
 
 
 class WriteError(AgreedError):
@@ -93,16 +93,16 @@ class WriteError(AgreedError):
 
 
 class GoneError(InputError):
-    """A run that is being sampled has removed what was being read; what it has in its place can be read."""
+    """A file of a run was removed while it was read, because the run is being sampled; a newer file replaces it."""
 
 
-RETRIES = 3  # of work that reads a run while it is sampled
+RETRIES = 3  # repetitions of work that reads a run while it is sampled
 
 
 def anew(work: Callable[P, T], renew: Callable[[], object] = lambda: None) -> Callable[P, T]:
-    """Make work that reads a run begin again, up to `RETRIES` times, where a file is gone.
+    """Wrap `work`, which reads a run, so that it is repeated up to `RETRIES` times after a `GoneError`.
 
-    The work leaves nothing behind where it fails; it opens the run by itself, or `renew` opens it again.
+    `work` must have no side effects if it fails. It opens the run itself, or `renew` reopens the run.
     """
 
     @wraps(work)
@@ -110,7 +110,7 @@ def anew(work: Callable[P, T], renew: Callable[[], object] = lambda: None) -> Ca
         for _ in range(RETRIES):
             with suppress(GoneError):
                 return work(*args, **kwargs)
-            with suppress(GoneError):  # the next attempt says what it lacks
+            with suppress(GoneError):  # the next attempt raises an error if a file is missing
                 renew()
         return work(*args, **kwargs)
 
@@ -118,11 +118,17 @@ def anew(work: Callable[P, T], renew: Callable[[], object] = lambda: None) -> Ca
 
 
 class DivergenceError(RuntimeError):
-    """The chain left the region where its numbers mean anything (non-finite or exploding)."""
+    """A chain has diverged: its state is not finite, or too large to be meaningful."""
 
 
 class StoppedError(RuntimeError):
-    """A run that was stopped before its end, at a checkpoint from which it can go on; `status` is its exit status."""
+    """A run was stopped before its end, at a checkpoint from which it can be resumed.
+
+    Attributes
+    ----------
+    status : int
+        Exit status.
+    """
 
     def __init__(self, message: str, status: int = EXIT_RESUME) -> None:
         super().__init__(message)
@@ -131,12 +137,12 @@ class StoppedError(RuntimeError):
 
 @contextmanager
 def writing(path: os.PathLike[str]) -> Iterator[None]:
-    """Context in which a file is written for the user: what the system says of it becomes one line.
+    """Context in which a file is written for the user: an `OSError` becomes a message of one line.
 
     Raises
     ------
     InputError
-        If the file cannot be there; a `WriteError` if a disk is full or failed.
+        If the file cannot be written; a `WriteError` if the disk is full or has failed.
     """
     try:
         yield

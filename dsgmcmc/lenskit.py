@@ -1,4 +1,4 @@
-"""A component of LensKit: an item scorer, which its pipelines train and its metrics evaluate. Needs LensKit 2025."""
+"""An item scorer for the pipelines of LensKit. Needs LensKit 2025."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from dsgmcmc.posterior.rank import By
 
 
 class BPMFConfig(BaseModel, extra="allow"):
-    """How items are scored; every other field is a parameter of `dsgmcmc.BPMF`.
+    """Configuration of `BPMFScorer`; every field except `by` is a parameter of `dsgmcmc.BPMF`.
 
     Attributes
     ----------
     by : str
-        For rankings ``likely``, what users will probably choose and like; for predicted ratings ``mean``. See
-        `dsgmcmc.posterior.rank`.
+        Ranking rule of `dsgmcmc.posterior.rank`: ``likely`` for rankings of the items that users will probably choose
+        and like, ``mean`` for predicted ratings.
     """
 
     by: By = "likely"
@@ -34,20 +34,20 @@ class BPMFConfig(BaseModel, extra="allow"):
         return self
 
     def model(self) -> BPMF:
-        """Return the estimator, not fitted; scores are not clipped, because that would hide their order."""
+        """Return the unfitted estimator. By default it does not clip predictions, because clipping creates ties."""
         return BPMF().set_params(**{"clip": False, **(self.model_extra or {})})
 
 
 class BPMFScorer(Component[ItemList], Trainable):
     """Bayesian matrix factorisation as a LensKit component.
 
-    Items without a score, as of users who are unknown and have no history, have NaN. If a query has the rated history
-    of an unknown user, it is folded in.
+    Items without a score have NaN, for example for unknown users without a history. If a query has the history of an
+    unknown user, the history is folded in.
 
     Parameters
     ----------
     config : BPMFConfig, optional
-        Or its fields as keyword arguments.
+        The configuration; its fields may be given as keyword arguments instead.
 
     Examples
     --------
@@ -60,7 +60,7 @@ class BPMFScorer(Component[ItemList], Trainable):
     model_: BPMF
 
     def train(self, data: Dataset, options: TrainingOptions = TrainingOptions()) -> None:  # noqa: B008 (as LensKit has it)
-        """Sample the posterior of the data's ratings; interactions without ratings are clicks."""
+        """Sample the posterior given the ratings; interactions without ratings are clicks."""
         if hasattr(self, "model_") and not options.retrain:
             return
         model = self.config.model()
@@ -84,12 +84,12 @@ class BPMFScorer(Component[ItemList], Trainable):
         return ItemList(items, scores=np.array([scores.get(item, np.nan) for item in ids.tolist()]))
 
     def _model_of(self, query: RecQuery) -> tuple[FittedModel | None, Any]:
-        """Return the model that knows the user of a query, and the user's name there; no model if there is none."""
+        """Return a model that includes the user of a query, and the user's name in it; two None if there is none."""
         users = self.model_.run_.users
         try:
             if query.user_id is not None and users.index_of([query.user_id])[0] >= 0:
                 return self.model_, query.user_id
-        except InputError:  # no name such as the run has
+        except InputError:  # the name has another type than the names in the run
             pass
         history = query.history_items
         known = history is not None and self.model_.run_.items.index_of(history.ids()) >= 0

@@ -1,7 +1,7 @@
-"""Settings as people name them: options of ``dsgmcmc sample``, and arguments in Python.
+"""Declaration of settings, and their names in messages: options of ``dsgmcmc sample``, or arguments in Python.
 
-A setting is declared once, by `setting` in the class that it belongs to: `dsgmcmc.cli.settings` makes its option, and
-``python docs/settings.py`` its line of the page.
+A setting is declared once, by `setting`, in a Pydantic class. `dsgmcmc.cli.settings` makes its option from the
+declaration, and ``python docs/settings.py`` its line in docs/settings.md.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ def setting(
     offered: bool = True,
     **bounds: Any,
 ) -> Any:
-    """Declare a setting: a field of a Pydantic model, and what its option has besides.
+    """Declare a setting: a field of a Pydantic model, with the properties of its option.
 
     Parameters
     ----------
     what : str
-        What the setting is: the help of its option, and of docs/settings.md.
+        Description of the setting, for the help of its option and for docs/settings.md.
     default : object
-        Of the field; ``...`` for none.
+        Default of the field; ``...`` if the setting is required.
     shown : str
-        What it comes to if nothing is said, where that is not simply the default.
+        Text in place of the default in the help, if the default depends on other settings.
     metavar : str
-        What stands for its value in the help, where that does not follow from the type.
+        Placeholder for the value in the help, if it does not follow from the type.
     short : str
-        A short option, such as ``-K``.
+        Short option, such as ``-K``.
     offered : bool
-        Whether there is an option; else the setting is given with ``--set``.
+        Whether there is an option; otherwise the setting is given with ``--set``.
     **bounds
-        ``gt``, ``le`` and so on, as of `pydantic.Field`.
+        Bounds ``gt``, ``le`` and so on, as for `pydantic.Field`.
     """
     from pydantic import Field
 
@@ -47,7 +47,7 @@ def setting(
     return Field(default, description=what, json_schema_extra={"option": option}, **bounds)
 
 
-#: What callers of `BPMF` give for options whose names it does not have.
+#: Names in Python of options that are not parameters of `BPMF` under the same name.
 BPMF_NAMES = {
     "resume": "warm_start=True",
     "from": "start",
@@ -61,7 +61,7 @@ _in_python: ContextVar[Mapping[str, str] | None] = ContextVar("_in_python", defa
 
 @contextmanager
 def in_python(names: Mapping[str, str] = BPMF_NAMES) -> Iterator[None]:
-    """Context in which messages name settings as Python does, those that it calls otherwise by `names`."""
+    """Context in which messages use Python names of settings; `names` has the names that differ."""
     token = _in_python.set(names)
     try:
         yield
@@ -70,7 +70,7 @@ def in_python(names: Mapping[str, str] = BPMF_NAMES) -> Iterator[None]:
 
 
 def named(name: str) -> str:
-    """Name of a setting or option in a message: ``--time-levels``, ``--set sampler.metric``; in Python as it is."""
+    """Name of a setting in a message: ``--time-levels`` or ``--set sampler.metric``; the Python name in `in_python`."""
     names = _in_python.get()
     if names is not None:
         return names.get(name, name)

@@ -1,8 +1,8 @@
-"""Output for people: every line and every table of a command goes through here.
+"""Output for people: all lines and tables that commands print.
 
-Names of users, items and features, titles, paths and settings are data, and may come from others: nothing in them may
-steer a terminal, break a line, turn its order round or pass for the markup of rich. What is written to files stays as
-it is, and so does what goes to another program.
+Names of users, items and features, titles, paths and settings are untrusted data. They may not control a terminal,
+break a line, reverse the direction of text, or be read as markup of rich. Output to files and to other programs is not
+changed.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # the command line starts with this file; only tables need rich
+if TYPE_CHECKING:  # the command line loads this module first, and only tables need rich
     from rich.console import Console
 
 
 def plain(text: str) -> str:
-    r"""Text as one line that a terminal only shows.
+    r"""Return text as one line without effects on a terminal.
 
-    Control characters, ends of lines among them, characters that change the direction of what follows, and others that
-    cannot be seen are written as Python writes them, such as ``\x1b``.
+    Control characters (also line ends), characters that change the direction of text, and other invisible characters
+    are replaced by Python's escapes, such as ``\x1b``.
     """
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def say(*lines: str, file: IO[str] | None = None) -> None:
-    """Print lines, each of them `plain`.
+    """Print lines, made `plain`.
 
-    Whoever reads them may have gone, as `head` does: nothing fails for that, now or at the end.
+    If the reader of a pipe has ended, as `head` does, the output is dropped without an error.
 
     Parameters
     ----------
     *lines : str
-        Without their ends.
+        Lines without line ends.
     file : file, optional
-        Standard output, or standard error.
+        Standard output or standard error; default standard output.
     """
     try:
         print(*map(plain, lines), sep="\n", file=file, flush=True)
@@ -46,26 +46,26 @@ def say(*lines: str, file: IO[str] | None = None) -> None:
 
 
 def say_json(content: Any, indent: int | None = 1, file: IO[str] | None = None) -> None:
-    """Print JSON, in ASCII, with escapes of its own for all that a terminal would obey."""
+    """Print JSON in ASCII, with JSON escapes for all control characters."""
     say(*json.dumps(content, indent=indent).replace("\x7f", r"\u007f").split("\n"), file=file)
 
 
 def complain(error: object) -> None:
-    """Print why the program ends, on standard error: no name with several lines can begin another message there."""
+    """Print an error on standard error; further lines are indented, so that none looks like another message."""
     first, *others = str(error).split("\n")
     say(f"dsgmcmc: {first}", *(f"  {line.strip()}" for line in others), file=sys.stderr)
 
 
 def pass_on(lines: Iterable[bytes]) -> None:
-    """Print lines for programs, such as CSV or a path: as they are to a file or a pipe, `plain` elsewhere.
+    """Print lines for programs, such as CSV or a path: unchanged to a file or a pipe, `plain` elsewhere.
 
     Parameters
     ----------
     lines : iterable of bytes
-        With their ends; a file is one.
+        Lines with line ends, such as an open file.
     """
     file = getattr(sys.stdout, "buffer", None)
-    if file is None or sys.stdout.isatty():  # a notebook has none
+    if file is None or sys.stdout.isatty():  # a notebook has no buffer
         for line in lines:
             say(line.removesuffix(b"\n").decode(errors="backslashreplace"))
         return
@@ -75,7 +75,7 @@ def pass_on(lines: Iterable[bytes]) -> None:
 
 
 def console(stderr: bool = False) -> Console:
-    """Make a console of rich that takes text for what it is: no markup, no names of emoji, no colours by guess."""
+    """Make a console of rich that prints text literally: without markup, emoji codes or highlighting."""
     from rich.console import Console
 
     return Console(stderr=stderr, markup=False, emoji=False, highlight=False)
@@ -95,11 +95,11 @@ def show_table(
     headings : sequence of str
         Headings of the columns.
     rows : iterable of sequences of str
-        Their cells.
+        Cells of each row.
     title : str
-        Title above it.
+        Title above the table.
     left : collection of str
-        Headings of columns that are words; the others are numbers.
+        Headings of left-aligned columns; other columns are right-aligned.
     """
     from rich.table import Table
 
@@ -114,7 +114,7 @@ def show_table(
 
 
 def show_facts(facts: Mapping[str, str | Sequence[str]]) -> None:
-    """Print what is known by name, one below the other; what is known may have several lines."""
+    """Print facts and their names, one below the other; a fact may have several lines."""
     from rich.table import Table
 
     table = Table(show_header=False, box=None, pad_edge=False)

@@ -1,4 +1,4 @@
-"""Types that several rooms share: arrays by element type, names of options, factors, purposes, a communicator."""
+"""Types that several packages share: arrays, values of options, factors, purposes of random numbers, communicators."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ UInt64 = NDArray[np.uint64]
 Mask = NDArray[np.bool_]
 Array = NDArray[Any]
 
-#: What settings admit; `dsgmcmc.config` says what they are.
+#: Admitted values of settings, which `dsgmcmc.config` describes.
 ScheduleName = Literal["shuffled", "cyclic", "random"]
 PriorName = Literal["fixed", "normal-gamma", "normal-wishart"]
 NoiseName = Literal["shared", "by-user", "by-item", "both"]
@@ -33,8 +33,8 @@ T = TypeVar("T")
 class Purpose(IntEnum):
     """Purposes of random numbers: different purposes never share a counter.
 
-    Those from HYPERPARAMETERS on are keys of NumPy's Philox, for the few numbers that are not normals of a factor's
-    elements.
+    HYPERPARAMETERS and larger values are keys of NumPy's Philox generator, for random numbers that are not drawn for
+    the elements of a factor.
     """
 
     STEP = 0
@@ -47,7 +47,7 @@ class Purpose(IntEnum):
     TIME = 8
     GAP = 9
     TIME_ACCEPTED = 10
-    OWN = 11  # of parts of your own
+    OWN = 11  # for parts of a model that users write
     DIRECTION = 12
     METROPOLIS = 0x4D
     HYPERPARAMETERS = 0x147
@@ -60,14 +60,14 @@ class Purpose(IntEnum):
 
 
 class Factor(IntEnum):
-    """The factors of a target, as counters and file names know them; a plain vector is W."""
+    """The factors of a target, numbered as in counters; a plain vector is W."""
 
     W = 0
     H = 1
 
 
 class Comm(Protocol):
-    """A communicator, as far as it is used here: a part of ``mpi4py.MPI.Comm``, or `dsgmcmc.parallel.comm.Alone`."""
+    """A communicator: the methods of ``mpi4py.MPI.Comm`` that are used, or `dsgmcmc.parallel.comm.Alone`."""
 
     @property
     def rank(self) -> int:
@@ -78,22 +78,22 @@ class Comm(Protocol):
         """Number of processes."""
 
     def allgather(self, sendobj: T) -> list[T]:
-        """Objects of all processes, everywhere."""
+        """Objects of all processes, on all processes."""
 
     def gather(self, sendobj: T, root: int = 0) -> list[T] | None:
-        """Objects of all processes, at the root."""
+        """Objects of all processes, on the root."""
 
     def bcast(self, obj: Any, root: int = 0) -> Any:
-        """The root's object, everywhere."""
+        """The root's object, on all processes."""
 
     def allreduce(self, sendobj: T) -> T:
-        """Sum over all processes, everywhere."""
+        """Sum over all processes, on all processes."""
 
     def Split(self, color: int = 0, key: int = 0) -> Comm:
-        """Make a communicator of the processes of one colour, in the order of their keys."""
+        """Make a communicator of the processes with equal colours, in the order of their keys."""
 
     def Free(self) -> None:
-        """Give it back."""
+        """Free the communicator."""
 
     def Barrier(self) -> None:
         """Wait for all processes."""
@@ -101,16 +101,16 @@ class Comm(Protocol):
     def Abort(self, errorcode: int = 0) -> None:
         """End all processes at once."""
 
-    # What follows is asked for where there are several processes.
+    # The methods below are called only if there are several processes.
 
     def Split_type(self, split_type: int) -> Comm:
-        """Make a communicator of the processes that have something in common."""
+        """Make a communicator of the processes that share a resource, such as the memory of a node."""
 
     def Send_init(self, buf: Any, dest: int, tag: int = 0) -> Any:
-        """Prepare to send a buffer again and again."""
+        """Make a persistent request to send a buffer."""
 
     def Recv_init(self, buf: Any, source: int, tag: int = 0) -> Any:
-        """Prepare to receive into a buffer again and again."""
+        """Make a persistent request to receive into a buffer."""
 
     def send(self, obj: Any, dest: int) -> None:
         """Send an object."""
@@ -131,16 +131,16 @@ class Comm(Protocol):
         """Begin to receive into an array; returns a request."""
 
     def Gatherv(self, sendbuf: Array, recvbuf: Any, root: int = 0) -> None:
-        """Arrays of all processes, one after the other, at the root."""
+        """Concatenate the arrays of all processes on the root."""
 
     def Igatherv(self, sendbuf: Array, recvbuf: Any, root: int = 0) -> Any:
-        """Begin to gather arrays as `Gatherv` does, and return the request."""
+        """Begin to gather arrays as `Gatherv` does; returns a request."""
 
     def Bcast(self, buf: Array, root: int = 0) -> None:
-        """The root's array, everywhere."""
+        """Copy the root's array to all processes."""
 
     def Iallreduce(self, sendbuf: Array, recvbuf: Array, op: Any) -> Any:
-        """Begin to reduce arrays over all processes, everywhere; returns a request."""
+        """Begin to reduce arrays over all processes, on all processes; returns a request."""
 
     def Ibarrier(self) -> Any:
         """Begin to wait for all processes; returns a request."""

@@ -1,4 +1,4 @@
-"""One command a file, in the room that it fronts; `dsgmcmc.cli.app.app` registers them. No logic but that of options.
+"""Commands of ``dsgmcmc``, registered by `dsgmcmc.cli.app.app`. They handle options, and call other packages.
 
-Options that commands share are in `dsgmcmc.cli.options`. Importing the room loads nothing.
+Options that several commands share are in `dsgmcmc.cli.options`. Importing this package loads nothing else.
 """

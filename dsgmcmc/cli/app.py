@@ -1,4 +1,4 @@
-"""The ``dsgmcmc`` command: registers every subcommand and turns errors into messages and exit codes."""
+"""The ``dsgmcmc`` command: registers all subcommands, and turns errors into messages and exit codes."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from dsgmcmc.cli.small import doctor, export, report, verify
 from dsgmcmc.errors import EXIT_FAILURE, EXIT_USAGE, InputError, WriteError, failed_file, what_it_must_be
 from dsgmcmc.terminal import complain, plain, say
 
-#: What typer raises where it does not understand a command line; it has no name of its own for it.
+#: Base class of the errors that typer raises for a wrong command line; typer does not export it.
 REFUSED: Any = typer.BadParameter.__base__
 
 
 @contextmanager
 def _our_words() -> Iterator[None]:
-    """Replace Pydantic's message for a refused option by one of ours, with unprintable characters escaped."""
+    """Context that replaces Pydantic's message for a refused option by ours, and escapes unprintable characters."""
     try:
         yield
     except REFUSED as error:
@@ -44,10 +44,10 @@ def _our_words() -> Iterator[None]:
 
 
 class Commands(TyperGroup):
-    """Commands whose options are refused with our messages."""
+    """Group of commands with our messages for refused options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the options before the name of a command."""
+        """Parse the options that precede the name of a command."""
         with _our_words():
             return super().parse_args(ctx, args)
 
@@ -57,7 +57,7 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
 
 
-# plain help: in panels, 80 columns cut the names of options
+# plain help: panels of 80 columns would truncate the names of options
 app = typer.Typer(
     cls=Commands, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
 )
@@ -93,7 +93,7 @@ app.command(short_help="Check that this machine can sample.")(doctor)
 
 
 def _asked_for(words: list[str]) -> typer.Typer:
-    """The program with the command alone that the first word names, if it names one: to make all takes longer."""
+    """Return the program with only the command in the first word, if it is one: making all commands takes longer."""
     one = copy(app)
     commands = {getattr(each.callback, "__name__", ""): each for each in app.registered_commands}
     named = [commands[word] for word in words[:1] if word in commands]
@@ -102,9 +102,12 @@ def _asked_for(words: list[str]) -> typer.Typer:
 
 
 def main() -> None:
-    """Run the command line; wrong input ends with one line on stderr and exit status 2, a failed file with status 1."""
+    """Run the command line; after an error, print one line to stderr and exit.
+
+    The exit status is 2 for wrong input, and 1 for a file that cannot be read or written.
+    """
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a name may have letters that the locale lacks
+        sys.stdout.reconfigure(errors="backslashreplace")  # names may have letters outside the locale
     try:
         _asked_for(sys.argv[1:])()
     except InputError as error:

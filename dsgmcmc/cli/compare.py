@@ -1,4 +1,4 @@
-"""``dsgmcmc compare``: which model suits some ratings."""
+"""``dsgmcmc compare``: compares models on a ratings file, and recommends one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Metric(StrEnum):
-    """What models are compared by."""
+    """Criteria by which models are compared."""
 
     log_probability = "log-probability"
     log_density = "log-density"
@@ -53,9 +53,10 @@ def compare(
 ) -> None:
     """Compare models that suit the ratings, and write the settings of the recommended one, alone or under mpirun.
 
-    Some training ratings are held out (of a temporal split, the latest); test ratings are not used. Models are sampled
-    shortly on the others, and scored on those. Of the models within one standard error of the best, the simplest is
-    recommended. That depends on the data, the settings and the seed, not on time or on the number of processes.
+    Some training ratings are held out (the latest, in a temporal split); test ratings are not used. Each model is
+    sampled briefly on the remaining ratings, and scored on the held-out ratings. The recommended model is the simplest
+    within one standard error of the best. The recommendation depends on the data, the settings and the seed, but not on
+    time or on the number of processes.
 
     \b
     Examples:
@@ -103,7 +104,7 @@ def compare(
 
 
 def _show(comparison: Comparison) -> None:
-    """Print the table of models, in the order of their complexity, and the recommendation."""
+    """Print the table of models, the simplest first, and the recommendation."""
     from dsgmcmc.diagnostics.comparison import CRITERIA
 
     ratings = comparison.held_out + comparison.training

@@ -1,4 +1,4 @@
-"""``dsgmcmc info``: a description of a file or run, and the quality of a run."""
+"""``dsgmcmc info``: describes a file or run, and the quality of a run."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ def _diagnose(path: Path, as_json: bool) -> None:
     say("", *(f"warning: {warning}" for warning in convergence["warnings"]), convergence["note"])
 
 
-#: What is known for scripts; lines, facts by label and tables for people.
+#: Facts for scripts; and for people, lines, facts by label, and tables.
 Description = tuple[dict[str, Any], list[str], dict[str, Any], "list[Table]"]
 
 
 def _describe_ratings(path: Path) -> Description:
-    """Facts about a ratings file, shown with the labels of `dsgmcmc prepare`."""
+    """Describe a ratings file, with the labels of `dsgmcmc prepare`."""
     from dsgmcmc.data.ratings import open_ratings
 
     with open_ratings(path) as ratings:
@@ -121,7 +121,7 @@ def _describe_snapshot(path: Path) -> Description:
 
 
 def _text(value: Any) -> str | list[str]:
-    """Write a fact: a line, or a line for each entry of a dict."""
+    """Format a fact: one line, or for a dict one line per entry."""
     if isinstance(value, dict):
         return [f"{name}: {item}" for name, item in value.items()]
     if isinstance(value, float):

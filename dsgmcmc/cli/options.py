@@ -1,4 +1,4 @@
-"""Options and arguments that several commands share, with the same meaning and help everywhere."""
+"""Options and arguments that several commands share, with the same meaning and help in all of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from dsgmcmc.errors import InputError
 
-#: Ways of `predict` to treat unknown users and items, and rules of `recommend`.
+#: Treatments of unknown users and items in `predict`, and ranking rules of `recommend`.
 Unknown = Literal["refuse", "prior", "nan"]
 By = Literal["likely", "exposure", "mean", "ucb", "lcb", "thompson"]
 
@@ -69,10 +69,7 @@ ItemsOption = Annotated[
 
 
 def kind_of(path: Path) -> str:
-    """Which of the three a `PathArgument` is: ``ratings file``, ``run`` or ``snapshot``.
-
-    Raises InputError if it is none of them.
-    """
+    """Kind of a path: ``ratings file``, ``run`` or ``snapshot``; raises InputError for any other path."""
     if path.is_file():
         return "ratings file"
     if (path / "run.toml").exists():

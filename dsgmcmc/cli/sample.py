@@ -21,9 +21,9 @@ from dsgmcmc.settings import in_python
 
 
 class SampleCommand(TyperCommand):
-    """`sample` with the options of all settings, which are made when they are first asked for.
+    """`sample` with an option for every setting; the options are made when first needed.
 
-    The classes that declare settings load NumPy and Pydantic, which other commands do not need in order to start.
+    The classes that declare settings load NumPy and Pydantic, which would slow the start of other commands.
     """
 
     @cached_property
@@ -58,7 +58,7 @@ class SampleCommand(TyperCommand):
         pass
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the help of arguments and options, under a heading for each kind of settings."""
+        """Write the help of arguments and options, with a heading for each kind of setting."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             usual = "Arguments" if parameter.param_type_name == "argument" else "Options"
@@ -97,7 +97,7 @@ def sample(
     """Sample the posterior of a matrix factorisation, alone or under mpirun.
 
     The draws depend on the data, the seed, the grid and the settings, not on the number of processes: stop a run at
-    any time, and continue it with --resume on any number of processes. It ends once its predictions are accurate
+    any time, and continue it with --resume on any number of processes. A run ends when its predictions are accurate
     enough, or after --iterations.
 
     \b
@@ -122,7 +122,7 @@ def sample(
     from dsgmcmc.runs.source import RatingsSource
 
     of_job, of_run = _split(given)
-    command = os.environ.get(COMMAND)  # of `BPMF`, if that started it
+    command = os.environ.get(COMMAND)  # set if `BPMF` started this process
 
     def work() -> int:
         source, signals = RatingsSource(data, start), installed()
@@ -147,13 +147,13 @@ def sample(
         run_parallel(comm, work)
 
 
-#: Without ``**given``, which `SampleCommand` replaces.
+#: Parameters of `sample` without ``**given``, which `SampleCommand` replaces by the options of settings.
 _OWN = [each for each in inspect.signature(sample, eval_str=True).parameters.values() if each.name != "given"]
 sample.__signature__ = inspect.Signature(_OWN)  # type: ignore[attr-defined]
 
 
 def _split(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split the options that were given into settings of the job and of the run; step_size is the sampler's."""
+    """Split the given options into settings of the job and settings of the run; step_size goes to the sampler."""
     from dsgmcmc.config.job import Policy
 
     given = {name: value for name, value in given.items() if value is not None}

@@ -1,4 +1,4 @@
-"""Settings as options of ``dsgmcmc sample``: read from the classes that declare them by `dsgmcmc.settings.setting`."""
+"""Options of ``dsgmcmc sample``, made from the settings that classes declare with `dsgmcmc.settings.setting`."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Setting(NamedTuple):
     name: str  # with underscores
     option: str  # such as --time-levels
     help: str
-    default: str  # as the help shows it
-    parameter: inspect.Parameter  # of a command; its value is None if the option is not given
+    default: str  # in the notation of the help
+    parameter: inspect.Parameter  # of the command; None if the option is not given
 
 
 def sections() -> dict[str, Fields]:
-    """Settings of the model, the chain and the job; of a sampler's own only the step, which has an option."""
+    """Settings of the model, the chain and the job; among sampler settings only the step size, which has an option."""
     chain = dict(ChainConfig.model_fields)
     step = StepSize.model_fields["step_size"]
     return {
@@ -40,13 +40,13 @@ def sections() -> dict[str, Fields]:
 
 
 def declared(field: FieldInfo) -> dict[str, Any]:
-    """Return what `setting` declares about an option; a sampler's own settings have none."""
+    """Return the declaration of an option by `setting`; most settings of samplers have no option."""
     extra: Any = field.json_schema_extra or {}
     return {"shown": "", "offered": False, "metavar": "", "short": "", **extra.get("option", {})}
 
 
 def settings() -> list[Setting]:
-    """Settings that have options, in the order of the help."""
+    """List the settings that have options, in the order of the help."""
     return [
         _setting(section, name, field)
         for section, fields in sections().items()
@@ -72,7 +72,7 @@ def _setting(section: str, name: str, field: FieldInfo) -> Setting:
 
 
 def _type(field: FieldInfo) -> Any:
-    """Type that the command line checks; of several types text, which the setting's class reads."""
+    """Type of the option; text if the setting admits several types, as its class parses the text."""
     annotation: Any = field.annotation
     if get_origin(annotation) is Literal:
         return annotation
@@ -81,7 +81,7 @@ def _type(field: FieldInfo) -> Any:
 
 
 def _shown(value: Any) -> str:
-    """A default as the help has it."""
+    """Format a default for the help."""
     if value is None or isinstance(value, bool):
         return "on" if value else ""
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,4 +1,4 @@
-"""The commands that are a few lines each: ``export``, ``report``, ``verify`` and ``doctor``."""
+"""The short commands ``export``, ``report``, ``verify`` and ``doctor``."""
 
 from __future__ import annotations
 

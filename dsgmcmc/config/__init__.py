@@ -1,4 +1,4 @@
-"""Settings of a run and its job, from files and options, checked once. Reads no ratings, starts nothing.
+"""Settings of a run and its job: read from files and options, merged, checked and resolved.
 
-Importing this package loads nothing else: commands that do not sample use `units` alone.
+Importing this package loads nothing else, because some commands use only `units`.
 """

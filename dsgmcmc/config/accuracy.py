@@ -1,6 +1,6 @@
-"""The accuracy at which chains end: its notation, and whether it can be reached and measured.
+"""The target accuracy at which chains end: its notation, and whether it can be reached and measured.
 
-Why ESS 100 a chain is the default: docs/defaults.md.
+docs/defaults.md gives the reasons for the default, an ESS of 100 per chain.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from typing import Any
 
 from dsgmcmc.settings import named
 
-#: Measures of accuracy, each with a bound that its limit must exceed.
+#: Measures of accuracy, each with a lower bound of its limit.
 MEASURES = {"rhat": 1.0, "ess": 0.0}
 
-LEAST_DRAWS = 4  # per chain; fewer say nothing about mixing
-ESS_PER_CHAIN = 100  # fewer leave R-hat and tail quantiles unsure [Vehtari 2021, section 5]
+LEAST_DRAWS = 4  # per chain; fewer draws give no information about mixing
+ESS_PER_CHAIN = 100  # with a smaller ESS, R-hat and tail quantiles are unreliable [Vehtari 2021, section 5]
 
 
 def parse_accuracy(text: str) -> dict[str, float]:
-    """Parse an accuracy: ``ess=400``, ``rhat=1.01``, or both, separated by a comma.
+    """Parse a target accuracy: ``ess=400``, ``rhat=1.01``, or both, separated by a comma.
 
     Returns
     -------
@@ -29,7 +29,7 @@ def parse_accuracy(text: str) -> dict[str, float]:
     Raises
     ------
     ValueError
-        If `text` is not an accuracy.
+        If `text` is malformed.
     """
     wanted: dict[str, float] = {}
     for part in text.split(","):
@@ -45,12 +45,12 @@ def parse_accuracy(text: str) -> dict[str, float]:
 
 
 def format_accuracy(wanted: Mapping[str, float]) -> str:
-    """Write an accuracy as `parse_accuracy` reads it."""
+    """Format a target accuracy; the inverse of `parse_accuracy`."""
     return ",".join(f"{name}={limit:g}" for name, limit in wanted.items())
 
 
 def why_unreachable(settings: Mapping[str, Any], sweep: int, parts: int) -> str:
-    """Say why chains cannot reach the accuracy within their limit, or why it cannot be measured; empty if they can.
+    """Explain why chains cannot reach the target accuracy, or why it cannot be measured; empty if they can.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def why_unreachable(settings: Mapping[str, Any], sweep: int, parts: int) -> str:
     sweep : int
         Iterations in a sweep.
     parts : int
-        Number of chains that each chain counts as when accuracy is measured.
+        Number of parts of each chain that are compared as chains.
     """
     iterations, burn_in, chains = settings["iterations"], settings["burn_in"], settings["chains"]
     draws = max(0, iterations - burn_in) // settings["thin"]

@@ -1,7 +1,8 @@
-"""The configuration of a chain for any target: as requested by the user, and resolved, each checked once.
+"""The configuration of a chain for any target, as requested by the user and as resolved.
 
-A request may leave things open: lengths in sweeps, no grid, no thinning. A resolved configuration has plain numbers:
-the processes use it, ``run.toml`` stores it, and it identifies a chain.
+A requested configuration may have lengths in sweeps, and neither grid nor thinning. A resolved configuration has all
+values, with lengths in iterations. Processes use the resolved configuration, ``run.toml`` stores it, and its hash
+identifies the chains.
 """
 
 from __future__ import annotations
@@ -27,27 +28,27 @@ if TYPE_CHECKING:
     from dsgmcmc.storage.facts import Facts
     from dsgmcmc.storage.rundir import RunDirectory
 
-#: Settings that may change when a run is resumed: they do not affect the chain.
+#: Settings that may change when a run is resumed, because they do not affect the draws.
 CHANGEABLE = ("iterations", "until", "checkpoint_every", "chains")
 
-#: Checkpoints that a run keeps, besides that of the end of burn-in.
+#: Number of checkpoints that a chain keeps, in addition to the one at the end of burn-in.
 KEPT_CHECKPOINTS = 2
 
-#: Default number of iterations: in total without an accuracy to reach, at most with one.
+#: Default number of iterations without a target accuracy, and default maximum with one.
 DEFAULT_LENGTH, DEFAULT_LIMIT = "700sweeps", "5000sweeps"
 
 Length = int | str  # iterations, or for example "500sweeps"
 
 
 class ChainConfig(BaseModel):
-    """The requested settings: everything besides the target that the draws depend on, and when to save.
+    """Requested settings of a chain: all settings outside the target, including those for checkpoints.
 
-    Lengths in iterations may be given as a number or as ``"500sweeps"``.
+    Lengths may be given in iterations, as a number, or in sweeps, as ``"500sweeps"``.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    #: Whether samplers that only sample densities may be chosen.
+    #: Whether the samplers for densities alone may be chosen.
     of_densities: ClassVar[bool] = True
 
     sampler: SamplerSection = setting(
@@ -137,19 +138,19 @@ class ChainConfig(BaseModel):
             raise InputError(explain(error, cls.model_fields)) from error
 
     def plain(self, processes: int = 1, finest: int | None = None) -> dict[str, Any]:
-        """Choose what was left open, convert lengths to iterations, and check that the sampler allows the settings.
+        """Choose missing values, convert lengths to iterations, and check that the sampler allows the settings.
 
         Parameters
         ----------
         processes : int
             Largest number of processes that share a chain; it determines the default grid.
         finest : int, optional
-            Finest grid that the data can be cut into; the default grid is no finer.
+            Largest grid that the data allow; the default grid is not larger.
 
         Returns
         -------
         dict
-            All settings, for the class of the resolved configuration.
+            All settings, for the constructor of the resolved configuration.
 
         Raises
         ------
@@ -170,7 +171,7 @@ class ChainConfig(BaseModel):
         return self._plain(processes, finest, None)
 
     def default_until(self) -> str:
-        """Default accuracy at which chains end, used if no number of iterations is given."""
+        """Default target accuracy, if no number of iterations is given."""
         return "none"
 
     def _plain(self, processes: int, finest: int | None, until: str | None) -> dict[str, Any]:
@@ -192,12 +193,12 @@ class ChainConfig(BaseModel):
         return {**dict(self), "grid": grid, "until": until, **plain}
 
     def resolved(self, processes: int = 1, finest: int | None = None) -> ResolvedChain:
-        """Return the resolved configuration; raises as `plain`."""
+        """Return the resolved configuration. Parameters and errors are those of `plain`."""
         return ResolvedChain.of(self.plain(processes, finest))
 
 
 class ResolvedChain(ChainConfig):
-    """A resolved configuration: the same fields as a request, in plain numbers, with nothing left open."""
+    """A resolved configuration of a chain: all fields have values, and lengths are in iterations."""
 
     grid: int = Field(ge=1, le=32767)
     iterations: int = Field(ge=1, le=MAX_ITERATIONS)
@@ -227,22 +228,22 @@ class ResolvedChain(ChainConfig):
         return config, facts
 
     def resolved(self, processes: int = 1, finest: int | None = None) -> Self:
-        """Return itself: nothing is open."""
+        """Return the configuration itself."""
         return self
 
     @property
     def sweep_length(self) -> int:
-        """Iterations that use all the data once."""
+        """Number of iterations that together use all data once."""
         return self.sampler.kind.sweep_length(self.sampler.config, self.grid)
 
     @property
     def first_draw(self) -> int:
-        """Iteration of the first draw; if the run ends before it, it predicts nothing."""
+        """Iteration of the first draw; a run that ends earlier makes no predictions."""
         return self.burn_in + self.thin
 
     @property
     def wanted(self) -> dict[str, float]:
-        """Limits of the accuracy at which chains end, by measure; empty if only iterations count."""
+        """Limits of the target accuracy, by measure; empty without a target accuracy."""
         return parse_accuracy(self.until) if self.until else {}
 
     def make_sampler(self) -> Sampler[Any, Any]:
@@ -250,7 +251,7 @@ class ResolvedChain(ChainConfig):
         return self.sampler.make(self.burn_in)
 
     def checkpoint_interval(self) -> tuple[int | None, float | None]:
-        """Iterations, or seconds, between checkpoints."""
+        """Iterations and seconds between checkpoints, one of which is None."""
         if isinstance(self.checkpoint_every, int):
             return self.checkpoint_every, None
         return None, parse_time(self.checkpoint_every)
@@ -262,6 +263,6 @@ class ResolvedChain(ChainConfig):
         return settings
 
     def hash(self) -> str:
-        """SHA-256 of the settings that the draws depend on; it identifies the chain."""
+        """SHA-256 of the settings on which the draws depend."""
         content = self.model_dump(exclude=set(CHANGEABLE))
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

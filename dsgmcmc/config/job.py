@@ -1,4 +1,7 @@
-"""Settings of a job: when it ends, and how it meets a divergence. The draws do not depend on them."""
+"""Settings of a job: its time limits, and its response to divergence.
+
+They are not part of the configuration of a chain.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from dsgmcmc.settings import named, setting
 
 
 class Policy(BaseModel):
-    """How a job behaves; ``dsgmcmc sample --help`` and docs/settings.md describe each setting."""
+    """Settings of a job, as described by ``dsgmcmc sample --help`` and docs/settings.md."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

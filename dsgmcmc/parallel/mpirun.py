@@ -1,4 +1,4 @@
-"""Finding ``mpirun``, and starting ``dsgmcmc`` with it from Python."""
+"""Find ``mpirun``, and start ``dsgmcmc`` with it from Python."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ import tomli_w
 from dsgmcmc.errors import EXIT_USAGE, InputError
 from dsgmcmc.parallel.machine import usable_cores
 
-#: Variable that tells a process started here which command the user gave.
+#: Variable that passes the command of the user to a process started here.
 COMMAND = "DSGMCMC_COMMAND"
-#: Most processes per core: more would take for ever.
+#: Largest number of processes per core: more would be extremely slow.
 MOST_ON_A_CORE = 4
-#: How the line of an error begins.
+#: Prefix of the line with an error message.
 ERROR = "dsgmcmc: "
 
 OPENMPI_AS_ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
 
-#: Code that runs a command which gets SIGTERM when its parent ends (prctl's PR_SET_PDEATHSIG); else it would run on.
+#: Code that runs a command so that it receives SIGTERM when its parent ends (prctl's PR_SET_PDEATHSIG).
 WITH_PARENT = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 15); os.execv(sys.argv[1], sys.argv[1:])"
 
 
 def find_mpirun() -> str | None:
-    """Path of ``mpirun``: the one in this Python's environment, else the one on the PATH."""
+    """Path of ``mpirun`` in the environment of this Python, or else on the PATH; None if there is none."""
     places = os.pathsep.join((sysconfig.get_path("scripts"), os.environ.get("PATH", "")))
     return shutil.which("mpirun", path=places) or shutil.which("mpiexec", path=places)
 
 
 def openmpi_environment(oversubscribe: bool) -> dict[str, str]:
-    """Variables that let Open MPI start processes for any user and, with `oversubscribe`, more of them than cores."""
+    """Variables that let Open MPI run as root and, with `oversubscribe`, start more processes than cores."""
     allowed = dict.fromkeys(OPENMPI_AS_ROOT, "1")
     if not oversubscribe:
         return allowed
@@ -52,21 +52,22 @@ def run_dsgmcmc(
     relay: bool = False,
     **streams: Any,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a ``dsgmcmc`` command in separate processes, and wait for it.
+    """Run a ``dsgmcmc`` command in separate processes, and wait for its end.
 
-    At Ctrl-C they are asked to stop and waited for, so that `sample` writes a checkpoint. They end with this process.
+    At Ctrl-C, the processes are asked to stop and waited for, so that `sample` writes a checkpoint. If this process is
+    killed, they end as well.
 
     Parameters
     ----------
     arguments : sequence of str
         The command and its options.
     processes : int
-        Their number; several are started with ``mpirun``.
+        Number of processes; several are started with ``mpirun``.
     variables : mapping of str to str, optional
-        Environment variables that are added to those of this process.
+        Environment variables in addition to those of this process.
     relay : bool, optional
-        Whether lines of standard error go to `sys.stderr` as they come, up to an error, which the caller raises. In a
-        notebook that is not the standard error of the process.
+        Whether to copy lines of standard error to `sys.stderr` at once, up to an error message, which the caller
+        raises. In a notebook `sys.stderr` differs from the standard error of the process.
     **streams
         ``stdout``, ``stderr`` and so on, as for `subprocess.run`.
 
@@ -87,7 +88,7 @@ def run_dsgmcmc(
         streams |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     if relay:
         streams["stderr"] = subprocess.PIPE
-    # a terminal's Ctrl-C would end mpirun at once; a single process handles it itself
+    # a Ctrl-C from the terminal would end mpirun at once; a single process handles the signal
     apart = processes > 1
     with subprocess.Popen(command, env=environment, text=True, start_new_session=apart, **streams) as process:
         lines: list[str] = []
@@ -99,7 +100,7 @@ def run_dsgmcmc(
                     print(line, end="", file=sys.stderr, flush=True)
             output, errors = process.communicate()
         except KeyboardInterrupt:
-            process.send_signal(signal.SIGUSR1)  # which mpirun passes on
+            process.send_signal(signal.SIGUSR1)  # mpirun passes the signal on
             process.communicate()
             raise
     return subprocess.CompletedProcess(command, process.returncode, output, "".join(lines) or errors)
@@ -111,7 +112,7 @@ def processes_wanted(n_jobs: int) -> int:
     Raises
     ------
     InputError
-        If it is less than 1, or too large for the cores.
+        If the number is less than 1, or too large for the cores.
     """
     jobs = usable_cores() if n_jobs == -1 else n_jobs
     if not hasattr(n_jobs, "__index__") or jobs < 1:
@@ -149,22 +150,22 @@ def sample_apart(
     jobs : int
         Number of processes.
     verbose : bool
-        Whether progress and messages are shown as they come.
+        Whether to show progress and messages.
     folder : Path
-        Where a temporary file with the settings is written.
+        Folder for a temporary file with the settings.
     start : Path, optional
         Run to start from.
     command : str
-        The command that the run records as the one that started it.
+        Command of the user, for the log of the run.
     model : str, optional
-        How the model is chosen, if not by the settings.
+        Value of ``--model``, if the settings do not determine the model.
 
     Raises
     ------
     InputError
         If ratings or settings are wrong.
     RuntimeError
-        If sampling failed otherwise; the message has the last lines that it printed.
+        If sampling failed otherwise; the message has the last lines of the output.
     """
     with tempfile.NamedTemporaryFile("w", suffix=".toml", dir=folder, encoding="utf-8") as file:
         file.write(tomli_w.dumps(settings))
@@ -172,7 +173,7 @@ def sample_apart(
         arguments = ["sample", str(data), "--out", str(out), "--config", file.name, *(["--resume"] if resume else [])]
         arguments += ["--from", str(start)] if start is not None else []
         arguments += ["--model", model] if model is not None else []
-        variables = {COMMAND: command, "FORCE_COLOR": ""}  # notebooks set it, as if they were terminals
+        variables = {COMMAND: command, "FORCE_COLOR": ""}  # notebooks set FORCE_COLOR
         done = run_dsgmcmc(arguments, jobs, variables, verbose, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     if done.returncode:
         said = (done.stderr or "").strip()

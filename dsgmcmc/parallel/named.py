@@ -1,4 +1,4 @@
-"""Named float64 arrays packed into one vector, so that they are sent and added together."""
+"""Packs named float64 arrays into one vector, so that they are sent and added together."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ def shapes_of(arrays: Named) -> dict[str, tuple[int, ...]]:
 
 
 def size_of(shapes: Shapes) -> int:
-    """Total number of elements of arrays of these shapes."""
+    """Total number of elements in arrays of the given shapes."""
     return sum(prod(shape) for shape in shapes.values())
 
 
 def pack(arrays: Named, shapes: Shapes) -> Float64:
-    """Join arrays of these names and shapes, in the order of `shapes`.
+    """Join named arrays into one vector, in the order of `shapes`.
 
     Raises
     ------
     ValueError
-        If names or shapes differ.
+        If names or shapes differ from `shapes`.
     """
     if shapes_of(arrays) != dict(shapes):
         raise ValueError(f"arrays of {shapes_of(arrays)} where {dict(shapes)} are expected")
@@ -37,13 +37,13 @@ def pack(arrays: Named, shapes: Shapes) -> Float64:
 
 
 def stacked(addends: Iterable[Named]) -> dict[str, Float64]:
-    """The arrays of several addends, which have the same names and shapes, one behind the other: (addends, ...)."""
+    """Stack the arrays of several addends with equal names and shapes: (addends, ...) each."""
     several = list(addends)
     return {name: np.array([addend[name] for addend in several]) for name in several[0]}
 
 
 def unpack(vector: Float64, shapes: Shapes) -> dict[str, Float64]:
-    """Arrays of these names and shapes, as views of a vector."""
+    """Split a vector into views with the given names and shapes."""
     arrays, begin = {}, 0
     for name, shape in shapes.items():
         end = begin + prod(shape)

@@ -1,7 +1,7 @@
-"""Who owns what: block boundaries, owners of row blocks, processes that hold column blocks. Pure arithmetic.
+"""Partition of the ratings: block boundaries, owners of row blocks, and holders of column blocks.
 
-Rows and columns are each cut into `grid` blocks, which gives `grid` x `grid` cells; process `rank` of `size` owns a
-contiguous range of row blocks; part t consists of the cells of row block b and column block (b + t) mod grid.
+Rows and columns are cut into `grid` blocks each, which gives `grid` x `grid` cells. Process `rank` of `size` owns a
+contiguous range of row blocks. Part t consists of the cells (b, (b + t) mod grid) for all row blocks b.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import numpy as np
 
 from dsgmcmc.types import Int64
 
-#: Numbers that a process receives and adds in the time that one more message takes: 1.4 microseconds, and 0.9 ns a
-#: number, measured within a node; networks between nodes differ little.
+#: Cost of a message, in units of the time in which a process receives and adds one float64. The two times, 1.4
+#: microseconds and 0.9 ns, were measured within a node; the ratio differs little in networks between nodes.
 A_MESSAGE = 1600
 
 
@@ -46,7 +46,7 @@ def block_bounds(prefix: Int64, grid: int) -> Int64:
     targets = [(int(prefix[-1]) * b) // grid for b in range(grid + 1)]
     bounds = np.searchsorted(prefix, targets, side="left").astype(np.int64)
     bounds[0], bounds[-1] = 0, n
-    for b in range(1, grid):  # at least one entity each, even if one entity has most of the ratings
+    for b in range(1, grid):  # every range has an entity, even if a single entity has most of the ratings
         bounds[b] = min(max(bounds[b], bounds[b - 1] + 1), n - (grid - b))
     return bounds
 
@@ -72,16 +72,16 @@ def row_of(column_block: int, part: int, grid: int) -> int:
 
 
 class Route(NamedTuple):
-    """Column blocks that a process sends and receives between two parts, which have them in different places.
+    """Column blocks that a process sends and receives between two parts.
 
     Attributes
     ----------
     arriving : dict of int to int
-        By column block that comes from another process, that process.
+        Source process of every column block that arrives from another process.
     departing : dict of int to int
-        By column block that goes to another process, that process.
+        Destination process of every column block that departs to another process.
     order : tuple of int
-        Row blocks of this process in the order in which to work on them: those whose column blocks depart come first.
+        Row blocks of this process in working order: row blocks whose column blocks depart come first.
     """
 
     arriving: dict[int, int]
@@ -91,7 +91,7 @@ class Route(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def route(rank: int, size: int, grid: int, part: int, after: int) -> Route:
-    """The route of process `rank` of `size` from one part to another."""
+    """Route of process `rank` of `size` from part `part` to part `after`."""
     blocks = blocks_of(rank, size, grid)
     if size == 1:
         return Route({}, {}, tuple(blocks))
@@ -117,31 +117,32 @@ class Slice(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def slices_of(width: int, addends: int, size: int) -> tuple[Slice, ...]:
-    """Cut a sum over blocks into slices, each of which one process adds; the first is the root's.
+    """Cut a sum over blocks into slices, each added by one process; the root adds the first slice.
 
-    One process takes in `size` messages with addends * width numbers. With n slices it takes in those of one slice, and
-    n more messages leave every process and reach the root. The sum of both is least for n^2 = addends * width / (2
-    `A_MESSAGE`), and from n = 2 on less than with one slice.
+    If the root adds the whole sum, it receives `size` messages with addends * width elements. With n slices, a process
+    receives addends * width / n elements, but every process sends n more messages, and the root receives n more
+    messages. The total cost is least for n^2 = addends * width / (2 `A_MESSAGE`), and for n >= 2 it is less than that
+    of one slice.
 
     Parameters
     ----------
     width : int
-        Elements of the sum.
+        Number of elements of the sum.
     addends : int
-        Arrays that are added, of all blocks.
+        Number of arrays to add, over all blocks.
     size : int
         Number of processes.
     """
     number = isqrt(addends * width // (2 * A_MESSAGE))
-    number = max(1, min(number, size, width // 2))  # a single column NumPy adds in another order
+    number = max(1, min(number, size, width // 2))  # NumPy adds a single column in a different order
     edges = pairwise(s * width // number for s in range(number + 1))
     return tuple(Slice(s * size // number, *ends) for s, ends in enumerate(edges))
 
 
 def chain_group(rank: int, size: int, chains: int) -> tuple[int, int]:
-    """Group of process `rank` when `chains` chains share `size` processes, and the number of groups.
+    """Group of process `rank`, and the number of groups, if `chains` chains share `size` processes.
 
-    There are min(size, chains) groups of contiguous processes; group g runs chains g, g + groups, ...
+    There are min(size, chains) groups of contiguous processes. Group g runs chains g, g + groups, ...
     """
     groups = min(size, chains)
     return owner(rank, groups, size), groups

@@ -1,13 +1,13 @@
-"""The processes of one chain: who holds which column block when, ordered sums, agreement.
+"""The processes of one chain: movement of column blocks, ordered sums, and agreement on errors.
 
-During part t, the owner of row block (c - t) mod B holds column block c, whatever the schedule. `move` sends the blocks
-that the next part needs elsewhere; `tour` passes all of them once round the ring [Ahn 2015, section 3]. All messages
-are upper-case mpi4py calls on preallocated float32 buffers; within a node, blocks in shared memory
-(`dsgmcmc.parallel.shared_buffers`) are handed over without being copied.
+During part t, the owner of row block (c - t) mod B holds column block c, whatever the schedule. `move` sends column
+blocks to the processes that need them in the next part. `tour` passes all column blocks once round the ring [Ahn 2015,
+section 3]. All messages are upper-case mpi4py calls on preallocated float32 buffers. Within a node, blocks in shared
+memory (`dsgmcmc.parallel.shared_buffers`) are handed over without a copy.
 
-Sums over blocks are float64 partials that one process adds in block order: the root, or of a wide sum for every slice
-of its elements another process (`dsgmcmc.parallel.partition.slices_of`), from which the root gathers the slices. The
-root computes what follows from a sum. So no sum depends on the number of processes or on the MPI library.
+In a sum over blocks, float64 partial sums are added in block order by the root. A wide sum is cut into slices, each
+added by one process (`dsgmcmc.parallel.partition.slices_of`), and the root gathers the slices. Only the root computes
+functions of a sum. So no result depends on the number of processes or on the MPI library.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from dsgmcmc.parallel.timers import Phases
 from dsgmcmc.settings import named
 from dsgmcmc.types import Comm, Float32, Float64
 
-if TYPE_CHECKING:  # loaded only where there are several processes
+if TYPE_CHECKING:  # MPI is loaded only by jobs with several processes
     from mpi4py import MPI
 
 T = TypeVar("T")
 
-MAX_SUM = 1e15  # sums over the data stay far below it, unless a chain has diverged
-NOTHING = np.empty(0, np.float32)  # an empty message: it only hands over a block in shared memory
+MAX_SUM = 1e15  # sums over the data are far smaller, unless a chain has diverged
+NOTHING = np.empty(0, np.float32)  # an empty message, which hands over a block in shared memory
 
 
 class Ring:
@@ -70,16 +70,16 @@ class Ring:
         buffer: Callable[[int], Float32],
         peers: Collection[int] = (),
     ) -> Move:
-        """Begin to move column blocks from where `part` has them to where `after` needs them.
+        """Begin to move column blocks from their processes in part `part` to their processes in part `after`.
 
         Parameters
         ----------
         columns : dict of int to (length,) float32
-            Buffers of the column blocks that are here during `part`, by column block.
+            Buffers of the column blocks that this process holds during `part`.
         part, after : int
-            The part at which the blocks are now, and the next one.
+            The current part and the next part.
         buffer : callable
-            Gives the buffer for a column block that arrives.
+            Returns the buffer for an arriving column block.
         peers : collection of int, optional
             Processes with which blocks are handed over in shared memory (`SharedColumnBuffers.peers`).
         """
@@ -91,20 +91,20 @@ class Ring:
         length: Callable[[int], int],
         come_home: bool = False,
     ) -> Iterator[tuple[int, int, Float32]]:
-        """Pass column buffers once round the ring, yielding each at every row block. Collective.
+        """Pass column buffers once round the ring, yielding each buffer at every row block. Collective.
 
-        The buffers may be changed between two yields (accumulators travel along); a block that leaves is
-        yielded first and travels while the others are worked on.
+        The caller may change a buffer after each yield, for example to accumulate sums. Blocks that depart are yielded
+        first, and travel while the caller works on other blocks.
 
         Parameters
         ----------
         home : dict of int to (length,) float32
-            Buffer of column block b for every row block b that this process owns (part 0). It is emptied, so that
+            Buffer of column block b for every row block b that this process owns (part 0). The dict is emptied, so that
             blocks that have left take no memory.
         length : callable
-            Number of float32 in the buffer of a column block.
+            Number of float32 values in the buffer of a column block.
         come_home : bool
-            Whether to send the buffers back at the end, into `home`.
+            Whether to send the buffers back into `home` at the end.
 
         Yields
         ------
@@ -131,14 +131,17 @@ class Ring:
             home.update(here)
 
     def shared_buffers(self, sizes: Sequence[int]) -> SharedColumnBuffers | None:
-        """Allocate shared memory for column blocks on every node; None if that cannot be, or a block is too large.
-
-        Collective.
+        """Allocate shared memory for column blocks on every node. Collective.
 
         Parameters
         ----------
         sizes : sequence of int
-            Number of float32 in each block.
+            Number of float32 values in each block.
+
+        Returns
+        -------
+        SharedColumnBuffers or None
+            None if the memory cannot be allocated, is of no use, or a block is too large.
         """
         if self.size == 1 or 4 * max(sizes) > LARGEST:
             return None
@@ -148,7 +151,7 @@ class Ring:
         return shared
 
     def shared_tour(self, shared: SharedColumnBuffers, length: Callable[[int], int]) -> SharedTour:
-        """Make what passes blocks in shared memory once round the ring, again and again."""
+        """Prepare tours of column blocks in shared memory."""
         return SharedTour(self, shared, length)
 
     # ------------------------------------------------------------------ ordered sums
@@ -156,18 +159,19 @@ class Ring:
     def reduce(
         self, partials: Float64, finish: Callable[[Float64], Float64], width: int, combine: np.ufunc = np.add
     ) -> Float64:
-        """Add partials in block order, and give everyone what the root makes of the sum. Collective.
+        """Add partial sums in block order, and return a function of the sum on all processes. Collective.
 
         Parameters
         ----------
-        partials : (addends here, n) float64
-            As many rows for every row block of this process, in block order.
+        partials : (addends of this process, n) float64
+            An equal number of rows for every row block of this process, in block order.
         finish : callable
-            Maps the (n,) sum to a (width,) float64 result; runs at the root only, so that unlike processors agree.
+            Maps the (n,) sum to a (width,) float64 result. Only the root calls it, so that the result is the same on
+            different processors.
         width : int
             Length of the result.
         combine : ufunc
-            What is done instead of adding.
+            Operation in place of addition.
         """
         begin = self.phases.enter()
         combined = self._combine(np.ascontiguousarray(partials), combine)
@@ -178,7 +182,7 @@ class Ring:
         return result
 
     def _combine(self, partials: Float64, combine: np.ufunc) -> Float64 | None:
-        """Combine partials in block order; (n,) float64 at the root, None elsewhere. Collective."""
+        """Combine partial sums in block order; (n,) float64 on the root, else None. Collective."""
         if self.size == 1:
             return np.asarray(combine.reduce(partials, axis=0))
         per_block, width = len(partials) // len(self.blocks), partials.shape[1]
@@ -201,7 +205,7 @@ class Ring:
     def _scatter(
         self, partials: Float64, slices: Sequence[Slice], rows: Sequence[int], everything: Float64 | None
     ) -> None:
-        """Give every slice of the partials to the process that combines it, in block order. Collective."""
+        """Send every slice of the partial sums to the process that combines it, in block order. Collective."""
         from mpi4py import MPI
 
         requests = []
@@ -213,7 +217,7 @@ class Ring:
         MPI.Request.Waitall(requests)
 
     def total(self, partials: Float64) -> Float64:
-        """Sum of per-block partials, (n,) float64, added in block order. Collective."""
+        """Sum of partial sums, (n,) float64, added in block order. Collective."""
         return self.reduce(partials, lambda total: total, partials.shape[1])
 
     def sum(
@@ -222,16 +226,16 @@ class Ring:
         finish: Callable[[dict[str, Float64]], Named] | None = None,
         result: Shapes | None = None,
     ) -> dict[str, Float64]:
-        """Add named arrays over blocks, in block order, and give everyone what the root makes of the sums. Collective.
+        """Add named arrays in block order, and return the sums, or a function of them, on all processes. Collective.
 
         Parameters
         ----------
         partials : named arrays
-            (addends, ...) each: as many addends for every row block of this process, in block order.
+            (addends, ...) each: an equal number of addends for every row block of this process, in block order.
         finish : callable, optional
-            Maps the sums to the result; runs at the root only, so that unlike processors agree.
+            Maps the sums to the result. Only the root calls it, so that the result is the same on different processors.
         result : shapes by name, optional
-            Of what `finish` returns; the sums' own if they are returned as they are.
+            Shapes of the result of `finish`; by default the shapes of the sums.
 
         Returns
         -------
@@ -250,7 +254,7 @@ class Ring:
     # ------------------------------------------------------------------ agreement
 
     def agree(self, work: Callable[[], T], what: str = "") -> T:
-        """Do local work that can fail; if it fails anywhere, raise the same error everywhere. Collective."""
+        """Do local work that may fail; if it fails on any process, raise one error on all. Collective."""
         return agree(self.comm, work, what)
 
 
@@ -265,7 +269,7 @@ def _finish(finish: Callable[[Float64], Float64], total: Float64, width: int) ->
 
 
 class Move:
-    """Column blocks on their way from one part to the next."""
+    """A movement of column blocks from one part to the next, made by `Ring.move`."""
 
     def __init__(
         self,
@@ -281,7 +285,7 @@ class Move:
         self._arriving: dict[int, Float32] = {}
         self._receives: list[MPI.Request] = []
         self._sends: list[MPI.Request] = []
-        #: Row blocks of this process in the order in which to work on them: the departing first.
+        #: Row blocks of this process in working order: row blocks whose column blocks depart come first.
         self.order = way.order
         if way.arriving:
             begin = ring.phases.enter()
@@ -292,7 +296,7 @@ class Move:
             ring.phases.leave("exchange", begin)
 
     def depart(self, column_block: int) -> None:
-        """The work on this block is done: send it on its way if it must go."""
+        """Send a column block, on which the work is done, to its next process if that is another one."""
         ring, way = self._ring, self._route
         if not way.arriving and not way.departing:
             return
@@ -307,7 +311,7 @@ class Move:
         ring.phases.leave("exchange", begin)
 
     def finish(self) -> dict[int, Float32]:
-        """Wait for what is on its way, and return the blocks that are here for the next part."""
+        """Wait for all messages, and return the column blocks of this process in the next part."""
         begin = self._ring.phases.enter()
         if self._receives or self._sends:
             from mpi4py import MPI
@@ -319,16 +323,16 @@ class Move:
 
 
 class _Leg(NamedTuple):
-    """One step of a tour: row and column blocks that meet, and what is sent and received besides.
+    """One step of a tour: pairs of row and column blocks, and messages.
 
     Attributes
     ----------
     pairs : list of (int, int, request or None, request or None)
-        Row block and column block, the message by which the column block has come, and that by which it leaves.
+        Row block, column block, and the messages by which the column block arrives and departs.
     receives, sends : list of request
-        Messages of this step.
+        Messages during this step.
     filled : list of request
-        Those of them that are not empty.
+        Nonempty messages during this step.
     """
 
     pairs: list[tuple[int, int, MPI.Prequest | None, MPI.Prequest | None]]
@@ -338,18 +342,18 @@ class _Leg(NamedTuple):
 
 
 class SharedTour:
-    """Tours of column blocks that lie in shared memory, whose messages are made once and started in every tour.
+    """Tours of column blocks in shared memory, with persistent messages that are started in every tour.
 
-    Nobody waits for a block before it is needed: the blocks that leave were here in the step before.
+    A process waits for a block only when it needs the block.
 
     Parameters
     ----------
     ring : Ring
         The processes of the chain.
     shared : SharedColumnBuffers
-        The memory; it must be claimed for every tour.
+        The shared memory; it must be claimed for every tour.
     length : callable
-        Number of float32 in the buffer of a column block.
+        Number of float32 values in the buffer of a column block.
     """
 
     def __init__(self, ring: Ring, shared: SharedColumnBuffers, length: Callable[[int], int]) -> None:
@@ -361,7 +365,7 @@ class SharedTour:
         atexit.register(_free, [message for leg in self._legs for message in (*leg.receives, *leg.sends)])
 
     def _add_leg(self, step: int, came: dict[int, MPI.Prequest]) -> dict[int, MPI.Prequest]:
-        """Add a step, before which blocks came by these messages; those by which others come during it."""
+        """Add a step, given the messages by which its column blocks arrive; return the messages that it receives."""
         ring, comm = self._ring, self._ring.comm
         way = route(ring.rank, ring.size, ring.grid, step, (step + 1) % ring.grid)
         coming = {c: comm.Recv_init(self._sent(c, p), source=p, tag=c) for c, p in way.arriving.items()}
@@ -374,16 +378,16 @@ class SharedTour:
         return coming
 
     def _sent(self, c: int, peer: int) -> Float32:
-        """Message for a block that goes to a process, or comes from it: empty where both share its memory."""
+        """Buffer of the message with block `c` to or from process `peer`: empty if `peer` shares the memory."""
         return NOTHING if peer in self._shared.peers else self._shared.buffer(c, self._length(c))
 
     def __call__(self, come_home: bool) -> Iterator[tuple[int, int]]:
-        """Row and column blocks in the order in which they meet here; what belongs to both may be changed. Collective.
+        """Yield pairs of a row block and a column block, both of which the caller may change. Collective.
 
         Parameters
         ----------
         come_home : bool
-            Whether blocks are handed back at the end to where they were at first.
+            Whether column blocks return to their first processes at the end.
         """
         from mpi4py import MPI
 
@@ -414,6 +418,6 @@ class SharedTour:
 
 
 def _free(messages: list[MPI.Prequest]) -> None:
-    """Give messages back before MPI ends, which may complain of them otherwise."""
+    """Free persistent messages before MPI_Finalize, which may report them as leaks."""
     for message in messages:
         message.Free()

@@ -1,7 +1,7 @@
-"""Which part an iteration visits: a pure function of the seed and the iteration.
+"""The schedule: the part that an iteration visits, a pure function of seed, chain and iteration.
 
-All processes compute the same answer, without communication. [Ahn 2015, section 3] for the block schedule,
-[Simsekli 2016, 4.3] for drawing parts with probability proportional to their size.
+So all processes agree on the part without communication. The block schedule is that of [Ahn 2015, section 3]; drawing
+parts with probability proportional to their size is from [Simsekli 2016, 4.3].
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dsgmcmc.types import Int64, Purpose, ScheduleName
 
 
 class Schedule:
-    """The parts in the order in which they are visited.
+    """The order in which parts are visited.
 
     Parameters
     ----------
@@ -23,9 +23,9 @@ class Schedule:
         ``shuffled``: a new permutation of all parts every sweep; ``cyclic``: 0, 1, 2 ...;
         ``random``: independent draws with probability |part| / N.
     part_sizes : sequence of int
-        Data in each of the B parts.
+        Number of data in each of the B parts.
     seed, chain : int
-        They determine the order.
+        Key and counter of the random numbers.
     """
 
     def __init__(self, name: ScheduleName, part_sizes: Sequence[int], seed: int, chain: int) -> None:
@@ -34,7 +34,7 @@ class Schedule:
         self._cumulative = np.cumsum(np.asarray(part_sizes, dtype=np.int64))
         self._chain = chain
         self._generator = np.random.Philox(key=[seed, Purpose.SCHEDULE])
-        self._state = self._generator.state  # set anew before each use: eight times as fast as a new generator
+        self._state = self._generator.state  # resetting the state is eight times as fast as a new generator
         self._order: tuple[int, Int64] = (-1, np.zeros(0, np.int64))
         self._orders: tuple[tuple[int, int], Int64] = ((-1, 0), np.zeros((0, 0), np.int64))
         total = int(self._cumulative[-1])
@@ -44,7 +44,7 @@ class Schedule:
         self.probability = by_size if name == "random" else uniform
 
     def part(self, iteration: int) -> int:
-        """Part that `iteration` (counted from 0) visits."""
+        """Part that iteration `iteration`, counted from 0, visits."""
         if self.name == "cyclic":
             return iteration % self.grid
         if self.name == "random":
@@ -57,7 +57,7 @@ class Schedule:
         return int(self._order[1][iteration % self.grid])
 
     def parts(self, iteration: int, rows: int) -> Int64:
-        """Parts that `rows` rows visit, each in its own order: (rows,); the first is that of `part`."""
+        """(rows,) int64: parts that `rows` rows visit, in independent orders unless cyclic."""
         if self.name == "cyclic" or rows == 1:
             return np.full(rows, self.part(iteration), np.int64)
         if self.name == "random":
@@ -71,7 +71,7 @@ class Schedule:
         return np.asarray(self._orders[1][:, iteration % self.grid], np.int64)
 
     def _raw(self, index: int, count: int) -> npt.NDArray[np.uint64]:
-        """`count` raw 64-bit numbers of `index`; NumPy guarantees that the stream of `Philox` never changes."""
+        """`count` raw 64-bit numbers for `index`; NumPy guarantees that the stream of `Philox` never changes."""
         self._state["state"]["counter"][:] = 0, 0, index, self._chain
         self._generator.state = self._state
         return self._generator.random_raw(count)

@@ -1,11 +1,11 @@
-"""Shared memory of a node with a buffer for every column block, so that blocks are passed on without being copied.
+"""Shared memory on a node with a buffer for every column block, so that blocks are passed on without a copy.
 
-A block for a process of another node is sent as a message, and received in its buffer in the memory of that node. To a
-process of the same node goes an empty message, which hands the block over: everything written before a message is sent
-can be read once it has arrived. At any time only one process reads and writes a block.
+A block is sent to another node as a message, and received in its buffer in the memory of that node. Within a node, an
+empty message hands over the block: everything written before a message is sent can be read once it has arrived. At any
+time only one process reads and writes a block.
 
-The memory is a file in ``/dev/shm``, which is unlinked as soon as all processes have opened it: from then on nothing is
-left behind, however a job ends. Without ``/dev/shm``, or without room in it, all blocks travel as messages.
+The memory is a file in ``/dev/shm``, which is unlinked as soon as all processes have opened it, so that no file is left
+behind, however the job ends. Without ``/dev/shm``, or without room in it, all blocks travel as messages.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ import numpy as np
 from dsgmcmc.types import Comm, Float32
 
 FOLDER = Path("/dev/shm")
-#: Bytes of the largest block that is shared. Copying a larger one costs little compared with the work on it, and copies
-#: lie in huge pages, which shared memory does not have.
+#: Bytes of the largest block in shared memory. Copying a larger block costs little compared with the work on it, and
+#: copies are in huge pages, which shared memory lacks.
 LARGEST = 1 << 22
-LINE = 16  # float32 per cache line; no two blocks share a line
-MARK = 4 * LINE  # bytes by which processes check that they have opened the same file
+LINE = 16  # float32 values per cache line; no two blocks share a line
+MARK = 4 * LINE  # random bytes at the start of the file, by which processes check that they have opened the same file
 
 
 class SharedColumnBuffers:
@@ -37,11 +37,11 @@ class SharedColumnBuffers:
     Parameters
     ----------
     comm : Comm
-        The processes that pass blocks on.
+        The processes of the chain.
     peers : frozenset of int
-        Ranks of those on this node, including this one.
+        Ranks in `comm` of the processes on this node, including this process.
     offsets : sequence of int
-        Where the buffer of each block begins in `memory`.
+        Start of the buffer of each block in `memory`.
     memory : (n,) float32
         The shared memory of this node.
     """
@@ -52,16 +52,16 @@ class SharedColumnBuffers:
 
     @classmethod
     def allocate(cls, comm: Comm, node: Comm, sizes: Sequence[int]) -> SharedColumnBuffers | None:
-        """Allocate buffers on every node; None if any node cannot, or no node has two processes. Collective.
+        """Allocate buffers on every node; None if this fails on any node, or no node has two processes. Collective.
 
         Parameters
         ----------
         comm : Comm
-            The processes that pass blocks on.
+            The processes of the chain.
         node : Comm
-            Those of them on this node.
+            The processes of the chain on this node.
         sizes : sequence of int
-            Largest number of float32 in each block; the same on all processes.
+            Largest number of float32 values in each block; equal on all processes.
         """
         if max(comm.allgather(node.size)) == 1:
             return None
@@ -72,30 +72,30 @@ class SharedColumnBuffers:
         return cls(comm, peers, offsets, memory) if memory is not None and everywhere else None
 
     def buffer(self, column_block: int, length: int) -> Float32:
-        """Buffer of a block on this node, (length,)."""
+        """Buffer of a block in the memory of this node, (length,) float32."""
         begin = self._offsets[column_block]
         return self._memory[begin : begin + length]
 
     def claim(self) -> None:
-        """Start to use all buffers, once no process uses them any more. Collective."""
+        """Begin to use all buffers, after all processes have stopped using them. Collective."""
         if self._in_use:
             self._comm.Barrier()
         self._in_use = True
 
     def release(self) -> None:
-        """Note that every block is back where it started, so that the next `claim` need not wait."""
+        """Note that every block has returned to its first process, so that the next `claim` need not wait."""
         self._in_use = False
 
 
 class _File(NamedTuple):
-    """A file that all processes of a node are to open; the path is empty if it could not be created."""
+    """A file for all processes of a node; `path` is empty if it could not be created."""
 
     path: str
     mark: bytes
 
 
 def _shared_memory(node: Comm, count: int) -> Float32 | None:
-    """`count` zeros in memory that all processes of a node share; None if any cannot map it. Collective over `node`."""
+    """`count` zeros in memory shared on a node; None if any process cannot map it. Collective over `node`."""
     size = count * 4 + MARK
     file = node.bcast(_create(size) if node.rank == 0 else None)
     memory = _map(file, size, node) if file.path else None
@@ -106,7 +106,7 @@ def _shared_memory(node: Comm, count: int) -> Float32 | None:
 
 
 def _create(size: int) -> _File:
-    """Create the file, of `size` bytes."""
+    """Create a file of `size` bytes."""
     path, mark = "", os.urandom(MARK)
     try:
         handle, path = tempfile.mkstemp(prefix="dsgmcmc-", dir=FOLDER)
@@ -127,7 +127,7 @@ def _unlink(path: str) -> None:
 
 
 def _map(file: _File, size: int, node: Comm) -> mmap.mmap | None:
-    """Map the file, after reserving memory for this process's share of it, which is then near this process."""
+    """Map the file, after reserving this process's share of its memory, which is then allocated near this process."""
     begin, end = (size * rank // node.size for rank in (node.rank, node.rank + 1))
     try:
         handle = os.open(file.path, os.O_RDWR | os.O_NOFOLLOW)

@@ -1,4 +1,4 @@
-"""Requests to stop that come as signals. Imports nothing heavy: handlers are installed before everything else."""
+"""Requests to stop, received as signals. The handlers are installed first, so this module imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from typing import Any
 
 from dsgmcmc.errors import EXIT_INTERRUPTED
 
-ONE_PRESS = 0.1  # seconds: the terminal signals all processes, and a launcher may pass the same Ctrl-C on
+ONE_PRESS = 0.1  # seconds in which signals count as one Ctrl-C: both the terminal and a launcher may send them
 
 _interrupted = 0.0
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:
-    """Raise KeyboardInterrupt at a Ctrl-C; end the process at a second one, or if a library is being loaded.
+    """Raise KeyboardInterrupt at a Ctrl-C; end the process at a second Ctrl-C, or if a module is being imported.
 
-    C++ libraries abort with a traceback if an exception is raised while they are loaded.
+    During an import no exception is raised, because C++ libraries abort with a traceback if one is raised while they
+    are loaded.
     """
     global _interrupted
     before, _interrupted = _interrupted, monotonic()
@@ -40,7 +41,7 @@ def interrupt(number: int, frame: FrameType | None) -> None:
 
 
 class Request(IntEnum):
-    """A request to a process; all processes do the largest request of any."""
+    """A request to a process; all processes of a chain follow the largest of their requests."""
 
     GO_ON = 0
     CHECKPOINT = 1
@@ -49,7 +50,7 @@ class Request(IntEnum):
 
 
 class Signals:
-    """The last request that came as a signal: SIGUSR1 and SIGTERM stop, Ctrl-C interrupts.
+    """The largest request received as a signal: SIGUSR1 and SIGTERM stop, Ctrl-C interrupts.
 
     Attributes
     ----------
@@ -62,7 +63,7 @@ class Signals:
         self.request = Request.GO_ON
         self.came: set[int] = set()
         self._interrupted = 0.0
-        self._second: Any = signal.SIG_DFL  # what a second Ctrl-C is for
+        self._second: Any = signal.SIG_DFL  # handler of a second Ctrl-C
 
     def install(self) -> None:
         """Install the handlers; a second Ctrl-C ends the process at once."""
@@ -72,11 +73,12 @@ class Signals:
 
     @contextmanager
     def borrowed(self) -> Iterator[None]:
-        """Context with our handlers of signals; afterwards the caller's are restored and get the signals received.
+        """Context with the handlers of this object; at its end the caller's are restored and receive all past signals.
 
-        If the caller has none, the program is not ended: an exception tells it that the job was stopped.
+        A signal without a handler of the caller does not end the program: the caller learns from an exception that the
+        job was stopped.
 
-        A second Ctrl-C goes to the caller's handler at once. Ignored signals stay ignored. In a thread no handler is
+        A second Ctrl-C goes to the caller's handler at once. Ignored signals remain ignored. In a thread no handler is
         installed, because Python delivers signals only to its main thread.
         """
         if threading.current_thread() is not threading.main_thread():
@@ -117,14 +119,14 @@ _early: Signals | None = None
 
 
 def install_early() -> None:
-    """Install the handlers at the very beginning of the program; `installed` returns them later."""
+    """Install the handlers at the beginning of the program; `installed` returns them later."""
     global _early
     _early = Signals()
     _early.install()
 
 
 def installed() -> Signals:
-    """Return the signals of `install_early`, with the requests received since; else install the handlers now."""
+    """Return the signals of `install_early`, with their requests, or new ones if there are none; install handlers."""
     global _early
     signals, _early = _early or Signals(), None
     signals.install()

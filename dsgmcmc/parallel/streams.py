@@ -1,7 +1,7 @@
-"""Standard streams of a command: if one cannot be written, the command goes on, and says so at the end.
+"""Standard streams of a command: if writing fails, the command continues, and reports the failure at the end.
 
-A full disk, or a reader that ends early, as `head` does, then causes neither a traceback nor half a run. Imports
-nothing heavy: it is loaded before everything else.
+So neither a full disk nor a reader that ends early, such as `head`, causes a traceback or ends a run. This module is
+loaded first, and imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class _File(io.FileIO):
-    """A descriptor that is not written any more once a write has failed."""
+    """A file descriptor that drops all data after a write has failed."""
 
     failure: OSError | None = None
 
@@ -36,7 +36,7 @@ class _File(io.FileIO):
 
 
 def _text(file: _File, before: Any) -> io.TextIOWrapper:
-    """Make a text stream of a descriptor, with the encoding and the buffering of Python's own."""
+    """Make a text stream for a file descriptor, with the encoding and buffering of the stream `before`."""
     encoding, errors = getattr(before, "encoding", None), getattr(before, "errors", None)
     at_once = getattr(before, "line_buffering", False) or getattr(before, "write_through", False)
     return io.TextIOWrapper(io.BufferedWriter(file), encoding, errors, line_buffering=at_once)
@@ -44,11 +44,11 @@ def _text(file: _File, before: Any) -> io.TextIOWrapper:
 
 @contextmanager
 def standard_streams() -> Iterator[None]:
-    """Context of a command; it ends the process, with status 1 if standard output could not be written."""
+    """Context of a command; it ends the process, with status 1 if writing to standard output failed."""
     for number, mode in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
         try:
             os.fstat(number)
-        except OSError:  # closed: no other file may get its number. Printing then fails, and warnings are lost
+        except OSError:  # closed: no other file may get its number; output then fails, and warnings are lost
             os.open(os.devnull, mode)
     output, errors = (_File(number, "w", closefd=False) for number in (1, 2))
     sys.stdout, sys.stderr = _text(output, sys.stdout), _text(errors, sys.stderr)
@@ -58,7 +58,7 @@ def standard_streams() -> Iterator[None]:
     except SystemExit as end:
         status = end.code
     sys.stdout.flush()
-    if output.failure and output.failure.errno != errno.EPIPE:  # a reader that has gone is no failure
+    if output.failure and output.failure.errno != errno.EPIPE:  # a reader that has ended is no failure
         complain(f"standard output cannot be written: {output.failure.strerror}")
         status = status or EXIT_FAILURE
     sys.exit(status)

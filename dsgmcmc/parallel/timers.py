@@ -10,7 +10,7 @@ PHASES = ("gradient", "update", "exchange", "reduce", "evaluate", "checkpoint")
 
 
 class Phases:
-    """Seconds spent in each phase; time in an inner phase does not count for the outer one.
+    """Seconds spent in each phase; time in a nested phase does not count for the enclosing phase.
 
     Waiting for other processes counts as ``exchange`` or ``reduce``.
     """

@@ -1,6 +1,6 @@
-"""A thread that ends a job which makes no progress: MPI itself would wait for ever.
+"""A thread that ends a job without progress: MPI itself would wait for ever.
 
-Python's signal handlers do not run while the main thread waits inside MPI; a thread does.
+A thread is needed because Python's signal handlers do not run while the main thread waits in MPI.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ TICKS = 20
 
 
 class Watchdog:
-    """Ends this process with status 70 if nobody calls `progress` for a time. Use as a context manager.
+    """Ends this process with status 70 if `progress` is not called for a time. Use as a context manager.
 
-    A process that waits for its own disk says so, and is not ended: the disk may be slow.
+    A process that writes to a slow disk calls `progress` while it waits: it prints a message, and is not ended.
 
-    The time is counted in ticks of this process, so a whole job that is suspended and resumed is not ended.
+    The time is counted in ticks of this process, so a job that is suspended and resumed is not ended.
 
     Parameters
     ----------
     seconds : float
-        How long to wait; 0 never ends the job.
+        Time without progress that ends the job; 0 for no limit.
     who : str
         Name of this process, for the message.
     """
@@ -34,7 +34,7 @@ class Watchdog:
     def __init__(self, seconds: float, who: str) -> None:
         self._seconds, self._who = seconds, who
         self._beats = 0
-        #: Whether this process waits for its files: it says so then, and goes on waiting.
+        #: Whether this process waits for its disk; a long wait is reported.
         self.writing = False
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)

@@ -1,6 +1,5 @@
-"""A chain from its first iteration to its last: the job, its loop, what it records, checkpoints and resuming.
+"""Runs: jobs, the loop over iterations, records of draws, checkpoints, resuming, and comparisons of models.
 
-`costs` says how much memory, disk and traffic it needs.
-
-Neither the update rule nor the model lives here: a run knows a target and a sampler by what they promise.
+`costs` estimates memory, disk space and messages. Update rules and models are in other packages: a run uses only the
+interfaces of a target and a sampler.
 """

@@ -1,7 +1,6 @@
-"""The models that are compared, in the order of their complexity: a law of ratings, and what is added to it.
+"""The candidate models of a comparison, in order of complexity: a law of the ratings, with optional additions.
 
-The order is that of `LAWS`, and with each law of what is added: nothing, one of `ADDED`, two of them, all. The first is
-the plain model without factors.
+Candidates are ordered by their law, as in `LAWS`, and for each law by the number of additions.
 """
 
 from __future__ import annotations
@@ -16,10 +15,10 @@ from dsgmcmc.model.likelihoods import Levels
 from dsgmcmc.model.likelihoods.ordinal import MAX_THRESHOLDS
 from dsgmcmc.model.likelihoods.thresholds import LEAST_LEVELS
 
-#: Name of the model without factors, to which nothing is added.
+#: Name of the model without factors, which has no additions.
 BIASES_ONLY = "biases only"
 
-#: Laws of ratings by their names, the simplest first.
+#: Settings of each law of the ratings, the simplest first.
 LAWS: dict[str, dict[str, Any]] = {
     BIASES_ONLY: {"likelihood": "gaussian", "noise": "shared", "thresholds": "shared", "rank": 0},
     "plain": {"likelihood": "gaussian", "noise": "shared", "thresholds": "shared"},
@@ -30,13 +29,13 @@ LAWS: dict[str, dict[str, Any]] = {
     "ordinal": {"likelihood": "ordinal-logit", "noise": "by-item", "thresholds": "user"},
 }
 
-#: Whole ratings are tried as counts if some are larger.
+#: Integer ratings are tried as counts if their maximum is larger.
 SMALL_COUNTS = 10
 
-#: The law where every training rating is a click.
+#: Settings of the law of clicks, for training ratings that are all 1.
 CLICKS: dict[str, dict[str, Any]] = {"clicks": {"likelihood": "all-cells", "noise": "shared", "thresholds": "shared"}}
 
-#: What can be added to each law: the setting, and its value.
+#: Additions to a law: each a setting and its value.
 ADDED: dict[str, tuple[str, str]] = {
     "features": ("features", "yes"),
     "implicit": ("implicit_features", "both"),
@@ -45,7 +44,7 @@ ADDED: dict[str, tuple[str, str]] = {
 
 
 class Candidate(NamedTuple):
-    """A model.
+    """A candidate model.
 
     Attributes
     ----------
@@ -60,21 +59,22 @@ class Candidate(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The law, and what is added."""
+        """The law and its additions, joined by plus signs."""
         return " + ".join((self.law, *self.added))
 
     @property
     def settings(self) -> Mapping[str, Any]:
-        """Settings by the names of `sample`."""
+        """Settings of the model, by their names in ``dsgmcmc sample``."""
         parts = {setting: value if part in self.added else "no" for part, (setting, value) in ADDED.items()}
         return {**(LAWS | CLICKS)[self.law], **parts}
 
 
 def laws_for(ratings: Levels) -> list[str]:
-    """Laws that these training ratings may have, the simplest first.
+    """List the laws that suit the training ratings, the simplest first.
 
-    Student-t is for measurements, and the negative binomial for whole numbers with a maximum above 10 and a variance
-    above their mean. Two different ratings call for logistic regression, 3 to 25 are levels.
+    Student-t suits ratings with more than 25 distinct values. The negative binomial suits nonnegative integers with a
+    maximum above 10 and a variance above their mean. Two distinct values suit logistic regression, and 3 to 25 the
+    ordinal law.
     """
     values, counts = ratings
     mean = np.average(values, weights=counts)
@@ -93,7 +93,7 @@ def candidates(
     times: bool,
     laws: Collection[str] = tuple(LAWS),
 ) -> list[Candidate]:
-    """The models that ratings may suit, the simplest first; settings or ratings may not admit all of them.
+    """List the candidate models, the simplest first; settings or ratings may not admit all of them.
 
     Parameters
     ----------
@@ -102,9 +102,9 @@ def candidates(
     features : bool
         Whether users or items have features.
     times : bool
-        Whether the order in time is known.
+        Whether the ratings have times.
     laws : collection of str
-        Keys of `LAWS`: those that ratings may have, unless all are 1.
+        Keys of `LAWS` that suit the ratings; unused for clicks.
     """
     there = {"features": features, "implicit": True, "time": times and not clicks}
     added = [name for name in ADDED if there[name]]

@@ -1,20 +1,18 @@
-"""One chain on one group of processes: iterate, record, save, and begin again where it diverges.
+"""One chain on one group of processes: iterate, record, save, and restart with another sampler after divergence.
 
-`Chain.advance` is the loop: in every iteration (`_iterate`) the sampler updates the target once; the state is recorded
+`Chain.advance` is the loop. In every iteration (`_iterate`) the sampler updates the target once; the state is recorded
 if it is a draw; and the processes agree on whether to save a checkpoint, and whether to stop.
 
-Which iterations are averaged, evaluated and saved follows from the iteration number alone; only the times of
-checkpoints may depend on the clock. So a chain is found to have diverged only where it is looked at for a draw, for a
-line of metrics, or at the end of burn-in. Elsewhere a state that has diverged is not saved, and a chain does not end
-with it.
+The iteration number alone decides which states are averaged, evaluated and saved as draws. Only the times of
+checkpoints may depend on the clock. So divergence is reported only in an iteration with a draw or a line of metrics, or
+at the end of burn-in. In any other iteration a diverged state is not saved, and the chain does not end with it.
 
-A chain that has diverged drops its draws and begins again, with the next sampler of `fallbacks`: smaller steps, a full
-metric, exact Gibbs sampling. To keep the draws that it made before would select chains by their survival. It begins
-from the state at the end of its burn-in, which a smaller step would take several times as long to reach; or from its
-start, if it diverged before that. In both cases it counts its iterations from 0, with a burn-in of the same length, and
-takes other random numbers: those before are the ones with which it diverged. The fallbacks follow from the settings
-alone, and a checkpoint says how often the chain had diverged. So a chain that is stopped anywhere, also while it falls
-back, makes the same draws in the end.
+A chain that has diverged drops its draws and restarts with the next sampler of `fallbacks`: smaller steps, a full
+metric, exact Gibbs sampling. Keeping the earlier draws would select chains by survival. The chain restarts from the
+state at the end of its burn-in, which smaller steps would take several times as long to reach; or from its initial
+state, if it diverged during burn-in. In both cases it counts iterations from 0, with a burn-in of the same length, and
+uses different random numbers. The fallbacks follow from the settings alone, and a checkpoint records how often the
+chain has diverged. So a chain that is stopped at any time, even during a restart, makes the same draws in the end.
 """
 
 from __future__ import annotations
@@ -63,30 +61,31 @@ class Chain:
     config : ResolvedConfig
         Settings of the run.
     make_target : callable
-        Makes the target for a sampler, in its state before the first iteration, given the number of its random numbers.
+        Makes the target in its state before the first iteration, given the chain number for random numbers
+        (`dsgmcmc.targets.state.again`) and the sampler.
     move_to_start : callable
-        Moves a target from the sampler's start to that of the data.
+        Moves a target from the sampler's initial state to the initial state that the data or another run suggest.
     ring : Ring
         The processes of this chain.
     run : RunDirectory
-        Where to save.
+        Directory for snapshots and metrics.
     chain : int
         Number of the chain.
     facts : dict
         Facts that its snapshots record (`dsgmcmc.storage.facts`).
     control : Control
-        When to checkpoint and when to stop.
+        Decides when to save a checkpoint and when to stop.
     policy : Policy
-        What to do when something goes wrong.
+        Actions when the chain diverges or an error occurs.
     fallbacks : sequence of Fallback
-        Samplers with which it begins again where it diverges, in their order.
+        Samplers for restarts after divergence, in order.
 
     Attributes
     ----------
     iteration : int
-        Iterations since its start.
+        Iterations since the chain was last started or restarted.
     made : int
-        Iterations of this job, also those of samplers with which it diverged.
+        Iterations in this job, including the iterations with samplers that diverged.
     """
 
     def __init__(
@@ -108,14 +107,14 @@ class Chain:
         self.made = 0
         self._seconds_before = 0.0  # sampling time until `advance` was last called
         self._begin: float | None = None
-        self._looked = False  # whether the current state is known not to have diverged
-        self._resumed_from: Manifest | None = None  # is noted in the next iteration
+        self._looked = False  # whether the current state has been checked for divergence
+        self._resumed_from: Manifest | None = None  # logged when the chain next advances
         self._make(())
 
     def _make(self, diverged: tuple[int, ...]) -> None:
-        """Make everything that changes while the chain runs, in its state before the first iteration.
+        """Make the sampler, the target, the recorders and the checkpoints, all in their initial states.
 
-        `diverged` are the iterations at which the chain has diverged before.
+        `diverged` are the iterations at which the chain has diverged.
         """
         config, ring, times = self.config, self.ring, len(diverged)
         section = self._fallbacks[times - 1].sampler if times else config.sampler
@@ -130,12 +129,12 @@ class Chain:
 
     @property
     def _refuge(self) -> int | None:
-        """Iteration of the checkpoint from which the chain begins again if it diverges; None for the start."""
+        """Iteration of the checkpoint from which the chain restarts after divergence; None for its initial state."""
         return self.config.burn_in if self._fallbacks and self.config.burn_in else None
 
     @property
     def seconds(self) -> float:
-        """Wall seconds in which this chain was sampled, all inclusive."""
+        """Wall seconds of sampling this chain, including evaluation and checkpoints."""
         return self._seconds_before + (0.0 if self._begin is None else perf_counter() - self._begin)
 
     # ------------------------------------------------------------------ the loop
@@ -147,7 +146,9 @@ class Chain:
         self._move_to_start(self.target)
 
     def advance(self, goal: int, report: Report, timed: bool = True) -> Request:
-        """Iterate until `goal` iterations are made, or all agree to stop; its seconds count if `timed`. Collective.
+        """Iterate up to iteration `goal`, or until the processes agree to stop. Collective.
+
+        The elapsed time is part of `seconds` if `timed`.
 
         Returns
         -------
@@ -159,7 +160,7 @@ class Chain:
         DivergenceError
             If the chain diverges, and ``on_divergence`` or its settings do not let it fall back to another sampler.
         WriteError
-            If something cannot be written.
+            If a file cannot be written.
         """
         self._begin = perf_counter() if timed else None
         while True:
@@ -167,7 +168,7 @@ class Chain:
                 with np.errstate(all="ignore"):  # `_check_finite` detects divergence
                     request = self._iterate_to(goal, report)
             except DivergenceError as error:
-                self.checkpoints.settle()  # a checkpoint being written is of an earlier, finite state
+                self.checkpoints.settle()  # a checkpoint being written has an earlier, finite state
                 if self._policy.on_divergence == "stop" or len(self.state.diverged) == len(self._fallbacks):
                     remedy = f", or {named(self.sampler.remedy)}" if self.sampler.remedy else ""
                     raise DivergenceError(f"{error}. Use a smaller {named('step_size')}{remedy}") from None
@@ -195,7 +196,7 @@ class Chain:
         return request
 
     def _iterate(self, report: Report) -> None:
-        """Make an iteration; record the state if it is a draw or due for metrics. Collective."""
+        """Make one iteration; record the state if it is a draw or due for metrics. Collective."""
         target, sampler, iteration, config = self.target, self.sampler, self.iteration, self.config
         self.iteration = done = iteration + 1
         self.made += 1
@@ -205,7 +206,7 @@ class Chain:
         self._looked = is_draw or is_line or done == self._refuge
         if self._looked:
             begin = self.ring.phases.enter()
-            self._check_finite()  # no draw of a diverged state is counted, and no chain begins again from it
+            self._check_finite()  # a diverged state is neither counted as a draw nor used for a restart
             if is_draw or is_line:
                 draw = self.state.draws.next(done, sampler.weight(target, iteration)) if is_draw else None
                 for recorder in self.state.recorders:
@@ -215,7 +216,7 @@ class Chain:
             self.ring.phases.leave("evaluate", begin)
 
     def _line(self, report: Report) -> None:
-        """One line of metrics. Collective."""
+        """Write and report one line of metrics. Collective."""
         line: dict[str, Any] = {
             "chain": self.chain,
             "iteration": self.iteration,
@@ -230,12 +231,12 @@ class Chain:
             report(line)
 
     def _find_divergence(self) -> str:
-        """Say what shows that the chain has diverged; empty if nothing does. Collective."""
+        """Return the evidence of divergence as text; empty if there is none. Collective."""
         position = self.sampler.position(self.iteration - 1)
         return self.target.find_divergence(position) or self.sampler.find_divergence()
 
     def _is_lost(self) -> bool:
-        """Whether the state has diverged, which is found where the chain is looked at next. Collective."""
+        """Whether a state that `_iterate` has not checked has diverged; the next check will raise. Collective."""
         return not self._looked and bool(self._find_divergence())
 
     def _check_finite(self) -> None:
@@ -248,12 +249,12 @@ class Chain:
             )
 
     def finish(self) -> None:
-        """Save the current state and the posterior, unless they are on disk or it has diverged. Collective.
+        """Save the current state and the posterior, unless they are on disk or the state has diverged. Collective.
 
         Raises
         ------
         WriteError
-            If it cannot be written.
+            If a file cannot be written.
         """
         if self.iteration != self.checkpoints.newest:
             if self._is_lost():
@@ -263,24 +264,24 @@ class Chain:
         self.checkpoints.save_posterior(self.iteration, self.seconds)
 
     def close(self) -> None:
-        """End the writer's thread once it has written everything."""
+        """End the writer's thread after its last write."""
         self.checkpoints.close()
 
     def save(self, last: bool = False) -> None:
         """Begin to write a checkpoint and its draws, unless the state has diverged. Collective.
 
-        With `last`, the state must not change before it is written, and the job fails if that fails.
+        With `last`, the state is not copied, and must not change until it is written.
         """
         if not self._is_lost():
             self.checkpoints.save(self.iteration, self.seconds, last, wait=self.iteration == self._refuge)
 
-    # ------------------------------------------------------------------ where it diverges
+    # ------------------------------------------------------------------ after divergence
 
     def _fall_back(self, error: DivergenceError) -> None:
-        """Drop all draws, and begin again with the next sampler. Collective.
+        """Drop all draws, and restart with the next sampler. Collective.
 
-        The new state is on disk before any other is removed. A job that is killed earlier resumes with the sampler
-        that diverged, makes the same iterations again, and falls back again.
+        The old checkpoints are removed only when the new state is on disk. If the job is killed earlier, it resumes
+        with the sampler that diverged, repeats the same iterations, and falls back again.
         """
         at, diverged = self.iteration, (*self.state.diverged, self.iteration)
         name, refuge = self._fallbacks[len(diverged) - 1].name, self._refuge if at > self.config.burn_in else None
@@ -297,7 +298,7 @@ class Chain:
             self.run_directory.note("diverged", **facts, error=str(error))
 
     def _go_on_from(self, iteration: int, error: DivergenceError) -> None:
-        """Take the model's state from a checkpoint of the sampler that has diverged. Collective."""
+        """Load the model's state from a checkpoint of the sampler that has diverged. Collective."""
         path = self.run_directory.series("checkpoints", self.chain) / step_name(iteration)
         try:
             agree(self.ring.comm, lambda: self.state.go_on_from(Snapshot(path)), f"reading {path}")
@@ -307,11 +308,11 @@ class Chain:
     # ------------------------------------------------------------------ resuming
 
     def resume(self) -> bool:
-        """Go on from the newest complete checkpoint; False if there is none. Collective.
+        """Continue from the newest complete checkpoint; return False if there are no checkpoints. Collective.
 
-        A checkpoint is complete if it is undamaged, and so are the files of the draws that it counts on. If it is not,
-        the chain goes on from the checkpoint before it, and makes the same draws again. What was written after the
-        checkpoint is removed, and so are earlier ones that are damaged.
+        A checkpoint is complete if its files and the files of its saved draws are undamaged. If the newest checkpoint
+        is incomplete, the chain continues from an earlier checkpoint, and repeats the draws after it. Files written
+        after this checkpoint are removed, and so are damaged earlier checkpoints.
 
         Raises
         ------
@@ -343,7 +344,7 @@ class Chain:
         return False
 
     def _load(self, snapshot: Snapshot) -> None:
-        """Load the state of a checkpoint, for the sampler that the chain had come to. Collective."""
+        """Load the state of a checkpoint, with the sampler that was in use when it was written. Collective."""
         diverged = snapshot.manifest.diverged
         if len(diverged) > len(self._fallbacks):
             raise AgreedError(f"chain {self.chain} has diverged {len(diverged)} times, and has fewer fallbacks")
@@ -353,7 +354,10 @@ class Chain:
         agree(self.ring.comm, partial(self.state.load, snapshot), f"reading {snapshot.path}")
 
     def _note_resumed(self) -> None:
-        """Record, once it samples, that the chain was resumed, and warn if other versions wrote its checkpoint."""
+        """Log that the chain was resumed, and warn if other versions of the software wrote its checkpoint.
+
+        The entry is written when the chain first advances, not when its checkpoint is loaded.
+        """
         manifest, self._resumed_from = self._resumed_from, None
         if manifest is None or self.ring.rank != 0:
             return
@@ -370,41 +374,41 @@ class Chain:
         facts = {"processes": self.ring.size, **({"changes": changes} if changes else {})}
         self.run_directory.note("resumed", chain=self.chain, iteration=manifest.iteration, **facts)
 
-    # ------------------------------------------------------------------ what it has drawn
+    # ------------------------------------------------------------------ its draws
 
     def followed(self) -> dict[int, Followed]:
-        """What is followed of every draw, by block here; see `Recorder.followed`."""
+        """Values from which ESS and R-hat are computed, for the blocks of this process (`Recorder.followed`)."""
         return {block: values for recorder in self.state.recorders for block, values in recorder.followed().items()}
 
     def draw_weights(self) -> Float64:
-        """(draws,) float64: weight of every draw; on process 0."""
+        """(draws,) float64: weight of every draw, on process 0 of the chain; elsewhere empty."""
         return np.concatenate([[], *self.state.draws.trace.get("weight", [])])
 
 
-# ---------------------------------------------------------------------- samplers to fall back to
+# ---------------------------------------------------------------------- fallbacks
 
-#: Settings of a sampler that say which it is to be.
+#: Settings of a sampler that rule out a fallback to exact Gibbs sampling if the user has given them.
 NAMED_SETTINGS = {"name", "step_size", "metric"}
 
 
 class Fallback(NamedTuple):
-    """A sampler to fall back to, and its name in messages."""
+    """A sampler for a restart after divergence, and its name in messages."""
 
     name: str
     sampler: SamplerSection
 
 
 def fallbacks(config: ResolvedConfig, given: Collection[str]) -> list[Fallback]:
-    """List the samplers that a chain falls back to, in order: its own, made safer, and then one of exact draws.
+    """List the fallbacks of a chain, in order: safer settings of its sampler, and then samplers with exact draws.
 
-    A sampler, a metric or a step that the user has named is not replaced.
+    A sampler, a metric or a step size that the user has given is not replaced.
 
     Parameters
     ----------
     config : ResolvedConfig
         Settings of the run.
     given : collection of str
-        Settings in the sampler's section that the user has named: ``name``, ``step_size``, ``metric``, ...
+        Settings in the sampler's section that the user has given: ``name``, ``step_size``, ``metric``, ...
     """
     section = config.sampler
     safer = section.kind.safer(section.config, given)

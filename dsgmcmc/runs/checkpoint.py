@@ -1,7 +1,7 @@
-"""What a chain saves: checkpoints of its whole state, the draws that belong to them, and the posterior.
+"""Snapshots of a chain: checkpoints of its whole state, its saved draws, and the posterior.
 
-`ChainState` is the content of a checkpoint, `Checkpoints` writes while the chain is sampled, and `SavedChain` reads
-what is on disk for a chain that is resumed.
+`ChainState` is the content of a checkpoint. `Checkpoints` writes snapshots while the chain is sampled. `SavedChain`
+reads the checkpoints of a chain that is resumed.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from dsgmcmc.types import Array
 
 log = logging.getLogger(__name__)
 
-RESERVE = 3.0  # times the longest write so far is reserved for the last checkpoint, its draws and the posterior
+RESERVE = 3.0  # time reserved for the last checkpoint, its draws and the posterior, in units of the longest write
 SLOW_DISK = 20e6  # bytes per second, assumed until the first checkpoint is written
-#: A checkpoint is due when the draws that are not on disk take more than so many times the state.
+#: A checkpoint is due when the draws that are not on disk take more than this multiple of the memory of the state,
 DRAWS_PER_STATE = 4
-#: But not while the draws of a chain take less than this, bytes: each checkpoint makes files.
+#: and more than this number of bytes for the whole chain, as every checkpoint creates files.
 LEAST_DRAWS = 64 << 20
 
 
@@ -65,7 +65,7 @@ class ChainState:
     Attributes
     ----------
     target : FactorTarget
-        What is sampled.
+        Target, with the model's state.
     sampler : Sampler
         The sampler, with its replicated state.
     draws : DrawRecorder
@@ -73,7 +73,7 @@ class ChainState:
     others : tuple of Recorder
         Further recorders of the target.
     diverged : tuple of int
-        Iterations at which the chain has diverged, each time before it began again with the next fallback.
+        Iterations at which the chain has diverged; after every divergence it restarted with the next fallback.
     """
 
     target: FactorTarget
@@ -105,13 +105,13 @@ class ChainState:
         return {name: SmallArray.of(array) for name, array in arrays.items()}
 
     def load(self, snapshot: Snapshot) -> None:
-        """Load everything from a checkpoint of a chain that had diverged as often.
+        """Load everything from a checkpoint of a chain with the same `diverged`.
 
         Raises
         ------
         InputError
-            If something is missing, a number of the target is not finite, or an array has another shape or type than at
-            the start of a chain; traces may have any length.
+            If an array is missing, the target's state is not finite, or an array differs in shape or type from its
+            counterpart at the start of a chain; traces may have any length.
         """
         try:
             self._load(snapshot)
@@ -135,15 +135,15 @@ class ChainState:
             recorder.load(snapshot)
         for key, array in self.saved():
             loaded = f"{array.dtype} {array.shape}"
-            if key.object != "trace" and loaded != expected.get(key, loaded):  # other column blocks may be here now
+            if key.object != "trace" and loaded != expected.get(key, loaded):  # column blocks may have moved
                 raise ValueError(f"{key.path} is {loaded}, not {expected[key]}")
             if key.object == "state" and array.dtype.kind == "f" and not np.isfinite(array).all():
                 raise ValueError(f"{key.path} has values that are not finite")
 
     def go_on_from(self, snapshot: Snapshot) -> None:
-        """Take the model's state from a checkpoint of another sampler, for a chain that has just started.
+        """Load the model's state from a checkpoint of another sampler, into a chain that has just started.
 
-        Momenta, and whatever else the sampler keeps, stay as they are.
+        Momenta and other auxiliary fields of the sampler are not loaded.
         """
         kept = {field.name for field in self.sampler.kept}
         self.target.load(snapshot, but=kept.difference(self.sampler.positions))
@@ -162,17 +162,18 @@ class _Write:
     Attributes
     ----------
     iteration : int
-        Iteration of their state.
+        Iteration of the saved state.
     begin : float
         Time at which writing began, on the clock of `time.monotonic`.
     drafts : list of SnapshotWriter
         The snapshots, in the order in which they are committed.
     task : Future
-        The task of the writer's thread.
+        Current task of the writer's thread.
     prune : callable
-        Removes snapshots that these replace; called on process 0.
+        Removes the snapshots that the new ones replace; called on process 0.
     steps : list of callable
-        What the writer's thread does next, each after all processes have done the one before. They are collective.
+        Remaining steps: collective functions that submit a task. A step begins when all processes have completed the
+        previous task.
     """
 
     iteration: int
@@ -186,25 +187,25 @@ class _Write:
 class Checkpoints:
     """The snapshots of one chain.
 
-    A checkpoint is copied, and written by a thread while the chain continues. The thread makes no MPI calls: once the
-    processes learn, during their iterations, that none of them is busy any more, they agree on the outcome.
+    The state is copied, and a thread writes the copy while the chain continues. The thread makes no MPI calls: when the
+    processes learn, during their iterations, that all threads are idle, they agree on whether writing succeeded.
 
     Parameters
     ----------
     ring : Ring
         The processes of the chain.
     state : ChainState
-        What is saved.
+        State to save.
     run : RunDirectory
-        Where the snapshots lie.
+        Directory of the snapshots.
     chain : int
         Number of the chain.
     facts : dict
         Facts that the snapshots record (`dsgmcmc.storage.facts`).
     control : Control
-        Waits for other processes, and takes note of how long writing takes.
+        Waits for other processes, and reserves time for writing before the wall time ends.
     but : int, optional
-        Iteration of a checkpoint that is kept besides.
+        Iteration of a checkpoint that is never pruned.
     """
 
     def __init__(
@@ -223,7 +224,7 @@ class Checkpoints:
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._write: _Write | None = None
         self._longest = 0.0
-        #: Iteration of the newest complete checkpoint; a posterior is written after the checkpoint of its iteration.
+        #: Iteration of the newest complete checkpoint; the posterior is written after the checkpoint of its iteration.
         self.newest = 0
         size = sum(array.nbytes for _, array in state.saved())
         control.write_seconds = RESERVE * size / SLOW_DISK
@@ -239,27 +240,27 @@ class Checkpoints:
 
     @property
     def has_many_draws(self) -> bool:
-        """Whether so many draws are not on disk that a checkpoint is due; the same on all processes."""
+        """Whether the draws in memory are so many that a checkpoint is due; equal on all processes."""
         return len(self._draws.pending) > self._most_pending
 
     def save(self, iteration: int, seconds: float, last: bool = False, wait: bool = False) -> None:
-        """Begin to write the pending draws and a checkpoint; wait for an earlier write first. Collective.
+        """Begin to write the pending draws and a checkpoint, after any earlier write has ended. Collective.
 
         Parameters
         ----------
         iteration : int
-            Iterations made.
+            Iteration of the state.
         seconds : float
             Sampling time so far.
         last : bool
-            Whether the job ends with it: it is not copied, as the state no longer changes.
+            Whether the job ends with this checkpoint: the state no longer changes, and is not copied.
         wait : bool
-            Whether to wait until it is written, in place of copying it, which takes the memory of the state again.
+            Whether to wait until the state is written instead of copying it, which would double its memory.
 
         Raises
         ------
         WriteError
-            On all processes, if it cannot be written.
+            On all processes, if a file cannot be written.
         """
         self.settle()
         begin = monotonic()
@@ -272,7 +273,7 @@ class Checkpoints:
             self.settle()
 
     def _drafts(self, iteration: int, seconds: float, copy: bool) -> list[SnapshotWriter]:
-        """Draft of the pending draws, if there are any, followed by that of a checkpoint. Collective."""
+        """Return the writers of the pending draws, if there are any, and of a checkpoint. Collective."""
         comm, draws, series = self._ring.comm, self._series("draws"), self._series("checkpoints")
         drafts: list[SnapshotWriter] = []
         numbers, arrays = self._draws.take_pending()
@@ -291,7 +292,7 @@ class Checkpoints:
         drafts: list[SnapshotWriter],
         prune: Callable[[], None],
     ) -> None:
-        """Have the writer's thread make the folders: a disk that stalls holds up nothing but this thread."""
+        """Start a write: the writer's thread creates the folders, so that a stalled disk delays this thread alone."""
         task = self._writer.submit(_do, [draft.make for draft in drafts] if self._at_root else [])
         self._write = _Write(iteration, begin, drafts, task, prune, [self._shard, self._commit])
 
@@ -299,23 +300,23 @@ class Checkpoints:
         return self._writer.submit(_do, [draft.shard for draft in write.drafts])
 
     def _commit(self, write: _Write) -> Future[None]:
-        """Have process 0 give the snapshots their names. Collective."""
+        """Gather the manifests, and have process 0 give the snapshots their final names. Collective."""
         for draft in write.drafts:
             draft.gather()
         return self._writer.submit(_do, [*(d.commit for d in write.drafts), write.prune] if self._at_root else [])
 
     def advance(self) -> None:
-        """Take the next step of a write, now that no process is busy. Collective.
+        """Take the next step of a write; no process may be busy. Collective.
 
         Raises
         ------
         WriteError
-            As `save`.
+            On all processes, if a file could not be written.
         """
         write = self._write
         if write is None:
             return
-        self._control.finish()  # an earlier answer does not apply to the write that begins here
+        self._control.finish()  # the pending reduction says nothing about the next step
         with self._ring.phases("checkpoint"):
             try:
                 what = f"writing {write.drafts[-1].final}"
@@ -333,14 +334,14 @@ class Checkpoints:
             self._control.write_seconds = RESERVE * self._longest
 
     def settle(self) -> None:
-        """Wait until nothing is being written. Collective; raises as `save`."""
+        """Wait until nothing is being written. Collective; raises WriteError if a file cannot be written."""
         while self._write is not None:
             with self._ring.phases("checkpoint"):
                 self._control.wait(lambda: self.busy)
             self.advance()
 
     def close(self) -> None:
-        """End the writer's thread; nothing may be under way."""
+        """End the writer's thread after its last task."""
         self._writer.shutdown()
 
     def _discard(self, drafts: list[SnapshotWriter]) -> None:
@@ -349,14 +350,14 @@ class Checkpoints:
                 draft.discard()
 
     def begin_again(self, seconds: float) -> None:
-        """Write the state in which the chain begins again; it replaces all that is on disk. Collective.
+        """Write the state from which the chain restarts; it replaces all snapshots on disk. Collective.
 
         Raises
         ------
         WriteError
-            If it cannot be written, or other snapshots cannot be removed.
+            If the state cannot be written, or other snapshots cannot be removed.
         """
-        before = self._series("checkpoints") / step_name(0)  # of an earlier time that the chain began again
+        before = self._series("checkpoints") / step_name(0)  # the checkpoint of an earlier restart
 
         def drop() -> None:
             if before.exists():
@@ -372,7 +373,7 @@ class Checkpoints:
         self._run.prune_draws(self._chain)
 
     def save_posterior(self, iteration: int, seconds: float) -> None:
-        """Write the posterior so far if there are draws; it replaces older and damaged ones. Collective."""
+        """Write the posterior from all draws so far, if there are any; older and damaged posteriors go. Collective."""
         if not self._draws.weight:
             return
         self.settle()
@@ -409,33 +410,33 @@ class Checkpoints:
 
 
 class SavedChain:
-    """The checkpoints of a chain on disk, for a job that goes on with it. All methods are collective.
+    """The checkpoints of a chain on disk, for a job that resumes the chain. All methods are collective.
 
     Parameters
     ----------
     ring : Ring
         The processes of the chain.
     run : RunDirectory
-        Where the snapshots lie.
+        Directory of the snapshots.
     chain : int
         Number of the chain.
     facts : dict
-        Facts with which its snapshots must have been made.
+        Facts that its snapshots must have recorded.
     """
 
     def __init__(self, ring: Ring, run: RunDirectory, chain: int, facts: Facts) -> None:
         self._ring, self._run, self._chain, self._facts = ring, run, chain, facts
         self._series = run.series("checkpoints", chain)
-        self._checked: set[Path] = set()  # draws that several checkpoints need are read once
+        self._checked: set[Path] = set()  # snapshots of draws already checked: checkpoints share them
 
     def iterations(self) -> list[int]:
         """Iterations of the checkpoints, the newest first."""
         return on_root(self._ring.comm, partial(steps, self._series))[::-1]
 
     def read(self, iteration: int, whole: bool = False) -> Snapshot:
-        """Open a checkpoint, and check it and the files of the draws that it counts on; the processes share the files.
+        """Open a checkpoint, and check its manifest and the files of its saved draws, divided among the processes.
 
-        With `whole`, its own files are checked as well, which are else checked when it is loaded.
+        With `whole`, the files of the checkpoint are checked as well; otherwise `ChainState.load` checks them.
 
         Raises
         ------
@@ -470,7 +471,7 @@ class SavedChain:
         return snapshot
 
     def cut(self, iteration: int) -> None:
-        """Remove what was written after an iteration, older checkpoints that are damaged, and draws that none needs."""
+        """Remove snapshots and metrics of later iterations, damaged older checkpoints, and draws that none needs."""
         on_root(self._ring.comm, partial(self._run.cut, self._chain, iteration), "preparing to sample", AgreedError)
         for earlier in self.iterations()[1:]:
             try:

@@ -1,8 +1,8 @@
-"""Checks of a configuration against its ratings, before anything is sampled.
+"""Checks of a configuration against the ratings, before sampling.
 
-Warnings where a model hardly suits its ratings; errors where the likelihood does not accept them, where a number would
-exceed its integer type, or where a message would have more elements than MPI can count. Most MPI libraries count the
-elements of a message in 32 bits, and positions of test ratings are 32-bit integers, too. docs/reliability.md lists
+A warning is given if the model hardly suits the ratings. An error is raised if the likelihood does not accept the
+ratings, an integer would overflow, or a message would have more elements than MPI can count. Most MPI libraries count
+the elements of a message in 32 bits. Positions of test ratings are 32-bit integers, too. docs/reliability.md lists all
 types and limits.
 """
 
@@ -25,19 +25,19 @@ from dsgmcmc.runs.costs import row_width, tours
 from dsgmcmc.settings import named
 from dsgmcmc.types import Int64
 
-MAX_COUNT = 2**31 - 1  # elements of a message; positions in int32
+MAX_COUNT = 2**31 - 1  # largest number of elements of a message, and of positions in int32
 
-#: Numbers in the factors per rating above which even exact Gibbs was seen to mistake noise for structure.
+#: Elements of the factors per rating above which even exact Gibbs sampling mistook noise for structure.
 MAX_NUMBERS_PER_RATING = 3
 
 
 def warnings_for_data(config: ResolvedConfig, ratings: Ratings) -> list[str]:
-    """Warnings about a run on these ratings that is doubtful, though not an error."""
+    """Return warnings about a run on these ratings: doubtful, but not an error."""
     return [*_of_small_data(config, ratings), *config.law.warnings_for_data(ratings, config.likelihood)]
 
 
 def _of_small_data(config: ResolvedConfig, ratings: Ratings) -> Iterator[str]:
-    """Warn of a rank so large that tau means little, and the published priors fit badly."""
+    """Warn if the rank is so large that the ratings hardly determine tau."""
     rows_and_columns = ratings.n_rows + ratings.n_cols
     numbers = config.rank * rows_and_columns
     if config.law.is_sum_over_ratings and numbers > MAX_NUMBERS_PER_RATING * ratings.nnz:
@@ -62,14 +62,14 @@ def check_values(ratings: Ratings, config: ResolvedConfig) -> None:
 
 
 def levels_of_scale(ratings: Ratings, law: type[Law]) -> list[float] | None:
-    """Distinct training ratings, in order, if these are levels of the likelihood or of a scale; else None."""
+    """Return the distinct training ratings, sorted, if they are levels of the likelihood or of a scale; else None."""
     levels = law.levels_of(ratings)
     levels = scale_of(ratings) if levels is None else levels
     return None if levels is None else levels.tolist()
 
 
 def check_limits(config: ResolvedConfig, ratings: Ratings) -> None:
-    """Refuse a run in which a number exceeds its integer type, or what MPI can count.
+    """Refuse a run in which an integer would overflow, or a message would be too long for MPI.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def check_limits(config: ResolvedConfig, ratings: Ratings) -> None:
     Raises
     ------
     InputError
-        If something is too large; the message names the setting that helps.
+        If a limit is exceeded; the message names the setting that helps.
     """
     _check_blocks(config, ratings.column_counts, config.quantities_for(ratings))
     bounds = block_bounds(ratings.row_indptr, config.grid)
@@ -93,7 +93,7 @@ def check_limits(config: ResolvedConfig, ratings: Ratings) -> None:
 
 
 def _check_blocks(config: ResolvedConfig, column_counts: Int64, quantities: Quantities) -> None:
-    """Refuse column blocks that are too long for one message; the counts determine the blocks."""
+    """Refuse column blocks that are too long for one message; `column_counts` determine the blocks."""
     grid = config.grid
     bounds = block_bounds(np.concatenate([[0], np.cumsum(column_counts)]), grid)
     widths = (row_width(config, quantities), *(tour.width for tour in tours(config, quantities)))

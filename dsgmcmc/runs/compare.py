@@ -1,21 +1,22 @@
-r"""Compares candidate models on ratings that are held out of the training ones, and chooses one by its scores.
+r"""Compares candidate models on held-out training ratings, and recommends one of them by its scores.
 
-The choice depends on data, settings and seed, never on time.
+The recommendation depends on data, settings and seed, never on time.
 
-1. *The law.* The laws that the ratings admit, with nothing added, and biases only. The law is that of the recommended
-   one among those with factors.
-2. *What is added.* Each part by itself, with the law if that is Gaussian, else with noise by user and item, whose
-   sweeps are shorter and draw effects of time exactly. Then all parts that gained anything, together, with the law.
-   Whether they did so beyond chance is asked of them together: their gains add up, their chances do not.
-3. *Recommended* is, of all that were sampled, the first in the order of complexity that is within one standard error of
-   the best. The standard error is that of the paired difference, with the Monte Carlo errors of both chains.
+1. *The law.* Candidates are the laws that suit the ratings, without additions, and biases only. Rule 3, applied to the
+   candidates with factors, chooses the law.
+2. *The additions.* Each addition is tried alone, with the chosen law. In place of the logistic and ordinal laws,
+   additions are tried with Gaussian noise by user and item: its sweeps are shorter, and draw time effects exactly. All
+   additions that improve the score are then combined with the chosen law. Additions are not tested for significance
+   one by one: small gains add up, and may be significant only together.
+3. *The recommended model* is the simplest among the sampled candidates within one standard error of the best.
+   The standard error is that of the paired difference, and includes the Monte Carlo errors of both chains.
 
-All chains have the same number of sweeps: fewer on many ratings, where errors are small and sweeps take long. A
-candidate whose chain diverges is out. The chain of the simplest falls back to safer samplers, as a run does, so that
-there is always a model to recommend.
+All chains have an equal number of sweeps: fewer for many ratings, where errors are small and sweeps take long. A
+candidate whose chain diverges is excluded. The chain of the simplest candidate falls back to safer samplers, as in any
+run, so that there is always a model to recommend.
 
-A candidate's chain is a run of its own, in a folder that goes at the end. The scores of a finished one are kept there:
-it is not sampled again where a comparison that was stopped goes on.
+Every candidate's chain is a separate run, in a folder that is deleted at the end. Scores of finished chains are kept
+in this folder, so that a comparison that was stopped resumes without sampling them again.
 """
 
 from __future__ import annotations
@@ -65,15 +66,16 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-#: Sweeps of burn-in, and most of a chain; of all chains together, of few and of many training ratings; which are many.
+#: Sweeps of burn-in; maximum sweeps of a chain; sweeps of all chains together with few and with many training ratings;
+#: number of training ratings that count as many.
 BURN_IN_SWEEPS, MAX_SWEEPS, ALL_SWEEPS, ALL_SWEEPS_MANY, MANY_RATINGS = 50, 300, 1400, 840, 500_000
-#: The law with which parts are tried, where it is another.
+#: Laws that are replaced while additions are tried, and their replacements.
 TRIAL = {"logistic": "noise", "ordinal": "noise"}
-DRAWS, RANKING_DRAWS = 5, 20  # draws that a candidate keeps for its rankings, at least; where they are the criterion
-RANKED_USERS = 300  # users whose rankings are measured where they are not the criterion
+DRAWS, RANKING_DRAWS = 5, 20  # least number of saved draws of a candidate, without and with rankings as the criterion
+RANKED_USERS = 300  # users whose rankings are measured if rankings are not the criterion
 HELD_OUT_SHARE = 0.1  # of the training ratings
-HELD_OUT_MIN = 1000  # ratings, of few up to a quarter
-#: Where in a run's directory the candidates lie while they are compared.
+HELD_OUT_MIN = 1000  # ratings, but at most a quarter of the training ratings
+#: Folder of the candidates in a run's directory, during the comparison.
 FOLDER = "compare"
 
 
@@ -81,26 +83,26 @@ FOLDER = "compare"
 
 
 def length_of(ratings: int, models: Sequence[Candidate]) -> int:
-    """Sweeps of every candidate's chain, burn-in included, by the number of training ratings and of chains."""
-    laws = sum(not each.added and each.law != BIASES_ONLY for each in models)  # its sweeps cost little
+    """Number of sweeps of every candidate's chain, including burn-in, for a number of training ratings."""
+    laws = sum(not each.added and each.law != BIASES_ONLY for each in models)  # sweeps of biases only cost little
     parts = len({each.added for each in models if len(each.added) == 1})
     return min(MAX_SWEEPS, (ALL_SWEEPS_MANY if ratings >= MANY_RATINGS else ALL_SWEEPS) // (laws + parts + 1))
 
 
 def best_of(scores: Mapping[int, Scores]) -> int:
-    """The candidate with the largest mean score; the first of equal ones."""
+    """The candidate with the largest mean score; in a tie, the simplest."""
     return max(scores, key=lambda number: (scores[number].each.mean(), -number))
 
 
 def recommended(scores: Mapping[int, Scores]) -> int:
-    """The first candidate, in the order of their numbers, within one standard error of the best."""
+    """The candidate with the smallest number within one standard error of the best."""
     best = scores[best_of(scores)]
     gaps = {number: scores[number].behind(best) for number in sorted(scores)}
     return next(number for number, gap in gaps.items() if gap.mean <= gap.error)
 
 
 def helpful(scores: Mapping[int, Scores], bare: int, others: Sequence[int]) -> list[int]:
-    """Those of the candidates that are better than `bare`."""
+    """List the candidates in `others` with a larger mean score than candidate `bare`."""
     means = {number: float(each.each.mean()) for number, each in scores.items()}
     return [number for number in others if number in means and means[number] > means.get(bare, -np.inf)]
 
@@ -109,20 +111,20 @@ def helpful(scores: Mapping[int, Scores], bare: int, others: Sequence[int]) -> l
 
 
 def held_out_of(ratings: Ratings, seed: int) -> InnerSplit:
-    """Divide the training ratings of an open file: of some of them models are sampled, and judged by the others."""
+    """Divide the training ratings of an open file into training and held-out ratings for the comparison."""
     return InnerSplit(ratings, min(0.25, max(HELD_OUT_SHARE, HELD_OUT_MIN / ratings.nnz)), seed)
 
 
 class Plan(NamedTuple):
-    """The models to compare and how, the same on all processes.
+    """Candidates and settings of a comparison, equal on all processes.
 
     Attributes
     ----------
     seed : int
-        Of chains, and of what is held out.
+        Seed of the chains and of the choice of held-out ratings.
     metric : Metric
     models : list of Candidate
-        Those that ratings and settings admit.
+        Candidates that ratings and settings admit.
     fixed : dict
         Settings of all chains.
     sweeps : int
@@ -142,11 +144,11 @@ class Measured(NamedTuple):
     Attributes
     ----------
     scores : Scores
-        Of no rating where its chain diverged.
+        Empty if the chain diverged.
     rmse, ndcg : float
-        Not a number where there is none.
+        NaN if undefined.
     seconds : float
-        That its chain took.
+        Sampling time of the chain.
     """
 
     scores: Scores
@@ -155,14 +157,14 @@ class Measured(NamedTuple):
     seconds: float = np.nan
 
     def save(self, path: Path) -> None:
-        """Write it at once."""
+        """Write the file atomically."""
         file = io.BytesIO()
         np.savez(file, **self.scores._asdict(), rmse=self.rmse, ndcg=self.ndcg, seconds=self.seconds)
         write_whole(path, [file.getbuffer()])
 
     @classmethod
     def read(cls, path: Path) -> Measured:
-        """Read it."""
+        """Read the file."""
         with np.load(path, allow_pickle=False) as kept:
             scores = Scores(kept["each"], kept["owners"], float(kept["error"]))
             return cls(scores, *(float(kept[name]) for name in ("rmse", "ndcg", "seconds")))
@@ -178,15 +180,16 @@ class Comparing:
     source : RatingsSource
         Ratings file.
     folder : Path
-        Where chains and scores lie meanwhile.
+        Temporary folder of chains and scores.
     given : dict
-        Settings of all candidates; those of the model restrict what is compared.
+        Settings of all candidates; model settings restrict the candidates.
     metric : Metric, optional
-        Default: log probability of the level, if ratings have levels; of clicks NDCG; else log density.
+        Default: NDCG for clicks; the log probability if ratings are recorded as levels or integers; else the log
+        density.
     policy : Policy, optional
-        What to do when time runs out or something goes wrong.
+        Actions when time runs out or an error occurs.
     signals : Signals, optional
-        Of a program that has installed them; else the caller's handlers are borrowed.
+        Handlers that the program has installed; by default the caller's handlers are borrowed.
     quiet : bool
         Whether to show no progress.
     """
@@ -209,14 +212,14 @@ class Comparing:
         self._measured: dict[int, Measured] = {}
 
     def run(self) -> Comparison:
-        """Compare. Collective.
+        """Compare the candidates. Collective.
 
         Raises
         ------
         InputError
-            If settings or ratings are wrong, or too few to hold some out.
+            If settings or ratings are wrong, or there are too few ratings to hold some out.
         StoppedError
-            If it was stopped: the same again goes on.
+            If the comparison was stopped; an identical call resumes it.
         """
         with logs_as_before(), threadpool_limits(1, user_api="blas"):  # so that scores do not depend on threads
             start_logs(self._comm.rank, quiet=True)
@@ -232,7 +235,7 @@ class Comparing:
         return RatingsSource(self._whole.path, view=partial(held_out_of, seed=seed))
 
     def _make_plan(self) -> Plan:
-        """Find what to compare; on process 0."""
+        """Choose candidates, metric and number of sweeps; on process 0."""
         asked = self._whole.build({}, self._given)
         whole, inner = self._whole.ratings, self._inner_source(asked.seed)
         ratings = inner.ratings
@@ -267,7 +270,7 @@ class Comparing:
         return Plan(asked.seed, metric, admitted, fixed, sweeps)
 
     def _criterion(self, ratings: Ratings, configs: Sequence[ResolvedConfig]) -> Metric:
-        """The metric that was asked for, or the usual one of such ratings."""
+        """Return the requested metric, or the default for the ratings."""
         if not all(config.law.can_be_evaluated for config in configs):
             if self._metric not in (None, "ndcg"):
                 raise InputError(f"{named('metric')} {self._metric}: clicks have no values, and are compared by ndcg")
@@ -278,7 +281,7 @@ class Comparing:
         return self._metric or ("log-probability" if recorded else "log-density")
 
     def _begin(self, identity: str) -> None:
-        """Make the folder of a comparison, unless this one has begun there before; one of something else goes."""
+        """Create the folder of the comparison, unless it exists; replace the folder of a different comparison."""
         note = self._folder / "identity"
         if self._folder.is_symlink() or (self._folder.exists() and any(self._folder.iterdir()) and not note.is_file()):
             raise InputError(f"{self._folder} is not the folder of a comparison: move it out of the way")
@@ -288,16 +291,16 @@ class Comparing:
         note.write_text(identity, encoding="utf-8")
 
     def _config(self, source: RatingsSource, candidate: Candidate, last: Mapping[str, Any]) -> ResolvedConfig:
-        """Configuration of a candidate on these ratings; raises InputError if they do not admit it."""
+        """Configuration of a candidate on the ratings of `source`; raises InputError if they do not admit it."""
         return source.resolve(self._comm.size, {}, candidate.settings, self._given_to(candidate, last))
 
     def _given_to(self, candidate: Candidate, last: Mapping[str, Any]) -> dict[str, Any]:
-        """Settings of a candidate besides its model; the rank of all others is not that of biases only."""
+        """Settings of a candidate other than its model settings; biases only has rank 0, whatever rank is given."""
         rank = {"rank": 0} if candidate.law == BIASES_ONLY else {}
         return merged(self._given, last, rank)
 
     def _choose(self) -> tuple[int, int]:
-        """Sample the candidates; return the numbers of the recommended and of the best one. Collective."""
+        """Sample candidates; return the numbers of the recommended and the best candidate. Collective."""
         models = self._plan.models
         number_of = {each: number for number, each in enumerate(models)}
         laws = self._sample([number for each, number in number_of.items() if not each.added])
@@ -319,7 +322,7 @@ class Comparing:
     # ------------------------------------------------------------------ a candidate
 
     def _sample(self, numbers: list[int]) -> dict[int, Scores]:
-        """Scores of candidates, without those that diverged. Collective."""
+        """Return the scores of the candidates whose chains did not diverge. Collective."""
         for number in numbers:
             if number not in self._measured:
                 self._measured[number] = self._measure(number)
@@ -327,11 +330,11 @@ class Comparing:
         return {number: each for number, each in scores.items() if len(each.each)}
 
     def _measure(self, number: int) -> Measured:
-        """Sample a candidate and score it, unless that was done before the job was stopped. Collective."""
+        """Sample and score a candidate, or read the scores that an earlier job has saved. Collective."""
         kept, run = self._folder / f"{number}.npz", self._folder / f"{number}"
         if not self._comm.bcast(self._root and kept.is_file()):
             if self._root:
-                shutil.rmtree(run, ignore_errors=True)  # of a job that was stopped
+                shutil.rmtree(run, ignore_errors=True)  # left by a job that was stopped
                 if not self._quiet:
                     say(f"{self._plan.sweeps} sweeps of {self._plan.models[number].name}", file=sys.stderr)
             try:
@@ -346,11 +349,11 @@ class Comparing:
 
     @property
     def _half(self) -> int:
-        """Sweeps after which a chain has made half of its draws."""
+        """Number of sweeps, including burn-in, that give the first half of a chain's draws."""
         return (BURN_IN_SWEEPS + self._plan.sweeps) // 2
 
     def _advance(self, number: int, sweeps: int) -> None:
-        """Sample the chain of a candidate up to a length. Collective."""
+        """Sample the chain of a candidate up to a number of sweeps. Collective."""
         last = {**self._plan.fixed, "iterations": f"{sweeps}sweeps"}
         candidate = self._plan.models[number]
         given = self._given_to(candidate, last)
@@ -374,7 +377,7 @@ class Comparing:
         return predict_test(Run(run)) if self._root else None
 
     def _keep_scores(self, number: int, first: TestPredictions | None, path: Path) -> None:
-        """Score the whole chain of a candidate; `first` are its predictions half-way. On process 0."""
+        """Score the whole chain of a candidate; `first` are predictions from half of the draws. On process 0."""
         run = Run(self._folder / f"{number}")
         rmse = np.nan
         if run.config.law.can_be_evaluated:
@@ -388,7 +391,7 @@ class Comparing:
             share = (self._half - BURN_IN_SWEEPS) / (self._plan.sweeps - BURN_IN_SWEEPS)
             scores = scores_of(run, self._plan.metric, Halves(first, share), self._recorded)
             ranked = ranking_scores(run, self._rated, RANKED_USERS, halves=False).each
-            ndcg = float(ranked.mean()) if len(ranked) else np.nan  # perhaps nobody likes what is held out
+            ndcg = float(ranked.mean()) if len(ranked) else np.nan  # perhaps no user likes a held-out item
         summary = read_summary(run.directory.summary_file)
         seconds = self._plan.sweeps * summary["seconds_sampling"] / max(summary["iterations_made"], 1)
         Measured(scores, rmse, ndcg, seconds * run.config.sweep_length).save(path)
@@ -416,7 +419,7 @@ class Comparing:
         gap = measured.scores.behind(best)
         criterion, unit = float(measured.scores.each.mean()), 1.0
         if self._plan.metric == "rmse":
-            criterion, unit = measured.rmse, 2 * measured.rmse  # the gap is one of mean squared errors
+            criterion, unit = measured.rmse, 2 * measured.rmse  # the gap is a difference of mean squared errors
         numbers = {"rmse": measured.rmse, "ndcg": measured.ndcg, "seconds": measured.seconds}
         known = {name: None if np.isnan(number) else number for name, number in numbers.items()}
         return row.model_copy(
@@ -424,7 +427,7 @@ class Comparing:
         )
 
 
-# ---------------------------------------------------------------------- runs whose model is compared for
+# ---------------------------------------------------------------------- runs of the recommended model
 
 
 def sample_recommended(
@@ -439,28 +442,28 @@ def sample_recommended(
     quiet: bool = False,
     dry_run: bool = False,
 ) -> T:
-    """Compare models, unless the run has one, and sample the recommended one, or the next that does not diverge.
+    """Compare models unless the run has a comparison, and sample the recommended one; after divergence, the next.
 
-    A job that is killed between two models finds the comparison as it was, and no run: it samples the first again.
-    Collective.
+    A job that is killed between two models leaves the comparison unchanged, but no run: when resumed, it samples the
+    first of the two again. Collective.
 
     Parameters
     ----------
     sample : callable
-        Runs a job that is resumed, with these settings of the model.
+        Samples or resumes a run, given the settings of its model.
     comm, source, out, given, resume, policy, signals, quiet
-        As of `dsgmcmc.runs.job.Job`.
+        As for `dsgmcmc.runs.job.Job`.
     dry_run : bool
-        Whether nothing may be sampled.
+        Whether the job may not sample.
 
     Raises
     ------
     InputError
         If settings, ratings or run directory are wrong.
     StoppedError
-        If the comparison was stopped: the same again, with `resume`, goes on.
+        If the comparison was stopped; an identical call with `resume` continues.
     DivergenceError
-        If all models that were compared diverge, or the first one that may not be replaced.
+        If all compared models diverge, or if one diverges and ``on_divergence`` is ``stop``.
     """
     run = RunDirectory(out)
 
@@ -499,7 +502,13 @@ def sample_recommended(
 
 
 def read_comparison(run: RunDirectory, source: RatingsSource) -> Comparison | None:
-    """Read what a run's model was chosen from; None if there is none. Raises InputError if it is of other ratings."""
+    """Read the comparison that chose a run's model; None for a new run without one.
+
+    Raises
+    ------
+    InputError
+        If the run has a model but no comparison, or the comparison has other ratings.
+    """
     try:
         comparison = Comparison.read(run.comparison_file)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""When to checkpoint and when to stop, by signals and the clock; all processes of a chain agree on it."""
+"""Decisions on when to checkpoint and when to stop, from signals and the clock, for all processes of a chain."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from dsgmcmc.parallel.signals import Request, Signals
 from dsgmcmc.parallel.watchdog import Watchdog
 from dsgmcmc.types import Comm
 
-MARGIN = 3.0  # seconds between the last write and the end of the wall time: for the summary, and for MPI to end
+MARGIN = 3.0  # seconds between the last write and the end of the wall time, for the summary and MPI_Finalize
 POLL = 0.005  # seconds between two checks of a write
 
 
 class Control:
-    """Decides with all processes of a chain, once per iteration, what to do next.
+    """Lets all processes of a chain agree, once per iteration, on whether to checkpoint or stop.
 
-    It costs one pipelined maximum of two integers: the result of one iteration's reduction is read in the next.
+    The cost is one pipelined reduction, the maximum of two integers: its result is read in the next iteration.
 
     Parameters
     ----------
     comm : Comm
         The processes of the chain.
     signals : Signals
-        Requests to this process.
+        Requests that this process has received.
     checkpoint_seconds : float or None
         Time between checkpoints.
     deadline : float or None
         Time at which the job must have ended, on the clock of `time.monotonic`.
     watchdog : Watchdog or None
-        Is told that this process makes progress.
+        Watchdog to notify of progress.
     """
 
     def __init__(
@@ -47,16 +47,16 @@ class Control:
         self._seconds, self._deadline, self._watchdog = checkpoint_seconds, deadline, watchdog
         #: Seconds to reserve for writing a chain before the wall time ends.
         self.write_seconds = 0.0
-        #: Unfinished chains of these processes: each has to be written.
+        #: Number of open chains of these processes: each chain has to be written.
         self.chains = 1
         self._iteration_seconds = 0.0
         self._saved = self._asked = monotonic()
         self._mine, self._all = np.zeros(2, np.int32), np.zeros(2, np.int32)
-        self._reduction: Any = None  # a request of MPI
+        self._reduction: Any = None  # an MPI request
 
     def _local(self) -> Request:
         now = monotonic()
-        # decays, so that one slow iteration, which compiled kernels, does not count for ever
+        # the maximum decays, so that one slow iteration that compiled kernels does not count for ever
         self._iteration_seconds = max(now - self._asked, 0.9 * self._iteration_seconds)
         self._asked = now
         writing = self.chains * self.write_seconds
@@ -66,7 +66,7 @@ class Control:
         return max(self._signals.request, Request.CHECKPOINT if due else Request.GO_ON)
 
     def ask(self, busy: bool) -> tuple[Request, bool]:
-        """Return the largest request of all processes, and whether none of them was busy writing. Collective."""
+        """Return the largest request of all processes, and whether no process was writing. Collective."""
         self._progress()
         if self._comm.size == 1:
             return self._local(), not busy
@@ -83,7 +83,7 @@ class Control:
     def wait(self, busy: Callable[[], bool]) -> None:
         """Wait until no process is busy. Collective.
 
-        As long as all of them answer, no watchdog ends the job, however slow a disk is; it says that it waits.
+        As long as all processes respond, no watchdog ends the job, however slow the disk is; it only reports the wait.
         """
         while any(self._comm.allgather(mine := busy())):
             self._progress(writing=mine)
@@ -93,7 +93,7 @@ class Control:
     def meet(self, everyone: Comm) -> None:
         """Wait for the processes of all chains. Collective over `everyone`.
 
-        No watchdog ends the job meanwhile, however slow another chain is.
+        During the wait no watchdog ends the job, however slow another chain is.
         """
         self._progress()
         if everyone.size == self._comm.size:
@@ -109,7 +109,7 @@ class Control:
         self.finish()
 
     def finish(self) -> None:
-        """Complete the pending reduction and drop its result: requests that still stand are made again. Collective."""
+        """Complete the pending reduction and drop its result: the next reduction repeats all requests. Collective."""
         if self._reduction is not None:
             self._reduction.Wait()
             self._reduction = None

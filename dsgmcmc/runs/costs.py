@@ -1,4 +1,4 @@
-"""The memory, messages and disk that a run will need, from its configuration and the sizes of the data alone."""
+"""Memory, messages and disk space of a run, from its configuration and the sizes of the data alone."""
 
 from __future__ import annotations
 
@@ -25,33 +25,33 @@ INTERPRETER = 200_000_000  # bytes of Python and its libraries
 TEST_RATING_BYTES = 16  # value, position, row and column
 TEST_BYTES = 12  # prediction, mean and m2
 TEST_SAVED_BYTES = 8  # mean and m2
-TEST_NOISE_BYTES = 4  # the variance of the noise now, and its mean, where users or items have their own
+TEST_NOISE_BYTES = 4  # noise variance, current or mean, if it differs between users or items
 MOMENTS = 2  # mean and m2
 
 
 @dataclass(frozen=True)
 class Costs:
-    """Costs of a run, in bytes; `messages_per_sweep` and `files_per_checkpoint` are numbers.
+    """Costs of a run, in bytes, except for the numbers `messages_per_sweep` and `files_per_checkpoint`.
 
     Attributes
     ----------
     ratings_per_process, state_per_process, accumulators_per_process, saving_per_process : int
-        Memory of the largest process. The last is needed while a checkpoint is written: for its copy, and for the
-        draws made since the one before.
+        Memory of the largest process. `saving_per_process` is needed while a checkpoint is written: for a copy of the
+        state, and for the draws since the previous checkpoint.
     sweeping_per_process : int
         Extra memory of a sampler that draws rows from their conditional distributions: sums, and the ratings by column.
     sent_per_sweep, messages_per_sweep : int
-        Column blocks that all processes of a chain send to another one in a sweep, on average: their bytes, and how
-        many. Left out are evaluation, ordered sums and the tours that renew a metric.
+        Column blocks that the processes of a chain send to each other in a sweep, on average: their bytes, and their
+        number. Evaluation, ordered sums and tours that renew a metric are left out.
     checkpoint, saved_draws : int
-        Disk space of one checkpoint, and of as many saved draws as there can be in memory.
+        Disk space of one checkpoint, and of the largest number of saved draws that represent all chains.
     files_per_checkpoint : int
-        Number of files that a checkpoint of all chains adds at most: of the state and of the draws since the one before
-        a file a process, and a manifest each. Those of the state are removed later.
+        Largest number of files that a checkpoint of all chains adds: for the state and for the new draws of each chain,
+        one file per writing process and a manifest. The files of the state are removed later.
     memory_per_process : int
-        Sum of the first five, and the interpreter with its libraries.
+        Sum of the first five costs and of the memory of the interpreter with its libraries.
     disk_least, disk_most : int
-        Bounds of what a whole run leaves on disk: checkpoints, posteriors and saved draws of all chains.
+        Bounds on the disk space of a finished run: checkpoints, posteriors and saved draws of all chains.
     """
 
     ratings_per_process: int
@@ -95,8 +95,8 @@ class Costs:
         normal = config.law.is_conditionally_gaussian()
         grouped, effects = costs_of(time_levels_of(config.time_levels, ratings.transposed), ratings, normal)
         held, checkpoint = held + grouped, checkpoint + effects
-        index = (rows + grid) * grid * 8  # where each row begins in each block
-        everywhere = 2 * (rows + columns) * 8  # row and column counts, whole on every process
+        index = (rows + grid) * grid * 8  # start of each row in each block
+        everywhere = 2 * (rows + columns) * 8  # all row and column counts, on every process
         one_draw = drawn * 4
         made = max(config.iterations - config.burn_in, 0) // config.thin
         draws = min(max(2 * config.save_draws - 1, 0), made) * one_draw
@@ -123,57 +123,60 @@ class Costs:
         )
 
     def table(self) -> dict[str, Any]:
-        """Costs by name."""
+        """Return the costs by name."""
         return asdict(self)
 
 
 def _most_written(keep: int, made: int) -> int:
-    """Draws that are written at most where `keep` of `made` stay: a file goes only when none of its draws is kept."""
+    """Largest number of draws on disk, given the setting `keep` and the number of draws made.
+
+    A file is removed only when none of its draws is kept.
+    """
     most = max(2 * keep - 1, 0)
-    doublings = 0  # of the spacing between draws that are saved
+    doublings = 0  # of the spacing between saved draws
     while most and -(-made // 2**doublings) > most:
         doublings += 1
     return min(made, most + doublings * max(keep - 1, 0))
 
 
 def row_width(config: ResolvedConfig, quantities: Quantities) -> int:
-    """Number of float32 per row that are saved, and sent between parts."""
+    """Number of float32 values per row that a checkpoint saves, and that are sent between parts."""
     return BlockLayout(config.make_sampler().kept, config.dimension).width + quantities.width_of_rows()
 
 
 class Tour(NamedTuple):
-    """A tour of all column blocks: how many numbers per column are sent, and whether they return home."""
+    """A tour of all column blocks: number of float32 values sent per column, and whether the blocks return home."""
 
     width: int
     returns: bool
 
 
 def tours(config: ResolvedConfig, quantities: Quantities) -> list[Tour]:
-    """Tours of an iteration that uses all the data."""
+    """List the tours in an iteration that uses all ratings."""
     of_law = [quantity for quantity in config.law.quantities_of(config, False, {}) if quantity.of_rows]
     d, noise = config.dimension, sum(quantity.width(quantities.sizes) for quantity in of_law)
-    if config.sampler.kind.draws_conditionals:  # positions and noise scales to the rows; then the columns' sums
+    if config.sampler.kind.draws_conditionals:  # positions and noise scales, then the sums for the columns
         return [Tour(d + min(noise, 1), False), Tour(statistics_width(d), True)]
     return [Tour(2 * d + noise, True)]  # the position, its gradient, and the likelihood's fields
 
 
 def _sweeping(config: ResolvedConfig, ratings: Ratings, share: float) -> int:
-    """Memory of the ratings by column and of the sums of a factor; while they are sent, in three buffers."""
+    """Memory of the ratings by column and of the sums of a factor, in three buffers if they are sent."""
     if not config.sampler.kind.draws_conditionals:
         return 0
     rows = max(ratings.n_rows, ratings.n_cols * (1 if share == 1 else 3))
-    index = (ratings.n_cols + config.grid) * config.grid * 8  # where each column begins in each block
+    index = (ratings.n_cols + config.grid) * config.grid * 8  # start of each column in each block
     held = ratings.nnz * _rating_bytes(config, ratings, ratings.n_rows)
     return int(share * (rows * statistics_width(config.dimension) * 4 + held + index))
 
 
 def _rating_bytes(config: ResolvedConfig, ratings: Ratings, numbers: int) -> int:
-    """Bytes of a rating of a cell: of its column or row, of which there are so many in all, and of its value."""
+    """Bytes of a rating in a cell: its column (or row) index, one of `numbers` in all, and its value."""
     return np.dtype(index_type(-(-numbers // config.grid))).itemsize + ratings.value_bytes
 
 
 class _Moves(NamedTuple):
-    """Column blocks that all processes send in a sweep, on average: numbers per column, and how many blocks."""
+    """Column blocks that all processes send in a sweep, on average: float32 values per column, and number of blocks."""
 
     width: int
     blocks: float
@@ -188,11 +191,11 @@ def _moves(config: ResolvedConfig, size: int, quantities: Quantities) -> list[_M
         return float(np.mean(owners != np.roll(owners, shift)))
 
     following = leaving(1)
-    if config.sweep_length == 1:  # a tour in every iteration
+    if config.sweep_length == 1:  # every iteration makes the tours
         steps = [(tour.width, grid if tour.returns else grid - 1) for tour in tours(config, quantities)]
         return [_Moves(width, count * grid * following) for width, count in steps]
     if config.schedule != "cyclic":
-        # all shifts other than 0 are equally likely; a part follows itself by chance, or across the end of a sweep
+        # all nonzero shifts are equally likely; a part may follow itself, in a random schedule or between two sweeps
         itself = 1 / grid if config.schedule == "random" else 1 / grid**2
         following = (1 - itself) * sum(map(leaving, range(1, grid))) / max(grid - 1, 1)
     return [_Moves(row_width(config, quantities), config.sweep_length * grid * following)]

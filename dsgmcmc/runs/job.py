@@ -1,8 +1,9 @@
-"""A job of ``dsgmcmc sample``: all processes of a run, the chains that they sample, and the result.
+"""A job: all processes that sample the chains of a run together, and the result of the run.
 
-`Job._sample` opens the run (`dsgmcmc.runs.opening`), has the chains sampled, and writes the summary. The processes are
-divided into groups. Each group samples its chains to their end, one after the other; or, where chains end by their
-accuracy, in turns up to the next look at it. What happens in an iteration of a chain is in `dsgmcmc.runs.chain`.
+`Job._sample` opens the run (`dsgmcmc.runs.opening`), samples the chains and writes the summary. The processes are
+divided into groups. Each group samples its chains to the end, one after another. In a run that ends at a target
+accuracy, the group instead advances all its chains to the next check of the accuracy. `dsgmcmc.runs.chain` has the
+iterations of one chain.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-#: Jobs inside another program change what all its threads share: its logs, and the number of threads of BLAS, on which
-#: the last bits of results depend.
+#: A job inside another program changes global state: the logs, and the number of BLAS threads, on which the last bits
+#: of the results depend. So only one job runs at a time.
 _ONE_AT_A_TIME = RLock()
 
 
@@ -67,7 +68,7 @@ class Job:
     comm : Comm
         All processes.
     source : RatingsSource
-        What is sampled.
+        Ratings and model.
     out : Path
         Run directory.
     given : dict
@@ -75,13 +76,13 @@ class Job:
     resume : bool, optional
         Whether to continue the run in `out`.
     policy : Policy, optional
-        What to do when time runs out or something goes wrong.
+        Actions when time runs out or an error occurs.
     command : str, optional
-        The command that started it, which the run records.
+        Command line of the job, for the log of the run.
     quiet : bool, optional
         Whether to show neither progress nor messages.
     usual : dict, optional
-        Settings that those of the user override, such as those of a model that was chosen.
+        Defaults that the user's settings override, such as the settings of a recommended model.
     """
 
     def __init__(
@@ -104,16 +105,16 @@ class Job:
         self._signals, self._age = Signals(), seconds_since_start
         #: Lines for the user at the end; on process 0.
         self.result: list[str] = []
-        self._request = Request.GO_ON  # the last one
-        self._failure: AgreedError | DivergenceError | None = None  # what ended a chain, on all processes of its group
-        self._look: Look | None = None  # the last look at all chains
-        self._made, self._timed = 0, 0  # iterations, and those of them after the first sweep
+        self._request = Request.GO_ON  # the last request
+        self._failure: AgreedError | DivergenceError | None = None  # first error of a chain, known to its whole group
+        self._look: Look | None = None  # the last check of the accuracy of all chains
+        self._made, self._timed = 0, 0  # all iterations of this job, and its iterations after the first sweep
 
     def _resolve(self) -> tuple[ResolvedConfig, list[str]]:
         return resolve(self.comm, self.source, self.run_directory, self._given, self._usual, self._resume)
 
     def describe(self) -> int:
-        """``--dry-run``: print the resolved settings, memory and messages. Collective."""
+        """Print the resolved settings, and the costs in memory, disk and messages, for ``--dry-run``. Collective."""
         config, _ = self._resolve()
         if self._at_root:
             costs = self.source.costs(config, self.comm.size)
@@ -130,12 +131,12 @@ class Job:
     # ------------------------------------------------------------------ running
 
     def run(self, signals: Signals | None = None) -> int:
-        """Sample, and print the result, in processes started for this job. Collective.
+        """Sample and print the result, in processes started for this job. Collective.
 
         Parameters
         ----------
         signals : Signals, optional
-            Of a program with several jobs, which has installed them.
+            Handlers that a program with several jobs has already installed.
 
         Returns
         -------
@@ -149,17 +150,17 @@ class Job:
         return status
 
     def run_inside(self) -> None:
-        """Sample in the caller's processes, and leave them as they were. Collective.
+        """Sample in the caller's processes. Collective.
 
-        Signal handlers, logs and the threads of BLAS are restored. A single process is never ended by the watchdog:
-        it waits for no other one.
+        Signal handlers, logs and the number of BLAS threads are restored at the end. A single process has no watchdog:
+        it waits for no other process.
 
         Raises
         ------
         StoppedError
             If the job was stopped, and the signal that stopped it raised no exception.
         """
-        import scipy.linalg  # noqa: F401  # has a BLAS of its own, whose threads are limited, too
+        import scipy.linalg  # noqa: F401  # brings its own BLAS, whose threads are limited as well
 
         begin = monotonic()
         self._age = lambda: monotonic() - begin
@@ -204,7 +205,7 @@ class Job:
             with Progress(config.iterations, n_data / config.sweep_length, self._quiet) as progress:
                 self._sample_chains(config, range(group, config.chains, groups), open_chain, control, progress)
                 sampling = perf_counter() - self._begin if self._timed else 0.0
-            watchdog.stop()  # other chains may take much longer
+            watchdog.stop()  # the chains of other groups may take much longer
             self._share(self._failure)
             agree(comm, log_errors.check, "writing a log", WriteError)
             request = max(comm.allgather(self._request))
@@ -215,10 +216,10 @@ class Job:
         return EXIT_RESUME if request == Request.STOP else EXIT_DONE
 
     def _finish(self, config: ResolvedConfig, ring: Ring, n_data: int, times: RunTimes) -> None:
-        """Write the summary of all chains, unless nothing was sampled since there is one. Collective."""
+        """Write the summary of all chains, unless there is one and this job sampled nothing. Collective."""
         comm, run = self.comm, self.run_directory
         before = saved_result(run) if self._at_root else []
-        if any(comm.allgather(self._made > 0 or before is None)):  # another group may have finished its chains before
+        if any(comm.allgather(self._made > 0 or before is None)):  # another group may have sampled
             self.result = write_summary(comm, self.source, config, ring.phases, n_data, times, run, self._look)
         else:
             self.result = before or []
@@ -227,7 +228,7 @@ class Job:
 
     @property
     def _stopped(self) -> bool:
-        """Whether sampling stops, though chains may not have ended."""
+        """Whether sampling stops because of an error or a request, possibly before the chains end."""
         return self._failure is not None or self._request >= Request.STOP
 
     def _sample_chains(
@@ -238,7 +239,7 @@ class Job:
         control: Control,
         progress: Progress,
     ) -> None:
-        """Sample the chains of this group: one after another, or in turns where they end together. Collective."""
+        """Sample the chains of this group: together if the run has a target accuracy, else one by one. Collective."""
         for batch in [list(numbers)] if config.until else [[number] for number in numbers]:
             chains: list[Chain] = []
             for number in batch:
@@ -258,9 +259,9 @@ class Job:
                 return
 
     def _iterate(self, config: ResolvedConfig, chains: list[Chain], control: Control, progress: Progress) -> None:
-        """Sample chains to their end, or to one look at their accuracy after the other until they have reached it.
+        """Sample chains to their end; with a target accuracy, up to one check after another until they reach it.
 
-        A chain that fails leaves the list: it is neither evaluated nor saved.
+        A chain that fails is removed from `chains`, and is neither evaluated nor saved.
         """
         goal = config.iterations
         if config.until:
@@ -286,9 +287,9 @@ class Job:
             goal = next_look(goal + 1, config.burn_in, config.sweep_length)
 
     def _advance(self, chain: Chain, goal: int, progress: Progress) -> bool:
-        """Sample a chain up to a goal, or until the job is stopped.
+        """Sample a chain up to iteration `goal`, or until the job is stopped.
 
-        In the first sweep of a job kernels are compiled, or loaded: the clock starts after it.
+        The first sweep of a job compiles or loads kernels: the clock starts after this sweep.
         """
         if not self._made:
             self._note_job()
@@ -305,17 +306,17 @@ class Job:
         return True
 
     def _attempt(self, control: Control, work: Callable[[], T]) -> T | None:
-        """Do something with a chain, and keep its error for the end of the job: other groups continue."""
+        """Call `work`, and keep the error of a chain for the end of the job, so that other groups continue."""
         result = None
         try:
             result = work()
         except (AgreedError, DivergenceError) as error:
             self._failure = self._failure or error
-        control.finish()  # not after other errors: this process ends the job, and the others wait for it
+        control.finish()  # not after errors of other types: they end the job, while other processes may still wait
         return result
 
     def _look_at(self, config: ResolvedConfig, chains: Sequence[Chain]) -> Look:
-        """Measure the accuracy of all chains on process 0, for all. Collective."""
+        """Measure the accuracy of all chains on process 0, and return it on all processes. Collective."""
         followed = {(chain.chain, block): parts for chain in chains for block, parts in chain.followed().items()}
         draws = {chain.chain: (chain.iteration, chain.draw_weights()) for chain in chains if chain.ring.rank == 0}
         everything = self.comm.gather((followed, draws))
@@ -323,12 +324,12 @@ class Job:
         return look
 
     def _note_job(self) -> None:
-        """Record the command of this job, now that it samples; a job with nothing to do leaves the run unchanged."""
+        """Log the command of this job when it begins to sample; a job with nothing to do leaves the run unchanged."""
         if self._at_root and self._command:
             self.run_directory.note_job(self._command, self.comm.size)
 
     def _share(self, failure: AgreedError | DivergenceError | None) -> None:
-        """Raise on all processes the errors that ended any chain. Collective."""
+        """Raise the errors of all chains on all processes. Collective."""
         failures = [each for each in self.comm.allgather(failure) if each]
         if failures:
             raise type(failures[0])("; ".join(dict.fromkeys(map(str, failures))))

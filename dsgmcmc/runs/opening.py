@@ -1,4 +1,4 @@
-"""What comes before a job samples: its settings are resolved, and its directory is checked, locked and prepared."""
+"""Preparation of a job: resolve its settings, and check, lock and prepare its run directory."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ def resolve(
     usual: Mapping[str, Any],
     resume: bool,
 ) -> tuple[ResolvedConfig, list[str]]:
-    """Resolve the configuration on process 0, for all. Collective.
+    """Resolve the configuration on process 0, and return it on all processes. Collective.
 
     Parameters
     ----------
     comm : Comm
         All processes of the job.
     source : RatingsSource
-        What is sampled.
+        Ratings and model.
     run : RunDirectory
         Run directory; if the run is resumed, its settings are the defaults.
     given, usual : dict
-        Settings that the user has given, and others that they override.
+        Settings that the user has given, and defaults that they override.
     resume : bool
         Whether to continue the run in `run`.
 
@@ -56,7 +56,7 @@ def resolve(
     -------
     config : ResolvedConfig
     given_of_sampler : list of str
-        Settings of the sampler that the user named when the run was started, in order.
+        Names of the sampler settings that the user gave when the run was started, sorted.
 
     Raises
     ------
@@ -83,7 +83,7 @@ def resolve(
 
 
 def _saved_settings(run: RunDirectory, source: RatingsSource, resume: bool) -> dict[str, Any]:
-    """Return the settings of the run that is resumed; none for a new run, which needs an empty directory."""
+    """Return the settings of the run to be resumed; empty for a new run."""
     if resume and run.settings_file.exists():
         before, facts = ResolvedConfig.of_run(run)
         if facts.get("data_hash") != source.digest():
@@ -98,7 +98,7 @@ def _saved_settings(run: RunDirectory, source: RatingsSource, resume: bool) -> d
 
 
 def refuse_taken(run: RunDirectory, resume: bool) -> None:
-    """Refuse a directory in which no run can be started, or resumed."""
+    """Refuse a path that is a file, and, for a new run, a directory that is not empty."""
     if run.path.exists() and not run.path.is_dir():
         raise InputError(f"{run.path} is a file: {named('out')} names the run's directory, which sample makes")
     if not resume and run.path.is_dir() and any(run.path.iterdir()):
@@ -106,7 +106,7 @@ def refuse_taken(run: RunDirectory, resume: bool) -> None:
 
 
 def _check_facts(run: RunDirectory, facts: Facts) -> None:
-    """Refuse a ``run.toml`` that was changed: compare it with the first snapshot whose manifest can be read."""
+    """Refuse an edited ``run.toml``: compare it with the first snapshot whose manifest can be read."""
     series = [run.series("checkpoints", chain) for chain in run.chains()]
     for folder in (run.path / INDEX, *(parent / step_name(n) for parent in series for n in reversed(steps(parent)))):
         try:
@@ -118,7 +118,7 @@ def _check_facts(run: RunDirectory, facts: Facts) -> None:
 
 
 def _check_disk(run: RunDirectory, costs: dict[str, Any]) -> None:
-    """Refuse a new run that cannot fit on the disk, and warn if it may not fit, before anything is sampled."""
+    """Refuse a new run that cannot fit on the disk, and warn if it may not fit."""
     folder = next(path for path in (run.path, *run.path.absolute().parents) if path.exists())
     free = shutil.disk_usage(folder).free
     if free < costs["disk_most"]:
@@ -147,7 +147,7 @@ def _refuse_changes(before: ResolvedConfig, now: ResolvedConfig, run: RunDirecto
 
 
 def warn_of_processes(comm: Comm) -> None:
-    """Warn of processes that share cores, or that will not compute the same bits again. Collective."""
+    """Warn if processes share cores, or if different processors make results irreproducible. Collective."""
     crowded = oversubscription(comm)
     processors = sorted(set(comm.allgather(cpu_name())))
     if comm.rank == 0 and crowded:
@@ -163,14 +163,14 @@ def warn_of_processes(comm: Comm) -> None:
 def opened(
     comm: Comm, source: RatingsSource, run: RunDirectory, config: ResolvedConfig, given: list[str]
 ) -> Iterator[Facts]:
-    """Context in which the run directory is locked for this job, with the settings written. Collective.
+    """Context in which the run directory is locked for this job, and its settings are written. Collective.
 
     Yields the facts that its snapshots record (`dsgmcmc.storage.facts`).
 
     Raises
     ------
     AgreedError
-        If another job works in the directory, or something in it is wrong.
+        If another job uses the directory, or a file in it is invalid.
     """
     lock = Lock(run.lock_file)
     on_root(comm, partial(_claim, run, lock))
@@ -183,7 +183,7 @@ def opened(
 
 
 def forget_killed_job(run: RunDirectory) -> None:
-    """Remove what a job that was killed left for scripts that send signals; called first by every start."""
+    """Remove the file by which a killed job told scripts that it accepts signals; every job calls this first."""
     if not is_held(run.lock_file):
         _stop_listening(run)
 
@@ -200,8 +200,8 @@ def _claim(run: RunDirectory, lock: Lock) -> None:
 
 
 def _prepare(source: RatingsSource, run: RunDirectory, config: ResolvedConfig, given: list[str]) -> Facts:
-    """Clean the directory, and write the settings and all that is known of the data."""
-    run.listening_file.touch()  # all processes have come so far, and set their handlers before
+    """Clean the directory, write the settings, and save the facts about the data."""
+    run.listening_file.touch()  # all processes have installed their signal handlers
     run.refuse_links()
     run.remove_left()
     run.mend_logs()

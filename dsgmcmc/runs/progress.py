@@ -1,6 +1,6 @@
-"""What process 0 shows while it samples: messages, and progress.
+"""Messages and progress on process 0 during sampling.
 
-Progress is one live line on a terminal or in a notebook, elsewhere plain lines.
+Progress is one live line on a terminal or in a notebook, and plain lines elsewhere.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dsgmcmc.settings import named
 from dsgmcmc.terminal import console, plain, say
 
 PLAIN_SECONDS, LIVE_SECONDS = 5.0, 0.5
-#: What is shown of a line of metrics besides the RMSE, if present: name and format.
+#: Metrics to show besides the RMSE, if present: name and format.
 SHOWN_METRICS = (("tau", "{:.4g}".format), ("energy", "{:.6g}".format))
 
 
@@ -37,14 +37,14 @@ def folded(parts: Sequence[str], width: int) -> str:
 
 
 class NotebookLine:
-    """A progress bar and a line in the output of a notebook's cell; each line replaces the one before."""
+    """A progress bar and a line of text in the output of a notebook cell; every new line replaces the last."""
 
     def __init__(self) -> None:
         self._shown: Any = None
 
     def __call__(self, text: str) -> None:
         """Show a line."""
-        from IPython.display import display  # a notebook has it
+        from IPython.display import display  # installed wherever a notebook runs
 
         done = re.search(r"iteration (\d+)/(\d+)", text)
         bar = "<progress" + (f' value="{done[1]}" max="{done[2]}"' if done else "") + "></progress>"
@@ -90,7 +90,7 @@ class Progress:
         self._show: Callable[[str], None] = _unseen if quiet else replaced or _plain
         self._seconds = LIVE_SECONDS if replaced else PLAIN_SECONDS
         self._last = 0.0
-        #: Accuracy at the last look at all chains; empty before the first.
+        #: Accuracy at the last check of all chains; empty before the first check.
         self.look = ""
         self._unsaid = ""
         self._from: tuple[int, float] | None = None
@@ -160,7 +160,7 @@ class LogErrors:
     Parameters
     ----------
     signals : Signals
-        Through which this process asks all others to stop.
+        Requests of this process, by which it asks all processes of its chain to stop.
     """
 
     def __init__(self, signals: Signals) -> None:
@@ -168,12 +168,12 @@ class LogErrors:
         self._first: OSError | None = None
 
     def __call__(self, error: OSError) -> None:
-        """Handle an error."""
+        """Keep the first error, and request a stop."""
         self._first = self._first or error
         self._signals.request = max(self._signals.request, Request.STOP)
 
     def check(self) -> None:
-        """Raise a WriteError if the job was stopped."""
+        """Raise WriteError if an error was handled."""
         if self._first is not None:
             said = failed_file(self._first)
             raise WriteError(f"{said}; stopped after a checkpoint: go on with {named('resume')} once it can be written")
@@ -185,7 +185,7 @@ def start_logs(rank: int, quiet: bool = False) -> None:
     Parameters
     ----------
     rank : int
-        Number of this process; only process 0 writes to the terminal. In a notebook it writes warnings alone.
+        Number of this process; only process 0 writes to the terminal. In a notebook it writes only warnings.
     quiet : bool
         Whether to write nothing to the terminal.
     """

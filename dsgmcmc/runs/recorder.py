@@ -1,9 +1,10 @@
-"""What a chain records for any target: moments of the parameters, saved draws, traces of the small parameters.
+"""Records of a chain for any target: moments of the parameters, saved draws, and traces of the small parameters.
 
-All of it is part of every snapshot. Draws are weighted by their step [Simsekli 2016, eq. 12]. Which draws are saved
-follows from their number alone: every `spacing`-th is; when there would be 2 `keep` of them, every other one is dropped
-and `spacing` doubles. So at any time between `keep` and 2 `keep` - 1 draws, evenly spread over the whole chain,
-represent it.
+A checkpoint contains the moments, the traces and the iterations of the saved draws; the saved draws are in separate
+snapshots. Draws are weighted by their step size [Simsekli 2016, eq. 12]. Every `spacing`-th draw is saved. When 2
+`keep` draws would be saved, every other saved draw is dropped, and `spacing` doubles. So the choice depends on the
+number of draws alone, and a chain with `keep` draws or more is represented by `keep` to 2 `keep` - 1 draws, evenly
+spread over the whole chain.
 """
 
 from __future__ import annotations
@@ -24,7 +25,17 @@ THETA = "theta"
 
 
 class DrawNumbers:
-    """Iterations of the saved draws that represent a chain of `made` draws; see the module."""
+    """Chooses the draws that are saved, as described at the head of this module.
+
+    Attributes
+    ----------
+    made : int
+        Number of draws of the chain.
+    spacing : int
+        Distance between two saved draws, in draws.
+    kept : list of int
+        Iterations of the saved draws.
+    """
 
     def __init__(self, keep: int) -> None:
         self.keep = keep
@@ -33,7 +44,7 @@ class DrawNumbers:
         self.kept: list[int] = []
 
     def offer(self, iteration: int) -> bool:
-        """Count a draw, and return whether to save it; `kept` then holds the iterations of all saved draws."""
+        """Count a draw, and return whether to save it; update `kept`."""
         number = self.made
         self.made += 1
         if self.keep == 0 or number % self.spacing:
@@ -53,17 +64,17 @@ class DrawRecorder:
     Parameters
     ----------
     target : FactorTarget
-        What is sampled.
+        Target of the chain.
     at_root : bool
         Whether this process saves the traces.
     save_draws : int
-        Least number of draws to keep.
+        Least number of draws to keep: `keep` at the head of this module.
     """
 
     def __init__(self, target: FactorTarget, at_root: bool, save_draws: int) -> None:
         self.target, self._at_root = target, at_root
         self.numbers = DrawNumbers(save_draws)
-        #: Saved draws that are not on disk yet: their arrays by iteration.
+        #: Arrays of the saved draws that are not on disk, by iteration.
         self.pending: dict[int, dict[Key, Array]] = {}
         #: Total weight of all draws.
         self.weight = 0.0
@@ -106,12 +117,12 @@ class DrawRecorder:
             if self._at_root:
                 blocks |= {Key("draw", "run", 0, name): np.array(value) for name, value in parameters.items()}
             self.pending[draw.iteration] = blocks
-        if self.numbers.spacing > spacing:  # every other one was dropped
+        if self.numbers.spacing > spacing:  # every other saved draw was dropped
             kept = set(self.numbers.kept)
             self.pending = {number: arrays for number, arrays in self.pending.items() if number in kept}
 
     def _note(self, draw: DrawInfo, parameters: dict[str, Float64]) -> None:
-        """Append the parameters of this draw to the trace; of a dense precision only the diagonal."""
+        """Append the parameters of a draw to the trace; a dense precision matrix is reduced to its diagonal."""
         self.trace.setdefault("iteration", []).append(np.array([draw.iteration], np.float64))
         self.trace.setdefault("weight", []).append(np.array([draw.weight]))
         for name, parameter in parameters.items():
@@ -121,11 +132,11 @@ class DrawRecorder:
             self.trace.setdefault(name, []).append(np.diag(value).copy() if value.ndim == 2 else value.copy())
 
     def metrics(self) -> dict[str, float | None]:
-        """Its entries in a line of metrics, about the state last recorded and about all draws. Collective."""
+        """Entries in a line of metrics, for the state last recorded and for all draws. Collective."""
         return {}
 
     def followed(self) -> dict[int, Followed]:
-        """What ESS and R-hat are computed from, by block here; may be empty."""
+        """Values from which ESS and R-hat are computed, for the blocks of this process; may be empty."""
         return {}
 
     # ------------------------------------------------------------------ saving
@@ -136,10 +147,7 @@ class DrawRecorder:
         return sum(moments.mean.nbytes for fields in self._moments.values() for moments in fields.values())
 
     def take_pending(self) -> tuple[list[int], dict[Key, Lazy]]:
-        """Return the draws that are not on disk yet: their iterations, and their arrays, (draws, ...) each.
-
-        They are no longer pending then.
-        """
+        """Return the iterations and the arrays, (draws, ...) each, of all pending draws, and clear `pending`."""
         draws, self.pending = self.pending, {}
         keys = next(iter(draws.values()), {})
         return list(draws), {key: partial(_stack, key, list(draws.values())) for key in keys}
@@ -153,7 +161,7 @@ class DrawRecorder:
         }
 
     def _named(self, spread: str) -> Iterator[tuple[str, Key, Key, RunningMoments]]:
-        """All moments by field, with the keys of their mean and of their spread; `spread` is its name."""
+        """Yield field name, key of the mean, key of the spread, and moments; `spread` is ``m2`` or ``variance``."""
         for (factor, index), fields in self._moments.items():
             for label, moments in fields.items():
                 prefix = "" if label == THETA else f"{label}_"
@@ -187,9 +195,9 @@ class DrawRecorder:
             self.trace = {key.field: list(snapshot.read(key)) for key in traced}
 
     def posterior(self, weight: float) -> Iterator[tuple[Key, Lazy]]:
-        """Arrays of the saved posterior, such as means, given the total weight of all draws.
+        """Mean and variance of the parameters, in the unit of the data, and the traces.
 
-        Here: mean and variance of the parameters in the unit of the data, and the traces.
+        `weight` is the total weight of all draws.
         """
         for label, mean, variance, moments in self._named("variance"):
             unit = self.target.units[label]

@@ -1,4 +1,4 @@
-"""How well a short run predicts the ratings that were held out of it, by a criterion."""
+"""Scores of a short run on held-out ratings, for the comparison of models."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dsgmcmc.types import Float64, Int32
 
 Metric = Literal["log-probability", "log-density", "rmse", "ndcg"]
 
-#: Length of the lists whose NDCG is taken.
+#: Length of the ranked lists in the NDCG.
 LIST_LENGTH = 10
 
 
@@ -30,12 +30,12 @@ class Scores(NamedTuple):
     Attributes
     ----------
     each : (n,) float64
-        Of every rating that was held out, or of every user with such: the larger, the better. Of the metric ``rmse``
-        these are squared errors with their sign changed.
+        Score of every held-out rating, or of every user with a liked held-out item: larger scores are better. For the
+        metric ``rmse``, negative squared errors.
     owners : (n,) int32
-        Users whose scores they are.
+        User of every score.
     error : float
-        Monte Carlo error of their mean; 0 while it is unknown.
+        Monte Carlo error of the mean score; 0 if unknown.
     """
 
     each: Float64
@@ -43,19 +43,26 @@ class Scores(NamedTuple):
     error: float = 0.0
 
     def behind(self, best: Scores) -> Estimate:
-        """How much less the mean is than that of another candidate, and the standard error of that."""
+        """Mean score of the candidate `best` minus the mean of these scores, with its standard error."""
         gap = difference(best.each, self.each, self.owners)
         return Estimate(gap.mean, float(np.sqrt(gap.error**2 + self.error**2 + best.error**2)))
 
 
 class Halves(NamedTuple):
-    """Predictions by the first part of a chain's draws, which are this share of all."""
+    """Predictions from the first part of a chain's draws.
+
+    Attributes
+    ----------
+    first : TestPredictions
+    share : float
+        Number of draws in the first part divided by the number of all draws.
+    """
 
     first: TestPredictions
     share: float
 
     def others(self, everything: TestPredictions) -> TestPredictions:
-        """Predictions by the other draws, given those by all."""
+        """Predictions from the remaining draws, given the predictions from all draws."""
 
         def rest(name: str) -> Float64:
             before, now = getattr(self.first, name), getattr(everything, name)
@@ -73,10 +80,10 @@ class Halves(NamedTuple):
 
 
 def recorded_values(ratings: Ratings) -> Float64 | None:
-    """Values that training ratings are recorded as, in ascending order: of a scale, or whole numbers; else None.
+    """Values of the training ratings, ascending, if they are levels of a scale or integers; else None.
 
-    By these all laws can be compared: each gives a probability to what is rounded to a value, half-way to its
-    neighbours, be it a density's integral or a sum over counts or levels; the first and the last one take the tails.
+    On these values all laws can be compared. The probability of a value is the integral of the density, or the sum over
+    counts or levels, between the midpoints to the neighbouring values; the first and last values include the tails.
     """
     scale = scale_of(ratings)
     if scale is not None:
@@ -86,7 +93,7 @@ def recorded_values(ratings: Ratings) -> Float64 | None:
 
 
 def scores_of(run: Run, metric: Metric, halves: Halves | None, values: Float64 | None) -> Scores:
-    """Score a run by its test ratings, one by one; with `halves` the Monte Carlo error is known.
+    """Score every test rating of a run; `halves` are needed for the Monte Carlo error.
 
     `values` are the `recorded_values` of the training ratings, for the log probability.
     """
@@ -106,10 +113,10 @@ def scores_of(run: Run, metric: Metric, halves: Halves | None, values: Float64 |
 
 
 def ranking_scores(run: Run, rated: Rated, most: int, halves: bool) -> Scores:
-    """NDCG@10 of at most so many users who like something that was held out, evenly spaced.
+    """NDCG@10 for at most `most` users, evenly spaced among the users who like a held-out item.
 
-    Items are ranked by the usual rule, ``likely``. With `halves` of the run's saved draws the Monte Carlo error is
-    known.
+    Items are ranked by the default rule, ``likely``. If `halves` is true, the Monte Carlo error is estimated from the
+    two halves of the saved draws.
     """
     rule, run.exposure = Ranking(LIST_LENGTH), Exposure.of_pattern(rated.pattern())
     liked = predict_test(run).rating >= liked_from(run)

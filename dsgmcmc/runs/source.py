@@ -1,4 +1,4 @@
-"""The ratings file that a job samples: checks the settings, makes the targets of its chains, and scores the result."""
+"""The ratings file of a job: checks settings against the ratings, makes the targets of chains, and scores results."""
 
 from __future__ import annotations
 
@@ -43,22 +43,22 @@ from dsgmcmc.types import Comm, Float64
 
 log = logging.getLogger(__name__)
 
-#: Makes the target of a chain for a sampler, in its state before the first iteration, given the number of its random
-#: numbers (`dsgmcmc.targets.state.again`).
+#: Makes the target of a chain in its state before the first iteration, given the chain number for random numbers
+#: (`dsgmcmc.targets.state.again`) and the sampler.
 MakeTarget = Callable[[int, Sampler[Any, Any]], FactorTarget]
 
 
 class RatingsSource:
-    """What a job samples. All methods except `open` and `start_chain` are called only on process 0.
+    """The ratings of a job. All methods except `open` and `start_chain` are called only on process 0.
 
     Parameters
     ----------
     path : Path
-        The file.
+        Ratings file.
     start : Path, optional
-        Run from which a new run starts; a resumed run has a copy of what it started from.
+        Run from which a new run starts; a resumed run has a copy of its starting values.
     view : callable, optional
-        Makes of the open file what is sampled in its place, such as a part of it.
+        Transforms the open ratings, for example to a subset, before they are used.
     """
 
     def __init__(
@@ -72,13 +72,13 @@ class RatingsSource:
 
     @cached_property
     def ratings(self) -> Ratings:
-        """The file, opened once: checking it again for each question would take longer than a short run."""
+        """The open file. It is opened and checked only once, because a check may take longer than a short run."""
         opened = open_ratings(self.path)
         return opened if self._view is None else self._view(opened)
 
     @cached_property
     def biases_only(self) -> BiasesOnly:
-        """The baseline that models are held to."""
+        """Fitted model with biases only, the baseline for all models."""
         return fit_biases_only(self.ratings)
 
     def digest(self) -> str:
@@ -86,10 +86,10 @@ class RatingsSource:
         return str(self.ratings.digest)
 
     def build(self, saved: Mapping[str, Any], *layers: Mapping[str, Any]) -> RunConfig:
-        """Merge settings, of which later ones take precedence, and check them.
+        """Merge and check settings; later layers take precedence.
 
-        Settings not given are fitted to the ratings, or taken from the run to start from. `saved` are those of a run
-        that is resumed, if one is.
+        Settings that no layer has are chosen for the ratings, or taken from the run to start from. `saved` are the
+        settings of a resumed run, and empty for a new run.
         """
         if self.start is not None and not saved:
             self._earlier = WarmStart(self.start)
@@ -106,7 +106,7 @@ class RatingsSource:
         return asked.model_copy(update=suited)
 
     def resolve(self, processes: int, saved: Mapping[str, Any], *layers: Mapping[str, Any]) -> ResolvedConfig:
-        """Settings as `build` has them, with nothing left open, for so many processes of all chains together.
+        """Resolve the settings of `build` for a number of processes, of all chains together, and check them.
 
         Raises
         ------
@@ -120,7 +120,7 @@ class RatingsSource:
         return config
 
     def _check(self, config: ResolvedConfig, processes: int) -> None:
-        """Refuse settings with which it cannot be sampled on `processes` processes per chain; warn of doubtful ones."""
+        """Refuse settings that cannot be sampled on `processes` processes per chain; warn of doubtful settings."""
         ratings = self.ratings
         for part in PARTS:
             part.check_ratings(config, ratings)
@@ -145,9 +145,9 @@ class RatingsSource:
             )
 
     def prepare(self, run: RunDirectory, config: ResolvedConfig, comm: Comm) -> dict[str, Any]:
-        """Write the run's files besides its settings, and return facts for ``run.toml``; `comm` is this process.
+        """Write the names of users and items and any starting values, and return facts for ``run.toml``.
 
-        Here: writes the names of users and items, and scores the baselines once.
+        The facts include scores of the baselines, which are computed only once. `comm` contains this process alone.
         """
         before = run.read_settings()[1] if run.settings_file.exists() else {}
         known, start = before.get("baselines"), before.get("start")
@@ -176,20 +176,23 @@ class RatingsSource:
         return facts if start is None else facts | {"start": start}
 
     def open(self, config: ResolvedConfig, ring: Ring) -> tuple[MakeTarget, int]:
-        """Return a function that makes the targets of this process's chains, and the number of data. Collective."""
+        """Return a function that makes the targets of chains, and the number of training ratings. Collective."""
         log.info("grid %d x %d", config.grid, config.grid)
         data = ring.agree(lambda: self.ratings)
         return targets_of(config, data, ring), data.nnz
 
     def start_chain(self, run: RunDirectory, facts: Facts, chain: int, target: FactorTarget) -> None:
-        """Move a chain's target from the sampler's start to that of the data, or of the run's facts. Collective."""
+        """Move a target from the sampler's initial state to starting values of an earlier run, or to fitted biases.
+
+        Collective.
+        """
         if "start" in facts:
             target.ring.agree(lambda: take_start(target, run.open_start(chain, facts)), "starting from another run")
         else:
             fit_biases(target)
 
     def costs(self, config: ResolvedConfig, processes: int) -> dict[str, Any]:
-        """Bytes that a run will need, by name."""
+        """Estimated costs of a run by name (`dsgmcmc.runs.costs.Costs`)."""
         ratings = self.ratings
         return Costs.of(config, ratings, processes).table()
 
@@ -199,12 +202,12 @@ class RatingsSource:
         Returns
         -------
         dict
-            ``tau`` (posterior mean; null if there is no noise), ``rank``, ``draws`` (of all chains), ``temperatures``
-            (`dsgmcmc.diagnostics.convergence`), ``rmse_mean``, ``mae_mean`` and the other scores of the
-            ``test_ratings`` (`dsgmcmc.diagnostics.scores`), ``baselines`` and ``over_biases``
-            (`dsgmcmc.diagnostics.baselines`), ``agreement`` (of chains) and ``slowest`` (shared parameters,
-            `dsgmcmc.diagnostics.convergence`). The scores are null without test ratings, and for clicks, which have
-            ``rankings`` from saved draws instead (`dsgmcmc.diagnostics.ranking`).
+            ``tau`` (posterior mean; null if there is no noise), ``rank``, ``draws`` (number in all chains),
+            ``temperatures``, ``agreement`` of chains and ``slowest`` shared parameters
+            (`dsgmcmc.diagnostics.convergence`); ``rmse_mean``, ``mae_mean`` and other scores on the ``test_ratings``
+            (`dsgmcmc.diagnostics.scores`); ``baselines`` and ``over_biases`` (`dsgmcmc.diagnostics.baselines`). Without
+            test ratings, and for clicks, ``rmse_mean`` and ``mae_mean`` are null. Clicks have ``rankings`` from saved
+            draws instead (`dsgmcmc.diagnostics.ranking`).
         """
         taus = [snapshot.read(Key("trace", "run", 0, "tau")) for snapshot in posteriors(run)]
         tau = float(np.concatenate(taus).mean()) if taus and config.law.has_noise else None
@@ -218,7 +221,7 @@ class RatingsSource:
             if not (clicks := sum(len(part.rating) for part in test_parts(run))):
                 return {**nothing, **common}
             opened = Run(run.path)
-            if opened.draws:  # rankings are made from them
+            if opened.draws:  # needed for rankings
                 common["rankings"] = click_scores(opened, self.ratings)
             return {**nothing, "test_ratings": clicks, **common}
         known = run.read_settings()[1].get("levels")
@@ -238,7 +241,7 @@ class RatingsSource:
         }
 
     def _over_biases(self, run: RunDirectory, config: ResolvedConfig, levels: Float64 | None) -> dict[str, Any] | None:
-        """How much better the run predicts than biases only; None of a run that is biases only."""
+        """Improvement of the predictions over biases only; None if the run itself is biases only."""
         ratings = self.ratings
         if config.biases_only and (config.features == "no" or not ratings.features):
             return None

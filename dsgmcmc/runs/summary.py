@@ -1,4 +1,4 @@
-"""The end of a job: ``summary.json``, and the result that is printed."""
+"""Results of a job: ``summary.json``, and the lines that are printed."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from dsgmcmc.storage.rundir import RunDirectory, now
 from dsgmcmc.storage.series import step_name
 from dsgmcmc.types import Comm
 
-WAITING = ("exchange", "reduce", "checkpoint")  # phases in which a process mostly waits for others
-SLOW_FACTOR = 1.25  # times the median of the others: a process is named from here on
-SLOW_SHARE = 0.05  # of the sampling time: it is named only if the others wait longer than this
+WAITING = ("exchange", "reduce", "checkpoint")  # phases in which a process mostly waits for other processes
+SLOW_FACTOR = 1.25  # a process is reported as slow if it is busy for this multiple of the median of the others,
+SLOW_SHARE = 0.05  # and the others wait longer than this share of the sampling time
 
 
 @dataclass(frozen=True)
 class RunTimes:
-    """How long this process took.
+    """Times and iterations of this process.
 
     Attributes
     ----------
     startup, sampling : float
-        Seconds until the first sweep was made, and after it.
+        Seconds up to the end of the first sweep, and seconds of sampling after it.
     iterations, timed : int
-        Iterations made, and those of them after the first sweep; counted by one process of a chain.
+        Number of all iterations, and of iterations after the first sweep; 0 except on process 0 of each group.
     """
 
     startup: float
@@ -68,7 +68,7 @@ def write_summary(
     comm : MPI.Comm
         All processes.
     source : RatingsSource
-        What was sampled.
+        Ratings of the run.
     config : ResolvedConfig
         Settings of the run.
     phases : Phases
@@ -76,11 +76,11 @@ def write_summary(
     n_data : int
         Number of training ratings.
     times : RunTimes
-        How long this process took.
+        Times of this process.
     run : RunDirectory
-        Where to write.
+        Run directory.
     look : Look, optional
-        The last look at the accuracy of the chains.
+        The last check of the accuracy of all chains.
 
     Returns
     -------
@@ -90,7 +90,7 @@ def write_summary(
     Raises
     ------
     WriteError
-        If it cannot be written.
+        If the file cannot be written.
     """
     everyone = np.array(comm.allgather([phases.seconds[name] for name in PHASES]))
     rss = comm.allgather(peak_memory())
@@ -123,7 +123,7 @@ def write_summary(
             "straggler": straggler([s - w for s, w in zip(sampling, waited, strict=True)], hosts, longest),
             "events": run.events(),
             "fell_back": _fell_back(run, config),
-            "peak_rss_bytes": [peak_memory(), *rss[1:]],  # this process has scored the test ratings since
+            "peak_rss_bytes": [peak_memory(), *rss[1:]],  # process 0 has since scored the test ratings
             "versions": {**versions(), "mpi": library_of(comm)},
         }
         save_summary(run.summary_file, summary)
@@ -133,7 +133,7 @@ def write_summary(
 
 
 def _fell_back(run: RunDirectory, config: ResolvedConfig) -> list[dict[str, Any]]:
-    """List models that were given up, and each time that a chain began again, with what came then."""
+    """List the models that were given up and the restarts of chains, each with its replacement."""
     events: list[dict[str, Any]] = []
     if run.comparison_file.exists():
         comparison = Comparison.read(run.comparison_file)
@@ -149,12 +149,12 @@ def _fell_back(run: RunDirectory, config: ResolvedConfig) -> list[dict[str, Any]
 
 
 def straggler(busy: list[float], hosts: list[str], sampling: float) -> dict[str, Any] | None:
-    """Find the process that the others waited for, if there is one.
+    """Find a process that is much slower than the others, if there is one.
 
     Parameters
     ----------
     busy : list of float
-        Seconds in which each process did not wait for others.
+        Seconds in which each process was not waiting.
     hosts : list of str
         Host of each process.
     sampling : float
@@ -175,7 +175,7 @@ def straggler(busy: list[float], hosts: list[str], sampling: float) -> dict[str,
 
 
 def saved_result(run: RunDirectory) -> list[str] | None:
-    """Return the last lines of a finished run; None without a readable summary."""
+    """Return the result lines of a finished run; None without a readable summary."""
     try:
         summary = read_summary(run.summary_file)
         with as_written(run.summary_file):

@@ -1,12 +1,12 @@
-"""A run that starts from an earlier one, on fewer ratings: users and items of both runs begin where that one ended.
+"""Starting values from an earlier run, usually on fewer ratings: shared users and items start from its last state.
 
-The newest checkpoint of every chain of the earlier run is read once, before the first iteration. What is used of it
-(`dsgmcmc.model.start`) is matched by name and written to ``RUN/start/chain-c`` for the blocks of the new grid; chain c
-starts from chain c modulo the number of earlier chains. So the chains depend on these files alone, and a resumed run
-does not need the earlier one. ``start`` in ``run.toml`` is the digest of their content.
+The newest checkpoint of every chain of the earlier run is read once, before the first iteration. The starting values
+(`dsgmcmc.model.start`) are matched by name and written to ``RUN/start/chain-c`` for the blocks of the new grid; chain c
+starts from chain c modulo the number of earlier chains. So the new chains depend on the files in ``RUN/start`` alone,
+and a resumed run does not need the earlier one. ``start`` in ``run.toml`` is the digest of these files.
 
-Values are not rescaled from one run's standardised ratings to the other's: the standard deviation changes little when
-data are added, and a start need not be exact.
+If ratings are standardised, the values are not rescaled to the standard deviation of the new ratings: it changes little
+when data are added, and starting values need not be exact.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from dsgmcmc.storage.verify import snapshot_lines
 from dsgmcmc.storage.writer import write_snapshot
 from dsgmcmc.types import Array, Comm, Factor, Float64, Int32
 
-#: Settings of the model that determine when something is drawn, not what is sampled.
+#: Settings of the model that change when parameters are drawn, but not the posterior.
 _WHEN = ("hyper_start",)
 
 
 class WarmStart:
-    """The earlier run that a run starts from.
+    """The earlier run from which a new run starts.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class WarmStart:
     Raises
     ------
     InputError
-        If it is not a run on ratings, or has no checkpoint.
+        If `path` is not a run on ratings, or has no checkpoint.
     """
 
     def __init__(self, path: Path) -> None:
@@ -71,13 +71,13 @@ class WarmStart:
         self.quantities = self.index.quantities(self.config, self.levels)
 
     def model(self) -> dict[str, Any]:
-        """Return its model settings, as defaults; hyperparameters are drawn from the first sweep on."""
+        """Return the model settings of the earlier run, as defaults; hyperparameters are drawn from the first sweep."""
         table = self.config.table()
         settings = {name: table[name] for name in ModelConfig.model_fields if name in table}
         return {name: value for name, value in settings.items() if name not in _WHEN} | {"hyper_start": 1}
 
     def check(self, config: ResolvedConfig, levels: Float64 | None) -> None:
-        """Raise InputError if the new run has another model.
+        """Raise InputError if the new run has a different model.
 
         Parameters
         ----------
@@ -100,15 +100,15 @@ class WarmStart:
                 f"{len(levels)}: the thresholds between them differ; leave out {named('from')}"
             )
 
-    # ------------------------------------------------------------------ what is kept of it
+    # ------------------------------------------------------------------ starting values
 
     def rows_of(self, ratings: Ratings) -> dict[str, Int32]:
-        """Return by factor, for every row of `ratings`, the row of the earlier run with the same name, or -1.
+        """Map the rows of `ratings` to rows of the earlier run with equal names, for both factors; -1 if there is none.
 
         Raises
         ------
         InputError
-            If the two have no name in common.
+            If the two runs share no user and no item.
         """
         kinds = ("item", "user") if ratings.transposed else ("user", "item")
         given = zip("WH", kinds, (ratings.row_ids(), ratings.col_ids()), strict=True)
@@ -125,11 +125,11 @@ class WarmStart:
         run : RunDirectory
             The new run; locked by this process.
         ratings : Ratings
-            Its ratings.
+            Ratings of the new run.
         config : ResolvedConfig
-            Its settings.
+            Settings of the new run.
         made : dict
-            Facts that its snapshots record; see `dsgmcmc.storage.facts`.
+            Facts that its snapshots record (`dsgmcmc.storage.facts`).
         comm : MPI.Comm
             Communicator of this process alone.
         """
@@ -137,7 +137,7 @@ class WarmStart:
         factors = dict(zip("WH", "HW" if ratings.transposed != self._transposed else "WH", strict=True))
         indptrs = (ratings.row_indptr, np.concatenate([[0], np.cumsum(ratings.column_counts)]))
         bounds = {factor: block_bounds(indptr, config.grid) for factor, indptr in zip("WH", indptrs, strict=True)}
-        shutil.rmtree(run.start(), ignore_errors=True)  # of a run that was killed before it began
+        shutil.rmtree(run.start(), ignore_errors=True)  # left by a job that was killed before sampling
         run.start().mkdir()
         for chain, checkpoint in enumerate(self.checkpoints):
             blocks: dict[Key, Lazy] = {}
@@ -176,7 +176,7 @@ class WarmStart:
         return sampler.positions.index(name), name
 
     def _fields(self, checkpoint: Snapshot, factor: str) -> dict[str, Array]:
-        """Return all rows of the fields that are used, (n, width)."""
+        """Return all rows, (n, width), of the fields with starting values."""
         rows = self.index.lengths()[0][factor]
         fields = {}
         for quantity in (THETA, *self.quantities.of_rows):
@@ -189,7 +189,7 @@ class WarmStart:
         return fields
 
     def _small(self, checkpoint: Snapshot, factors: dict[str, str]) -> dict[str, SmallArray]:
-        """Return the small arrays that are used, of one sub-chain."""
+        """Return the small arrays with starting values, for one sub-chain."""
         state, (subchain, _) = checkpoint.manifest.state, self._position(checkpoint)
         now = {Factor[before]: Factor[factor] for factor, before in factors.items()}
         arrays = {}
@@ -197,12 +197,12 @@ class WarmStart:
             if quantity.started and not quantity.of_rows:
                 name = quantity.name if quantity.factor is None else quantity.of(now[quantity.factor]).name
                 arrays[name] = state[quantity.name].array()
-        several = len(self.config.make_sampler().positions) > 1  # then the first axis of all arrays is the sub-chain
+        several = len(self.config.make_sampler().positions) > 1  # the first axis of all arrays is then the sub-chain
         return {n: SmallArray.of(array[[subchain]] if several else array) for n, array in arrays.items()}
 
 
 def start_digest(run: RunDirectory) -> str:
-    """SHA-256 of what a run starts from; raises InputError if a file is damaged."""
+    """SHA-256 of the starting values of a run; raises InputError if a file is damaged."""
     lines = []
     for snapshot in map(Snapshot, run.starts()):
         snapshot.verify()
@@ -211,7 +211,7 @@ def start_digest(run: RunDirectory) -> str:
 
 
 def _match(known: Vocabulary, ids: Array) -> Int32:
-    """Rows of names in a vocabulary; compared as text if only one of the two has integers."""
+    """Row of each name in `known`, or -1; names are compared as text if only one of `known` and `ids` has integers."""
     if known.integers != (ids.dtype == np.int64):
         known = Vocabulary(known.kind, known.ids.astype(str).astype(object))
         ids = ids.astype(str).astype(object)
