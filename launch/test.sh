@@ -58,7 +58,7 @@ test_with_library() {
 
 # Three processes: blocks that they do not divide, neighbours on either side, and a resumption on two. One process is in
 # the queue below. What depends on the number of processes, or on the library, has no mark `once`.
-if [ "$all" ]; then time="50 minutes"; else time="17 minutes; --all runs every test"; fi
+if [ "$all" ]; then time="40 minutes"; else time="17 minutes; --all runs every test"; fi
 say "Tests of several processes (of about $time, on two idle cores)"
 if [ "$all" ]; then
   # meanwhile the environments of the other libraries; one that could not be made is made again below, where pip is heard
