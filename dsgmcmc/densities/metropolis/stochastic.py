@@ -4,8 +4,8 @@ r"""Metropolis-Hastings with sequential tests: a decision uses only as many data
 proposal is accepted if the rise is at most a limit that depends on u and the prior. A sample of l_i without replacement
 grows by `batch`, until a t test of its mean against the limit has a tail probability below `risk`. The standard error
 in the test is s / sqrt(n) sqrt((N - n) / (N - 1)); a decision based on all data is exact. Target: not quite the
-posterior; if sample means are normal, each test gives a wrong decision with a probability of about `risk`. Left out:
-the choice of risk and batch by a model of the error.
+posterior; if sample means are normal, each test gives a wrong decision with a probability of about `risk`.
+Left out: the choice of risk and batch by a model of the error.
 
 **stochastic_mh** tests estimates of energies [El Hanchi 2019, alg. 1]. A proposal is accepted if
 U(theta') <= U(theta) - log u. U(theta') is estimated by N times the mean of a sample without replacement, which grows
@@ -17,9 +17,9 @@ times the mean is N^2 (s^2 / n) (N - n) / (N - 1); the paper prints it without 1
 probabilities p_i are an equal mixture of uniform ones and ones proportional to abs(U_i) at a reference point; U is
 estimated by the mean of U_i / p_i. The estimates of both energies are stored, and refined until a test of their
 difference decides. The test uses Welch's statistic with n' - 1 degrees of freedom for the n' data in the proposal's
-estimate, not the degrees of freedom of Welch and Satterthwaite. After N evaluations the decision is exact. Left out:
-stored energies of all data from their last draws; instead the reference point is the state every `refresh` iterations,
-so no tables are saved.
+estimate, not the degrees of freedom of Welch and Satterthwaite. After N evaluations the decision is exact.
+Left out: stored energies of all data from their last draws; instead the reference point is the state every `refresh`
+iterations, so no tables are saved.
 
 Target of the last two: not the posterior; austerity's paired differences vary far less. With risk 0 all three are
 Metropolis-Hastings.
