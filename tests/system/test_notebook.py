@@ -71,7 +71,7 @@ def test_a_notebook_shows_one_line_that_changes(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", execute, str(book)], cwd=tmp_path, env=environment, check=True)
     outputs = [cell["outputs"] for cell in nbformat.read(book, 4)["cells"]]
     (line,) = outputs[0]
-    assert re.fullmatch(r"chain 0  iteration 600/600  RMSE .* left", line["data"]["text/plain"])
+    assert re.fullmatch(r"chain 0  iteration 600/600  RMSE: .* left", line["data"]["text/plain"])
     assert line["data"]["text/html"].startswith('<progress value="600" max="600"></progress> chain 0')
     assert outputs[1] == []
     assert "iteration 600/600" in "".join(output["text"] for output in outputs[2])
