@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -78,6 +79,10 @@ def test_parts(run: RunDirectory) -> Iterator[TestPredictions]:
             yield _pool(dict(zip(fields, zip(*part, strict=True), strict=True)))
 
 
+_PREDICTED: WeakKeyDictionary[Run, TestPredictions] = WeakKeyDictionary()
+"""Predictions of the runs that are open: a report, or a comparison, uses them several times."""
+
+
 def predict_test(run: Run) -> TestPredictions:
     """Posterior predictions of the test ratings, in the order of `Run.test_pairs`, pooled over chains.
 
@@ -86,6 +91,13 @@ def predict_test(run: Run) -> TestPredictions:
     InputError
         If the run had no test ratings; or, if it has not ended, as `Run.open_ratings`.
     """
+    if run not in _PREDICTED:
+        _PREDICTED[run] = _predict_test(run)
+    return _PREDICTED[run]
+
+
+def _predict_test(run: Run) -> TestPredictions:
+    """Make the predictions of `predict_test`."""
     if not len(run.test_pairs()[0]):
         raise InputError(f"{run.path} was sampled without test ratings (prepare --test-fraction 0?)")
     if run.unfinished:
