@@ -12,7 +12,7 @@ from dsgmcmc.diagnostics.comparison import Comparison
 from dsgmcmc.diagnostics.summary import as_written, read_summary
 from dsgmcmc.diagnostics.verdict import Verdict, ending, verdict, written
 from dsgmcmc.posterior.importance import importance, importance_of_effects
-from dsgmcmc.posterior.live import newest_states, progress
+from dsgmcmc.posterior.live import LiveProgress, newest_states, progress
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.series import steps
@@ -78,17 +78,18 @@ def overview(run: RunDirectory) -> Overview:
     }
     if run.comparison_file.exists():
         known["comparison"] = Comparison.read(run.comparison_file).table()
-    if under_way:
-        error = under_way.rmse_mean
-        result = [] if error is None else [f"RMSE of the posterior mean {written(error)}"]
-        said = Verdict([str(under_way), "; ".join([under_way.usable(), *result])], facts.get("cautions", []), [])
-    else:
-        with as_written(run.summary_file):
-            said = _verdict(known)
     with as_written(run.summary_file):
+        said = _under_way(under_way, facts) if under_way else _verdict(known)
         shown = _settings(known)
     parts, tables = _parts(Run(run.path)) if states else ({}, [])
     return Overview(known | parts, said, shown, tables)
+
+
+def _under_way(under_way: LiveProgress, facts: Mapping[str, Any]) -> Verdict:
+    """Say how far a run is that is going on."""
+    error = under_way.rmse_mean
+    result = [] if error is None else [f"RMSE of the posterior mean {written(error)}"]
+    return Verdict([str(under_way), "; ".join([under_way.usable(), *result])], facts.get("cautions", []), [])
 
 
 def _verdict(known: Mapping[str, Any]) -> Verdict:
