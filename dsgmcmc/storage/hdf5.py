@@ -205,18 +205,6 @@ def _own_dataset(file: Any, name: str) -> Any:
     return data
 
 
-def names_in(file: Any, group: str) -> tuple[str, ...]:
-    """Names of all members of a group at the root of an open file; empty if there is no such group.
-
-    Raises ValueError if the name belongs to a link or to another kind of object.
-    """
-    if group not in list(file):
-        return ()
-    if not _lies_here(file, group) or not isinstance(file[group], h5py.Group):
-        raise ValueError(f"/{group} is not a group of this file")
-    return tuple(file[group].keys())
-
-
 _IN_ONE_PIECE = (h5py.h5d.CONTIGUOUS, h5py.h5d.COMPACT)
 _CHECKSUM_BYTES = 4  # per chunk
 
