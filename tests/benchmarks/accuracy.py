@@ -6,22 +6,20 @@ DATASETS has the folders ml-100k and ml-1m. Every table has RMSE, MAE, log proba
 ratings central intervals of 50, 80, 90 and 95 % hold, and the processor seconds of the command. Of u1 the table also
 has RMSE and log probability on a tenth of u1.base, with the other nine for training: by these a model is chosen, not by
 the test ratings. Means over folds and splits have the standard error over them, which says how much these differ: folds
-share most of their training ratings. One chain each, of a fixed length, but for two that are twice as long. Writes
-accuracy.json, too. Not part of the tests.
+share most of their training ratings. One chain each, of a fixed length, but for two that are twice as long. Not part
+of the tests.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import tempfile
 from collections.abc import Iterator
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from shared import quietly
+from shared import arguments, movielens, quietly, say
 
 NOISE, IMPLICIT, TIME = "--noise both", "--implicit-features both", "--time-levels user"
 ORDINAL = "--likelihood ordinal-logit --thresholds user"
@@ -61,36 +59,30 @@ class Bench:
     """
 
     def __init__(self, datasets: Path, folder: Path, processes: int) -> None:
-        self._datasets, self._folder, self._processes = datasets, folder, processes
-        self.rows: list[dict[str, Any]] = []
+        self._datasets, self._folder, self._processes, self._made = datasets, folder, processes, 0
 
-    @cached_property
-    def u1(self) -> Path:
-        """The first fold of MovieLens 100K."""
-        return self.prepare("u1", "ml-100k", "u1.base", f"--test={self._datasets / 'ml-100k' / 'u1.test'}")
-
-    def prepare(self, name: str, dataset: str, ratings: str, *options: str) -> Path:
+    def prepare(self, name: str, dataset: str, *options: str) -> Path:
         """Ratings file with the features of users and items, and times."""
-        data, source = self._folder / f"{name}.h5", self._datasets / dataset
-        users, items = {"ml-100k": ("u.user", "u.item"), "ml-1m": ("users.dat", "movies.dat")}[dataset]
-        features = (f"--user-features={source / users}", f"--item-features={source / items}")
-        quietly("prepare", source / ratings, data, "--timestamps", *features, *options)
-        return data
+        return movielens(self._datasets / dataset, self._folder / f"{name}.h5", *options)
+
+    def fold(self, k: int) -> Path:
+        """One of the five folds of MovieLens 100K."""
+        return self.prepare(f"u{k}", "ml-100k", f"u{k}.base", f"--test={self._datasets / 'ml-100k' / f'u{k}.test'}")
 
     def sample(
         self, data: Path, dataset: str, models: tuple[str, ...] = tuple(MODELS), chains: int = 1
     ) -> Iterator[dict[str, Any]]:
-        """Sample by these models; the summaries, with their processor seconds. Several chains are longer, too."""
+        """Sample by these models; their rows. Several chains are longer, too."""
         for model in models:
-            run = self._folder / f"{data.stem}-{len(self.rows)}"
+            self._made += 1
+            run = self._folder / f"run-{self._made}"
             length = (f"--chains={chains}", f"--iterations={chains * SWEEPS[dataset]}sweeps")
             options = ("--rank=32", "--save-draws=0", *length, *MODELS[model].split())
             _, cpu = quietly("sample", data, "--out", run, *options, processes=self._processes)
             summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
-            row = {"data": data.stem, "model": model, "cpu": cpu, "coverage": summary["coverage"]}
-            row |= {name: summary[name] for name in COLUMNS}
-            self.rows.append(row)
-            yield row
+            yield {"model": model, "cpu": cpu, "coverage": summary["coverage"]} | {
+                name: summary[name] for name in COLUMNS
+            }
 
 
 def cells(row: dict[str, Any]) -> list[str]:
@@ -99,35 +91,35 @@ def cells(row: dict[str, Any]) -> list[str]:
     return [*(f"{row[name]:.4f}" for name in COLUMNS), f"{held} %", f"{row['cpu']:.0f}"]
 
 
-def say(*line: str) -> None:
-    """Print a line of a table."""
-    print(f"| {' | '.join(line)} |", flush=True)
-
-
 def heading(title: str, *more: str) -> None:
     """Print the head of a table."""
-    columns = [title, *more, "RMSE", "MAE", "log p", "50 / 80 / 90 / 95 % intervals hold", "CPU s"]
     print()
-    say(*columns)
-    say(*("---" for _ in columns))
+    say(title, *more, "RMSE", "MAE", "log p", "50 / 80 / 90 / 95 % intervals hold", "CPU s")
+    say(*["---"] * (6 + len(more)))
 
 
 def of_u1(bench: Bench) -> None:
     """All models on u1, beside a tenth of its training ratings."""
-    inner = bench.prepare("u1-inner", "ml-100k", "u1.base", "--seed=1")
+    inner = bench.prepare("inner", "ml-100k", "u1.base", "--seed=1")
     heading("MovieLens 100K, u1", "RMSE, inner", "log p, inner")
-    rows = zip(bench.sample(inner, "ml-100k"), bench.sample(bench.u1, "ml-100k"), strict=True)
+    rows = zip(bench.sample(inner, "ml-100k"), bench.sample(bench.fold(1), "ml-100k"), strict=True)
     for within, row in rows:
         say(row["model"], f"{within['rmse_mean']:.4f}", f"{within['log_probability']:.4f}", *cells(row))
 
 
-def repeated(bench: Bench, title: str, dataset: str, files: list[Path], models: tuple[str, ...] = REPEATED) -> None:
+def of_each(bench: Bench, title: str, data: Path, dataset: str, *models: str, chains: int = 1) -> None:
+    """A row for each model, or all of them."""
+    heading(title)
+    for row in bench.sample(data, dataset, models or tuple(MODELS), chains):
+        say(row["model"], *cells(row))
+
+
+def repeated(bench: Bench, title: str, dataset: str, files: list[Path]) -> None:
     """Means over several splits, with the standard errors over them."""
     print()
-    columns = (title, "RMSE", "se", "MAE", "se", "log p", "se")
-    say(*columns)
-    say(*("---" for _ in columns))
-    for model in models:
+    say(title, "RMSE", "se", "MAE", "se", "log p", "se")
+    say(*["---"] * 7)
+    for model in REPEATED:
         found = [[row[name] for name in COLUMNS] for data in files for row in bench.sample(data, dataset, (model,))]
         mean, error = np.mean(found, axis=0), np.std(found, axis=0, ddof=1) / np.sqrt(len(found))
         say(model, *(f"{x:.4f}" for pair in zip(mean, error, strict=True) for x in pair))
@@ -135,9 +127,8 @@ def repeated(bench: Bench, title: str, dataset: str, files: list[Path], models: 
 
 def main() -> None:
     """Make the tables that are asked for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("datasets", type=Path)
-    parser.add_argument("--out", type=Path, default=Path("accuracy.json"))
     parser.add_argument("--only", default="u1,folds,1m,longer,splits,temporal")
     parser.add_argument("--processes", type=int, default=2)
     given = parser.parse_args()
@@ -147,27 +138,21 @@ def main() -> None:
         if "u1" in wanted:
             of_u1(bench)
         if "folds" in wanted:
-            tests = [f"--test={bench._datasets / 'ml-100k' / f'u{k}.test'}" for k in range(1, 6)]
-            files = [bench.prepare(f"fold{k}", "ml-100k", f"u{k}.base", test) for k, test in enumerate(tests, 1)]
-            repeated(bench, "MovieLens 100K, mean of u1 to u5", "ml-100k", files)
+            repeated(bench, "MovieLens 100K, mean of u1 to u5", "ml-100k", [bench.fold(k) for k in range(1, 6)])
         if "1m" in wanted:
-            heading("MovieLens 1M, one 90/10 split")
-            for row in bench.sample(bench.prepare("1m", "ml-1m", "ratings.dat", "--seed=1"), "ml-1m"):
-                say(row["model"], *cells(row))
+            of_each(
+                bench, "MovieLens 1M, one 90/10 split", bench.prepare("1m", "ml-1m", "ratings.dat", "--seed=1"), "ml-1m"
+            )
         if "longer" in wanted:
-            heading("MovieLens 100K, u1: two chains, each twice as long")
-            for row in bench.sample(bench.u1, "ml-100k", (ALL, ALL_ORDINAL), chains=2):
-                say(row["model"], *cells(row))
+            title = "MovieLens 100K, u1: two chains, each twice as long"
+            of_each(bench, title, bench.fold(1), "ml-100k", ALL, ALL_ORDINAL, chains=2)
         if "splits" in wanted:
             files = [bench.prepare(f"1m-{k}", "ml-1m", "ratings.dat", f"--seed={k}") for k in range(1, 6)]
             repeated(bench, "MovieLens 1M, mean of five 90/10 splits", "ml-1m", files)
         if "temporal" in wanted:
             for dataset, ratings in (("ml-1m", "ratings.dat"), ("ml-100k", "u.data")):
                 data = bench.prepare(f"{dataset}-temporal", dataset, ratings, "--split=temporal")
-                heading(f"{dataset}, the latest tenth")
-                for row in bench.sample(data, dataset, OF_THE_FUTURE):
-                    say(row["model"], *cells(row))
-        given.out.write_text(json.dumps(bench.rows, indent=1), encoding="utf-8")
+                of_each(bench, f"{dataset}, the latest tenth", data, dataset, *OF_THE_FUTURE)
 
 
 if __name__ == "__main__":

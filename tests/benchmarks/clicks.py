@@ -11,14 +11,13 @@ part of the tests.
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 from itertools import product
 from pathlib import Path
 
 import duckdb
 import numpy as np
-from shared import python_with, quietly
+from shared import arguments, python_with, quietly
 
 from dsgmcmc.data.load import create_raw, inspect, load
 from dsgmcmc.data.ratings import open_ratings
@@ -141,7 +140,7 @@ def chosen(data: Path, out: Path, rank: int) -> tuple[tuple[float, float], tuple
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("ratings", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--rank", type=int, default=32)

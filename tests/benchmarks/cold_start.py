@@ -10,13 +10,12 @@ over splits and the standard error of that. A split that OUT has is not made aga
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import warnings
 from pathlib import Path
 
 import numpy as np
-from shared import quietly
+from shared import arguments, quietly
 
 from dsgmcmc import open_run
 
@@ -84,7 +83,7 @@ def errors(source: Path, out: Path, kind: str, seed: int, options: list[str]) ->
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("source", type=Path, metavar="ml-100k")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--new", choices=["users", "items"], default="users")

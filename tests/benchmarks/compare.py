@@ -13,7 +13,6 @@ the comparison over those of a default run.
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import tomli_w
-from shared import quietly
+from shared import arguments, movielens, quietly
 from synthetic import SyntheticOptions, generate
 
 from dsgmcmc.data.ratings import open_ratings
@@ -32,23 +31,19 @@ from dsgmcmc.runs.candidates import candidates
 from dsgmcmc.runs.scores import Scores, ranking_scores, scores_of
 
 
-def movielens(folder: Path, out: Path) -> Iterator[tuple[str, Path]]:
+def splits(folder: Path, out: Path) -> Iterator[tuple[str, Path]]:
     """Prepare the splits of a folder of MovieLens: names and ratings files."""
     large = (folder / "ratings.dat").is_file()
-    ratings = folder / ("ratings.dat" if large else "u.data")
-    users, items = (folder / name for name in (("users.dat", "movies.dat") if large else ("u.user", "u.item")))
-    known = ["--timestamps", "--user-features", users, "--item-features", items, "--force"]
-    splits: dict[str, list[str | Path]] = {"temporal": [ratings, "--split", "temporal"]}
+    ratings = "ratings.dat" if large else "u.data"
+    made: dict[str, list[str]] = {"temporal": [ratings, "--split=temporal"]}
     if large:
-        splits |= {f"random {seed}": [ratings, "--seed", str(seed)] for seed in (1, 2, 3)}
+        made |= {f"random {seed}": [ratings, f"--seed={seed}"] for seed in (1, 2, 3)}
     else:
-        splits |= {f"u{k}": [folder / f"u{k}.base", "--test", folder / f"u{k}.test"] for k in range(1, 6)}
-    for name, (source, *options) in sorted(splits.items()):
-        path = out / f"{folder.name} {name}.h5"
-        quietly("prepare", source, path, *options, *known)
-        yield path.stem, path
+        made |= {f"u{k}": [f"u{k}.base", f"--test={folder / f'u{k}.test'}"] for k in range(1, 6)}
+    for name, options in sorted(made.items()):
+        yield f"{folder.name} {name}", movielens(folder, out / f"{folder.name} {name}.h5", *options)
     if not large:
-        yield from made_of(ratings, out)
+        yield from made_of(folder / ratings, out)
 
 
 def made_of(ratings: Path, out: Path) -> Iterator[tuple[str, Path]]:
@@ -154,7 +149,7 @@ def clicks(found: dict[str, str]) -> list[str]:
 
 def main() -> None:
     """Compare, sample, and print a table in Markdown."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("folders", type=Path, nargs="*", help="of MovieLens 100K and 1M")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--only", help="names of data that begin so, with commas")
@@ -163,7 +158,7 @@ def main() -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     print("| data | recommended | best | plain | recommended | best | gain | of the best | seconds |")
     print("|---" * 9 + "|")
-    for source in (*(movielens(folder, args.out) for folder in args.folders), synthetic(args.out)):
+    for source in (*(splits(folder, args.out) for folder in args.folders), synthetic(args.out)):
         for name, data in source:
             if args.only is None or name.startswith(tuple(args.only.split(","))):
                 judged(name, data, args.out, args.options.split())

@@ -7,12 +7,11 @@ and LIBMF (a point estimate, several lengths). Of a file with features there are
 features, too, and SMURFF's Macau and myFM with both beside them. Ours run under mpirun. Everything runs alone, one
 after another, on the same number of cores; seconds are those of sampling, all inclusive, without loading and start-up,
 for all alike. With --gibbs also a long run of Gibbs sampling, whose predictive standard deviations the others' are
-compared with. Writes rivals.json and rivals.png and prints a table. Not part of the tests.
+compared with. Prints a table. Not part of the tests.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from shared import python_with, quietly, triplets
+from shared import arguments, python_with, quietly, triplets
 
 from dsgmcmc.data.ratings import SIDES, open_ratings
 from dsgmcmc.diagnostics.scores import coverage, pit
@@ -31,30 +30,27 @@ from dsgmcmc.posterior.run import Run
 from dsgmcmc.storage.rundir import RunDirectory
 
 HERE = Path(__file__).resolve().parent
+RANK = 32
 PACKAGES = ["smurff", "myfm", "libmf", "scipy"]
-OURS: dict[str, list[str]] = {
-    "BAOAB, tau 1.6": ["--sampler", "baoab", "--noise-precision", "1.6"],
-    "BAOAB": ["--sampler", "baoab"],
-    "BAOAB, own noise": ["--sampler", "baoab", "--noise", "both"],
-    "PSGLD": ["--sampler", "psgld"],
-    "HAMCMC": ["--sampler", "hamcmc"],
-    "SGLD": ["--sampler", "sgld"],
-    "Gibbs": ["--sampler", "gibbs"],
+#: Ours, with the options of `sample`; those of which features are no part first.
+OURS = {
+    "BAOAB, tau 1.6": "--features no --noise-precision 1.6",
+    "BAOAB": "--features no",
+    "BAOAB, own noise": "--features no --noise both",
+    "PSGLD": "--features no --sampler psgld",
+    "HAMCMC": "--features no --sampler hamcmc",
+    "SGLD": "--features no --sampler sgld",
+    "Gibbs": "--features no --sampler gibbs",
+    "BAOAB, own noise, features": "--noise both",
+    "BAOAB, own noise, features, implicit": "--noise both --implicit-features both",
 }
-PLAIN = ["--features", "no"]
-OURS_WITH_FEATURES = {
-    "BAOAB, own noise, features": ["--noise", "both"],
-    "BAOAB, own noise, features, implicit": ["--noise", "both", "--implicit-features", "both"],
-}
-ALL_OURS = {label: [*given, *PLAIN] for label, given in OURS.items()} | OURS_WITH_FEATURES
+RIVALS = ("smurff", "myfm", "libmf", "smurff, features", "myfm, features", "myfm, features, implicit")
 LENGTHS = {"Gibbs": "100sweeps"}  # as many as SMURFF makes
-RIVALS = ("smurff", "myfm", "libmf")
-RIVALS_WITH_FEATURES = ("smurff, features", "myfm, features", "myfm, features, implicit")
 EARLY = ["--burn-in", "30sweeps", "--set", "evaluate_every=5sweeps", "--save-draws", "0"]
 
 
-def export(data: Path, out: Path) -> np.ndarray:
-    """Write the split, and features of both sides, as plain arrays for the rivals; the test ratings are returned."""
+def export(data: Path, out: Path) -> tuple[np.ndarray, bool]:
+    """Write the split as plain arrays for the rivals; returns the test ratings, and whether there are features."""
     arrays: dict[str, Any] = {}
     with open_ratings(data) as ratings:
         for part in ("train", "test"):
@@ -64,16 +60,16 @@ def export(data: Path, out: Path) -> np.ndarray:
             found = ratings.feature_slab(side, 0, n)
             arrays |= {f"{side}_features_{name}": getattr(found, name) for name in ("indptr", "indices", "values")}
             arrays[f"{side}_features_shape"] = np.array([n, len(found.names)])
-        np.savez(out, shape=[ratings.n_rows, ratings.n_cols], mean=ratings.mean, **arrays)
-    return arrays["test_values"]
+        np.savez(out / "split.npz", shape=[ratings.n_rows, ratings.n_cols], mean=ratings.mean, **arrays)
+        return arrays["test_values"], bool(ratings.features)
 
 
-def run_ours(label: str, data: Path, out: Path, processes: int, rank: int, iterations: str) -> dict[str, Any]:
+def run_ours(label: str, data: Path, out: Path, processes: int, iterations: str) -> dict[str, Any]:
     """Sample with one of our samplers; the curve and the predictions."""
     folder = out / label.replace(", ", "-").replace(" ", "-")
-    arguments = ["sample", str(data), "--out", str(folder), "--rank", str(rank), *ALL_OURS[label]]
-    arguments += ["--grid", str(max(4, 2 * processes)), "--iterations", iterations, *EARLY]
-    quietly(*arguments, processes=processes)
+    options = ["sample", str(data), "--out", str(folder), "--rank", str(RANK), *OURS[label].split()]
+    options += ["--grid", str(max(4, 2 * processes)), "--iterations", iterations, *EARLY]
+    quietly(*options, processes=processes)
     run = RunDirectory(folder)
     lines = [line for line in run.metrics() if line["rmse_mean"] is not None]
     found = predict_test(Run(run.path))
@@ -87,10 +83,10 @@ def run_ours(label: str, data: Path, out: Path, processes: int, rank: int, itera
     }
 
 
-def run_rival(name: str, python: Path, split: Path, out: Path, rank: int, threads: int) -> dict[str, Any] | None:
+def run_rival(name: str, python: Path, out: Path, threads: int) -> dict[str, Any] | None:
     """Run a rival in its own process and environment; None if it fails."""
     result = out / f"{name.replace(', ', '-')}.npz"
-    command = [python, HERE / "rivals_run.py", name, split, result, str(rank), str(threads)]
+    command = [python, HERE / "rivals_run.py", name, out / "split.npz", result, str(RANK), str(threads)]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode:
         print(f"{name} failed: {done.stderr.strip().splitlines()[-1:]}", file=sys.stderr)
@@ -134,69 +130,37 @@ def show(table: dict[str, dict[str, Any]], target: float | None) -> None:
         print(f"{label:38}{cells}  {inside}")
 
 
-def draw(curves: dict[str, list], target: float | None, path: Path) -> None:
-    """RMSE against seconds."""
-    from matplotlib import pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(7.5, 4.8), layout="constrained")
-    for label, curve in curves.items():
-        if len(curve):
-            seconds, rmse = np.array(curve).T
-            ours = label in ALL_OURS
-            axes.plot(seconds, rmse, "-" if ours else "--", lw=1.8 if ours else 1.2, label=label)
-    if target:
-        axes.axhline(target, color="0.6", lw=0.8)
-        axes.set_ylim(target - 0.012, target + 0.035)
-    axes.set_xscale("log")
-    axes.set_xlabel("seconds of sampling")
-    axes.set_ylabel("RMSE of the posterior mean, test ratings")
-    axes.legend(fontsize=8, ncols=2)
-    axes.grid(alpha=0.3)
-    figure.savefig(path, dpi=110)
-
-
 def main() -> None:
     """Run everything, one after another."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = arguments(__doc__)
     parser.add_argument("data", type=Path, help="ratings file made by dsgmcmc prepare")
     parser.add_argument("--out", type=Path, default=Path("rivals"))
-    parser.add_argument(
-        "--environment", type=Path, help="of the rivals, made if it is not there; default OUT/environment"
-    )
-    parser.add_argument("--rank", type=int, default=32)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--iterations", default="700sweeps")
     parser.add_argument("--only", help="labels, by commas, with ' / ' for a comma of their own")
     parser.add_argument("--gibbs", type=int, default=0, metavar="SWEEPS", help="also run exact Gibbs so long")
-    arguments = parser.parse_args()
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    with open_ratings(arguments.data) as opened:
-        featured = bool(opened.features)
-    ours = (*OURS, *(OURS_WITH_FEATURES if featured else ()))
-    rivals = (*RIVALS, *(RIVALS_WITH_FEATURES if featured else ()))
-    wanted = [label.replace(" / ", ", ") for label in arguments.only.split(",")] if arguments.only else [*ours, *rivals]
-    ratings = export(arguments.data, arguments.out / "split.npz")
+    given = parser.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
+    ratings, featured = export(given.data, given.out)
+    wanted = [label for label in (*OURS, *RIVALS) if featured or "features" not in label]
+    if given.only:
+        wanted = [label.replace(" / ", ", ") for label in given.only.split(",")]
     found: dict[str, dict[str, Any] | None] = {}
-    for label in (label for label in ours if label in wanted):
-        length = LENGTHS.get(label, arguments.iterations)
-        found[label] = run_ours(label, arguments.data, arguments.out, arguments.processes, arguments.rank, length)
-    if set(wanted) & set(rivals):
-        python = python_with(arguments.environment or arguments.out / "environment", *PACKAGES)
-        for name in (name for name in rivals if name in wanted):
-            found[name] = run_rival(
-                name, python, arguments.out / "split.npz", arguments.out, arguments.rank, arguments.processes
-            )
-    if arguments.gibbs:
-        long, length = arguments.out / "long", f"{arguments.gibbs}sweeps"
-        found["Gibbs, long"] = run_ours("Gibbs", arguments.data, long, arguments.processes, arguments.rank, length)
+    for label in wanted:
+        if label in OURS:
+            length = LENGTHS.get(label, given.iterations)
+            found[label] = run_ours(label, given.data, given.out, given.processes, length)
+        else:
+            python = python_with(given.out / "environment", *PACKAGES)
+            found[label] = run_rival(label, python, given.out, given.processes)
+    if given.gibbs:
+        found["Gibbs, long"] = run_ours(
+            "Gibbs", given.data, given.out / "long", given.processes, f"{given.gibbs}sweeps"
+        )
     complete = {label: result for label, result in found.items() if result is not None}
-    smurff = complete.get("smurff")
-    target = smurff["curve"][-1][1] if smurff else None
-    reference = complete["Gibbs, long"]["sd"] if arguments.gibbs else None
-    table = {label: describe(result, ratings, target, reference) for label, result in complete.items()}
-    show(table, target)
-    (arguments.out / "rivals.json").write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
-    draw({label: result["curve"] for label, result in complete.items()}, target, arguments.out / "rivals.png")
+    target = complete["smurff"]["curve"][-1][1] if "smurff" in complete else None
+    reference = complete["Gibbs, long"]["sd"] if given.gibbs else None
+    show({label: describe(result, ratings, target, reference) for label, result in complete.items()}, target)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import resource
 import subprocess
 import sys
@@ -49,7 +50,26 @@ def quietly(*arguments: object, processes: int = 1) -> tuple[str, float]:
     return done.stdout, processor_seconds() - before
 
 
+def movielens(folder: Path, data: Path, ratings: str, *options: str) -> Path:
+    """Prepare ratings of a folder of MovieLens 100K or 1M, with times and the features of users and items."""
+    large = (folder / "users.dat").exists()
+    users, items = ("users.dat", "movies.dat") if large else ("u.user", "u.item")
+    known = (f"--user-features={folder / users}", f"--item-features={folder / items}", "--timestamps", "--force")
+    quietly("prepare", folder / ratings, data, *options, *known)
+    return data
+
+
 def triplets(ratings: Ratings, part: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Rows, columns and values of a part of a ratings file, (n,) each."""
     indptr, columns, values = ratings.slab(part, 0, ratings.n_rows)
     return np.repeat(np.arange(ratings.n_rows, dtype=np.int32), np.diff(indptr)), columns, values
+
+
+def say(*cells: str) -> None:
+    """Print a line of a table in Markdown."""
+    print(f"| {' | '.join(cells)} |", flush=True)
+
+
+def arguments(description: str | None) -> argparse.ArgumentParser:
+    """A command line that says what the head of the script says."""
+    return argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -17,24 +17,28 @@ iterations a chain; with it `QUICK`. Needs matplotlib (the extra `report`). Not 
 from __future__ import annotations
 
 import argparse
-import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
-
-from control_variate import mode
 from matplotlib import pyplot as plt
-from one_process import Chain, Theta
+from mpi4py import MPI
 
+from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.diagnostics.scores import coverage, pit, rmse
+from dsgmcmc.kernels.normal_rows import draw_normal_rows
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.model.predictive.base import Moments
+from dsgmcmc.parallel.ring import Ring
+from dsgmcmc.runs.source import RatingsSource
+from dsgmcmc.samplers.base import NORMAL
+from dsgmcmc.types import Factor, Float64
 
-GRID, TAU, ITERATIONS, QUICK, LOOKS = 10, 3.0, 20_000, 3000, 50
+Theta = dict[Factor, Float64]
+
+GRID, TAU, ITERATIONS, QUICK, LOOKS, ASCENT = 10, 3.0, 20_000, 3000, 50, 40
 MODEL: dict[str, Any] = {
     "rank": 20,
     "noise_precision": TAU,
@@ -87,6 +91,61 @@ PUBLISHED = {
 }
 
 
+class Chain:
+    """A chain on this process, state by state; test ratings are in their own unit."""
+
+    def __init__(self, path: Path, iterations: int, burn_in: int, sampler: Any) -> None:
+        source = RatingsSource(path)
+        self.config = source.build(
+            MODEL | {"iterations": iterations, "burn_in": burn_in, "sampler": sampler}
+        ).resolved()
+        make, _ = source.open(self.config, Ring(MPI.COMM_SELF, GRID))
+        self.sampler = self.config.make_sampler()
+        self.target: Any = make(0, self.sampler)
+        with open_ratings(path) as ratings:
+            indptr, self.columns, self.values = ratings.slab("test", 0, ratings.n_rows)
+            self.rows = np.repeat(np.arange(ratings.n_rows), np.diff(indptr))
+            self.limits = ratings.minimum, ratings.maximum
+        self.target.reset()
+        self.sampler.start(self.target, self.config.initial_sd)
+
+    def __iter__(self) -> Iterator[int]:
+        """Iterate; the number of iterations made, after each."""
+        for iteration in range(self.config.iterations):
+            self.target.begin(iteration)
+            self.sampler.step(self.target, iteration)
+            yield iteration + 1
+
+    def theta(self) -> Theta:
+        """State of all rows of both factors, in the unit of the chain."""
+        blocks = sorted(self.target.blocks(), key=lambda block: block.index)
+        return {f: np.concatenate([b["theta"] for b in blocks if b.factor == f]).astype(np.float64) for f in Factor}
+
+    def place(self, theta: Theta) -> None:
+        """Set the state."""
+        for block in self.target.blocks():
+            block["theta"][:] = theta[block.factor][block.start : block.start + len(block.counts)]
+
+    def predict(self) -> Float64:
+        """Predicted test ratings, in their own unit."""
+        theta, ratings = self.theta(), self.target.ratings
+        eta = np.einsum("nk,nk->n", theta[Factor.W][self.rows], theta[Factor.H][self.columns])
+        found: Float64 = ratings.centre + ratings.scale * eta
+        return found
+
+    def mode(self) -> Theta:
+        """The mode next to the state, given the hyperparameters: rows and columns take their means in turns."""
+        target = self.target
+        target.model.draw = lambda context: None
+        for _ in range(ASCENT):
+            target.begin(target.stream.iteration + 1)
+            for factor in Factor:
+                for block in target.conditionals(factor, "theta"):
+                    block.update(NORMAL, sd=0.0)
+                    block.rowwise(draw_normal_rows, "theta")
+        return self.theta()
+
+
 @dataclass
 class Found:
     """What a chain has found, along its way and at its end."""
@@ -106,13 +165,13 @@ class Found:
 
 def follow(chain: Chain, iterations: int, per: int) -> Found:
     """Run a chain, an iteration of which counts as `per`, and look at it now and then."""
-    found, n, values = Found(), 0, chain.test.values
+    found, n, values = Found(), 0, chain.values
     mean, square = np.zeros(len(values)), np.zeros(len(values))
     every = max(iterations // LOOKS // per, 1)
     for made in chain:
         if made % every:
             continue
-        predicted = chain.predict(chain.theta(), chain.test)
+        predicted = chain.predict()
         if made * per > iterations // 5:
             n += 1
             change = predicted - mean
@@ -131,26 +190,21 @@ def follow(chain: Chain, iterations: int, per: int) -> Found:
 
 def exact(data: Path, iterations: int) -> tuple[Found, Theta]:
     """Gibbs, and the mode that its last state is next to."""
-    chain = Chain(data, **MODEL, sampler="gibbs", iterations=iterations // GRID, burn_in=iterations // GRID // 5)
-    return follow(chain, iterations, GRID), mode(chain)
+    sweeps = iterations // GRID
+    chain = Chain(data, sweeps, sweeps // 5, "gibbs")
+    return follow(chain, iterations, GRID), chain.mode()
 
 
 def run(data: Path, method: Method, step: float, start: Theta, iterations: int, published: bool = False) -> Found:
     """Sample with a method at a step: its own unit or, as `published`, the paper's h."""
     section = {**method.section, "step_size": step}
-    if published:
-        section["step_size"] = _in_units(data, method, step)
-    chain = Chain(data, **MODEL, sampler=section, iterations=iterations, burn_in=0 if method.anchored else 1)
+    if published:  # theta moves as by a step of h / 2 of SGLD, or of h = eta of SGHMC
+        section["step_size"] = step / 2 * Chain(data, 1, 0, method.section).target.curvature_bound
+    chain = Chain(data, iterations, 0 if method.anchored else 1, section)
     if method.anchored:  # and the iteration that burn-in ends with is the first
         chain.place(start)
     with np.errstate(all="ignore"):
         return follow(chain, iterations, 1)
-
-
-def _in_units(data: Path, method: Method, h: float) -> float:
-    """The step that makes theta move as one of h / 2 does in SGLD, or of h = eta in SGHMC."""
-    bound = Chain(data, **MODEL, sampler=method.section, iterations=1, burn_in=0).target.curvature_bound
-    return h / 2 * bound
 
 
 def tuned(data: Path, method: Method, start: Theta, iterations: int) -> float:
