@@ -1,7 +1,7 @@
 """Densities on a plain vector, given by energy and gradient for any subset of the data.
 
-`Gaussian`, `DoubleWell` and `Banana` have known moments and serve as first tests of a sampler. They have no prior, and
-count as having one datum: `energy` is minus the log density up to a constant, and the argument `data` is ignored.
+`Gaussian` and `DoubleWell` have known moments and serve as first tests of a sampler. They have no prior, and count as
+having one datum: `energy` is minus the log density up to a constant, and the argument `data` is ignored.
 """
 
 from __future__ import annotations
@@ -186,28 +186,3 @@ class DoubleWell:
     def gradient(self, theta: Float64, data: Data = ALL) -> Float64:
         """Gradient of the energy, (n, 1)."""
         return 4 * theta**3 - 4 * theta
-
-
-class Banana:
-    """U = x1^4 / 10 + (4 (x2 + 1.2) - x1^2)^2 / 2 [Ma 2015, fig. 2 right]: a ridge along a parabola.
-
-    x1 has density exp(-x1^4 / 10), and given x1, x2 is N(x1^2 / 4 - 1.2, 1 / 16). So E x1^4 = 5 / 2,
-    E x1^2 = sqrt(10) Gamma(3/4) / Gamma(1/4), E x2 = E x1^2 / 4 - 1.2 and Var x2 = Var x1^2 / 16 + 1 / 16.
-    """
-
-    dimension, n_data, curvature = 2, 1, np.array([5.0, 16.0])
-    prior_mean, prior_precision = np.zeros(2), np.zeros(2)
-    square, fourth = 1.068815, 2.5
-    mean, variance = -0.932796, 0.147352  # of x2
-
-    def energy(self, theta: Float64, data: Data = ALL) -> Float64:
-        """Energy, (n,) for theta (n, 2)."""
-        x1, x2 = theta.T
-        energy: Float64 = x1**4 / 10 + (4 * (x2 + 1.2) - x1**2) ** 2 / 2
-        return energy
-
-    def gradient(self, theta: Float64, data: Data = ALL) -> Float64:
-        """Gradient of the energy, (n, 2)."""
-        x1, x2 = theta.T
-        off = 4 * (x2 + 1.2) - x1**2
-        return np.column_stack([0.4 * x1**3 - 2 * x1 * off, 4 * off])

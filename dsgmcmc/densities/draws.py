@@ -1,11 +1,7 @@
-"""Draws from a density in memory, a summary of their mixing, and the combination of draws from shards.
-
-[Scott 2016] S. L. Scott et al.: Bayes and big data: the consensus Monte Carlo algorithm.
-"""
+"""Draws from a density in memory, and a summary of their mixing."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -13,10 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dsgmcmc.config.accuracy import LEAST_DRAWS
-from dsgmcmc.diagnostics.accuracy import Look
 from dsgmcmc.diagnostics.convergence import split_subchains
 from dsgmcmc.diagnostics.mixing import equal_weights, ess_bulk, ess_tail, halves, rhat
-from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.export import datatree
 from dsgmcmc.types import Float64, Int64
 
@@ -53,8 +47,6 @@ class Draws:
         Number of iterations of the chain up to every draw.
     statistics : list of dict
         Values that the sampler reports at the end of every chain, such as the acceptance rate.
-    look : Look or None
-        The last check of the accuracy; None without `until`.
     """
 
     sampler: str
@@ -64,7 +56,6 @@ class Draws:
     weight: Float64
     iteration: Int64
     statistics: list[dict[str, float]]
-    look: Look | None = None
 
     @cached_property
     def mixing(self) -> Mixing:
@@ -105,38 +96,3 @@ class Draws:
         return (
             f"{text}: R-hat at most {np.nanmax(self.mixing.rhat):.3f}, ESS at least {np.nanmin(self.mixing.ess):,.0f}"
         )
-
-
-def consensus(shards: Sequence[Float64]) -> Float64:
-    r"""Combine draws from shards: theta = (sum W_s)^-1 sum W_s theta_s, W_s the inverse covariance of shard s.
-
-    Every shard is sampled with its data alone and with the S-th root of the prior (its precision divided by S), so that
-    the product of the shards' densities is the posterior. The combination is exact for normal densities, otherwise an
-    approximation. With one shard per process, ``consensus(comm.allgather(draws))`` returns the result on every process.
-
-    Parameters
-    ----------
-    shards : sequence of (K, D) float64
-        Draws from each shard. Draw k of the result combines the draws k of all shards.
-
-    Returns
-    -------
-    (K, D) float64
-
-    Raises
-    ------
-    InputError
-        If the shapes differ, or the draws of a shard have a singular covariance.
-    """
-    shapes = {draws.shape for draws in shards}
-    if len(shapes) != 1 or len(next(iter(shapes))) != 2:
-        raise InputError(f"the draws of all shards must be (K, D), with the same K and D: found {sorted(shapes)}")
-    weights = []
-    for number, draws in enumerate(shards):
-        covariance = np.atleast_2d(np.cov(draws, rowvar=False))
-        if len(draws) <= draws.shape[1] or not np.linalg.cond(covariance) < 1 / np.finfo(np.float64).eps:
-            raise InputError(f"the {len(draws)} draws of shard {number} have a singular covariance: make more of them")
-        weights.append(np.linalg.inv(covariance))
-    weighted = sum(draws @ weight for draws, weight in zip(shards, weights, strict=True))
-    combined: Float64 = np.linalg.solve(np.sum(weights, axis=0), np.transpose(weighted)).T
-    return combined

@@ -8,7 +8,7 @@ use only functions of NumPy, because compiled kernels contain their source and c
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import inf, sqrt
+from math import sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -96,27 +96,6 @@ def student_third(eta: Any, y: Any, shape: float) -> Any:
     return 2.0 * (shape + 1.0) * off * (3.0 * shape - off * off) / (total * total * total)
 
 
-def normal_value(eta: Any, y: Any, shape: float) -> Any:
-    """Normal with precision shape: shape (y - eta)^2 / 2."""
-    off = y - eta
-    return 0.5 * shape * off * off
-
-
-def normal_slope(eta: Any, y: Any, shape: float) -> Any:
-    """-shape (y - eta)."""
-    return shape * (eta - y)
-
-
-def normal_curvature(eta: Any, y: Any, shape: float) -> Any:
-    """The precision, everywhere."""
-    return shape + 0.0 * (eta - y)
-
-
-def normal_third(eta: Any, y: Any, shape: float) -> Any:
-    """Nothing: 0."""
-    return 0.0 * (eta - y)
-
-
 #: Logistic regression, for responses 0 or 1.
 LOGISTIC = Link(
     "logistic",
@@ -145,22 +124,8 @@ def student(nu: float) -> Link:
     return Link("student", *functions, suprema, typical=(nu + 1) / (nu + 3), shape=float(nu))
 
 
-def normal(precision: float = 1.0) -> Link:
-    """Linear regression, with normal errors.
-
-    Raises
-    ------
-    InputError
-        If the precision is not positive.
-    """
-    if not precision > 0:
-        raise InputError(f"normal: the precision must be positive (found {precision!r})")
-    functions = (normal_value, normal_slope, normal_curvature, normal_third)
-    return Link("normal", *functions, (inf, precision, 0.0), typical=precision, shape=float(precision))
-
-
 class Regression(SumDensity):
-    """Regression of N responses on D features with coefficients theta: logistic, robust, linear, or with another link.
+    """Regression of N responses on D features with coefficients theta: logistic, robust, or with another link.
 
     The gradient of a datum is the slope u' times its features, so its stored form is one number.
 

@@ -5,13 +5,10 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping
-from math import sqrt
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
-from pydantic import Field
 
 from dsgmcmc.config.chain import ChainConfig, ResolvedChain
 from dsgmcmc.config.sampler import DEFAULT_SAMPLER, section_of
@@ -19,37 +16,23 @@ from dsgmcmc.densities.curvature import with_curvature
 from dsgmcmc.densities.density import D, Density, check_attributes, check_energy, check_gradient
 from dsgmcmc.densities.draws import Draws
 from dsgmcmc.densities.vector import NOT_CONDITIONAL, VectorTarget, part_sizes
-from dsgmcmc.diagnostics.accuracy import Look, accuracy, next_look, reached
-from dsgmcmc.diagnostics.mixing import equal_weights
 from dsgmcmc.errors import DivergenceError, InputError
 from dsgmcmc.parallel.comm import Alone, agree, launched, run_for_caller
-from dsgmcmc.parallel.machine import memory_limit
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.samplers import sampler_named
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.samplers.step_size import EXCESS_OF_WARNING, SamplerConfig
+from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.settings import in_python
 from dsgmcmc.targets.state import RandomStream
-from dsgmcmc.types import Comm, Float64, Int64, ScheduleName
-
-#: Largest share of the memory that the draws may occupy.
-MEMORY_SHARE = 0.5
+from dsgmcmc.types import Comm, Float64, ScheduleName
 
 #: Maximum number of iterations in one call of a compiled loop: Ctrl-C takes effect only between calls. The draws do not
 #: depend on this number.
 CALL_ITERATIONS = 1_000
 
-log = logging.getLogger(__name__)
-
 
 class DensityConfig(ChainConfig):
-    """Settings as requested: the settings of a chain, and `energy_every`.
-
-    The energy is computed at every `energy_every`-th draw, or never if that is 0. The default is 1 if an iteration uses
-    all data, and 0 if it uses a part of them.
-    """
-
-    energy_every: int | None = Field(None, ge=0)
+    """Settings as requested: the settings of a chain."""
 
     @classmethod
     def build(cls, settings: Mapping[str, Any]) -> Self:
@@ -69,14 +52,13 @@ class DensityConfig(ChainConfig):
     def _plain(self, processes: int, finest: int | None, until: str | None) -> dict[str, Any]:
         """Choose the settings left open, convert lengths to iterations, and check that the sampler allows the settings.
 
-        The step sizes of the sampler are chosen for a density, given the noise of the gradients.
+        The step sizes of the sampler are chosen for a density, given the number of parts.
         """
+        if until is not None:
+            raise InputError("until is not a setting of sample_density: set iterations, and look at the draws' mixing")
         plain = super()._plain(processes, finest, until)
-        kind, config = self.sampler.kind, self.sampler.config
-        sweep = kind.sweep_length(config, plain["grid"])
-        suited = kind.suited_to_density(config, kind.noise_of_parts(config, plain["grid"]))
-        every = (1 if sweep == 1 else 0) if self.energy_every is None else self.energy_every
-        return {**plain, "sampler": self.sampler.model_copy(update={"config": suited}), "energy_every": every}
+        suited = self.sampler.kind.suited_to_density(self.sampler.config, plain["grid"])
+        return {**plain, "sampler": self.sampler.model_copy(update={"config": suited})}
 
     def resolved(self, processes: int = 1, finest: int | None = None) -> ResolvedDensity:
         """Resolve the settings for a number of processes, with at most `finest` parts of the data."""
@@ -85,13 +67,6 @@ class DensityConfig(ChainConfig):
 
 class ResolvedDensity(ResolvedChain, DensityConfig):
     """Settings as plain numbers, none left open."""
-
-    energy_every: int = Field(ge=0)
-
-    @property
-    def draws(self) -> int:
-        """Number of draws of a chain that completes all iterations."""
-        return max(self.iterations - self.burn_in, 0) // self.thin
 
 
 def check_fits(density: Density, kind: type[Sampler[Any, Any]], config: SamplerConfig, name: str = "") -> None:
@@ -175,27 +150,6 @@ def sample(
         yield target.block[sampler.position(iteration)]
 
 
-class ChainDraws(NamedTuple):
-    """Draws of one chain.
-
-    Attributes
-    ----------
-    chain : int
-        Number of the chain.
-    theta : (draws, D) float64
-    energy, weight : (draws,) float64
-    iteration : (draws,) int64
-    statistics : dict of str to float
-    """
-
-    chain: int
-    theta: Float64
-    energy: Float64
-    weight: Float64
-    iteration: Int64
-    statistics: dict[str, float]
-
-
 class Chain:
     """A chain that samples a density, and the draws that it has recorded."""
 
@@ -213,43 +167,40 @@ class Chain:
         self._iteration: list[int] = []
         self.sampler.start(self.target, config.initial_sd)
 
-    def advance(self, goal: int) -> None:
-        """Run the chain up to iteration `goal`, recording its draws.
+    def run(self) -> None:
+        """Run the chain, recording its draws.
 
         Raises
         ------
         DivergenceError
             If the state is no longer finite.
         """
-        burn_in, thin = self.config.burn_in, self.config.thin
-        while self.made < goal:
-            since = max(self.made - burn_in, 0)
-            next_draw = burn_in + (since // thin + 1) * thin
-            stop = min(goal, next_draw, self.made + CALL_ITERATIONS)
+        config = self.config
+        next_draw = config.first_draw
+        while self.made < config.iterations:
+            stop = min(config.iterations, next_draw, self.made + CALL_ITERATIONS)
             self.sampler.advance(self.target, self.made, stop - self.made)
             self.made = stop
             if stop == next_draw:
                 self._record()
-        self._check(self.sampler.position(goal - 1))
+                next_draw += config.thin
+        self._check(self.sampler.position(self.made - 1))
 
-    def draws(self) -> ChainDraws:
-        """Draws recorded so far."""
-        dimension = self.target.density.dimension
-        return ChainDraws(
-            chain=self.number,
-            theta=np.array(self._theta).reshape(-1, dimension),
-            energy=np.array(self._energy),
-            weight=np.array(self._weight),
-            iteration=np.array(self._iteration, np.int64),
-            statistics=self.sampler.metrics(),
-        )
+    def draws(self) -> dict[str, Any]:
+        """The attributes of `Draws` for this chain alone."""
+        return {
+            "theta": np.array(self._theta).reshape(-1, self.target.density.dimension),
+            "energy": np.array(self._energy),
+            "weight": np.array(self._weight),
+            "iteration": np.array(self._iteration, np.int64),
+            "statistics": self.sampler.metrics(),
+        }
 
     def _record(self) -> None:
         position = self.sampler.position(self.made - 1)
         self._check(position)
-        every = self.config.energy_every
-        asked = every > 0 and len(self._theta) % every == 0
-        self._energy.append(float(self.target.energy(position)[0]) if asked else np.nan)
+        whole = self.config.sweep_length == 1  # otherwise an energy would take more data than many iterations
+        self._energy.append(float(self.target.energy(position)[0]) if whole else np.nan)
         self._theta.append(self.target.block[position][0].copy())
         self._weight.append(self.sampler.weight(self.target, self.made - 1))
         self._iteration.append(self.made)
@@ -274,9 +225,8 @@ def sample_density(density: Density, *, comm: Comm | None = None, **settings: An
         Processes that share the chains. Every process returns all draws, which do not depend on the number of
         processes. By default one process runs all chains.
     **settings
-        ``sampler`` (a name, or a dict with ``name`` and the sampler's settings), ``chains``, ``iterations``, ``until``
-        (of elements of theta), ``burn_in``, ``thin``, ``seed``, ``grid``, ``schedule``, ``initial_sd`` and
-        ``energy_every``, the number of draws between two energies; docs/own-target.md describes them.
+        ``sampler`` (a name, or a dict with ``name`` and the sampler's settings), ``chains``, ``iterations``,
+        ``burn_in``, ``thin``, ``seed``, ``grid``, ``schedule`` and ``initial_sd``; docs/own-target.md describes them.
 
     Returns
     -------
@@ -316,19 +266,15 @@ class Sampling:
         """Run all chains and collect their draws. Collective."""
         self.config = agree(self.comm, self._resolve)
         self.chains = agree(self.comm, self._make_chains)
-        look = self._reach_accuracy() if self.config.until else None
-        if look is None:
-            self._advance(self.config.iterations)
-        chains = self._gathered()
+        self._advance()
+        parts = self.comm.allgather({chain.number: chain.draws() for chain in self.chains})
+        chains = [parts[number % self.comm.size][number] for number in range(self.config.chains)]
+        arrays = ("theta", "energy", "weight", "iteration")
         self.draws = Draws(
             sampler=self.config.sampler.name,
             interleaved=len(self.config.make_sampler().positions),
-            theta=np.stack([chain.theta for chain in chains]),
-            energy=np.stack([chain.energy for chain in chains]),
-            weight=np.stack([chain.weight for chain in chains]),
-            iteration=np.stack([chain.iteration for chain in chains]),
-            statistics=[chain.statistics for chain in chains],
-            look=look,
+            **{name: np.stack([chain[name] for chain in chains]) for name in arrays},
+            statistics=[chain["statistics"] for chain in chains],
         )
 
     def _resolve(self) -> ResolvedDensity:
@@ -343,12 +289,12 @@ class Sampling:
         numbers = range(self.comm.rank, self.config.chains, self.comm.size)
         return [Chain(self.density, self.config, number) for number in numbers]
 
-    def _advance(self, goal: int) -> None:
-        """Advance the chains of all processes; if any diverges, all processes raise the same error. Collective."""
+    def _advance(self) -> None:
+        """Run the chains of all processes; if any diverges, all processes raise the same error. Collective."""
         diverged: list[tuple[int, str]] = []
         for chain in self.chains:
             try:
-                chain.advance(goal)
+                chain.run()
             except DivergenceError as error:
                 diverged.append((chain.number, str(error)))
                 break
@@ -357,34 +303,9 @@ class Sampling:
             _, message = min(everywhere)
             raise DivergenceError(message)
 
-    def _reach_accuracy(self) -> Look:
-        """Advance all chains together until they reach the accuracy or the last iteration. Collective."""
-        config, goal = self.config, 0
-        while True:
-            goal = min(config.iterations, next_look(goal + 1, config.burn_in, config.sweep_length))
-            self._advance(goal)
-            look: Look = self.comm.bcast(self._look(goal))
-            if look.reached or goal == config.iterations:
-                return look
-
-    def _look(self, iteration: int) -> Look:
-        """Measure the accuracy that all chains together have reached. Collective."""
-        config, chains = self.config, self._gathered()
-        measured: dict[str, float] = {}
-        if equal_weights(np.stack([chain.weight for chain in chains])):
-            theta = np.stack([chain.theta for chain in chains])
-            measured = accuracy(theta, len(config.make_sampler().positions), list(config.wanted))
-        is_reached = reached(config.wanted, measured)
-        return Look(str(config.until), iteration, measured, is_reached, config.iterations)
-
-    def _gathered(self) -> list[ChainDraws]:
-        """Draws of the chains of all processes, in the order of their numbers. Collective."""
-        parts = self.comm.allgather([chain.draws() for chain in self.chains])
-        return sorted((chain for part in parts for chain in part), key=lambda chain: chain.chain)
-
 
 def check(density: Density, config: ResolvedDensity) -> None:
-    """Raise `InputError` if the settings do not suit the density; log a warning if they are doubtful."""
+    """Raise `InputError` if the settings do not suit the density."""
     kind = config.sampler.kind
     if kind.draws_conditionals:
         raise InputError(NOT_CONDITIONAL)
@@ -396,33 +317,7 @@ def check(density: Density, config: ResolvedDensity) -> None:
         )
     if config.sweep_length > density.n_data:
         raise InputError(f"grid {config.grid}: {density.n_data} data cannot be cut into so many parts")
-    check_room(density, config)
     check_results(density, config)
-    noise = kind.noise_of_parts(config.sampler.config, config.grid)
-    excess = None if noise is None else kind.excess(config.sampler.config, noise, density.curvature)
-    if excess is not None and excess > EXCESS_OF_WARNING:
-        log.warning(
-            "the noise of gradients of one part of %d makes standard deviations up to %.2f times too wide at these "
-            "settings of %s: take a smaller grid or step_size",
-            config.sweep_length,
-            sqrt(excess),
-            config.sampler.name,
-        )
-
-
-def check_room(density: Density, config: ResolvedDensity) -> None:
-    """Raise `InputError` if the draws, with one copy of them, would not fit into memory.
-
-    With `until` the number of draws is unknown, and nothing is checked.
-    """
-    numbers_per_draw = density.dimension + 3  # and its energy, weight and iteration
-    needed = 2 * 8 * config.chains * config.draws * numbers_per_draw
-    room = int(MEMORY_SHARE * memory_limit())
-    if needed > room and not config.until:
-        raise InputError(
-            f"{config.chains} chain(s) of {config.draws:,} draws would hold {needed / 2**30:.1f} GiB, of which "
-            f"{room / 2**30:.1f} GiB are there: take a larger thin"
-        )
 
 
 def check_results(density: Density, config: ResolvedDensity) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Generic
 
 import numpy as np
 
-from dsgmcmc.densities.density import ALL, D, Data, check_gradient, prior_energy
+from dsgmcmc.densities.density import ALL, D, Data, check_gradient, prior_energy, prior_gradient
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import RowPrior
 from dsgmcmc.parallel.named import Named, Shapes, pack, unpack
@@ -55,7 +55,7 @@ class VectorCell:
             else:
                 total[rows] = gradient / probability
         if prior:
-            total += target.prior_gradient(theta)
+            total += prior_gradient(density, theta)
         block.gradient = gradient_in(out, prior)
 
 
@@ -95,7 +95,6 @@ class VectorTarget(Generic[D]):
         prior = RowPrior(*(np.ascontiguousarray(a, np.float64) for a in (density.prior_mean, density.prior_precision)))
         self.layout = BlockLayout((*fields, *(StateField(name) for name in scratch)), density.dimension)
         self._probability: list[float] = schedule.probability.tolist() if schedule else []
-        self._prior = prior
         buffer = np.zeros(rows * self.layout.width)
         self.block = ParameterBlock(
             stream=stream,
@@ -117,12 +116,6 @@ class VectorTarget(Generic[D]):
         prior = self.block.prior(self.block).precision
         precision: Float64 = self.curvature + (np.diag(prior) if prior.ndim == 2 else prior)
         return precision
-
-    def prior_gradient(self, theta: Float64) -> Float64:
-        """Gradient of the prior's energy, (n, D)."""
-        mean, precision, _ = self._prior
-        prior_gradient: Float64 = (theta - mean) @ precision if precision.ndim == 2 else (theta - mean) * precision
-        return prior_gradient
 
     def parts_of(self, iteration: int) -> Iterator[tuple[Data, Data, float]]:
         """Yield groups of rows, the data that an iteration uses for them, and the probability of these data."""

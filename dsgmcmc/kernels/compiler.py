@@ -13,7 +13,6 @@ import logging
 import platform
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack
 from typing import Any
 
 import llvmlite
@@ -27,7 +26,6 @@ from numba.core.typeinfer import register_dispatcher
 from numba.extending import intrinsic
 
 from dsgmcmc.kernels import vectors
-from dsgmcmc.kernels.cache import wait_for_turn
 
 log = logging.getLogger(__name__)
 
@@ -39,8 +37,8 @@ def compiled(signature: str, **options: Any) -> Callable[[Callable[..., Any]], A
 
     def decorate(function: Callable[..., Any]) -> Any:
         dispatcher = numba.njit(**options)(function)
-        dispatcher._cache = cache = _Cache(function)
-        with register_dispatcher(dispatcher), cache.turn:
+        dispatcher._cache = _Cache(function)  # type: ignore[no-untyped-call]
+        with register_dispatcher(dispatcher):
             dispatcher.compile(signature)
         dispatcher.disable_compile()
         return dispatcher
@@ -72,31 +70,19 @@ def vector_width() -> int:
 
 
 class _Cache(FunctionCache):
-    """Numba's cache, which loads cached code without preparing the compiler, and compiles each kernel only once.
+    """Numba's cache, which loads cached code without preparing the compiler.
 
     Numba's class first registers all of its typing rules, which takes a third of a second even if the machine code
     is in the cache. The compiler registers them itself when it starts.
-
-    Processes that find no machine code take turns: the first one compiles the kernel, and the others load it. Leaving
-    `turn` ends the turn. On a file system without locks every process compiles the kernel, and all write the same file.
     """
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__(function)  # type: ignore[no-untyped-call]
-        self.turn = ExitStack()
 
     def load_overload(self, sig: str, target_context: Any) -> Any:
         rtsys.initialize(target_context)  # cached machine code needs only the memory manager of arrays
-        overload = self._load(sig, target_context)
-        if overload is None and wait_for_turn(self._py_func.__code__.co_filename, self.turn):
-            overload = self._load(sig, target_context)
+        with self._guard_against_spurious_io_errors():
+            overload = self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
         if overload is None:
             _announce()
         return overload
-
-    def _load(self, sig: str, target_context: Any) -> Any:
-        with self._guard_against_spurious_io_errors():
-            return self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
 
 
 @functools.cache

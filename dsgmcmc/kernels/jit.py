@@ -7,7 +7,7 @@ by ``exec``, and its key contains neither SLP vectorisation nor the generated te
 
 and imported from there, and Numba's ``cache=True`` keeps the machine code in the same folder. `kernels.cache` chooses
 CACHE. A folder appears by an atomic rename and never changes, so many processes can start at once on a shared file
-system. If the file system supports locks, one process compiles a kernel while the others wait for it.
+system; those that find no machine code compile it.
 
 Numba is imported with the first kernel (`kernels.compiler`), so commands that compute nothing start without it.
 """
@@ -53,11 +53,6 @@ def compile_source(name: str, source: str) -> ModuleType:
     -------
     module
         The imported module, whose kernels are compiled or loaded.
-
-    Raises
-    ------
-    InputError
-        If the cache folder is not safe to use.
     """
     from dsgmcmc.kernels.compiler import machine  # importing Numba takes longer than most commands
 
@@ -66,7 +61,7 @@ def compile_source(name: str, source: str) -> ModuleType:
     module_name = f"dsgmcmc_{name}_{digest}"
     if module_name in sys.modules:
         return sys.modules[module_name]
-    path = publish(cache_directory(), digest, f"{name}.py", source)
+    path = publish(cache_directory() / digest, f"{name}.py", source)
     spec = importlib.util.spec_from_file_location(module_name, path)
     assert spec is not None
     assert spec.loader is not None

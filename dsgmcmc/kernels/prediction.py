@@ -67,14 +67,7 @@ def predict_kernel(K: int, biases: bool) -> Callable[..., None]:
     f(rows, cols, theta_w, theta_h, out) -> None
         `rows`, `cols` (q,) int32, `theta_w` (n, D) and `theta_h` (m, D) float32. `out` (q,) float32 is set to
         W_i . H_j + a_i + b_j, without the mean.
-
-    Raises
-    ------
-    ValueError
-        If K is outside 0 to 512, or 0 without biases.
     """
-    if not 1 - biases <= K <= 512:
-        raise ValueError(f"rank K = {K} is outside {1 - biases} to 512")
     source = _PREDICT.format(
         decorator=jit.decorator("void(int32[::1], int32[::1], float32[:, ::1], float32[:, ::1], float32[::1])"),
         K=K,

@@ -133,18 +133,6 @@ def fill(indptr, indices, values, block_of, bounds, starts, firsts, out_indices,
             place[b] += 1
 '''
 
-_TURN = '''\
-{turn}
-def turn(indptr, indices, values, places, out_indices, out_values):
-    """Ratings to their columns, of which places (m,) are where the next one goes."""
-    for i in range(indptr.shape[0] - 1):
-        for r in range(indptr[i], indptr[i + 1]):
-            place = places[indices[r]]
-            places[indices[r]] = place + 1
-            out_indices[place] = i
-            out_values[place] = values[r]
-'''
-
 Ratings = tuple[Int64, Array, Array]
 
 
@@ -195,12 +183,11 @@ def split_columns(indptr: Int64, indices: Int32, values: Array, bounds: Int64) -
 
 def turned(indptr: Int64, indices: Array, values: Array, columns: int) -> Ratings:
     """Transpose ratings in CSR; the result has the types of `split_columns`."""
+    rows = np.repeat(np.arange(len(indptr) - 1, dtype=index_type(len(indptr) - 1)), np.diff(indptr))
     begins = np.zeros(columns + 1, np.int64)
     np.cumsum(np.bincount(indices, minlength=columns), out=begins[1:])
-    out_indices, out_values = np.empty(len(indices), index_type(len(indptr) - 1)), np.empty_like(values)
-    module = _turn_module(indices.dtype.name, out_indices.dtype.name, values.dtype.name)
-    module.turn(indptr, indices, values, begins[:-1].copy(), out_indices, out_values)
-    return begins, out_indices, out_values
+    order = np.argsort(indices, kind="stable")
+    return begins, rows[order], values[order]
 
 
 @functools.cache
@@ -211,9 +198,3 @@ def _split_module(index: str, value: str) -> Any:
         f"{index}[::1], {value}[::1])"
     )
     return jit.compile_source("split", _SPLIT.format(count=count, fill=fill))
-
-
-@functools.cache
-def _turn_module(index: str, out_index: str, value: str) -> Any:
-    turn = jit.decorator(f"void(int64[::1], {index}[::1], {value}[::1], int64[::1], {out_index}[::1], {value}[::1])")
-    return jit.compile_source("turn", _TURN.format(turn=turn))

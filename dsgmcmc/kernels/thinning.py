@@ -114,23 +114,6 @@ def reach(order, euclidean, v, w, white, step):
     return norm_of(white, euclidean, v) ** (order + 1) + norm_of(white, euclidean, w) ** (order + 1)
 
 
-{compiled_judge}
-def judge(theta, proposed, order, euclidean, limit, shape,
-          features, responses, taylor, total, anchor, white, linear, quadratic):
-    """Expected number of candidates, and probability that a proposal is accepted; from all data."""
-    v, w, step = theta - anchor, proposed - anchor, np.empty_like(theta)
-    expected = reach(order, euclidean, v, w, white, step) * total
-    if not expected < limit:
-        change = free_energy(linear[0], quadratic[0], w) - free_energy(linear[0], quadratic[0], v)
-        change += energy(w, features, responses, taylor, shape) - energy(v, features, responses, taylor, shape)
-        return expected, np.exp(-max(change, 0.0))
-    change = free_energy(linear[1], quadratic[1], w) - free_energy(linear[1], quadratic[1], v)
-    rates = max(change, 0.0)
-    for i in range(features.shape[0]):
-        rates += rate(order, i, v, w, features, responses, taylor, shape)
-    return expected, np.exp(-rates)
-
-
 {compiled_iterate}
 def iterate(theta, energies, counts, first, count, c1, c3, k0, k1, order, euclidean, limit, shape,
             features, responses, taylor, psi, chance, alias, total, anchor, white, linear, quadratic,
@@ -227,10 +210,6 @@ def thinning_module(value: Callable[..., Any], third: Callable[..., Any]) -> Any
     kernels = (
         _KERNEL.replace("{helper}", jit.helper())
         .replace("{rounds}", rounds("x0, x1, x2, x3 = draw, c1, c2, c3", 4))
-        .replace(
-            "{compiled_judge}",
-            jit.decorator(f"UniTuple(float64, 2)({_VECTOR}, {_VECTOR}, {_SETTINGS}, {_DATA}, {_ENERGY})", _EXACT),
-        )
         .replace(
             "{compiled_iterate}",
             jit.decorator(
@@ -342,11 +321,3 @@ class Thinning(NamedTuple):
         thinning_module(self.value, self.third).iterate(
             theta, energies, counts, key.iteration, count, c1, c3, k0, k1, *settings, *self.tables
         )
-
-    def judge(self, theta: Float64, proposed: Float64) -> tuple[float, float]:
-        """Return expected number of candidates and acceptance probability, for a proposal (D,) at theta (D,)."""
-        t = self.tables
-        arrays = (t.features, t.responses, t.taylor, t.total, t.anchor, t.white, t.linear, t.quadratic)
-        settings = (self.order, self.euclidean, self.limit, self.shape)
-        expected, probability = thinning_module(self.value, self.third).judge(theta, proposed, *settings, *arrays)
-        return float(expected), float(probability)

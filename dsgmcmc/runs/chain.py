@@ -170,8 +170,7 @@ class Chain:
             except DivergenceError as error:
                 self.checkpoints.settle()  # a checkpoint being written has an earlier, finite state
                 if self._policy.on_divergence == "stop" or len(self.state.diverged) == len(self._fallbacks):
-                    remedy = f", or {named(self.sampler.remedy)}" if self.sampler.remedy else ""
-                    raise DivergenceError(f"{error}. Use a smaller {named('step_size')}{remedy}") from None
+                    raise DivergenceError(f"{error}. Use a smaller {named('step_size')}") from None
                 self._fall_back(error)
             else:
                 self._seconds_before, self._begin = self.seconds, None

@@ -91,8 +91,6 @@ class Metric(Replicated, ABC):
 
     #: Whether its coordinates are rotated against the columns of theta.
     turned: ClassVar[bool] = False
-    #: Setting, other than a smaller step, that may help if a chain diverges in this metric.
-    remedy: ClassVar[str] = ""
 
     def formula(self, lines: str, **declared: Any) -> Formula:
         """Formula of a sampler's `lines`, which may read ``step``, ``h_i`` and ``p``."""
@@ -199,7 +197,6 @@ step = h_i / sqrt(precision)
 p = information / precision
 """
     columns: ClassVar[tuple[str, ...]] = ("c", "lambda_")
-    remedy: ClassVar[str] = "sampler.metric=kronecker"
     rows: ClassVar[tuple[str, ...]] = ("n", "h")
 
     c: dict[Factor, Float64] = field(default_factory=dict)
@@ -342,7 +339,6 @@ class Kronecker(Fisher):
     saved_as: ClassVar[dict[str, str]] = {**Fisher.saved_as, "vectors": "metric.{}.vectors", "axes": "metric.{}.axes"}
     scratch: ClassVar[tuple[str, ...]] = ("g", "turned")
     turned: ClassVar[bool] = True
-    remedy: ClassVar[str] = ""
 
     vectors: dict[Factor, Float64] = field(default_factory=dict)  # V
     axes: dict[Factor, Float64] = field(default_factory=dict)  # L^T V

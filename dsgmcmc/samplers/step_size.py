@@ -2,31 +2,11 @@
 
 from __future__ import annotations
 
-from math import inf
-from typing import Self, TypeVar
+from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from dsgmcmc.settings import setting
-
-#: Largest `Sampler.excess` of default steps on plain vectors: an error of 2 % in a standard deviation. If the curvature
-#: in a direction is l times that of the metric, the error is l times as large; parts of unlike data increase it, too.
-MAX_EXCESS = 1.04
-#: Largest h^2 V at which a thermostat's splitting is accurate, for noise of variance V; at twice this value the error
-#: is 5 %.
-MAX_STEP_NOISE = 0.3
-#: Excess above which a user is warned.
-EXCESS_OF_WARNING = 1.1
-
-
-def langevin_excess(eps: float, noise: float) -> float:
-    """Variance of Langevin dynamics on N(0, 1) with gradient noise of variance V: (1 + eps V / 2) / (1 - eps / 2)."""
-    return (1 + 0.5 * eps * noise) / (1 - 0.5 * eps) if eps < 2 else inf
-
-
-def langevin_step(most: float, noise: float | None) -> float:
-    """Largest step, at most `most`, at which `langevin_excess` is `MAX_EXCESS`."""
-    return most if noise is None else min(most, 2 * (MAX_EXCESS - 1) / (noise + MAX_EXCESS))
 
 
 class SamplerConfig(BaseModel):
@@ -107,13 +87,3 @@ class RisingStep(StepSize):
         if sweep < self.warm_up:
             size *= self.first_step + (1.0 - self.first_step) * sweep / self.warm_up
         return size
-
-
-Steps = TypeVar("Steps", bound=StepSize)
-
-
-def suited_thermostat(config: Steps, noise: float | None) -> Steps:
-    """The configuration, with eps limited so that h^2 V is at most `MAX_STEP_NOISE` unless the user has set it."""
-    if "step_size" in config.model_fields_set or not noise:
-        return config
-    return config.model_copy(update={"step_size": min(config.step_size, 0.5 * MAX_STEP_NOISE / noise)})

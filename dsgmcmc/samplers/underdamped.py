@@ -64,14 +64,6 @@ class Underdamped(Sampler[C, Target]):
         return kick if self.halves(target) else None
 
     @property
-    def remedy(self) -> str:
-        """Setting, other than a smaller step, that may help a diverging chain: ``sampler.NAME=VALUE``, or empty.
-
-        Here: another metric.
-        """
-        return self.metric.remedy
-
-    @property
     def fields(self) -> tuple[StateField, ...]:
         """Position, momentum, and the fields of the metric."""
         return (StateField("theta"), StateField("r"), *self.metric.fields)

@@ -15,7 +15,7 @@ from time import process_time
 
 import numpy as np
 
-from dsgmcmc.densities.density import Banana, DoubleWell, Gaussian
+from dsgmcmc.densities.density import ALL, DoubleWell, Gaussian
 from dsgmcmc.densities.sample import sample, vector_target
 from dsgmcmc.densities.sgmcmc.gsgrhmc import GSGRHMC, GSGRHMCConfig
 from dsgmcmc.samplers.sgmcmc.sghmc import SGHMC, SGHMCConfig
@@ -59,6 +59,24 @@ class TwoPeaks(Energetic, DoubleWell):
     """U = x^4 - 2 x^2."""
 
     least = -1.0
+
+
+class Banana:
+    """U = x1^4 / 10 + (4 (x2 + 1.2) - x1^2)^2 / 2: a ridge along a parabola."""
+
+    dimension, n_data, curvature = 2, 1, np.array([5.0, 16.0])
+    prior_mean, prior_precision = np.zeros(2), np.zeros(2)
+
+    def energy(self, theta, data=ALL):
+        """Energy, (n,) for theta (n, 2)."""
+        x1, x2 = theta.T
+        return x1**4 / 10 + (4 * (x2 + 1.2) - x1**2) ** 2 / 2
+
+    def gradient(self, theta, data=ALL):
+        """Gradient of the energy, (n, 2)."""
+        x1, x2 = theta.T
+        off = 4 * (x2 + 1.2) - x1**2
+        return np.column_stack([0.4 * x1**3 - 2 * x1 * off, 4 * off])
 
 
 class Ridge(Energetic, Banana):

@@ -1,6 +1,6 @@
-r"""Hamiltonian Monte Carlo [Duane 1987; Neal 2011, fig. 2], with step and diagonal metric adapted in burn-in.
+r"""Hamiltonian Monte Carlo [Duane 1987; Neal 2011, fig. 2], with a step that is adapted in burn-in.
 
-Let s^2 be the inverse of the metric. Every iteration draws v ~ N(0, 1), and L leapfrog steps
+Let s^2 = 1 / (typical curvature + the prior's precision). Every iteration draws v ~ N(0, 1), and L leapfrog steps
 
     v <- v - (eps / 2) s grad U(theta),    theta <- theta + eps s v,    v <- v - (eps / 2) s grad U(theta)
 
@@ -8,20 +8,14 @@ propose a state, which is accepted with probability min{1, exp(H - H')}, H = U +
 is set to `length` times a number drawn uniformly from 0.5 to 1.5. So trajectories do not stay periodic, and the kernel
 is a mixture of reversible kernels.
 
-In burn-in, dual averaging adapts eps to the setting `acceptance`. s^2 starts as 1 / (typical curvature + the prior's
-precision). At half and at three quarters of burn-in it becomes a weighted mean: the variance of the n states in the
-preceding quarter, with weight n, and the old s^2, with weight 5. After burn-in eps and s^2 are fixed. With a
-`step_size` nothing is adapted.
+In burn-in, dual averaging adapts eps to the setting `acceptance`, unless a `step_size` is given; then it is fixed.
 
-Target: the posterior itself. Left out: dense metrics, and automatic lengths of trajectories (NUTS).
+Target: the posterior itself. Left out: metrics that are adapted, and automatic lengths of trajectories (NUTS).
 
 [Neal 2011] R. M. Neal: MCMC using Hamiltonian dynamics, Handbook of Markov chain Monte Carlo, chapter 5.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -31,13 +25,10 @@ from dsgmcmc.densities.metropolis.base import DualAveraging, Metropolis
 from dsgmcmc.densities.metropolis.proposals import known
 from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.samplers.step_size import SamplerConfig
-from dsgmcmc.targets.state import Replicated
 from dsgmcmc.types import Float64, Int64, Purpose
 
 #: Maximum number of leapfrog steps in a trajectory.
 MAX_STEPS = 1000
-#: Weight of the old s^2, as a number of states.
-OLD_METRIC_STATES = 5.0
 
 
 class HMCConfig(SamplerConfig):
@@ -48,48 +39,6 @@ class HMCConfig(SamplerConfig):
     length: float = Field(1.5, gt=0, allow_inf_nan=False, description="mean time of a trajectory, in the metric")
 
 
-@dataclass
-class DiagonalMetric(Replicated):
-    """s^2 of every row, and sums for the next s^2.
-
-    `number` (1,) is the number of states, `mean` (n, D) their mean, and `squares` (n, D) their squared deviations.
-    """
-
-    saved_as: ClassVar[dict[str, str]] = {
-        "inverse": "hmc.inverse_metric",
-        "number": "hmc.number",
-        "mean": "hmc.mean",
-        "squares": "hmc.squares",
-    }
-
-    inverse: Float64 | None = None
-    number: Float64 | None = None
-    mean: Float64 | None = None
-    squares: Float64 | None = None
-
-    def begin(self, inverse: Float64) -> None:
-        """Set s^2 to `inverse`, and reset the sums."""
-        self.inverse, self.number = inverse, np.zeros(1)
-        self.mean, self.squares = np.zeros_like(inverse), np.zeros_like(inverse)
-
-    def see(self, theta: Float64) -> None:
-        """Add the states of an iteration, (n, D), to the sums."""
-        assert self.number is not None
-        assert self.mean is not None
-        assert self.squares is not None
-        self.number = self.number + 1
-        offset = theta - self.mean
-        self.mean = self.mean + offset / self.number
-        self.squares = self.squares + offset * (theta - self.mean)
-
-    def next(self) -> Float64:
-        """Return the next s^2."""
-        assert self.inverse is not None
-        assert self.number is not None
-        assert self.squares is not None
-        return (self.squares + OLD_METRIC_STATES * self.inverse) / (self.number + OLD_METRIC_STATES)
-
-
 class HMC(Metropolis[HMCConfig, Density]):
     """Hamiltonian Monte Carlo."""
 
@@ -97,8 +46,8 @@ class HMC(Metropolis[HMCConfig, Density]):
 
     def __init__(self, config: HMCConfig, burn_in: int) -> None:
         super().__init__(config, burn_in)
-        self.adapted, self.metric = DualAveraging(), DiagonalMetric()
-        self.replicated = (*self.replicated, self.adapted, self.metric)
+        self.adapted = DualAveraging()
+        self.replicated = (*self.replicated, self.adapted)
 
     @classmethod
     def default_thin(cls, config: HMCConfig, grid: int) -> int:
@@ -115,17 +64,15 @@ class HMC(Metropolis[HMCConfig, Density]):
         theta, density, config = target.block["theta"], target.density, self.config
         energies, counts = self.tallied(target, iteration)
         known(density, theta, energies, counts)
-        if self.metric.inverse is None:
-            first = config.step_size or theta.shape[1] ** -0.25
-            self.adapted.begin(np.full(len(theta), first))
-            self.metric.begin(np.tile(1 / target.precision, (len(theta), 1)))
+        if self.adapted.steps is None:
+            self.adapted.begin(np.full(len(theta), config.step_size or theta.shape[1] ** -0.25))
         adapting = config.step_size is None and iteration < self.burn_in
         rng = target.stream.generator(Purpose.PROPOSAL)
         eps, v = self.adapted.eps(adapting), rng.standard_normal(theta.shape)
         times = config.length * (0.5 + rng.random(len(theta)))
         number = np.clip(np.ceil(times / eps), 1, MAX_STEPS).astype(np.int64)
         with np.errstate(all="ignore"):  # a diverging trajectory is rejected
-            proposed, w = self._trajectory(density, theta, v, eps, number)
+            proposed, w = self._trajectory(target, theta, v, eps, number)
             new = density.energy(proposed)
             rise = new - energies + prior_energy(density, proposed) - prior_energy(density, theta)
             rise += 0.5 * (w**2 - v**2).sum(axis=1)
@@ -136,14 +83,14 @@ class HMC(Metropolis[HMCConfig, Density]):
         counts += np.column_stack([accepted, evaluations, np.ones((len(theta), 2))])
         if adapting:
             self.adapted.see(np.where(np.isnan(chance), 0.0, chance), config.acceptance)
-            self._adapt_metric(theta, iteration + 1)
 
+    @staticmethod
     def _trajectory(
-        self, density: Density, start: Float64, v: Float64, eps: Float64, number: Int64
+        target: VectorTarget[Density], start: Float64, v: Float64, eps: Float64, number: Int64
     ) -> tuple[Float64, Float64]:
         """Make `number` leapfrog steps from every row, and return the final theta and v."""
-        assert self.metric.inverse is not None
-        theta, v, root = start.copy(), v.copy(), eps[:, None] * np.sqrt(self.metric.inverse)
+        density, theta, v = target.density, start.copy(), v.copy()
+        root = eps[:, None] / np.sqrt(target.precision)
         slope = posterior_gradient(density, theta)
         for made in range(int(number.max())):
             on = np.flatnonzero(number > made)
@@ -152,16 +99,3 @@ class HMC(Metropolis[HMCConfig, Density]):
             slope[on] = posterior_gradient(density, theta[on])
             v[on] -= 0.5 * root[on] * slope[on]
         return theta, v
-
-    def _adapt_metric(self, theta: Float64, made: int) -> None:
-        """Add a state to the sums; at half and three quarters of burn-in take a new metric, and restart the step."""
-        quarter = self.burn_in // 4
-        if made <= quarter or made > 3 * quarter:
-            return
-        self.metric.see(theta)
-        if made in (2 * quarter, 3 * quarter):
-            assert self.metric.inverse is not None
-            before = self.metric.inverse
-            self.metric.begin(self.metric.next())
-            stretch = np.sqrt((before / self.metric.inverse).min(axis=1))
-            self.adapted.begin(self.adapted.eps(False) * np.minimum(stretch, 1.0))

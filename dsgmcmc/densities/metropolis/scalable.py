@@ -37,7 +37,6 @@ from dsgmcmc.densities.metropolis.base import Metropolis
 from dsgmcmc.densities.metropolis.proposals import NormalProposal, Proposal, ProposalConfig, dense
 from dsgmcmc.densities.regression import Regression
 from dsgmcmc.densities.vector import VectorTarget
-from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.thinning import Tables, Thinning
 from dsgmcmc.targets.state import Replicated
 from dsgmcmc.types import Factor, Float64, Int64, Purpose
@@ -177,10 +176,6 @@ class Thinned(Metropolis[C, Regression]):
         """Bounds psi_i (`dsgmcmc.kernels.thinning`), (N,)."""
         order, k = self.order + 1, factorial(self.order + 1)
         supremum = density.link.suprema[self.order]
-        if supremum == inf:
-            raise InputError(
-                f"the slopes of the {density.link.name} link have no bound, which this kernel needs: use smh1 or smh2"
-            )
         if self.config.bound == "published":
             return density.bounds(order) / k
         psi: Float64 = supremum * np.linalg.norm(density.features @ law.root, axis=1) ** order / k
@@ -216,10 +211,6 @@ class Thinned(Metropolis[C, Regression]):
     def step(self, target: VectorTarget[Regression], iteration: int) -> None:
         """Run one iteration."""
         self.advance(target, iteration, 1)
-
-    def acceptance(self, target: VectorTarget[Regression], theta: Float64, proposed: Float64) -> float:
-        """Return the acceptance probability of a proposal (D,) at theta (D,), from all data; for tests."""
-        return self.made(target)[0].judge(theta, proposed)[1]
 
 
 class FMHConfig(ThinnedConfig):

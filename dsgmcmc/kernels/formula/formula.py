@@ -91,11 +91,6 @@ class Formula:
         Assigned names whose sums are returned: over all elements, per column, or per row.
     row_max : tuple of str
         Assigned names whose maximum per row is returned.
-
-    Raises
-    ------
-    ValueError
-        On construction, if the source does not follow these rules.
     """
 
     source: str
@@ -105,15 +100,6 @@ class Formula:
     column_sums: tuple[str, ...] = ()
     row_sums: tuple[str, ...] = ()
     row_max: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        body = self._body
-        totals = [*self.sums, *self.column_sums, *self.row_sums, *self.row_max]
-        for name in totals:
-            if name not in body.written:
-                raise ValueError(f"the total of {name!r} is asked for, which the formula does not assign")
-        if len(set(totals)) != len(totals):
-            raise ValueError(f"two totals of one name among {totals}; assign it to a second name")
 
     @functools.cached_property
     def _body(self) -> Assignments:
@@ -252,10 +238,6 @@ class Formula:
             raise ValueError(f"{name!r} is no field of {', '.join(arrays)}, and is not given")
         for name in sorted(body.written & {*scalars}):
             raise ValueError(f"{name!r} cannot be assigned: it is given as a number")
-        for name in sorted({*aliases.values()} - {*arrays}):
-            raise ValueError(f"{name!r} is no field of {', '.join(arrays)}")
-        if "grad_prior" in body.read and PRIOR_AT not in fields:
-            raise ValueError(f"the prior's gradient is taken at field {PRIOR_AT!r}, which there is not")
         if not fields:  # the first array gives the shape
             fields = {name: name for name in list(arrays)[:1]}
         rows = tuple(name for name in self.rows if name in aliases)

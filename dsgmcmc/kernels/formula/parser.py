@@ -94,11 +94,6 @@ def parse(source: str, vectors: Collection[str] = (), definable: Collection[str]
     ValueError
         If the formula is not allowed; the message names the line.
     """
-    if len(set(vectors)) != len(vectors):
-        raise ValueError(f"a name is declared twice among {sorted(vectors)}")
-    for name in vectors:
-        if not _usable(name) or name in BUILT_IN:
-            raise ValueError(f"{name!r} cannot be a name in a formula")
     fixed = {*vectors, *BUILT_IN} - {*definable}
     try:
         tree = ast.parse(textwrap.dedent(source))

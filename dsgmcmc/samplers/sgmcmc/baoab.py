@@ -55,8 +55,6 @@ FULL_STEP_RATINGS = 20_000  # number of ratings from which on the step does not 
 MAX_STEP_PER_PARAMETER_RATIO = 0.4  # largest eps, divided by the number of ratings per parameter
 FRICTION = 0.95  # c where no limit lowers eps
 
-DENSITY_STEP = 0.1  # eps on plain vectors, whose energies may have any shape
-
 
 class BAOABConfig(RisingStep):
     """Configuration of BAOAB; `step_size` is eps. With the Kronecker metric it is smaller and rises more slowly."""
@@ -89,6 +87,7 @@ class BAOAB(Underdamped[BAOABConfig]):
 
     Config = BAOABConfig
     gradients = ("full",)
+    density_step = 0.1
     defaults: ClassVar[dict[str, Any]] = {"prior_precision": 10.0, "initial_sd": 0.14, "hyper_start": 15}
 
     @classmethod
@@ -122,16 +121,6 @@ class BAOAB(Underdamped[BAOABConfig]):
             robust = {"step_size": largest, **kept, "metric": "kronecker"}
             configs["the Kronecker metric"] = BAOABConfig.model_validate(robust)
         return configs
-
-    @classmethod
-    def suited_to_density(cls, config: BAOABConfig, noise: float | None) -> BAOABConfig:
-        """Return the configuration for a plain vector; a step that is not set keeps `excess` below `MAX_EXCESS`.
-
-        Here: gradients have no noise, but an energy may be steeper in the tails than at the mode.
-        """
-        if "step_size" in config.model_fields_set:
-            return config
-        return config.model_copy(update={"step_size": DENSITY_STEP})
 
     def __init__(self, config: BAOABConfig, burn_in: int) -> None:
         super().__init__(config, burn_in)

@@ -62,7 +62,7 @@ from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.gradients import PartGradient
 from dsgmcmc.samplers.metrics import Fisher
 from dsgmcmc.samplers.sgmcmc.lbfgs import Products, coefficients
-from dsgmcmc.samplers.step_size import StepSize, langevin_step
+from dsgmcmc.samplers.step_size import StepSize
 from dsgmcmc.settings import named
 from dsgmcmc.targets.base import Target
 from dsgmcmc.targets.state import ParameterBlock, Replicated, StateField
@@ -119,16 +119,7 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
     Config = HAMCMCConfig
     gradients = ("part", "control-variate")
     scratch = ("g", "g2")
-
-    @classmethod
-    def suited_to_density(cls, config: HAMCMCConfig, noise: float | None) -> HAMCMCConfig:
-        """Return the configuration for a plain vector; a step that is not set keeps `excess` below `MAX_EXCESS`.
-
-        Here: `excess` is that of Langevin dynamics, and the step is at most 0.1.
-        """
-        if {"step_size", "metric"} & config.model_fields_set:
-            return config
-        return config.model_copy(update={"step_size": langevin_step(0.1, noise)})
+    density_step = 0.08
 
     def __init__(self, config: HAMCMCConfig, burn_in: int) -> None:
         super().__init__(config, burn_in)

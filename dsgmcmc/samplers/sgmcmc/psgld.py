@@ -23,15 +23,13 @@ from __future__ import annotations
 from math import sqrt
 from typing import Any, Literal
 
-import numpy as np
 from pydantic import Field, model_validator
 
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.samplers.step_size import StepSize, langevin_excess
+from dsgmcmc.samplers.step_size import StepSize
 from dsgmcmc.targets.base import Target
 from dsgmcmc.targets.state import StateField
-from dsgmcmc.types import Float64
 
 UPDATE = Formula(
     """
@@ -66,18 +64,6 @@ class PSGLD(Sampler[PSGLDConfig, Target]):
     Config = PSGLDConfig
     gradients = ("part", "full", "control-variate")
     draws_data = True
-
-    @classmethod
-    def excess(cls, config: PSGLDConfig, noise: float, curvature: Float64 | None = None) -> float | None:
-        """Ratio of the draws' variance to the target's, for a normal target of precision 1; None if unknown.
-
-        Here: of the element with the largest curvature, as derived at the head of the module.
-        """
-        if curvature is None:
-            return None
-        steep = float(np.max(curvature))
-        eps = config.step_size * min(1.0, 4 / (1 + noise))
-        return langevin_excess(eps * steep / (config.lambda_n + sqrt((1 + noise) * steep)), noise)
 
     @property
     def fields(self) -> tuple[StateField, ...]:

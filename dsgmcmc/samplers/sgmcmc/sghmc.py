@@ -22,7 +22,7 @@ at small friction.
 ``noise_correction`` subtracts the variance of the gradient noise from that of the added noise. In the metric, the
 variance of the gradient noise is (B - 1) p_ik on average, but only for independent parts: the noise of shuffled parts
 cancels within a sweep. With V = (B - 1) p_ik, 1 - c^2 becomes 1 - c^2 - h_i^2 V (1 + c)^2 / 4, and 2 a becomes
-2 a - h_i^2 V.
+2 a - h_i^2 V. Steps at which these are negative show as divergence.
 
 Target: the posterior, up to the noise of the parts' gradients and O(eps). On N(0, 1) with noise of variance V,
 independent in every update, Var theta is 1 + h^2 V (1 + c) / ((1 - c) (4 - h^2)) for "baoa", without correction, and
@@ -32,7 +32,7 @@ about 1. Left out: Metropolis correction, and an estimate of V where the metric 
 
 from __future__ import annotations
 
-from math import exp, inf, sqrt
+from math import exp, sqrt
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -40,11 +40,11 @@ from pydantic import Field
 from dsgmcmc.errors import InputError
 from dsgmcmc.samplers.base import NORMAL
 from dsgmcmc.samplers.metrics import METRICS, REFRESH_EVERY
-from dsgmcmc.samplers.step_size import MAX_EXCESS, RisingStep
+from dsgmcmc.samplers.step_size import RisingStep
 from dsgmcmc.samplers.underdamped import BAOA, Underdamped
 from dsgmcmc.settings import named
 from dsgmcmc.targets.base import Target
-from dsgmcmc.types import Float64, Purpose
+from dsgmcmc.types import Purpose
 
 PUBLISHED = """\
 r = damp * r - step * grad + spread * z
@@ -57,11 +57,11 @@ UPDATES = {"baoa": BAOA, "published": PUBLISHED}
 FRICTION = {
     "baoa": """\
 damp = exp(-fade)
-spread = sqrt(maximum(1 - damp * damp - 0.25 * parts * h_i * h_i * p * (1 + damp) * (1 + damp), 0))
+spread = sqrt(1 - damp * damp - 0.25 * parts * h_i * h_i * p * (1 + damp) * (1 + damp))
 """,
     "published": """\
 damp = 1 - fade
-spread = sqrt(maximum(2 * fade - parts * h_i * h_i * p, 0))
+spread = sqrt(2 * fade - parts * h_i * h_i * p)
 """,
 }
 
@@ -89,6 +89,7 @@ class SGHMC(Underdamped[SGHMCConfig]):
     Config = SGHMCConfig
     gradients = ("part", "full", "control-variate")
     draws_data = True
+    density_step = 0.03
     defaults: ClassVar[dict[str, Any]] = {"prior_precision": 10.0, "initial_sd": 0.14, "hyper_start": 15}
 
     def __init__(self, config: SGHMCConfig, burn_in: int) -> None:
@@ -100,57 +101,24 @@ class SGHMC(Underdamped[SGHMCConfig]):
 
     @classmethod
     def check(cls, config: SGHMCConfig, schedule: str, grid: int, thin: int) -> None:
-        """Refuse settings that would sample a different distribution."""
-        h, parts = sqrt(2 * config.step_size), cls.sweep_length(config, grid) - 1
-        if config.splitting == "published" and config.gamma * h > 1:
-            raise InputError(
-                f"sampler.gamma = {config.gamma:g} reverses the momentum in every update of {h:.3g}: use at most "
-                f"{1 / h:.3g}"
-            )
-        if config.noise_correction:
-            if config.metric == "identity":
-                raise InputError(
-                    f"sampler.noise_correction is made from the metric: use {named('sampler.metric')}=fisher"
-                )
-            cls.corrects_noise(config, schedule, grid)
-            damp = exp(-config.gamma * h)
-            added = {"baoa": (1 - damp) / (1 + damp) * 4, "published": 2 * config.gamma * h}[config.splitting]
-            if 2 * config.step_size * parts > added:
-                raise InputError(
-                    f"sampler.noise_correction: the parts' noise, {2 * config.step_size * parts:.3g}, is more than the "
-                    f"{added:.3g} that friction adds: use a smaller {named('step_size')} or grid, or a larger "
-                    "sampler.gamma"
-                )
+        """Refuse a correction for noise that is not known."""
+        if not config.noise_correction:
+            return
+        if config.metric == "identity":
+            raise InputError(f"sampler.noise_correction is made from the metric: use {named('sampler.metric')}=fisher")
+        cls.corrects_noise(config, schedule, grid)
 
     @classmethod
-    def excess(cls, config: SGHMCConfig, noise: float, curvature: Float64 | None = None) -> float | None:
-        """Ratio of the draws' variance to the target's, for a normal target of precision 1; None if unknown.
+    def suited_to_density(cls, config: SGHMCConfig, grid: int) -> SGHMCConfig:
+        """Return the configuration for a plain vector.
 
-        Here: by the formulas at the head of the module.
+        Here: with gradients of parts the momentum fades by `FADE_OF_NOISE` in a step, unless a setting is given.
         """
-        if config.refresh:
-            return None
-        h = sqrt(2 * config.step_size)
-        heat, a, c = h * h * noise, config.gamma * h, exp(-config.gamma * h)
-        if h >= 2 or (config.splitting == "published" and a >= 2 - h * h / 2):
-            return inf
-        if config.splitting == "published":
-            return (2 * a + heat * (not config.noise_correction)) * (2 - a) / (a * (4 - 2 * a - h * h))
-        left = 1 / (4 - h * h) - (0.25 if config.noise_correction else 0.0)
-        return 1 + heat * (1 + c) / (1 - c) * left
-
-    @classmethod
-    def suited_to_density(cls, config: SGHMCConfig, noise: float | None) -> SGHMCConfig:
-        """Return the configuration for a plain vector; a step that is not set keeps `excess` below `MAX_EXCESS`.
-
-        Here: more friction, which fades by `FADE_OF_NOISE` in a step, and shorter steps.
-
-        At that friction, c = exp(-.9), the excess is h^2 V (1 + c) / ((1 - c) 4) = 1.19 eps V.
-        """
-        if not noise or {"step_size", "gamma", "splitting", "noise_correction"} & config.model_fields_set:
-            return config
-        eps = min(config.step_size, (MAX_EXCESS - 1) / (1.19 * noise))
-        return config.model_copy(update={"step_size": eps, "gamma": FADE_OF_NOISE / sqrt(2 * eps)})
+        suited = super().suited_to_density(config, grid)
+        given = {"step_size", "gamma", "splitting", "noise_correction"} & config.model_fields_set
+        if given or cls.sweep_length(config, grid) == 1:
+            return suited
+        return suited.model_copy(update={"gamma": FADE_OF_NOISE / sqrt(2 * suited.step_size)})
 
     def step(self, target: Target, iteration: int) -> None:
         """One update of every row. Collective."""

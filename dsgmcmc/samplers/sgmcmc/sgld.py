@@ -18,9 +18,8 @@ from pydantic import Field
 
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.samplers.step_size import StepSize, langevin_excess, langevin_step
+from dsgmcmc.samplers.step_size import StepSize
 from dsgmcmc.targets.base import Target
-from dsgmcmc.types import Float64
 
 UPDATE = Formula("theta = theta - eps * grad + noise * z")
 
@@ -37,24 +36,7 @@ class SGLD(Sampler[SGLDConfig, Target]):
     Config = SGLDConfig
     gradients = ("part", "full", "control-variate")
     draws_data = True
-
-    @classmethod
-    def excess(cls, config: SGLDConfig, noise: float, curvature: Float64 | None = None) -> float | None:
-        """Ratio of the draws' variance to the target's, for a normal target of precision 1; None if unknown.
-
-        Here: in the direction of largest curvature.
-        """
-        return langevin_excess(config.step_size, noise)
-
-    @classmethod
-    def suited_to_density(cls, config: SGLDConfig, noise: float | None) -> SGLDConfig:
-        """Return the configuration for a plain vector; a step that is not set keeps `excess` below `MAX_EXCESS`.
-
-        Here: at most 0.1.
-        """
-        if "step_size" in config.model_fields_set:
-            return config
-        return config.model_copy(update={"step_size": langevin_step(0.1, noise)})
+    density_step = 0.08
 
     def step(self, target: Target, iteration: int) -> None:
         """One step on every row. Collective."""

@@ -19,11 +19,10 @@ Target: the posterior, up to O(h^2), for independent normal noise that does not 
 the metric has the form that the thermostats can match: V I in each row for "row", diagonal for "element". Then the
 mean of xi is A + h_i^2 V / (2 h). Otherwise the error is O(h): with "row", direction k, of noise V_k, tends to the
 temperature (A + h V_k / 2) / (A + h mean(V) / 2); with "element", correlated noise makes elements of theta correlated.
-Minibatches have correlated noise: `dsgmcmc.densities.sgmcmc.matrix_sgnht` handles it, for one vector. Noise that
-depends on theta causes an error of O(h) with all thermostats. The noise of shuffled parts cancels within a sweep, but a
-thermostat adapts to one part at a time, and the draws would be underdispersed: such parts are refused. On a plain
-vector of several rows, "scalar" couples the rows, which are then not independent chains. Left out: Metropolis
-correction.
+Minibatches have correlated noise. Noise that depends on theta causes an error of O(h) with all thermostats. The noise
+of shuffled parts cancels within a sweep, but a thermostat adapts to one part at a time, and the draws would be
+underdispersed: such parts are refused. On a plain vector of several rows, "scalar" couples the rows, which are then not
+independent chains. Left out: Metropolis correction.
 
 [Leimkuhler & Shang 2016] Adaptive thermostats for noisy gradient systems, SIAM J. Sci. Comput. 38.
 """
@@ -42,7 +41,7 @@ from dsgmcmc.parallel.named import Named
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.gradients import PartGradient
 from dsgmcmc.samplers.metrics import METRICS, REFRESH_EVERY
-from dsgmcmc.samplers.step_size import RisingStep, suited_thermostat
+from dsgmcmc.samplers.step_size import RisingStep
 from dsgmcmc.settings import named
 from dsgmcmc.targets.base import Target
 from dsgmcmc.targets.state import ParameterBlock, Replicated, StateField
@@ -102,6 +101,7 @@ class SGNHT(Sampler[SGNHTConfig, Target]):
     Config = SGNHTConfig
     gradients = ("part", "control-variate")
     draws_data = True
+    density_step = 0.15
     defaults: ClassVar[dict[str, Any]] = {
         "prior_precision": 10.0,
         "initial_sd": 0.14,
@@ -128,14 +128,6 @@ class SGNHT(Sampler[SGNHTConfig, Target]):
                 f"{named('sampler.thermostat')}=row"
             )
         cls.needs_independent_parts("the thermostat of sgnht", "take another sampler", config, schedule, grid)
-
-    @classmethod
-    def suited_to_density(cls, config: SGNHTConfig, noise: float | None) -> SGNHTConfig:
-        """Return the configuration for a plain vector; a step that is not set keeps `excess` below `MAX_EXCESS`.
-
-        Here: the error that a thermostat leaves is of the order of h^2 V.
-        """
-        return suited_thermostat(config, noise)
 
     @property
     def fields(self) -> tuple[StateField, ...]:

@@ -8,7 +8,8 @@ other factor, and both factors move at once.
 
 ``noise_correction`` subtracts the variance of the gradient noise from that of the added noise. In the metric, the
 variance of the gradient noise is (B - 1) p_ik on average, for independent parts, where p_ik is the share of the data in
-P. The added noise is then N(0, (2 eps_i - eps_i^2 (B - 1) p_ik) / P_ik).
+P. The added noise is then N(0, (2 eps_i - eps_i^2 (B - 1) p_ik) / P_ik). Steps at which that is negative show as
+divergence.
 
 Target: the posterior, up to the noise of the parts' gradients and O(eps). Where the precision is lambda in the metric,
 and the noise independent with variance V, Var theta is (1 + eps (V - B^) / 2) / (1 - eps lambda / 2) in units of the
@@ -25,19 +26,16 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from dsgmcmc.errors import InputError
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.metrics import METRICS, REFRESH_EVERY
-from dsgmcmc.samplers.step_size import RisingStep, langevin_excess, langevin_step
-from dsgmcmc.settings import named
+from dsgmcmc.samplers.step_size import RisingStep
 from dsgmcmc.targets.base import Target
 from dsgmcmc.targets.state import StateField
-from dsgmcmc.types import Float64
 
 #: With the metric's step = h_i P^-1/2, h_i^2 = 2 eps_i.
 UPDATE = "theta = theta - 0.5 * step * step * grad + step * z\n"
 CORRECTED = """\
-spread = sqrt(maximum(1 - 0.25 * parts * h_i * h_i * p, 0))
+spread = sqrt(1 - 0.25 * parts * h_i * h_i * p)
 theta = theta - 0.5 * step * step * grad + step * spread * z
 """
 
@@ -60,6 +58,7 @@ class SGRLD(Sampler[SGRLDConfig, Target]):
     Config = SGRLDConfig
     gradients = ("part", "full", "control-variate")
     draws_data = True
+    density_step = 0.08
     defaults: ClassVar[dict[str, Any]] = {"prior_precision": 10.0, "initial_sd": 0.14, "hyper_start": 15}
 
     def __init__(self, config: SGRLDConfig, burn_in: int) -> None:
@@ -70,33 +69,9 @@ class SGRLD(Sampler[SGRLDConfig, Target]):
 
     @classmethod
     def check(cls, config: SGRLDConfig, schedule: str, grid: int, thin: int) -> None:
-        """Refuse settings that would sample a different distribution."""
-        if not config.noise_correction:
-            return
-        cls.corrects_noise(config, schedule, grid)
-        parts = cls.sweep_length(config, grid) - 1
-        if config.step_size * parts > 2:
-            raise InputError(
-                f"sampler.noise_correction: at {named('step_size')} {config.step_size:g} the parts' noise is more than "
-                f"what is added: use at most {2 / parts:.3g}, or a smaller grid"
-            )
-
-    @classmethod
-    def excess(cls, config: SGRLDConfig, noise: float, curvature: Float64 | None = None) -> float | None:
-        """Ratio of the draws' variance to the target's, for a normal target of precision 1; None if unknown."""
-        return langevin_excess(config.step_size, 0.0 if config.noise_correction else noise)
-
-    @classmethod
-    def suited_to_density(cls, config: SGRLDConfig, noise: float | None) -> SGRLDConfig:
-        """Return the configuration for a plain vector; a step that is not set keeps `excess` below `MAX_EXCESS`."""
-        if "step_size" in config.model_fields_set or config.noise_correction:
-            return config
-        return config.model_copy(update={"step_size": langevin_step(config.step_size, noise)})
-
-    @property
-    def remedy(self) -> str:
-        """The setting of another metric."""
-        return self.metric.remedy
+        """Refuse parts whose noise is not that which is corrected for."""
+        if config.noise_correction:
+            cls.corrects_noise(config, schedule, grid)
 
     @property
     def fields(self) -> tuple[StateField, ...]:

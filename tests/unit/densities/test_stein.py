@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dsgmcmc.densities.density import Banana, Gaussian
+from dsgmcmc.densities.density import DoubleWell, Gaussian
 from dsgmcmc.densities.stein import kernel_stein_discrepancy, stein_kernel
-from dsgmcmc.errors import InputError
 
 LAW = Gaussian(np.array([3.0, -1.0]), np.array([[1.0, 0.4], [0.4, 2.0]]))
 
@@ -20,7 +19,7 @@ def test_the_kernel_is_that_of_its_definition() -> None:
     """Derivatives of k by complex steps and differences on five points, to 1e-7; the gradients are not linear."""
     c, beta = 1.3, -0.4
     x = np.random.default_rng(1).normal(size=(5, 2))
-    scores = -Banana().gradient(x)
+    scores = -DoubleWell().gradient(x) - x[:, ::-1] ** 2
 
     def k(a: np.ndarray, b: np.ndarray) -> complex:
         return (c**2 + ((a - b) ** 2).sum()) ** beta
@@ -48,21 +47,6 @@ def test_blocks_and_origin_do_not_matter() -> None:
         assert found**2 == pytest.approx(max(mean, 0), abs=1e-12)
 
 
-def test_its_mean_under_the_law_is_zero_and_signs_as_printed_are_not() -> None:
-    """All pairs of 200 sets of 50 draws with 50 others: within 4 standard errors of the sets' means."""
-
-    def means(sign: float) -> np.ndarray:
-        found = []
-        for seed in range(200):
-            x, y = exact(50, 2 * seed), exact(50, 2 * seed + 1)
-            found.append(stein_kernel(x, -sign * LAW.gradient(x), y, -sign * LAW.gradient(y)).mean())
-        return np.array(found)
-
-    right, printed = means(1.0), means(-1.0)  # s for -s: the mixed terms alone change sign [Nemeth 2021, eq. 13]
-    assert abs(right.mean()) < 4 * right.std() / np.sqrt(len(right))
-    assert printed.mean() > 0.3
-
-
 def test_it_falls_with_the_draws_of_the_law_alone() -> None:
     """As K^-1/2 for independent ones (slope within .15 over 10 sets of each size); too wide a law stays away."""
     means = []
@@ -72,12 +56,3 @@ def test_it_falls_with_the_draws_of_the_law_alone() -> None:
     assert (means[1] - means[0]) / np.log(9) == pytest.approx(-0.5, abs=0.15)
     wide = LAW.mean + 1.2 * (exact(900, 40) - LAW.mean)
     assert np.log(kernel_stein_discrepancy(wide, LAW.gradient(wide))) > means[1] + 0.5
-
-
-def test_what_is_no_set_of_draws_is_refused() -> None:
-    """Shapes that differ, and numbers that are none."""
-    draws = exact(5, 0)
-    with pytest.raises(InputError, match="found"):
-        kernel_stein_discrepancy(draws, draws[:4])
-    with pytest.raises(InputError, match="finite"):
-        kernel_stein_discrepancy(draws, draws * np.nan)

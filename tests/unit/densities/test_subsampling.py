@@ -129,12 +129,6 @@ def test_data_are_drawn_with_the_probabilities_that_weigh_them(name: str) -> Non
     np.testing.assert_allclose(offset.T @ (p[:, None] * offset), expected, rtol=1e-10, atol=1e-10)
 
 
-def test_data_of_probability_zero_are_never_drawn() -> None:
-    """At either end too, where rounding of the sum could reach them."""
-    p = np.array([0.0, 0.3, 0.0, 0.7, 0.0])
-    assert set(draw(p, 2000, np.random.default_rng(0))) == {1, 3}
-
-
 @pytest.mark.parametrize("name", DATUM_GRADIENTS)
 def test_gradients_are_counted_and_rows_do_not_share_draws(name: str) -> None:
     """A table takes the gradients of all data once, and an iteration those of its own."""
@@ -142,12 +136,6 @@ def test_gradients_are_counted_and_rows_do_not_share_draws(name: str) -> None:
     advance(target, sampler, 0, 18)
     assert sampler.metrics()["gradient_calls"] == 18 * 2 + (5 if name != "importance" else 0)
     assert any((a != b).any() for a, b in [sampler.gradient.drawn])
-
-
-def test_a_regression_keeps_a_number_a_datum() -> None:
-    """N and not N D; any other sum keeps N D."""
-    assert made("saga", FIVE)[0].block["table"].size == 5
-    assert made("saga", Plain())[0].block["table"].size == 10
 
 
 def test_sums_of_tables_are_those_of_the_tables() -> None:
@@ -208,15 +196,6 @@ def test_a_chain_that_is_lost_is_said_to_have_diverged() -> None:
     with np.errstate(all="ignore"):
         advance(target, sampler, 1, 2)
     assert target.find_divergence("theta") == "element [1, 0] of theta is nan"
-
-
-def test_the_noise_of_one_datum_is_unknown() -> None:
-    """A covariance takes two."""
-    sampler = made_of(AdjustedSGLD, "adaptive")
-    target = vector_target(FIVE, sampler, grid=5)
-    sampler.start(target, 1.0)
-    with pytest.raises(InputError, match="smaller grid"):
-        sampler.advance(target, 0, 1)
 
 
 def made_of(kind: type[Sampler[Any, Any]], gradient: str) -> Sampler[Any, Any]:

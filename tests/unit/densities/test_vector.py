@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from densities import D, Logistic, N
 
-from dsgmcmc.densities.density import ALL, Data, Gaussian, prior_energy
+from dsgmcmc.densities.density import ALL, Gaussian, prior_energy
 from dsgmcmc.densities.sample import sample, vector_target
 from dsgmcmc.densities.vector import VectorTarget, part_sizes
 from dsgmcmc.errors import InputError
-from dsgmcmc.samplers import DENSITY_SAMPLERS
 from dsgmcmc.samplers.sgmcmc.baoab import BAOAB, BAOABConfig
 from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
 from dsgmcmc.types import Factor, ScheduleName
@@ -39,14 +38,6 @@ def differences(function: Any, theta: np.ndarray, step: float = 1e-5) -> np.ndar
 
 
 # ---------------------------------------------------------------------- what a density says
-
-
-@pytest.mark.parametrize("data", [ALL, slice(2, None, PARTS), np.array([0, 5, 5, 52])])
-def test_energy_and_gradient_agree(data: Data) -> None:
-    """Of all the data, of a part, and of any others: what a user checks of a density of his own."""
-    density, theta = Logistic(), np.random.default_rng(1).normal(size=(4, D))
-    found = differences(lambda x: density.energy(x, data), theta)
-    np.testing.assert_allclose(density.gradient(theta, data), found, rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("dense", [False, True])
@@ -115,13 +106,6 @@ def test_parts_share_out_the_data() -> None:
     assert target_of(gradient="full", grid=PARTS).sweep_length == 1
 
 
-def test_the_full_gradient_is_of_all_the_data() -> None:
-    """Without the prior, and whatever the parts would be."""
-    target = target_of(gradient="full", grid=PARTS)
-    target.full_gradient("theta", "g")
-    np.testing.assert_array_equal(target.block["g"], target.density.gradient(target.block["theta"]))
-
-
 def test_information_is_the_curvature_that_the_density_gives() -> None:
     """P = curvature + lambda, of every row alike; a dense prior counts with its diagonal. Steps are as asked for."""
     target = target_of(Logistic(dense=True), "full")
@@ -145,17 +129,6 @@ def test_a_step_is_the_step_that_was_asked_for(metric: str) -> None:
     before = target.block["theta"].copy()
     sampler.step(target, 0)
     np.testing.assert_allclose(target.block["theta"] - before, -0.4 * before, atol=0.01)
-
-
-def test_sums_are_what_is_made_of_them() -> None:
-    """One process and one block: there is nothing to add, and the promised names come back."""
-    target = target_of()
-    found = target.sum(
-        {target.block: {"a": np.array([1.0, 2.0])}},
-        lambda sums: {"c": np.ones(1), "b": 2 * sums["a"]},
-        {"b": (2,), "c": (1,)},
-    )
-    assert {name: value.tolist() for name, value in found.items()} == {"b": [2.0, 4.0], "c": [1.0]}
 
 
 # ---------------------------------------------------------------------- divergence
@@ -186,15 +159,6 @@ def test_rows_are_independent_chains() -> None:
     for few, many in zip(*paths, strict=True):
         np.testing.assert_allclose(few, many[:3], rtol=1e-9, atol=1e-12)
     assert len(np.unique(paths[1][-1][:, 0])) == 4
-
-
-def test_the_energy_is_that_of_the_posterior() -> None:
-    """Of every row, prior included."""
-    target = target_of(rows=200, seed=1)
-    density, theta = target.density, target.block["theta"]
-    offset = theta - density.prior_mean
-    expected = density.energy(theta) + (0.5 * offset**2 * density.prior_precision).sum(axis=1)
-    np.testing.assert_allclose(target.energy("theta"), expected)
 
 
 def test_chains_differ() -> None:
@@ -232,14 +196,6 @@ def test_slips_of_a_density_are_named(wrong: dict[str, Any], said: str, gradient
     """A shape that NumPy would broadcast samples another law without a word; others fail deep inside a kernel."""
     with pytest.raises(InputError, match=said):
         next(sample(target_of(Slip(**wrong), gradient), SGLD(SGLDConfig(gradient=gradient), 0), 1))
-
-
-@pytest.mark.parametrize("name", ["gsgrhmc", "adjusted_sgld", "smh2"])
-def test_a_sampler_of_other_densities_says_so(name: str) -> None:
-    """In memory as in a run; it was an attribute that the density has not."""
-    kind = DENSITY_SAMPLERS[name]
-    with pytest.raises(InputError, match=f"sampler {kind.__name__} samples a .*, which this Logistic is not"):
-        vector_target(Logistic(), kind(kind.Config(), 0))
 
 
 def test_arrays_of_any_numbers_will_do() -> None:

@@ -77,7 +77,6 @@ def run(case: Case, K: int, biases: bool, weighted: bool, scale: float, score: s
 # One rank for each way the source turns out: biases alone, a single column, powers of two, odd ends, blocks with and
 # without rest.
 CASES = [
-    (0, True, False),
     (0, True, True),
     (1, True, False),
     (2, False, False),
@@ -85,9 +84,7 @@ CASES = [
     (10, True, False),
     (16, False, True),
     (33, True, False),
-    (64, False, False),
     (200, False, True),
-    pytest.param(192, True, False, marks=pytest.mark.long),
     pytest.param(512, False, False, marks=pytest.mark.long),
 ]
 
@@ -123,7 +120,6 @@ SCORES = {
         (16, False, True, "x - exp(eta)"),
         (7, True, False, "maximum(x, 0) - 1 / (1 + exp(-eta))"),
         (10, True, False, "0.25 - eta"),
-        pytest.param(130, True, True, "x - exp(eta)", marks=pytest.mark.long),
     ],
 )
 def test_any_score_of_rating_and_predictor(K, biases, weighted, source):
@@ -144,22 +140,6 @@ def test_other_scores_are_refused(score):
         gradient_kernel(3, True, score=score)
 
 
-def test_is_the_gradient_of_the_returned_sum():
-    """Protects the sign and the factor: the gradient is that of scale/2 times the returned sum."""
-    K, step = 10, 1e-2
-    case = make_case(K, True)
-    out_w, out_h, _, _, _ = run(case, K, True, False, scale=2.0)
-    rng = np.random.default_rng(2)
-    for which, out in (("theta_w", out_w), ("theta_h", out_h)):
-        theta = getattr(case, which)
-        direction = rng.standard_normal(theta.shape).astype(np.float32)
-        up, down = (
-            run(case._replace(**{which: theta + sign * np.float32(step) * direction}), K, True, False, 0.0)[2]
-            for sign in (1, -1)
-        )
-        assert (up - down) / (2 * step) == pytest.approx((out * direction).sum(), rel=2e-3)
-
-
 @pytest.mark.parametrize(("K", "biases", "weighted"), [(10, True, False), (200, False, True)])
 def test_empty_blocks_and_single_rows(K, biases, weighted):
     """Protects blocks without ratings, without rows, and with one row: nothing changes, the sum is 0."""
@@ -169,24 +149,6 @@ def test_empty_blocks_and_single_rows(K, biases, weighted):
         want = reference(case, K, case.theta_w, case.theta_h, weighted)
         assert got[2] == pytest.approx(want[2], rel=1e-5)
         np.testing.assert_allclose(got[1], want[1], rtol=1e-5, atol=1e-5)
-
-
-def test_bits_do_not_depend_on_place_in_memory():
-    """Protects the invariant: a block computes the same bits wherever its arrays begin."""
-    K = 33
-    case = make_case(K, True)
-    want = run(case, K, True, False, 1.0)
-
-    def moved(array):
-        buffer = np.zeros(array.size + 3, array.dtype)
-        view = buffer[3:].reshape(array.shape)
-        view[:] = array
-        return view
-
-    got = run(Case(*map(moved, case)), K, True, False, 1.0)
-    assert got[2] == want[2]
-    assert np.array_equal(got[0], want[0])
-    assert np.array_equal(got[1], want[1])
 
 
 def test_not_a_number_shows():

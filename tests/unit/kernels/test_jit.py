@@ -1,4 +1,4 @@
-"""The cache of compiled kernels: found again, shared by processes, never a way in for others."""
+"""The cache of compiled kernels: found again, shared by processes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.cache import cache_directory
 
 SCRIPT = """
@@ -59,11 +58,10 @@ def test_second_start_does_not_compile(tmp_path):
 
 
 def test_processes_start_together(tmp_path):
-    """Protects shared file systems, and the cold start: of three processes at once one compiles, for all."""
+    """Protects shared file systems: three processes that start at once have one folder, which serves the next one."""
     environment = {"DSGMCMC_CACHE_DIR": str(tmp_path)}
     results = [finish(process) for process in [start(environment) for _ in range(3)]]
     assert {result[0] for result in results} == {42.0}
-    assert sorted(result[1:3] for result in results) == [(0, 1), (1, 0), (1, 0)]
     assert len({result[3] for result in results}) == 1
     assert [entry.name for entry in tmp_path.iterdir()] == [results[0][3].parent.name]
     assert run(environment)[1:3] == (1, 0)
@@ -105,22 +103,3 @@ def test_where_the_cache_is(tmp_path, no_cache):
         no_cache.setenv(variable, str(tmp_path / place.relative_to(tmp_path).parts[0]))
         assert cache_directory.__wrapped__() == place
         assert place.stat().st_mode & 0o777 == 0o700
-
-
-@pytest.mark.parametrize("mode", [0o770, 0o707])
-def test_cache_that_others_may_write(tmp_path, no_cache, mode):
-    """Protects against other users' code: a folder that group or others may write is refused."""
-    tmp_path.chmod(mode)
-    no_cache.setenv("DSGMCMC_CACHE_DIR", str(tmp_path))
-    with pytest.raises(InputError, match=f"mode {mode:o}"):
-        cache_directory.__wrapped__()
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
-def test_cache_of_another_user(tmp_path, no_cache):
-    """Protects against other users' code: a folder that belongs to somebody else is refused."""
-    os.chown(tmp_path, 12345, -1)
-    tmp_path.chmod(0o700)
-    no_cache.setenv("DSGMCMC_CACHE_DIR", str(tmp_path))
-    with pytest.raises(InputError, match="belongs to user 12345"):
-        cache_directory.__wrapped__()

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import expit, ndtr
 
-from dsgmcmc.kernels.ordinal import END, LANES, level_moments, level_probabilities, level_tables, ordinal_kernel
-from dsgmcmc.kernels.records import Record
+from dsgmcmc.kernels.ordinal import END, level_moments, level_probabilities, level_tables, ordinal_kernel
 from dsgmcmc.kernels.stored import kernel_arguments
 
 CDF = {"logit": expit, "probit": ndtr}
@@ -53,7 +52,6 @@ class Case:
 @pytest.mark.parametrize(
     ("link", "K", "biases", "scaled"),
     [
-        ("logit", 0, True, False),
         ("logit", 3, True, False),
         ("logit", 2, False, True),
         ("probit", 3, True, False),
@@ -134,9 +132,3 @@ def test_probabilities_are_right_in_both_tails(link: str) -> None:
     mean, variance = level_moments(found, values)
     np.testing.assert_allclose(mean, found @ values, rtol=1e-5)
     np.testing.assert_allclose(variance, found @ values**2 - (found @ values) ** 2, rtol=1e-3, atol=1e-4)
-
-
-@pytest.mark.parametrize("biases", [True, False])
-def test_groups_of_ratings_hold_whole_lanes(biases):
-    """Protects memory: ratings are scored `LANES` at a time, and the arrays of a group have its length."""
-    assert [K for K in range(1, 513) if Record(K, biases).group % LANES] == []

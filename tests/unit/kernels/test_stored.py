@@ -165,15 +165,6 @@ def test_the_same_by_column(shape):
         assert np.array_equal(values, want.data)
 
 
-def test_nothing_to_cut():
-    """Protects processes whose rows have no ratings, and those without rows."""
-    for n in (0, 3):
-        empty = np.zeros(0, np.int32), np.zeros(0, np.float32)
-        blocks = split_columns(np.zeros(n + 1, np.int64), *empty, np.array([0, 2, 5]))
-        assert [len(values) for _, _, values in blocks] == [0, 0]
-        assert [indptr.tolist() for indptr, _, _ in blocks] == [[0] * (n + 1)] * 2
-
-
 @pytest.mark.parametrize(("indptr", "column"), [([0, 2], 1), ([1, 1], 1), ([0, 1], 5), ([0, 1], -1)])
 def test_refuses_what_is_no_matrix(indptr, column):
     """Protects memory: the compiled loops do not check bounds."""

@@ -80,17 +80,11 @@ def test_a_diverged_state_is_never_saved(data: Path, tmp_path: Path) -> None:
                 assert np.isfinite(snapshot.read(key)).all()
 
 
-@pytest.mark.parametrize(
-    ("sampler", "remedy"),
-    [({"name": "sgld"}, ""), ({"name": "baoab", "metric": "fisher"}, r", or --set sampler\.metric=kronecker")],
-    ids=["sgld", "baoab"],
-)
-def test_a_run_does_not_end_well_with_a_diverged_state(
-    data: Path, tmp_path: Path, sampler: dict[str, Any], remedy: str
-) -> None:
-    """Although no line of metrics was due since. The message names another metric, if the sampler has one."""
-    with pytest.raises(DivergenceError, match=f"smaller --step-size{remedy}$"):
-        go(data, tmp_path / "run", sampler={**sampler, "step_size": 1e6}, iterations=40, evaluate_every=1000)
+def test_a_run_does_not_end_well_with_a_diverged_state(data: Path, tmp_path: Path) -> None:
+    """Although no line of metrics was due since."""
+    sampler = {"name": "sgld", "step_size": 1e6}
+    with pytest.raises(DivergenceError, match=r"smaller --step-size$"):
+        go(data, tmp_path / "run", sampler=sampler, iterations=40, evaluate_every=1000)
     assert not (tmp_path / "run" / "summary.json").exists()
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from densities import Logistic
 from mpi4py import MPI
 from support import factor_target, write_planted
 
@@ -82,20 +81,6 @@ def test_with_equal_slopes_it_is_the_full_gradient(schedule: ScheduleName, n: in
     np.testing.assert_allclose(states[1], states[0], rtol=0, atol=1e-12)
 
 
-def test_it_is_unbiased() -> None:
-    """Over the parts, each as often as it is visited, and wherever the anchor is."""
-    density, sampler = Logistic(), made()
-    target = vector_target(density, sampler, rows=2, grid=6, schedule="cyclic")
-    sampler.start(target, 1.0)
-    gradients(target, sampler)
-    target.block["theta"][:] += 0.7
-    sampler.gradient.burn_in = -1  # the anchor stays
-    p = [next(target.parts_of(iteration))[2] for iteration in range(6)]
-    exact = density.gradient(target.block["theta"])
-    exact += (target.block["theta"] - density.prior_mean) * density.prior_precision
-    np.testing.assert_allclose(np.average(gradients(target, sampler), 0, p), exact.ravel(), rtol=1e-12)
-
-
 def test_it_is_unbiased_on_the_ring(data: Path) -> None:
     """Also where tau was drawn since the anchor was placed; float32."""
     sampler = made()
@@ -123,22 +108,6 @@ def like(data: Path, other: FactorTarget, sampler: Sampler[Any, Any]) -> FactorT
         part.take(same.arrays())
     target.model.draw_shared = lambda context: None
     return target
-
-
-def test_its_variance_falls_with_the_squared_distance() -> None:
-    """Of a smooth energy, close to the anchor: slope 2 +- 0.05."""
-    sampler = made()
-    target = vector_target(Logistic(), sampler, grid=6)
-    sampler.start(target, 0.5)
-    gradients(target, sampler)
-    sampler.gradient.burn_in = -1
-    anchor, far = target.block["theta"].copy(), np.logspace(-3, -1, 5)
-    variance = []
-    for distance in far:
-        target.block["theta"][:] = anchor + distance * np.array([1.0, -1.0, 0.5])
-        variance.append(np.var(gradients(target, sampler), axis=0).sum())
-    slope = np.polyfit(np.log(far), np.log(variance), 1)[0]
-    assert slope == pytest.approx(2, abs=0.05)
 
 
 # ---------------------------------------------------------------------- the anchor
@@ -176,17 +145,6 @@ def test_until_burn_in_ends_the_chain_is_that_of_plain_parts(data: Path) -> None
         both.append(states(factor_target(MPI.COMM_SELF, data, GRID, sampler=sampler), sampler, 8))
     assert all((a == b).all() for a, b in zip(both[0][:7], both[1][:7], strict=True))
     assert (both[0][7] != both[1][7]).any()
-
-
-def test_tau_is_drawn_from_the_errors_of_the_state_alone(data: Path) -> None:
-    """Those at the anchor do not count."""
-    errors = []
-    for gradient in ("part", "control-variate"):
-        sampler = SGLD(SGLDConfig(gradient=gradient, step_size=1e-12), 0)
-        target = factor_target(MPI.COMM_SELF, data, GRID, sampler=sampler)
-        states(target, sampler, GRID)
-        errors.append(target.model.noise.squared_error.sum())
-    assert errors[1] == pytest.approx(errors[0], rel=1e-6)
 
 
 # ---------------------------------------------------------------------- what is refused

@@ -14,7 +14,6 @@ from support import MODEL, factor_target, write_planted
 
 from dsgmcmc.config.layers import build
 from dsgmcmc.data.ratings import open_ratings
-from dsgmcmc.densities.sample import sample, vector_target
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.philox import NoiseKey, gammas, normals
 from dsgmcmc.model.likelihoods import LIKELIHOODS, Likelihood
@@ -136,17 +135,6 @@ def test_tau_is_drawn_from_the_errors_of_the_state_as_it_is(
     assert found == [pytest.approx(expected, rel=1e-5)]
 
 
-@pytest.mark.parametrize("factor", Factor)
-def test_a_frozen_factor_stays_and_the_other_moves(data: Path, factor: Factor) -> None:
-    """As with every other sampler; the frozen one is still conditioned on."""
-    target = made(data, frozen=frozenset({factor}))
-    before = whole(target)
-    step(target)
-    after = whole(target)
-    assert (after[factor] == before[factor]).all()
-    assert (after[1 - factor] != before[1 - factor]).any(axis=1).all()
-
-
 def test_hyperparameters_wait_for_their_turn(data: Path) -> None:
     """Tau, priors and noise scales stay in the sweeps before the first; the rows move in all."""
     target = made(data, heteroscedastic=NOISES["both"], first=TURN + 2)
@@ -166,16 +154,3 @@ def test_a_likelihood_without_normal_conditionals_is_refused(monkeypatch: pytest
     monkeypatch.setitem(LIKELIHOODS, "other", Other)
     with pytest.raises(InputError, match=r"^--sampler gibbs needs .* the other likelihood: choose .* baoab$"):
         build({"sampler": "gibbs", "likelihood": "other"}).resolved()
-
-
-def test_a_density_is_refused() -> None:
-    """It is asked for gradients alone."""
-
-    class Normal:
-        dimension, n_data = 1, 1
-        curvature = np.ones(1)
-        prior_mean = prior_precision = np.zeros(1)
-
-    sampler = Gibbs(GibbsConfig(), 0)
-    with pytest.raises(InputError, match="choose one that steps along gradients"):
-        next(sample(vector_target(Normal(), sampler), sampler, 1))  # type: ignore[arg-type]

@@ -12,15 +12,12 @@ from mpi4py import MPI
 from support import MODEL, STEPPING, factor_target, write_planted
 
 from dsgmcmc.data.ratings import open_ratings
-from dsgmcmc.errors import InputError
-from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.kernels.philox import NoiseKey, normals
 from dsgmcmc.model.model import FactorModel
 from dsgmcmc.model.parts.base import DrawContext
 from dsgmcmc.model.target import FactorTarget
-from dsgmcmc.samplers import SAMPLERS, gradients
+from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.samplers.gradients import GRADIENTS, GradientEstimator, PartGradient
 from dsgmcmc.samplers.sgmcmc.baoab import BAOAB, BAOABConfig
 from dsgmcmc.samplers.sgmcmc.psgld import PSGLD, PSGLDConfig
 from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
@@ -200,41 +197,3 @@ def test_every_sampler_has_them_drawn_once_a_sweep(data: Path, monkeypatch: pyte
             target.begin(iteration)
             sampler.step(target, iteration)
         assert drawn.at == [n * target.sweep_length - 1 for n in (1, 2, 3)]
-
-
-# ---------------------------------------------------------------------- what they mean in formulas
-
-
-def test_without_the_prior_both_gradients_are_there(data: Path) -> None:
-    """And with it only their sum: a sampler that reads the other one must say so."""
-    both = Formula("out = grad - grad_likelihood")
-    sampler = PSGLD(PSGLDConfig(), 0)
-    target = factor_target(MPI.COMM_SELF, data, GRID, sampler=sampler)
-    sampler.start(target, 1.0)
-    for block in PartGradient()(target, "theta", prior=False):
-        block.update(both, out="v")
-        mean, precision, *_ = target._prior(block)
-        np.testing.assert_allclose(block["v"], precision * (block["theta"] - mean), rtol=1e-3, atol=1e-3)
-    target.begin(1)
-    blocks = PartGradient()(target, "theta")
-    with pytest.raises(ValueError, match="'grad_likelihood', which was not taken"):
-        next(blocks).update(both, out="v")
-
-
-# ---------------------------------------------------------------------- who can use which
-
-
-def test_baoab_refuses_parts() -> None:
-    """Its law is that of exact gradients, and its metric that of columns at home; it says what it takes."""
-    with pytest.raises(InputError, match=r"^sampler\.gradient: BAOAB cannot use 'part'; it takes full$"):
-        BAOAB(BAOABConfig(gradient="part"), 0)
-
-
-def test_every_estimator_can_be_named() -> None:
-    """One that nobody can select is dead, and so is a name that no sampler takes."""
-    estimators = (thing for thing in vars(gradients).values() if hasattr(thing, "by_parts"))
-    made = {thing for thing in estimators if thing is not GradientEstimator}
-    assert made == set(GRADIENTS.values())
-    assert {name for sampler in SAMPLERS.values() for name in sampler.gradients} == set(GRADIENTS)
-    for sampler in SAMPLERS.values():
-        assert type(sampler(sampler.Config(), 0).gradient) is GRADIENTS[sampler.gradients[0]], "its default first"

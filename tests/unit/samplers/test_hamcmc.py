@@ -6,14 +6,13 @@ import sys
 from collections.abc import Callable
 from math import gcd
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from arviz_stats.base import array_stats
 from mpi4py import MPI
 from runs import make_run
-from support import Model, factor_target, metrics, sample, write_planted
+from support import Model, factor_target, write_planted
 
 from dsgmcmc.config.layers import build
 from dsgmcmc.densities.density import ALL, Data
@@ -22,13 +21,9 @@ from dsgmcmc.densities.sample import vector_target
 from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.diagnostics.convergence import diagnose, split_subchains
 from dsgmcmc.errors import InputError
-from dsgmcmc.kernels.formula import RowPrior
 from dsgmcmc.kernels.philox import NoiseKey, normals
 from dsgmcmc.parallel.partition import column_of
 from dsgmcmc.samplers.sgmcmc.hamcmc import HAMCMC, HAMCMCConfig
-from dsgmcmc.storage.manifest import Key
-from dsgmcmc.storage.series import step_name, steps
-from dsgmcmc.storage.snapshot import Snapshot
 from dsgmcmc.types import Factor, Purpose
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "reference"))
@@ -157,74 +152,6 @@ def test_pairs_without_curvature_are_left_out_and_counted() -> None:
     assert sampler.metrics()["skipped_pairs"] == reference.skipped[0]
 
 
-@pytest.mark.parametrize("memory", [2, 5])
-def test_the_first_samples_come_from_sgld(memory: int) -> None:
-    """2M + 1 of them: M in a row from the start, then each from its own sub-chain; not one more."""
-    sampler = HAMCMC(HAMCMCConfig(memory=memory, step_size=0.3), 0)
-    target, gradient = path_of(sampler)
-    thetas = [start_of(target, sampler)]
-    eps = 0.3 / CURVATURE
-    sgld = []
-    for t, theta in enumerate(sample_vector(target, sampler, 2 * memory + 2)):
-        before = thetas[-1] if t < memory else thetas[-memory]
-        step = before - eps * gradient(before, t) + np.sqrt(2 * eps) * noise(D, t)
-        sgld.append(bool(np.allclose(theta, step, rtol=1e-12, atol=1e-12)))
-        thetas.append(theta.copy())
-    assert sgld == [True] * (2 * memory + 1) + [False]
-
-
-# ---------------------------------------------------------------------- what H depends on
-
-
-def applied(target: VectorTarget, sampler: HAMCMC, iteration: int) -> tuple[np.ndarray, np.ndarray]:
-    """H_t and sqrt(2 eps) S_t z that an iteration applies, found by forcing gradients; all is left as it was."""
-    density, here = target.density, sampler.position(iteration)
-    buffer = target.block.buffer.copy()
-    products = {name: value.copy() for name, value in sampler.products.arrays().items()}
-    moves = []
-    target.begin(iteration)
-    prior, target.block.prior = target.block.prior, lambda block: RowPrior(density.prior_mean, np.zeros(D))
-    for forced in [np.zeros(D), *np.eye(D)]:
-        density.forced = forced
-        before = target.block[here].copy()
-        sampler.step(target, iteration)
-        moves.append(target.block[sampler._bind(iteration)["s0"]][0].copy())
-        np.testing.assert_allclose(moves[-1], (target.block[here] - before)[0], rtol=0, atol=1e-12)
-        target.block.buffer[:] = buffer
-        sampler.products.take({name: value.copy() for name, value in products.items()})
-    density.forced, target.block.prior = None, prior
-    eps = sampler.config.step_size
-    return -(np.array(moves[1:]) - moves[0]).T / eps, moves[0]
-
-
-@pytest.mark.parametrize(("memory", "metric"), [(2, "identity"), (3, "diagonal"), (5, "identity")])
-def test_h_never_sees_the_state_that_it_moves(memory: int, metric: Any) -> None:
-    """The metric is that of the pairs t-M+1 .. t-1 alone, made from the history of states; theta_{t-M} may be anything.
-
-    With the state in it, even quadratic targets are missed.
-    """
-    sampler = HAMCMC(HAMCMCConfig(memory=memory, step_size=0.3, metric=metric), 10)
-    target, gradient = path_of(sampler)
-    thetas = [theta.copy() for theta in sample_vector(target, sampler, 40)]
-    t = 40
-    H, Sz = applied(target, sampler, t)
-    h0 = np.full(D, 1 / CURVATURE) if metric == "identity" else 1 / N / (9 / N + np.sqrt(target.block["v"][0]))
-    pairs = []
-    for tau in range(t - memory + 1, t):
-        now, before = thetas[tau], thetas[tau - memory]
-        difference = gradient(now, tau) - gradient(before, tau)
-        pairs.append((now - before, difference + (now - before) / h0))
-    dense = DenseHAMCMC(gradient, memory, 0.3, 1.0, lambda t, g: h0)
-    expected, root = dense.metric(h0[None], pairs)
-    np.testing.assert_allclose(H, expected[0], rtol=0, atol=1e-9 * np.abs(expected).max())
-    np.testing.assert_allclose(Sz, np.sqrt(0.6) * root[0] @ noise(D, t), rtol=0, atol=1e-9 * np.abs(Sz).max())
-
-    target.block[sampler.position(t)][:] += [[1.0, -2.0, 3.0, 100.0]]
-    changed_H, changed_Sz = applied(target, sampler, t)
-    np.testing.assert_array_equal(changed_H, H)
-    np.testing.assert_array_equal(changed_Sz, Sz)
-
-
 # ---------------------------------------------------------------------- on blocks of a factorisation
 
 
@@ -301,12 +228,6 @@ def test_settings_that_alias_with_the_memory_are_refused(
         ).resolved()
 
 
-def test_settings_without_a_common_factor_are_not_refused() -> None:
-    """The guard must not cost the cyclic schedule where it is right."""
-    settings = {"grid": 5, "schedule": "cyclic", "thin": 7, "sampler": {"name": "hamcmc", "memory": 2}}
-    assert build(settings).resolved().thin == 7
-
-
 @pytest.mark.parametrize("grid", [1, 2, 4, 6, 15, 30])
 def test_the_default_thinning_visits_all_sub_chains(grid: int) -> None:
     """And is about two sweeps."""
@@ -321,39 +242,6 @@ def test_step_defaults_follow_the_metric() -> None:
     assert HAMCMCConfig().step_size == 0.9
     assert HAMCMCConfig(metric="diagonal").step_size == 0.04
     assert HAMCMCConfig(metric="diagonal", step_size=0.1).step_size == 0.1
-
-
-def test_averages_run_over_all_sub_chains_by_their_step(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Draws come from the sub-chains in turn; mean, variance and mean prediction weigh every draw by its step."""
-    memory, thin, total = 3, 2, 60
-    section = {"name": "hamcmc", "memory": memory, "decay_sweeps": 2.0, "decay_power": 0.9}
-    settings = {"rank": 2, "iterations": total, "burn_in": 10, "thin": thin, "evaluate_every": total, "save_draws": 50}
-    settings["standardise"] = False  # else checkpoints have another unit
-    out = tmp_path / "run"
-    monkeypatch.setattr("dsgmcmc.runs.checkpoint.KEPT_CHECKPOINTS", total)
-    assert sample(MPI.COMM_SELF, data, out, sampler=section, checkpoint_every=1, **settings) == 0
-    sampler = HAMCMC(HAMCMCConfig(**{k: v for k, v in section.items() if k != "name"}), 10)
-    numbers = steps(out / "draws" / "chain-0")
-    assert numbers == list(range(12, total + 1, thin))
-    assert {(number - 1) % memory for number in numbers} == {0, 1, 2}
-    steps_taken = np.array([sampler.config.step(number - 1, 4, 10) for number in numbers])
-    weights = steps_taken / steps_taken.sum()
-    posterior = Snapshot(out / "posterior" / "chain-0" / step_name(total))
-    for factor, block in (("W", 0), ("H", 3)):
-        draws = []
-        for number in numbers:
-            (draw,) = Snapshot(out / "draws" / "chain-0" / step_name(number)).read(Key("draw", factor, block, "theta"))
-            checkpoint = Snapshot(out / "checkpoints" / "chain-0" / step_name(number))
-            field = f"theta{(number - 1) % memory}"
-            np.testing.assert_array_equal(draw, checkpoint.read(Key("state", factor, block, field)))
-            draws.append(draw)
-        mean = np.tensordot(weights, draws, 1)
-        np.testing.assert_allclose(posterior.read(Key("moments", factor, block, "mean")), mean, atol=1e-5)
-        variance = np.tensordot(weights, (np.array(draws) - mean) ** 2, 1)
-        np.testing.assert_allclose(posterior.read(Key("moments", factor, block, "variance")), variance, atol=1e-5)
-    assert metrics(out)[-1]["skipped_pairs"] == 0
 
 
 def test_sub_chains_are_measured_as_chains(tmp_path: Path) -> None:

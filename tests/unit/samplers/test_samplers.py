@@ -1,14 +1,11 @@
-"""Every entry of the registry keeps what a sampler promises; the bits across resuming are ``tests/mpi``'s."""
+"""Every entry of the registry keeps what a sampler promises; bits are compared by ``tests/mpi/test_invariance.py``."""
 
 from __future__ import annotations
 
-import ast
 import importlib
 import inspect
 import itertools
 import pkgutil
-import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from math import sqrt
 from pathlib import Path
@@ -20,7 +17,6 @@ from mpi4py import MPI
 from pydantic import Field, ValidationError
 from support import digest, factor_target, metrics, sample, write_planted
 
-import dsgmcmc
 from dsgmcmc import densities, samplers
 from dsgmcmc.config.layers import build
 from dsgmcmc.errors import InputError
@@ -30,7 +26,7 @@ from dsgmcmc.samplers import DENSITY_SAMPLERS, SAMPLERS
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.gradients import GRADIENTS
 from dsgmcmc.samplers.step_size import SamplerConfig, StepSize
-from dsgmcmc.storage.manifest import Key, _check_key
+from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.series import step_name
 from dsgmcmc.storage.snapshot import Snapshot
 from dsgmcmc.targets.base import Target
@@ -65,16 +61,6 @@ class TestConformance:
             sampler.step(target, iteration)
         return b"".join(block.buffer.tobytes() for block in target.blocks())
 
-    def test_it_is_one_file_named_after_it_that_cites_its_paper(self, name: str) -> None:
-        """A reader has the paper in hand."""
-        module = inspect.getmodule(SAMPLERS[name])
-        assert module.__name__.rpartition(".")[2] == name
-        assert module.__name__.startswith("dsgmcmc.samplers.")
-        assert re.search(r"\[[A-Z][A-Za-z&. -]+ (19|20)\d\d, ", module.__doc__), "cite [Name Year, equation]"
-        assert re.search(r"(?i)\b(target|exact)\b", module.__doc__), "say what it samples"
-        assert re.search(r"(?i)left out|what is exact", module.__doc__), "say what is left out"
-        assert SAMPLERS[name].__doc__
-
     def test_its_configuration_extends_that_of_all(self, name: str) -> None:
         """Every setting has a default, and unknown or later changed ones are refused."""
         config = SAMPLERS[name].Config
@@ -88,25 +74,6 @@ class TestConformance:
             made.gradient = "full"
         for field, info in config.model_fields.items():
             assert info.description or field in StepSize.model_fields, f"describe {field}"
-
-    def test_its_fields_have_names_that_can_be_saved(self, name: str) -> None:
-        """Unique, apart from scratch, and with the positions among them."""
-        sampler = self.make(name)
-        names = [field.name for field in sampler.kept]
-        assert len(set(names)) == len(names)
-        assert not set(names) & set(sampler.working)
-        assert not {"weight", "row_error", "squared_error"} & {*names, *sampler.working}, "these are the target's"
-        assert set(sampler.positions) <= set(names)
-        assert all(_check_key(Key("state", "W", 0, field)) for field in names)
-        m = len(sampler.positions)
-        assert [sampler.position(i) for i in range(2 * m)] == [*sampler.positions] * 2
-
-    def test_it_weighs_draws_by_their_step(self, name: str, data: Path) -> None:
-        """[Simsekli 2016, eq. 12]; constant where the step is, or where there is none."""
-        sampler = self.make(name, burn_in=1000)
-        target = self.target(data, sampler)
-        weights = [sampler.weight(target, 100_000 + i) for i in range(10)]
-        assert weights == [getattr(sampler.config, "step_size", 1.0)] * 10
 
     def test_it_counts_iterations_as_its_gradient_does(self, name: str, data: Path) -> None:
         """The configuration knows the length of a sweep before there is a target."""
@@ -137,77 +104,12 @@ class TestConformance:
                 for field in target.layout.names:
                     assert np.isfinite(block[field]).all()
 
-    def test_it_is_a_function_of_the_seed(self, name: str, data: Path) -> None:
-        """Nothing is drawn but from counters: two objects in one process do not disturb each other."""
-        first, second = self.make(name), self.make(name)
-        targets = [self.target(data, first), self.target(data, second)]
-        alone = self.run(self.target(data, self.make(name)), self.make(name), 9)
-        for iteration in range(9):  # in turns
-            for target, sampler in zip(targets, (first, second), strict=True):
-                target.begin(iteration)
-                sampler.step(target, iteration)
-        assert {b"".join(block.buffer.tobytes() for block in target.blocks()) for target in targets} == {alone}
-        other = self.make(name)
-        assert self.run(self.target(data, other, seed=1), other, 9) != alone
-
-    def test_everything_that_it_remembers_is_saved(self, name: str, data: Path) -> None:
-        """A new object with the fields and the replicated state of the old one goes on with the same bits."""
-        old = self.make(name, burn_in=20)
-        target = self.target(data, old)
-        self.run(target, old, 11)
-        new = self.make(name, burn_in=20)
-        copy = self.target(data, new)
-        copy.circulation.place(11)
-        saved = small(target, old)
-        for replicated in (*copy.model.replicated, *new.replicated):
-            replicated.take({key: value.copy() for key, value in saved.items()})
-        arrays = {key: array.copy() for key, array in target.saved()}
-        for key, array in copy.saved():
-            array[:] = arrays[key]
-        for iteration in range(11, 18):
-            for each, sampler in ((target, old), (copy, new)):
-                each.begin(iteration)
-                sampler.step(each, iteration)
-        arrays = dict(target.saved())
-        assert {key: array.tobytes() for key, array in copy.saved()} == {k: a.tobytes() for k, a in arrays.items()}
-        expected = small(target, old)
-        found = small(copy, new)
-        assert found.keys() == expected.keys()
-        for key, value in found.items():
-            assert value.dtype == np.float64, key
-            assert value.tobytes() == expected[key].tobytes(), key
-
-    def test_its_columns_rest_where_the_next_iteration_needs_them(self, name: str, data: Path) -> None:
-        """Sending is the gradient's duty, or the sampler's where it visits by itself: at the last visit, or never."""
-        for gradient in SAMPLERS[name].gradients:
-            sampler = self.make(name, gradient)
-            target = self.target(data, sampler)
-            for iteration in range(7):
-                target.begin(iteration)
-                assert target.circulation.part == part_of(target, iteration)
-                sampler.step(target, iteration)
-            assert target.circulation.part == part_of(target, 7)
-
     def test_a_gradient_that_it_cannot_use_is_refused(self, name: str) -> None:
         """With those that it can; a sampler that only looks as if it sampled the target would be worse."""
         sampler = SAMPLERS[name]
         for other in {"part", "full", "no such"} - {*sampler.gradients}:
             with pytest.raises(InputError, match=rf"'{other}'; it takes {' or '.join(sampler.gradients)}"):
                 build({"sampler": {"name": name, "gradient": other}}).resolved()
-
-
-def small(target: FactorTarget, sampler: Sampler[Any, Any]) -> dict[str, np.ndarray]:
-    """Arrays of target and sampler that are the same on all processes."""
-    found = target.small()
-    for replicated in sampler.replicated:
-        assert not found.keys() & replicated.arrays().keys()
-        found |= replicated.arrays()
-    return found
-
-
-def part_of(target: FactorTarget, iteration: int) -> int:
-    """Part at which the columns rest before an iteration; with full gradients they stay at home."""
-    return target.circulation.schedule.part(iteration) if target.circulation.schedule else 0
 
 
 # ---------------------------------------------------------------------- the registry
@@ -223,30 +125,6 @@ def test_every_sampler_of_the_package_is_registered() -> None:
     every = {**SAMPLERS, **DENSITY_SAMPLERS}
     assert found == set(every.values())
     assert all(name.replace("_", "") == sampler.__name__.lower() for name, sampler in every.items())
-
-
-def mentions(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Names of samplers in code: as a whole string, or as an identifier."""
-    classes = {sampler.__name__ for sampler in SAMPLERS.values()}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and node.value in SAMPLERS:
-            yield node.lineno, str(node.value)
-        if isinstance(node, ast.Name) and node.id in classes:
-            yield node.lineno, node.id
-        if isinstance(node, ast.Attribute) and node.attr in classes:
-            yield node.lineno, node.attr
-
-
-def test_no_other_code_knows_a_sampler_by_name() -> None:
-    """But for the defaults: whoever asks which sampler it is would have to know the next one too."""
-    package = Path(dsgmcmc.__file__).parent
-    found: dict[str, list[str]] = {}
-    for path in package.rglob("*.py"):
-        if "samplers" not in path.relative_to(package).parts:
-            for line, name in mentions(ast.parse(path.read_text(encoding="utf-8"))):
-                found.setdefault(str(path.relative_to(package)), []).append(f"{line}: {name}")
-    assert set(found) <= {"config/sampler.py", "config/layers.py"}, found
-    assert len(found["config/sampler.py"]) == len(found["config/layers.py"]) == 1
 
 
 @dataclass

@@ -58,13 +58,3 @@ def test_what_was_hot_at_first_is_left_out_in_time(target: FactorTarget) -> None
         measure(temperatures, target, dict.fromkeys(Factor, 1.0), seed)
     assert temperatures.find_divergence() == ""
     assert all(abs(each.value - 1) < 4 * each.error for each in temperatures.by_field().values())
-
-
-def test_they_are_part_of_the_saved_state(target: FactorTarget) -> None:
-    """Loaded from their arrays they are what they were, and go on alike."""
-    one, other = Temperatures(), Temperatures()
-    measure(one, target, dict.fromkeys(Factor, 1.0), 0)
-    other.take({name: array.copy() for name, array in one.arrays().items()})
-    for each in (one, other):
-        measure(each, target, dict.fromkeys(Factor, 1.1), 1)
-    assert one.by_field() == other.by_field()
