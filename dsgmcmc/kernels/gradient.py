@@ -17,8 +17,8 @@ from collections.abc import Callable
 from dsgmcmc.kernels import jit
 from dsgmcmc.kernels.formula.parser import functions, parse
 from dsgmcmc.kernels.jit import indented
-from dsgmcmc.kernels.records import PASSES, Passes, Record, by_groups
-from dsgmcmc.kernels.stored import COLUMN, RATINGS
+from dsgmcmc.kernels.records import PASSES, Passes, Record, gradient_source
+from dsgmcmc.kernels.stored import COLUMN
 
 
 @functools.cache
@@ -57,28 +57,11 @@ def gradient_kernel(
         If K is outside 0 to 512, or 0 without biases, or the score is not an expression of x and eta.
     """
     name = f"gradient_{K}{'_biases' if biases else ''}{'_weighted' if weighted else ''}{'_offset' if offset else ''}"
-    source = functions("float32") + PASSES + _gradient(Record(K, biases), weighted, score_expression(score), offset)
-    kernel: Callable[..., float] = jit.compile_source(name, source).gradient
+    more = {"weight_w": "float32[::1]", "weight_h": "float32[::1]", "sse_w": "float64[::1]", "sse_h": "float64[::1]"}
+    passes = _passes(weighted, score_expression(score), offset)
+    source = gradient_source(Record(K, biases), passes, more if weighted else {}, ["total = 0.0"], offset, total=True)
+    kernel: Callable[..., float] = jit.compile_source(name, functions("float32") + PASSES + source).gradient
     return kernel
-
-
-def _gradient(record: Record, weighted: bool, score: str, offset: bool) -> str:
-    """Source of the kernel."""
-    floats = "float32[:, ::1], " * 4
-    weights = "float32[::1], float32[::1], float64[::1], float64[::1], " if weighted else ""
-    offsets = "float32[::1], " if offset else ""
-    decorator = jit.decorator(f"float64({RATINGS}, {offsets}{floats}{weights}float64)")
-    given = f"indptr, indices, codes, values, {'offsets, ' if offset else ''}theta_w, theta_h, out_w, out_h"
-    header = f"def gradient({given}, {'weight_w, weight_h, sse_w, sse_h, ' if weighted else ''}scale):"
-    lines = [
-        f'"""Rank {record.rank}."""',
-        "wide_vectors()",
-        "scale = float32(scale)",
-        "total = 0.0",
-        *by_groups(record, _passes(weighted, score, offset)),
-        "return total",
-    ]
-    return "\n".join((decorator, header, *indented(lines))) + "\n"
 
 
 #: With noise scales: ``others`` are g'_j of the ratings in a group, and ``squares`` their squared scores.

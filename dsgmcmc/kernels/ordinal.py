@@ -30,8 +30,7 @@ import numpy as np
 
 from dsgmcmc.kernels import jit
 from dsgmcmc.kernels.jit import indented
-from dsgmcmc.kernels.records import PASSES, Passes, Record, by_groups
-from dsgmcmc.kernels.stored import RATINGS
+from dsgmcmc.kernels.records import PASSES, Passes, Record, gradient_source
 from dsgmcmc.types import Array, Float32, Float64, Int32
 
 int32, float32 = np.int32, np.float32
@@ -165,31 +164,19 @@ def ordinal_kernel(
 
 def _gradient(K: int, biases: bool, link: Link, scaled: bool, cut_by: CutSide | None, offset: bool) -> str:
     """Source of the gradient kernel."""
-    floats = "float32[:, ::1], " * 4
-    extra = "float32[::1], " * 4 if scaled else ""
-    ratings = f"{RATINGS}, " + ("float32[::1], " if offset else "")
-    decorator = jit.decorator(f"void({ratings}{floats}float32[:, ::1], float64[:, ::1], {extra}float64)")
-    names = "scale_w, scale_h, slope_w, slope_h, " if scaled else ""
-    given = f"indptr, indices, codes, values, {'offsets, ' if offset else ''}theta_w, theta_h, out_w, out_h"
-    header = f"def gradient({given}, tables, sums, {names}scale):"
+    more = {"tables": "float32[:, ::1]", "sums": "float64[:, ::1]"}
+    more |= dict.fromkeys(("scale_w", "scale_h", "slope_w", "slope_h"), "float32[::1]") if scaled else {}
     kept = (*(("scales", "slopes") if scaled else ()), *(("uppers", "lowers") if cut_by else ()))
-    before = [*(_SCALES if scaled else []), *(_cuts(cut_by) if cut_by else [])]
-    after = [*(_SLOPES if scaled else []), *(_cut_slopes(cut_by) if cut_by else [])]
+    before = [*(SCALES if scaled else []), *(_cuts(cut_by) if cut_by else [])]
+    after = [*(SLOPES if scaled else []), *(_cut_slopes(cut_by) if cut_by else [])]
     offsets = ["for t in range(count):", "    errors[t] += offsets[base + t]"] if offset else []
-    scores = [*offsets, *_scores(link, scaled, cut_by)]
-    lines = [
-        f'"""Rank {K}."""',
-        "wide_vectors()",
-        "scale = float32(scale)",
-        f"tile = np.zeros({3 * LANES}, np.float32)",
-        *by_groups(Record(K, biases), Passes(scores, kept=kept, before=before, after=after)),
-    ]
-    return "\n".join((decorator, header, *indented(lines))) + "\n"
+    passes = Passes([*offsets, *_scores(link, scaled, cut_by)], kept=kept, before=before, after=after)
+    return gradient_source(Record(K, biases), passes, more, [f"tile = np.zeros({3 * LANES}, np.float32)"], offset)
 
 
 #: Lines for rating r of row i and column j: its scale, and the sums to which its slope is added.
-_SCALES = ["scales[r - base] = scale_w[i] * scale_h[j]"]
-_SLOPES = ["slope_w[i] += slopes[r - base]", "slope_h[j] += slopes[r - base]"]
+SCALES = ["scales[r - base] = scale_w[i] * scale_h[j]"]
+SLOPES = ["slope_w[i] += slopes[r - base]", "slope_h[j] += slopes[r - base]"]
 
 #: Row of the tables with the thresholds of a rating.
 OWNER: dict[CutSide, str] = {"w": "i", "h": "j"}

@@ -26,11 +26,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
-from dsgmcmc.kernels.jit import indented
-from dsgmcmc.kernels.stored import COLUMN
+from dsgmcmc.kernels.jit import decorator, indented
+from dsgmcmc.kernels.stored import COLUMN, RATINGS
 
 LINE = 16
 """Number of float32 in a cache line."""
@@ -348,6 +348,28 @@ def by_groups(record: Record, passes: Passes) -> list[str]:
         "    base = last",
         *record.end(),
     ]
+
+
+def gradient_source(
+    record: Record,
+    passes: Passes,
+    more: Mapping[str, str],
+    begin: Sequence[str] = (),
+    offset: bool = False,
+    total: bool = False,
+) -> str:
+    """Source of ``gradient(indptr, indices, codes, values, theta_w, theta_h, out_w, out_h, *more, scale)``.
+
+    `more` has the types of further arguments by name, and `begin` the lines before the passes. With `offset` the
+    argument ``offsets`` follows ``values``; with `total` the kernel returns the number ``total``.
+    """
+    vectors = {"offsets": "float32[::1]"} if offset else {}
+    factors = dict.fromkeys(("theta_w", "theta_h", "out_w", "out_h"), "float32[:, ::1]")
+    given = {"indptr, indices, codes, values": RATINGS, **vectors, **factors, **more, "scale": "float64"}
+    lines = [f'"""Rank {record.rank}."""', "wide_vectors()", "scale = float32(scale)", *begin]
+    lines += [*by_groups(record, passes), *(["return total"] if total else [])]
+    signature = f"{'float64' if total else 'void'}({', '.join(given.values())})"
+    return "\n".join((decorator(signature), f"def gradient({', '.join(given)}):", *indented(lines))) + "\n"
 
 
 def _aligned(array: str) -> str:

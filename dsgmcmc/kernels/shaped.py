@@ -17,9 +17,8 @@ import numpy as np
 from dsgmcmc.kernels import jit
 from dsgmcmc.kernels.jit import indented
 from dsgmcmc.kernels.ordinal import FUNCTIONS as EXP32
-from dsgmcmc.kernels.ordinal import exp32
-from dsgmcmc.kernels.records import PASSES, Passes, Record, by_groups
-from dsgmcmc.kernels.stored import RATINGS
+from dsgmcmc.kernels.ordinal import SCALES, SLOPES, exp32
+from dsgmcmc.kernels.records import PASSES, Passes, Record, gradient_source
 
 int32, float32 = np.int32, np.float32
 
@@ -128,13 +127,8 @@ def shaped_kernel(K: int, biases: bool, law: Shaped, scaled: bool = False, offse
 
 def _gradient(record: Record, law: Shaped, scaled: bool, offset: bool) -> str:
     """Source of the kernel."""
-    floats, offsets = "float32[:, ::1], " * 4, "float32[::1], " if offset else ""
-    scales = "float32[::1], " * 4 if scaled else ""
-    decorator = jit.decorator(f"void({RATINGS}, {offsets}{floats}float32[::1], float64[::1], {scales}float64)")
-    given = f"indptr, indices, codes, values, {'offsets, ' if offset else ''}theta_w, theta_h, out_w, out_h"
-    header = (
-        f"def gradient({given}, parameters, sums, {'scale_w, scale_h, slope_w, slope_h, ' if scaled else ''}scale):"
-    )
+    more = {"parameters": "float32[::1]", "sums": "float64[::1]"}
+    more |= dict.fromkeys(("scale_w", "scale_h", "slope_w", "slope_h"), "float32[::1]") if scaled else {}
     tallies = range(len(law.tallies))
     each = ["x = given[t]", f"eta = errors[t]{' + offsets[base + t]' if offset else ''}"]
     each += [f"s = {'scales[t]' if scaled else 'float32(1)'}", *law.lines.splitlines(), "errors[t] = scale * e"]
@@ -145,14 +139,8 @@ def _gradient(record: Record, law: Shaped, scaled: bool, offset: bool) -> str:
     passes = Passes(
         scores,
         kept=("scales", "slopes") if scaled else (),
-        before=["scales[r - base] = scale_w[i] * scale_h[j]"] if scaled else [],
-        after=["slope_w[i] += slopes[r - base]", "slope_h[j] += slopes[r - base]"] if scaled else [],
+        before=SCALES if scaled else [],
+        after=SLOPES if scaled else [],
     )
-    lines = [
-        f'"""Rank {record.rank}."""',
-        "wide_vectors()",
-        "scale = float32(scale)",
-        *(f"{name} = parameters[{k}]" for k, name in enumerate(law.parameters)),
-        *by_groups(record, passes),
-    ]
-    return "\n".join((decorator, header, *indented(lines))) + "\n"
+    parameters = [f"{name} = parameters[{k}]" for k, name in enumerate(law.parameters)]
+    return gradient_source(record, passes, more, parameters, offset)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import log2, sqrt
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 
@@ -24,29 +24,11 @@ from dsgmcmc.types import Float64
 #: chain divergent.
 MEASURE_EVERY, MIN_MEASUREMENTS = 20, 10
 
-#: A chain has diverged if a temperature is above this bound.
+#: A chain has diverged if a temperature is above this bound by more than four standard errors.
 DIVERGED_ABOVE = 1.3
 
 SQUARES = Formula("square = theta * theta", column_sums=("square",))
 NAME = "temperature.{}"
-
-
-class Temperature(NamedTuple):
-    """The temperature of a field.
-
-    Attributes
-    ----------
-    value : float
-    error : float
-        Standard error, for N(0, 1) momenta that are independent between measurements.
-    """
-
-    value: float
-    error: float
-
-    def exceeds(self, bound: float) -> bool:
-        """Whether the temperature is above a bound by more than four standard errors."""
-        return not self.value - 4 * self.error <= bound
 
 
 @dataclass
@@ -102,16 +84,21 @@ class Temperatures(Replicated):
             last, before = self.sums.get(name, np.zeros((2, 2)))
             self.sums[name] = np.array([sums, last] if begins else [last + sums, before])
 
-    def by_field(self) -> dict[str, Temperature]:
-        """The temperature of every field that has momenta."""
+    def by_field(self) -> dict[str, tuple[float, float]]:
+        """The temperature of every field that has momenta, and its standard error.
+
+        The error is that of N(0, 1) momenta that are independent between measurements.
+        """
         totals = {name: sums.sum(axis=0) for name, sums in self.sums.items()}
-        return {name: Temperature(s / n, sqrt(2 / n)) for name, (s, n) in totals.items() if n}
+        return {name: (s / n, sqrt(2 / n)) for name, (s, n) in totals.items() if n}
 
     def find_divergence(self) -> str:
         """Describe the first field whose temperature shows divergence, else return an empty string."""
-        for name, temperature in self.by_field().items() if self.measurements[0] >= MIN_MEASUREMENTS else ():
-            if temperature.exceeds(DIVERGED_ABOVE):
+        if self.measurements[0] < MIN_MEASUREMENTS:
+            return ""
+        for name, (temperature, error) in self.by_field().items():
+            if not temperature - 4 * error <= DIVERGED_ABOVE:
                 factor, _, what = name.rpartition(".")
                 whose = f"the {what} of {factor}" if factor else what
-                return f"the momenta of {whose} have the temperature {temperature.value:.3g} and not 1,"
+                return f"the momenta of {whose} have the temperature {temperature:.3g} and not 1,"
         return ""

@@ -135,8 +135,8 @@ class BAOAB(Underdamped[BAOABConfig]):
         Here: temperatures since burn-in, with their standard errors.
         """
         temperatures = self.temperatures.by_field().items()
-        values = {f"temperature.{name}": temperature.value for name, temperature in temperatures}
-        errors = {f"temperature_error.{name}": temperature.error for name, temperature in temperatures}
+        values = {f"temperature.{name}": value for name, (value, _) in temperatures}
+        errors = {f"temperature_error.{name}": error for name, (_, error) in temperatures}
         return values | errors | super().metrics()
 
     def find_divergence(self) -> str:

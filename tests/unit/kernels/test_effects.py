@@ -80,11 +80,10 @@ def test_a_level_finds_its_thresholds_and_scale(cut_by) -> None:
     assert out.tolist() == np.stack(expected).tolist()
 
 
-@pytest.mark.parametrize("K", [3, pytest.param(131, marks=pytest.mark.long)])
-@pytest.mark.parametrize("kind", ["residual", "counts", "levels"])
-def test_an_offset_is_as_a_bias_is(K: int, kind: str) -> None:
+@pytest.mark.parametrize("kind", ["residual", "levels"])
+def test_an_offset_is_as_a_bias_is(kind: str) -> None:
     """With those of a row's ratings all the same, its bias may have them as well."""
-    rng = np.random.default_rng(3)
+    K, rng = 3, np.random.default_rng(3)
     counts = rng.integers(0, 30, 9)
     indptr, columns = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), rng.integers(0, 8, counts.sum())
     level = rng.integers(0, 5, counts.sum()).astype(np.float32)
@@ -102,7 +101,6 @@ def test_an_offset_is_as_a_bias_is(K: int, kind: str) -> None:
             tables = level_tables("logit", False, CUTS[1:-1])
             ordinal_kernel(K, True, "logit", offset=bool(given))(*place, *factors, tables, sums, 1.0)
         else:
-            score = "x - exp(eta)" if kind == "counts" else "x - eta"
-            gradient_kernel(K, True, score=score, offset=bool(given))(*place, *factors, 1.0)
+            gradient_kernel(K, True, offset=bool(given))(*place, *factors, 1.0)
         found.append(np.concatenate([each.ravel() for each in (*outs, sums)]))
     np.testing.assert_allclose(found[0], found[1], rtol=1e-4, atol=1e-4)

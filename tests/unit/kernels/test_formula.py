@@ -125,14 +125,6 @@ def test_division_and_roots_are_exact():
         np.testing.assert_array_equal(fields["x"], np.float32(3) / x)
 
 
-def test_single_precision_is_kept():
-    """Protects speed and bits: literals and scalars take the arrays' dtype instead of promoting them."""
-    x = np.full((1, 4), 1 + 2.0**-12, np.float32)  # its square needs 25 bits
-    formula = Formula("a = 0.5 * x * x\nb = half * x * x", sums=("a", "b"))
-    totals = applied(formula, {"x": x}, {"half": 0.5})
-    assert totals == {"a": 2 * (1 + 2.0**-11), "b": 2 * (1 + 2.0**-11)}
-
-
 def test_noise_is_that_of_the_generator():
     """Protects the invariant: inside a formula the normals have the bits that `normals` gives, by element."""
     formula = Formula("x = z")

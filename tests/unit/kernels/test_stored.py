@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from dsgmcmc.kernels.effects import level_terms_kernel, predictor_kernel, weigh_ratings
+from dsgmcmc.kernels.effects import weigh_ratings
 from dsgmcmc.kernels.gradient import gradient_kernel, weigh_kernel
-from dsgmcmc.kernels.ordinal import level_tables, ordinal_kernel
-from dsgmcmc.kernels.outer import add_outer_products, statistics_width
+from dsgmcmc.kernels.ordinal import ordinal_kernel
 from dsgmcmc.kernels.pattern import spread_kernel
 from dsgmcmc.kernels.stored import FEW, Numbering, index_type, kernel_arguments, split_columns, turned
 
@@ -31,31 +30,12 @@ def gradient(given: tuple, values: np.ndarray, theta: Arrays, scales: Arrays) ->
     return [*outs, *errors]
 
 
-def levels(given: tuple, values: np.ndarray, theta: Arrays, scales: Arrays) -> Arrays:
-    outs, sums = zeros(K + 1), np.zeros((LEVELS, 2))
-    tables = level_tables("logit", False, np.arange(LEVELS - 1.0))
-    ordinal_kernel(K, True, "logit")(*given, *theta, *outs, tables, sums, 0.7)
-    return [*outs, sums]
-
-
 def thresholds(given: tuple, values: np.ndarray, theta: Arrays, scales: Arrays) -> Arrays:
     outs, slopes = zeros(K + 1), [np.zeros(n, np.float32) for n in (ROWS, COLUMNS)]
     tables = np.sort(np.random.default_rng(4).normal(size=(COLUMNS, LEVELS + 1)).astype(np.float32))
     sums = np.zeros(tables.shape)
     ordinal_kernel(K, True, "probit", True, "h")(*given, *theta, *outs, tables, sums, *scales, *slopes, 0.7)
     return [*outs, sums, *slopes]
-
-
-def terms(given: tuple, values: np.ndarray, theta: Arrays, scales: Arrays) -> Arrays:
-    out, tables = np.zeros((3, len(values)), np.float32), np.arange(COLUMNS * 6, dtype=np.float32).reshape(-1, 6)
-    level_terms_kernel(True, "h")(*given[:2], values, tables, *scales, out)
-    return [out]
-
-
-def outer(given: tuple, values: np.ndarray, theta: Arrays, scales: Arrays) -> Arrays:
-    out = np.zeros((ROWS, statistics_width(K + 1)), np.float32)
-    add_outer_products(given, theta[1], scales[1], K, out)
-    return [out]
 
 
 def pattern(given: tuple, values: np.ndarray, theta: Arrays, scales: Arrays) -> Arrays:
@@ -66,13 +46,7 @@ def pattern(given: tuple, values: np.ndarray, theta: Arrays, scales: Arrays) -> 
     return [*outs, *sums, products]
 
 
-def predictors(given: tuple, values: np.ndarray, theta: Arrays, scales: Arrays) -> Arrays:
-    out = np.zeros(len(values), np.float32)
-    predictor_kernel(K, True, "-")(*given[:2], values, *theta, out)
-    return [out]
-
-
-@pytest.mark.parametrize("kernel", [gradient, levels, thresholds, terms, outer, pattern, predictors])
+@pytest.mark.parametrize("kernel", [gradient, thresholds, pattern])
 def test_bits_do_not_depend_on_how_ratings_are_stored(kernel: Callable[..., Arrays]) -> None:
     """Columns in two bytes or four, values in one or four; their number is odd, as halves of it are counted."""
     rng = np.random.default_rng(3)
