@@ -68,28 +68,20 @@ class Cluster:
         self.image = self.name
         os.chown(work, UID, -1)
         self._compose = find_compose() or ()
-        self._stages_before = stages()
-        self._env = {
-            "COMPOSE_PROJECT_NAME": self.name,
-            "DSGMCMC_WORK": str(work),
-            "DSGMCMC_UID": str(UID),
-            "DSGMCMC_IMAGE": self.image,
-        }
+        self._env = {"COMPOSE_PROJECT_NAME": self.name, "DSGMCMC_IMAGE": self.image}
+        self._env |= {"DSGMCMC_WORK": str(work), "DSGMCMC_UID": str(UID)}
 
     def close(self) -> None:
         """Remove containers, network, volume and image."""
         self.compose("down", "--volumes", "--remove-orphans", "--timeout", "1")
-        run("docker", "image", "rm", "--force", self.image, *(stages() - self._stages_before))
+        run("docker", "image", "rm", "--force", self.image)
+        run("docker", "image", "prune", "--force", "--filter", "label=dsgmcmc.stage=build")  # builders before BuildKit
 
     def left(self) -> str:
         """What there still is of it."""
-        label = f"label=com.docker.compose.project={self.name}"
-        containers, networks, volumes = (
-            docker(*words, "--quiet", "--filter", label)
-            for words in (("container", "ls", "--all"), ("network", "ls"), ("volume", "ls"))
-        )
-        images = docker("image", "ls", "--quiet", self.image).split()
-        return containers + networks + volumes + " ".join({*images} | (stages() - self._stages_before))
+        ours = ("ls", "--quiet", "--filter", f"label=com.docker.compose.project={self.name}")
+        left = docker("container", *ours, "--all") + docker("network", *ours) + docker("volume", *ours)
+        return left + docker("image", "ls", "--quiet", self.image)
 
     # ------------------------------------------------------------------ commands
 
@@ -113,20 +105,19 @@ class Cluster:
     @contextmanager
     def starting(self, *command: str) -> Iterator[Running]:
         """Start a command in the head; at the end nothing is left of it in any container."""
-        head = self.containers("head")[0]
         try:
-            with Running(("docker", "exec", head, *command)) as running:
+            with Running(("docker", "exec", self.containers("head")[0], *command)) as running:
                 yield running
         finally:  # the daemons of a killed mpirun end by themselves
-            run("docker", "exec", head, "pkill", "-KILL", "-x", "prterun")
+            self.head("pkill", "-KILL", "-x", "prterun")
 
     # ------------------------------------------------------------------ what there is
 
     def containers(self, service: str | None = None) -> list[str]:
         """Ids of the running containers."""
-        filters = [f"label=com.docker.compose.project={self.name}"]
-        filters += [f"label=com.docker.compose.service={service}"] if service else []
-        return docker("ps", "--quiet", *(word for one in filters for word in ("--filter", one))).split()
+        labels = {"project": self.name} | ({"service": service} if service else {})
+        filters = [f"--filter=label=com.docker.compose.{label}={value}" for label, value in labels.items()]
+        return docker("ps", "--quiet", *filters).split()
 
     def processes(self) -> dict[str, list[tuple[int, str]]]:
         """User id and command line of every process, by container."""
@@ -136,19 +127,9 @@ class Cluster:
             found[container] = [(int(row.split()[1]), row.split(maxsplit=2)[2]) for row in rows]
         return found
 
-    def disconnect(self, container: str) -> None:
-        """Take a container's network away, without a word to anybody who talks with it."""
-        for network in self.inspect(container)["NetworkSettings"]["Networks"]:
-            docker("network", "disconnect", network, container)
-
     def inspect(self, container: str) -> dict[str, Any]:
         """All that the engine knows of a container."""
         return dict(json.loads(docker("inspect", container))[0])
-
-
-def stages() -> set[str]:
-    """Images of build stages, which builders before BuildKit keep."""
-    return set(docker("image", "ls", "--quiet", "--filter", "label=dsgmcmc.stage=build").split())
 
 
 def docker(*arguments: str) -> str:

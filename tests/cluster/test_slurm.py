@@ -7,12 +7,12 @@ import re
 import shlex
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
-from batch_runs import SLOW, expected, not_getting_on, prepare, write_script
+from batch_runs import SLOW, expected, prepare, write_script
 from slurm_cluster import SYSTEM_PATH, Slurm, log, missing
 from support import digest, dsgmcmc, run
 
@@ -66,13 +66,29 @@ def slow_once(folder: Path) -> dict[str, str]:
     return {'# . "$HOME/dsgmcmc/bin/activate"': f". {shlex.quote(str(activate))}"}
 
 
+def wait_until(condition: Callable[[], bool], said: Callable[[], object]) -> None:
+    """Wait for something that happens soon; if it does not, fail with what is said then."""
+    end = time.monotonic() + 100
+    while not condition():
+        assert time.monotonic() < end, said()
+        time.sleep(0.01)
+
+
 def sampling(slurm: Slurm, number: str, folder: Path) -> None:
     """Wait until a job has made a few iterations."""
     slurm.wait(number, folder, "RUNNING")
-    metrics, end = folder / "run" / "metrics.jsonl", time.monotonic() + 100
-    while not metrics.exists() or metrics.read_bytes().count(b"\n") < 2:
-        assert time.monotonic() < end, log(folder)
-        time.sleep(0.1)
+    path = folder / "run" / "metrics.jsonl"
+    wait_until(lambda: path.exists() and path.read_bytes().count(b"\n") >= 2, lambda: log(folder))
+
+
+def expect_one_restart(slurm: Slurm, number: str, folder: Path) -> None:
+    """Wait for the end of a job that was started again once: it has the same bits as in one go."""
+    done = slurm.wait(number, folder, "COMPLETED")
+    assert done["Restarts"] == "1", log(folder)
+    starts = re.findall(rf"job {number}, start (\d) on .* from iteration (\d+)", log(folder))
+    assert [start for start, _ in starts] == ["1", "2"]
+    assert 0 == int(starts[0][1]) < int(starts[1][1]) < ITERATIONS
+    assert digest(folder / "run") == expected(ITERATIONS)
 
 
 def test_the_shipped_script_samples(limited, slurm, folder):
@@ -82,14 +98,6 @@ def test_the_shipped_script_samples(limited, slurm, folder):
     assert re.search(rf"== .* job {number}, start 1 on .*: run, from iteration 0$", log(folder), re.MULTILINE)
     run(*dsgmcmc("sample", folder / "ratings.h5", "--out", folder / "alone")).expect(0)
     assert digest(folder / "run") == digest(folder / "alone")
-
-
-def test_srun_with_pmix_samples(slurm, folder):
-    """Slurm's own launcher starts processes that know of each other."""
-    number = slurm.submit(folder, script(folder, BY_SRUN))
-    slurm.wait(number, folder, "COMPLETED")
-    assert "on 2 process(es)" in log(folder)
-    assert digest(folder / "run") == expected(ITERATIONS)
 
 
 def test_a_bare_srun_is_refused(slurm, folder):
@@ -103,13 +111,13 @@ def test_a_bare_srun_is_refused(slurm, folder):
 
 
 def test_a_signal_to_the_batch_script_requeues(slurm, folder):
-    """`scancel --batch --signal=USR1` stops a run at any time, also under srun; it goes on where it was."""
+    """Also under srun, and before the run listens, when the launcher would be killed by it; the job goes on."""
     number = slurm.submit(folder, script(folder, BY_SRUN | slow_once(folder)))
-    sampling(slurm, number, folder)
+    wait_until(lambda: "start 1 on" in log(folder), lambda: slurm.job(number))
     slurm.command("scancel", "--batch", "--signal=USR1", number).expect(0)
     done = slurm.wait(number, folder, "COMPLETED")
-    assert done["Restarts"] == "1"
-    assert "requeueing the job" in log(folder)
+    assert done["Restarts"] == "1", log(folder)
+    assert "on 2 process(es)" in log(folder)
     assert digest(folder / "run") == expected(ITERATIONS)
 
 
@@ -126,53 +134,17 @@ def test_without_requeueing_the_command_to_go_on_is_printed_and_works(slurm, fol
     assert digest(folder / "run") == expected(ITERATIONS)
 
 
-def test_a_run_that_does_not_get_on_is_not_requeued(slurm, folder):
-    """Else a job whose limit is too short, or whose disk is full, would start for ever."""
-    path = f"{not_getting_on(folder, sys.executable)}{os.pathsep}{slurm.environment['PATH']}"
-    number = slurm.submit(folder, script(folder), env={"PATH": path})
-    done = slurm.wait(number, folder, "FAILED")
-    assert (done["ExitCode"], done["Restarts"]) == ("1:0", "0")
-    assert "no newer checkpoint than at the start" in log(folder)
-    assert "to go on: " in log(folder)
-
-
-def test_a_signal_before_the_run_listens_is_not_lost(slurm, folder):
-    """The warning may come as soon as a job starts, when the launcher would be killed by it."""
-    number = slurm.submit(folder, script(folder, slow_once(folder)))
-    end = time.monotonic() + 100
-    while "start 1 on" not in log(folder):
-        assert time.monotonic() < end, slurm.job(number)
-        time.sleep(0.01)
-    slurm.command("scancel", "--batch", "--signal=USR1", number).expect(0)
-    done = slurm.wait(number, folder, "COMPLETED")
-    assert done["Restarts"] == "1", log(folder)
-
-
 def test_the_time_limit_requeues_until_all_is_sampled(limited, slurm):
-    """Slurm warns, the run writes a checkpoint, the job requeues itself and goes on: the same bits as in one go."""
-    number, folder = limited
-    done = slurm.wait(number, folder, "COMPLETED")
-    assert done["Restarts"] == "1", log(folder)
-    starts = re.findall(rf"job {number}, start (\d) on .* from iteration (\d+)", log(folder))
-    assert [start for start, _ in starts] == ["1", "2"]
-    assert 0 == int(starts[0][1]) < int(starts[1][1]) < ITERATIONS
-    assert digest(folder / "run") == expected(ITERATIONS)
+    """Slurm warns, the run writes a checkpoint, the job requeues itself and goes on."""
+    expect_one_restart(slurm, *limited)
 
 
 def test_a_node_that_is_lost_requeues(slurm, folder):
     """Nobody warns: slurmd and the job die, the node is DOWN; Slurm requeues, and the run goes on from there."""
     number = slurm.submit(folder, script(folder, slow_once(folder), checkpoint_every=5))
     sampling(slurm, number, folder)
-    end = time.monotonic() + 100
-    while not steps(folder / "run" / "checkpoints" / "chain-0"):
-        assert time.monotonic() < end, log(folder)
-        time.sleep(0.1)
+    wait_until(lambda: bool(steps(folder / "run" / "checkpoints" / "chain-0")), lambda: log(folder))
     slurm.lose_node()
     slurm.wait(number, folder, "PENDING")
     slurm.repair_node()
-    done = slurm.wait(number, folder, "COMPLETED")
-    assert done["Restarts"] == "1"
-    starts = re.findall(rf"job {number}, start (\d) on .* from iteration (\d+)", log(folder))
-    assert [start for start, _ in starts] == ["1", "2"]
-    assert 0 == int(starts[0][1]) < int(starts[1][1]) < ITERATIONS
-    assert digest(folder / "run") == expected(ITERATIONS)
+    expect_one_restart(slurm, number, folder)

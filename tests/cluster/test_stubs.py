@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from batch_runs import SLOW, expected, not_getting_on, prepare, write_script
-from support import Result, Running, digest
+from support import Running, digest
 
 NOTE = 'printf "%s " "$(basename "$0")" "$@" >>"$STUB_CALLS"; echo >>"$STUB_CALLS"\n'
 COMMANDS = {
@@ -66,23 +66,36 @@ class Batch:
             "STUB_CALLS": str(self.home / "calls"),
             "STUB_MPIRUN": str(shutil.which("mpirun", path=os.pathsep.join((beside, os.environ["PATH"])))),
             "STUB_WALLTIME": "01:00:00",
-            **{
-                "pbs": {"PBS_JOBID": "42.stub", "PBS_O_WORKDIR": str(folder), "PBS_NODEFILE": str(hosts)},
-                "lsf": {"LSB_JOBID": "42", "LSB_DJOB_HOSTFILE": str(hosts), "LSB_DJOB_NUMPROC": "2"},
-                "flux": {"FLUX_JOB_ID": "f42"},
-            }[kind],
-        }
+        } | {
+            "pbs": {"PBS_JOBID": "42.stub", "PBS_O_WORKDIR": str(folder), "PBS_NODEFILE": str(hosts)},
+            "lsf": {"LSB_JOBID": "42", "LSB_DJOB_HOSTFILE": str(hosts), "LSB_DJOB_NUMPROC": "2"},
+            "flux": {"FLUX_JOB_ID": "f42"},
+        }[kind]
 
     def script(self, edits: Mapping[str, str] | None = None, *, iterations: int) -> Path:
         return write_script(self.kind, self.folder, edits, iterations=iterations)
 
-    def start(self, script: Path, **environment: str) -> Running:
-        """Start a job: a copy of the script, in the folder that the system starts it in."""
+    def run(self, script: Path, code: int, *, warned: bool = False, **environment: str) -> str:
+        """Run a job, which is `warned` after a few iterations, to its end, which has this status; what it has logged.
+
+        It is a copy of the script, in the folder that the system starts it in.
+        """
         copy = self.home / "spool" / "script"
         shutil.copy(script, copy)
         where = self.home / "home" if self.kind == "pbs" else self.folder
         line = f"cd {shlex.quote(str(where))} && exec {shlex.quote(str(copy))} 2>&1"
-        return Running(["bash", "-c", line], {**self.environment, **environment})
+        with Running(["bash", "-c", line], {**self.environment, **environment}) as running:
+            if warned:
+                running.wait_for(self.folder / "run" / "metrics.jsonl", 2)
+                if self.kind == "lsf":  # all processes of the job
+                    os.killpg(running.process.pid, signal.SIGUSR1)
+                else:
+                    running.signal(signal.SIGUSR1)
+            result = running.wait()
+        file = self.folder / "dsgmcmc.log"
+        log = result.out + (file.read_text() if file.exists() else "")
+        assert result.code == code, log
+        return log
 
     def calls(self) -> list[str]:
         """How the system's commands and mpirun were called."""
@@ -93,17 +106,6 @@ class Batch:
         """How the script asked to be started again; LSF is asked by the exit status."""
         return [call for call in self.calls() if call.startswith(("qsub", "flux --parent batch"))]
 
-    def log(self, result: Result) -> str:
-        file = self.folder / "dsgmcmc.log"
-        return result.out + (file.read_text() if file.exists() else "")
-
-    def warn(self, running: Running) -> None:
-        """The signal before the time limit, to those who get it."""
-        if self.kind == "lsf":  # all processes of the job
-            os.killpg(running.process.pid, signal.SIGUSR1)
-        else:
-            running.signal(signal.SIGUSR1)
-
 
 @pytest.fixture(params=["pbs", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("lsf", "flux"))])
 def batch(request, tmp_path) -> Batch:
@@ -112,9 +114,7 @@ def batch(request, tmp_path) -> Batch:
     return Batch(request.param, prepare(folder))
 
 
-def sampling(batch: Batch, running: Running) -> None:
-    """Wait until a job has made a few iterations."""
-    running.wait_for(batch.folder / "run" / "metrics.jsonl", 2)
+pbs = pytest.mark.parametrize("batch", ["pbs"], indirect=True)
 
 
 def test_the_warning_stops_and_requeues_once_and_the_next_job_goes_on(batch):
@@ -123,11 +123,7 @@ def test_the_warning_stops_and_requeues_once_and_the_next_job_goes_on(batch):
     The launcher's command line is one that a real mpirun takes, on the machines that the system names.
     """
     script = batch.script(iterations=60)
-    with batch.start(script, **SLOW) as running:
-        sampling(batch, running)
-        batch.warn(running)
-        result = running.wait()
-    assert result.code == 75, batch.log(result)
+    batch.run(script, 75, warned=True, **SLOW)
     if batch.kind == "lsf":
         assert '#BSUB -Q "75"' in script.read_text().splitlines()
     else:
@@ -135,9 +131,7 @@ def test_the_warning_stops_and_requeues_once_and_the_next_job_goes_on(batch):
         kept = batch.folder / call.removeprefix("qsub ").removeprefix("flux --parent batch ")
         assert kept.read_text() == script.read_text()
         script = kept
-    with batch.start(script) as running:
-        result = running.wait()
-    assert result.code == 0, batch.log(result)
+    batch.run(script, 0)
     assert digest(batch.folder / "run") == expected(60)
     assert len(batch.requeues()) == (batch.kind != "lsf")
     by_hosts = f"mpirun --hostfile {batch.home}/hosts -n 2 --bind-to core "
@@ -145,88 +139,42 @@ def test_the_warning_stops_and_requeues_once_and_the_next_job_goes_on(batch):
     assert sum(call.startswith(launch) for call in batch.calls()) == 2
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("batch", ["lsf", "flux"], indirect=True)
-def test_without_requeueing_the_command_to_go_on_is_printed(batch):
-    """Where the user has switched it off; LSF must then not see a status that it requeues on."""
-    script = batch.script({"automatic=yes": "automatic=no"}, iterations=60)
-    with batch.start(script, **SLOW) as running:
-        sampling(batch, running)
-        batch.warn(running)
-        result = running.wait()
-    assert result.code == 1, batch.log(result)
-    assert not batch.requeues()
-    where = str(batch.folder).replace(" ", "\\ ")
-    line = {
-        "lsf": "to go on: brequeue -e 42",
-        "flux": f"to go on: cd {where} && flux batch run.flux.sh",
-    }[batch.kind]
-    assert line in batch.log(result).splitlines()[-1]
-
-
-def test_a_run_that_does_not_get_on_is_not_requeued(batch):
-    """Else a job whose time limit is too short would start for ever."""
-    not_getting_on(batch.home, sys.executable)
-    with batch.start(batch.script(iterations=40)) as running:
-        result = running.wait()
-    assert result.code == 1, batch.log(result)
-    assert "no newer checkpoint than at the start" in batch.log(result)
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [(75, "no newer checkpoint than at the start"), (0, "not all iterations were made. To go on: ")],
+)
+def test_a_run_that_does_not_get_on_is_not_requeued(batch, status, said):
+    """Else a job whose limit is too short would start for ever; nor is it done, as mpirun said that had lost a host."""
+    not_getting_on(batch.home, sys.executable, status)
+    assert said in batch.run(batch.script(iterations=40), 1)
     assert not batch.requeues()
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("batch", ["pbs"], indirect=True)
-def test_status_0_of_a_run_that_is_not_complete_is_a_failure(batch):
-    """Open MPI's mpirun was seen to end so after it had lost a machine; the job would count as done."""
-    not_getting_on(batch.home, sys.executable, status=0)
-    with batch.start(batch.script(iterations=40)) as running:
-        result = running.wait()
-    assert result.code == 1, batch.log(result)
-    assert "not all iterations were made. To go on: cd " in batch.log(result)
-
-
-@pytest.mark.parametrize("batch", ["pbs"], indirect=True)
+@pbs
 def test_pbs_is_warned_by_the_script_itself(batch):
     """PBS sends nothing before the walltime is over, which the script therefore asks for."""
-    with batch.start(
-        batch.script({"warning=120": "warning=90"}, iterations=100000), STUB_WALLTIME="00:01:36", **SLOW
-    ) as running:
-        result = running.wait()
-    assert result.code == 75, batch.log(result)
+    script = batch.script({"warning=120": "warning=90"}, iterations=100000)
+    batch.run(script, 75, STUB_WALLTIME="00:01:36", **SLOW)
     assert len(batch.requeues()) == 1
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("batch", ["pbs"], indirect=True)
-def test_pbs_without_a_walltime_is_said(batch):
-    """Then nothing can stop the run in time, and whoever reads the log must know."""
-    with batch.start(batch.script(iterations=40), STUB_WALLTIME="") as running:
-        result = running.wait()
-    assert result.code == 0, batch.log(result)
-    assert "tells no walltime" in batch.log(result)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("batch", ["pbs"], indirect=True)
+@pbs
 def test_intel_mpi_is_started_by_its_hydra(batch):
     """Its mpirun, a shell script, was seen to keep SIGUSR1 to itself, so that the run would never hear of its end."""
     mpirun = batch.home / "bin" / "mpirun"
     shutil.copy(mpirun, mpirun.with_name("mpiexec.hydra"))
     mpirun.write_text("#!/bin/sh\nexit 99\n")
-    with batch.start(batch.script(iterations=40)) as running:
-        result = running.wait()
-    assert result.code == 0, batch.log(result)
+    batch.run(batch.script(iterations=40), 0)
     assert any(call.startswith("mpiexec.hydra --hostfile") for call in batch.calls())
 
 
-@pytest.mark.parametrize("batch", ["pbs"], indirect=True)
+@pytest.mark.long
+@pbs
 def test_a_refused_submission_prints_the_command_to_go_on(batch):
     """Some sites allow no qsub on their nodes."""
     (batch.home / "bin" / "qsub").write_text("#!/bin/sh\necho 'qsub: no jobs from here' >&2\nexit 1\n")
-    with batch.start(batch.script(iterations=100000), **SLOW) as running:
-        sampling(batch, running)
-        batch.warn(running)
-        result = running.wait()
-    assert result.code == 1
-    assert "qsub: no jobs from here" in batch.log(result)
-    assert batch.log(result).splitlines()[-1].endswith("&& qsub run.pbs.sh")
+    log = batch.run(batch.script(iterations=100000), 1, warned=True, **SLOW)
+    assert "qsub: no jobs from here" in log
+    assert log.splitlines()[-1].endswith("&& qsub run.pbs.sh")
