@@ -36,8 +36,7 @@ def info(
         _diagnose(path, as_json)
         return
     kind = kind_of(path)
-    describe = {"ratings file": _describe_ratings, "run": _describe_run, "snapshot": _describe_snapshot}[kind]
-    facts, lines, shown, tables = describe(path)
+    facts, lines, shown, tables = (_describe_run if kind == "run" else _describe_ratings)(path)
     if as_json:
         say_json({"kind": kind, **facts})
         return
@@ -109,15 +108,6 @@ def _describe_run(path: Path) -> Description:
 
     facts, verdict, settings, tables = overview(RunDirectory(path))
     return facts, verdict.lines(), settings, tables
-
-
-def _describe_snapshot(path: Path) -> Description:
-    from dsgmcmc.storage.manifest import read_manifest
-
-    manifest = read_manifest(path)
-    facts = manifest.model_dump(include={"chain", "iteration", "grid", "about", "config_hash", "data_hash"})
-    facts |= {"of": manifest.kind, "blocks": len(manifest.blocks), "shards": len(manifest.shards)}
-    return facts, [], {name.replace("_", " "): value for name, value in facts.items()}, []
 
 
 def _text(value: Any) -> str | list[str]:

@@ -13,7 +13,7 @@ from dsgmcmc.errors import InputError
 Unknown = Literal["refuse", "prior", "nan"]
 By = Literal["likely", "exposure", "mean", "ucb", "lcb", "thompson"]
 
-PathArgument = Annotated[Path, typer.Argument(metavar="PATH", help="Ratings file, run directory or snapshot.")]
+PathArgument = Annotated[Path, typer.Argument(metavar="PATH", help="Ratings file or run directory.")]
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")]
 OutOption = Annotated[
     Path | None,
@@ -69,12 +69,10 @@ ItemsOption = Annotated[
 
 
 def kind_of(path: Path) -> str:
-    """Kind of a path: ``ratings file``, ``run`` or ``snapshot``; raises InputError for any other path."""
+    """Kind of a path: ``ratings file`` or ``run``; raises InputError for any other path."""
     if path.is_file():
         return "ratings file"
     if (path / "run.toml").exists():
         return "run"
-    if (path / "manifest.json").exists():
-        return "snapshot"
-    what = "has neither run.toml nor manifest.json" if path.is_dir() else "does not exist"
-    raise InputError(f"{path} {what}: expected a ratings file, a run directory or a snapshot")
+    what = "has no run.toml" if path.is_dir() else "does not exist"
+    raise InputError(f"{path} {what}: expected a ratings file or a run directory")

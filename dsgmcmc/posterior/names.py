@@ -37,17 +37,16 @@ from dsgmcmc.storage.facts import MADE_WITH, Facts, versions
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import INDEX, RunDirectory
 from dsgmcmc.storage.writer import is_whole, write_snapshot
-from dsgmcmc.types import Array, Comm, Factor, Float64, Int32, Int64
+from dsgmcmc.types import Array, Factor, Float64, Int32, Int64
 
 _SPARSE = 16  # largest number of entries per name in a direct lookup table
 _STEP = 1 << 20  # rows whose features are read at a time
 
 
-def write_index(run: RunDirectory, ratings: Ratings, config_hash: str, made: Facts, comm: Comm) -> None:
+def write_index(run: RunDirectory, ratings: Ratings, config_hash: str, made: Facts) -> None:
     """Write the index of a run that this process has locked, unless the index is complete.
 
-    `made` has the facts that the run's snapshots must agree with (`dsgmcmc.storage.facts`); `comm` has only this
-    process.
+    `made` has the facts that the run's snapshots must agree with (`dsgmcmc.storage.facts`).
     """
     if is_whole(run.path / INDEX, "it is written again"):
         return
@@ -57,7 +56,7 @@ def write_index(run: RunDirectory, ratings: Ratings, config_hash: str, made: Fac
         about = {"versions": versions(), MADE_WITH: made}
         return {"kind": "index", "chain": 0, "iteration": 0, "grid": 1, "state": {}, "about": about, **hashes}
 
-    write_snapshot(run.path, INDEX, _blocks(ratings), header, comm)
+    write_snapshot(run.path, INDEX, _blocks(ratings), header)
 
 
 def _blocks(ratings: Ratings) -> dict[Key, Array]:

@@ -37,8 +37,6 @@ from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.types import Factor, Float32, Float64, Int32
 
-NEEDED = ("mean", "transposed", "minimum", "maximum")  # facts that run.toml must have
-
 
 class Run:
     """A run directory, opened for reading: names, draws, moments and traces.
@@ -63,11 +61,8 @@ class Run:
         self.directory = RunDirectory(Path(path))
         self.path = self.directory.path
         self.config, self.facts = ResolvedConfig.of_run(self.directory)
-        missing = [name for name in NEEDED if name not in self.facts]
-        if missing:
-            raise InputError(f"{self.directory.settings_file} is incomplete: [run] has no {', '.join(missing)}")
-        self.mean = float(self.facts["mean"])
         self.index = Index(self.directory, self.facts)
+        self.mean = float(self.facts["mean"])
         self._expected = Expected.of(self.config, self.index, len(self.facts.get("levels", [])))
         self._factor = self.index.factors
         self._ratings_file: Path | None = None  # path at which the file was last opened

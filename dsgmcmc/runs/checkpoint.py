@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from dsgmcmc.config.chain import KEPT_CHECKPOINTS
-from dsgmcmc.errors import AgreedError, InputError, WriteError
+from dsgmcmc.errors import InputError, WriteError
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.parallel.comm import agree, on_root
 from dsgmcmc.parallel.ring import Ring
@@ -26,10 +26,10 @@ from dsgmcmc.runs.control import Control
 from dsgmcmc.runs.recorder import DrawRecorder
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.storage.draws import SavedDraws
-from dsgmcmc.storage.facts import IDENTITY_FACTS, MADE_WITH, Facts, check_made_with, made_with, versions
-from dsgmcmc.storage.manifest import DIVERGED, SAVED_DRAWS, Key, SmallArray, parse_manifest, read_text
+from dsgmcmc.storage.facts import IDENTITY_FACTS, MADE_WITH, Facts, made_with, versions
+from dsgmcmc.storage.manifest import DIVERGED, SAVED_DRAWS, Key, SmallArray
 from dsgmcmc.storage.rundir import RunDirectory
-from dsgmcmc.storage.series import prune, remove, step_name, steps
+from dsgmcmc.storage.series import prune, step_name, steps
 from dsgmcmc.storage.snapshot import Lazy, Snapshot
 from dsgmcmc.storage.writer import SnapshotWriter, is_whole
 from dsgmcmc.targets.base import Recorder
@@ -43,11 +43,6 @@ SLOW_DISK = 20e6  # bytes per second, assumed until the first checkpoint is writ
 DRAWS_PER_STATE = 4
 #: and more than this number of bytes for the whole chain, as every checkpoint creates files.
 LEAST_DRAWS = 64 << 20
-
-
-def _keep_newest(parent: Path) -> None:
-    for number in steps(parent)[:-1]:
-        remove(parent / step_name(number))
 
 
 Tasks = list[Callable[[], None]]
@@ -110,8 +105,8 @@ class ChainState:
         Raises
         ------
         InputError
-            If an array is missing, the target's state is not finite, or an array differs in shape or type from its
-            counterpart at the start of a chain; traces may have any length.
+            If an array is missing, or differs in shape or type from its counterpart at the start of a chain; traces
+            may have any length.
         """
         try:
             self._load(snapshot)
@@ -126,8 +121,6 @@ class ChainState:
         for name, array in self.target.small().items():
             if name not in small or small[name].shape != array.shape:
                 raise ValueError(f"{name} is missing, or not of shape {array.shape}")
-            if not np.isfinite(small[name]).all():
-                raise ValueError(f"{name} has values that are not finite")
         self.target.load(snapshot)
         for replicated in self.sampler.replicated:
             replicated.take(small)
@@ -137,8 +130,6 @@ class ChainState:
             loaded = f"{array.dtype} {array.shape}"
             if key.object != "trace" and loaded != expected.get(key, loaded):  # column blocks may have moved
                 raise ValueError(f"{key.path} is {loaded}, not {expected[key]}")
-            if key.object == "state" and array.dtype.kind == "f" and not np.isfinite(array).all():
-                raise ValueError(f"{key.path} has values that are not finite")
 
     def go_on_from(self, snapshot: Snapshot) -> None:
         """Load the model's state from a checkpoint of another sampler, into a chain that has just started.
@@ -357,13 +348,6 @@ class Checkpoints:
         WriteError
             If the state cannot be written, or other snapshots cannot be removed.
         """
-        before = self._series("checkpoints") / step_name(0)  # the checkpoint of an earlier restart
-
-        def drop() -> None:
-            if before.exists():
-                remove(before)
-
-        on_root(self._ring.comm, drop, f"removing {before}", WriteError)
         self.save(0, seconds, last=True)
         self.settle()
 
@@ -374,23 +358,15 @@ class Checkpoints:
 
     def save_posterior(self, iteration: int, seconds: float) -> None:
         """Write the posterior from all draws so far, if there are any; older and damaged posteriors go. Collective."""
-        if not self._draws.weight:
-            return
         self.settle()
         begin, parent = monotonic(), self._series("posterior")
-
-        def there() -> bool:
-            whole = is_whole(parent / step_name(iteration), "it is made again from the checkpoint")
-            if whole:
-                _keep_newest(parent)
-            return whole
-
-        if on_root(self._ring.comm, there, "looking at the posterior", WriteError):
+        there = partial(is_whole, parent / step_name(iteration), "it is made again from the checkpoint")
+        if not self._draws.weight or on_root(self._ring.comm, there):
             return
         saved = {SAVED_DRAWS: self._state.small()[SAVED_DRAWS]}
         header = partial(self._header, "posterior", iteration, seconds, saved)
         draft = SnapshotWriter(parent, step_name(iteration), dict(self._state.posterior()), header, self._ring.comm)
-        self._begin(iteration, begin, [draft], partial(_keep_newest, parent))
+        self._begin(iteration, begin, [draft], partial(prune, parent, 1))
         self.settle()
 
     def _series(self, kind: str) -> Path:
@@ -426,40 +402,33 @@ class SavedChain:
 
     def __init__(self, ring: Ring, run: RunDirectory, chain: int, facts: Facts) -> None:
         self._ring, self._run, self._chain, self._facts = ring, run, chain, facts
-        self._series = run.series("checkpoints", chain)
         self._checked: set[Path] = set()  # snapshots of draws already checked: checkpoints share them
 
     def iterations(self) -> list[int]:
         """Iterations of the checkpoints, the newest first."""
-        return on_root(self._ring.comm, partial(steps, self._series))[::-1]
+        return on_root(self._ring.comm, partial(steps, self._run.series("checkpoints", self._chain)))[::-1]
 
-    def read(self, iteration: int, whole: bool = False) -> Snapshot:
+    def read(self, iteration: int) -> Snapshot:
         """Open a checkpoint, and check its manifest and the files of its saved draws, divided among the processes.
 
-        With `whole`, the files of the checkpoint are checked as well; otherwise `ChainState.load` checks them.
+        `ChainState.load` checks the files of the checkpoint.
 
         Raises
         ------
         InputError
             If a file is missing or damaged, or is not of this chain.
         """
-        comm, path = self._ring.comm, self._series / step_name(iteration)
-        text = on_root(comm, partial(read_text, path), f"reading {path}")
 
         def opened() -> tuple[Snapshot, list[Snapshot]]:
-            manifest = parse_manifest(text, path)
-            check_made_with(manifest, self._facts, path)
-            identity = (manifest.kind, manifest.chain, manifest.grid, manifest.iteration)
-            expected = ("checkpoint", self._chain, self._ring.grid, iteration)
-            if identity != expected:
-                raise InputError(
-                    f"{path} holds something else: (kind, chain, grid, iteration) are {identity}, not {expected}"
-                )
-            draws = SavedDraws(self._run, self._chain, self._facts).snapshots(manifest.saved_draws)
-            return Snapshot(path, manifest), draws
+            checkpoint = self._run.open_snapshot("checkpoints", self._chain, iteration, self._facts)
+            if checkpoint.manifest.grid != self._ring.grid:
+                raise InputError(f"{checkpoint.path} holds something else: its grid is {checkpoint.manifest.grid}")
+            draws = SavedDraws(self._run, self._chain, self._facts).snapshots(checkpoint.manifest.saved_draws)
+            return checkpoint, draws
 
-        snapshot, draws = agree(comm, opened, f"reading {path}")
-        new = [each for each in draws if each.path not in self._checked] + ([snapshot] if whole else [])
+        comm = self._ring.comm
+        checkpoint, draws = on_root(comm, opened, "reading a checkpoint")
+        new = [each for each in draws if each.path not in self._checked]
         files = [(each, shard) for each in new for shard in each.manifest.shards]
 
         def check() -> None:
@@ -468,18 +437,13 @@ class SavedChain:
 
         agree(comm, check, "checking saved files")
         self._checked.update(each.path for each in new)
-        return snapshot
+        return checkpoint
 
     def cut(self, iteration: int) -> None:
-        """Remove snapshots and metrics of later iterations, damaged older checkpoints, and draws that none needs."""
-        on_root(self._ring.comm, partial(self._run.cut, self._chain, iteration), "preparing to sample", AgreedError)
-        for earlier in self.iterations()[1:]:
-            try:
-                self.read(earlier, whole=True)
-            except InputError as error:
-                path = self._series / step_name(earlier)
-                if self._ring.rank == 0:
-                    log.warning("%s; it is no longer needed, and is removed", error)
-                    self._run.note("removed", chain=self._chain, error=str(error))
-                on_root(self._ring.comm, partial(remove, path), f"removing {path}", WriteError)
-        on_root(self._ring.comm, partial(self._run.prune_draws, self._chain), "removing draws", WriteError)
+        """Remove snapshots and metrics of later iterations, and draws that no checkpoint needs."""
+
+        def work() -> None:
+            self._run.cut(self._chain, iteration)
+            self._run.prune_draws(self._chain)
+
+        on_root(self._ring.comm, work, "preparing to sample")

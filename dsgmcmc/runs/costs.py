@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from math import ceil, log2
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,95 +32,67 @@ MOMENTS = 2  # mean and m2
 
 @dataclass(frozen=True)
 class Costs:
-    """Costs of a run, in bytes, except for the numbers `messages_per_sweep` and `files_per_checkpoint`.
+    """Costs of a run, in bytes, except for the number `files_per_checkpoint`.
 
     Attributes
     ----------
-    ratings_per_process, state_per_process, accumulators_per_process, saving_per_process : int
-        Memory of the largest process. `saving_per_process` is needed while a checkpoint is written: for a copy of the
-        state, and for the draws since the previous checkpoint.
-    sweeping_per_process : int
-        Extra memory of a sampler that draws rows from their conditional distributions: sums, and the ratings by column.
-    sent_per_sweep, messages_per_sweep : int
-        Column blocks that the processes of a chain send to each other in a sweep, on average: their bytes, and their
-        number. Evaluation, ordered sums and tours that renew a metric are left out.
-    checkpoint, saved_draws : int
-        Disk space of one checkpoint, and of the largest number of saved draws that represent all chains.
+    memory_per_process : int
+        Memory of the largest process: the interpreter with its libraries, ratings, state, accumulators, sums of a
+        sampler that draws rows from their conditional distributions, and what is needed while a checkpoint is written.
+    sent_per_sweep : int
+        Column blocks that the processes of a chain send to each other in a sweep, on average. Evaluation, ordered sums
+        and tours that renew a metric are left out.
+    checkpoint : int
+        Disk space of one checkpoint.
     files_per_checkpoint : int
         Largest number of files that a checkpoint of all chains adds: for the state and for the new draws of each chain,
         one file per writing process and a manifest. The files of the state are removed later.
-    memory_per_process : int
-        Sum of the first five costs and of the memory of the interpreter with its libraries.
     disk_least, disk_most : int
         Bounds on the disk space of a finished run: checkpoints, posteriors and saved draws of all chains.
     """
 
-    ratings_per_process: int
-    state_per_process: int
-    accumulators_per_process: int
-    saving_per_process: int
-    sweeping_per_process: int
-    sent_per_sweep: int
-    messages_per_sweep: int
-    checkpoint: int
-    saved_draws: int
-    files_per_checkpoint: int
     memory_per_process: int
+    sent_per_sweep: int
+    checkpoint: int
+    files_per_checkpoint: int
     disk_least: int
     disk_most: int
 
     @classmethod
     def of(cls, config: ResolvedConfig, ratings: Ratings, processes: int) -> Costs:
         """Estimate the costs of a run on `processes` processes."""
-        d, grid = config.dimension, config.grid
-        rows, columns = ratings.n_rows, ratings.n_cols
+        grid, rows, columns = config.grid, ratings.n_rows, ratings.n_cols
         size = -(-processes // min(processes, config.chains))
         share = -(-grid // size) / grid
-        open_chains = -(-config.chains // min(processes, config.chains)) if config.until else 1
-        heteroscedastic = config.noise != "shared"
         quantities = config.quantities_for(ratings)
-        width, drawn = row_width(config, quantities), quantities.drawn_numbers({Factor.W: rows, Factor.H: columns})
-        sampler = config.make_sampler()
-        numbers = width + d * len(sampler.working)
-        state = share * (rows + columns) * numbers * 4
-        if sampler.gradient.by_parts and keeps_what_left(columns, numbers):
-            state += (1 - share) * columns * numbers * 4
-        moments = drawn * MOMENTS * 4
+        drawn = quantities.drawn_numbers({Factor.W: rows, Factor.H: columns}) * 4
+        noises = TEST_NOISE_BYTES * int(config.noise != "shared")
         levels = config.law.levels_of(ratings)
-        noises = TEST_NOISE_BYTES * int(heteroscedastic)
         if levels is not None:  # the variance of each rating, and the probabilities of its levels
             noises = TEST_NOISE_BYTES * (1 + len(levels))
-        saved = TEST_SAVED_BYTES + noises
-        checkpoint = (rows + columns) * width * 4 + moments + ratings.nnz_test * saved
-        held = ratings.nnz * _rating_bytes(config, ratings, columns) + ratings.nnz_test * TEST_RATING_BYTES
+        moments, saved = MOMENTS * drawn, TEST_SAVED_BYTES + noises
         normal = config.law.is_conditionally_gaussian()
         grouped, effects = costs_of(time_levels_of(config.time_levels, ratings.transposed), ratings, normal)
-        held, checkpoint = held + grouped, checkpoint + effects
-        index = (rows + grid) * grid * 8  # start of each row in each block
-        everywhere = 2 * (rows + columns) * 8  # all row and column counts, on every process
-        one_draw = drawn * 4
+        tested = ratings.nnz_test * saved
+        checkpoint = (rows + columns) * row_width(config, quantities) * 4 + moments + tested + effects
         made = max(config.iterations - config.burn_in, 0) // config.thin
-        draws = min(max(2 * config.save_draws - 1, 0), made) * one_draw
-        written = _most_written(config.save_draws, made)
-        memory = (
-            int(share * (held + index)) + everywhere,
-            int(open_chains * state),
-            int(open_chains * share * (moments + ratings.nnz_test * (TEST_BYTES + 2 * noises))),
-            int(share * (checkpoint + open_chains * min(draws, max(DRAWS_PER_STATE * checkpoint, LEAST_DRAWS)))),
-            _sweeping(config, ratings, share),
-        )
-        moves = _moves(config, size, quantities)
-        kept = config.chains * (checkpoint + moments + ratings.nnz_test * saved)  # a checkpoint and the posterior
+        most = max(2 * config.save_draws - 1, 0)
+        pending = min(min(most, made) * drawn, max(DRAWS_PER_STATE * checkpoint, LEAST_DRAWS))
+        open_chains = -(-config.chains // min(processes, config.chains)) if config.until else 1
+        accumulators = moments + ratings.nnz_test * (TEST_BYTES + 2 * noises)
+        of_chain = _state(config, ratings, quantities, share) + share * (accumulators + pending)
+        held = grouped + share * checkpoint + _ratings(config, ratings, share)
+        # a file of draws is removed when none of its draws is kept, and the spacing of draws doubles
+        doublings = ceil(log2(made / most)) if made > most > 0 else 0
+        written = min(made, most + doublings * max(config.save_draws - 1, 0))
+        kept = checkpoint + moments + tested  # a checkpoint and the posterior
         return cls(
-            *memory,
-            sent_per_sweep=round(sum(columns / grid * move.width * 4 * move.blocks for move in moves)),
-            messages_per_sweep=round(sum(move.blocks for move in moves)),
+            memory_per_process=INTERPRETER + int(held + open_chains * of_chain),
+            sent_per_sweep=round(_sent(config, ratings, size, quantities)),
             checkpoint=checkpoint,
-            saved_draws=draws * config.chains,
             files_per_checkpoint=2 * config.chains * (min(size, MAX_WRITERS) + 1),
-            memory_per_process=sum(memory) + INTERPRETER,
-            disk_least=kept + config.chains * min(config.save_draws, made) * one_draw,
-            disk_most=kept + config.chains * (KEPT_CHECKPOINTS * checkpoint + written * one_draw),
+            disk_least=config.chains * (kept + min(config.save_draws, made) * drawn),
+            disk_most=config.chains * (kept + KEPT_CHECKPOINTS * checkpoint + written * drawn),
         )
 
     def table(self) -> dict[str, Any]:
@@ -127,16 +100,28 @@ class Costs:
         return asdict(self)
 
 
-def _most_written(keep: int, made: int) -> int:
-    """Largest number of draws on disk, given the setting `keep` and the number of draws made.
+def _state(config: ResolvedConfig, ratings: Ratings, quantities: Quantities, share: float) -> float:
+    """Memory of the state of a chain on one process."""
+    sampler, columns = config.make_sampler(), ratings.n_cols
+    numbers = row_width(config, quantities) + config.dimension * len(sampler.working)
+    left = (1 - share) * columns if sampler.gradient.by_parts and keeps_what_left(columns, numbers) else 0
+    return float((share * (ratings.n_rows + columns) + left) * numbers * 4)
 
-    A file is removed only when none of its draws is kept.
-    """
-    most = max(2 * keep - 1, 0)
-    doublings = 0  # of the spacing between saved draws
-    while most and -(-made // 2**doublings) > most:
-        doublings += 1
-    return min(made, most + doublings * max(keep - 1, 0))
+
+def _ratings(config: ResolvedConfig, ratings: Ratings, share: float) -> float:
+    """Memory of the ratings of one process, also by column, with the sums of a factor, if the sampler needs them."""
+    grid, rows, columns = config.grid, ratings.n_rows, ratings.n_cols
+
+    def cells(n: int, others: int) -> float:
+        index = np.dtype(index_type(-(-others // grid))).itemsize  # of a rating's column (or row) in its cell
+        return float(ratings.nnz * (index + ratings.value_bytes) + (n + grid) * grid * 8)  # with the start of each row
+
+    everywhere = 2 * (rows + columns) * 8  # all row and column counts, on every process
+    total = float(share * (cells(rows, columns) + ratings.nnz_test * TEST_RATING_BYTES) + everywhere)
+    if not config.sampler.kind.draws_conditionals:
+        return total
+    summed = max(rows, columns * (1 if share == 1 else 3))  # in three buffers if they are sent
+    return total + share * (cells(columns, rows) + float(summed * statistics_width(config.dimension) * 4))
 
 
 def row_width(config: ResolvedConfig, quantities: Quantities) -> int:
@@ -160,42 +145,21 @@ def tours(config: ResolvedConfig, quantities: Quantities) -> list[Tour]:
     return [Tour(2 * d + noise, True)]  # the position, its gradient, and the likelihood's fields
 
 
-def _sweeping(config: ResolvedConfig, ratings: Ratings, share: float) -> int:
-    """Memory of the ratings by column and of the sums of a factor, in three buffers if they are sent."""
-    if not config.sampler.kind.draws_conditionals:
-        return 0
-    rows = max(ratings.n_rows, ratings.n_cols * (1 if share == 1 else 3))
-    index = (ratings.n_cols + config.grid) * config.grid * 8  # start of each column in each block
-    held = ratings.nnz * _rating_bytes(config, ratings, ratings.n_rows)
-    return int(share * (rows * statistics_width(config.dimension) * 4 + held + index))
-
-
-def _rating_bytes(config: ResolvedConfig, ratings: Ratings, numbers: int) -> int:
-    """Bytes of a rating in a cell: its column (or row) index, one of `numbers` in all, and its value."""
-    return np.dtype(index_type(-(-numbers // config.grid))).itemsize + ratings.value_bytes
-
-
-class _Moves(NamedTuple):
-    """Column blocks that all processes send in a sweep, on average: float32 values per column, and number of blocks."""
-
-    width: int
-    blocks: float
-
-
-def _moves(config: ResolvedConfig, size: int, quantities: Quantities) -> list[_Moves]:
-    """Column blocks that the `size` processes of a chain send in a sweep."""
+def _sent(config: ResolvedConfig, ratings: Ratings, size: int, quantities: Quantities) -> float:
+    """Bytes of column blocks that the `size` processes of a chain send in a sweep, on average."""
     grid = config.grid
     owners = np.array([owner(b, size, grid) for b in range(grid)])
 
     def leaving(shift: int) -> float:
         return float(np.mean(owners != np.roll(owners, shift)))
 
+    a_block = 4 * ratings.n_cols / grid
     following = leaving(1)
     if config.sweep_length == 1:  # every iteration makes the tours
-        steps = [(tour.width, grid if tour.returns else grid - 1) for tour in tours(config, quantities)]
-        return [_Moves(width, count * grid * following) for width, count in steps]
+        steps = [tour.width * (grid if tour.returns else grid - 1) for tour in tours(config, quantities)]
+        return float(a_block * grid * following * sum(steps))
     if config.schedule != "cyclic":
         # all nonzero shifts are equally likely; a part may follow itself, in a random schedule or between two sweeps
         itself = 1 / grid if config.schedule == "random" else 1 / grid**2
         following = (1 - itself) * sum(map(leaving, range(1, grid))) / max(grid - 1, 1)
-    return [_Moves(row_width(config, quantities), config.sweep_length * grid * following)]
+    return float(a_block * row_width(config, quantities) * config.sweep_length * grid * following)

@@ -114,18 +114,13 @@ class Job:
         return resolve(self.comm, self.source, self.run_directory, self._given, self._usual, self._resume)
 
     def describe(self) -> int:
-        """Print the resolved settings, and the costs in memory, disk and messages, for ``--dry-run``. Collective."""
+        """Print the resolved settings, and its costs in memory, disk and messages, for ``--dry-run``. Collective."""
         config, _ = self._resolve()
         if self._at_root:
             costs = self.source.costs(config, self.comm.size)
-            numbers = ("messages_per_sweep", "files_per_checkpoint")
-            said = {name: "" if name in numbers else f"  # {cost / 1e6:,.1f} MB" for name, cost in costs.items()}
-            lines = [f"{name} = {cost}{said[name]}" for name, cost in costs.items()]
-            say(
-                *tomli_w.dumps(config.table()).split("\n"),
-                "[costs]  # bytes, and numbers of messages and files",
-                *lines,
-            )
+            lines = [f"{name} = {cost}  # {cost / 1e6:,.1f} MB" for name, cost in costs.items() if "files" not in name]
+            files = f"files_per_checkpoint = {costs['files_per_checkpoint']}"
+            say(*tomli_w.dumps(config.table()).split("\n"), "[costs]  # bytes, and a number of files", *lines, files)
         return EXIT_DONE
 
     # ------------------------------------------------------------------ running

@@ -13,7 +13,7 @@ from dsgmcmc.config.chain import CHANGEABLE
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.config.sampler import section_of
 from dsgmcmc.errors import InputError
-from dsgmcmc.parallel.comm import Alone, on_root, oversubscription
+from dsgmcmc.parallel.comm import on_root, oversubscription
 from dsgmcmc.parallel.machine import cpu_name
 from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.settings import named
@@ -21,7 +21,7 @@ from dsgmcmc.storage.facts import Facts, check_made_with, made_with, versions
 from dsgmcmc.storage.lock import Lock, is_held
 from dsgmcmc.storage.manifest import read_manifest
 from dsgmcmc.storage.rundir import INDEX, RunDirectory
-from dsgmcmc.storage.series import step_name, steps
+from dsgmcmc.storage.series import clean, step_name, steps
 from dsgmcmc.types import Comm
 
 log = logging.getLogger(__name__)
@@ -101,7 +101,7 @@ def refuse_taken(run: RunDirectory, resume: bool) -> None:
     """Refuse a path that is a file, and, for a new run, a directory that is not empty."""
     if run.path.exists() and not run.path.is_dir():
         raise InputError(f"{run.path} is a file: {named('out')} names the run's directory, which sample makes")
-    if not resume and run.path.is_dir() and any(run.path.iterdir()):
+    if not resume and run.path.is_dir() and {path.name for path in run.path.iterdir()} - {run.lock_file.name}:
         raise InputError(f"{run.path} is not empty: give {named('resume')} to go on with it, or another {named('out')}")
 
 
@@ -202,10 +202,8 @@ def _claim(run: RunDirectory, lock: Lock) -> None:
 def _prepare(source: RatingsSource, run: RunDirectory, config: ResolvedConfig, given: list[str]) -> Facts:
     """Clean the directory, write the settings, and save the facts about the data."""
     run.listening_file.touch()  # all processes have installed their signal handlers
-    run.refuse_links()
-    run.remove_left()
-    run.mend_logs()
+    clean(run.path)
     identity = {"data_hash": source.digest(), "config_hash": config.hash()}
-    data = source.prepare(run, config, Alone())
+    data = source.prepare(run, config)
     run.write_settings(config.table(), data | identity | {"versions": versions(), "given_of_sampler": given})
     return identity | made_with(data)

@@ -39,7 +39,7 @@ from dsgmcmc.storage.facts import Facts, made_with
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.targets.state import RandomStream
-from dsgmcmc.types import Comm, Float64
+from dsgmcmc.types import Float64
 
 log = logging.getLogger(__name__)
 
@@ -144,10 +144,10 @@ class RatingsSource:
                 f"for every chain, or a new run with {named('grid')} {2 * processes}"
             )
 
-    def prepare(self, run: RunDirectory, config: ResolvedConfig, comm: Comm) -> dict[str, Any]:
+    def prepare(self, run: RunDirectory, config: ResolvedConfig) -> dict[str, Any]:
         """Write the names of users and items and any starting values, and return facts for ``run.toml``.
 
-        The facts include scores of the baselines, which are computed only once. `comm` contains this process alone.
+        The facts include scores of the baselines, which are computed only once.
         """
         before = run.read_settings()[1] if run.settings_file.exists() else {}
         known, start = before.get("baselines"), before.get("start")
@@ -170,9 +170,9 @@ class RatingsSource:
             **({"cautions": said} if (said := warnings_for_data(config, ratings)) else {}),
             **({"baselines": known or baselines(ratings, self.biases_only)} if scored else {}),
         }
-        write_index(run, ratings, config.hash(), made_with(facts), comm)
+        write_index(run, ratings, config.hash(), made_with(facts))
         if self._earlier is not None:
-            start = self._earlier.write(run, ratings, config, made_with(facts), comm)
+            start = self._earlier.write(run, ratings, config, made_with(facts))
         return facts if start is None else facts | {"start": start}
 
     def open(self, config: ResolvedConfig, ring: Ring) -> tuple[MakeTarget, int]:

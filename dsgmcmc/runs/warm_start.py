@@ -34,7 +34,7 @@ from dsgmcmc.storage.series import steps
 from dsgmcmc.storage.snapshot import Lazy, Snapshot
 from dsgmcmc.storage.verify import snapshot_lines
 from dsgmcmc.storage.writer import write_snapshot
-from dsgmcmc.types import Array, Comm, Factor, Float64, Int32
+from dsgmcmc.types import Array, Factor, Float64, Int32
 
 #: Settings of the model that change when parameters are drawn, but not the posterior.
 _WHEN = ("hyper_start",)
@@ -117,7 +117,7 @@ class WarmStart:
             raise InputError(f"{self.directory.path} and {ratings.path} have no user and no item in common")
         return rows
 
-    def write(self, run: RunDirectory, ratings: Ratings, config: ResolvedConfig, made: Facts, comm: Comm) -> str:
+    def write(self, run: RunDirectory, ratings: Ratings, config: ResolvedConfig, made: Facts) -> str:
         """Write ``RUN/start``, and return the digest of its content.
 
         Parameters
@@ -130,8 +130,6 @@ class WarmStart:
             Settings of the new run.
         made : dict
             Facts that its snapshots record (`dsgmcmc.storage.facts`).
-        comm : MPI.Comm
-            Communicator of this process alone.
         """
         rows = self.rows_of(ratings)
         factors = dict(zip("WH", "HW" if ratings.transposed != self._transposed else "WH", strict=True))
@@ -155,7 +153,7 @@ class WarmStart:
                 hashes = {"config_hash": config.hash(), "data_hash": ratings.digest}
                 return {**place, **hashes, "state": self._small(checkpoint, factors), "about": about}
 
-            write_snapshot(run.start(), run.start(chain).name, blocks, header, comm)
+            write_snapshot(run.start(), run.start(chain).name, blocks, header)
         counts = {f"known_{self._kind(ratings, factor)}s": int((rows[factor] >= 0).sum()) for factor in "WH"}
         iterations = [checkpoint.manifest.iteration for checkpoint in self.checkpoints]
         run.note("started from a run", run=str(self.directory.path), iterations=iterations, **counts)

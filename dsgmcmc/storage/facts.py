@@ -10,11 +10,11 @@ from __future__ import annotations
 import platform
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import h5py
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
 from dsgmcmc._version import __version__
 from dsgmcmc.errors import InputError
@@ -23,7 +23,7 @@ from dsgmcmc.storage.manifest import Manifest, Sha256
 
 Facts = dict[str, Any]
 
-MADE_WITH = "made_with"
+MADE_WITH: Final = "made_with"
 #: Path of the data and warnings about them, which may change from job to job.
 DATA_FACTS = ("data", "cautions")
 #: Hashes that identify a run; every manifest has separate fields for them.
@@ -33,25 +33,17 @@ JOB_FACTS = ("versions",)
 
 
 class FactsModel(BaseModel):
-    """Section ``[run]`` of ``run.toml``."""
+    """Section ``[run]`` of ``run.toml``: the facts that no snapshot has recorded, and any other facts."""
 
-    model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
+    model_config = ConfigDict(strict=True, extra="allow")
 
     data: str = ""
-    mean: float = 0.0
-    minimum: float = 0.0
-    maximum: float = 0.0
-    transposed: bool = False
-    levels: list[float] = []
     given_of_sampler: list[str] = []
-    ratings: int = Field(0, ge=0)
-    test_ratings: int = Field(0, ge=0)
-    baselines: dict[str, float] = {}
-    start: Sha256 = ""
     cautions: list[str] = []
+    versions: dict[str, str] = {}
+    start: Sha256 = ""
     data_hash: Sha256 = ""
     config_hash: Sha256 = ""
-    versions: dict[str, str] = {}
 
 
 def made_with(facts: Mapping[str, Any]) -> Facts:

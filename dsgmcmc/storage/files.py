@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import stat
 import tempfile
@@ -25,10 +26,9 @@ def write_whole(path: Path, text: str | Iterable[bytes | memoryview]) -> None:
 
     Raises OSError if the file cannot be written; no temporary file remains.
     """
-    temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}")
+    temporary = path.with_name(f"{path.name}.tmp-{secrets.token_hex(4)}")
     try:
         with naming(path):
-            temporary.unlink(missing_ok=True)  # left by a process that was killed, or a link
             with temporary.open("xb") as file:
                 file.writelines([text.encode()] if isinstance(text, str) else text)
                 file.flush()

@@ -11,20 +11,19 @@ stored contiguously and unfiltered, or in chunks with checksums.
 
 from __future__ import annotations
 
+import io
 import math
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import h5py
 
 from dsgmcmc.errors import naming
 from dsgmcmc.types import Array
-
-_PIECE = 1 << 17  # bytes that `stored_bytes` reads at a time
 
 
 @contextmanager
@@ -77,12 +76,11 @@ _WITH_GROUPS.set_create_intermediate_group(True)
 _WITH_GROUPS.set_char_encoding(h5py.h5t.CSET_UTF8)
 
 
-class _Disk:
+class _Disk(io.FileIO):
     """A new file for HDF5 whose methods never raise: the first error or interruption is stored instead."""
 
     def __init__(self, path: Path) -> None:
-        self._path, self._place = path, 0
-        self._handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        super().__init__(path, "x+")
         self._error: BaseException | None = None
 
     def check(self) -> None:
@@ -90,20 +88,11 @@ class _Disk:
         if self._error is not None:
             raise self._error
 
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Set the position of the next operation."""
-        self._place = offset + (os.fstat(self._handle).st_size if whence == os.SEEK_END else 0)
-        return self._place
-
-    def tell(self) -> int:
-        """Position of the next operation."""
-        return self._place
-
     def readinto(self, buffer: Any) -> int:
         """Read into a buffer; bytes beyond the end of the file are zeros."""
         view, done = memoryview(buffer).cast("B"), 0
         with self._kept():
-            while done < len(view) and (count := os.preadv(self._handle, [view[done:]], self._place + done)):
+            while done < len(view) and (count := super().readinto(view[done:])):
                 done += count
         view[done:] = bytes(len(view) - done)
         return len(view)
@@ -113,47 +102,34 @@ class _Disk:
         view, done = memoryview(data).cast("B"), 0
         with self._kept():
             while done < len(view) and not self._error:
-                done += os.pwrite(self._handle, view[done:], self._place + done)
+                done += os.pwrite(self.fileno(), view[done:], self.tell() + done)
         return len(view)
 
-    def truncate(self, size: int) -> None:
+    def truncate(self, size: int | None = None) -> int:
         """Set the length of the file."""
         with self._kept():
-            os.ftruncate(self._handle, size)
-
-    def flush(self) -> None:
-        """Do nothing: writes are not buffered."""
+            super().truncate(size)
+        return size or 0
 
     def close(self) -> None:
         """Close the file."""
         with self._kept():
-            os.close(self._handle)
+            super().close()
 
     @contextmanager
     def _kept(self) -> Iterator[None]:
         try:
-            with naming(self._path):
+            with naming(Path(str(self.name))):
                 yield
         except BaseException as error:
             self._error = self._error or error
 
 
-def stored_bytes(file: IO[bytes], data: Any) -> Iterator[bytes]:
-    """Yield the bytes of a plain data set from its `file`, piece by piece; raises ValueError if bytes are missing."""
-    place = data.id.get_offset() or 0
-    end = place + data.nbytes
-    while place < end:
-        piece = os.pread(file.fileno(), min(end - place, _PIECE), place)
-        if not piece:
-            raise ValueError(f"{data.name} is cut short")
-        place += len(piece)
-        yield piece
+def plain_dataset(file: Any, name: str, file_bytes: int) -> Any:
+    """Return a data set of an open file of `file_bytes` bytes, before memory is allocated for it.
 
-
-def plain_dataset(file: Any, name: str) -> Any:
-    """Return a data set of an open file; `check_size` checks its size.
-
-    Raises ValueError if the data set is missing, a link, virtual, external, chunked or filtered.
+    Raises ValueError if the data set is missing, a link, or not stored in this file in one piece, which virtual,
+    external, chunked and compressed data sets are not.
 
     Parameters
     ----------
@@ -161,9 +137,9 @@ def plain_dataset(file: Any, name: str) -> Any:
         Path from the root, without a leading slash.
     """
     data = _own_dataset(file, name)
-    properties = data.id.get_create_plist()
-    if properties.get_layout() not in _IN_ONE_PIECE or properties.get_external_count() or properties.get_nfilters():
-        raise ValueError(f"/{name} is not stored in this file, plainly and in one piece")
+    offset, stored = data.id.get_offset(), data.id.get_storage_size()
+    if data.nbytes and (offset is None or stored != data.nbytes or offset + stored > file_bytes):
+        raise ValueError(f"/{name} is not stored in this file, plainly and in one piece of {data.nbytes} bytes")
     return data
 
 
@@ -215,13 +191,3 @@ def _lies_here(file: Any, name: str) -> bool:
         return bool(file.id.links.get_info(name.encode()).type == h5py.h5l.TYPE_HARD)
     except (KeyError, RuntimeError):  # no such name, or its parent is no group
         return False
-
-
-def check_size(data: Any, file_bytes: int) -> None:
-    """Check that a data set lies within a file of `file_bytes` bytes, before memory is allocated for it.
-
-    Raises ValueError if it does not.
-    """
-    offset, stored = data.id.get_offset(), data.id.get_storage_size()
-    if data.nbytes and (offset is None or stored != data.nbytes or offset + stored > file_bytes):
-        raise ValueError(f"{data.name} declares {data.nbytes} bytes, the file has {file_bytes}: cut short?")

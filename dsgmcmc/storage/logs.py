@@ -1,53 +1,25 @@
 """The logs of a run, ``metrics.jsonl`` and ``events.jsonl``: one JSON object per line.
 
-A process that was killed may leave the last line unfinished: readers skip this line, and the next job removes it before
-it appends. Any other damaged line of metrics is an error. Damaged events are skipped, because processes on several
-hosts append events, and some file systems mix their lines.
+Logs are not part of the chain. A reader skips a damaged line: a process that was killed may leave a torn line, and some
+file systems mix the lines of several hosts.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
 from dsgmcmc.errors import InputError, naming
-from dsgmcmc.storage.files import open_plain, write_whole
+from dsgmcmc.storage.files import open_plain
 
 MAX_LINE_BYTES = 1 << 16
-MAX_METRICS_BYTES, MAX_EVENTS_BYTES = 1 << 25, 1 << 22
-MAX_COMMAND = 4096  # characters, of at most 12 bytes each in JSON
+MAX_LOG_BYTES = 1 << 25
 
 Line = dict[str, Any]
-
-
-class MetricsLine(BaseModel):
-    """A line of ``metrics.jsonl``: state of the chain, and values that target and sampler report by name."""
-
-    model_config = ConfigDict(strict=True, extra="allow")
-    __pydantic_extra__: dict[str, float | str | None] = Field(init=False)
-
-    chain: int = Field(ge=0, lt=65536)
-    iteration: int = Field(ge=0, lt=1 << 63)
-    sweep: float
-    time_s: float
-    rmse: float | None = None
-    rmse_mean: float | None = None
-
-
-class EventLine(BaseModel):
-    """A line of ``events.jsonl``: an event, its time, and facts by name."""
-
-    model_config = ConfigDict(strict=True, extra="allow")
-
-    time: str
-    event: str
-    command: str = Field("", max_length=MAX_COMMAND)
-    processes: int = Field(1, ge=1, lt=1 << 31)
 
 
 def append(path: Path, line: Line) -> None:
@@ -68,52 +40,38 @@ def _cut_unfinished(file: IO[bytes]) -> None:
         file.truncate(size - len(end) + end.rfind(b"\n") + 1)
 
 
-def parse_line(text: bytes, schema: type[BaseModel]) -> Line:
-    """Parse a line; raises ValueError if the line is no JSON or does not match the schema."""
-    try:
-        return schema.model_validate_json(text).model_dump(exclude_unset=True)
-    except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False)[0]
-        raise ValueError(": ".join([*map(str, first["loc"][:1]), first["msg"]])) from None
+def read_log(path: Path, is_line: Callable[[Line], bool]) -> list[Line]:
+    """Read the lines of a log that are JSON objects and that `is_line` accepts; a missing log has none.
 
-
-def read_log(path: Path, schema: type[BaseModel], most: int, *, strict: bool = True) -> Iterator[tuple[bytes, Line]]:
-    """Yield the lines of a log of at most `most` bytes, as text and parsed, without an unfinished last line.
-
-    A missing log has no lines. Unless `strict`, other damaged lines are skipped, too. Raises InputError naming the
-    damaged line, or if the log cannot be read.
+    Raises InputError if the log cannot be read.
     """
     try:
-        file = open_plain(path, most)
+        with open_plain(path, MAX_LOG_BYTES) as file:
+            texts = file.read(MAX_LOG_BYTES).split(b"\n")
     except FileNotFoundError:
-        return
+        return []
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
-    with file:
-        number = 0
-        while text := file.readline(MAX_LINE_BYTES):
-            number += 1
-            whole = text.endswith(b"\n")
-            try:
-                line = parse_line(text, schema)
-            except ValueError as error:
-                torn = not whole and not file.peek(1)
-                if strict and not torn:
-                    raise InputError(
-                        f"{path}, line {number}, is damaged ({error}): restore the file, or move it away to go on "
-                        "without what was logged"
-                    ) from error
-            else:
-                yield text if whole else text + b"\n", line
+    lines = []
+    for text in texts:
+        with suppress(ValueError, RecursionError):
+            line = json.loads(text) if len(text) < MAX_LINE_BYTES else None
+            if isinstance(line, dict) and is_line(line):
+                lines.append(line)
+    return lines
 
 
-def mend(path: Path, schema: type[BaseModel], most: int, *, strict: bool = True) -> None:
-    """Remove the lines that `read_log` skips, so that new lines can be appended.
+def is_metrics(line: Line) -> bool:
+    """Whether a line has what a line of metrics must have, and numbers or texts beside it."""
+    plain = all(isinstance(value, int | float | str | None) for value in line.values())
+    numbers = all(isinstance(line.get(name, None), int | float | None) for name in ("rmse", "rmse_mean"))
+    return plain and numbers and _has(line, chain=int, iteration=int, sweep=int | float, time_s=int | float)
 
-    Raises InputError as `read_log`, and if the log is a link, through which a job would write elsewhere.
-    """
-    if path.is_symlink():
-        raise InputError(f"{path} is a link: put the file itself there, or move the link away")
-    whole = b"".join(text for text, _ in read_log(path, schema, most, strict=strict))
-    if path.exists() and whole != path.read_bytes():
-        write_whole(path, [whole])
+
+def is_event(line: Line) -> bool:
+    """Whether a line has what an event must have."""
+    return _has({"command": "", "processes": 1, **line}, time=str, event=str, command=str, processes=int)
+
+
+def _has(line: Line, **kinds: Any) -> bool:
+    return all(isinstance(line.get(name), kind) for name, kind in kinds.items())

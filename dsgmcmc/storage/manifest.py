@@ -8,14 +8,14 @@ from __future__ import annotations
 import errno
 import hashlib
 import math
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from typing_extensions import TypedDict  # Pydantic needs it before Python 3.12
 
 from dsgmcmc.errors import GoneError, InputError
 from dsgmcmc.storage.files import open_plain
@@ -31,42 +31,26 @@ SAVED_DRAWS = "observer.kept"
 #: Member of a checkpoint's `state` that lists the iterations at which the chain has diverged; absent if there are none.
 DIVERGED = "chain.diverged"
 
-_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-_SHARD = re.compile(r"shard-[0-9]{5,}\.h5")
 #: Version of the format of runs and their snapshots; other versions are refused.
 VERSION = 2
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}$")]
+Size = Annotated[int, Field(ge=0)]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 class Key(NamedTuple):
     """Name of a block: object, factor, block number and field."""
 
-    object: str
-    factor: str
-    block: int
-    field: str
+    object: Name
+    factor: Name
+    block: Size
+    field: Name
 
     @property
     def path(self) -> str:
         """Name of the data set in the shard."""
         return f"{self.object}/{self.factor}/{self.block:06d}/{self.field}"
-
-
-def _check_key(key: Key) -> Key:
-    if not all(_NAME.fullmatch(part) and part.strip(".") for part in (key.object, key.factor, key.field)):
-        raise ValueError("not the name of a block")
-    if key.block < 0:
-        raise ValueError("negative block")
-    return key
-
-
-def _check_shard(name: str) -> str:
-    if not _SHARD.fullmatch(name):
-        raise ValueError("not the name of a shard")
-    return name
-
-
-Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-ShardName = Annotated[str, AfterValidator(_check_shard)]
 
 
 class _Strict(BaseModel):
@@ -76,9 +60,9 @@ class _Strict(BaseModel):
 class BlockEntry(_Strict):
     """An array of the snapshot."""
 
-    key: Annotated[Key, AfterValidator(_check_key)]
-    shard: ShardName
-    shape: tuple[Annotated[int, Field(ge=0)], ...]
+    key: Key
+    shard: Annotated[str, Field(pattern=r"^shard-[0-9]{5,}\.h5$")]
+    shape: tuple[Size, ...]
     dtype: Annotated[str, Field(pattern=r"^(<[fi][48]|\|u1)$")]
     sha256: Sha256
 
@@ -86,7 +70,7 @@ class BlockEntry(_Strict):
 class SmallArray(_Strict):
     """A small replicated array; JSON keeps every bit of a float64."""
 
-    shape: tuple[Annotated[int, Field(ge=0)], ...]
+    shape: tuple[Size, ...]
     values: list[float]
 
     @model_validator(mode="after")
@@ -106,6 +90,15 @@ class SmallArray(_Strict):
         return np.array(self.values, dtype=np.float64).reshape(self.shape)
 
 
+class About(TypedDict, total=False):
+    """Facts about a snapshot that are not in its digest."""
+
+    versions: dict[str, str]
+    processes: int
+    seconds: float
+    made_with: dict[str, Any]
+
+
 class Manifest(_Strict):
     """Content of ``manifest.json``.
 
@@ -119,7 +112,7 @@ class Manifest(_Strict):
         Hashes of the configuration and of the ratings.
     state : dict of str to SmallArray
         Small arrays that are equal on all processes; part of the content digest.
-    about : dict
+    about : About
         Facts outside the digest: versions, seconds, number of processes, and facts about the data
         (`dsgmcmc.storage.facts`).
     """
@@ -133,7 +126,7 @@ class Manifest(_Strict):
     config_hash: Sha256
     data_hash: Sha256
     state: dict[str, SmallArray]
-    about: dict[str, Any]
+    about: About
     blocks: list[BlockEntry]
 
     @property
@@ -153,24 +146,9 @@ class Manifest(_Strict):
         diverged = self.state.get(DIVERGED)
         return tuple(map(int, diverged.values)) if diverged else ()
 
-    @field_validator("about")
-    @classmethod
-    def _readable(cls, about: dict[str, Any]) -> dict[str, Any]:
-        for name in ("versions", "made_with"):
-            if not isinstance(about.get(name, {}), dict):
-                raise ValueError(f"{name} has no names")
-        if not isinstance(about.get("seconds", 0.0), int | float):
-            raise ValueError("seconds is not a number")
-        return about
-
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        if len({entry.key for entry in self.blocks}) < len(self.blocks):
-            raise ValueError("blocks has a key twice")
-        for name in (SAVED_DRAWS, DIVERGED):
-            numbers = self.state[name].values if name in self.state else []
-            if not all(0 <= number < 1 << 53 and number.is_integer() for number in numbers):
-                raise ValueError(f"{name} has numbers that are none of iterations")
+    def _of_iterations(self) -> Self:
+        _ = self.saved_draws, self.diverged
         return self
 
 
@@ -188,58 +166,40 @@ def unseal(text: str, path: Path) -> str:
     return body
 
 
-def parse_manifest(text: str, path: Path) -> Manifest:
-    """Parse the text of a manifest. Raises InputError if the text is invalid."""
-    try:
-        return Manifest.model_validate_json(unseal(text, path))
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "its content"
-        raise InputError(f"{path} is not a snapshot this version reads: {where}: {first['msg']}") from error
+def read_part(path: Path, read: Callable[[], T]) -> T:
+    """Read a file of a snapshot: all errors of missing and damaged files become an InputError that names the file.
 
-
-def seen_by_all(directory: Path, read: Callable[[], T]) -> T:
-    """Read from a directory that another host may just have renamed.
-
-    A network file system may cache for a while that a name was missing or belonged to another file; listing the
-    directory refreshes the cache.
+    Raises GoneError if the whole snapshot is gone. As a snapshot is renamed before it is removed, a file that is
+    missing in an existing directory means damage. If another host has just renamed the directory, a network file system
+    may have cached that a name was missing or belonged to another file; listing the directory refreshes the cache.
     """
     try:
-        return read()
-    except OSError as error:
-        if error.errno not in (errno.ENOENT, errno.ESTALE):
-            raise
-        list(directory.iterdir())
-        return read()
+        try:
+            return read()
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ESTALE):
+                raise
+            list(path.parent.iterdir())
+            return read()
+    except InputError:
+        raise
+    except (OSError, KeyError, RuntimeError, ValueError, TypeError) as error:  # of HDF5, h5py and Python
+        if not path.parent.is_dir():
+            raise GoneError(f"{path.parent} is gone: the run has removed it since. Open the run again") from error
+        raise InputError(f"{path} is missing or damaged: {error}") from error
 
 
-def lost(directory: Path, message: str) -> InputError:
-    """Return the error for a part of a snapshot that cannot be read: GoneError if the snapshot is gone, or `message`.
-
-    A snapshot is renamed before it is removed, so a part missing in an existing directory means damage.
-    """
-    if directory.is_dir():
-        return InputError(message)
-    return GoneError(f"{directory} is gone: the run has removed it since. Open the run again")
-
-
-def read_text(directory: Path) -> str:
-    """Read the text of the manifest of a snapshot directory.
-
-    Raises InputError if the manifest is missing, too large or no text.
-    """
+def read_manifest(directory: Path) -> Manifest:
+    """Read and check the manifest of a snapshot directory; raises as `read_part`."""
     path = directory / MANIFEST
 
     def read() -> str:
         with open_plain(path, MAX_MANIFEST_BYTES) as file:
             return file.read().decode()
 
+    text = unseal(read_part(path, read), path)
     try:
-        return seen_by_all(directory, read)
-    except (OSError, UnicodeDecodeError) as error:
-        raise lost(directory, f"{directory} is not a complete snapshot: {error}") from error
-
-
-def read_manifest(directory: Path) -> Manifest:
-    """Read and check the manifest of a snapshot directory; raises as `read_text` and `parse_manifest`."""
-    return parse_manifest(read_text(directory), directory / MANIFEST)
+        return Manifest.model_validate_json(text)
+    except (ValidationError, ArithmeticError) as error:
+        why = str(error).replace("\n", " ")
+        raise InputError(f"{path} is not a snapshot this version reads: {why[:200]}") from error

@@ -19,6 +19,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections.abc import Callable
@@ -29,22 +30,12 @@ from typing import Any
 
 import numpy as np
 import tomli_w
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.storage.facts import Facts, FactsModel, check_made_with
 from dsgmcmc.storage.files import read_toml, write_whole
-from dsgmcmc.storage.logs import (
-    MAX_COMMAND,
-    MAX_EVENTS_BYTES,
-    MAX_METRICS_BYTES,
-    EventLine,
-    Line,
-    MetricsLine,
-    append,
-    mend,
-    read_log,
-)
+from dsgmcmc.storage.logs import Line, append, is_event, is_metrics, read_log
 from dsgmcmc.storage.manifest import VERSION, read_manifest
 from dsgmcmc.storage.series import clean, remove, step_name, steps
 from dsgmcmc.storage.snapshot import Snapshot
@@ -54,9 +45,6 @@ INDEX, START = "index", "start"
 JOB = "job"
 #: Series of snapshots of a chain, and the kind of snapshot in each series, in the order in which they are read.
 SERIES = {"checkpoints": "checkpoint", "draws": "draws", "posterior": "posterior"}
-_LEFT = re.compile(
-    r"(index|exposure-[0-9a-f]+\.npy|run\.toml|(summary|comparison)\.json|events\.jsonl|metrics(-chain-[0-9]+)?\.jsonl)\.tmp-[0-9a-f]+"
-)
 _CHAIN = re.compile(r"chain-(0|[1-9][0-9]{0,4})")
 
 
@@ -82,15 +70,6 @@ class RunDirectory:
     def exposure_file(self, data_hash: str) -> Path:
         """File with the exposure of users to items, computed from the ratings with this hash."""
         return self.path / f"exposure-{data_hash[:16]}.npy"
-
-    def refuse_links(self) -> None:
-        """Raise InputError if a link replaces a directory in which a job writes and deletes."""
-        for kind in (INDEX, START, *SERIES):
-            for path in (self.path / kind, *(self.path / kind).glob("chain-*")):
-                if path.is_symlink():
-                    raise InputError(
-                        f"{path} is a link, and a job would write elsewhere: put the directory itself there"
-                    )
 
     def series(self, kind: str, chain: int) -> Path:
         """Directory of a chain's snapshots in series `kind`."""
@@ -142,15 +121,13 @@ class RunDirectory:
     def open_index(self, facts: Facts) -> Snapshot:
         """Open the names of the run's rows and columns.
 
-        Raises InputError if the names are missing, damaged, or of another run.
+        Raises InputError if they are missing, damaged, or of another run.
 
         Parameters
         ----------
         facts : dict
             Section ``[run]`` of ``run.toml``.
         """
-        if not (self.path / INDEX).is_dir():
-            raise InputError(f"{self.path} has no {INDEX}: the run was stopped before it began; start it again")
         return self._opened(self.path / INDEX, ("index", 0, 0), facts)
 
     def open_snapshot(self, kind: str, chain: int, iteration: int, facts: Facts) -> Snapshot:
@@ -160,7 +137,7 @@ class RunDirectory:
 
     @staticmethod
     def _opened(path: Path, expected: tuple[str, int, int], facts: Facts) -> Snapshot:
-        snapshot = Snapshot(path, finite=True)
+        snapshot = Snapshot(path)
         manifest = snapshot.manifest
         identity = (manifest.kind, manifest.chain, manifest.iteration)
         if identity != expected:
@@ -185,12 +162,6 @@ class RunDirectory:
         number = chain % len(starts)
         return self._opened(self.start(number), ("start", number, 0), facts)
 
-    def remove_left(self) -> None:
-        """Remove temporary files of interrupted writes."""
-        for path in self.path.glob("*.tmp-*"):
-            if _LEFT.fullmatch(path.name):
-                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
-
     # ------------------------------------------------------------------ configuration
 
     def read_settings(self) -> tuple[dict[str, Any], Facts]:
@@ -199,9 +170,7 @@ class RunDirectory:
         Raises InputError if ``run.toml`` is missing or cannot be read, or if facts are invalid.
         """
         if not self.settings_file.exists():
-            why = "there is no run.toml in it" if self.path.is_dir() else "it does not exist"
-            why = "it is a file" if self.path.is_file() else why
-            raise InputError(f"{self.path} is not a run directory: {why}")
+            raise InputError(f"{self.path} is not a run directory: there is no run.toml in it")
         content = read_toml(self.settings_file)
         section = content.pop("run", None)
         if not isinstance(section, dict):
@@ -241,32 +210,16 @@ class RunDirectory:
                 raise
             self.on_log_error(error)
 
-    def mend_logs(self) -> None:
-        """Remove unfinished lines from all logs, before new lines are appended."""
-        for file in self._metrics_files():
-            mend(file, MetricsLine, MAX_METRICS_BYTES)
-        mend(self._events, EventLine, MAX_EVENTS_BYTES, strict=False)
-
-    def logs(self) -> list[Path]:
-        """Check all logs and return their paths. Raises InputError as `read_log`."""
-        kinds: dict[Path, tuple[type[BaseModel], int]] = {self._events: (EventLine, MAX_EVENTS_BYTES)}
-        for file in self._metrics_files():
-            kinds[file] = (MetricsLine, MAX_METRICS_BYTES)
-        for file, kind in kinds.items():
-            for _ in read_log(file, *kind):
-                pass
-        return list(kinds)
-
     def cut_metrics(self, chain: int, iteration: int) -> None:
         """Remove metrics after `iteration` from the file of a chain."""
         file = self.metrics_file(chain)
-        lines = read_log(file, MetricsLine, MAX_METRICS_BYTES)
-        write_whole(file, [text for text, line in lines if line["iteration"] <= iteration])
+        lines = [line for line in read_log(file, is_metrics) if line["iteration"] <= iteration]
+        write_whole(file, "".join(f"{json.dumps(line)}\n" for line in lines))
 
     def metrics(self) -> list[Line]:
         """Lines of metrics of all chains, ordered by chain and iteration; raises InputError as `read_log`."""
-        logs = (read_log(file, MetricsLine, MAX_METRICS_BYTES) for file in self._metrics_files())
-        return sorted((line for log in logs for _, line in log), key=itemgetter("chain", "iteration"))
+        lines = [line for file in self._metrics_files() for line in read_log(file, is_metrics)]
+        return sorted(lines, key=itemgetter("chain", "iteration"))
 
     def _metrics_files(self) -> list[Path]:
         """Metrics files of chain 0, which may be missing, and of the other chains."""
@@ -279,10 +232,8 @@ class RunDirectory:
         self._append(self._events, {"time": now(), "event": event, **facts})
 
     def note_job(self, command: str, processes: int) -> None:
-        """Append the event that a job begins, with its command, cut to `MAX_COMMAND` characters."""
-        known = command.encode(errors="replace").decode()
-        short = known if len(known) <= MAX_COMMAND else f"{known[: MAX_COMMAND - 4]} ..."
-        self.note(JOB, command=short, processes=processes)
+        """Append the event that a job begins."""
+        self.note(JOB, command=command, processes=processes)
 
     def jobs(self) -> list[Line]:
         """Events of jobs that worked on the run, with ``time``, ``command`` and ``processes``."""
@@ -290,4 +241,4 @@ class RunDirectory:
 
     def events(self) -> list[Line]:
         """All events, without damaged lines."""
-        return [line for _, line in read_log(self._events, EventLine, MAX_EVENTS_BYTES, strict=False)]
+        return read_log(self._events, is_event)

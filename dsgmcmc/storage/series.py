@@ -7,8 +7,8 @@ import secrets
 import shutil
 from pathlib import Path
 
-KEEP_AT_LEAST = 2
-_STEP = re.compile(r"step-([0-9]{12,})(\.(?:tmp|trash)-[0-9a-f]{8})?")  # only names that this module gives
+_STEP = re.compile(r"step-([0-9]{12,})")  # only names that this module gives
+_LEFT = re.compile(r".+\.(tmp|trash)-[0-9a-f]{8}")
 
 
 def step_name(iteration: int) -> str:
@@ -21,13 +21,7 @@ def steps(parent: Path) -> list[int]:
     if not parent.is_dir():
         return []
     matches = [_STEP.fullmatch(path.name) for path in parent.iterdir() if path.is_dir()]
-    return sorted(int(match[1]) for match in matches if match and not match[2])
-
-
-def is_on_its_way(path: Path) -> bool:
-    """Whether a file lies in a snapshot whose writing or removal is under way or was interrupted."""
-    match = _STEP.fullmatch(path.parent.name)
-    return bool(match and match[2])
+    return sorted(int(match[1]) for match in matches if match)
 
 
 def remove(path: Path) -> None:
@@ -38,17 +32,14 @@ def remove(path: Path) -> None:
 
 
 def prune(parent: Path, keep: int, but: int | None = None) -> None:
-    """Delete all snapshots but the newest `keep`, at least `KEEP_AT_LEAST`, and the one of iteration `but`."""
-    for iteration in steps(parent)[: -max(keep, KEEP_AT_LEAST)]:
+    """Delete all snapshots but the newest `keep` and the one of iteration `but`."""
+    for iteration in steps(parent)[:-keep]:
         if iteration != but:
             remove(parent / step_name(iteration))
 
 
 def clean(parent: Path) -> None:
-    """Delete remains of interrupted writes and deletions; unknown names are kept."""
-    if not parent.is_dir():
-        return
-    for path in parent.iterdir():
-        match = _STEP.fullmatch(path.name)
-        if match and match[2]:
-            shutil.rmtree(path, ignore_errors=True)
+    """Delete remains of interrupted writes and deletions; other names are kept."""
+    for path in parent.iterdir() if parent.is_dir() else ():
+        if _LEFT.fullmatch(path.name):
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()

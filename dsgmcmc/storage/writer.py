@@ -12,26 +12,26 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc.errors import InputError, WriteError
-from dsgmcmc.parallel.comm import agree
+from dsgmcmc.errors import InputError
+from dsgmcmc.parallel.comm import Alone
 from dsgmcmc.storage.files import sync, write_whole
 from dsgmcmc.storage.hdf5 import new_hdf5, write_array
 from dsgmcmc.storage.manifest import MANIFEST, BlockEntry, Key, Manifest, seal
+from dsgmcmc.storage.series import remove
 from dsgmcmc.storage.snapshot import Lazy, Snapshot, block_hash
 from dsgmcmc.types import Comm
 
 log = logging.getLogger(__name__)
 
 MAX_WRITERS = 64
-SET_ASIDE = ".bad-"  # in the name of a damaged snapshot that has been replaced
 VISIBLE_SECONDS = 60.0  # the latest that a network file system shows a new directory to other hosts
 
 
 class SnapshotWriter:
     """A snapshot that is being written: it appears complete, or not at all.
 
-    `write_snapshot` calls the steps one after the other. `make`, `shard` and `commit` make no MPI calls, so a thread
-    can run them while the chain continues. Constructing a writer is collective and does not touch the disk.
+    `make`, `shard` and `commit` make no MPI calls, so a thread can run them while the chain continues. Constructing a
+    writer is collective and does not touch the disk.
 
     Parameters
     ----------
@@ -75,33 +75,31 @@ class SnapshotWriter:
         self._entries = [entry for several in everything or [] for entry in several]
 
     def commit(self) -> None:
-        """Write the manifest and give the snapshot its name; on process 0."""
+        """Write the manifest and give the snapshot its name, in place of an earlier snapshot; on process 0."""
         manifest = Manifest(blocks=sorted(self._entries, key=lambda entry: entry.key), **self._header())
-        _commit(self._temporary, self.final, manifest)
+        write_whole(self._temporary / MANIFEST, seal(manifest.model_dump_json(indent=1)))
+        sync(self._temporary)
+        if self.final.exists():
+            remove(self.final)
+        self._temporary.rename(self.final)
+        sync(self.final.parent)
 
     def discard(self) -> None:
         """Delete the files that were written; on process 0. Harmless after `commit`."""
         shutil.rmtree(self._temporary, ignore_errors=True)
 
 
-def write_snapshot(
-    parent: Path, name: str, blocks: Mapping[Key, Lazy], header: Callable[[], dict[str, Any]], comm: Comm
-) -> Path:
-    """Write a snapshot and return its directory. Collective; parameters as of `SnapshotWriter`.
+def write_snapshot(parent: Path, name: str, blocks: Mapping[Key, Lazy], header: Callable[[], dict[str, Any]]) -> Path:
+    """Write a snapshot by this process alone and return its directory; parameters as of `SnapshotWriter`.
 
-    Raises WriteError on all processes if writing fails on any; existing snapshots remain unchanged.
+    Raises OSError if writing fails.
     """
-    draft = SnapshotWriter(parent, name, blocks, header, comm)
-    at_root = comm.rank == 0
+    draft = SnapshotWriter(parent, name, blocks, header, Alone())
     try:
-        for step in (draft.make if at_root else lambda: None, draft.shard):
-            agree(comm, step, f"writing {draft.final}", WriteError)
-        draft.gather()
-        agree(comm, draft.commit if at_root else lambda: None, f"writing {draft.final}", WriteError)
-    except WriteError:
-        if at_root:
-            draft.discard()
-        raise
+        for step in (draft.make, draft.shard, draft.commit):
+            step()
+    finally:
+        draft.discard()
     return draft.final
 
 
@@ -128,20 +126,11 @@ def _collect(blocks: Mapping[Key, Lazy], comm: Comm) -> dict[Key, Lazy]:
     stride = -(-comm.size // MAX_WRITERS)
     if stride == 1:
         return dict(blocks)
-    writer = comm.rank - comm.rank % stride
-    if comm.rank != writer:
-        arrays = {key: block() if callable(block) else block for key, block in blocks.items()}
-        comm.send([(key, array.shape, array.dtype.str) for key, array in arrays.items()], dest=writer)
-        for array in arrays.values():
-            comm.Send(np.ascontiguousarray(array), dest=writer)
-        return {}
-    mine = dict(blocks)
-    for source in range(writer + 1, min(writer + stride, comm.size)):
-        for key, shape, dtype in comm.recv(source=source):
-            array = np.empty(shape, dtype)
-            comm.Recv(array, source=source)
-            mine[key] = array
-    return mine
+    neighbours = comm.Split(comm.rank // stride, comm.rank)
+    here = {key: block() if callable(block) else block for key, block in blocks.items()}
+    everything = neighbours.gather(here, root=0)
+    neighbours.Free()
+    return {key: array for several in everything or [] for key, array in several.items()}
 
 
 def _write_shard(path: Path, blocks: Mapping[Key, Lazy]) -> list[BlockEntry]:
@@ -152,26 +141,9 @@ def _write_shard(path: Path, blocks: Mapping[Key, Lazy]) -> list[BlockEntry]:
             stored = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
             write_array(file, key.path, stored)
             check()
+            hashed = block_hash(array)
             entries.append(
-                BlockEntry(
-                    key=key,
-                    shard=path.name,
-                    shape=array.shape,
-                    dtype=stored.dtype.str,
-                    sha256=block_hash(array),
-                )
+                BlockEntry(key=key, shard=path.name, shape=array.shape, dtype=stored.dtype.str, sha256=hashed)
             )
             del array, stored  # before the next block is computed
     return entries
-
-
-def _commit(temporary: Path, final: Path, manifest: Manifest) -> None:
-    write_whole(temporary / MANIFEST, seal(manifest.model_dump_json(indent=1)))
-    sync(temporary)
-    if is_whole(final, "another one takes its place"):
-        shutil.rmtree(temporary)
-        return
-    if final.exists():
-        final.rename(final.with_name(f"{final.name}{SET_ASIDE}{secrets.token_hex(4)}"))
-    temporary.rename(final)
-    sync(final.parent)

@@ -39,20 +39,6 @@ def test_all_stop_at_the_same_iteration(comm: MPI.Comm, together, asked: Request
             assert comm.size > 1 or len(found) == 5
 
 
-def test_the_strongest_wish_counts(comm: MPI.Comm, together) -> None:
-    """Ctrl-C on one process while another was told to stop."""
-    found = answers(comm, {(0, 2): Request.STOP, (comm.size - 1, 2): Request.INTERRUPT})
-    with together():
-        assert found[-1] == Request.INTERRUPT
-
-
-def test_nobody_stops_unasked(comm: MPI.Comm, together) -> None:
-    """And a question under way at the end is waited for."""
-    found = answers(comm, {})
-    with together():
-        assert found == [Request.GO_ON] * 12
-
-
 def test_a_checkpoint_by_the_clock_is_agreed_on(comm: MPI.Comm, together) -> None:
     """Process 0 has the clock; the others save in the same iteration, and then it begins anew."""
     control = Control(comm, Signals(), 1e-9)

@@ -101,9 +101,7 @@ CASES = {
     "published splitting": case("sghmc", of={"splitting": "published", "metric": "identity", "refresh": 3}),
     "baoab, kronecker": case("baoab", of={"metric": "kronecker"}),
     "sghmc, kronecker": case("sghmc", of={"metric": "kronecker", "refresh": 3}),
-    "sgnht, kronecker": case("sgnht", of={"metric": "kronecker"}),
     "one thermostat": case("sgnht", of={"thermostat": "scalar", "metric": "identity"}),
-    "one thermostat, control variates": case("sgnht", of={"thermostat": "scalar", "gradient": "control-variate"}),
     "a thermostat an element": case("sgnht", of={"thermostat": "element"}),
     "hamcmc, fisher": case("hamcmc", of={"metric": "fisher"}),
     # stopped between two looks at the curvature of single rows, which come less often once a chain has settled
@@ -121,18 +119,14 @@ CASES = {
     "features, psgld": case("psgld", "described", (14.5, 23), prior="normal-wishart", **BOTH),
     # groups of rows at home and of columns on their way, with parts anywhere; stopped between two draws
     "time, implicit": case("baoab", "timed", (8, 14), implicit_features="both", **TIME),
-    "time, pages": case("psgld", "timed", (8.5, 14), time_levels="item:page,user:3,item:4"),
     "time, levels": case("baoab", "timed", (8, 14), thresholds="user", **ORDINAL, **TIME),
     "time, counts": case("psgld", "timed", (8.5, 14), time_levels="item:4,user:page", likelihood="negative-binomial"),
     "time, heavy tails": case("baoab", "timed", (8, 14), likelihood="student-t", **TIME),
     "time, gibbs": case("gibbs", "timed", (8, 14), time_levels="item:3,user:page", noise="by-item"),
     # thresholds and scales move by ordered sums; what was gathered of them within a sweep is in the checkpoint
-    "levels": case("baoab", "stars", **ORDINAL, **BOTH),
     "levels, own thresholds": case("baoab", "stars", thresholds="user", **ORDINAL, **BOTH),
-    "levels, psgld": case("psgld", "stars", thresholds="user", **ORDINAL),
     "probit": case("psgld", "stars", likelihood="ordinal-probit", noise="by-user", implicit_features="both"),
     # thresholds of users who are columns travel, and what is gathered of them comes home
-    "turned levels": case("baoab", "turned stars", thresholds="user", **ORDINAL),
     "turned levels, psgld": case("psgld", "turned stars", thresholds="user", **ORDINAL, **BOTH),
     # what a count counts in the metric follows from the totals of its row and column, wherever these are
     "counts": case("baoab", "stars", likelihood="negative-binomial"),

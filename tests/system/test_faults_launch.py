@@ -1,11 +1,10 @@
-"""Wrong and unlucky launches, large messages, slow processes: said before any output, and the result is the same."""
+"""Wrong and unlucky launches, slow processes: said before any output, and the result is the same."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -45,17 +44,6 @@ def test_singletons_are_refused(data: Path, tmp_path: Path, launcher: dict[str, 
         assert second.err == ""
 
 
-def test_another_mpirun_than_the_linked_library_s(data: Path, tmp_path: Path) -> None:
-    """For real, where the tests are told of one; it starts singletons."""
-    other = os.environ.get("DSGMCMC_OTHER_MPIRUN")
-    if not other:
-        pytest.skip("DSGMCMC_OTHER_MPIRUN names no mpirun of another MPI library")
-    result = run(other, "-n", "2", *command(data, tmp_path / "run", None))
-    assert result.code not in (0, 75)
-    assert "different MPIs" in result.err
-    assert not (tmp_path / "run").exists()
-
-
 def test_mpirun_inside_a_slurm_step_is_right(data: Path, tmp_path: Path) -> None:
     """Slurm then counts one task, in which mpirun starts two."""
     run(*command(data, tmp_path / "run", 2), env={"SLURM_STEP_NUM_TASKS": "1"}).expect(0)
@@ -77,7 +65,7 @@ def test_more_processes_or_threads_than_cores_are_warned_of(data: Path, tmp_path
     assert "warning" not in run(*command(data, tmp_path / "well", None)).expect(0).err
 
 
-# ---------------------------------------------------------------------- slow processes, large messages
+# ---------------------------------------------------------------------- slow processes
 
 
 def test_a_slow_process_changes_nothing_and_is_named(data: Path, tmp_path: Path) -> None:
@@ -91,31 +79,3 @@ def test_a_slow_process_changes_nothing_and_is_named(data: Path, tmp_path: Path)
     assert sample(MPI.COMM_SELF, data, tmp_path / "alone", sampler=sampler, **SETTINGS) == 0
     assert digest(tmp_path / "slow") == digest(tmp_path / "alone")
     assert json.loads((tmp_path / "alone" / "summary.json").read_text())["straggler"] is None
-
-
-LARGE = """
-import numpy as np
-from mpi4py import MPI
-from dsgmcmc.parallel.ring import Ring
-
-ring = Ring(MPI.COMM_WORLD, 2)
-n, mine = 600_000_000, ring.rank
-block = np.zeros(n, np.float32)
-block[[0, n // 2, -1]] = 1 + mine, 2 + mine, 3 + mine
-move = ring.move({mine: block}, 0, 1, lambda c: np.empty(n, np.float32))
-move.depart(mine)
-(there,) = move.finish().items()
-other = 1 - mine
-assert there[0] == other
-assert there[1][[0, n // 2, -1]].tolist() == [1 + other, 2 + other, 3 + other], there[1][[0, n // 2, -1]]
-"""
-
-
-@pytest.mark.long
-def test_a_block_past_two_gibibytes_travels_whole() -> None:
-    """2.4 GB each way."""
-    free = next(line for line in Path("/proc/meminfo").read_text().splitlines() if line.startswith("MemAvailable"))
-    if int(free.split()[1]) < 14 << 20:
-        pytest.skip("needs 14 GiB of free memory")
-    mpirun = dsgmcmc(processes=2)[:3]
-    run(*mpirun, sys.executable, "-c", LARGE).expect(0)

@@ -102,7 +102,7 @@ def test_dry_run_prints_the_configuration_and_touches_nothing(data: Path, tmp_pa
     found = tomllib.loads(result.out)
     assert (found["rank"], found["seed"], found["burn_in"], found["grid"]) == (7, 3, 8, 4)
     assert found["sampler"] | {"name": "psgld", "alpha": 0.9, "lambda_n": 5} == found["sampler"]
-    assert all(found["costs"][name] > 0 for name in ("ratings_per_process", "state_per_process", "sent_per_sweep"))
+    assert all(found["costs"][name] > 0 for name in ("memory_per_process", "sent_per_sweep", "disk_most"))
     assert not (tmp_path / "run").exists()
     del found["costs"]
     again = tmp_path / "again.toml"

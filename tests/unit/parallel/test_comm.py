@@ -21,9 +21,7 @@ def no_launcher(monkeypatch):
         ({}, True),  # Python alone, also inside a batch job
         ({"OMPI_COMM_WORLD_SIZE": "8", "OMPI_COMM_WORLD_LOCAL_SIZE": "8"}, True),  # mpirun on one machine
         ({"OMPI_COMM_WORLD_SIZE": "8", "OMPI_COMM_WORLD_LOCAL_SIZE": "4"}, False),  # mpirun --host a:4,b:4
-        ({"OMPI_COMM_WORLD_SIZE": "8"}, False),
         ({"SLURM_STEP_NUM_TASKS": "8", "PMIX_RANK": "3"}, False),  # srun --mpi=pmix
-        ({"PMIX_RANK": "0"}, False),  # flux run -o pmi=pmix
         ({"PMI_SIZE": "8"}, False),  # MPICH, Intel MPI
     ],
 )

@@ -84,13 +84,6 @@ def test_block_bounds_are_non_empty_and_balanced(counts: str) -> None:
                 assert (cut[~longest_forced] <= fair).all()
 
 
-@pytest.mark.parametrize(("n", "grid"), [(3, 4), (3, 0), (0, 1)])
-def test_block_bounds_refuses_what_it_cannot_cut(n: int, grid: int) -> None:
-    """More ranges than entities has no answer, and none is invented."""
-    with pytest.raises(ValueError, match=f"cannot cut {n} entities into {grid}"):
-        block_bounds(np.arange(n + 1, dtype=np.int64), grid)
-
-
 def test_chain_groups_are_contiguous_and_share_the_chains() -> None:
     """min(P, C) groups of contiguous processes, sizes differing by one; each chain is run by exactly one."""
     for size in range(1, 17):
@@ -108,17 +101,8 @@ def test_chain_groups_are_contiguous_and_share_the_chains() -> None:
             assert run == list(range(chains))
 
 
-def test_ratings_past_the_limit_are_cut_right() -> None:
-    """Running numbers of ratings are 64-bit: ten thousand million ratings in equal ranges."""
-    prefix = np.arange(0, 10_000_000_001, 1_000_000, dtype=np.int64)
-    bounds = block_bounds(prefix, 7)
-    sizes = np.diff(prefix[bounds])
-    assert sizes.sum() == 10_000_000_000
-    assert sizes.max() - sizes.min() <= 2_000_000
-
-
-@pytest.mark.parametrize("width", [1, 2, 3, 100, 2252, 700_000])
-@pytest.mark.parametrize("size", [2, 3, 64, 1024])
+@pytest.mark.parametrize("width", [1, 3, 2252, 700_000])
+@pytest.mark.parametrize("size", [2, 3, 1024])
 def test_slices_are_a_sum_and_cost_no_more_than_one(size: int, width: int) -> None:
     """Every element has one process, none adds two slices or one column of several; more slices cost less than one."""
     found = slices_of(width, size, size)
@@ -131,8 +115,3 @@ def test_slices_are_a_sum_and_cost_no_more_than_one(size: int, width: int) -> No
     assert min(each.width for each in found) >= min(2, width)
     if len(found) > 1:
         assert size * most + 2 * len(found) * A_MESSAGE < size * width
-
-
-def test_a_wide_sum_is_shared_by_all_processes() -> None:
-    """Where messages cost little beside what they carry, a process takes in its P-th of all numbers."""
-    assert len(slices_of(700_000, 64, 64)) == 64

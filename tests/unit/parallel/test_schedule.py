@@ -102,11 +102,7 @@ def test_polynomial_decay() -> None:
     "wrong",
     [
         {"step_size": 0},
-        {"step_size": float("inf")},
         {"step_size": float("nan")},
-        {"step_size": -1},
-        {"burn_in_step_size": 0},
-        {"warm_up": -1},
         {"decay_power": -1},
         {"stepsize": 1},
     ],

@@ -89,7 +89,7 @@ def test_a_directory_that_is_no_run_is_refused(tmp_path):
         Run(tmp_path)
     made = make_run(tmp_path, iterations=60)
     (made.path / "index").rename(made.path / "elsewhere")
-    with pytest.raises(InputError, match="has no index"):
+    with pytest.raises(InputError, match="index is gone"):
         Run(made.path)
 
 

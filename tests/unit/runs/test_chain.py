@@ -158,7 +158,7 @@ def test_a_missing_draw_is_found(data: Path, tmp_path: Path) -> None:
     """`verify` knows from the newest checkpoint which draws there must be."""
     out = go(data, tmp_path / "run", checkpoint_every=10)
     shutil.rmtree(out / "draws" / "chain-0" / step_name(20))
-    with pytest.raises(InputError, match="no draw of iteration 12: the newest checkpoint needs it"):
+    with pytest.raises(InputError, match="no draw of iteration 12"):
         digest(out)
 
 

@@ -11,7 +11,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import h5py
 import numpy as np
 import pytest
 from support import injected
@@ -30,15 +29,6 @@ def fill(path: Path, sets: int = 40) -> None:
 def is_open(path: Path) -> bool:
     """Whether this process has the file open."""
     return str(path) in {str(link.readlink()) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()}
-
-
-def test_what_is_written_is_read(tmp_path: Path) -> None:
-    """By HDF5 without us, byte by byte."""
-    fill(tmp_path / "a.h5")
-    with h5py.File(tmp_path / "a.h5") as file:
-        assert len(file["a"]) == 40
-        assert file["a/1"][:].tolist() == list(range(50_001))
-    assert not is_open(tmp_path / "a.h5")
 
 
 @pytest.fixture
