@@ -45,6 +45,7 @@ INDEX, START = "index", "start"
 JOB = "job"
 #: Series of snapshots of a chain, and the kind of snapshot in each series, in the order in which they are read.
 SERIES = {"checkpoints": "checkpoint", "draws": "draws", "posterior": "posterior"}
+MAX_COMMAND = 4096  # characters
 _CHAIN = re.compile(r"chain-(0|[1-9][0-9]{0,4})")
 
 
@@ -232,8 +233,8 @@ class RunDirectory:
         self._append(self._events, {"time": now(), "event": event, **facts})
 
     def note_job(self, command: str, processes: int) -> None:
-        """Append the event that a job begins."""
-        self.note(JOB, command=command, processes=processes)
+        """Append the event that a job begins, with the first characters of its command."""
+        self.note(JOB, command=command.encode(errors="replace").decode()[:MAX_COMMAND], processes=processes)
 
     def jobs(self) -> list[Line]:
         """Events of jobs that worked on the run, with ``time``, ``command`` and ``processes``."""
