@@ -105,7 +105,7 @@ def measure(density: Regression, name: str, iterations: int, run: int, **setting
     for first in range(0, iterations, APART):
         sampler.advance(target, first, APART)
         states.append(target.block["theta"][0].copy())
-    moves, evaluations, _, steps = sampler.tally.counts[0].copy()
+    moves, evaluations, _, steps = sampler.counts[0].copy()
     block, made, begin = min(4096, max(1, 2**24 // density.n_data)), 0, process_time()
     while made < iterations // 2 and process_time() - begin < 5:
         sampler.advance(target, iterations + made, block)

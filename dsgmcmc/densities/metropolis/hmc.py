@@ -46,8 +46,7 @@ class HMC(Metropolis[HMCConfig, Density]):
 
     def __init__(self, config: HMCConfig, burn_in: int) -> None:
         super().__init__(config, burn_in)
-        self.adapted = DualAveraging()
-        self.replicated = (*self.replicated, self.adapted)
+        self.adapted: DualAveraging | None = None
 
     @classmethod
     def default_thin(cls, config: HMCConfig, grid: int) -> int:
@@ -57,15 +56,15 @@ class HMC(Metropolis[HMCConfig, Density]):
     def metrics(self) -> dict[str, float]:
         """Acceptance rate, evaluations of the energy of a datum per iteration, and the mean step over the rows."""
         metrics = super().metrics()
-        return metrics if self.adapted.steps is None else {**metrics, "step": float(self.adapted.eps(False).mean())}
+        return metrics if self.adapted is None else {**metrics, "step": float(self.adapted.eps(False).mean())}
 
     def step(self, target: VectorTarget[Density], iteration: int) -> None:
         """Run one iteration."""
         theta, density, config = target.block["theta"], target.density, self.config
         energies, counts = self.tallied(target, iteration)
         known(density, theta, energies, counts)
-        if self.adapted.steps is None:
-            self.adapted.begin(np.full(len(theta), config.step_size or theta.shape[1] ** -0.25))
+        if self.adapted is None:
+            self.adapted = DualAveraging(np.full(len(theta), config.step_size or theta.shape[1] ** -0.25))
         adapting = config.step_size is None and iteration < self.burn_in
         rng = target.stream.generator(Purpose.PROPOSAL)
         eps, v = self.adapted.eps(adapting), rng.standard_normal(theta.shape)

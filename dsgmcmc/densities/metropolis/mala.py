@@ -45,22 +45,21 @@ class MALA(Metropolis[MALAConfig, Density]):
 
     def __init__(self, config: MALAConfig, burn_in: int) -> None:
         super().__init__(config, burn_in)
-        self.adapted = DualAveraging()
-        self.replicated = (*self.replicated, self.adapted)
-        self._gradient: tuple[int, Float64] | None = None  # iteration, gradient before it
+        self.adapted: DualAveraging | None = None
+        self._gradient: Float64 | None = None
 
     def step(self, target: VectorTarget[Density], iteration: int) -> None:
         """Run one iteration."""
         theta, density = target.block["theta"], target.density
-        if self.adapted.steps is None:
-            self.adapted.begin(np.full(len(theta), self.config.step_size or START_STEP))
+        if self.adapted is None:
+            self.adapted = DualAveraging(np.full(len(theta), self.config.step_size or START_STEP))
         adapting = self.config.step_size is None and iteration < self.burn_in
         eps = self.adapted.eps(adapting)[:, None]
         energies, counts = self.tallied(target, iteration)
         known(density, theta, energies, counts)
-        if self._gradient is None or self._gradient[0] != iteration:
-            self._gradient = iteration, posterior_gradient(density, theta)
-        gradient = self._gradient[1]
+        if self._gradient is None:
+            self._gradient = posterior_gradient(density, theta)
+        gradient = self._gradient
         rng = target.stream.generator(Purpose.PROPOSAL)
         metric = 1 / target.precision
         proposed = theta - eps * metric * gradient + np.sqrt(2 * eps * metric) * rng.standard_normal(theta.shape)
@@ -73,5 +72,4 @@ class MALA(Metropolis[MALAConfig, Density]):
             self.adapted.see(np.where(np.isnan(chance), 0.0, chance), self.config.acceptance)
         accepted = rise - hastings <= rng.standard_exponential(len(theta))
         theta[accepted], energies[accepted], gradient[accepted] = proposed[accepted], new[accepted], there[accepted]
-        self._gradient = iteration + 1, gradient
         counts += np.column_stack([accepted, np.broadcast_to([density.n_data, 1.0, 1.0], (len(theta), 3))])

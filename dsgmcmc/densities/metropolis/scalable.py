@@ -26,7 +26,6 @@ abs(x.v) <= abs(L^T x) abs(L^-1 v) instead, with L L^T the inverse Hessian.
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
 from math import factorial, inf
 from typing import Any, ClassVar, Literal, TypeVar
 
@@ -38,7 +37,6 @@ from dsgmcmc.densities.metropolis.proposals import NormalProposal, Proposal, Pro
 from dsgmcmc.densities.regression import Regression
 from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.kernels.thinning import Tables, Thinning
-from dsgmcmc.targets.state import Replicated
 from dsgmcmc.types import Factor, Float64, Int64, Purpose
 
 C = TypeVar("C", bound="ThinnedConfig")
@@ -66,15 +64,6 @@ class TruncatedConfig(ThinnedConfig):
     def limit(self, n_data: int) -> float:
         """Return the expected number of candidates from which all data are evaluated."""
         return self.fallback * n_data
-
-
-@dataclass
-class Anchor(Replicated):
-    """Point theta^ (D,) about which energies are expanded."""
-
-    saved_as: ClassVar[dict[str, str]] = {"point": "metropolis.anchor"}
-
-    point: Float64 | None = None
 
 
 def mode_of(density: Regression) -> Float64:
@@ -106,14 +95,11 @@ class Thinned(Metropolis[C, Regression]):
     defaults: ClassVar[dict[str, Any]] = {
         "iterations": 100_000,
         "burn_in": 1_000,
-        "evaluate_every": 5_000,
         "initial_sd": 2.0,
     }
 
     def __init__(self, config: C, burn_in: int) -> None:
         super().__init__(config, burn_in)
-        self.anchor = Anchor()
-        self.replicated = (self.tally, self.anchor)
         self._made: tuple[Thinning, NormalProposal] | None = None
 
     @property
@@ -131,10 +117,7 @@ class Thinned(Metropolis[C, Regression]):
     def made(self, target: VectorTarget[Regression]) -> tuple[Thinning, NormalProposal]:
         """Return the kernel for a target, and the normal approximation of the posterior."""
         if self._made is None:
-            density = target.density
-            if self.anchor.point is None:
-                self.anchor.point = mode_of(density)
-            self._made = self._make(density, self.anchor.point)
+            self._made = self._make(target.density, mode_of(target.density))
         return self._made
 
     def _make(self, density: Regression, anchor: Float64) -> tuple[Thinning, NormalProposal]:

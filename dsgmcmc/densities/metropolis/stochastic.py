@@ -27,9 +27,8 @@ Metropolis-Hastings.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import inf, sqrt
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -37,7 +36,6 @@ from pydantic import Field
 from dsgmcmc.densities.metropolis.proposals import Moves, ProposalConfig, Stepwise, error_of_mean, known, surely
 from dsgmcmc.densities.sums import SumDensity
 from dsgmcmc.densities.vector import VectorTarget
-from dsgmcmc.targets.state import Replicated
 from dsgmcmc.types import Array, Float64
 
 
@@ -129,19 +127,6 @@ class ModifiedStochasticMHConfig(StochasticMHConfig):
     refresh: int = Field(1000, ge=1, description="iterations between reference points, each of which takes all data")
 
 
-@dataclass
-class Estimates(Replicated):
-    """Estimates of the rows' energies: mean, sum of squared deviations and number of terms, (n, 3).
-
-    `points` are the reference points, (n, D).
-    """
-
-    saved_as: ClassVar[dict[str, str]] = {"moments": "metropolis.moments", "points": "metropolis.points"}
-
-    moments: Float64 | None = None
-    points: Float64 | None = None
-
-
 class Estimate(NamedTuple):
     """Estimate of an energy: mean, sum of squared deviations and number of terms; exact if the number is inf."""
 
@@ -172,28 +157,25 @@ class ModifiedStochasticMH(Stepwise[ModifiedStochasticMHConfig, SumDensity]):
 
     def __init__(self, config: ModifiedStochasticMHConfig, burn_in: int) -> None:
         super().__init__(config, burn_in)
-        self.estimates = Estimates()
-        self.replicated = (self.tally, self.estimates)
         self._law: Float64 | None = None  # probabilities of the data, (n, N)
+        self._moments: Float64 | None = None  # an `Estimate` for every row, (n, 3)
 
     def step(self, target: VectorTarget[SumDensity], iteration: int) -> None:
         """One iteration."""
         theta, density = target.block["theta"], target.density
-        if self.estimates.points is None or iteration % self.config.refresh == 0:
-            self.estimates.points, self._law = theta.copy(), None
+        if self._law is None or iteration % self.config.refresh == 0:
             self.tallied(target, iteration)[1][:, 1] += density.n_data
-        if self._law is None:
-            size = np.abs(density.energies(self.estimates.points)) + np.finfo(np.float64).tiny
+            size = np.abs(density.energies(theta)) + np.finfo(np.float64).tiny
             self._law = 0.5 * size / size.sum(axis=1, keepdims=True) + 0.5 / density.n_data
         super().step(target, iteration)
 
     def decide(self, density: SumDensity, moves: Moves) -> Array:
         """Whether the data's energy rises by no more than `bar`, for every row, (n,) bool."""
         assert self._law is not None
-        if self.estimates.moments is None:
-            self.estimates.moments = np.zeros((len(moves.theta), 3))
+        if self._moments is None:
+            self._moments = np.zeros((len(moves.theta), 3))
         accepted = np.zeros(len(moves.theta), bool)
-        for row, (law, moments) in enumerate(zip(self._law, self.estimates.moments, strict=True)):
+        for row, (law, moments) in enumerate(zip(self._law, self._moments, strict=True)):
             pair, bar = np.stack([moves.theta[row], moves.proposed[row]]), moves.bar[row]
             here, there, used = self._compare(density, pair, Estimate(*moments), bar, law, moves.rng)
             accepted[row] = there.mean - here.mean <= bar

@@ -13,9 +13,6 @@ Target: the posterior, as eps -> 0. Left out: a correction for the noise of V^, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import ClassVar
-
 import numpy as np
 from pydantic import Field
 
@@ -25,8 +22,6 @@ from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.gradients import DATUM_GRADIENTS
 from dsgmcmc.samplers.step_size import StepSize
-from dsgmcmc.targets.state import Replicated
-from dsgmcmc.types import Float64
 
 DRIFT = Formula(
     """
@@ -42,15 +37,6 @@ class AdjustedSGLDConfig(StepSize):
     step_size: float = Field(0.2, gt=0, allow_inf_nan=False)
 
 
-@dataclass
-class AdjustedTally(Replicated):
-    """Numbers of negative eigenvalues of 2 eps I - eps^2 V^, and of all its eigenvalues, (2,)."""
-
-    saved_as: ClassVar[dict[str, str]] = {"clipped": "adjusted_sgld.clipped"}
-
-    clipped: Float64 = field(default_factory=lambda: np.zeros(2))
-
-
 class AdjustedSGLD(Sampler[AdjustedSGLDConfig, SumTarget]):
     """Langevin dynamics whose injected and gradient noise together have the covariance 2 eps I."""
 
@@ -62,12 +48,11 @@ class AdjustedSGLD(Sampler[AdjustedSGLDConfig, SumTarget]):
 
     def __init__(self, config: AdjustedSGLDConfig, burn_in: int) -> None:
         super().__init__(config, burn_in)
-        self.tally = AdjustedTally()
-        self.replicated = (self.tally,)
+        self._clipped = np.zeros(2)  # numbers of negative eigenvalues of 2 eps I - eps^2 V^, and of all its eigenvalues
 
     def metrics(self) -> dict[str, float]:
         """Values for a line of metrics, with ``clipped``, the fraction of directions without injected noise."""
-        clipped, every = self.tally.clipped
+        clipped, every = self._clipped
         return {**super().metrics(), "clipped": float(clipped / max(every, 1.0))}
 
     def step(self, target: SumTarget, iteration: int) -> None:
@@ -79,6 +64,6 @@ class AdjustedSGLD(Sampler[AdjustedSGLDConfig, SumTarget]):
             lost = ~np.isfinite(noise).all(axis=(1, 2))  # NaN in theta is detected as divergence
             noise[lost], block["theta"][lost] = 0.0, np.nan
             values, vectors = np.linalg.eigh(2 * eps * np.eye(block.dimension) - eps**2 * noise)
-            self.tally.clipped = self.tally.clipped + np.array([(values < 0).sum(), values.size], np.float64)
+            self._clipped += [(values < 0).sum(), values.size]
             spread = vectors * np.sqrt(np.maximum(values, 0))[:, None, :]
             block["theta"][:] += np.einsum("nij,nj->ni", spread, block["normal"])
