@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dsgmcmc.densities.regression import Regression, normal
+from dsgmcmc.densities.regression import Link, Regression
 from dsgmcmc.densities.sample import sample, vector_target
 from dsgmcmc.densities.sgmcmc.adjusted_sgld import AdjustedSGLD, AdjustedSGLDConfig
 from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
@@ -14,7 +14,17 @@ D, N, STEP, ITERATIONS = 6, 60, 0.3, 20_000
 #: Columns orthogonal, of one length: the posterior's precision is LAMBDA in every direction.
 FEATURES = np.linalg.qr(np.random.default_rng(0).normal(size=(N, D)))[0] * np.sqrt(N)
 RESPONSES = 0.3 * np.random.default_rng(1).normal(size=N)
-DENSITY = Regression(FEATURES, RESPONSES, normal(), prior_precision=5.0)
+#: Normal responses of variance 1.
+NORMAL = Link(
+    "normal",
+    value=lambda eta, y, shape: 0.5 * (y - eta) ** 2,
+    slope=lambda eta, y, shape: eta - y,
+    curvature=lambda eta, y, shape: 1.0 + 0.0 * (eta - y),
+    third=lambda eta, y, shape: 0.0 * (eta - y),
+    suprema=(np.inf, 1.0, 0.0),
+    typical=1.0,
+)
+DENSITY = Regression(FEATURES, RESPONSES, NORMAL, prior_precision=5.0)
 LAMBDA = N + 5.0
 EPS = STEP / N
 
