@@ -117,7 +117,7 @@ def vector_target(
     return VectorTarget(
         density,
         order,
-        fields=(*sampler.kept, *sampler.gradient.tables(density, grid)),
+        fields=sampler.kept,
         scratch=sampler.working,
         stream=stream,
         rows=rows,

@@ -7,9 +7,8 @@ exact. Two estimators are unbiased for all p > 0 and all tables h [El Hanchi 201
     grad U~ = 1/S sum (grad U_i - h_i) / p_i + sum_j h_j                with control variates
 
 where h_i is the gradient of datum i when it was last drawn. For the second estimator the paper prints the mean of h in
-the last term; the sum is correct. Tables are fields of the block, so they are saved with it, and a resumed chain has
-identical bits. A regression stores one number per datum. The drawn data are a function of seed, chain, iteration and
-row.
+the last term; the sum is correct. A regression stores one number per datum. The drawn data are a function of seed,
+chain, iteration and row.
 
 [El Hanchi 2019] A. El Hanchi: Scaling up MCMC for Bayesian inference using adaptive data subsampling (report).
 """
@@ -26,7 +25,6 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.samplers.gradients import PartGradient
 from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.targets.base import Cell
-from dsgmcmc.targets.state import ParameterBlock, StateField
 from dsgmcmc.types import Float64, Int64, Purpose
 
 SumTarget = VectorTarget[SumDensity]
@@ -43,12 +41,17 @@ class Subsample(PartGradient[SumTarget]):
     drawn : list of (S,) int64
         Data drawn for every row in the last iteration.
     calls : float
-        Number of gradients of single data computed so far, averaged over the rows.
+        Number of gradients of single data computed so far for every row.
+    table, table_sum : (n, N, W) and (n, D) float64
+        Stored gradients of all data, and their sums.
     """
 
     densities = SumDensity
-    #: Whether the summed terms are differences from a table.
+    #: Whether the last gradient of every datum is stored, and whether the summed terms are differences from it.
+    stored: ClassVar[bool] = True
     control_variate: ClassVar[bool] = True
+    table: Float64
+    table_sum: Float64
 
     def __init__(self, config: SamplerConfig, burn_in: int) -> None:
         self.config, self.burn_in, self.calls = config, burn_in, 0.0
@@ -60,13 +63,6 @@ class Subsample(PartGradient[SumTarget]):
         """Make the estimator for a sampler with this configuration; the first `burn_in` iterations are burn-in."""
         return cls(config, burn_in)
 
-    def tables(self, density: SumDensity, grid: int) -> tuple[StateField, ...]:
-        """Fields whose width depends on the data; `grid` iterations draw as many data as the density has."""
-        count = (StateField("calls", 1),)
-        if not self.control_variate:
-            return count
-        return (*count, StateField("table", density.n_data * density.width), StateField("table_sum"))
-
     def metrics(self) -> dict[str, float]:
         """Entries that the estimator adds to a line of metrics."""
         return {"gradient_calls": self.calls}
@@ -77,38 +73,32 @@ class Subsample(PartGradient[SumTarget]):
         self, target: SumTarget, cell: Cell, position: str, out: str = "g", prior: bool = True, errors: bool = True
     ) -> None:
         """Compute the gradient of a cell's blocks, with the arguments of `dsgmcmc.targets.base.Cell.gradient`."""
-        density = target.density
+        density, block = target.density, target.block
         size = max(1, density.n_data // target.sweep_length)
         self.drawn, self._summed = [], []
-        for block in cell.blocks:
-            block.begin_gradient(position, out, prior)
-            if target.stream.iteration == 0:
-                self.begin_tables(density, block, position)
-            elif "table" in block.arrays and target.stream.iteration % target.sweep_length == 0:
-                # a new sum every sweep, so that rounding errors do not accumulate
-                block["table_sum"][:] = density.total(self.table(density, block))
-            for row, theta in enumerate(block[position]):
-                p = self.probabilities(target, block, row, theta)
-                index = draw(p, size, target.stream.generator(Purpose.SUBSAMPLE, row))
-                estimate = self._estimate(density, block, row, theta[None], index, p[index])
-                block[out][row] += estimate
-                self.seen(target, block, row, theta, index)
-            block["calls"][:] += size
-            self.calls = float(block["calls"].mean())
+        block.begin_gradient(position, out, prior)
+        if self.stored and target.stream.iteration == 0:
+            self.begin_tables(target, block[position])
+        elif self.stored and target.stream.iteration % target.sweep_length == 0:
+            self.table_sum = density.total(self.table)  # anew, so that rounding errors do not accumulate
+        for row, theta in enumerate(block[position]):
+            p = self.probabilities(target, row, theta)
+            index = draw(p, size, target.stream.generator(Purpose.SUBSAMPLE, row))
+            block[out][row] += self._estimate(density, row, theta[None], index, p[index])
+            self.seen(target, row, theta, index, block[out][row])
+        self.calls += size
 
-    def _estimate(
-        self, density: SumDensity, block: ParameterBlock, row: int, theta: Float64, index: Int64, p: Float64
-    ) -> Float64:
+    def _estimate(self, density: SumDensity, row: int, theta: Float64, index: Int64, p: Float64) -> Float64:
         """Estimate the gradient of the likelihood's energy, (D,), and update the table, if there is one."""
         slopes = density.slopes(theta, index)
         summed, base = slopes, np.zeros(density.dimension)
-        if "table" in block.arrays:
-            table = self.table(density, block)[row]
+        if self.stored:
+            table = self.table[row]
             change = slopes - table[index]
             if self.control_variate:
-                summed, base = change, block["table_sum"][row].copy()
+                summed, base = change, self.table_sum[row].copy()
             _, once = np.unique(index, return_index=True)
-            block["table_sum"][row] += density.weighted(change[:, once], index[once], np.ones(len(once)))
+            self.table_sum[row] += density.weighted(change[:, once], index[once], np.ones(len(once)))
             table[index] = slopes[0]
         self.drawn.append(index)
         self._summed.append((density, summed, p))
@@ -136,26 +126,18 @@ class Subsample(PartGradient[SumTarget]):
 
     # ------------------------------------------------------------------ overridden by subclasses
 
-    def probabilities(self, target: SumTarget, block: ParameterBlock, row: int, theta: Float64) -> Float64:
+    def probabilities(self, target: SumTarget, row: int, theta: Float64) -> Float64:
         """Probabilities p of the data, (N,), positive if the term of a datum may differ from 0; by default uniform."""
         return np.full(target.n_data, 1 / target.n_data)
 
-    def seen(self, target: SumTarget, block: ParameterBlock, row: int, theta: Float64, index: Int64) -> None:
-        """Update the record of a row after these data were drawn; by default there is none."""
+    def seen(self, target: SumTarget, row: int, theta: Float64, index: Int64, gradient: Float64) -> None:
+        """Update the record of a row after these data were drawn, for this gradient; by default there is none."""
 
-    def begin_tables(self, density: SumDensity, block: ParameterBlock, position: str) -> None:
-        """Fill the tables at the initial state, with N gradients."""
-        block["calls"][:] = 0.0
-        if "table" in block.arrays:
-            slopes = density.slopes(block[position])
-            self.table(density, block)[:] = slopes
-            block["table_sum"][:] = density.total(slopes)
-            block["calls"][:] += density.n_data
-
-    @staticmethod
-    def table(density: SumDensity, block: ParameterBlock) -> Float64:
-        """Stored gradients of all data, a view (n, N, W)."""
-        return block["table"].reshape(len(block["table"]), density.n_data, density.width)
+    def begin_tables(self, target: SumTarget, theta: Float64) -> None:
+        """Fill the tables, (n, N, W), at the initial state, with N gradients."""
+        self.table = target.density.slopes(theta).copy()
+        self.table_sum = target.density.total(self.table)
+        self.calls = float(target.n_data)
 
 
 class Saga(Subsample):
@@ -168,9 +150,9 @@ class Importance(Subsample):
     For other fixed weights, define `smoothness` of the density to be these weights.
     """
 
-    control_variate = False
+    stored = control_variate = False
 
-    def probabilities(self, target: SumTarget, block: ParameterBlock, row: int, theta: Float64) -> Float64:
+    def probabilities(self, target: SumTarget, row: int, theta: Float64) -> Float64:
         """Probabilities p of the data, (N,), in proportion to the Lipschitz constants."""
         smoothness = target.density.smoothness
         probabilities: Float64 = smoothness / smoothness.sum()
@@ -180,7 +162,7 @@ class Importance(Subsample):
 class ImportanceSaga(Importance):
     """Importance sampling with control variates [El Hanchi 2019, section 4.3, with the sum of h, not its mean]."""
 
-    control_variate = True
+    stored = control_variate = True
 
 
 class Adaptive(Subsample):
@@ -196,47 +178,37 @@ class Adaptive(Subsample):
     #: Weight of the uniform probabilities.
     uniform: ClassVar[float] = 0.5
 
-    def tables(self, density: SumDensity, grid: int) -> tuple[StateField, ...]:
-        """Fields whose width depends on the data; `grid` iterations draw as many data as the density has."""
-        n = density.n_data
-        table = (StateField("table", n * density.width), StateField("table_sum"))
-        ages = (StateField("last", n), StateField("past", PAST * grid * density.dimension))
-        return (StateField("calls", 1), *table, *ages, StateField("stiffness", n))
-
-    def begin_tables(self, density: SumDensity, block: ParameterBlock, position: str) -> None:
+    def begin_tables(self, target: SumTarget, theta: Float64) -> None:
         """Fill the tables at the initial state, with N gradients."""
-        super().begin_tables(density, block, position)
-        block["last"][:] = 0.0
-        block["past"][:] = np.tile(block[position], block["past"].shape[1] // density.dimension)
-        block["stiffness"][:] = self.stiffness(density, block[position], slice(None))
+        super().begin_tables(target, theta)
+        self._last = np.zeros((len(theta), target.n_data), np.int64)
+        self._past = np.repeat(theta[:, None], PAST * target.sweep_length, axis=1)
+        self._stiffness = self.stiffness(target.density, theta, slice(None)).copy()
 
-    def probabilities(self, target: SumTarget, block: ParameterBlock, row: int, theta: Float64) -> Float64:
+    def probabilities(self, target: SumTarget, row: int, theta: Float64) -> Float64:
         """Probabilities p of the data, (N,), a mixture of w / sum w and uniform probabilities."""
-        density = target.density
-        table = self.table(density, block)[row][None]
-        weights = density.lengths(table)[0] + block["stiffness"][row] * self.moved(target, block, row, theta)
+        lengths = target.density.lengths(self.table[row][None])[0]
+        weights = lengths + self._stiffness[row] * self.moved(target, row, theta)
         total = weights.sum()
         if total == 0:  # all stored gradients are exactly 0 if the model predicts all data with certainty
-            return super().probabilities(target, block, row, theta)
-        probabilities: Float64 = (1 - self.uniform) * weights / total + self.uniform / density.n_data
+            return super().probabilities(target, row, theta)
+        probabilities: Float64 = (1 - self.uniform) * weights / total + self.uniform / target.n_data
         return probabilities
 
-    def moved(self, target: SumTarget, block: ParameterBlock, row: int, theta: Float64) -> Float64:
+    def moved(self, target: SumTarget, row: int, theta: Float64) -> Float64:
         """D_i, (N,): the distance of theta from its value when each datum was last drawn."""
-        past = block["past"][row].reshape(-1, len(theta))
-        iteration, kept = target.stream.iteration, len(past)
+        past, iteration = self._past[row], target.stream.iteration
         distance = np.sqrt(((past - theta) ** 2).sum(axis=1))
-        visited = np.maximum(block["last"][row], iteration - kept)  # at most as many iterations ago as are stored
-        moved: Float64 = distance[visited.astype(np.int64) % kept]
+        visited = np.maximum(self._last[row], iteration - len(past))  # at most as many iterations ago as are stored
+        moved: Float64 = distance[visited % len(past)]
         return moved
 
-    def seen(self, target: SumTarget, block: ParameterBlock, row: int, theta: Float64, index: Int64) -> None:
+    def seen(self, target: SumTarget, row: int, theta: Float64, index: Int64, gradient: Float64) -> None:
         """Store theta, and for the drawn data the iteration and kappa_i."""
         iteration = target.stream.iteration
-        past = block["past"][row].reshape(-1, len(theta))
-        past[iteration % len(past)] = theta
-        block["last"][row, index] = iteration
-        block["stiffness"][row, index] = self.stiffness(target.density, theta[None], index)[0]
+        self._past[row, iteration % self._past.shape[1]] = theta
+        self._last[row, index] = iteration
+        self._stiffness[row, index] = self.stiffness(target.density, theta[None], index)[0]
 
     def stiffness(self, density: SumDensity, theta: Float64, index: Int64 | slice) -> Float64:
         """Lipschitz constants kappa_i, (n, S)."""
@@ -265,19 +237,15 @@ class AdaptivePublished(Adaptive):
     control_variate = False
     uniform = 0.0
 
-    def tables(self, density: SumDensity, grid: int) -> tuple[StateField, ...]:
-        """Fields whose width depends on the data; `grid` iterations draw as many data as the density has."""
-        return (*super().tables(density, grid), StateField("squares", PAST * grid))
-
-    def begin_tables(self, density: SumDensity, block: ParameterBlock, position: str) -> None:
+    def begin_tables(self, target: SumTarget, theta: Float64) -> None:
         """Fill the tables at the initial state, with N gradients."""
-        super().begin_tables(density, block, position)
-        block["squares"][:] = 0.0
+        super().begin_tables(target, theta)
+        self._squares = np.zeros((len(theta), PAST * target.sweep_length))
 
-    def moved(self, target: SumTarget, block: ParameterBlock, row: int, theta: Float64) -> Float64:
+    def moved(self, target: SumTarget, row: int, theta: Float64) -> Float64:
         """Published estimate of D_i, (N,)."""
-        iteration, squares = target.stream.iteration, block["squares"][row]
-        age = np.minimum(iteration - block["last"][row], len(squares)).astype(np.int64)
+        iteration, squares = target.stream.iteration, self._squares[row]
+        age = np.minimum(iteration - self._last[row], len(squares))
         since = np.concatenate(
             [[0.0], squares[np.arange(iteration - 1, iteration - 1 - len(squares), -1) % len(squares)]]
         )
@@ -285,11 +253,10 @@ class AdaptivePublished(Adaptive):
         moved: Float64 = np.sqrt(2 * t * len(theta) ** 2 * age + np.cumsum(since)[age])
         return moved
 
-    def seen(self, target: SumTarget, block: ParameterBlock, row: int, theta: Float64, index: Int64) -> None:
+    def seen(self, target: SumTarget, row: int, theta: Float64, index: Int64, gradient: Float64) -> None:
         """Store the squared length of the gradient, too."""
-        super().seen(target, block, row, theta, index)
-        squares = block["squares"][row]
-        squares[target.stream.iteration % len(squares)] = (block["g"][row] ** 2).sum()
+        super().seen(target, row, theta, index, gradient)
+        self._squares[row, target.stream.iteration % self._squares.shape[1]] = (gradient**2).sum()
 
     def stiffness(self, density: SumDensity, theta: Float64, index: Int64 | slice) -> Float64:
         """kappa_i = L_i, (n, S)."""

@@ -45,10 +45,6 @@ class GradientEstimator(ABC, Generic[T]):
     #: Class of the densities that the estimator supports; None for all densities.
     densities: ClassVar[type | None] = None
 
-    def tables(self, density: Any, grid: int) -> tuple[StateField, ...]:
-        """Fields whose width depends on a density's data; `grid` iterations use as many data as the density has."""
-        return ()
-
     def metrics(self) -> dict[str, float]:
         """Entries that it adds to a line of metrics."""
         return {}

@@ -131,9 +131,9 @@ def noise(density, sampler, target):
     block = target.block
     p, terms = np.full(density.n_data, 1 / density.n_data), density.gradients(block["theta"])[0]
     if type(sampler.gradient) in DATUM_GRADIENTS.values():
-        p = sampler.gradient.probabilities(target, block, 0, block["theta"][0])
+        p = sampler.gradient.probabilities(target, 0, block["theta"][0])
         if sampler.gradient.control_variate:
-            terms = terms - density.spread(sampler.gradient.table(density, block))[0]
+            terms = terms - density.spread(sampler.gradient.table)[0]
     total, drawn = terms.sum(axis=0), p > 0  # others have no gradient to the last bit
     covariance = terms[drawn].T @ (terms[drawn] / p[drawn, None]) - np.outer(total, total)
     return float(np.linalg.eigvalsh(covariance / SIZE)[-1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from itertools import product
 from typing import Any
 
@@ -68,14 +69,13 @@ def mean_over_draws(target: VectorTarget, estimator: Subsample) -> np.ndarray:
     """Expectation of the likelihood's gradient over all draws of two data, from the state as it is."""
     density, block = target.density, target.block
     theta, total = block["theta"], np.zeros(density.dimension)
-    p = estimator.probabilities(target, block, 0, theta[0])
+    p = estimator.probabilities(target, 0, theta[0])
     assert p.sum() == pytest.approx(1, abs=1e-14)
-    kept = {name: array.copy() for name, array in block.arrays.items()}
+    kept = deepcopy(vars(estimator))
     for pair in product(range(5), repeat=2):
         index = np.array(pair)
-        total += p[index].prod() * estimator._estimate(density, block, 0, theta, index, p[index])
-        for name, array in kept.items():
-            block[name][:] = array
+        total += p[index].prod() * estimator._estimate(density, 0, theta, index, p[index])
+        vars(estimator).update(deepcopy(kept))
     return total
 
 
@@ -95,8 +95,8 @@ def test_saga_with_importance_as_printed_is_biased() -> None:
     """The mean of the table in the place of its sum [El Hanchi 2019, section 4.3] is off by (N - 1) mu_h, exactly."""
     target, sampler = made("importance-saga")
     advance(target, sampler, 0, 3)
-    mean = target.block["table_sum"][0] / 5
-    target.block["table_sum"][0] = mean
+    mean = sampler.gradient.table_sum[0] / 5
+    sampler.gradient.table_sum[0] = mean
     off = mean_over_draws(target, sampler.gradient) - FIVE.gradient(target.block["theta"])[0]
     np.testing.assert_allclose(off, -4 * mean, rtol=0, atol=1e-12)
     assert np.abs(off).max() > 0.1
@@ -111,20 +111,19 @@ def test_data_are_drawn_with_the_probabilities_that_weigh_them(name: str) -> Non
     target, sampler = made(name, grid=5)
     advance(target, sampler, 0, 4)
     estimator, block = sampler.gradient, target.block
-    p = estimator.probabilities(target, block, 0, block["theta"][0])
+    p = estimator.probabilities(target, 0, block["theta"][0])
     index = draw(p, 4000, np.random.default_rng(1))
     counts = np.bincount(index, minlength=5)
     assert ((counts - 4000 * p) ** 2 / (4000 * p)).sum() < 23.5
     terms = FIVE.gradients(block["theta"])[0]
     if estimator.control_variate:
-        terms = terms - FIVE.spread(estimator.table(FIVE, block))[0]
+        terms = terms - FIVE.spread(estimator.table)[0]
     expected = terms.T @ (terms / p[:, None]) - np.outer(terms.sum(axis=0), terms.sum(axis=0))
-    singles, kept = [], {name: array.copy() for name, array in block.arrays.items()}
+    singles, kept = [], deepcopy(vars(estimator))
     for i in range(5):
         one = np.array([i])
-        singles.append(estimator._estimate(FIVE, block, 0, block["theta"], one, p[one]))
-        for name_, array in kept.items():
-            block[name_][:] = array
+        singles.append(estimator._estimate(FIVE, 0, block["theta"], one, p[one]))
+        vars(estimator).update(deepcopy(kept))
     offset = np.array(singles) - FIVE.gradient(block["theta"])
     np.testing.assert_allclose(offset.T @ (p[:, None] * offset), expected, rtol=1e-10, atol=1e-10)
 
@@ -142,8 +141,8 @@ def test_sums_of_tables_are_those_of_the_tables() -> None:
     """Data that are drawn twice count once: after 20 iterations of 4 of 5 data, to 1e-12."""
     target, sampler = made("saga", grid=1)
     advance(target, sampler, 0, 20)
-    found = FIVE.total(sampler.gradient.table(FIVE, target.block))
-    np.testing.assert_allclose(target.block["table_sum"], found, rtol=0, atol=1e-12)
+    found = FIVE.total(sampler.gradient.table)
+    np.testing.assert_allclose(sampler.gradient.table_sum, found, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["sgld", "psgld", "sgrld", "sghmc", "sgnht"])
@@ -181,8 +180,8 @@ def test_weights_that_are_all_zero_are_uniform() -> None:
     target.block["theta"][:] = 1e4
     advance(target, sampler, 0, 1)
     target.begin(1)
-    assert not sampler.gradient.table(separate, target.block).any()
-    found = sampler.gradient.probabilities(target, target.block, 0, target.block["theta"][0])
+    assert not sampler.gradient.table.any()
+    found = sampler.gradient.probabilities(target, 0, target.block["theta"][0])
     np.testing.assert_array_equal(found, np.full(3, 1 / 3))
 
 
