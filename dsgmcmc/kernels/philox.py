@@ -235,21 +235,6 @@ def normals(out, first, c1, c2, c3, k0, k1):
             for i in range(size):
                 out[done + i] = scratch[place + i]
             done += size
-
-
-{words}
-def words(counter, key, out):
-    """Philox 4x32-10 of every row of counter."""
-    mask = uint64(0xFFFFFFFF)
-    shift = uint64(32)
-    k0 = uint64(key[0])
-    k1 = uint64(key[1])
-    for i in range(counter.shape[0]):
-{rounds}\
-        out[i, 0] = x0
-        out[i, 1] = x1
-        out[i, 2] = x2
-        out[i, 3] = x3
 '''
 
 
@@ -269,8 +254,6 @@ def _module() -> Any:
     source = _KERNELS.format(
         groups=groups_module(),
         normals=jit.decorator("void(float32[::1], int64, uint64, uint64, uint64, uint64, uint64)"),
-        words=jit.decorator("void(uint32[:, ::1], uint32[::1], uint32[:, ::1])"),
-        rounds=rounds(f"x0, x1, x2, x3 = {', '.join(f'uint64(counter[i, {w}])' for w in range(4))}", 8),
     )
     return jit.compile_source("philox", source)
 
@@ -290,13 +273,6 @@ def normals(out: NDArray[np.float32], key: NoiseKey) -> None:
         If a member of the key is negative or too large.
     """
     _module().normals(out, *noise_words(key))
-
-
-def philox4x32(counter: NDArray[np.uint32], key: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """Philox 4x32-10 [Salmon 2011] of counters, shape (n, 4), under one key, shape (2,); shape (n, 4)."""
-    out = np.empty_like(counter)
-    _module().words(counter, key, out)
-    return out
 
 
 ATTEMPTS = 64  # all of them are rejected with a probability below 1e-80

@@ -7,32 +7,18 @@ from collections.abc import Callable
 
 from dsgmcmc.kernels import jit
 
-_PREDICT = '''\
+_PAIRS = '''\
 {decorator}
-def predict(rows, cols, theta_w, theta_h, out):
-    """Dot products of rank {K}."""
+def pairs(rows, cols, theta_w, theta_h, {arguments}):
+    """Dot products of rank {K}, and biases."""
     for q in range(rows.shape[0]):
         i = rows[q]
         j = cols[q]
         dot = float32(0)
         for k in range({K}):
             dot += theta_w[i, k] * theta_h[j, k]
-        out[q] = dot{biases}
-'''
-
-_CELLS = '''\
-{decorator}
-def cells(rows, cols, theta_w, theta_h, inverse_w, inverse_h, noise, d, centre, variance):
-    """Predictor and noise variance of cells at draw d, into column d of centre and variance (q, draws)."""
-    noise = float32(noise)
-    for q in range(rows.shape[0]):
-        i = rows[q]
-        j = cols[q]
-        dot = float32(0)
-        for k in range({K}):
-            dot += theta_w[i, k] * theta_h[j, k]
-        centre[q, d] = dot{biases}
-        variance[q, d] = noise * inverse_w[i] * inverse_h[j]
+        {centre} = dot{biases}
+        {more}
 '''
 
 _SCORES = '''\
@@ -47,8 +33,6 @@ def add(score, row_bias, column_bias, weight, mean, square):
             mean[i, j] += weight * x
             square[i, j] += weight * x * x
 '''
-
-_BIASES = " + (theta_w[i, {K}] + theta_h[j, {K}])"
 
 
 @functools.cache
@@ -68,13 +52,7 @@ def predict_kernel(K: int, biases: bool) -> Callable[..., None]:
         `rows`, `cols` (q,) int32, `theta_w` (n, D) and `theta_h` (m, D) float32. `out` (q,) float32 is set to
         W_i . H_j + a_i + b_j, without the mean.
     """
-    source = _PREDICT.format(
-        decorator=jit.decorator("void(int32[::1], int32[::1], float32[:, ::1], float32[:, ::1], float32[::1])"),
-        K=K,
-        biases=_BIASES.format(K=K) if biases else "",
-    )
-    kernel: Callable[..., None] = jit.compile_source(f"predict_{K}", source).predict
-    return kernel
+    return _pairs(K, biases, f"predict_{K}", {"out": "float32[::1]"}, "out[q]")
 
 
 @functools.cache
@@ -87,12 +65,25 @@ def cells_kernel(K: int, biases: bool) -> Callable[..., None]:
         `rows`, `cols` (q,) int32; `theta_w` (n, D), `theta_h` (m, D) float32; `inverse_w` (n,), `inverse_h` (m,)
         float32, 1 / g of every row; `noise` 1 / tau. Column `d` of `centre` and `variance`, (q, draws) float32, is set.
     """
-    signature = (
-        "void(int32[::1], int32[::1], float32[:, ::1], float32[:, ::1], float32[::1], float32[::1], float64, int64, "
-        "float32[:, ::1], float32[:, ::1])"
+    vectors = dict.fromkeys(("inverse_w", "inverse_h"), "float32[::1]")
+    outputs = dict.fromkeys(("centre", "variance"), "float32[:, ::1]")
+    more = {**vectors, "noise": "float64", "d": "int64", **outputs}
+    variance = "variance[q, d] = float32(noise) * inverse_w[i] * inverse_h[j]"
+    return _pairs(K, biases, f"cells_{K}", more, "centre[q, d]", variance)
+
+
+def _pairs(K: int, biases: bool, name: str, more: dict[str, str], centre: str, last: str = "") -> Callable[..., None]:
+    """Compile a kernel over pairs, with these types of further arguments, which sets `centre` to the predictor."""
+    types = ", ".join(["int32[::1]", "int32[::1]", "float32[:, ::1]", "float32[:, ::1]", *more.values()])
+    source = _PAIRS.format(
+        decorator=jit.decorator(f"void({types})"),
+        arguments=", ".join(more),
+        K=K,
+        centre=centre,
+        biases=f" + (theta_w[i, {K}] + theta_h[j, {K}])" if biases else "",
+        more=last,
     )
-    source = _CELLS.format(decorator=jit.decorator(signature), K=K, biases=_BIASES.format(K=K) if biases else "")
-    kernel: Callable[..., None] = jit.compile_source(f"cells_{K}", source).cells
+    kernel: Callable[..., None] = jit.compile_source(name, source).pairs
     return kernel
 
 
