@@ -6,7 +6,6 @@ import gc
 import logging
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -19,9 +18,9 @@ import pytest
 from densities import Logistic
 from faulty.faults import injected_here
 from mpi4py import MPI
-from support import digest, handlers_as_before, planted, run, write_planted
+from support import digest, handlers_as_before, planted, run
 from threadpoolctl import threadpool_info
-from tiny import command
+from tiny import alone, command
 
 from dsgmcmc import BPMF, sample_density
 from dsgmcmc.errors import DivergenceError, InputError, StoppedError
@@ -105,23 +104,16 @@ def ended(threads: int, seconds: float = 20.0) -> bool:
     return threading.active_count() <= threads
 
 
-def test_no_mpi_library_is_loaded_and_the_bits_are_those_of_two_processes(tmp_path, whole) -> None:
+def test_no_mpi_library_is_loaded_and_the_bits_are_those_of_two_processes(tmp_path, whole, data, finished) -> None:
     """A fit, a density and the command, where importing MPI fails; against MPI with one process and with two."""
     np.save(tmp_path / "x.npy", X)
-    data = write_planted(tmp_path / "r.h5")
-    arguments = list(command(data, Path("sampled"), iterations=40)[2:])
+    settings = {"iterations": 40, "noise_precision": "sampled"}
+    arguments = list(command(data, Path("sampled"), **settings)[2:])
     code = WITHOUT_MPI.format(short=SHORT, density=DENSITY, command=arguments)
     path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
-    environment = {**os.environ, "PYTHONPATH": path}
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240
-    )
-    assert done.returncode == 0, done.stderr
+    run("env", f"--chdir={tmp_path}", sys.executable, "-c", code, env={"PYTHONPATH": path}).expect(0)
     assert digest(tmp_path / "fit") == digest(whole)
-    run(*command(data, tmp_path / "two", 2, iterations=40)).expect(0)
-    assert digest(tmp_path / "sampled") == digest(tmp_path / "two")
-    run(*command(data, tmp_path / "one", 1, iterations=40)).expect(0)
-    assert digest(tmp_path / "sampled") == digest(tmp_path / "one")
+    assert digest(tmp_path / "sampled") == digest(finished) == alone(data, tmp_path / "one", **settings)
     theta = sample_density(Logistic(), comm=MPI.COMM_SELF, **DENSITY).theta
     np.testing.assert_array_equal(np.load(tmp_path / "theta.npy"), theta)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import shutil
@@ -44,16 +43,37 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+#: What one process does with the part: costs, all in one go, predictions, fold-in, a warm start, exports.
+SCRIPT = """
+import math, sys
+from dsgmcmc import BPMF, open_run
+from dsgmcmc.cli.app import main
+def typed(*words):
+    sys.argv = ["dsgmcmc", *words]
+    try:
+        main()
+    except SystemExit as ended:
+        assert not ended.code, words
+typed("sample", "r.h5", "--out", "planned", *{settings}, "--dry-run")
+typed("sample", "r.h5", "--out", "whole", *{settings})
+typed("predict", "whole", "pairs.csv", "--out", "predicted.csv", "--unknown", "prior")
+(mean,) = open_run("whole").fold_in([[99, 1, 4], [99, 2, 1]]).predict([[99, 3]])
+assert math.isfinite(mean)
+typed("sample", "r.h5", "--out", "next", "--from", "whole", "--iterations", "20sweeps")
+typed("export", "whole", "--out", "whole.parquet")
+typed("info", "whole", "--diagnostics")
+assert "taste_precision" in BPMF.load("whole").to_arviz().posterior
+"""
+
+
 def run(tree: Path, *arguments: str | Path, processes: int = 1) -> str:
     """What Python prints, with the changed package first on its path."""
-    command = [sys.executable, "-W", "error", *map(str, arguments)]
-    if processes > 1:
-        command = ["mpirun", "-n", str(processes), *command]
-    found = subprocess.run(
-        command, cwd=tree, env=os.environ | {"PYTHONPATH": str(tree)}, capture_output=True, text=True
-    )
-    assert found.returncode == 0, found.stdout + found.stderr
-    return found.stdout
+    launcher = ["mpirun", "-n", str(processes)] if processes > 1 else []
+    command = [*launcher, sys.executable, "-W", "error", *arguments]
+    path = os.environ | {"PYTHONPATH": str(tree)}
+    done = subprocess.run(command, cwd=tree, env=path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 @pytest.mark.long
@@ -62,31 +82,16 @@ def test_it_finds_what_was_planted(tree: Path) -> None:
     run(tree, "usage.py")
 
 
+@pytest.mark.long
 def test_everything_works_on_it(tree: Path) -> None:
-    """Costs, sampling on two processes and on one, resuming, predictions, fold-in, a warm start, exports."""
-    data = write_planted(tree / "r.h5", features=(2, 3))
-    command = ("-m", "dsgmcmc")
-    assert "--tastes" in run(tree, *command, "sample", "--help")
-    assert "tastes" in run(tree, *command, "sample", data, "--out", "planned", *SETTINGS, "--dry-run")
-    for name, processes, stops in (("whole", 1, ["60sweeps"]), ("parts", 2, ["30sweeps", "60sweeps"])):
-        for length in stops:
-            more = ["--resume"] if length != stops[0] else []
-            run(tree, *command, "sample", data, "--out", name, *SETTINGS[:-1], length, *more, processes=processes)
-    assert digest(tree, "whole") == digest(tree, "parts")
+    """One process in one go, and two that were stopped, make the same draws; all else is done with them."""
+    write_planted(tree / "r.h5", features=(2, 3))
     (tree / "pairs.csv").write_text("user,item\n0,1\n99,1\n")
-    predicted = run(tree, *command, "predict", "whole", "pairs.csv", "--unknown", "prior")
-    assert len(predicted.splitlines()) == 3
-    code = (
-        "from dsgmcmc import open_run; print(*open_run('whole').fold_in([[99, 1, 4], [99, 2, 1]]).predict([[99, 3]]))"
-    )
-    assert math.isfinite(float(run(tree, "-c", code)))
-    run(tree, *command, "sample", data, "--out", "next", "--from", "whole", "--iterations", "20sweeps")
-    run(tree, *command, "export", "whole", "--out", "whole.parquet")
-    assert "taste" in run(tree, *command, "info", "whole", "--diagnostics")
-    code = "from dsgmcmc import BPMF; print(*BPMF.load('whole').to_arviz().posterior)"
-    assert "taste_precision" in run(tree, "-c", code).split()
-
-
-def digest(tree: Path, name: str) -> str:
-    """Of a run."""
-    return run(tree, "-m", "dsgmcmc", "verify", name).split()[-1]
+    said = run(tree, "-c", SCRIPT.replace("{settings}", str(SETTINGS)))
+    assert "tastes" in said
+    assert len((tree / "predicted.csv").read_text().splitlines()) == 3
+    for length, more in (("30sweeps", []), ("60sweeps", ["--resume"])):
+        options = ["r.h5", "--out", "parts", *SETTINGS[:-1], length, *more]
+        run(tree, "-m", "dsgmcmc", "sample", *options, processes=2)
+    digests = {run(tree, "-m", "dsgmcmc", "verify", name).split()[-1] for name in ("whole", "parts")}
+    assert len(digests) == 1

@@ -78,10 +78,3 @@ def test_all_processes_raise_the_same_error_and_go_on(tmp_path: Path) -> None:
     assert result.out.count("caught chain 0 diverged") == 2
     assert "Use a smaller step_size of the sampler, or a larger curvature of the density" in result.out
     assert result.out.count("caught sampler 'mola' is not known") == 2
-
-
-def test_several_processes_without_a_communicator_are_refused(tmp_path: Path) -> None:
-    """Each of them would make all chains."""
-    (tmp_path / "logistic.py").write_text(BLOCKS[0].replace("comm=MPI.COMM_WORLD, ", ""), encoding="utf-8")
-    result = launch(tmp_path, 2).expect(1)
-    assert "with comm=MPI.COMM_WORLD they share the chains" in result.err
