@@ -10,7 +10,7 @@ import typer
 from dsgmcmc.errors import InputError
 
 #: Treatments of unknown users and items in `predict`, and ranking rules of `recommend`.
-Unknown = Literal["refuse", "prior", "nan"]
+Unknown = Literal["refuse", "prior"]
 By = Literal["likely", "exposure", "mean", "ucb", "lcb", "thompson"]
 
 PathArgument = Annotated[Path, typer.Argument(metavar="PATH", help="Ratings file or run directory.")]

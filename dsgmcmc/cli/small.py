@@ -31,8 +31,8 @@ def export(
     """Write a run to one file: Parquet with factors by original names, or netCDF for ArviZ.
 
     The netCDF has hyperparameters and predictions of test pairs, for `xarray.open_datatree` and ArviZ: the groups
-    posterior, sample_stats, observed_data, constant_data, log_likelihood and posterior_predictive. Raw factors, which
-    cannot be compared between chains, are in Parquet.
+    posterior, sample_stats, observed_data and constant_data. Raw factors, which cannot be compared between chains, are
+    in Parquet.
 
     \b
     Examples:

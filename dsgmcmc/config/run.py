@@ -134,15 +134,6 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
         return self.rank + int(self.biases)
 
     @property
-    def biases_only(self) -> bool:
-        """Whether the model is the baseline: Gaussian, rank 0, a shared noise level, and no implicit or time effects.
-
-        The setting `features` is not examined, because it has no effect on ratings without features.
-        """
-        model = (self.likelihood, self.noise, self.implicit_features, self.time_levels)
-        return not self.rank and model == ("gaussian", "shared", "no", "no")
-
-    @property
     def interleaved(self) -> bool:
         """Whether the sampler advances several chains in turns."""
         return len(self.make_sampler().positions) > 1

@@ -105,27 +105,21 @@ def agreement(diagnosis: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def slowest(diagnosis: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Find the shared parameters that mix most slowly.
+    """Find the shared parameter of the likelihood and of the parts of the model that mixes most slowly.
 
     Returns
     -------
     dict of str to dict
-        The slowest quantity of every kind: ``shared`` (parameters of the likelihood and of the parts of the model),
-        ``prior`` (parameters of the priors of rows, on which predictions hardly depend) and ``likelihood`` (the log
-        likelihood of the test ratings, which depends on all parameters). Its entries are ``label``, ``ess`` (the
-        smaller of bulk and tail ESS) and ``rhat`` (None for one chain). Kinds that a run lacks are missing; the dict is
-        empty if ESS cannot be computed.
+        At ``shared``: its ``label``, ``ess`` (the smaller of bulk and tail ESS) and ``rhat`` (None for one chain).
+        Empty if ESS cannot be computed. Parameters of the priors of rows do not count: predictions hardly depend on
+        them.
     """
-    slow: dict[str, dict[str, Any]] = {}
-    if diagnosis["withheld"]:
-        return slow
-    for line in diagnosis["quantities"]:
-        name, ess, rhat = line["name"], min(line["ess_bulk"], line["ess_tail"]), line["rhat"]
-        kind = "likelihood" if name == TEST_LOG_LIKELIHOOD else "prior" if name in PRIOR_SCALARS else "shared"
-        constant = rhat is not None and not np.isfinite(rhat)  # the quantity changed only once, or in one chain alone
-        if not constant and (kind not in slow or ess < slow[kind]["ess"]):
-            slow[kind] = {"label": line["label"], "ess": ess, "rhat": rhat}
-    return slow
+    measured = [
+        {"label": line["label"], "ess": min(line["ess_bulk"], line["ess_tail"]), "rhat": line["rhat"]}
+        for line in diagnosis["quantities"]
+        if not diagnosis["withheld"] and line["name"] not in (*PRIOR_SCALARS, TEST_LOG_LIKELIHOOD)
+    ]
+    return {"shared": min(measured, key=itemgetter("ess"))} if measured else {}
 
 
 def _withheld(weights: Float64, interleaved: int) -> str | None:

@@ -1,4 +1,4 @@
-"""The five figures of a report, drawn by Matplotlib as SVG."""
+"""The figures of a report, drawn by Matplotlib as SVG."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dsgmcmc.diagnostics import scores
-from dsgmcmc.model.predictive.base import Predictive, nearest_level
+from dsgmcmc.model.predictive.base import Predictive
 from dsgmcmc.posterior.export import REPORT, require
 from dsgmcmc.types import Float64
 
@@ -31,7 +31,6 @@ STYLE: dict[Any, Any] = {
     "legend.frameon": False,
 }
 PANEL = 5.2, 3.2  # inches
-BINS = 20  # groups of equally many test ratings
 
 
 def svg(count: int, fill: Callable[[Panels], None]) -> str:
@@ -103,50 +102,3 @@ def calibration(panels: Panels, predictive: Predictive, ratings: Float64, counts
     transformed.set(xlabel="predicted probability below the rating", ylabel="density")
     for panel in panels:
         panel.legend()
-
-
-def residuals(panels: Panels, predictive: Predictive, ratings: Float64, mean: Float64) -> None:
-    """Draw standardised residuals, or reliability of levels, and the mean rating by prediction, for test ratings."""
-    left, right = panels
-    z = predictive.residuals(ratings)
-    if z is None:
-        _reliability(left, predictive, ratings)
-    else:
-        edges = np.linspace(-4, 4, 41)
-        left.hist(np.clip(z, -4, 4), edges.tolist(), density=True, alpha=0.6, label="this run")
-        left.plot(edges, np.exp(-(edges**2) / 2) / np.sqrt(2 * np.pi), "--", color="gray", label="normal")
-        left.set(title="Standardised residuals", xlabel="(rating - mean) / sd", ylabel="density")
-    x, y = _by_prediction(mean, ratings)
-    right.plot([x[0], x[-1]], [x[0], x[-1]], "--", color="gray", label="as predicted")
-    right.plot(x, y, "o", label="observed")
-    right.set(title="Mean rating by prediction", xlabel="predicted", ylabel="observed mean")
-    for panel in panels:
-        panel.legend()
-
-
-def _reliability(panel: Axes, predictive: Predictive, ratings: Float64) -> None:
-    """Draw how often ratings reach a level, by the predicted probability."""
-    levels, probability = predictive.known_levels(), predictive.probabilities()
-    level = nearest_level(ratings, levels)
-    panel.plot([0, 1], [0, 1], "--", color="gray")
-    for r in np.unique(np.linspace(1, len(levels) - 1, 6).astype(np.int64)).tolist():
-        x, y = _by_prediction(probability[:, r:].sum(axis=1), (level >= r).astype(np.float64))
-        panel.plot(x, y, "o", markersize=4, label=f"at least {levels[r]:g}")
-    panel.set(title="Probability of a rating of at least a level", xlabel="predicted", ylabel="observed")
-
-
-def _by_prediction(predicted: Float64, observed: Float64) -> tuple[list[float], list[float]]:
-    """Average predictions and observations in groups of equal size, ordered by prediction."""
-    groups = np.array_split(np.argsort(predicted), min(BINS, len(predicted)))
-    return [float(predicted[group].mean()) for group in groups], [float(observed[group].mean()) for group in groups]
-
-
-def groups(panels: Panels, measured: Mapping[str, Any]) -> None:
-    """Draw the RMSE by the number of training ratings of the user, and of the item."""
-    for panel, (name, kind) in zip(panels, (("by_activity", "user"), ("by_popularity", "item")), strict=True):
-        labels = [f"{group['from']:,} to {group['to']:,}" for group in measured[name]]
-        bars = panel.barh(labels, [group["rmse"] for group in measured[name]])
-        panel.bar_label(bars, fmt="%.3f", padding=3)
-        panel.margins(x=0.15)
-        panel.invert_yaxis()
-        panel.set(title=f"RMSE by training ratings of the {kind}", xlabel="RMSE")

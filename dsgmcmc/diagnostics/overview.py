@@ -11,7 +11,7 @@ from dsgmcmc.diagnostics import accuracy
 from dsgmcmc.diagnostics.comparison import Comparison
 from dsgmcmc.diagnostics.summary import as_written, read_summary
 from dsgmcmc.diagnostics.verdict import Verdict, ending, verdict, written
-from dsgmcmc.posterior.importance import importance, importance_of_effects
+from dsgmcmc.posterior.importance import importance
 from dsgmcmc.posterior.live import LiveProgress, newest_states, progress
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.storage.rundir import RunDirectory
@@ -81,8 +81,13 @@ def overview(run: RunDirectory) -> Overview:
     with as_written(run.summary_file):
         said = _under_way(under_way, facts) if under_way else _verdict(known)
         shown = _settings(known)
-    parts, tables = _parts(Run(run.path)) if states else ({}, [])
-    return Overview(known | parts, said, shown, tables)
+    found = importance(Run(run.path)) if states else {}
+    known["importance"] = {title: [each._asdict() for each in estimates] for title, estimates in found.items()}
+    parts = []
+    for title, estimates in found.items():
+        rows = [[each.name, *(f"{x:.3f}" for x in each[1:])] for each in estimates[:10]]
+        parts.append(Table(title, ("name", "mean", "5 %", "95 %"), rows))
+    return Overview(known, said, shown, parts)
 
 
 def _under_way(under_way: LiveProgress, facts: Mapping[str, Any]) -> Verdict:
@@ -132,33 +137,6 @@ def _command(job: Mapping[str, Any]) -> str:
     """Write the command of a job, with the number of processes if there were several."""
     several = job.get("processes", 1)
     return plain(job["command"]) + (f"  (on {several} processes)" if several > 1 else "")
-
-
-def _parts(run: Run) -> tuple[dict[str, Any], list[Table]]:
-    """Importance of features, and of effects of groups of ratings: as facts for scripts, and as tables."""
-    features, effects = importance(run), importance_of_effects(run)
-    tables = []
-    for kind, estimates in features.items():
-        for title, lines in (
-            (f"Variance between {kind}s that features explain, relative to the remaining variance", estimates.groups),
-            (f"Strongest effects of features on the mean rating of {kind}s", estimates.effects[:10]),
-        ):
-            rows = [[each.name, *(f"{x:.3f}" for x in (each.mean, each.low, each.high))] for each in lines]
-            if rows:
-                tables.append(Table(title, ("feature", "mean", "5 %", "95 %"), rows))
-    if effects:
-        rows = []
-        for each in effects:
-            share = "" if each.share is None else f"{each.share:.1%}"
-            rows.append([each.name, *(f"{x:.3f}" for x in (each.sd, each.low, each.high)), share])
-        headings = ("ratings that share one", "sd", "5 %", "95 %", "of the variance")
-        tables.append(Table("Effects of groups of ratings", headings, rows))
-    facts: dict[str, Any] = {}
-    if features:
-        facts["features"] = {kind: asdict(each) for kind, each in features.items()}
-    if effects:
-        facts["effects"] = [asdict(each) for each in effects]
-    return facts, tables
 
 
 def of_convergence(diagnosis: Mapping[str, Any]) -> Table:

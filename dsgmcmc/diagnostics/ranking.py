@@ -15,7 +15,6 @@ means. Items that a user has not rated count as not liked, so the measures are u
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -50,7 +49,6 @@ LENGTHS = {"recall": 20, "ndcg": 100}
 MAX_USERS = 2000
 #: Default maximum number of users in `evaluate`.
 USERS = 1000
-CLEAR_ERRORS = 2.0  # a difference of more standard errors is called clear
 
 
 def evaluate(
@@ -80,10 +78,10 @@ def evaluate(
     Returns
     -------
     dict
-        ``at``, ``liked``, ``users`` (number of users), ``of_users`` (number of users with a liked item), ``advice`` (a
-        sentence) and ``rules``. For each rule this list has a dict with its name ``rule``; for each measure, such as
-        ``"recall"``, the values ``mean``, ``low`` and ``high``; and ``difference``, the ``mean`` difference in NDCG
-        from the default rule with its ``se``.
+        ``at``, ``liked``, ``users`` (number of users), ``of_users`` (number of users with a liked item) and ``rules``.
+        For each rule this list has a dict with its name ``rule``; for each measure, such as ``"recall"``, the values
+        ``mean``, ``low`` and ``high``; and ``difference``, the ``mean`` difference in NDCG from the default rule with
+        its ``se``.
 
     Raises
     ------
@@ -112,18 +110,7 @@ def evaluate(
         se = min(change.error, 1.0)  # unknown for a single user
         rows.append({"rule": name, **shown, "difference": {"mean": change.mean, "se": se}})
     facts = {"at": at, "liked": liked, "users": len(those), "of_users": len(everyone)}
-    return {**facts, "advice": advice(rows), "rules": rows}
-
-
-def advice(rows: Sequence[dict[str, Any]]) -> str:
-    """Recommend a rule; `rows` are the ``rules`` from `evaluate`, the default first."""
-    first, *others = sorted(rows, key=lambda row: -row["difference"]["mean"])
-    gain = first["difference"]
-    if gain["mean"] <= CLEAR_ERRORS * gain["se"]:
-        return f"recommend ranks by {rows[0]['rule']}, than which nothing here is clearly better"
-    by, z = next(RULES[row["rule"]] for row in (first, *others) if row["rule"] in RULES)
-    options = f"--by {by}" + (f" --z {z:g}" if z else "")
-    return f"{first['rule']} ranks clearly better here than {rows[0]['rule']}; of the rules of recommend take {options}"
+    return {**facts, "rules": rows}
 
 
 def evenly(users: Int32, most: int | None) -> Int32:

@@ -107,10 +107,9 @@ def _of_test_ratings(run: Run, scored: Mapping[str, Any]) -> Iterator[str]:
     note = "Strong lines: posterior mean. Faint lines: current draw."
     yield _section("Error while sampling", _figure(2, partial(figures.errors, metrics=_metrics(run))), note)
     intervals = partial(figures.calibration, predictive=predictive, ratings=test.rating, counts=scored["pit"])
-    yield _section("Calibration", _figure(2, intervals) + _table(of_scores(scored)[0]))
-    left = partial(figures.residuals, predictive=predictive, ratings=test.rating, mean=test.mean)
-    yield _section("Residuals", _figure(2, left))
-    yield _section("Where the error is", _figure(2, partial(figures.groups, measured=scored)))
+    scores, groups = of_scores(scored)
+    yield _section("Calibration", _figure(2, intervals) + _table(scores))
+    yield _section("Where the error is", _table(groups))
 
 
 def _phases(summary: Mapping[str, Any]) -> Table:

@@ -60,21 +60,17 @@ def rmse(values: ArrayLike, predictions: ArrayLike) -> float:
     values, predictions : (n,) float
         Held-out ratings and their predictions.
     """
-    return float(np.sqrt(np.mean(_errors(values, predictions) ** 2)))
+    return float(np.sqrt(np.mean(np.square(np.subtract(values, predictions, dtype=np.float64)))))
 
 
 def mae(values: ArrayLike, predictions: ArrayLike) -> float:
     """Mean absolute error, in units of the ratings; parameters as in `rmse`."""
-    return float(np.mean(np.abs(_errors(values, predictions))))
+    return float(np.mean(np.abs(np.subtract(values, predictions, dtype=np.float64))))
 
 
 def pit(predictive: Predictive, values: ArrayLike) -> Pit:
     """Probability integral transforms of held-out ratings: F(x-) and F(x), (n,) float64 each."""
-    x: Float64 = np.asarray(values, np.float64)
-    _errors(x, predictive.mean)
-    if not np.all(predictive.sd > 0):
-        raise ValueError("a predictive variance is not positive")
-    return predictive.pit(x)
+    return predictive.pit(np.asarray(values, np.float64))
 
 
 def inside(transforms: Pit, low: float, high: float) -> Float64:
@@ -101,15 +97,6 @@ def pit_counts(transforms: Pit) -> list[float]:
     return [float(inside(transforms, low, high).sum()) for low, high in pairwise(edges.tolist())]
 
 
-def _errors(values: ArrayLike, predictions: ArrayLike) -> Float64:
-    """Prediction minus rating, in float64 so that sums are precise."""
-    x: Float64 = np.asarray(values, np.float64)
-    p: Float64 = np.asarray(predictions, np.float64)
-    if x.shape != p.shape or x.size == 0:
-        raise ValueError(f"expected one prediction per rating, and at least one: {p.shape} for {x.shape}")
-    return p - x
-
-
 # ---------------------------------------------------------------------- scores of a run
 
 
@@ -121,10 +108,10 @@ def calibration(run: Run) -> dict[str, Any] | None:
     dict or None
         The entries of `held_out_scores`; ``crps``; ``pit`` (20 counts of the PIT, flat if calibrated); ``by_activity``
         and ``by_popularity`` (groups of test ratings by the number of training ratings of the user, or of the item:
-        ``from, to, ratings, rmse, coverage_90``). None without test ratings, and for clicks.
+        ``from, to, ratings, rmse, coverage_90``). None without test ratings, for clicks, and before the run has ended.
     """
     users, items = run.test_pairs()
-    if not len(users) or not run.config.law.can_be_evaluated:
+    if not len(users) or not run.config.law.can_be_evaluated or run.unfinished:
         return None
     test, law, levels = predict_test(run), run.config.law, run.levels
     predictive = test.predictive(law, levels)

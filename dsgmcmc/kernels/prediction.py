@@ -1,4 +1,4 @@
-"""Predictions for pairs of a row and a column, and sums over draws of the scores of all items."""
+"""Predictions for pairs of a row and a column."""
 
 from __future__ import annotations
 
@@ -19,19 +19,6 @@ def pairs(rows, cols, theta_w, theta_h, {arguments}):
             dot += theta_w[i, k] * theta_h[j, k]
         {centre} = dot{biases}
         {more}
-'''
-
-_SCORES = '''\
-{decorator}
-def add(score, row_bias, column_bias, weight, mean, square):
-    """Add a draw's scores (n, m) and their squares, with a weight, to two sums."""
-    weight = float32(weight)
-    for i in range(score.shape[0]):
-        a = row_bias[i]
-        for j in range(score.shape[1]):
-            x = score[i, j] + a + column_bias[j]
-            mean[i, j] += weight * x
-            square[i, j] += weight * x * x
 '''
 
 
@@ -84,18 +71,4 @@ def _pairs(K: int, biases: bool, name: str, more: dict[str, str], centre: str, l
         more=last,
     )
     kernel: Callable[..., None] = jit.compile_source(name, source).pairs
-    return kernel
-
-
-@functools.cache
-def scores_kernel() -> Callable[..., None]:
-    """Compile the sums over draws of all items' scores and squared scores, for ranking.
-
-    Returns
-    -------
-    f(score, row_bias, column_bias, weight, mean, square) -> None
-        `score`, `mean`, `square` (n, m) float32, `row_bias` (n,), `column_bias` (m,) float32, `weight` float.
-    """
-    signature = "void(float32[:, ::1], float32[::1], float32[::1], float64, float32[:, ::1], float32[:, ::1])"
-    kernel: Callable[..., None] = jit.compile_source("scores", _SCORES.format(decorator=jit.decorator(signature))).add
     return kernel

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,10 +18,7 @@ KINDS = ("user", "item")
 OTHER = {"user": "item", "item": "user"}
 MOMENTS = ("mean", "variance")
 
-KEPT_BYTES = 2 << 30  # memory limit for draws that are read repeatedly
-KEPT_FROM = 3  # a draw is kept from this read on
-KEPT_AT_ONCE = 20 << 20  # memory limit for draws that are kept from their first read on
-KEPT_TO_RANK = 256 << 20  # the same limit in rankings, which read draws for scores and again for predictions
+KEPT_BYTES = 1 << 30  # memory limit for draws that are kept once they have been read
 
 
 @dataclass(frozen=True)
@@ -130,22 +126,12 @@ class Draw:
 
 
 class KeptDraws:
-    """Cache of draws that are read repeatedly.
-
-    A command for a few pairs reads every draw once, and keeps only one large draw at a time in memory.
-
-    Attributes
-    ----------
-    at_once : int
-        Memory limit in bytes for draws that are kept from their first read on.
-    """
+    """Cache of draws, up to `KEPT_BYTES`; of larger draws only the last one is in memory."""
 
     def __init__(self, read: Callable[[int], Draw]) -> None:
         self._read = read
-        self.at_once = KEPT_AT_ONCE
         self._kept: dict[int, Draw] = {}
         self._bytes = 0
-        self._reads: Counter[int] = Counter()
         self._last: dict[int, Draw] = {}
 
     def get(self, number: int) -> Draw:
@@ -155,12 +141,11 @@ class KeptDraws:
             return kept
         self._last.clear()  # frees the memory before the next draw is read
         draw = self._read(number)
-        self._reads[number] += 1
-        most = KEPT_BYTES if self._reads[number] >= KEPT_FROM else self.at_once
-        if self._bytes + draw.nbytes <= most:
+        if self._bytes + draw.nbytes <= KEPT_BYTES:
             self._kept[number] = draw
             self._bytes += draw.nbytes
-        self._last[number] = draw
+        else:
+            self._last[number] = draw
         return draw
 
 

@@ -24,11 +24,9 @@ from dsgmcmc._version import __version__
 from dsgmcmc.errors import InputError, writing
 from dsgmcmc.posterior.draws import KINDS
 from dsgmcmc.posterior.heldout import predict_test
-from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import draw_weights, predictions, scalar_traces
 from dsgmcmc.storage.files import write_whole
-from dsgmcmc.types import Float64, Int32
 
 KINDS_OF_FILE = {".parquet": "parquet", ".pq": "parquet", ".nc": "netcdf"}
 
@@ -137,10 +135,7 @@ def to_datatree(run: Run) -> Any:
         the priors' means and precisions (by ``column`` of a factor; not comparable between chains); and ``prediction``
         of the monitored test pairs (by ``pair``, the positions of these pairs among all test pairs);
         ``sample_stats``: ``weight`` and ``iteration`` of every draw, ``test_log_likelihood``;
-        ``observed_data``: ``rating`` of the monitored pairs; ``constant_data``: ``user`` and ``item`` of these pairs;
-        ``log_likelihood`` and ``posterior_predictive``: of ``rating``, at the saved draws; not for clicks. These
-        ratings were held out, so the log of the mean of exp(log_likelihood) over the draws is already their log
-        predictive density. `arviz.loo` assumes that the ratings were fitted, and its estimate is too low.
+        ``observed_data``: ``rating`` of the monitored pairs; ``constant_data``: ``user`` and ``item`` of these pairs.
 
     Raises
     ------
@@ -174,30 +169,10 @@ def to_datatree(run: Run) -> Any:
             name: ids if ids.dtype.kind == "i" else ids.astype(np.str_) for name, ids in constant.items()
         }
         dims |= {name: ["pair"] for name in ("prediction", "user", "item")}
-        if run.draws and run.config.law.can_be_evaluated:
-            groups["log_likelihood"], groups["posterior_predictive"] = _pointwise(
-                run, users[index], items[index], observed["rating"]
-            )
     dims["rating"] = ["pair"]
     coords["pair"] = index
     groups["observed_data"] = observed
     return datatree(groups, coords, dims, run.config.sampler.name)
-
-
-def _pointwise(run: Run, users: Int32, items: Int32, x: Float64) -> tuple[dict[str, Float64], dict[str, Float64]]:
-    """Log likelihoods and posterior predictive draws of test ratings, (chains, draws, pairs) float64 by name."""
-    draws = Predictor(run, PredictOptions()).draws(users, items)
-    law, shape = run.config.law.predictive(draws.apart(), run.mean, run.levels), draws.eta.shape
-    density = law.log_density(np.repeat(x, shape[1])).reshape(shape)
-    drawn = law.sample(np.random.default_rng(0)).reshape(shape)
-    chain = np.array([number for number, _ in run.draws])
-    length = int(np.unique(chain, return_counts=True)[1].min())
-    places = np.array([np.flatnonzero(chain == number)[-length:] for number in np.unique(chain)])
-
-    def by_chain(values: Float64) -> dict[str, Float64]:
-        return {"rating": np.moveaxis(values[:, places], 0, -1).astype(np.float64)}
-
-    return by_chain(density), by_chain(drawn)
 
 
 def datatree(

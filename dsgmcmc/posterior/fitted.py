@@ -110,9 +110,9 @@ class FittedModel:
     @property
     @renewing
     def rmse_(self) -> float | None:
-        """RMSE on the held-out ratings; None if there are none, and for clicks."""
+        """RMSE on the held-out ratings; None if there are none, for clicks, and before the run has ended."""
         run = self._fitted()
-        if not (run.config.law.can_be_evaluated and len(run.test_pairs()[0])):
+        if run.unfinished or not (run.config.law.can_be_evaluated and len(run.test_pairs()[0])):
             return None
         test = predict_test(run)
         return float(np.sqrt(np.mean((test.rating - test.mean) ** 2)))
@@ -285,7 +285,7 @@ class FittedModel:
         """Compute all rows with new ratings or features from the current run; returns notes for the user."""
         newcomers, notes = None, list[str]()
         if new is not None:
-            newcomers, notes = fold_in(self._fitted(), *new[:4], described=new.described, data=self._data)
+            newcomers, notes = fold_in(self._fitted(), new, self._data)
         self._new, self._newcomers, self._predictors = new, newcomers, {}
         return notes
 

@@ -1,4 +1,4 @@
-"""Predictions of the test ratings, read from posteriors, or computed from draws if a run has not ended."""
+"""Predictions of the test ratings, read from the posteriors of a run that has ended."""
 
 from __future__ import annotations
 
@@ -12,16 +12,12 @@ import numpy as np
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.predictive.base import Moments, Predictive
-from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.series import steps
 from dsgmcmc.storage.snapshot import Snapshot
 from dsgmcmc.types import Array, Float64
-
-PART = 20_000
-"""Number of test ratings in a part of `test_parts`."""
 
 
 @dataclass(frozen=True)
@@ -69,14 +65,13 @@ def posteriors(run: RunDirectory) -> list[Snapshot]:
 
 
 def test_parts(run: RunDirectory) -> Iterator[TestPredictions]:
-    """Yield predictions of the test ratings, pooled over chains, at most `PART` at a time to limit memory."""
+    """Yield predictions of the test ratings, pooled over chains, block by block to limit memory."""
     snapshots = posteriors(run)
     for block in sorted({key.block for each in snapshots for key in each.names() if key.object == "test"}):
         fields = _fields(snapshots)
         read = [each.read_all(Key("test", "W", block, field) for field in fields) for each in snapshots]
-        for start in range(0, len(read[0][0]), PART):
-            part = [[array[start : start + PART] for array in chain] for chain in read]
-            yield _pool(dict(zip(fields, zip(*part, strict=True), strict=True)))
+        if len(read[0][0]):
+            yield _pool(dict(zip(fields, zip(*read, strict=True), strict=True)))
 
 
 _PREDICTED: WeakKeyDictionary[Run, TestPredictions] = WeakKeyDictionary()
@@ -89,7 +84,7 @@ def predict_test(run: Run) -> TestPredictions:
     Raises
     ------
     InputError
-        If the run had no test ratings; or, if it has not ended, as `Run.open_ratings`.
+        If the run had no test ratings, or has not ended.
     """
     if run not in _PREDICTED:
         _PREDICTED[run] = _predict_test(run)
@@ -101,33 +96,9 @@ def _predict_test(run: Run) -> TestPredictions:
     if not len(run.test_pairs()[0]):
         raise InputError(f"{run.path} was sampled without test ratings (prepare --test-fraction 0?)")
     if run.unfinished:
-        return _from_draws(run)
+        raise InputError(f"{run.path} has not ended: its test ratings are scored when its job ends, or is stopped")
     fields = _fields(run.states)
     return _pool({field: [snapshot.whole("test", "W", field) for snapshot in run.states] for field in fields})
-
-
-def _from_draws(run: Run) -> TestPredictions:
-    """Predict the test ratings from the draws saved so far; effects of time, which are not saved, are unknown."""
-    pairs = run.test_pairs()
-    with run.open_ratings() as ratings:
-        rating = ratings.slab("test", 0, ratings.n_rows)[2].astype(np.float64)
-    mean, total = (Predictor(run, PredictOptions(of_mean=of_mean))(*pairs) for of_mean in (True, False))
-    variance = np.square(mean.sd, dtype=np.float64)
-    probability = None
-    if run.draw(0).thresholds is not None:
-        probability = Predictor(run, PredictOptions(probabilities=True)).probabilities(*pairs).astype(np.float64)
-    shapes = [run.config.law.shape_of(run.draw(d).shared) for d in range(len(run.draws))]
-    shape = None
-    if shapes[0] is not None:
-        shape = np.tile(np.average(np.array(shapes), axis=0, weights=run.draw_weights), (len(rating), 1))
-    return TestPredictions(
-        rating=rating,
-        mean=mean.mean.astype(np.float64),
-        variance=variance,
-        noise_variance=np.maximum(np.square(total.sd, dtype=np.float64) - variance, 0.0),
-        probability=probability,
-        shape=shape,
-    )
 
 
 def _fields(posteriors: list[Snapshot]) -> list[str]:

@@ -39,7 +39,6 @@ from dsgmcmc.storage.rundir import INDEX, RunDirectory
 from dsgmcmc.storage.writer import is_whole, write_snapshot
 from dsgmcmc.types import Array, Factor, Float64, Int32, Int64
 
-_SPARSE = 16  # largest number of entries per name in a direct lookup table
 _STEP = 1 << 20  # rows whose features are read at a time
 
 
@@ -116,18 +115,9 @@ class Vocabulary:
     def __init__(self, kind: str, ids: Array) -> None:
         self.kind, self.ids = kind, ids
         self.integers = ids.dtype == np.int64
-        self._table: Int32 | None = None
-        self._rows: dict[str, int] = {}
-        if not self.integers:
-            self._rows = {name: row for row, name in enumerate(ids.tolist())}
-            return
-        self._order = np.argsort(ids, kind="stable").astype(np.int32)
+        self._order = np.argsort(ids, kind="stable").astype(np.int32) if self.integers else np.zeros(0, np.int32)
         self._sorted = ids[self._order]
-        self._first = int(self._sorted[0])
-        extent = int(self._sorted[-1]) - self._first + 1
-        if extent <= _SPARSE * len(ids) + 1024:
-            self._table = np.full(extent, -1, np.int32)
-            self._table[ids - self._first] = np.arange(len(ids), dtype=np.int32)
+        self._rows = {} if self.integers else {name: row for row, name in enumerate(ids.tolist())}
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -152,57 +142,32 @@ class Vocabulary:
             If names are integers and `wanted` holds other values, or if `refuse` and names are unknown (the error has
             the first five).
         """
+        names = self.typed(wanted)
         if self.integers:
-            index = self._find_integers(wanted)
+            places = np.minimum(np.searchsorted(self._sorted, names), len(self.ids) - 1)
+            index = np.where(self._sorted[places] == names, self._order[places], np.int32(-1))
         else:
-            values = wanted.tolist() if isinstance(wanted, np.ndarray) else wanted
-            index = np.array([self._rows.get(str(name), -1) for name in values], np.int32)
+            index = np.array([self._rows.get(name, -1) for name in names.tolist()], np.int32)
         if refuse and (index < 0).any():
-            unknown = dict.fromkeys(name for name, row in zip(wanted, index.tolist(), strict=True) if row < 0)
-            raise unknown_names(self.kind, list(unknown), self._meant(next(iter(unknown))))
+            raise unknown_names(self.kind, list(dict.fromkeys(names[index < 0].tolist())))
         return index
-
-    def _meant(self, name: Any) -> str:
-        """Return a known name that differs only in leading zeros, case or outer spaces; "" if there is none."""
-        plain = str(name).strip().lstrip("0").casefold()
-        return next((each for each in self._rows if each.strip().lstrip("0").casefold() == plain), "")
-
-    def _find_integers(self, wanted: Sequence[Any] | Array) -> Int32:
-        numbers = self._numbers(wanted)
-        if self._table is not None:
-            offset = numbers - self._first
-            inside = (numbers >= self._first) & (offset < len(self._table)) & (offset >= 0)
-            return np.where(inside, self._table[np.where(inside, offset, 0)], np.int32(-1))
-        places = np.minimum(np.searchsorted(self._sorted, numbers), len(self.ids) - 1)
-        return np.where(self._sorted[places] == numbers, self._order[places], np.int32(-1))
 
     def typed(self, names: Sequence[Any] | Array) -> Array:
         """Convert names to the type of `ids`, int64 or object; raises InputError if integers are required."""
-        return self._numbers(names) if self.integers else np.array([str(name) for name in names], object)
-
-    def _numbers(self, wanted: Sequence[Any] | Array) -> Int64:
-        given = np.asarray(wanted)
+        given = np.asarray(names)
+        if not self.integers:
+            return np.array([str(name) for name in (given.tolist() if given is names else names)], object)
         if given.dtype.kind in "iu" or given.size == 0:
             return given.astype(np.int64)
         try:
             numbers = np.array([int(value) for value in given.tolist()], np.int64)
+            if given.dtype.kind == "f" and (numbers != given).any():
+                raise ValueError
         except (TypeError, ValueError, OverflowError):
-            bad = next((value for value in given.tolist() if not is_integer(value)), given)
             raise InputError(
-                f"no {self.kind} is called {str(bad)[:80]!r}: names of {self.kind}s of this run are integers"
+                f"{some(given.tolist())}: not all are integers, and names of {self.kind}s of this run are integers"
             ) from None
-        if given.dtype.kind == "f" and (numbers != given).any():
-            bad = given[numbers != given][0]
-            raise InputError(f"no {self.kind} is called {bad}: names of {self.kind}s of this run are integers")
         return numbers
-
-
-def is_integer(value: Any) -> bool:
-    """Whether a name can be converted to int64."""
-    try:
-        return -(2**63) <= int(value) < 2**63
-    except (TypeError, ValueError, OverflowError):
-        return False
 
 
 def some(names: list[Any]) -> str:
@@ -210,11 +175,10 @@ def some(names: list[Any]) -> str:
     return ", ".join(str(name)[:80] for name in names[:5]) + (", ..." if len(names) > 5 else "")
 
 
-def unknown_names(kind: str, names: list[Any], meant: str = "") -> InputError:
-    """Return the error for names that the run does not know; `meant` is a suggestion for the first of them."""
+def unknown_names(kind: str, names: list[Any]) -> InputError:
+    """Return the error for names that the run does not know."""
     plural = f"{len(names)} {kind}s are" if len(names) > 1 else f"one {kind} is"
-    hint = f"; did you mean {meant!r}?" if meant else ""
-    return InputError(f"{plural} unknown to the run: {some(names)}{hint}")
+    return InputError(f"{plural} unknown to the run: {some(names)}")
 
 
 def item_titles(items: Vocabulary, path: Path, matching: str | None = None) -> dict[int, str]:

@@ -29,6 +29,8 @@ row that the run knows keeps its features from the ratings file, unless new feat
 from __future__ import annotations
 
 import tempfile
+from copy import copy
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -42,43 +44,15 @@ from dsgmcmc.model.parts import PARTS
 from dsgmcmc.posterior.draws import OTHER, Draw, Rows
 from dsgmcmc.posterior.elliptical import RatedRow, Spread, draw_row
 from dsgmcmc.posterior.importance import feature_names
-from dsgmcmc.posterior.names import Vocabulary, some, unknown_names
+from dsgmcmc.posterior.names import Vocabulary, unknown_names
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Array, Float32, Float64, Int32
 
-if TYPE_CHECKING:  # imports DuckDB, which rankings do not need
-    from dsgmcmc.data.encoding import Encoding
+if TYPE_CHECKING:  # slow to import
+    from scipy.sparse import csr_matrix
 
 GIBBS = 10
 SLAB = 4_000_000  # ratings that are read from the file at a time
-
-FeatureRow = tuple[Int32, Float64]  # indices and values of the features of a row; empty if unknown
-
-
-class Shifts:
-    """Shifts of the prior means of rows by their features.
-
-    Parameters
-    ----------
-    rows : list of (features, values)
-        Features of each row; a row without features is taken to be average.
-    centre : (F,) float64
-        Means of the run's features, which are subtracted from features.
-    """
-
-    def __init__(self, rows: list[tuple[Int32, Float64]], centre: Float64) -> None:
-        from scipy.sparse import csr_matrix  # slow to import
-
-        ends = np.append(0, np.cumsum([len(features) for features, _ in rows]))
-        features = np.concatenate([indices for indices, _ in rows])
-        values = np.concatenate([numbers for _, numbers in rows])
-        self._x = csr_matrix((values, features, ends), (len(rows), len(centre)))
-        self._known, self._centre = np.diff(ends) > 0, centre
-
-    def at(self, effects: Float64) -> Float64:
-        """(n, D) float64: B^T (x - centre) of every row, for B (F, D)."""
-        shifts: Float64 = self._x @ effects - np.outer(self._known, self._centre @ effects)
-        return shifts
 
 
 class FoldIn:
@@ -101,8 +75,8 @@ class FoldIn:
         The ratings.
     seed : int
         Seed of random draws: of noise scales, or of rows whose distribution is not normal.
-    shifts : Shifts, optional
-        Shifts of the prior means of the rows by their features; default none.
+    features : (n, F) sparse matrix, optional
+        Features of the rows, if the run has features of them; a row without features is taken to be average.
 
     Raises
     ------
@@ -119,11 +93,11 @@ class FoldIn:
         others: Int32,
         values: npt.NDArray[np.floating],
         seed: int = 0,
-        shifts: Shifts | None = None,
+        features: csr_matrix | None = None,
     ) -> None:
         run.need_draws()
         self.run, self.kind, self.vocabulary, self.seed = run, kind, vocabulary, seed
-        self._shifts = shifts
+        self._features = features
         self._own_cuts = kind == "user" and run.config.thresholds != "shared"
         order = np.argsort(rows, kind="stable")
         self._others = others[order]
@@ -158,6 +132,14 @@ class FoldIn:
         cuts = None if rows.cuts is None else rows.cuts[which]
         return Rows(rows.mean[which], rows.covariance[which], rows.noise[which], cuts)
 
+    def drawn(self, number: int, rng: np.random.Generator) -> FoldIn:
+        """Return a copy in which every row at a saved draw is one draw from its distribution."""
+        rows, result = self.rows(number, np.arange(len(self.vocabulary))), copy(self)
+        laws = zip(rows.mean, rows.covariance, strict=True)
+        mean = np.array([rng.multivariate_normal(*law) for law in laws])
+        result._rows = {number: replace(rows, mean=mean, covariance=np.zeros_like(rows.covariance))}
+        return result
+
     def _solve(self, number: int) -> Rows:
         draw, n = self.run.draw(number), len(self.vocabulary)
         unseen = draw.unseen[self.kind]
@@ -165,8 +147,9 @@ class FoldIn:
         background = draw.tau * (self.run.config.zero_weight or 0.0) * items.T @ items
         d = items.shape[1]
         shifts = np.zeros((n, d))
-        if self._shifts is not None:
-            shifts = self._shifts.at(draw.shared[f"{self.kind}.features.effects"])
+        if self._features is not None:
+            effects, centre = draw.shared[f"{self.kind}.features.effects"], self.run.index.encoding(self.kind)[1]
+            shifts = self._features @ effects - np.outer(np.diff(self._features.indptr) > 0, centre @ effects)
         precision = np.linalg.inv(draw.prior[self.kind].covariance).astype(np.float64)
         rng = np.random.default_rng([self.seed, number])
         cuts = np.tile(draw.thresholds, (n, 1)) if self._own_cuts and draw.thresholds is not None else None
@@ -265,18 +248,19 @@ class NewRatings(NamedTuple):
     Attributes
     ----------
     kind : {"user", "item"}
-        Whether ratings and features are of users or of items.
+        Side whose rows are computed.
     names, others, values : (n,) array
-        New ratings, in the form of `fold_in`.
-    described : dict of name to FeatureRow
-        Features by original name, with or without ratings.
+        Original names of the user (or item) and of the item (or user) of each rating, and the ratings. The last rating
+        of a pair counts.
+    described : dict of name to (1, F) sparse matrix
+        Features of users (or items) by original name, with or without ratings, from `describe_new`.
     """
 
     kind: str
     names: Array
     others: Array
     values: Array
-    described: dict[Any, FeatureRow]
+    described: dict[Any, csr_matrix]
 
     @classmethod
     def read(
@@ -308,7 +292,7 @@ class NewRatings(NamedTuple):
         return NewRatings(self.kind, names, others, values, self.described | later.described)
 
 
-def describe_new(run: Run, kind: str, given: Any) -> tuple[dict[Any, FeatureRow], list[str]]:
+def describe_new(run: Run, kind: str, given: Any) -> tuple[dict[Any, csr_matrix], list[str]]:
     """Encode new features by name, with the run's encoding; notes report suspicious values.
 
     `given` is a Description, or any argument of `dsgmcmc.data.arrays.write_features`. Kinds and separator of a
@@ -316,78 +300,65 @@ def describe_new(run: Run, kind: str, given: Any) -> tuple[dict[Any, FeatureRow]
     of this kind or no encoding of them, or if the file is invalid.
     """
     from dsgmcmc.data.arrays import write_features
+    from dsgmcmc.data.encoding import Encoding
     from dsgmcmc.data.features import Description, encode_new
 
-    if not feature_names(run, kind)[0]:
+    if not feature_names(run, kind):
         raise InputError(
             f"features of {kind}s are given, but {run.path} was sampled without them: leave them out, or prepare the "
             f"ratings with --{kind}-features and sample again"
         )
-    encoding, integers = _encoding(run, kind), run.vocabulary(kind).integers
+    try:
+        encoding = Encoding.parse(run.index.encoding(kind)[0])
+    except ValueError as error:
+        raise InputError(f"{run.path} cannot be used for new features of {kind}s: {error}") from error
+    integers = run.vocabulary(kind).integers
     with tempfile.TemporaryDirectory(prefix="dsgmcmc-") as folder:
         if not isinstance(given, Description):
             given = write_features(given, kind, Path(folder), encoding.separator)
         names, features, notes = encode_new(kind, given, encoding, integers)
     keys = (names.astype(np.int64) if integers else names).tolist()
-    return dict(zip(keys, _rows_of(features), strict=True)), notes
+    return dict(zip(keys, _matrix(features), strict=True)), notes
 
 
-def _encoding(run: Run, kind: str) -> Encoding:
-    """Return the encoding of the run's features; raise InputError if it is missing or damaged."""
-    from dsgmcmc.data.encoding import Encoding
+def _matrix(features: Features) -> csr_matrix:
+    """Features as a sparse matrix (n, F)."""
+    from scipy.sparse import csr_matrix  # slow to import
 
-    text, _ = run.index.encoding(kind)
-    if not text:
-        raise InputError(
-            f"{run.path} does not know how the features of {kind}s were encoded, as its ratings file does not say: "
-            "prepare the ratings again with `dsgmcmc prepare`, and sample again"
-        )
-    try:
-        encoding = Encoding.parse(text)
-    except ValueError as error:
-        raise InputError(f"{run.path} cannot be used for new features of {kind}s: {error}") from error
-    if encoding.names != feature_names(run, kind)[0]:
-        raise InputError(f"{run.path} is inconsistent: the features of {kind}s do not match their encoding")
-    return encoding
+    cells = features.values.astype(np.float64), features.indices, features.indptr
+    return csr_matrix(cells, (len(features.indptr) - 1, len(features.names)))
 
 
-def _shifts(
-    run: Run, kind: str, names: Array, described: dict[Any, FeatureRow], known: Int32, data: Path | None
-) -> Shifts | None:
-    """Shifts of the prior means of the rows with names (n,); None if the run has no features.
+def _features_of(run: Run, new: NewRatings, names: Array, known: Int32, data: Path | None) -> csr_matrix | None:
+    """Features of the rows with names (n,), whose rows in the run are `known` (n,), -1 for new rows.
 
-    `described` has new features by name; `known`, (n,) int32, has rows in the run, -1 for unknown names. Known names
-    without new features need the ratings file (`data`, if it was moved).
+    Known rows without new features need the ratings file (`data`, if it was moved). None if the run has no features.
     """
-    if not feature_names(run, kind)[0]:
+    if not (width := len(feature_names(run, new.kind))):
         return None
-    _, centre = run.index.encoding(kind)
-    rows = [described.get(name, (np.zeros(0, np.int32), np.zeros(0))) for name in names.tolist()]
-    old = [k for k, name in enumerate(names.tolist()) if known[k] >= 0 and name not in described]
+    from scipy.sparse import csr_matrix, vstack
+
+    rows = [new.described.get(name, csr_matrix((1, width))) for name in names.tolist()]
+    old = [k for k, name in enumerate(names.tolist()) if known[k] >= 0 and name not in new.described]
     if old:
-        side = SIDES["WH".index(run.index.factors[kind])]
+        side = SIDES["WH".index(run.index.factors[new.kind])]
         with run.open_ratings(data) as ratings:
             for k in old:
-                row = int(known[k])
-                rows[k] = _rows_of(ratings.feature_slab(side, row, row + 1))[0]
-    return Shifts(rows, centre)
+                rows[k] = _matrix(ratings.feature_slab(side, int(known[k]), int(known[k]) + 1))
+    return vstack(rows, "csr")
 
 
-def _rows_of(features: Features) -> list[FeatureRow]:
-    values = features.values.astype(np.float64)
-    return [(features.indices[a:b], values[a:b]) for a, b in zip(features.indptr, features.indptr[1:], strict=False)]
+def own_ratings(ratings: Ratings, kind: str, rows: Int32) -> tuple[npt.NDArray[np.intp], Int32, Float32]:
+    """Read the training ratings of users (or items), given by distinct rows (q,) int32.
 
-
-class OwnRatings(NamedTuple):
-    """Training ratings of some users (or items): position of the user, row of the item, and rating, (n,) each."""
-
-    which: npt.NDArray[np.intp]
-    others: Int32
-    values: Float32
-
-
-def own_ratings(ratings: Ratings, kind: str, rows: Int32) -> OwnRatings:
-    """Read the training ratings of users or items, given by distinct rows (q,) int32."""
+    Returns
+    -------
+    which : (n,) int
+        Positions among `rows`.
+    others : (n,) int32
+        Rows of the items (or users).
+    values : (n,) float32
+    """
     place = np.full(max(ratings.n_rows, ratings.n_cols), -1)
     place[rows] = np.arange(len(rows))
     parts = []
@@ -397,101 +368,50 @@ def own_ratings(ratings: Ratings, kind: str, rows: Int32) -> OwnRatings:
         raters, rated = sides if (kind == "user") != ratings.transposed else sides[::-1]
         chosen = place[raters] >= 0
         parts.append((place[raters[chosen]], rated[chosen], values[chosen]))
-    return OwnRatings(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    which, others, values = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return which, others, values
 
 
-def fold_in(
-    run: Run,
-    kind: str,
-    names: Array,
-    others: Array,
-    values: Array,
-    *,
-    described: dict[Any, FeatureRow] | None = None,
-    data: Path | None = None,
-) -> tuple[FoldIn, list[str]]:
-    """Fold in new ratings and new features, as far as possible.
+def fold_in(run: Run, new: NewRatings, data: Path | None = None) -> tuple[FoldIn, list[str]]:
+    """Fold in new ratings and new features.
 
     Parameters
     ----------
     run : Run
-    kind : {"user", "item"}
-        Side whose rows are computed.
-    names, others : (n,) array
-        Original names of the user (or item) and of the item (or user) of each rating. The last rating of a pair counts.
-    values : (n,) array
-        The ratings.
-    described : dict of name to FeatureRow, optional
-        New features of users (or items), with or without ratings, from `describe_new`.
+    new : NewRatings
     data : Path, optional
-        Path of the run's ratings file, if it was moved.
+        Path of the run's ratings file, if it was moved; it is needed for rows that the run knows.
 
     Returns
     -------
     FoldIn
     notes : list of str
-        Notes on ratings and features that were left out, and on suspicious values.
+        Notes on ratings that were left out, because the run does not know the other side.
 
     Raises
     ------
     InputError
-        If a name has the wrong type, or nothing is left to fold in.
+        If a name has the wrong type, nothing is left to fold in, or a known row needs the missing ratings file.
     """
-    vocabulary, other, described = run.vocabulary(kind), OTHER[kind], described or {}
-    names = vocabulary.typed(names)
-    columns, known = run.vocabulary(other).index_of(others), vocabulary.index_of(names)
-    taken, notes = columns >= 0, []
+    vocabulary, other = run.vocabulary(new.kind), run.vocabulary(OTHER[new.kind])
+    columns, notes = other.index_of(new.others), list[str]()
+    taken = columns >= 0
     if not taken.all():
-        unknown = list(dict.fromkeys(others[~taken].tolist()))
-        notes.append(f"{int((~taken).sum())} rating(s) left out: {unknown_names(other, unknown)}")
-    before, old = None, np.unique(known[taken & (known >= 0)])
-    if len(old):
-        try:
-            with run.open_ratings(data) as ratings:
-                before = own_ratings(ratings, kind, old)
-        except InputError as error:
-            left = vocabulary.ids[old].tolist()
-            why = f"their earlier ratings are not known ({error})"
-            notes.append(f"ratings of {len(left)} known {kind}(s) left out ({some(left)}): {why}")
-            taken &= known < 0
-    names, columns, values = names[taken], columns[taken], np.asarray(values)[taken]
-    alone, more = _without_ratings(vocabulary, described, names)
-    notes += more
-    if not taken.any() and not len(alone):
+        unknown = list(dict.fromkeys(new.others[~taken].tolist()))
+        notes.append(f"{int((~taken).sum())} rating(s) left out: {unknown_names(other.kind, unknown)}")
+    names, columns, values = vocabulary.typed(new.names)[taken], columns[taken], np.asarray(new.values)[taken]
+    everybody = sorted({*names.tolist(), *new.described})
+    if not everybody:
         raise InputError("; ".join([*notes, "nothing is left to fold in"]))
-    low, high = float(run.facts["minimum"]), float(run.facts["maximum"])
-    beyond = values[(values < low) | (values > high)]
-    if len(beyond):
-        notes.append(f"{len(beyond)} rating(s) outside the training range {low:g} to {high:g}: {beyond[0]:g}")
-    if before is not None:
-        names = np.concatenate([vocabulary.ids[old[before.which]], names])
-        columns, values = np.concatenate([before.others, columns]), np.concatenate([before.values, values])
-    everybody = np.concatenate([names, alone])
-    ids, which = np.unique(everybody.astype(str) if everybody.dtype == object else everybody, return_inverse=True)
-    ids, which = ids if ids.dtype == np.int64 else ids.astype(object), which[: len(names)]
-    known = vocabulary.index_of(ids)
-    shifts = _shifts(run, kind, ids, described, known, data)
-    if shifts is not None:
-        new = ids[known < 0].tolist()
-        average = [name for name in new if name not in described]
-        if average:
-            notes.append(
-                f"{len(average)} new {kind}(s) without features are taken to have average features: {some(average)}"
-            )
-    pairs = which.astype(np.int64) * len(run.vocabulary(other)) + columns
+    ids = np.array(everybody, vocabulary.ids.dtype)
+    folded, known = Vocabulary(new.kind, ids), vocabulary.index_of(ids)
+    which, old = folded.index_of(names), np.flatnonzero(known >= 0)
+    if len(old):
+        with run.open_ratings(data) as ratings:
+            places, others, before = own_ratings(ratings, new.kind, known[old])
+        which = np.concatenate([old[places], which])
+        columns, values = np.concatenate([others, columns]), np.concatenate([before, values])
+    pairs = which.astype(np.int64) * len(other) + columns
     last = len(pairs) - 1 - np.unique(pairs[::-1], return_index=True)[1]
-    return FoldIn(run, kind, Vocabulary(kind, ids), which[last], columns[last], values[last], shifts=shifts), notes
-
-
-def _without_ratings(vocabulary: Vocabulary, described: dict[Any, FeatureRow], rated: Array) -> tuple[Array, list[str]]:
-    """Names of new rows that have features but no ratings, and notes on known rows without new ratings."""
-    with_ratings = set(rated.tolist())
-    left = np.array([name for name in described if name not in with_ratings], rated.dtype)
-    known = vocabulary.index_of(left) >= 0
-    notes = []
-    if known.any():
-        notes.append(
-            f"features of {int(known.sum())} known {vocabulary.kind}(s) left out, because they have no new ratings and "
-            f"the run was sampled with their old features: {some(left[known].tolist())}"
-        )
-    return left[~known], notes
+    features = _features_of(run, new, ids, known, data)
+    return FoldIn(run, new.kind, folded, which[last], columns[last], values[last], features=features), notes

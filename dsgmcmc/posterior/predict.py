@@ -15,7 +15,7 @@ mixture, and ``of_mean`` predicts the expected rating. A predictor that is itsel
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,7 +31,7 @@ from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Float32, Float64, Int32
 
 BLOCK = 8192  # pairs that are predicted at a time, so that the components fit in the cache
-_RARE = 1024  # pairs at a time with an unknown or folded-in side, which has a dense covariance
+_KNOWN = np.int32(-2)  # stands for all users, or items, that the run knows
 
 
 @dataclass(frozen=True)
@@ -169,87 +169,95 @@ class Predictor:
             index = np.where(new >= 0, new + np.int32(len(vocabulary)), index)
         return index
 
-    def distributions(self, users: Int32, items: Int32) -> Iterator[tuple[npt.NDArray[np.intp], Predictive]]:
-        """Yield positions of pairs and their predictive distributions, in batches."""
+    def distributions(
+        self, users: Int32, items: Int32, numbers: Sequence[int] | None = None
+    ) -> Iterator[tuple[npt.NDArray[np.intp], Predictive]]:
+        """Yield positions of pairs and their predictive distributions, in batches; parameters as for `draws`."""
         users, items = np.ascontiguousarray(users, np.int32), np.ascontiguousarray(items, np.int32)
         make = self._law.expectation if self.options.of_mean else self._law.predictive
         for start in range(0, len(users), BLOCK):
             part = slice(start, start + BLOCK)
-            for rows, some in self.draws(users[part], items[part]).by_certainty():
+            for rows, some in self.draws(users[part], items[part], numbers).by_certainty():
                 yield start + rows, make(some, self.run.mean, self.run.levels)
 
     # ------------------------------------------------------------------ draws of the predictors
 
-    def draws(self, users: Int32, items: Int32) -> PredictorDraws:
-        """Draws of the predictors of pairs."""
-        run = self.run
+    def draws(self, users: Int32, items: Int32, numbers: Sequence[int] | None = None) -> PredictorDraws:
+        """Draws of the predictors of pairs: all saved draws, or those at the positions `numbers`."""
+        run, numbers = self.run, range(len(self.run.draws)) if numbers is None else numbers
         new_user = (users < 0) | (users >= len(run.users))
         new_item = (items < 0) | (items >= len(run.items))
         known_users, known_items = np.where(new_user, np.int32(-1), users), np.where(new_item, np.int32(-1), items)
-        unseen = np.flatnonzero(new_user | new_item)
-        eta = np.empty((len(users), len(run.draws)), np.float32)
+        unseen = _alike(np.where(new_user, users, _KNOWN), np.where(new_item, items, _KNOWN))
+        eta = np.empty((len(users), len(numbers)), np.float32)
         noise, spread = np.empty_like(eta), np.zeros_like(eta)
         effects = np.zeros_like(eta) if run.has_effects else None
         whose, owner = owners(run, users)
         thresholds, shapes = [], []
-        for number in range(len(run.draws)):
+        for column, number in enumerate(numbers):
             draw = run.draw(number)
             self._cells(
                 *(np.maximum(known_users, 0), np.maximum(known_items, 0), draw.theta["user"], draw.theta["item"]),
-                *(draw.inverse_scale["user"], draw.inverse_scale["item"], 1 / draw.tau, number, eta, noise),
+                *(draw.inverse_scale["user"], draw.inverse_scale["item"], 1 / draw.tau, column, eta, noise),
             )
-            for start in range(0, len(unseen), _RARE):
-                some = unseen[start : start + _RARE]
-                user = self._rows(number, draw, "user", users[some])
-                item = self._rows(number, draw, "item", items[some])
-                eta[some, number], spread[some, number] = self._join(user, item)
-                noise[some, number] = user.noise * item.noise / draw.tau
+            for some in unseen:
+                user, item = self._rows(number, "user", users[some]), self._rows(number, "item", items[some])
+                eta[some, column], spread[some, column] = self._join(user, item)
+                noise[some, column] = user.noise * item.noise / draw.tau
             if effects is not None:
-                added, effects[:, number] = draw.of_ratings(known_users, known_items)
-                eta[:, number] += np.float32(added)
+                added, effects[:, column] = draw.of_ratings(known_users, known_items)
+                eta[:, column] += np.float32(added)
             thresholds.append(of_owners(draw, whose, self.newcomers, number))
             shapes.append(self._law.shape_of(draw.shared))
+        weights = run.draw_weights[list(numbers)]
         return PredictorDraws(
             eta=eta,
             noise=noise,
             spread=spread,
-            weights=run.draw_weights,
+            weights=weights / weights.sum(),
             thresholds=None if thresholds[0] is None else np.array(thresholds),
             owner=None if thresholds[0] is None else owner,
             effects=effects if effects is not None and effects.any() else None,
             shape=None if shapes[0] is None else np.array(shapes)[None],
         )
 
-    def _rows(self, number: int, draw: Draw, kind: str, index: Int32) -> Rows:
-        """Rows of one side at a draw: known, folded in, or unknown."""
-        prior, n = draw.unseen[kind], len(draw.theta[kind])
-        mean = np.tile(prior.mean, (len(index), 1))
-        covariance = np.tile(prior.covariance, (len(index), 1, 1))
-        noise = np.ones(len(index))
-        known = (index >= 0) & (index < n)
-        mean[known], covariance[known] = draw.theta[kind][index[known]], 0.0
-        noise[known] = draw.inverse_scale[kind][index[known]]
-        new = index >= n
-        if new.any():
-            assert self.newcomers is not None
-            assert self.newcomers.kind == kind
-            rows = self.newcomers.rows(number, index[new].astype(np.intp) - n)
-            mean[new], covariance[new], noise[new] = rows.mean, rows.covariance, rows.noise
-        return Rows(mean, covariance, noise)
+    def _rows(self, number: int, kind: str, index: Int32) -> Rows:
+        """Rows of one side at a draw: known ones, (q, D), or the distribution that all of `index` share, (1, D)."""
+        draw, first = self.run.draw(number), int(index[0])
+        theta = draw.theta[kind]
+        if 0 <= first < len(theta):
+            known = theta[index].astype(np.float64)
+            noise = draw.inverse_scale[kind][index].astype(np.float64)
+            return Rows(known, np.zeros((1, known.shape[1], known.shape[1])), noise)
+        if first < 0:
+            prior = draw.unseen[kind]
+            return Rows(prior.mean[None], prior.covariance[None], np.ones(1))
+        assert self.newcomers is not None
+        return self.newcomers.rows(number, np.array([first - len(theta)]))
 
     def _join(self, user: Rows, item: Rows) -> tuple[Float64, Float64]:
         """Mean and variance of the predictor of pairs whose rows are independent."""
         k = self._rank
         centre = (user.mean[:, :k] * item.mean[:, :k]).sum(axis=1)
-        across = [rows.mean.copy() for rows in (user, item)]  # coefficients of the other side
+        spread = (user.covariance[0, :k, :k] * item.covariance[0, :k, :k]).sum()
         if self._biases:
-            centre += user.mean[:, k] + item.mean[:, k]
-            for side in across:
-                side[:, k] = 1.0
-        spread = np.einsum("qk,qkl,ql->q", across[1], user.covariance, across[1])
-        spread += np.einsum("qk,qkl,ql->q", across[0], item.covariance, across[0])
-        spread += np.einsum("qkl,qkl->q", user.covariance[:, :k, :k], item.covariance[:, :k, :k])
+            centre = centre + user.mean[:, k] + item.mean[:, k]
+        for side, other in ((user, item), (item, user)):
+            across = other.mean.copy()
+            if self._biases:
+                across[:, k] = 1.0
+            spread = spread + ((across @ side.covariance[0]) * across).sum(axis=1)
         return centre, spread
+
+
+def _alike(users: Int32, items: Int32) -> list[npt.NDArray[np.intp]]:
+    """Positions of pairs with an unknown or folded-in side, in groups with the same such sides; others are `_KNOWN`."""
+    new = np.flatnonzero((users != _KNOWN) | (items != _KNOWN))
+    if not len(new):
+        return []
+    order = new[np.lexsort((items[new], users[new]))]
+    change = np.any(np.diff([users[order], items[order]]) != 0, axis=0)
+    return np.split(order, np.flatnonzero(change) + 1)
 
 
 def owners(run: Run, users: Int32) -> tuple[Int32, Int32]:

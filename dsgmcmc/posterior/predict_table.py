@@ -20,7 +20,7 @@ from dsgmcmc.posterior.names import unknown_names
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.run import Run
 
-Unknown = Literal["refuse", "prior", "nan"]
+Unknown = Literal["refuse", "prior"]
 _PREFIX = ".dsgmcmc-predict-"
 _QUERY = "SELECT pairs.*, results.* FROM pairs POSITIONAL JOIN results"
 
@@ -40,9 +40,8 @@ def predict_table(
     ----------
     out : Path or None
         CSV or Parquet, by the suffix; None writes CSV to standard output.
-    unknown : {"refuse", "prior", "nan"}
-        Treatment of unknown users and items: raise an error that names the first five, predict from the prior, or leave
-        predictions empty.
+    unknown : {"refuse", "prior"}
+        Treatment of unknown users and items: raise an error that names the first five, or predict from the prior.
     columns : dict of "user" and "item" to str, optional
         Columns of users and items, by name or position from 1; detected by default.
 
@@ -67,14 +66,9 @@ def predict_table(
         number = unseen = 0
         for names in chunks(db, table, (run.users.integers, run.items.integers)):
             users, items = (predictor.index_of(kind, ids) for kind, ids in zip(KINDS, names, strict=True))
-            values = predictor.columns(users, items)
-            missing = (users < 0) | (items < 0)
-            if unknown == "nan":
-                for column in values.values():
-                    column[missing] = np.nan
-            append_results(db, values)
+            append_results(db, predictor.columns(users, items))
             number += len(users)
-            unseen += int(missing.sum())
+            unseen += int(np.count_nonzero((users < 0) | (items < 0)))
         write_query(db, _QUERY, out, Path(scratch))
     return {"pairs": number, "unknown": unseen}
 
@@ -88,6 +82,5 @@ def _refuse_unknown(db: duckdb.DuckDBPyConnection, table: PairsTable, predictor:
     messages = [str(unknown_names(kind, list(names))) for kind, names in missing.items() if names]
     if messages:
         raise InputError(
-            f"{table.path}: {'; '.join(messages)}. Take them out, or predict them with --unknown prior, or leave them "
-            f"empty with --unknown nan{table.hint}"
+            f"{table.path}: {'; '.join(messages)}. Take them out, or predict them with --unknown prior{table.hint}"
         )

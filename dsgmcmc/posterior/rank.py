@@ -14,7 +14,7 @@ The other rules use the predictor x = mu + a_i + b_j + W_i . H_j, without the no
 - ``thompson``: x at one draw from the posterior, drawn anew for every user [Thompson 1933]
 
 If the expected rating differs from the predictor, as for ordinal ratings and counts, x is the expected rating. With a
-bound, x is the probability of a rating of at least the bound, given the predictor, noise included.
+bound, ``mean`` and ``thompson`` rank by the probability of a rating of at least the bound, noise included.
 
 E and sd are taken over the saved draws; Thompson sampling picks one of these.
 
@@ -41,13 +41,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.kernels.prediction import scores_kernel
-from dsgmcmc.model.predictive.base import PredictorDraws
 from dsgmcmc.posterior.draws import OTHER
 from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.names import unknown_names
 from dsgmcmc.posterior.newcomers import FoldIn
-from dsgmcmc.posterior.predict import PredictOptions, Predictor, of_owners, owners
+from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.settings import named
 from dsgmcmc.types import Float32, Float64, Int32, Mask
@@ -59,7 +57,7 @@ Columns = dict[str, npt.NDArray[Any]]
 PATTERN_RULES = ("likely", "exposure")  # rules that use the pattern of the ratings
 
 LIKED = 0.75  # a rating counts as liked from this fraction of the scale, between lowest and highest rating
-_CELLS = 1 << 20  # scores in a block of users; two such blocks stay in the cache
+_CELLS = 1 << 20  # scores in a block of users
 _LEAST = 1e-3  # lower limit of scores of clicks before they are multiplied by the exposure
 
 
@@ -80,8 +78,8 @@ class Ranking:
         Whether `recommendations` clips quantiles to the range of the training ratings. Scores are never clipped,
         because clipping would hide their order.
     at_least : float or None
-        Rank by the probability of a rating of at least this value; with ``likely``, the lowest rating that counts as
-        liked.
+        With ``likely``, the lowest rating that counts as liked; with ``mean`` and ``thompson``, rank by the
+        probability of a rating of at least this value.
     include_rated : bool
         Also recommend items that the user rated.
     """
@@ -101,6 +99,8 @@ class Ranking:
             raise InputError(f"by {self.by!r}: expected one of {', '.join(get_args(By))}")
         if not isinstance(self.z, float | int | np.number) or not self.z >= 0:
             raise InputError(f"z {self.z!r}: expected a number of standard deviations, not below 0")
+        if self.at_least is not None and self.by in ("ucb", "lcb"):
+            raise InputError(f"by {self.by!r} is of expected ratings: leave out the least rating, or rank by mean")
         if self.seed is not None and (not isinstance(self.seed, int | np.integer) or self.seed < 0):
             raise InputError(f"seed {self.seed!r}: expected a whole number, not below 0, or None")
 
@@ -127,160 +127,54 @@ def liked_from(run: Run) -> float:
 
 
 class Scorer:
-    """Scores from saved draws.
-
-    Scores for ``likely`` do not include the exposure, by which they are multiplied later. The rule ``exposure`` needs
-    no scorer.
+    """Scores from saved draws, without the exposure, by which those of ``likely`` are multiplied later.
 
     Parameters
     ----------
     newcomers : FoldIn, optional
         Users that were folded in; their indices follow those of the run's users.
-
-    Attributes
-    ----------
-    centre : float
-        Constant to be added to scores: the training mean if the predictor itself is the score, else 0.
     """
 
     def __init__(self, run: Run, ranking: Ranking, newcomers: FoldIn | None) -> None:
-        run.need_draws()
-        self.run, self.ranking, self.newcomers = run, ranking, newcomers
-        law = run.config.law
-        self.biases, self.rank = run.config.biases, run.config.rank
-        #: Least rating whose probability is the score.
+        self.run, self.ranking = run, ranking
+        #: Least rating whose probability is the score; None if the score is the expected rating.
         self.at_least = ranking.at_least
-        if self.at_least is None and ranking.by == "likely" and law.can_be_evaluated:
+        if self.at_least is None and ranking.by == "likely" and run.config.law.can_be_evaluated:
             self.at_least = liked_from(run)
-        if self.at_least is not None and not law.can_be_evaluated:
-            raise InputError(f"{run.path}: {run.config.likelihood} predicts scores, not ratings, without probabilities")
-        #: Whether the predictor itself is the score.
-        self.plain = self.at_least is None and law.is_linear
-        self.centre = run.mean if self.plain else 0.0
-        self._add = scores_kernel()
-
-    def bound(self, mean: Float32, variance: Float32 | Float64) -> Float32:
-        """Score from mean and variance."""
-        sign = {"ucb": 1.0, "lcb": -1.0}.get(self.ranking.by, 0.0)
-        if not sign:
-            return mean
-        return (mean + np.float32(sign * self.ranking.z) * np.sqrt(np.maximum(variance, 0))).astype(np.float32)
-
-    def worth(self, number: int, users: Int32, noise: Float32, predictors: Float32, spread: Float32) -> Float32:
-        """Scores at a draw, from predictors (n, items): expected ratings, or probabilities of at least the bound.
-
-        `noise` is 1 / g of the users, (n,); `spread`, (n, items), is the variance of the predictors at the draw.
-        """
-        run, draw, shape = self.run, self.run.draw(number), predictors.shape
-        whose, owner = owners(run, users)
-        thresholds = of_owners(draw, whose, self.newcomers, number)
-        law_shape = run.config.law.shape_of(draw.shared)
-        variance = np.outer(noise, draw.inverse_scale["item"]) / np.float32(draw.tau)
-        effects = None
-        if run.has_effects and np.any(unknown := self._added(number, users)[1]):
-            effects = np.broadcast_to(unknown, shape).astype(np.float32).reshape(-1, 1)
-        draws = PredictorDraws(
-            eta=predictors.reshape(-1, 1),
-            noise=variance.reshape(-1, 1),
-            spread=spread.reshape(-1, 1),
-            weights=np.ones(1),
-            thresholds=None if thresholds is None else thresholds[None],
-            owner=np.repeat(owner, shape[1]),
-            effects=effects,
-            shape=None if law_shape is None else law_shape[None, None],
-        )
-        scores = np.empty(predictors.size, np.float32)
-        for rows, some in draws.by_certainty():
-            predicted = run.config.law.predictive(some, run.mean, run.levels)
-            scores[rows] = predicted.mean if self.at_least is None else predicted.at_least(self.at_least)
-        return scores.reshape(shape)
-
-    def _added(self, number: int, users: Int32) -> tuple[Float32 | float, Float32 | float]:
-        """Terms that parts of the model add to predictors of all items at a draw, and their variances, (n, items)."""
-        draw, n = self.run.draw(number), len(self.run.items)
-        known = np.where(users < len(self.run.users), users, np.int32(-1))
-        pairs = np.repeat(known, n), np.tile(np.arange(n, dtype=np.int32), len(known))
-        mean, variance = draw.of_ratings(*pairs)
-        if np.ndim(mean) == np.ndim(variance) == 0:  # equal for all pairs
-            return mean, variance
-        whole_mean = np.broadcast_to(mean, len(pairs[0])).astype(np.float32)
-        whole_variance = np.broadcast_to(variance, len(pairs[0])).astype(np.float32)
-        return whole_mean.reshape(len(users), n), whole_variance.reshape(len(users), n)
-
-    def split(self, theta: Float32) -> tuple[Float32, Float32]:
-        """Split rows of theta into factors and biases."""
-        if not self.biases:
-            return theta, np.zeros(len(theta), np.float32)
-        return theta[:, : self.rank], np.ascontiguousarray(theta[:, self.rank])
+        options = PredictOptions(of_mean=self.at_least is None, at_least=self.at_least)
+        self.predictor = Predictor(run, options, newcomers)
 
     def scores(self, users: Int32, first: int) -> Float32:
         """Scores (n, items) of users; `first` is the position of the first of them among all users to be ranked for."""
         if self.ranking.by == "thompson":
             return self._thompson(users, first)
-        scores = self.bound(*self.moments(users))
-        return scores if self.ranking.by != "likely" or self.at_least is not None else np.maximum(scores, _LEAST)
+        scores = self._scores(self.predictor, users)
+        return np.maximum(scores, _LEAST) if self.ranking.by == "likely" and self.at_least is None else scores
 
-    def moments(self, users: Int32) -> tuple[Float32, Float32]:
-        """Mean and variance of the scores over the draws, (n, items) each."""
-        shape = (len(users), len(self.run.items))
-        mean, square = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
-        spread = np.zeros(shape, np.float32)
-        new = np.flatnonzero(users >= len(self.run.users))
-        for number, weight in enumerate(self.run.draw_weights.tolist()):
-            theta, covariance, noise = self._rows(number, users)
-            items, item_bias = self.split(self.run.draw(number).theta["item"])
-            factors, bias = self.split(theta)
-            score = factors @ items.T
-            if self.run.has_effects:
-                score += np.float32(self._added(number, users)[0])
-            if len(new) and not (self.plain and self.ranking.by == "mean"):
-                across = self.run.draw(number).theta["item"].copy()
-                if self.biases:
-                    across[:, self.rank] = 1.0
-                for local in new.tolist():
-                    spread[local] = ((across @ covariance[local]) * across).sum(axis=1)
-            if not self.plain:
-                score = self.worth(number, users, noise, score + bias[:, None] + item_bias, spread)
-                bias, item_bias = np.zeros_like(bias), np.zeros_like(item_bias)
-            self._add(score, bias, item_bias, weight, mean, square)
-            if self.plain:
-                square += np.float32(weight) * spread
-        return mean, square - mean * mean
-
-    def _rows(self, number: int, users: Int32) -> tuple[Float32, Float32, Float32]:
-        """Rows of users at a draw, covariances of folded-in users, and noise as in `worth`."""
-        draw = self.run.draw(number)
-        theta = draw.theta["user"]
-        known = users < len(theta)
-        places = np.where(known, users, 0)
-        rows: Float32 = theta[places]
-        noise = draw.inverse_scale["user"][places]
-        if known.all():
-            return rows, np.zeros((0, 0, 0), np.float32), noise
-        assert self.newcomers is not None
-        new = self.newcomers.rows(number, users[~known].astype(np.intp) - len(theta))
-        covariance = np.zeros((len(users), theta.shape[1], theta.shape[1]), np.float32)
-        rows[~known], covariance[~known] = new.mean.astype(np.float32), new.covariance.astype(np.float32)
-        noise[~known] = new.noise
-        return rows, covariance, noise
+    def _scores(self, predictor: Predictor, users: Int32, numbers: list[int] | None = None) -> Float32:
+        """Scores (n, items) from all draws, or from the draws `numbers`."""
+        items, sds = len(self.run.items), {"ucb": 1.0, "lcb": -1.0}.get(self.ranking.by, 0.0) * self.ranking.z
+        scores = np.empty(len(users) * items, np.float32)
+        pairs = np.repeat(users, items), np.tile(np.arange(items, dtype=np.int32), len(users))
+        for rows, predictive in predictor.distributions(*pairs, numbers):
+            if self.at_least is not None:
+                scores[rows] = predictive.at_least(self.at_least)
+            else:
+                scores[rows] = predictive.mean + (sds * predictive.sd if sds else 0.0)
+        return scores.reshape(len(users), items)
 
     def _thompson(self, users: Int32, first: int) -> Float32:
-        draws = len(self.run.draws)
+        """Scores (n, items) from one draw for each user; rows of folded-in users are drawn, too."""
+        weights, entropy, predictor = self.run.draw_weights, self.ranking.entropy, self.predictor
         scores = np.empty((len(users), len(self.run.items)), np.float32)
-        rng = [np.random.default_rng([self.ranking.entropy, 1 + first + local]) for local in range(len(users))]
-        chosen = np.array([r.choice(draws, p=self.run.draw_weights) for r in rng])
+        generators = [np.random.default_rng([entropy, 1 + first + local]) for local in range(len(users))]
+        chosen = np.array([rng.choice(len(weights), p=weights) for rng in generators])
         for number in np.unique(chosen).tolist():
-            which = np.flatnonzero(chosen == number)
-            theta, covariance, noise = self._rows(number, users[which])
-            for local in np.flatnonzero(users[which] >= len(self.run.users)).tolist():
-                theta[local] = rng[which[local]].multivariate_normal(theta[local], covariance[local])
-            items, item_bias = self.split(self.run.draw(number).theta["item"])
-            factors, bias = self.split(theta)
-            predictors = factors @ items.T + bias[:, None] + item_bias
-            if self.run.has_effects:
-                predictors += np.float32(self._added(number, users[which])[0])
-            known = np.zeros_like(predictors)  # no variance, as the rows were drawn
-            scores[which] = predictors if self.plain else self.worth(number, users[which], noise, predictors, known)
+            which, newcomers = np.flatnonzero(chosen == number), predictor.newcomers
+            if newcomers is not None:
+                newcomers = newcomers.drawn(number, np.random.default_rng([entropy, 0, number]))
+            of_draw = Predictor(self.run, predictor.options, newcomers)
+            scores[which] = self._scores(of_draw, users[which], [number])
         return scores
 
 
@@ -337,8 +231,7 @@ def recommend(
             scores[:, ~among] = -np.inf
         items, values = best(scores, ranking.top)
         open_to = np.isfinite(values)
-        centre = np.float32(scorer.centre if scorer else 0.0)
-        yield np.repeat(some, open_to.sum(axis=1)), items[open_to], values[open_to] + centre
+        yield np.repeat(some, open_to.sum(axis=1)), items[open_to], values[open_to]
 
 
 def _rated_by(user: int, known: int, rated: Rated | None, newcomers: FoldIn | None) -> Int32:
@@ -391,7 +284,6 @@ def recommendations(
         Columns ``user_id, item_id, score, rank`` (1 for the best item); ``sd, q05, q95`` of the predictor under every
         rule; ``ratings``, the number of training ratings of the item; and, with `titles` (by row), ``item_name``.
     """
-    run.keep_to_rank()
     predictor = Predictor(run, PredictOptions(of_mean=True, clip=ranking.clip), newcomers)
     counts = run.counts("item")
     names = run.users.ids

@@ -21,7 +21,6 @@ from dsgmcmc.model.parts import PARTS
 from dsgmcmc.model.parts.implicit import IMPLICIT
 from dsgmcmc.model.quantity import Quantities
 from dsgmcmc.posterior.draws import (
-    KEPT_TO_RANK,
     KINDS,
     MOMENTS,
     Draw,
@@ -248,10 +247,6 @@ class Run:
         """
         return self._kept.get(number)
 
-    def keep_to_rank(self) -> None:
-        """Keep draws in memory from their first read on, up to `KEPT_TO_RANK` bytes: rankings read them twice."""
-        self._kept.at_once = max(self._kept.at_once, KEPT_TO_RANK)
-
     def open_draw(self, draw: int) -> DrawPlace:
         """Find a saved draw by its position in `draws`, and check that its snapshot is complete."""
         chain, iteration = self.draws[draw]
@@ -299,10 +294,11 @@ class Run:
         InputError
             As `open_ratings`, if there is no file.
         """
-        exposure = Exposure.read(self.exposure_file, self.counts("item") / len(self.users))
+        shares = self.counts("item") / len(self.users)
+        exposure = Exposure.read(self.exposure_file, shares)
         if exposure is None:
             with self.open_ratings() as ratings:
-                exposure = Exposure.of_pattern(Rated(ratings).pattern())
+                exposure = Exposure.of_ratings(Rated(ratings), shares)
             exposure.write(self.exposure_file)
         return exposure
 

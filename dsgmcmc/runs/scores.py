@@ -118,7 +118,8 @@ def ranking_scores(run: Run, rated: Rated, most: int, halves: bool) -> Scores:
     Items are ranked by the default rule, ``likely``. If `halves` is true, the Monte Carlo error is estimated from the
     two halves of the saved draws.
     """
-    rule, run.exposure = Ranking(LIST_LENGTH), Exposure.of_pattern(rated.pattern())
+    rule = Ranking(LIST_LENGTH)
+    run.exposure = Exposure.of_ratings(rated, run.counts("item") / len(run.users))
     liked = predict_test(run).rating >= liked_from(run)
     of_users, of_items = (side[liked] for side in run.test_pairs())
     users = np.unique(of_users)

@@ -39,7 +39,6 @@ from dsgmcmc.storage.facts import Facts, made_with
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.targets.state import RandomStream
-from dsgmcmc.types import Float64
 
 log = logging.getLogger(__name__)
 
@@ -236,16 +235,16 @@ class RatingsSource:
             "test_ratings": scores.pop("ratings"),
             **scores,
             "baselines": run.read_settings()[1].get("baselines"),
-            "over_biases": self._over_biases(run, config, levels),
+            "over_biases": self._over_biases(run, config),
             **common,
         }
 
-    def _over_biases(self, run: RunDirectory, config: ResolvedConfig, levels: Float64 | None) -> dict[str, Any] | None:
-        """Improvement of the predictions over biases only; None if the run itself is biases only."""
-        ratings = self.ratings
-        if config.biases_only and (config.features == "no" or not ratings.features):
+    def _over_biases(self, run: RunDirectory, config: ResolvedConfig) -> dict[str, float] | None:
+        """Improvement of the predictions over biases only; None if the run itself has no factors."""
+        if not config.rank:
             return None
-        return advantage(test_parts(run), config.law, levels, ratings, self.biases_only)
+        means = np.concatenate([part.mean for part in test_parts(run)])
+        return advantage(means, self.ratings, self.biases_only)
 
 
 def _centre(config: ResolvedConfig, ratings: Ratings) -> float:

@@ -394,7 +394,7 @@ def test_columns_that_are_only_numbered_are_in_their_order(ratings, model):
     ("call", "words"),
     [
         (lambda m: m.recommend([1], by="foo"), "expected one of likely, exposure, mean"),
-        (lambda m: m.recommend("u42"), "no user is called 'u42': names of users of this run are integers"),
+        (lambda m: m.recommend("u42"), "u42: not all are integers, and names of users of this run are integers"),
         (lambda m: m.recommend([[1, 2]]), r"expected names of users; found an array of shape \(1, 2\)"),
         (lambda m: m.recommend(Frame(a=[1], b=[2])), "expected a column user in the data frame; its columns are a, b"),
         (lambda m: m.recommend([1], n=2.5), "whole number"),
@@ -406,7 +406,7 @@ def test_columns_that_are_only_numbered_are_in_their_order(ratings, model):
         (lambda _: BPMF(options={"rank": 3}).fit("r.csv"), "a parameter of its own"),
         (lambda _: BPMF(options=3).fit("r.csv"), "options=3"),
         (lambda _: BPMF(duplicates="all").fit("r.csv"), "duplicates='all'"),
-        (lambda m: m.recommend([1], candidates="abc"), "no item is called 'abc'"),
+        (lambda m: m.recommend([1], candidates="abc"), "abc: not all are integers"),
         (lambda _: BPMF().fit([[1, 2, 3.0], [1, 3, np.nan], [2, 2, np.inf]]), "2 ratings are .* rows 1, 2"),
         (lambda _: BPMF().fit(np.zeros((3, 4))), r"\(n, 3\)"),
         (lambda _: BPMF().fit(np.zeros((3, 2)), [1, 2]), "3 pairs"),
@@ -474,7 +474,7 @@ def test_new_ratings_of_known_and_new_users_are_taken_in(tmp_path):
     with pytest.raises(InputError, match="already has folded-in users"):
         model.update([[known, made.items[0], 3.0]], kind="item")
     made.data.unlink()
-    with pytest.warns(UserWarning, match="their earlier ratings are not known"):
+    with pytest.raises(InputError, match="is not there: say where it is"):
         open_run(made.path).update(low)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import duckdb
@@ -65,13 +64,10 @@ def test_predict_keeps_rows_columns_and_their_order(which, request, tmp_path):
     assert list(found[0]) == [*given[0], "mean", "sd", "q05", "q95"]
     for row in found:
         assert float(row["q05"]) < float(row["mean"]) < float(row["q95"])
-    invoke("predict", made.path, source, "-o", tmp_path / "out.parquet")
-    assert [float(row["sd"]) for row in table(tmp_path / "out.parquet")] == pytest.approx(
-        [float(row["sd"]) for row in found], rel=1e-6
-    )
     duckdb.sql(f"COPY (SELECT * FROM read_csv('{source}', all_varchar=true)) TO '{tmp_path}/in.parquet'")
-    invoke("predict", made.path, tmp_path / "in.parquet", "-o", tmp_path / "again.csv")
-    assert table(tmp_path / "again.csv") == found
+    invoke("predict", made.path, tmp_path / "in.parquet", "-o", tmp_path / "out.parquet")
+    again = [float(row["sd"]) for row in table(tmp_path / "out.parquet")]
+    assert again == pytest.approx([float(row["sd"]) for row in found], rel=1e-6)
 
 
 def test_predict_writes_to_standard_output(made, tmp_path):
@@ -84,37 +80,8 @@ def test_predict_writes_to_standard_output(made, tmp_path):
     assert json.loads(done.err) == {"pairs": 1, "unknown": 0}
 
 
-@pytest.mark.long
-def test_predictions_of_a_few_pairs_take_little_memory(tmp_path):
-    """Draws are read one after the other, however many there are: 300 of 0.8 MB, where the libraries take 130 MB.
-
-    Asked twice, since what compiles the kernels, where they are not there yet, has 150 MB more.
-    """
-    many = make_run(tmp_path / "many", users=6000, items=40, rank=32, chains=4, save_draws=75, iterations=200)
-    assert len(many.open().draws) >= 300
-    source = pairs(many, tmp_path / "pairs.csv", 2)
-    measure = (  # from a small process: what is started has the memory of who starts it, for a moment
-        "import resource, subprocess, sys\n"
-        "subprocess.run(sys.argv[1:], check=True)\n"
-        "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
-    )
-    predict = dsgmcmc("predict", many.path, source, "-o", tmp_path / "out.csv")
-    run(*predict).expect(0)
-    done = run(sys.executable, "-c", measure, *map(str, predict)).expect(0)
-    assert int(done.out) * 1024 < 250e6
-
-
-def test_chunks_do_not_show(made, tmp_path, monkeypatch):
-    """A file longer than a chunk is predicted as if it were shorter."""
-    source = pairs(made, tmp_path / "pairs.csv", 60)
-    invoke("predict", made.path, source, "-o", tmp_path / "whole.csv")
-    monkeypatch.setattr("dsgmcmc.data.pairs.CHUNK", 7)
-    invoke("predict", made.path, source, "-o", tmp_path / "cut.csv")
-    assert (tmp_path / "cut.csv").read_text() == (tmp_path / "whole.csv").read_text()
-
-
 def test_unknown_names(made, tmp_path):
-    """Refused with the first five; predicted from the prior with a larger sd than is usual; or left empty."""
+    """Refused with the first five, or predicted from the prior with a larger sd than is usual."""
     source = tmp_path / "pairs.csv"
     users = [*made.users[:9], *range(-1, -8, -1)]
     source.write_text("".join(f"{user},{made.items[0]}\n" for user in users))
@@ -125,21 +92,14 @@ def test_unknown_names(made, tmp_path):
     rows = table(tmp_path / "out.csv")
     assert len({row["mean"] for row in rows[9:]}) == 1
     assert float(rows[9]["sd"]) > np.median([float(row["sd"]) for row in rows[:9]])
-    invoke("predict", made.path, source, "-o", tmp_path / "out.csv", "--unknown", "nan")
-    empty = [row["mean"] in (None, "") for row in table(tmp_path / "out.csv")]
-    assert empty == [False] * 9 + [True] * 7
 
 
 BAD_PAIRS = {
     "": "is empty",
     "user,item\n": "no pairs",
-    "user\n3\n": "one column",
     "user,item\n3,1000\n3\n3,1000,7\n": "line 3",
-    "user,item\n3,1000\nx,1000\n,1000\n": "line 3: the user x is no integer",
     "user,item\n3,2.5\n": "line 2: the item 2.5 is no integer",
     "user,item,mean\n3,1000,1\n": "rename it",
-    "user,item,ITEM\n3,1000,1\n": "same name",
-    "\x00\x01\x02": "neither text nor JSON",
 }
 
 
@@ -168,22 +128,6 @@ def test_recommend_writes_what_it_prints(made, tmp_path):
     assert printed[0]["item_name"] == f"Film {printed[0]['item_id']}"
     shown = invoke(*arguments)
     assert all(line["item_name"] in shown for line in printed)
-    rated = {i for u, i, _ in made.ratings.tolist() if u == user}
-    everything = json.loads(invoke("recommend", made.path, "--user", str(user), "--top", "999", "--json"))
-    left = {line["item_id"] for line in everything}
-    assert len(left & rated) < 0.5 * len(rated)  # only test ratings may come back
-    both = json.loads(invoke("recommend", made.path, "-u", str(user), "--top", "999", "--json", "--include-rated"))
-    assert {line["item_id"] for line in both} >= left | rated
-
-
-def test_recommend_with_names_that_are_text(text, tmp_path):
-    """Names with quotes, commas and letters beyond ASCII survive CSV and Parquet."""
-    for suffix in ("csv", "parquet"):
-        out = tmp_path / f"top.{suffix}"
-        invoke("recommend", text.path, "--user", text.users[2], "--top", "40", "--include-rated", "-o", out)
-        rows = table(out)
-        assert {row["user_id"] for row in rows} == {text.users[2]}
-        assert {row["item_id"] for row in rows} <= set(text.items)
 
 
 def test_diagnostics_are_printed_and_are_json(made):
@@ -202,15 +146,11 @@ def test_diagnostics_are_printed_and_are_json(made):
     [
         (["recommend", "RUN"], "--user ID"),
         (["recommend", "RUN", "--all"], "--out"),
-        (["recommend", "RUN", "--user", "nobody"], "names of users of this run are integers"),
         (["recommend", "RUN", "--user", "12345"], "one user is unknown to the run: 12345"),
         (["recommend", "RUN", "--all", "-o", "x.xlsx"], "suffix"),
         (["predict", "RUN", "nowhere.csv"], "does not exist"),
         (["predict", "RUN", "nowhere.csv", "--interval", "2"], "interval"),
-        (["predict", "nowhere", "nowhere.csv"], "is not a run directory"),
         (["predict", "DATA", "nowhere.csv"], "is not a run directory"),
-        (["export", "RUN", "-o", "x.doc"], "suffix"),
-        (["info", "DATA", "--diagnostics"], "is not a run directory"),
     ],
 )
 def test_bad_arguments(made, tmp_path, monkeypatch, arguments, message):

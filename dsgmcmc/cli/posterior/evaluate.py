@@ -8,7 +8,7 @@ import typer
 
 from dsgmcmc.cli.options import DataOption, JsonOption, RunArgument
 from dsgmcmc.errors import anew
-from dsgmcmc.terminal import say, say_json, show_table
+from dsgmcmc.terminal import say_json, show_table
 
 
 @anew
@@ -57,4 +57,3 @@ def evaluate(
         rows.append([row["rule"], *(f"{row[name]['mean']:.3f}" for name in MEASURES), change if rows else ""])
     headings = ["rank by", "NDCG", "precision", "recall", "reciprocal rank", "NDCG, difference"]
     show_table(headings, rows, title, left=["rank by"])
-    say(scores["advice"])

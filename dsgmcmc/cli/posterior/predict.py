@@ -32,7 +32,7 @@ def predict(
     probabilities: ProbabilitiesOption = False,
     clip: ClipOption = True,
     unknown: Annotated[
-        Unknown, typer.Option(help="Unknown users and items: refuse, predict from the prior, or leave empty.")
+        Unknown, typer.Option(help="Unknown users and items: refuse them, or predict them from the prior.")
     ] = "refuse",
     columns: Annotated[
         str | None,

@@ -42,7 +42,7 @@ def recommend(
             "--at-least",
             metavar="RATING",
             help="With --by likely, the lowest rating that counts as liked (by default three quarters up the scale); "
-            "with others, rank by the probability of at least this rating.",
+            "with mean and thompson, rank by the probability of at least this rating.",
         ),
     ] = None,
     items: ItemsOption = None,

@@ -110,18 +110,6 @@ class PredictorDraws(NamedTuple):
             (share, draws._replace(eta=draws.eta + np.float32(node) * sd, effects=None)) for node, share in EFFECT_NODES
         ]
 
-    def apart(self) -> PredictorDraws:
-        """Treat every draw of every rating as a separate rating with one draw, (q * draws, 1), ordered by rating."""
-        draws, thresholds, owner = self.eta.shape[1], self.thresholds, self.owner
-        if thresholds is not None and owner is not None:
-            owner = (owner[:, None] + thresholds.shape[1] * np.arange(draws, dtype=np.int32)).ravel()
-            thresholds = thresholds.reshape(1, -1, thresholds.shape[2])
-        eta, noise, spread = (values.reshape(-1, 1) for values in (self.eta, self.noise, self.spread))
-        effects, shape = None if self.effects is None else self.effects.reshape(-1, 1), self.shape
-        if shape is not None:
-            shape = np.broadcast_to(shape, (*self.eta.shape, shape.shape[2])).reshape(-1, 1, shape.shape[2])
-        return PredictorDraws(eta, noise, spread, np.ones(1), thresholds, owner, effects, shape)
-
 
 class Prediction(NamedTuple):
     """Summary of predictive distributions of q ratings: mean, sd and two quantiles, (q,) each."""
@@ -252,10 +240,6 @@ class Predictive(ABC):
     def pit(self, x: Array) -> tuple[Float64, Float64]:
         """Bounds F(x-) and F(x) between which the randomised probability integral transform is uniform [Czado 2009]."""
         return self.below(x), self.cdf(x)
-
-    def residuals(self, x: Array) -> Float64 | None:
-        """Standardised residuals (x - mean) / sd; None if they do not measure the fit, as for ordered levels."""
-        return (x - self.mean) / self.sd
 
     def log_scores(self, x: Array) -> dict[str, float | None]:
         """Mean ``log_predictive_density`` of ratings, and ``log_probability`` of their levels; None if not defined."""

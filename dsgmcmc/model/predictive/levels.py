@@ -102,10 +102,6 @@ class LevelDistribution(Predictive):
         """Bounds F(x-) and F(x) between which the randomised probability integral transform is uniform [Czado 2009]."""
         return super().pit(self.levels[nearest_level(x, self.levels)])
 
-    def residuals(self, x: Array) -> None:
-        """Standardised residuals (x - mean) / sd; None if they do not measure the fit, as for ordered levels."""
-        return
-
     def crps(self, x: Array) -> Float64:
         """Continuous ranked probability score, integral of (F(y) - 1{x <= y})^2, in units of the ratings.
 

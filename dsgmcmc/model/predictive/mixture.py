@@ -125,13 +125,6 @@ class Normal:
 class NormalMixture(SymmetricMixture):
     """Mixtures of normal distributions with these means and variances."""
 
-    def sample(self, rng: np.random.Generator) -> Float64:
-        """Draw one rating from each distribution, (q,) float64."""
-        n = len(self._mean)
-        chosen = np.arange(n), rng.choice(len(self._weights), n, p=self._weights)
-        ratings: Float64 = self._mean[chosen] + np.sqrt(self._variance[chosen]) * rng.standard_normal(n) + self._centre
-        return ratings
-
     def summary(self, low: float, high: float) -> Prediction:
         """Mean, sd, and the quantiles at probabilities `low` and `high`.
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from runs import make_run
 
-from dsgmcmc.diagnostics.ranking import MEASURES, RULES, advice, average, evaluate, measures, recommended
+from dsgmcmc.diagnostics.ranking import MEASURES, RULES, average, evaluate, measures, recommended
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.heldout import predict_test
@@ -78,17 +78,3 @@ def test_differences_are_by_user(tmp_path):
     assert rules["lcb, z = 3"]["ndcg"] == pytest.approx(average(cautious))
     assert rules["lcb, z = 3"]["difference"]["mean"] == pytest.approx((cautious - likely).mean())
     assert rules["lcb, z = 3"]["difference"]["se"] == pytest.approx((cautious - likely).std(ddof=1) / 3)
-
-
-def test_advice_follows_what_ranks_clearly_better():
-    """Only if chance does not explain it; of what is no rule of recommend, the best rule is named beside it."""
-
-    def row(rule: str, mean: float, se: float) -> dict:
-        return {"rule": rule, "difference": {"mean": mean, "se": se}}
-
-    first = row("likely", 0.0, 0.0)
-    assert "ranks by likely" in advice([first, row("exposure", 0.02, 0.015), row("mean", -0.1, 0.01)])
-    assert "take --by exposure" in advice([first, row("mean", 0.01, 0.001), row("exposure", 0.02, 0.005)])
-    by_none = advice([first, row("most popular", 0.05, 0.01), row("mean", -0.1, 0.01)])
-    assert by_none.startswith("most popular ranks clearly better")
-    assert by_none.endswith("take --by likely")

@@ -25,14 +25,7 @@ def result(summary: dict) -> list[str]:
 
 
 #: A model that predicts as biases only do.
-SIMPLE = {
-    "measure": "log_probability",
-    "biases_only": -1.3,
-    "gain": 0.001,
-    "gain_error": 0.004,
-    "square": 0.0,
-    "square_error": 0.01,
-}
+SIMPLE = {"square": 0.001, "square_error": 0.004}
 
 
 def test_a_good_run():
@@ -85,7 +78,6 @@ def test_a_run_of_levels_has_no_tau():
     levels = GOOD | {"tau": None, "log_probability": -1.25}
     assert "tau" not in result(levels)[0]
     assert result(levels)[1] == "log probability of a rating's level -1.2500"
-    assert result(levels | {"over_biases": SIMPLE})[1].endswith("level -1.2500 (biases only -1.3000)")
     assert result(levels | {"rmse_mean": None, "test_ratings": 0}) == ["no RMSE: no ratings were held out"]
     clicks = GOOD | {"rmse_mean": None}
     assert result(clicks) == ["no rankings: they need saved draws, and there are none (--save-draws 0)"]
@@ -107,16 +99,12 @@ def test_chains_that_disagree():
     assert "do not agree" in result(GOOD | {"agreement": agreement | {"above": 0.3}})[2]
 
 
-def test_the_slowest_shared_parameters_are_named():
+def test_the_slowest_shared_parameter_is_named():
     """Thresholds that still drift show in no score, and nobody asks for diagnostics of a run that has ended well."""
     slow = {"label": "threshold 3", "ess": 4.4, "rhat": 1.618}
-    biases = {"label": "precision of the item biases", "ess": 1.2, "rhat": 2.31}
-    both = {"shared": slow, "prior": biases}
     line = "slowest shared parameter: threshold 3, ESS 4, R-hat 1.62"
     assert result(GOOD | {"slowest": {"shared": slow}})[-1] == line
     assert result(GOOD | {"slowest": {"shared": slow | {"rhat": None}}})[-1] == line.removesuffix(", R-hat 1.62")
-    more = "; of the priors: precision of the item biases, ESS 1, R-hat 2.31"
-    assert result(GOOD | {"slowest": both})[-1] == line + more
     assert result(GOOD | {"slowest": {}}) == result(GOOD)
 
 

@@ -1,12 +1,11 @@
 """New rows where ratings are of levels, or counts: drawn rows against the prior's own draws, weighed by the likelihood.
 
-The reference knows neither modes nor slices: 400,000 rows are drawn from the prior of a saved draw and weighed by the
+The reference knows neither modes nor slices: 200,000 rows are drawn from the prior of a saved draw and weighed by the
 probability of the new ratings, written down with SciPy.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,13 +18,13 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.model.likelihoods.thresholds import MAX_DEVIATION
 from dsgmcmc.posterior.names import Vocabulary
-from dsgmcmc.posterior.newcomers import FoldIn, fold_in
+from dsgmcmc.posterior.newcomers import FoldIn, NewRatings, fold_in
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.rank import Ranking, recommend
 from dsgmcmc.posterior.run import Run
 
 OTHERS, VALUES = np.int32([0, 2, 3, 5, 7, 9]), np.array([5.0, 4.0, 5.0, 1.0, 4.0, 5.0])
-SEEDS, REFERENCE = 700, 400_000
+SEEDS, REFERENCE = 300, 200_000
 CASES: dict[str, dict[str, Any]] = {
     "logit": {"likelihood": "ordinal-logit"},
     "probit with scales": {"likelihood": "ordinal-probit", "noise": "both"},
@@ -98,15 +97,18 @@ def of_gaps(thresholds: np.ndarray, d: np.ndarray, r: int) -> np.ndarray | float
 @pytest.mark.parametrize("kind", ["user", "item"])
 def test_a_drawn_row_has_the_conditional_law(run: Run, kind: str) -> None:
     """Means and sds of columns, log scale and log gaps, over independent draws: four standard errors of both."""
+    if kind == "item" and run.config.likelihood != "ordinal-probit" and run.config.thresholds == "shared":
+        pytest.skip("as of users")
     number = len(run.draws) - 1
     rows, own, weight = reference(run, number, kind)
     expected = np.column_stack([rows, own])
-    vocabulary, drawn = Vocabulary(kind, np.array([-5], np.int64)), []
-    for seed in range(SEEDS):
-        law = FoldIn(run, kind, vocabulary, np.zeros(6, int), OTHERS, VALUES, seed).rows(number, np.array([0]))
-        assert not law.covariance.any()
-        gaps = np.zeros(0) if law.cuts is None else np.log(np.diff(law.cuts[0]) / np.diff(run.draw(number).thresholds))
-        drawn.append(np.concatenate([law.mean[0], -np.log(law.noise[:1]), gaps]))
+    names = Vocabulary(kind, np.arange(-SEEDS, 0))
+    repeated = np.repeat(np.arange(SEEDS), len(OTHERS)), np.tile(OTHERS, SEEDS), np.tile(VALUES, SEEDS)
+    law = FoldIn(run, kind, names, *repeated).rows(number, np.arange(SEEDS))
+    assert not law.covariance.any()
+    drawn = np.column_stack([law.mean, -np.log(law.noise)])
+    if law.cuts is not None:
+        drawn = np.column_stack([drawn, np.log(np.diff(law.cuts) / np.diff(run.draw(number).thresholds))])
     error = np.sqrt(1 / SEEDS + (weight**2).sum())
     mean = weight @ expected
     sd = np.sqrt(weight @ (expected - mean) ** 2)
@@ -116,8 +118,9 @@ def test_a_drawn_row_has_the_conditional_law(run: Run, kind: str) -> None:
 
 def test_new_rows_are_predicted_and_ranked(run: Run) -> None:
     """Whoever gave four things 5 is expected to give these more than one who gave them 1; things are recommended."""
+    run = run.with_draws(slice(8))
     names, items = np.repeat([-1, -2], 4), np.tile(run.items.ids[[0, 2, 3, 5]], 2)
-    folded, notes = fold_in(run, "user", names, items, np.repeat([1.0, 5.0], 4))
+    folded, notes = fold_in(run, NewRatings("user", names, items, np.repeat([1.0, 5.0], 4), {}))
     assert not notes
     n = len(run.users)
     users = np.repeat(np.int32([n, n + 1]), len(run.items))
@@ -137,20 +140,12 @@ def test_what_is_no_count_is_refused(run: Run) -> None:
     """Ratings of a new row must be such as the law gives a probability to; of levels the next one is taken."""
     n = run.users.ids[:1]
     for wrong in (-1.0, 2.5):
-        arguments = (run, "item", np.array([-1]), n, np.array([wrong]))
+        new = NewRatings("item", np.array([-1]), n, np.array([wrong]), {})
         if run.config.likelihood == "negative-binomial":
             with pytest.raises(InputError, match=f"not counts.*: {wrong:g}"):
-                fold_in(*arguments)
+                fold_in(run, new)
         else:
-            fold_in(*arguments)
-
-
-def test_a_row_without_ratings_has_its_prior(tmp_path: Path) -> None:
-    """Which needs no drawing, and keeps its covariance."""
-    made = make_run(tmp_path, stars=True, likelihood="ordinal-logit").open()
-    vocabulary = Vocabulary("user", np.array([-1, -2], np.int64))
-    law = FoldIn(made, "user", vocabulary, np.array([0]), np.int32([1]), np.array([3.0])).rows(0, np.array([1]))
-    np.testing.assert_allclose(law.covariance[0], made.draw(0).unseen["user"].covariance)
+            fold_in(run, new)
 
 
 def test_a_law_that_says_nothing_of_predictors_is_refused() -> None:

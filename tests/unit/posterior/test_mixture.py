@@ -9,11 +9,9 @@ from scipy.special import expit
 from scipy.stats import nbinom, norm
 from scipy.stats import t as student
 
-from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.rank import Ranking, recommend
 from dsgmcmc.posterior.traces import scalar_traces
-from dsgmcmc.storage.series import steps
 
 LEVELS = np.arange(1, 6)
 USERS, ITEMS = np.int32([0, 4, 7]), np.int32([2, 5, 1])
@@ -85,26 +83,24 @@ def test_predictions_have_the_probabilities_of_the_mixture(made: Made) -> None:
         np.testing.assert_array_equal(found["q95"], LEVELS[(np.cumsum(p, axis=1) < 0.95).sum(axis=1)])
 
 
+@pytest.mark.parametrize("made", ["negative-binomial"], indirect=True)
 def test_counts_are_predicted_by_the_mixture_of_their_laws(made: Made) -> None:
-    """Mean, sd and quantiles of pairs that are known, and of a user who is not, whose row is drawn from its prior."""
-    run = made.open()
-    if run.config.likelihood != "negative-binomial":
-        pytest.skip("of counts")
-    rng, counts = np.random.default_rng(0), np.arange(200)
-    users = np.append(USERS, -1).astype(np.int32)
-    items = np.append(ITEMS, 3).astype(np.int32)
+    """Mean, sd and quantiles of pairs that are known, and of a user who is not, by a quadrature over its prior."""
+    run, counts = made.open(), np.arange(200)
+    users, items = np.append(USERS, -1).astype(np.int32), np.append(ITEMS, 3).astype(np.int32)
+    nodes, shares = np.polynomial.hermite_e.hermegauss(61)
     p = np.zeros((len(users), len(counts)))
     for number, weight in enumerate(run.draw_weights):
         draw, k = run.draw(number), run.config.rank
-        prior = draw.unseen["user"]
-        w = np.concatenate([draw.theta["user"][USERS], rng.multivariate_normal(prior.mean, prior.covariance, 20_000)])
-        h = draw.theta["item"][np.append(ITEMS, np.full(20_000, 3))]
-        own = of_counts(draw, (w[:, :k] * h[:, :k]).sum(axis=1) + w[:, k] + h[:, k]).pmf(counts)
-        p += weight * np.vstack([own[:3], own[3:].mean(axis=0)])
+        w, h = draw.theta["user"][USERS].astype(float), draw.theta["item"][items].astype(float)
+        prior, phi = draw.unseen["user"], np.append(h[3, :k], 1.0)
+        unknown = phi @ prior.mean + h[3, k] + nodes * np.sqrt(phi @ prior.covariance @ phi)
+        eta = np.append((w[:, :k] * h[:3, :k]).sum(axis=1) + w[:, k] + h[:3, k], unknown)
+        of_eta = of_counts(draw, eta).pmf(counts)
+        p += weight * np.vstack([of_eta[:3], shares @ of_eta[3:] / shares.sum()])
     found, mean = Predictor(run, PredictOptions())(users, items), p @ counts
-    np.testing.assert_allclose(found.mean, mean, rtol=0.03)  # of 20,000 draws of the row
-    np.testing.assert_allclose(found.mean[:3], mean[:3], rtol=1e-5)
-    np.testing.assert_allclose(found.sd[:3], np.sqrt(p @ counts**2 - mean**2)[:3], rtol=1e-4)
+    np.testing.assert_allclose(found.mean, mean, rtol=1e-5)
+    np.testing.assert_allclose(found.sd, np.sqrt(p @ counts**2 - mean**2), rtol=1e-4)
     for values, level in ((found.low, 0.05), (found.high, 0.95)):
         np.testing.assert_array_equal(values, (np.cumsum(p, axis=1) < level).sum(axis=1))
 
@@ -122,24 +118,13 @@ def test_items_are_ranked_by_what_is_asked_for(made: Made) -> None:
         np.testing.assert_allclose(score, p[items] @ LEVELS, rtol=1e-4)
 
 
+@pytest.mark.parametrize("made", ["own"], indirect=True)
 def test_thresholds_of_users_are_followed(made: Made) -> None:
-    """Those of the draws, whose means are kept, too; in predictions one who is new has those of all."""
+    """Those of the draws; in predictions one who is new has those of all."""
     run = made.open()
-    if run.config.thresholds == "shared":
-        pytest.skip("of all")
     assert {"gap_sd_1", "gap_sd_2", "gap_sd_3"} <= set(scalar_traces(run))
-    (iteration,) = steps(run.directory.series("posterior", 0))
-    posterior = run.directory.open_snapshot("posterior", 0, iteration, run.facts)
-    mean = posterior.whole("moments", run.index.factors["user"], "cuts_mean")
     draws = np.array([run.draw(number).own_thresholds for number in range(len(run.draws))])
-    np.testing.assert_allclose(mean, np.tensordot(run.draw_weights, draws, 1), atol=1e-4)
     users = np.array([4, -1, 4], np.int32)
     found = Predictor(run, PredictOptions()).draws(users, np.int32([2, 2, 5]))
     own = found.thresholds[3][found.owner]
     np.testing.assert_allclose(own, [draws[3][4], run.draw(3).thresholds, draws[3][4]], rtol=1e-6)
-
-
-def test_an_expectation_has_no_probability() -> None:
-    """One of the two is asked for."""
-    with pytest.raises(InputError, match="leave one of them out"):
-        PredictOptions(of_mean=True, at_least=4.0)

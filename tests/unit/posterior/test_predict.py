@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tracemalloc
-
 import numpy as np
 import pytest
 from runs import Made, make_run
@@ -13,7 +10,6 @@ from scipy.stats import norm
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
-from dsgmcmc.posterior.rank import Ranking, recommend
 from dsgmcmc.posterior.run import Run
 
 CASES = {
@@ -131,38 +127,21 @@ def test_options_name_their_quantiles():
 
 
 def test_draws_that_are_not_there_are_not_made_up(tmp_path):
-    """Without saved draws nothing is predicted or ranked, and what to do is said."""
+    """Without saved draws nothing is predicted, and what to do is said."""
     run = make_run(tmp_path, save_draws=0, iterations=60).open()
     with pytest.raises(InputError, match="no saved draws to predict from: sample it again without --save-draws 0"):
         Predictor(run, PredictOptions())
-    with pytest.raises(InputError, match="no saved draws"):
-        next(recommend(run, np.int32([0]), Ranking(by="mean")))
 
 
-def test_memory_of_a_few_pairs_does_not_grow_with_the_draws(tmp_path, monkeypatch):
-    """One draw at a time, for predictions and for a ranking; the third time they are kept, for a server of many.
-
-    But for draws so small that they are kept at once.
-    """
-    monkeypatch.setattr("dsgmcmc.posterior.draws.KEPT_AT_ONCE", 0)
-    made = make_run(tmp_path, users=4000, items=20, burn_in=20, iterations=100)
-    users, items = np.int32([4, 3000]), np.int32([2, 7])
-
-    def ask(run):
-        found = [values.tolist() for values in Predictor(run, PredictOptions())(users, items)]
-        return found, [each.tolist() for block in recommend(run, users, Ranking(by="mean")) for each in block]
-
-    expected = ask(made.open())  # loads kernels, too
+def test_draws_beyond_the_limit_of_memory_are_read_again(made, monkeypatch):
+    """They predict as draws that are kept do, and only the last one stays in memory."""
+    kept, users, items = made.open(), np.int32([4, 3]), np.int32([2, 7])
+    expected = Predictor(kept, PredictOptions())(users, items)
+    monkeypatch.setattr("dsgmcmc.posterior.draws.KEPT_BYTES", 0)
     run = made.open()
-    one = sum(4 * len(run.vocabulary(kind)) * (run.config.dimension + 2) for kind in ("user", "item"))  # with g, 1 / g
-    assert run.draw_weights.size >= 40
-    tracemalloc.start()
-    try:
-        first = ask(run)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < 6 * one  # a draw, its blocks as they are read, a manifest
-    again = ask(run)
-    shutil.rmtree(run.path / "draws" / "chain-0")
-    assert expected == first == again == ask(run)
+    np.testing.assert_array_equal(Predictor(run, PredictOptions())(users, items), expected)
+    assert kept.draw(0) is kept.draw(0)
+    assert run.draw(0) is run.draw(0)
+    first = run.draw(0)
+    run.draw(1)
+    assert run.draw(0) is not first

@@ -1,8 +1,6 @@
-"""Likeness of items and of users: against correlations of predictions, and with what may not change it."""
+"""Likeness of items and of users: against correlations of predictions."""
 
 from __future__ import annotations
-
-import dataclasses
 
 import numpy as np
 import pytest
@@ -10,7 +8,6 @@ from runs import Made, make_run
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.rank import similar, similarities
-from dsgmcmc.posterior.run import Run
 
 
 @pytest.fixture(scope="module")
@@ -36,30 +33,6 @@ def test_it_is_the_correlation_of_predictions(made, kind, other):
     assert (best["q05"] <= best["similarity"]).all()
     assert (best["similarity"] <= best["q95"]).all()
     assert best["ratings"].tolist() == run.counts(kind)[order].tolist()
-
-
-def test_it_does_not_depend_on_how_the_factors_are_turned_and_stretched(made, monkeypatch):
-    """W A and H A^-T predict the same, and so have the same likeness; their plain cosine is another."""
-    run = made.open()
-    before = similarities(run, "item", 2)
-    a = np.array([[2.0, 1.0, 0.0], [0.0, 0.5, 0.3], [0.1, 0.0, 3.0]])
-    plain = Run.draw
-
-    def turned(self, number):
-        draw = plain(self, number)
-        theta = {kind: rows.copy() for kind, rows in draw.theta.items()}
-        theta["user"][:, :3] = theta["user"][:, :3] @ a
-        theta["item"][:, :3] = theta["item"][:, :3] @ np.linalg.inv(a).T
-        return dataclasses.replace(draw, rows={kind: {"theta": rows} for kind, rows in theta.items()})
-
-    monkeypatch.setattr(Run, "draw", turned)
-    np.testing.assert_allclose(similarities(run, "item", 2), before, atol=1e-4)
-
-
-def test_unknown_items_are_refused(made):
-    """By name."""
-    with pytest.raises(InputError, match="one item is unknown to the run: 31337"):
-        similar(made.open(), "item", 31337)
 
 
 def test_biases_only_have_no_similarity(tmp_path):
