@@ -89,7 +89,7 @@ def test_a_browser_shows_readable_axes(browser, page, tmp_path, width):
     text = re.search(r'<pre id="found">(.*?)</pre>', dom, re.DOTALL)
     assert text, dom[-500:]
     found = json.loads(text[1].replace("&amp;", "&").replace("&lt;", "<").replace("&gt;", ">"))
-    assert found["texts"] > 150
+    assert found["texts"] > 100
     problems = ("overlapping", "small", "outside", "requests", "cut")
     assert {name: found[name] for name in problems} == {name: [] for name in problems}
     assert found["sideways"] <= 0
