@@ -147,9 +147,8 @@ def probe_mpi() -> None:
     import mpi4py
 
     mpi4py.rc.initialize = False
-    from mpi4py import MPI
 
-    print(f"{library(MPI.Get_library_version())}, mpi4py {mpi4py.__version__}")
+    print(f"{library()}, mpi4py {mpi4py.__version__}")
 
 
 def probe_two() -> None:

@@ -15,12 +15,13 @@ import numpy as np
 from dsgmcmc.kernels.pattern import spread_kernel
 from dsgmcmc.model.blocks import CellRatings, RatingBlocks
 from dsgmcmc.parallel.partition import column_of
+from dsgmcmc.parallel.ring import Move, SharedTour
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.targets.state import BlockLayout, ParameterBlock, Rows, StateField
 from dsgmcmc.types import Factor, Float32
 
 if TYPE_CHECKING:
-    from dsgmcmc.parallel.ring import Ring, SharedTour  # which load MPI
+    from dsgmcmc.parallel.ring import Ring
     from dsgmcmc.parallel.shared_buffers import SharedColumnBuffers
 
 
@@ -216,7 +217,7 @@ class Circulation:
         if send:
             after = self._part_of(iteration + 1)
             buffers = {c: column.buffer for c, column in self.columns.items()}
-            going = self.ring.move(buffers, self.part, after, self._buffer)
+            going = Move(self.ring, buffers, self.part, after, self._buffer)
         for b in going.order if going else self.ring.blocks:
             c = column_of(b, self.part, self.grid)
             yield self._cell(b, self.columns[c])
@@ -311,7 +312,7 @@ class Circulation:
         if not shared:
             return _Copies(layout)
         blocks = {c: self._column(c, layout, shared.buffer(c, length(c))) for c in range(self.grid)}
-        return _Copies(layout, shared, self.ring.shared_tour(shared, length), blocks)
+        return _Copies(layout, shared, SharedTour(self.ring, shared, length), blocks)
 
     def _brought_home(self, copies: _Copies, sums: Sequence[str] = ()) -> dict[int, Float32]:
         """Copies of the column blocks that have their home on this process, with `sums` set to zero. Collective."""
@@ -358,7 +359,7 @@ class Circulation:
         def buffer(c: int) -> Float32:
             return shared.buffer(c, length(c)) if shared else np.empty(length(c), np.float32)
 
-        going = self.ring.move(buffers, part, after, buffer, shared.peers if shared else ())
+        going = Move(self.ring, buffers, part, after, buffer, shared.peers if shared else ())
         for c in buffers:
             going.depart(c)
         return going.finish()

@@ -27,7 +27,7 @@ from dsgmcmc.errors import (
     WriteError,
     failed_file,
 )
-from dsgmcmc.parallel.machine import THREAD_VARIABLES, cpu_quota
+from dsgmcmc.parallel.machine import cpu_quota
 from dsgmcmc.terminal import complain, say
 
 if TYPE_CHECKING:
@@ -130,15 +130,6 @@ def processes() -> Comm:
     return Alone()
 
 
-def library_of(comm: Comm) -> str:
-    """Name and version of the MPI library behind a communicator; ``none`` if it needs no MPI."""
-    if isinstance(comm, Alone):
-        return "none"
-    from mpi4py import MPI
-
-    return library(MPI.Get_library_version())
-
-
 @contextmanager
 def sparing_network_cards() -> Iterator[None]:
     """Context for loading MPI: on one host Open MPI does not look for network cards.
@@ -156,9 +147,13 @@ def sparing_network_cards() -> Iterator[None]:
             del os.environ[TRANSPORTS]
 
 
-def library(version: str) -> str:
-    """Name and version of an MPI library, from its version string."""
-    return " ".join(version.rstrip("\x00").splitlines()[0].split(",")[0].split())
+def library() -> str:
+    """Name and version of the MPI library; ``none`` if it is not loaded."""
+    if "mpi4py.MPI" not in sys.modules:
+        return "none"
+    from mpi4py import MPI
+
+    return " ".join(MPI.Get_library_version().rstrip("\x00").splitlines()[0].split(",")[0].split())
 
 
 def world_comm() -> MPI.Intracomm:
@@ -188,7 +183,7 @@ def world_comm() -> MPI.Intracomm:
             sys.exit(EXIT_USAGE)  # process 0 reports the error
         raise InputError(
             f"{name}={value}, but this process sees only itself: its launcher and its MPI library "
-            f"({library(MPI.Get_library_version())}) belong to different MPIs. With Slurm use `srun --mpi=pmix`, "
+            f"({library()}) belong to different MPIs. With Slurm use `srun --mpi=pmix`, "
             "otherwise the mpirun of this library"
         )
     return comm
@@ -217,24 +212,15 @@ def oversubscription(comm: Comm) -> str:
     quota = cpu_quota()
     if quota is not None and len(mine) == cores:  # all processes share the quota
         cores = max(1, min(cores, int(quota)))
-    given = {name: int(os.environ[name]) for name in THREAD_VARIABLES if os.environ.get(name, "").isdigit()}
-    threads = max(given.values(), default=1)
-    yielding = os.environ.get("OMPI_MCA_mpi_yield_when_idle") == "1"  # noqa: SIM112
     text = ""
     if here.size > cores:
+        yielding = os.environ.get("OMPI_MCA_mpi_yield_when_idle") == "1"  # noqa: SIM112
         text = (
             f"{here.size} processes share {cores} core(s) of {platform.node()}: they wait for each other. Start fewer"
             + ("" if yielding else ", or set OMPI_MCA_mpi_yield_when_idle=1 (Open MPI) so that waiting costs less")
         )
-    elif here.size * threads > cores:
-        name = max(given, key=given.__getitem__)
-        text = (
-            f"{here.size} processes with {name}={threads} threads each have {cores} core(s) of {platform.node()}: "
-            f"unset {name}; every process computes with one thread"
-        )
     here.Free()
-    texts = comm.gather(text) or []
-    return next(filter(None, texts), "")
+    return next(filter(None, comm.gather(text) or []), "")
 
 
 # ---------------------------------------------------------------------- errors, and the end of a command
@@ -269,21 +255,21 @@ def agree(comm: Comm, work: Callable[[], T], what: str = "", error: type[AgreedE
         If a disk is full or has failed.
     """
     result: Any = None
-    message = ""
-    cause: Exception | None = None
+    message, kind, cause = "", error, None
     try:
         result = work()
     except (InputError, OSError, MemoryError) as failure:
         message = failed_file(failure) if isinstance(failure, OSError) else str(failure) or type(failure).__name__
         cause = failure
-    everyone = comm.allgather((message, _own_kind(cause)))
-    messages = [text for text, _ in everyone]
-    failed = [rank for rank, text in enumerate(messages) if text]
+        if isinstance(failure, WriteError) or (isinstance(failure, OSError) and failure.errno in DISK_ERRORS):
+            kind = WriteError
+    everyone = comm.allgather((message, kind))
+    failed = [rank for rank, (text, _) in enumerate(everyone) if text]
     if failed:
-        error = next((kind for _, kind in everyone if kind), error)
-        distinct = "; ".join({messages[rank]: None for rank in failed})
+        distinct = "; ".join(dict.fromkeys(everyone[rank][0] for rank in failed))
         where = f" (process {', '.join(map(str, failed))} of {comm.size})" if len(failed) < comm.size else ""
-        raise error(f"{what}{': ' if what else ''}{distinct}{where}") from cause
+        kind = next((kind for _, kind in everyone if kind is not error), error)
+        raise kind(f"{what}{': ' if what else ''}{distinct}{where}") from cause
     return result  # type: ignore[no-any-return]
 
 
@@ -294,12 +280,6 @@ def on_root(comm: Comm, work: Callable[[], T], what: str = "", error: type[Agree
     """
     result: Any = agree(comm, work if comm.rank == 0 else lambda: None, what, error)
     return comm.bcast(result)  # type: ignore[no-any-return]
-
-
-def _own_kind(cause: Exception | None) -> type[AgreedError] | None:
-    """Return `WriteError` for a failed write or disk, whatever type the caller asked for; else None."""
-    failed = isinstance(cause, OSError) and cause.errno in DISK_ERRORS
-    return WriteError if failed or isinstance(cause, WriteError) else None
 
 
 def run_parallel(comm: Comm, work: Callable[[], int]) -> NoReturn:

@@ -1,6 +1,6 @@
 """The processes of one chain: movement of column blocks, ordered sums, and agreement on errors.
 
-During part t, the owner of row block (c - t) mod B holds column block c, whatever the schedule. `move` sends column
+During part t, the owner of row block (c - t) mod B holds column block c, whatever the schedule. `Move` sends column
 blocks to the processes that need them in the next part. `tour` passes all column blocks once round the ring [Ahn 2015,
 section 3]. All messages are upper-case mpi4py calls on preallocated float32 buffers. Within a node, blocks in shared
 memory (`dsgmcmc.parallel.shared_buffers`) are handed over without a copy.
@@ -62,29 +62,6 @@ class Ring:
 
     # ------------------------------------------------------------------ moving column blocks
 
-    def move(
-        self,
-        columns: dict[int, Float32],
-        part: int,
-        after: int,
-        buffer: Callable[[int], Float32],
-        peers: Collection[int] = (),
-    ) -> Move:
-        """Begin to move column blocks from their processes in part `part` to their processes in part `after`.
-
-        Parameters
-        ----------
-        columns : dict of int to (length,) float32
-            Buffers of the column blocks that this process holds during `part`.
-        part, after : int
-            The current part and the next part.
-        buffer : callable
-            Returns the buffer for an arriving column block.
-        peers : collection of int, optional
-            Processes with which blocks are handed over in shared memory (`SharedColumnBuffers.peers`).
-        """
-        return Move(self, columns, part, after, buffer, peers)
-
     def tour(
         self,
         home: dict[int, Float32],
@@ -119,7 +96,7 @@ class Ring:
         home.clear()
         for step in range(self.grid):
             last = step + 1 == self.grid
-            going = None if last and not come_home else self.move(here, step, (step + 1) % self.grid, new)
+            going = None if last and not come_home else Move(self, here, step, (step + 1) % self.grid, new)
             for b in going.order if going else self.blocks:
                 c = column_of(b, step, self.grid)
                 yield b, c, here[c]
@@ -149,10 +126,6 @@ class Ring:
         shared = SharedColumnBuffers.allocate(self.comm, node, sizes)
         node.Free()
         return shared
-
-    def shared_tour(self, shared: SharedColumnBuffers, length: Callable[[int], int]) -> SharedTour:
-        """Prepare tours of column blocks in shared memory."""
-        return SharedTour(self, shared, length)
 
     # ------------------------------------------------------------------ ordered sums
 
@@ -269,7 +242,21 @@ def _finish(finish: Callable[[Float64], Float64], total: Float64, width: int) ->
 
 
 class Move:
-    """A movement of column blocks from one part to the next, made by `Ring.move`."""
+    """A movement of column blocks from their processes in part `part` to their processes in part `after`.
+
+    Parameters
+    ----------
+    ring : Ring
+        The processes of the chain.
+    columns : dict of int to (length,) float32
+        Buffers of the column blocks that this process holds during `part`.
+    part, after : int
+        The current part and the next part.
+    buffer : callable
+        Returns the buffer for an arriving column block.
+    peers : collection of int, optional
+        Processes with which blocks are handed over in shared memory (`SharedColumnBuffers.peers`).
+    """
 
     def __init__(
         self,
@@ -278,7 +265,7 @@ class Move:
         part: int,
         after: int,
         buffer: Callable[[int], Float32],
-        peers: Collection[int],
+        peers: Collection[int] = (),
     ) -> None:
         self._ring, self._columns, self._peers = ring, columns, peers
         self._route = way = route(ring.rank, ring.size, ring.grid, part, after)

@@ -33,7 +33,7 @@ from dsgmcmc.data.ratings import SIDES, Ratings, Side
 from dsgmcmc.data.titles import read_titles
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.quantity import Quantities
-from dsgmcmc.storage.facts import MADE_WITH, Facts, versions
+from dsgmcmc.storage.facts import Facts, header
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import INDEX, RunDirectory
 from dsgmcmc.storage.writer import is_whole, write_snapshot
@@ -50,12 +50,8 @@ def write_index(run: RunDirectory, ratings: Ratings, config_hash: str, made: Fac
     if is_whole(run.path / INDEX, "it is written again"):
         return
 
-    def header() -> dict[str, Any]:
-        hashes = {"config_hash": config_hash, "data_hash": ratings.digest}
-        about = {"versions": versions(), MADE_WITH: made}
-        return {"kind": "index", "chain": 0, "iteration": 0, "grid": 1, "state": {}, "about": about, **hashes}
-
-    write_snapshot(run.path, INDEX, _blocks(ratings), header)
+    facts = {**made, "config_hash": config_hash, "data_hash": ratings.digest}
+    write_snapshot(run.path, INDEX, _blocks(ratings), header("index", 0, 0, 1, facts))
 
 
 def _blocks(ratings: Ratings) -> dict[Key, Array]:

@@ -258,8 +258,7 @@ class Chain:
         if self.iteration != self.checkpoints.newest:
             if self._is_lost():
                 return
-            self.checkpoints.save(self.iteration, self.seconds, last=True)
-            self.checkpoints.settle()
+            self.checkpoints.save(self.iteration, self.seconds, wait=True)
         self.checkpoints.save_posterior(self.iteration, self.seconds)
 
     def close(self) -> None:
@@ -269,10 +268,10 @@ class Chain:
     def save(self, last: bool = False) -> None:
         """Begin to write a checkpoint and its draws, unless the state has diverged. Collective.
 
-        With `last`, the state is not copied, and must not change until it is written.
+        The `last` checkpoint of a job is waited for.
         """
         if not self._is_lost():
-            self.checkpoints.save(self.iteration, self.seconds, last, wait=self.iteration == self._refuge)
+            self.checkpoints.save(self.iteration, self.seconds, wait=last or self.iteration == self._refuge)
 
     # ------------------------------------------------------------------ after divergence
 
@@ -289,7 +288,7 @@ class Chain:
         self.start()
         if refuge:
             self._go_on_from(refuge, error)
-        self.checkpoints.begin_again(self.seconds)
+        self.checkpoints.save(0, self.seconds, wait=True)
         if self.ring.rank == 0:
             where = "the end of its burn-in" if refuge else "its start"
             log.warning("%s. It begins again from %s with %s, and its draws are dropped", error, where, name)

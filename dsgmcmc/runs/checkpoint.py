@@ -26,7 +26,7 @@ from dsgmcmc.runs.control import Control
 from dsgmcmc.runs.recorder import DrawRecorder
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.storage.draws import SavedDraws
-from dsgmcmc.storage.facts import IDENTITY_FACTS, MADE_WITH, Facts, made_with, versions
+from dsgmcmc.storage.facts import Facts, header
 from dsgmcmc.storage.manifest import DIVERGED, SAVED_DRAWS, Key, SmallArray
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.series import prune, step_name, steps
@@ -234,8 +234,10 @@ class Checkpoints:
         """Whether the draws in memory are so many that a checkpoint is due; equal on all processes."""
         return len(self._draws.pending) > self._most_pending
 
-    def save(self, iteration: int, seconds: float, last: bool = False, wait: bool = False) -> None:
+    def save(self, iteration: int, seconds: float, wait: bool = False) -> None:
         """Begin to write the pending draws and a checkpoint, after any earlier write has ended. Collective.
+
+        A checkpoint of iteration 0, from which a chain restarts, replaces all snapshots on disk.
 
         Parameters
         ----------
@@ -243,8 +245,6 @@ class Checkpoints:
             Iteration of the state.
         seconds : float
             Sampling time so far.
-        last : bool
-            Whether the job ends with this checkpoint: the state no longer changes, and is not copied.
         wait : bool
             Whether to wait until the state is written instead of copying it, which would double its memory.
 
@@ -257,7 +257,7 @@ class Checkpoints:
         begin = monotonic()
         self._control.saving()
         with self._ring.phases("checkpoint"):
-            drafts = self._drafts(iteration, seconds, not (last or wait))
+            drafts = self._drafts(iteration, seconds, not wait)
         prune = self._prune if iteration else partial(self._run.cut, self._chain, 0)
         self._begin(iteration, begin, drafts, prune)
         if wait:
@@ -270,11 +270,11 @@ class Checkpoints:
         numbers, arrays = self._draws.take_pending()
         if numbers:
             state = {SAVED_DRAWS: SmallArray.of(numbers)}
-            header = partial(self._header, "draws", iteration, seconds, state)
-            drafts.append(SnapshotWriter(draws, step_name(iteration), arrays, header, comm))
-        header = partial(self._header, "checkpoint", iteration, seconds, self._state.small())
+            head = self._header("draws", iteration, seconds, state)
+            drafts.append(SnapshotWriter(draws, step_name(iteration), arrays, head, comm))
+        head = self._header("checkpoint", iteration, seconds, self._state.small())
         copies = {key: np.array(array) if copy else array for key, array in self._state.saved()}
-        return [*drafts, SnapshotWriter(series, step_name(iteration), copies, header, comm)]
+        return [*drafts, SnapshotWriter(series, step_name(iteration), copies, head, comm)]
 
     def _begin(
         self,
@@ -340,17 +340,6 @@ class Checkpoints:
             for draft in drafts:
                 draft.discard()
 
-    def begin_again(self, seconds: float) -> None:
-        """Write the state from which the chain restarts; it replaces all snapshots on disk. Collective.
-
-        Raises
-        ------
-        WriteError
-            If the state cannot be written, or other snapshots cannot be removed.
-        """
-        self.save(0, seconds, last=True)
-        self.settle()
-
     def _prune(self) -> None:
         """Remove old checkpoints, and draws that no checkpoint needs; called on process 0."""
         prune(self._run.series("checkpoints", self._chain), KEPT_CHECKPOINTS, self._but)
@@ -364,8 +353,8 @@ class Checkpoints:
         if not self._draws.weight or on_root(self._ring.comm, there):
             return
         saved = {SAVED_DRAWS: self._state.small()[SAVED_DRAWS]}
-        header = partial(self._header, "posterior", iteration, seconds, saved)
-        draft = SnapshotWriter(parent, step_name(iteration), dict(self._state.posterior()), header, self._ring.comm)
+        head = self._header("posterior", iteration, seconds, saved)
+        draft = SnapshotWriter(parent, step_name(iteration), dict(self._state.posterior()), head, self._ring.comm)
         self._begin(iteration, begin, [draft], partial(prune, parent, 1))
         self.settle()
 
@@ -373,16 +362,8 @@ class Checkpoints:
         return self._run.series(kind, self._chain)
 
     def _header(self, kind: str, iteration: int, seconds: float, state: dict[str, SmallArray]) -> dict[str, Any]:
-        facts, size = made_with(self._facts), self._ring.size
-        return {
-            "kind": kind,
-            "chain": self._chain,
-            "iteration": iteration,
-            "grid": self._ring.grid,
-            "state": state,
-            "about": {"versions": versions(), "processes": size, "seconds": seconds, MADE_WITH: facts},
-            **{name: self._facts[name] for name in IDENTITY_FACTS},
-        }
+        ring, about = self._ring, {"processes": self._ring.size, "seconds": seconds}
+        return header(kind, self._chain, iteration, ring.grid, self._facts, state, **about)
 
 
 class SavedChain:

@@ -17,7 +17,7 @@ from dsgmcmc.diagnostics.comparison import Comparison
 from dsgmcmc.diagnostics.summary import as_written, read_summary, save_summary
 from dsgmcmc.diagnostics.verdict import verdict
 from dsgmcmc.errors import InputError, WriteError
-from dsgmcmc.parallel.comm import agree, library_of
+from dsgmcmc.parallel.comm import agree, library
 from dsgmcmc.parallel.machine import peak_memory
 from dsgmcmc.parallel.timers import PHASES, Phases
 from dsgmcmc.runs.chain import fallbacks
@@ -124,7 +124,7 @@ def write_summary(
             "events": run.events(),
             "fell_back": _fell_back(run, config),
             "peak_rss_bytes": [peak_memory(), *rss[1:]],  # process 0 has since scored the test ratings
-            "versions": {**versions(), "mpi": library_of(comm)},
+            "versions": {**versions(), "mpi": library()},
         }
         save_summary(run.summary_file, summary)
         return _result(summary, run.path)

@@ -27,7 +27,7 @@ from dsgmcmc.model.start import KNOWN
 from dsgmcmc.parallel.partition import block_bounds
 from dsgmcmc.posterior.names import Index, Vocabulary
 from dsgmcmc.settings import named
-from dsgmcmc.storage.facts import MADE_WITH, Facts, versions
+from dsgmcmc.storage.facts import Facts, header
 from dsgmcmc.storage.manifest import Key, SmallArray
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.series import steps
@@ -135,6 +135,7 @@ class WarmStart:
         factors = dict(zip("WH", "HW" if ratings.transposed != self._transposed else "WH", strict=True))
         indptrs = (ratings.row_indptr, np.concatenate([[0], np.cumsum(ratings.column_counts)]))
         bounds = {factor: block_bounds(indptr, config.grid) for factor, indptr in zip("WH", indptrs, strict=True)}
+        facts = {**made, "config_hash": config.hash(), "data_hash": ratings.digest}
         shutil.rmtree(run.start(), ignore_errors=True)  # left by a job that was killed before sampling
         run.start().mkdir()
         for chain, checkpoint in enumerate(self.checkpoints):
@@ -147,13 +148,9 @@ class WarmStart:
                         Key("start", factor, b, name): partial(_rows, whole, part) for name, whole in fields.items()
                     }
 
-            def header(chain: int = chain, checkpoint: Snapshot = checkpoint) -> dict[str, Any]:
-                about = {"versions": versions(), MADE_WITH: made}
-                place = {"kind": "start", "chain": chain, "iteration": 0, "grid": config.grid}
-                hashes = {"config_hash": config.hash(), "data_hash": ratings.digest}
-                return {**place, **hashes, "state": self._small(checkpoint, factors), "about": about}
-
-            write_snapshot(run.start(), run.start(chain).name, blocks, header)
+            small = self._small(checkpoint, factors)
+            head = header("start", chain, 0, config.grid, facts, small)
+            write_snapshot(run.start(), run.start(chain).name, blocks, head)
         counts = {f"known_{self._kind(ratings, factor)}s": int((rows[factor] >= 0).sum()) for factor in "WH"}
         iterations = [checkpoint.manifest.iteration for checkpoint in self.checkpoints]
         run.note("started from a run", run=str(self.directory.path), iterations=iterations, **counts)

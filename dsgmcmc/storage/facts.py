@@ -10,7 +10,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import h5py
 import numpy as np
@@ -23,13 +23,11 @@ from dsgmcmc.storage.manifest import Manifest, Sha256
 
 Facts = dict[str, Any]
 
-MADE_WITH: Final = "made_with"
-#: Path of the data and warnings about them, which may change from job to job.
-DATA_FACTS = ("data", "cautions")
 #: Hashes that identify a run; every manifest has separate fields for them.
 IDENTITY_FACTS = ("data_hash", "config_hash")
-#: Facts about the last job.
-JOB_FACTS = ("versions",)
+#: Facts that are not in a manifest: path of the data and warnings about them, which may change from job to job, the
+#: hashes, and versions.
+OTHER_FACTS = ("data", "cautions", *IDENTITY_FACTS, "versions")
 
 
 class FactsModel(BaseModel):
@@ -48,7 +46,16 @@ class FactsModel(BaseModel):
 
 def made_with(facts: Mapping[str, Any]) -> Facts:
     """Return the facts that a snapshot must agree with."""
-    return {name: value for name, value in facts.items() if name not in (*DATA_FACTS, *IDENTITY_FACTS, *JOB_FACTS)}
+    return {name: value for name, value in facts.items() if name not in OTHER_FACTS}
+
+
+def header(
+    kind: str, chain: int, iteration: int, grid: int, facts: Facts, state: Mapping[str, Any] | None = None, **about: Any
+) -> dict[str, Any]:
+    """Return the fields of a manifest but its blocks; `about` are further facts outside the digest."""
+    known = {"versions": versions(), "made_with": made_with(facts), **about}
+    place = {"kind": kind, "chain": chain, "iteration": iteration, "grid": grid, "state": state or {}, "about": known}
+    return place | {name: facts[name] for name in IDENTITY_FACTS}
 
 
 def check_made_with(manifest: Manifest, facts: Mapping[str, Any], path: Path) -> None:
@@ -56,10 +63,8 @@ def check_made_with(manifest: Manifest, facts: Mapping[str, Any], path: Path) ->
 
     Raises InputError naming the facts that differ.
     """
-    for name, value in (("data_hash", manifest.data_hash), ("config_hash", manifest.config_hash)):
-        if facts.get(name) and value != facts[name]:
-            raise InputError(f"{path} is of another run, or run.toml has been changed since: {name} differs")
-    before = manifest.about.get(MADE_WITH, {})
+    hashes = {name: getattr(manifest, name) for name in IDENTITY_FACTS if facts.get(name)}
+    before = manifest.about.get("made_with", {}) | hashes
     changed = [name for name, value in before.items() if facts.get(name) != value]
     if changed:
         raise InputError(f"run.toml has been changed since {path} was made: {', '.join(changed)}")

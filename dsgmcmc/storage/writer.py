@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
@@ -39,14 +39,14 @@ class SnapshotWriter:
         Directory for the snapshot; created if missing.
     blocks : mapping of Key to array, or to a function that computes the array when it is written
         The blocks of this process; no key is on two processes. The arrays must not change until `shard` is done.
-    header : callable
-        Returns the remaining fields of the manifest; called by `commit` on process 0.
+    header : mapping
+        The remaining fields of the manifest (`dsgmcmc.storage.facts.header`); needed on process 0.
     comm : MPI.Comm
         All processes that hold blocks.
     """
 
     def __init__(
-        self, parent: Path, name: str, blocks: Mapping[Key, Lazy], header: Callable[[], dict[str, Any]], comm: Comm
+        self, parent: Path, name: str, blocks: Mapping[Key, Lazy], header: Mapping[str, Any], comm: Comm
     ) -> None:
         self.final = parent / name
         self._header, self._comm = header, comm
@@ -76,7 +76,7 @@ class SnapshotWriter:
 
     def commit(self) -> None:
         """Write the manifest and give the snapshot its name, in place of an earlier snapshot; on process 0."""
-        manifest = Manifest(blocks=sorted(self._entries, key=lambda entry: entry.key), **self._header())
+        manifest = Manifest(blocks=sorted(self._entries, key=lambda entry: entry.key), **self._header)
         write_whole(self._temporary / MANIFEST, seal(manifest.model_dump_json(indent=1)))
         sync(self._temporary)
         if self.final.exists():
@@ -89,7 +89,7 @@ class SnapshotWriter:
         shutil.rmtree(self._temporary, ignore_errors=True)
 
 
-def write_snapshot(parent: Path, name: str, blocks: Mapping[Key, Lazy], header: Callable[[], dict[str, Any]]) -> Path:
+def write_snapshot(parent: Path, name: str, blocks: Mapping[Key, Lazy], header: Mapping[str, Any]) -> Path:
     """Write a snapshot by this process alone and return its directory; parameters as of `SnapshotWriter`.
 
     Raises OSError if writing fails.

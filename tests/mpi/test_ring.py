@@ -9,7 +9,7 @@ from mpi4py import MPI
 from dsgmcmc.errors import AgreedError, InputError
 from dsgmcmc.parallel.named import stacked
 from dsgmcmc.parallel.partition import A_MESSAGE, column_of, owner, row_of, slices_of
-from dsgmcmc.parallel.ring import Ring
+from dsgmcmc.parallel.ring import Move, Ring
 
 pytestmark = pytest.mark.mpi
 GRIDS = (4, 5, 7)
@@ -34,7 +34,7 @@ def test_blocks_move_between_any_two_parts(comm: MPI.Comm, together, grid: int) 
     for part in range(grid):
         for after in range(grid):
             columns = {c: block(c) for c in here(ring, part)}
-            move = ring.move(columns, part, after, lambda c: np.empty(length(c), np.float32))
+            move = Move(ring, columns, part, after, lambda c: np.empty(length(c), np.float32))
             order = list(move.order)
             for b in order:
                 move.depart(column_of(b, part, grid))

@@ -11,7 +11,7 @@ import pytest
 from mpi4py import MPI
 
 from dsgmcmc.parallel import shared_buffers
-from dsgmcmc.parallel.ring import Ring
+from dsgmcmc.parallel.ring import Ring, SharedTour
 from dsgmcmc.parallel.shared_buffers import LARGEST, SharedColumnBuffers
 
 pytestmark = pytest.mark.mpi
@@ -37,7 +37,7 @@ def test_tours_in_shared_memory_see_what_tours_by_message_see(comm: MPI.Comm, to
     Each block is set anew before a tour: whoever began before others were done with it would change what they see.
     """
     ring, shared = Ring(comm, GRID), allocated(comm, node)
-    tour = ring.shared_tour(shared, length) if shared else None
+    tour = SharedTour(ring, shared, length) if shared else None
     late = np.random.default_rng(comm.rank)
     wrong = []
     for number in range(40):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -30,9 +29,8 @@ def mine(comm: MPI.Comm) -> dict[Key, np.ndarray]:
     return blocks
 
 
-def header() -> dict[str, Any]:
-    hashes = {"config_hash": "0" * 64, "data_hash": "0" * 64}
-    return {"kind": "checkpoint", "chain": 0, "iteration": 1, "grid": GRID, "state": {}, "about": {}, **hashes}
+HASHES = {"config_hash": "0" * 64, "data_hash": "0" * 64}
+HEADER = {"kind": "checkpoint", "chain": 0, "iteration": 1, "grid": GRID, "state": {}, "about": {}, **HASHES}
 
 
 @pytest.mark.parametrize("writers", [64, 2, 1])
@@ -41,7 +39,7 @@ def test_all_processes_write_and_any_reads_all(
 ) -> None:
     """One shard a process, but a thousand processes must not make a thousand files: neighbours hand blocks to one."""
     monkeypatch.setattr(writer, "MAX_WRITERS", writers)
-    draft = SnapshotWriter(mpi_tmp_path, "step-000000000001", mine(comm), header, comm)
+    draft = SnapshotWriter(mpi_tmp_path, "step-000000000001", mine(comm), HEADER, comm)
     at_root = comm.rank == 0
     for step in (draft.make if at_root else None, draft.shard, draft.gather, draft.commit if at_root else None):
         if step:

@@ -126,7 +126,7 @@ def rewrite(place: Path, change: Change, state: dict[str, Any] | None = None) ->
     header = snapshot.manifest.model_dump(exclude={"blocks", "format", "version"})
     header["state"] |= {name: SmallArray.of(value) for name, value in (state or {}).items()}
     shutil.rmtree(place)
-    write_snapshot(place.parent, place.name, blocks, lambda: header)
+    write_snapshot(place.parent, place.name, blocks, header)
 
 
 def cut(key: Key) -> Change:

@@ -68,7 +68,7 @@ def test_damaged_snapshots(tmp_path: Path, count: int) -> None:
         "state": {"tau": SmallArray.of([1 / 3])},
         "about": {},
     }
-    path = write_snapshot(tmp_path, "step-000000000007", blocks, lambda: header)
+    path = write_snapshot(tmp_path, "step-000000000007", blocks, header)
     found = fuzz("snapshot", path, tmp_path, "manifest.json,shard-00000.h5", count, 3)
     assert found["10"] > 0.9 * count  # the others put there what was there before
 

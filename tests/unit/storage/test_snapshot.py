@@ -40,7 +40,7 @@ def write(parent: Path, iteration: int = 7, blocks: dict[Key, np.ndarray] = BLOC
         "state": {"tau": SmallArray.of([1 / 3, np.inf])},
         "about": {"seconds": 1.5},
     }
-    return write_snapshot(parent, step_name(iteration), blocks, lambda: content | changes)
+    return write_snapshot(parent, step_name(iteration), blocks, content | changes)
 
 
 def names(parent: Path) -> list[str]:
