@@ -14,7 +14,7 @@ from dsgmcmc.runs.compare import Comparing
 from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.types import Comm
 
-pytestmark = [pytest.mark.mpi, pytest.mark.once]
+pytestmark = [pytest.mark.mpi, pytest.mark.once, pytest.mark.long]
 
 
 def test_the_choice_does_not_depend_on_the_processes(comm: MPI.Comm, together, mpi_tmp_path: Path, monkeypatch) -> None:

@@ -52,6 +52,7 @@ def test_without_an_mpi_library_it_reports_and_names_the_extras():
         assert set(findings) == EVERYTHING - {"MPI start"}
 
 
+@pytest.mark.long
 def test_no_launch_initialises_nothing():
     """Login nodes kill what calls MPI_Init: where that fails, the full examination says so and --no-launch passes."""
     broken = {"OMPI_MCA_pml": "none-such", "MPIR_CVAR_PMI_VERSION": "none-such"}

