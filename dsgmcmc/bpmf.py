@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from dsgmcmc._estimator import Estimator, brief, seed_of
 from dsgmcmc.config.job import Policy
-from dsgmcmc.config.layers import build
 from dsgmcmc.config.run import RunConfig
 from dsgmcmc.data.arrays import has_times, prepare_data, write_features
-from dsgmcmc.errors import InputError
+from dsgmcmc.errors import InputError, StoppedError
 from dsgmcmc.parallel.comm import Alone, agree
 from dsgmcmc.parallel.mpirun import processes_wanted, sample_apart
 from dsgmcmc.posterior.fitted import FittedModel
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.runs.progress import notebook_line
+from dsgmcmc.runs.progress import in_notebook
 from dsgmcmc.settings import in_python
 from dsgmcmc.storage.files import Scratch
 from dsgmcmc.types import Comm
@@ -28,12 +27,8 @@ if TYPE_CHECKING:  # these modules load Numba's compiler
     from dsgmcmc.diagnostics.comparison import Comparison
     from dsgmcmc.runs.scores import Metric
 
-#: Default model parameters: where a parameter has its default, an earlier run or a comparison determines it.
-USUAL = {"rank": "auto", "noise": "shared", "implicit_features": "no", "time_levels": "no"}
-
 #: Admitted values of parameters that are not settings of the run.
 ADMITTED: dict[str, tuple[Any, ...]] = {
-    "clip": (True, False),
     "unknown": ("prior", "refuse"),
     "duplicates": ("error", "first", "last", "mean"),
     "model": ("auto", None),
@@ -49,7 +44,7 @@ class BPMF(Estimator, FittedModel):
 
     Parameters
     ----------
-    rank : int or "auto"
+    rank : int or "auto", optional
         Number K of latent dimensions; 0: biases only.
     sampler : str, optional
         Sampler; its own settings are sampler.NAME: see `options`.
@@ -62,11 +57,11 @@ class BPMF(Estimator, FittedModel):
         predictions of held-out ratings, which need a `test_fraction`; `iterations` is then the limit.
     chains : int
         Number of independent chains.
-    noise : {"shared", "by-user", "by-item", "both"}
+    noise : {"shared", "by-user", "by-item", "both"}, optional
         One noise level for all ratings, or one per user, per item, or both.
-    implicit_features : {"no", "user", "item", "both"}
+    implicit_features : {"no", "user", "item", "both"}, optional
         Learn also from who rated what: about users, items, or both.
-    time_levels : str
+    time_levels : str, optional
         Ratings of a user (or item) that share an effect: those of one second (page), or so many in a row. `fit` then
         needs timestamps: a column of X, or a file that has them.
     model : {"auto"}, optional
@@ -104,8 +99,8 @@ class BPMF(Estimator, FittedModel):
     comm : MPI.Comm, optional
         Under ``mpirun``: the processes that call `fit` together. Needs `out`.
     verbose : bool, optional
-        Show progress: a bar in the output of a notebook cell; elsewhere, and with several processes, lines on standard
-        error. By default progress is shown only in a notebook.
+        Show progress on standard error: a line that changes in a notebook, lines elsewhere and with several processes.
+        By default progress is shown only in a notebook.
 
     Attributes
     ----------
@@ -129,16 +124,16 @@ class BPMF(Estimator, FittedModel):
     ['user_id', 'item_id', 'score', 'rank', 'sd', 'q05', 'q95', 'ratings']
     """
 
-    rank: int | Literal["auto"] = "auto"
+    rank: int | Literal["auto"] | None = None
     _: KW_ONLY
     sampler: str | None = None
     iterations: int | str | None = None
     burn_in: int | str | None = None
     until: str | None = None
     chains: int = 1
-    noise: str = "shared"
-    implicit_features: str = "no"
-    time_levels: str = "no"
+    noise: str | None = None
+    implicit_features: str | None = None
+    time_levels: str | None = None
     model: Literal["auto"] | None = None
     user_features: Any = None
     item_features: Any = None
@@ -174,7 +169,7 @@ class BPMF(Estimator, FittedModel):
             Ratings.
         start : path or fitted model, optional
             An earlier run or model, usually on fewer ratings. Users and items in both start from its last state, so
-            that a short `burn_in` is enough. Model parameters that have their defaults are taken from it.
+            that a short `burn_in` is enough. Model parameters that are None are taken from it.
 
         Returns
         -------
@@ -192,20 +187,17 @@ class BPMF(Estimator, FittedModel):
         begin, earlier = None, getattr(self, "_scratch", None)  # keeps the run of `start`, which may be there
         if start is not None:
             begin = start.run_.path if isinstance(start, FittedModel) else Path(start)
-        if start is not None or self.model is not None:
-            settings = self._left_open(settings)
         if self.comm is not None and self.out is None:
             raise InputError("with comm=, say where the run goes with out=: all processes write there")
         if not (self.warm_start and hasattr(self, "_scratch")):
             self._scratch = Scratch()
         own = self._scratch.path
         out = Path(self.out) if self.out is not None else own / "run"
-        self._check_length(settings)
         comm = Alone() if self.comm is None else self.comm
         jobs = processes_wanted(self.n_jobs) if self.comm is None else 1
         beside = out.with_name(f"{out.name}.ratings.h5") if self.out is not None else own / "ratings.h5"
         data = self._prepare(X, y, beside, comm, settings["seed"], own)
-        shown = bool(self.verbose or (self.verbose is None and notebook_line()))
+        shown = bool(self.verbose or (self.verbose is None and in_notebook()))
         try:
             if jobs > 1:
                 sample_apart(data, out, settings, self.warm_start, jobs, shown, own, begin, command, self.model)
@@ -217,7 +209,8 @@ class BPMF(Estimator, FittedModel):
                 policy, quiet, source = Policy(), not shown, RatingsSource(data, start=begin)
 
                 def run(usual: Mapping[str, Any], again: bool = True) -> None:
-                    Job(comm, source, out, settings, again, policy, command, quiet, usual).run_inside()
+                    if Job(comm, source, out, settings, again, policy, command, quiet, usual).run():
+                        raise StoppedError("stopped before its end, at a checkpoint: go on with warm_start=True")
 
                 if self.model is not None:
                     sample_recommended(run, comm, source, out, settings, self.warm_start, policy, quiet=quiet)
@@ -258,7 +251,7 @@ class BPMF(Estimator, FittedModel):
         from dsgmcmc.runs.compare import Comparing
         from dsgmcmc.runs.source import RatingsSource
 
-        settings, comm, scratch = self._left_open(self._settings()), self.comm or Alone(), Scratch()
+        settings, comm, scratch = self._settings(), self.comm or Alone(), Scratch()
         data = self._prepare(X, y, scratch.path / "ratings.h5", comm, settings["seed"], scratch.path, compared=True)
         folder = Path(comm.bcast(str(scratch.path / "compare")))
         return Comparing(comm, RatingsSource(data), folder, settings, metric, quiet=not self.verbose).run()
@@ -274,19 +267,14 @@ class BPMF(Estimator, FittedModel):
                 described = {
                     kind: write_features(each, kind, Path(folder)) for kind, each in given.items() if each is not None
                 }
-                timed = self.time_levels != "no" or (
-                    (compared or self.model == "auto") and has_times(X, y, self.columns)
-                )
+                timed = self.time_levels not in (None, "no")
+                if not timed and (compared or self.model == "auto"):
+                    timed = has_times(X, y, self.columns)
                 settled = (seed, described, timed, self.duplicates, self.columns)
                 data = prepare_data(X, y, beside, self.test_fraction, *settled)
             return str(data.resolve())
 
         return Path(comm.bcast(agree(comm, prepare, "fit"), root=0))
-
-    @staticmethod
-    def _left_open(settings: dict[str, Any]) -> dict[str, Any]:
-        """Return the settings without model parameters that have their defaults, which are chosen later."""
-        return {name: value for name, value in settings.items() if value != USUAL.get(name)}
 
     @classmethod
     def load(cls, run: str | os.PathLike[str], *, data: str | os.PathLike[str] | None = None) -> Self:
@@ -317,15 +305,6 @@ class BPMF(Estimator, FittedModel):
             warm_start=True,
         )
         return model._adopt(opened, data)
-
-    def _check_length(self, settings: dict[str, Any]) -> None:
-        """Refuse a new run that would end before its first draw; a continued run may have other lengths."""
-        config = build(settings).resolved()
-        if config.first_draw > config.iterations and not self.warm_start:
-            raise InputError(
-                f"{config.iterations} iterations end before the first draw, at {config.first_draw} (burn_in "
-                f"{config.burn_in}): the model could not predict; fit with more iterations, or a shorter burn_in"
-            )
 
     def _settings(self) -> dict[str, Any]:
         for name, admitted in ADMITTED.items():

@@ -1,4 +1,4 @@
-"""Checks whether this machine, or every host of a job, can sample, with advice if not.
+"""Checks whether this machine can sample, with advice if not.
 
 Checks that may crash, hang or abort run in separate processes.
 """
@@ -13,10 +13,8 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Literal
 
@@ -24,10 +22,9 @@ import numpy as np
 
 from dsgmcmc._version import __version__
 from dsgmcmc.errors import InputError
-from dsgmcmc.parallel.comm import alone, library, processes_here, world_comm
+from dsgmcmc.parallel.comm import alone, library, world_comm
 from dsgmcmc.parallel.machine import memory_limit, usable_cores
 from dsgmcmc.parallel.mpirun import find_mpirun, openmpi_environment
-from dsgmcmc.types import Comm
 
 TIMEOUT = 60.0  # seconds for one trial; starting Python from a busy shared file system is slow
 LEAST_SHARED = 256 << 20  # bytes of /dev/shm; Docker's 64 MB are enough for a few processes only
@@ -80,7 +77,6 @@ def examine(launch: bool = True) -> Iterator[Finding]:
         advice = f"mpirun and library must be of one installation ({mpi.found}): check PATH and LD_LIBRARY_PATH"
         yield _tried("MPI start", probe_two, advice, launcher=(str(mpirun), "-n", "2"))
     yield _shared_memory()
-    yield _tried("HDF5", probe_files, "reinstall h5py, and check that the temporary folder (TMPDIR) can be written")
     yield _tried("Kernels", probe_kernels, "if Numba itself fails: pip install --force-reinstall numba llvmlite")
 
 
@@ -160,20 +156,6 @@ def probe_two() -> None:
     print("mpirun started 2 processes, which exchanged a message")
 
 
-def probe_files() -> None:
-    """Write a small ratings file and read it back."""
-    from dsgmcmc.data.ratings import open_ratings, write_ratings
-
-    train = np.arange(3, dtype=np.int64), np.arange(2, dtype=np.int32), np.array([1.0, 2.0], np.float32)
-    test = np.zeros(3, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32)
-    with tempfile.TemporaryDirectory(prefix="dsgmcmc-doctor-") as folder:
-        path = Path(folder) / "ratings.h5"
-        write_ratings(path, train, test, np.arange(2), np.arange(2))
-        with open_ratings(path) as ratings:
-            ratings.verify()
-    print(f"h5py {version('h5py')}; a ratings file was written and read back")
-
-
 def probe_kernels() -> None:
     """Compile a kernel, or load it from the cache, and compare its result with one that is known."""
     import numba
@@ -186,59 +168,3 @@ def probe_kernels() -> None:
     if not abs(found[0] + 0.9246626) < 1e-6:  # of the words 6627e8d5 and e169c58d of Random123's kat_vectors
         raise InputError("a compiled kernel computes wrong values on this CPU")
     print(f"Numba {numba.__version__}, compiled kernels in {cache_directory()}")
-
-
-# ---------------------------------------------------------------------- hosts of a job
-
-
-def compare(comm: Comm, folder: Path) -> list[Finding]:
-    """Check every host, and that all processes can write a run to `folder`. Collective.
-
-    Returns
-    -------
-    list of Finding
-        On process 0: all findings on its host, warnings and errors on other hosts, differences of versions, the hosts
-        and the run directory. Empty on other processes.
-    """
-    from dsgmcmc.storage.facts import versions
-
-    here = processes_here(comm)
-    local = list(examine(launch=False)) if here.rank == 0 else []
-    here.Free()
-    everyone = comm.gather((platform.node(), local, {**versions(), "cpu": ""}))
-    shared = _shared(comm, folder)
-    if everyone is None:  # not process 0
-        return []
-    hosts = [host for host, _, _ in everyone]
-    findings = list(everyone[0][1])
-    for host, others, about in everyone[1:]:
-        findings += [Finding(f"{f.name} of {host}", f.level, f.found, f.advice) for f in others if f.level != "ok"]
-        for name, expected in everyone[0][2].items():
-            if about[name] != expected:
-                text = f"{expected} on {hosts[0]}; {about[name]} on {host}"
-                findings.append(Finding(f"{name} version", "error", text, "give every host the same environment"))
-    text = ", ".join(f"{host} ({hosts.count(host)})" for host in dict.fromkeys(hosts))
-    return [*dict.fromkeys(findings), Finding("Hosts", "ok", text), shared]
-
-
-def _shared(comm: Comm, folder: Path) -> Finding:
-    """Check that process 0 sees a file that each process creates in a folder. Collective."""
-    place, made = folder.absolute(), ""
-    if comm.rank == 0:
-        while not place.exists() and place != place.parent:
-            place = place.parent
-        with contextlib.suppress(OSError):
-            made = tempfile.mkdtemp(prefix=".dsgmcmc-doctor-", dir=place)
-    made = comm.bcast(made)
-    if not made:
-        return Finding("Run directory", "error", f"{place} cannot be written", "choose another folder (--out)")
-    with contextlib.suppress(OSError):
-        (Path(made) / str(comm.rank)).touch()
-    hosts = comm.gather(platform.node()) or []
-    missing = {host for rank, host in enumerate(hosts) if not (Path(made) / str(rank)).exists()}
-    if comm.rank == 0:
-        shutil.rmtree(made, ignore_errors=True)
-    if missing:
-        text = f"{place} is not shared: files of {', '.join(sorted(missing))} did not arrive at {hosts[0]}"
-        return Finding("Run directory", "error", text, "write the run to a file system that all hosts share (--out)")
-    return Finding("Run directory", "ok", f"{place}: all processes can write there, and see the same files")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -38,28 +38,6 @@ def naming(path: os.PathLike[str]) -> Iterator[None]:
     except OSError as error:
         error.filename = str(path)
         raise
-
-
-#: Messages for users by Pydantic's type of error; Pydantic's own messages are for programmers.
-EXPECTED = {
-    "greater_than_equal": "must be at least {ge}",
-    "greater_than": "must be more than {gt}",
-    "less_than_equal": "must be at most {le}",
-    "less_than": "must be less than {lt}",
-    "finite_number": "must be a finite number",
-    "literal_error": "must be {expected}",
-    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "must be a whole number"),
-    **dict.fromkeys(("float_type", "float_parsing"), "must be a number"),
-    **dict.fromkeys(("bool_type", "bool_parsing"), "must be true or false"),
-    "string_type": "must be text",
-}
-
-
-def what_it_must_be(detail: Mapping[str, Any]) -> str:
-    """Describe valid values of a setting, from an entry of Pydantic's `ValidationError.errors`."""
-    expected = EXPECTED.get(detail["type"])
-    found: str = detail["msg"].removeprefix("Value error, ")
-    return expected.format(**detail.get("ctx", {})) if expected else found
 
 
 class InputError(ValueError):

@@ -67,7 +67,7 @@ class BPMFScorer(Component[ItemList], Trainable):
         if options.rng is not None:
             model.set_params(random_state=int(options.random_generator().integers(2**31)))
         table = data.interaction_table(format="pandas", original_ids=True)
-        pairs = ["user_id", "item_id", *(["timestamp"] if model.time_levels != "no" else [])]
+        pairs = ["user_id", "item_id", *(["timestamp"] if model.time_levels not in (None, "no") else [])]
         self.model_ = model.fit(table[pairs], table["rating"] if "rating" in table else np.ones(len(table)))
 
     def __call__(self, query: QueryInput, items: ItemList) -> ItemList:

@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from dsgmcmc.cli.sample import with_settings
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.comm import world_comm
 
 with contextlib.suppress(InputError):  # some tests need no MPI; to the others it is loaded as to the command line
     world_comm()
+
+with_settings()  # tests look at the options of all commands at once
 
 ROOT = Path(__file__).resolve().parent.parent
 

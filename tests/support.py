@@ -38,6 +38,7 @@ from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.parallel.mpirun import openmpi_environment
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.schedule import Schedule
+from dsgmcmc.parallel.signals import installed
 from dsgmcmc.runs.job import Job
 from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.samplers import SAMPLERS
@@ -275,7 +276,7 @@ def sample(
 ) -> int:
     """``dsgmcmc sample`` on the processes of `comm`; the exit status. Collective."""
     with handlers_as_before():
-        return Job(comm, RatingsSource(data, start=start), out, settings, resume, policy).run()
+        return Job(comm, RatingsSource(data, start=start), out, settings, resume, policy).run(installed())
 
 
 def diverging(comm: MPI.Comm, data: Path, out: Path, iterations: int = 60, **settings: Any) -> int:
@@ -288,7 +289,7 @@ def diverging(comm: MPI.Comm, data: Path, out: Path, iterations: int = 60, **set
     sampler = {"step_size": 10.0, "burn_in_step_size": 0.35}
     given = {**usual, "iterations": iterations, **settings}
     with handlers_as_before():
-        return Job(comm, RatingsSource(data), out, given, True, usual={"sampler": sampler}).run()
+        return Job(comm, RatingsSource(data), out, given, True, usual={"sampler": sampler}).run(installed())
 
 
 def rest(comm: MPI.Comm) -> None:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from copy import copy
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from dsgmcmc._version import __version__
 from dsgmcmc.cli.compare import compare
@@ -20,47 +17,16 @@ from dsgmcmc.cli.info import info
 from dsgmcmc.cli.posterior.evaluate import evaluate
 from dsgmcmc.cli.posterior.predict import predict
 from dsgmcmc.cli.posterior.recommend import recommend
-from dsgmcmc.cli.sample import SampleCommand, sample
+from dsgmcmc.cli.sample import SampleCommand, sample, with_settings
 from dsgmcmc.cli.small import doctor, export, report, verify
-from dsgmcmc.errors import EXIT_FAILURE, EXIT_USAGE, InputError, WriteError, failed_file, what_it_must_be
-from dsgmcmc.terminal import complain, plain, say
+from dsgmcmc.errors import EXIT_FAILURE, EXIT_USAGE, InputError, WriteError, failed_file
+from dsgmcmc.terminal import complain, say
 
 #: Base class of the errors that typer raises for a wrong command line; typer does not export it.
 REFUSED: Any = typer.BadParameter.__base__
 
-
-@contextmanager
-def _our_words() -> Iterator[None]:
-    """Context that replaces Pydantic's message for a refused option by ours, and escapes unprintable characters."""
-    try:
-        yield
-    except REFUSED as error:
-        if error.__cause__ is not None and hasattr(error.__cause__, "errors"):
-            detail = error.__cause__.errors()[0]
-            words, shown = what_it_must_be(detail), repr(str(detail["input"])[:80])
-            error.message = words if shown in words else f"{words} (found {shown})"
-        error.message = plain(error.message)
-        raise
-
-
-class Commands(TyperGroup):
-    """Group of commands with our messages for refused options."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the options that precede the name of a command."""
-        with _our_words():
-            return super().parse_args(ctx, args)
-
-    def invoke(self, ctx: Any) -> Any:
-        """Run a command."""
-        with _our_words():
-            return super().invoke(ctx)
-
-
 # plain help: panels of 80 columns would truncate the names of options
-app = typer.Typer(
-    cls=Commands, no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None
-)
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
 def _version(wanted: bool) -> None:
@@ -92,12 +58,14 @@ app.command(short_help="Check every checksum, print the digest.")(verify)
 app.command(short_help="Check that this machine can sample.")(doctor)
 
 
-def _asked_for(words: list[str]) -> typer.Typer:
+def asked_for(words: list[str]) -> typer.Typer:
     """Return the program with only the command in the first word, if it is one: making all commands takes longer."""
     one = copy(app)
     commands = {getattr(each.callback, "__name__", ""): each for each in app.registered_commands}
     named = [commands[word] for word in words[:1] if word in commands]
     one.registered_commands = named or app.registered_commands
+    if words[:1] == ["sample"]:
+        with_settings()
     return one
 
 
@@ -108,11 +76,17 @@ def main() -> None:
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # names may have letters outside the locale
+    words = sys.argv[1:] or ["--help"]
     try:
-        _asked_for(sys.argv[1:])()
+        status = asked_for(words)(words, standalone_mode=False)
+    except REFUSED as error:
+        complain(f"{error.format_message()} (--help shows what there is)")
+        sys.exit(EXIT_USAGE)
     except InputError as error:
         complain(error)
         sys.exit(EXIT_FAILURE if isinstance(error, WriteError) else EXIT_USAGE)
     except OSError as error:
         complain(failed_file(error))
         sys.exit(EXIT_FAILURE)
+    if status:
+        sys.exit(status)

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dsgmcmc.cli.options import JsonOption
+from dsgmcmc.cli.options import JsonOption, Metric
 from dsgmcmc.errors import InputError, StoppedError, writing
 from dsgmcmc.parallel.comm import on_root, processes, run_parallel
 from dsgmcmc.terminal import say, say_json, show_table
 
 if TYPE_CHECKING:
     from dsgmcmc.diagnostics.comparison import Comparison
-
-
-class Metric(StrEnum):
-    """Criteria by which models are compared."""
-
-    log_probability = "log-probability"
-    log_density = "log-density"
-    rmse = "rmse"
-    ndcg = "ndcg"
 
 
 def compare(
@@ -85,11 +75,9 @@ def compare(
         options = {} if seed is None else {"seed": seed}
         given = on_root(comm, partial(read_settings, options, config, assign or ()))
         folder = out.with_name(f"{out.name}.compare")
-        chosen: Any = None if metric is None else metric.value
         try:
-            comparison = Comparing(
-                comm, RatingsSource(data), folder, given, chosen, signals=installed(), quiet=as_json
-            ).run()
+            source, signals = RatingsSource(data), installed()
+            comparison = Comparing(comm, source, folder, given, metric, signals=signals, quiet=as_json).run()
         except StoppedError as stopped:
             return stopped.status
         on_root(comm, partial(write, comparison))
@@ -110,12 +98,12 @@ def _show(comparison: Comparison) -> None:
     ratings = comparison.held_out + comparison.training
     title = f"{comparison.held_out:,} of {ratings:,} training ratings held out, models by {CRITERIA[comparison.metric]}"
     short = {"log-probability": "log p", "log-density": "density", "rmse": "RMSE", "ndcg": "NDCG"}[comparison.metric]
-    headings = ("model", short, "behind", "se", "RMSE", "NDCG@10", "time")
+    headings = ("model", short, "behind", "se", "RMSE", "time")
     rows = []
     for each in comparison.models:
-        scores = (each.criterion, each.behind, each.error, each.rmse, each.ndcg)
-        mean, gap, error, *others = ("-" if number is None else f"{number:.4f}" for number in scores)
-        rows.append([each.name, mean, gap, error, *others, "-" if each.seconds is None else f"{each.seconds:,.1f} s"])
+        scores = (each.criterion, each.behind, each.error, each.rmse)
+        shown = ("-" if number is None else f"{number:.4f}" for number in scores)
+        rows.append([each.name, *shown, "-" if each.seconds is None else f"{each.seconds:,.1f} s"])
     show_table(headings, rows, title, left=headings[:1])
     sweeps = comparison.models[0].sweeps
     say(f"simplest first, {sweeps} sweeps each; behind: the best model; se: its standard error; time: of these sweeps")

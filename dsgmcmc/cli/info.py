@@ -24,7 +24,7 @@ def info(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Describe a file or directory; for a run, also how well it sampled and predicts.
+    """Describe a ratings file or a run; for a run, also how well it sampled and predicts.
 
     \b
     Examples:

@@ -6,9 +6,9 @@ import inspect
 import os
 import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -21,41 +21,7 @@ from dsgmcmc.settings import in_python
 
 
 class SampleCommand(TyperCommand):
-    """`sample` with an option for every setting; the options are made when first needed.
-
-    The classes that declare settings load NumPy and Pydantic, which would slow the start of other commands.
-    """
-
-    @cached_property
-    def _complete(self) -> Any:
-        from dsgmcmc.cli.settings import settings
-
-        def command(**options: Any) -> None:
-            sample(**options)
-
-        own = inspect.signature(sample).parameters.values()
-        command.__signature__ = inspect.Signature([*own, *(each.parameter for each in settings())])  # type: ignore[attr-defined]
-        app = typer.Typer(add_completion=False)
-        app.command()(command)
-        return typer.main.get_command(app)
-
-    @property
-    def params(self) -> list[Any]:
-        """Arguments and options."""
-        return self._complete.params  # type: ignore[no-any-return]
-
-    @params.setter
-    def params(self, given: list[Any]) -> None:
-        pass
-
-    @property
-    def callback(self) -> Callable[..., Any] | None:
-        """Function that the command calls."""
-        return self._complete.callback  # type: ignore[no-any-return]
-
-    @callback.setter
-    def callback(self, given: Callable[..., Any] | None) -> None:
-        pass
+    """`sample`, whose help has a heading for each kind of setting."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the help of arguments and options, with a heading for each kind of setting."""
@@ -147,9 +113,20 @@ def sample(
         run_parallel(comm, work)
 
 
-#: Parameters of `sample` without ``**given``, which `SampleCommand` replaces by the options of settings.
+#: Parameters of `sample` without ``**given``, which `with_settings` replaces by the options of settings.
 _OWN = [each for each in inspect.signature(sample, eval_str=True).parameters.values() if each.name != "given"]
 sample.__signature__ = inspect.Signature(_OWN)  # type: ignore[attr-defined]
+
+
+def with_settings() -> None:
+    """Give `sample` an option for every setting.
+
+    The classes that declare settings load NumPy and Pydantic, which would slow the start of other commands.
+    """
+    from dsgmcmc.cli.settings import settings
+
+    options = [each.parameter for each in settings()]
+    sample.__signature__ = inspect.Signature([*_OWN, *options])  # type: ignore[attr-defined]
 
 
 def _split(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

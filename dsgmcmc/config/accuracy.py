@@ -49,7 +49,7 @@ def format_accuracy(wanted: Mapping[str, float]) -> str:
     return ",".join(f"{name}={limit:g}" for name, limit in wanted.items())
 
 
-def why_unreachable(settings: Mapping[str, Any], sweep: int, parts: int) -> str:
+def why_unreachable(settings: Mapping[str, Any], sweep: int) -> str:
     """Explain why chains cannot reach the target accuracy, or why it cannot be measured; empty if they can.
 
     Parameters
@@ -58,17 +58,11 @@ def why_unreachable(settings: Mapping[str, Any], sweep: int, parts: int) -> str:
         Settings of a `dsgmcmc.config.chain.ResolvedChain`.
     sweep : int
         Iterations in a sweep.
-    parts : int
-        Number of parts of each chain that are compared as chains.
     """
     iterations, burn_in, chains = settings["iterations"], settings["burn_in"], settings["chains"]
     draws = max(0, iterations - burn_in) // settings["thin"]
-    most = f"{iterations:,} iterations make at most {draws:,} draws per chain"
-    if draws < LEAST_DRAWS * parts:
-        return f"{most}, and at least {LEAST_DRAWS * parts} are needed: raise iterations"
-    ess = parse_accuracy(settings["until"]).get("ess", 0)
-    if ess > draws * chains:
-        return f"{most}: too few for an ESS of {ess:g} with {chains} chain(s); raise iterations, or lower thin"
+    if parse_accuracy(settings["until"]).get("ess", 0) > draws * chains:
+        return f"{iterations:,} iterations make at most {draws:,} draws per chain: raise iterations, or lower thin"
     step = settings["sampler"].config.step
     if step(burn_in, sweep, burn_in) != step(iterations - 1, sweep, burn_in):
         return (

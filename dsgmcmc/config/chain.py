@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from dsgmcmc.config.accuracy import format_accuracy, parse_accuracy, why_unreachable
-from dsgmcmc.config.sampler import DEFAULT_SAMPLER, SamplerSection, explain
+from dsgmcmc.config.sampler import DEFAULT_SAMPLER, Checked, SamplerSection
 from dsgmcmc.config.units import parse_length, parse_time
 from dsgmcmc.errors import InputError
 from dsgmcmc.samplers import SAMPLERS
@@ -40,13 +39,11 @@ DEFAULT_LENGTH, DEFAULT_LIMIT = "700sweeps", "5000sweeps"
 Length = int | str  # iterations, or for example "500sweeps"
 
 
-class ChainConfig(BaseModel):
+class ChainConfig(Checked):
     """Requested settings of a chain: all settings outside the target, including those for checkpoints.
 
     Lengths may be given in iterations, as a number, or in sweeps, as ``"500sweeps"``.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     #: Whether the samplers for densities alone may be chosen.
     of_densities: ClassVar[bool] = True
@@ -123,20 +120,6 @@ class ChainConfig(BaseModel):
     def _sampler(cls, data: Any) -> Any:
         return {**data, "sampler": SamplerSection.of(data.get("sampler", DEFAULT_SAMPLER), cls.of_densities)}
 
-    @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> Self:
-        """Check settings.
-
-        Raises
-        ------
-        InputError
-            If any setting is wrong; the message names all of them.
-        """
-        try:
-            return cls(**settings)
-        except ValidationError as error:
-            raise InputError(explain(error, cls.model_fields)) from error
-
     def plain(self, processes: int = 1, finest: int | None = None) -> dict[str, Any]:
         """Choose missing values, convert lengths to iterations, and check that the sampler allows the settings.
 
@@ -158,17 +141,13 @@ class ChainConfig(BaseModel):
             If the settings are incompatible.
         """
         until = self.until or (self.default_until() if self.iterations is None else "none")
-        if until != "none":
-            plain = self._plain(processes, finest, until)
-            sampler = self.sampler.kind(self.sampler.config, plain["burn_in"])
-            parts = len(sampler.positions) * (2 if self.chains == 1 else 1)  # the halves of a single chain are compared
-            sweep = sampler.sweep_length(self.sampler.config, plain["grid"])
-            why = why_unreachable(plain, sweep, parts)
-            if not why:
-                return plain
-            if self.until:
-                raise InputError(f"until {until}: {why}")
-        return self._plain(processes, finest, None)
+        if until == "none":
+            return self._plain(processes, finest, None)
+        plain = self._plain(processes, finest, until)
+        why = why_unreachable(plain, self.sampler.kind.sweep_length(self.sampler.config, plain["grid"]))
+        if why and self.until:
+            raise InputError(f"until {until}: {why}")
+        return self._plain(processes, finest, None) if why else plain
 
     def default_until(self) -> str:
         """Default target accuracy, if no number of iterations is given."""

@@ -7,21 +7,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-
-from dsgmcmc.config.sampler import explain
-from dsgmcmc.config.units import seconds_of
+from dsgmcmc.config.sampler import Checked
+from dsgmcmc.config.units import parse_time
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named, setting
 
 
-class Policy(BaseModel):
+class Policy(Checked):
     """Settings of a job, as described by ``dsgmcmc sample --help`` and docs/settings.md."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     max_walltime: str | None = setting(
         "Write a checkpoint and end (status 75) within this time; auto: within the Slurm job's limit.",
@@ -38,14 +33,6 @@ class Policy(BaseModel):
     on_divergence: Literal["recover", "stop"] = setting(
         "If a chain diverges: begin it again with a smaller step, then with a safer sampler, or stop.", "recover"
     )
-
-    @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> Self:
-        """Check settings; raises InputError."""
-        try:
-            return cls(**settings)
-        except ValidationError as error:
-            raise InputError(explain(error, cls.model_fields)) from error
 
     def deadline(self, since_start: float) -> float | None:
         """Time at which the job must have ended, on the clock of `time.monotonic`.
@@ -70,4 +57,8 @@ class Policy(BaseModel):
                     "23:50:00, or export it in the job script"
                 )
             return time.monotonic() + int(end) - time.time()
-        return time.monotonic() - since_start + seconds_of(named("max_walltime"), self.max_walltime, ", or auto")
+        seconds = parse_time(self.max_walltime)
+        if not seconds:
+            option = f"{named('max_walltime')} {self.max_walltime}"
+            raise InputError(f"{option}: expected a time like 90s, 10min, 1h, 23:50:00, or auto")
+        return time.monotonic() - since_start + seconds

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
+from collections.abc import Mapping
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_serializer
 
-from dsgmcmc.errors import InputError, what_it_must_be
+from dsgmcmc.errors import InputError
 from dsgmcmc.samplers import DENSITY_SAMPLERS, SAMPLERS, sampler_named
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.gradients import DATUM_GRADIENTS
@@ -70,7 +69,7 @@ class SamplerSection(BaseModel):
         try:
             return cls(name=name, config=kind.Config(**section))
         except ValidationError as error:
-            raise ValueError(explain(error, kind.Config.model_fields, "sampler.")) from error
+            raise ValueError(explain(error, "sampler.")) from error
 
     @property
     def kind(self) -> type[Sampler[Any, Any]]:
@@ -103,19 +102,6 @@ def section_of(given: Any) -> dict[str, Any]:
     return dict(given)
 
 
-def _in_words(detail: Any, known: Iterable[str], prefix: str) -> str:
-    """Describe an error in a setting; for an unknown name, suggest a similar name."""
-    if detail["type"] != "extra_forbidden":
-        return what_it_must_be(detail)
-    name = str(detail["loc"][-1])
-    kinds = *SAMPLERS.values(), *DENSITY_SAMPLERS.values()
-    owned = {field for kind in kinds for field in kind.Config.model_fields}
-    if not prefix and name in owned:
-        return f"is not a setting of a run, but of its sampler: sampler.{name}"
-    near = get_close_matches(name, known, 1)
-    return f"is not a setting{f'; did you mean {prefix}{near[0]}?' if near else ''}"
-
-
 def _shown(value: Any) -> str:
     """Representation of any value, shortened."""
     try:
@@ -125,25 +111,37 @@ def _shown(value: Any) -> str:
     return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]} ..."
 
 
-def explain(error: ValidationError, known: Iterable[str], prefix: str = "") -> str:
-    """List the wrong settings with their values.
-
-    Parameters
-    ----------
-    error : ValidationError
-        Error of Pydantic.
-    known : iterable of str
-        Names of all settings.
-    prefix : str
-        Prefix of the names.
-    """
-    wrong: dict[str, tuple[list[str], str]] = {}
+def explain(error: ValidationError, prefix: str = "") -> str:
+    """List the wrong settings with their values; `prefix` precedes their names."""
+    wrong: dict[str, list[str]] = {}
+    values = {}
     for detail in error.errors():
-        name = prefix + str(detail["loc"][0]) if detail["loc"] else ""
-        texts, _ = wrong.setdefault(name, ([], _shown(detail["input"])))
-        texts.append(_in_words(detail, known, prefix))
-    lines = []
-    for name, (texts, value) in wrong.items():
-        text = " or ".join(texts).replace(" or must be ", " or ")
-        lines.append(f"{name}: {text} (found {value})" if name else text)
-    return "; ".join(lines)
+        name, what = prefix + str((detail["loc"] or ("",))[0]), detail["msg"].removeprefix("Value error, ")
+        if detail["type"] == "extra_forbidden":
+            what = f"is not a setting{'' if prefix else '; those of the sampler are sampler.NAME'}"
+        wrong.setdefault(name, []).append(what.replace("Input should be", "must be"))
+        values[name] = _shown(detail["input"])
+    lines = {name: " or ".join(texts) for name, texts in wrong.items()}
+    return "; ".join(
+        f"{name}: {text} (found {values[name]})" if name != prefix else text for name, text in lines.items()
+    )
+
+
+class Checked(BaseModel):
+    """Settings that are checked by `of`, with messages for the user."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> Self:
+        """Check settings.
+
+        Raises
+        ------
+        InputError
+            If any setting is wrong; the message names all of them.
+        """
+        try:
+            return cls(**settings)
+        except ValidationError as error:
+            raise InputError(explain(error)) from error

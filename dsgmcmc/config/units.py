@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-from dsgmcmc.errors import InputError
-
 _LENGTH = re.compile(r"(\d+)(\s*sweeps?)?")
 _CLOCK = re.compile(r"(?:(\d+)-)?(\d+):(\d\d):(\d\d)")
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|h|d)")
@@ -46,24 +44,3 @@ def parse_time(text: str) -> float | None:
         if minutes < 60 and seconds < 60:
             return 86400.0 * days + 3600 * hours + 60 * minutes + seconds
     return None
-
-
-def seconds_of(option: str, text: str, or_else: str = "") -> float:
-    """Seconds in the value of an option, which must be positive.
-
-    Parameters
-    ----------
-    option, text : str
-        Name and value of the option.
-    or_else : str
-        Other values that the option accepts, for the message.
-
-    Raises
-    ------
-    InputError
-        If the value is malformed or zero.
-    """
-    seconds = parse_time(text)
-    if not seconds:
-        raise InputError(f"{option} {text}: expected a time like 90s, 10min, 1h, 23:50:00{or_else}")
-    return seconds

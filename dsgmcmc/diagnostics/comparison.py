@@ -35,13 +35,13 @@ class Model(BaseModel):
     behind, error : float or None
         How much worse its criterion is than that of the best model at this number of sweeps, and the standard error of
         the difference.
-    rmse, ndcg : float or None
-        RMSE and NDCG@10, if they were measured.
+    rmse : float or None
+        RMSE, if it was measured.
     seconds : float or None
         Time that its chain took.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(frozen=True)
 
     name: str
     settings: dict[str, str | int]
@@ -50,7 +50,6 @@ class Model(BaseModel):
     behind: float | None = None
     error: float | None = None
     rmse: float | None = None
-    ndcg: float | None = None
     seconds: float | None = None
 
 

@@ -15,12 +15,6 @@ users, and :math:`D_u = \sum_{i \in u} (d_i - \bar d)`. Then
 
 is the squared standard error of a mean with clusters [Cameron & Miller 2015, section 2].
 
-*Monte Carlo error.* Another seed gives other draws, and another score. The sd of the score over seeds is estimated from
-a single run, whose draws are divided into two parts, fractions w and 1 - w. The scores by the two parts differ by the
-Monte Carlo error times :math:`1 / \sqrt{w (1 - w)}`, and by a trend as long as the chain has not converged. A trend
-that is equal for all users does not enter the standard error above. On MovieLens 100K, with 50 draws in 100 sweeps, the
-estimate is 0.0018 to 0.0024 nats; the sd of the scores of five seeds is 0.0014 to 0.0030.
-
 [Czado 2009] Predictive model assessment for count data, Biometrics 65.
 [Cameron & Miller 2015] A practitioner's guide to cluster-robust inference, Journal of Human Resources 50(2).
 """
@@ -197,8 +191,3 @@ def of_sums(sums: Float64, counts: Int64) -> Estimate:
     if users < 2:
         return Estimate(mean, float("inf"))
     return Estimate(mean, float(np.sqrt(users / (users - 1) * np.square(sums - mean * counts).sum())) / n)
-
-
-def monte_carlo_error(first: Float64, second: Float64, owners: Int32, share: float = 0.5) -> float:
-    """Monte Carlo error of the mean score by all draws, from scores by the first `share` of draws and by the rest."""
-    return float(np.sqrt(share * (1 - share))) * difference(first, second, owners).error

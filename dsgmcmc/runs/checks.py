@@ -1,9 +1,6 @@
 """Checks of a configuration against the ratings, before sampling.
 
-A warning is given if the model hardly suits the ratings. An error is raised if the likelihood does not accept the
-ratings, an integer would overflow, or a message would have more elements than MPI can count. Most MPI libraries count
-the elements of a message in 32 bits. Positions of test ratings are 32-bit integers, too. docs/reliability.md lists all
-types and limits.
+A warning is given if the model hardly suits the ratings. An error is raised if the likelihood does not accept them.
 """
 
 from __future__ import annotations
@@ -19,13 +16,8 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.model.blocks import SLAB
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.likelihoods.ordinal import scale_of
-from dsgmcmc.model.quantity import Quantities
 from dsgmcmc.parallel.partition import block_bounds
-from dsgmcmc.runs.costs import row_width, tours
 from dsgmcmc.settings import named
-from dsgmcmc.types import Int64
-
-MAX_COUNT = 2**31 - 1  # largest number of elements of a message, and of positions in int32
 
 #: Elements of the factors per rating above which even exact Gibbs sampling mistook noise for structure.
 MAX_NUMBERS_PER_RATING = 3
@@ -69,37 +61,7 @@ def levels_of_scale(ratings: Ratings, law: type[Law]) -> list[float] | None:
 
 
 def check_limits(config: ResolvedConfig, ratings: Ratings) -> None:
-    """Refuse a run in which an integer would overflow, or a message would be too long for MPI.
-
-    Parameters
-    ----------
-    config : ResolvedConfig
-    ratings : Ratings
-        Open ratings file; only the numbers of ratings are used, not their values.
-
-    Raises
-    ------
-    InputError
-        If a limit is exceeded; the message names the setting that helps.
-    """
-    _check_blocks(config, ratings.column_counts, config.quantities_for(ratings))
-    bounds = block_bounds(ratings.row_indptr, config.grid)
-    tested = int(np.diff(ratings.test_indptr[bounds]).max())
-    if tested > MAX_COUNT:
-        raise InputError(
-            f"a block of rows would have {tested:,} test ratings, more than 32 bits can count ({MAX_COUNT:,}): use a "
-            f"larger {named('grid')}, or prepare the ratings with a smaller {named('test_fraction')}"
-        )
-
-
-def _check_blocks(config: ResolvedConfig, column_counts: Int64, quantities: Quantities) -> None:
-    """Refuse column blocks that are too long for one message; `column_counts` determine the blocks."""
-    grid = config.grid
-    bounds = block_bounds(np.concatenate([[0], np.cumsum(column_counts)]), grid)
-    widths = (row_width(config, quantities), *(tour.width for tour in tours(config, quantities)))
-    block = int(np.diff(bounds).max()) * max(widths)
-    if block > MAX_COUNT:
-        raise InputError(
-            f"a block of columns would be a message of {block:,} numbers, more than MPI can count ({MAX_COUNT:,}): "
-            f"use a {named('grid')} of at least {-(-grid * block // MAX_COUNT)}, or a smaller {named('rank')}"
-        )
+    """Refuse more test ratings in a block of rows than positions of 32 bits can count."""
+    tested = int(np.diff(ratings.test_indptr[block_bounds(ratings.row_indptr, config.grid)]).max())
+    if tested >= 2**31:
+        raise InputError(f"a block of rows would have {tested:,} test ratings, too many: use a larger {named('grid')}")

@@ -15,19 +15,18 @@ All chains have an equal number of sweeps: fewer for many ratings, where errors 
 candidate whose chain diverges is excluded. The chain of the simplest candidate falls back to safer samplers, as in any
 run, so that there is always a model to recommend.
 
-Every candidate's chain is a separate run, in a folder that is deleted at the end. Scores of finished chains are kept
-in this folder, so that a comparison that was stopped resumes without sampling them again.
+Every candidate's chain is a separate run, in a folder that is deleted at the end. The name of the run is a hash of its
+ratings and settings, so that a comparison that was stopped resumes without sampling finished chains again.
 """
 
 from __future__ import annotations
 
 import hashlib
 import io
-import json
-import logging
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -41,20 +40,19 @@ from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.inner import InnerSplit
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics.comparison import Comparison, Model
-from dsgmcmc.diagnostics.ranking import MAX_USERS
 from dsgmcmc.diagnostics.summary import read_summary
 from dsgmcmc.errors import DivergenceError, InputError, StoppedError
 from dsgmcmc.model.likelihoods import Levels
-from dsgmcmc.parallel.comm import agree, on_root
+from dsgmcmc.parallel.comm import on_root
 from dsgmcmc.parallel.signals import Signals
 from dsgmcmc.posterior.exposure import Rated
-from dsgmcmc.posterior.heldout import TestPredictions, predict_test
+from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.runs.candidates import ADDED, BIASES_ONLY, Candidate, candidates, laws_for
 from dsgmcmc.runs.job import Job
 from dsgmcmc.runs.opening import refuse_taken
-from dsgmcmc.runs.progress import logs_as_before, start_logs
-from dsgmcmc.runs.scores import Halves, Metric, Scores, ranking_scores, recorded_values, scores_of
+from dsgmcmc.runs.progress import logs
+from dsgmcmc.runs.scores import Metric, Scores, ranking_scores, recorded_values, scores_of
 from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.settings import named
 from dsgmcmc.storage.files import write_whole
@@ -64,15 +62,12 @@ from dsgmcmc.types import Comm, Float64
 
 T = TypeVar("T")
 
-log = logging.getLogger(__name__)
-
 #: Sweeps of burn-in; maximum sweeps of a chain; sweeps of all chains together with few and with many training ratings;
 #: number of training ratings that count as many.
 BURN_IN_SWEEPS, MAX_SWEEPS, ALL_SWEEPS, ALL_SWEEPS_MANY, MANY_RATINGS = 50, 300, 1400, 840, 500_000
 #: Laws that are replaced while additions are tried, and their replacements.
 TRIAL = {"logistic": "noise", "ordinal": "noise"}
-DRAWS, RANKING_DRAWS = 5, 20  # least number of saved draws of a candidate, without and with rankings as the criterion
-RANKED_USERS = 300  # users whose rankings are measured if rankings are not the criterion
+RANKING_DRAWS = 20  # least number of saved draws of a candidate if rankings are the criterion
 HELD_OUT_SHARE = 0.1  # of the training ratings
 HELD_OUT_MIN = 1000  # ratings, but at most a quarter of the training ratings
 #: Folder of the candidates in a run's directory, during the comparison.
@@ -125,6 +120,8 @@ class Plan(NamedTuple):
     metric : Metric
     models : list of Candidate
         Candidates that ratings and settings admit.
+    runs : list of str
+        Name of each candidate's run.
     fixed : dict
         Settings of all chains.
     sweeps : int
@@ -134,40 +131,24 @@ class Plan(NamedTuple):
     seed: int
     metric: Metric
     models: list[Candidate]
+    runs: list[str]
     fixed: dict[str, Any]
     sweeps: int
 
 
 class Measured(NamedTuple):
-    """Scores and costs of a candidate that has been sampled.
-
-    Attributes
-    ----------
-    scores : Scores
-        Empty if the chain diverged.
-    rmse, ndcg : float
-        NaN if undefined.
-    seconds : float
-        Sampling time of the chain.
-    """
+    """Scores of a candidate, its RMSE (None if undefined), and the sampling time of its chain in seconds."""
 
     scores: Scores
-    rmse: float = np.nan
-    ndcg: float = np.nan
-    seconds: float = np.nan
+    rmse: float | None
+    seconds: float
 
-    def save(self, path: Path) -> None:
-        """Write the file atomically."""
-        file = io.BytesIO()
-        np.savez(file, **self.scores._asdict(), rmse=self.rmse, ndcg=self.ndcg, seconds=self.seconds)
-        write_whole(path, [file.getbuffer()])
 
-    @classmethod
-    def read(cls, path: Path) -> Measured:
-        """Read the file."""
-        with np.load(path, allow_pickle=False) as kept:
-            scores = Scores(kept["each"], kept["owners"], float(kept["error"]))
-            return cls(scores, *(float(kept[name]) for name in ("rmse", "ndcg", "seconds")))
+def save_array(path: Path, array: Float64) -> None:
+    """Write an array to a file atomically."""
+    file = io.BytesIO()
+    np.save(file, array, allow_pickle=False)
+    write_whole(path, [file.getbuffer()])
 
 
 class Comparing:
@@ -180,7 +161,7 @@ class Comparing:
     source : RatingsSource
         Ratings file.
     folder : Path
-        Temporary folder of chains and scores.
+        Temporary folder of chains.
     given : dict
         Settings of all candidates; model settings restrict the candidates.
     metric : Metric, optional
@@ -209,7 +190,7 @@ class Comparing:
         self._policy, self._signals, self._quiet = policy or Policy(), signals, quiet
         self._root = comm.rank == 0
         self._whole = source
-        self._measured: dict[int, Measured] = {}
+        self._measured: dict[int, Measured | None] = {}  # None if the chain diverged
 
     def run(self) -> Comparison:
         """Compare the candidates. Collective.
@@ -221,14 +202,17 @@ class Comparing:
         StoppedError
             If the comparison was stopped; an identical call resumes it.
         """
-        with logs_as_before(), threadpool_limits(1, user_api="blas"):  # so that scores do not depend on threads
-            start_logs(self._comm.rank, quiet=True)
+        with logs(self._comm.rank, quiet=True), threadpool_limits(1, user_api="blas"):  # else scores depend on threads
             self._plan = on_root(self._comm, self._make_plan)
             self._inner = self._inner_source(self._plan.seed)
             chosen, best = self._choose()
             result = on_root(self._comm, partial(self._result, chosen, best))
             if self._root:
-                shutil.rmtree(self._folder, ignore_errors=True)
+                for name in self._plan.runs:
+                    shutil.rmtree(self._folder / name, ignore_errors=True)
+                    (self._folder / f"{name}.npy").unlink(missing_ok=True)
+                with suppress(OSError):  # it may have files of the user
+                    self._folder.rmdir()
         return result
 
     def _inner_source(self, seed: int) -> RatingsSource:
@@ -240,7 +224,7 @@ class Comparing:
         whole, inner = self._whole.ratings, self._inner_source(asked.seed)
         ratings = inner.ratings
         fixed = {"rank": asked.rank, "chains": 1, "until": "none", "burn_in": f"{BURN_IN_SWEEPS}sweeps"}
-        fixed |= {"evaluate_every": "10sweeps", "save_draws": DRAWS, "checkpoint_every": "10min"}
+        fixed |= {"evaluate_every": "10sweeps", "save_draws": 0, "checkpoint_every": "10min"}
         has_rank = self._given.get("rank", "auto") != "auto"
         models = candidates(
             clicks=ratings.minimum == ratings.maximum,
@@ -248,26 +232,23 @@ class Comparing:
             times=whole.times is not None,
             laws=[law for law in laws_for(Levels.of(ratings)) if not (has_rank and law == BIASES_ONLY)],
         )
-        admitted, configs, refused = list[Candidate](), list[ResolvedConfig](), None
+        admitted, refused = dict[ResolvedConfig, Candidate](), list[InputError]()
         for each in models:
             try:
-                config = self._config(inner, each, fixed)
+                config = inner.resolve(self._comm.size, {}, each.settings, self._given_to(each, fixed))
             except InputError as error:
-                refused = refused or error
-                continue
-            if config.hash() not in {known.hash() for known in configs}:
-                admitted.append(each)
-                configs.append(config)
+                refused.append(error)
+            else:
+                admitted.setdefault(config, each)
         if not admitted:
-            assert refused is not None
-            raise refused
-        metric = self._criterion(ratings, configs)
+            raise refused[0]
+        metric = self._criterion(ratings, list(admitted))
         if metric == "ndcg":
             fixed["save_draws"] = RANKING_DRAWS
-        sweeps = length_of(ratings.nnz, admitted)
-        what = [ratings.digest, metric, sweeps, *(config.hash() for config in configs)]
-        self._begin(hashlib.sha256(json.dumps(what).encode()).hexdigest())
-        return Plan(asked.seed, metric, admitted, fixed, sweeps)
+        sweeps = length_of(ratings.nnz, list(admitted.values()))
+        identities = [f"{ratings.digest} {config.hash()} {metric} {sweeps}" for config in admitted]
+        runs = [hashlib.sha256(identity.encode()).hexdigest() for identity in identities]
+        return Plan(asked.seed, metric, list(admitted.values()), runs, fixed, sweeps)
 
     def _criterion(self, ratings: Ratings, configs: Sequence[ResolvedConfig]) -> Metric:
         """Return the requested metric, or the default for the ratings."""
@@ -279,20 +260,6 @@ class Comparing:
         if self._metric == "log-probability" and not recorded:
             raise InputError(f"{named('metric')} log-probability: the ratings have no levels; take log-density or rmse")
         return self._metric or ("log-probability" if recorded else "log-density")
-
-    def _begin(self, identity: str) -> None:
-        """Create the folder of the comparison, unless it exists; replace the folder of a different comparison."""
-        note = self._folder / "identity"
-        if self._folder.is_symlink() or (self._folder.exists() and any(self._folder.iterdir()) and not note.is_file()):
-            raise InputError(f"{self._folder} is not the folder of a comparison: move it out of the way")
-        if note.is_file() and note.read_text(encoding="utf-8") != identity:
-            shutil.rmtree(self._folder)
-        self._folder.mkdir(parents=True, exist_ok=True)
-        note.write_text(identity, encoding="utf-8")
-
-    def _config(self, source: RatingsSource, candidate: Candidate, last: Mapping[str, Any]) -> ResolvedConfig:
-        """Configuration of a candidate on the ratings of `source`; raises InputError if they do not admit it."""
-        return source.resolve(self._comm.size, {}, candidate.settings, self._given_to(candidate, last))
 
     def _given_to(self, candidate: Candidate, last: Mapping[str, Any]) -> dict[str, Any]:
         """Settings of a candidate other than its model settings; biases only has rank 0, whatever rank is given."""
@@ -323,89 +290,73 @@ class Comparing:
 
     def _sample(self, numbers: list[int]) -> dict[int, Scores]:
         """Return the scores of the candidates whose chains did not diverge. Collective."""
+        scores = {}
         for number in numbers:
             if number not in self._measured:
                 self._measured[number] = self._measure(number)
-        scores = {number: self._measured[number].scores for number in numbers}
-        return {number: each for number, each in scores.items() if len(each.each)}
+            if (measured := self._measured[number]) is not None:
+                scores[number] = measured.scores
+        return scores
 
-    def _measure(self, number: int) -> Measured:
-        """Sample and score a candidate, or read the scores that an earlier job has saved. Collective."""
-        kept, run = self._folder / f"{number}.npz", self._folder / f"{number}"
-        if not self._comm.bcast(self._root and kept.is_file()):
-            if self._root:
-                shutil.rmtree(run, ignore_errors=True)  # left by a job that was stopped
-                if not self._quiet:
-                    say(f"{self._plan.sweeps} sweeps of {self._plan.models[number].name}", file=sys.stderr)
-            try:
-                self._advance(number, self._half)
-                first = agree(self._comm, partial(self._predictions, run), "comparing models")
-                self._advance(number, self._plan.sweeps)
-                work = partial(self._keep_scores, number, first, kept)
-            except DivergenceError:
-                work = partial(Measured(Scores(np.zeros(0), np.zeros(0, np.int32))).save, kept)
-            on_root(self._comm, work, "comparing models")
-        return on_root(self._comm, partial(Measured.read, kept))
+    def _measure(self, number: int) -> Measured | None:
+        """Sample and score a candidate; None if its chain diverges. Collective.
 
-    @property
-    def _half(self) -> int:
-        """Number of sweeps, including burn-in, that give the first half of a chain's draws."""
-        return (BURN_IN_SWEEPS + self._plan.sweeps) // 2
+        The scores by the first half of the draws are kept beside the run, for a job that resumes later.
+        """
+        plan, run = self._plan, self._folder / self._plan.runs[number]
+        first = run.with_suffix(".npy")
+        if self._root and not self._quiet:
+            say(f"{plan.sweeps} sweeps of {plan.models[number].name}", file=sys.stderr)
+        try:
+            if not self._comm.bcast(self._root and first.is_file()):
+                self._advance(number, run, (BURN_IN_SWEEPS + plan.sweeps) // 2)
+                on_root(self._comm, lambda: save_array(first, self._scores(Run(run)).each), "comparing models")
+            self._advance(number, run, plan.sweeps)
+        except DivergenceError:
+            return None
+        return on_root(self._comm, partial(self._score, run, first), "comparing models")
 
-    def _advance(self, number: int, sweeps: int) -> None:
-        """Sample the chain of a candidate up to a number of sweeps. Collective."""
-        last = {**self._plan.fixed, "iterations": f"{sweeps}sweeps"}
+    def _advance(self, number: int, run: Path, sweeps: int) -> None:
+        """Sample the chain of a candidate up to a number of sweeps, from where an earlier job stopped. Collective."""
         candidate = self._plan.models[number]
-        given = self._given_to(candidate, last)
+        given = self._given_to(candidate, {**self._plan.fixed, "iterations": f"{sweeps}sweeps"})
         policy = self._policy.model_copy(update={"on_divergence": "stop"}) if number else self._policy
-        out = self._folder / f"{number}"
-        job = Job(self._comm, self._inner, out, given, True, policy, quiet=True, usual=candidate.settings)
-        if self._signals is None:
-            job.run_inside()
-        elif status := job.run(self._signals):
+        job = Job(self._comm, self._inner, run, given, True, policy, quiet=True, usual=candidate.settings)
+        if status := job.run(self._signals):
             raise StoppedError("the comparison was stopped", status)
 
     @cached_property
     def _recorded(self) -> Float64 | None:
         return recorded_values(self._inner.ratings)
 
-    @cached_property
-    def _rated(self) -> Rated:
-        return Rated(self._inner.ratings)
+    def _scores(self, run: Run) -> Scores:
+        if self._plan.metric == "ndcg":
+            return ranking_scores(run, Rated(self._inner.ratings))
+        return scores_of(run, self._plan.metric, self._recorded)
 
-    def _predictions(self, run: Path) -> TestPredictions | None:
-        return predict_test(Run(run)) if self._root else None
-
-    def _keep_scores(self, number: int, first: TestPredictions | None, path: Path) -> None:
-        """Score the whole chain of a candidate; `first` are predictions from half of the draws. On process 0."""
-        run = Run(self._folder / f"{number}")
-        rmse = np.nan
+    def _score(self, path: Path, first: Path) -> Measured:
+        """Score the whole chain of a candidate, on process 0; `first` has the scores by the first half of its draws."""
+        run, rmse = Run(path), None
         if run.config.law.can_be_evaluated:
             test = predict_test(run)
             rmse = float(np.sqrt(np.mean(np.square(test.rating - test.mean))))
-        if self._plan.metric == "ndcg":
-            scores = ranking_scores(run, self._rated, MAX_USERS, halves=True)
-            ndcg = float(scores.each.mean()) if len(scores.each) else np.nan
-        else:
-            assert first is not None
-            share = (self._half - BURN_IN_SWEEPS) / (self._plan.sweeps - BURN_IN_SWEEPS)
-            scores = scores_of(run, self._plan.metric, Halves(first, share), self._recorded)
-            ranked = ranking_scores(run, self._rated, RANKED_USERS, halves=False).each
-            ndcg = float(ranked.mean()) if len(ranked) else np.nan  # perhaps no user likes a held-out item
+        scores = self._scores(run).compared_with(np.load(first, allow_pickle=False))
         summary = read_summary(run.directory.summary_file)
-        seconds = self._plan.sweeps * summary["seconds_sampling"] / max(summary["iterations_made"], 1)
-        Measured(scores, rmse, ndcg, seconds * run.config.sweep_length).save(path)
+        seconds = summary["seconds_sampling"] / max(summary["iterations_made"], 1)
+        return Measured(scores, rmse, seconds * self._plan.sweeps * run.config.sweep_length)
 
     # ------------------------------------------------------------------ the table, on process 0
 
     def _result(self, chosen: int, best: int) -> Comparison:
         models, inner = self._plan.models, self._inner.ratings
+        of_best = self._measured[best]
+        assert of_best is not None
         return Comparison(
-            data_hash=self._whole.digest(),
+            data_hash=self._whole.ratings.digest,
             metric=self._plan.metric,
             training=inner.nnz,
             held_out=inner.nnz_test,
-            models=[self._row(number, self._measured[best].scores) for number in sorted(self._measured)],
+            models=[self._row(number, of_best.scores) for number in sorted(self._measured)],
             left_out=[each.name for number, each in enumerate(models) if number not in self._measured],
             best=models[best].name,
             recommended=models[chosen].name,
@@ -414,17 +365,14 @@ class Comparing:
     def _row(self, number: int, best: Scores) -> Model:
         candidate, measured = self._plan.models[number], self._measured[number]
         row = Model(name=candidate.name, settings=dict(candidate.settings), sweeps=self._plan.sweeps)
-        if not len(measured.scores.each):
+        if measured is None:
             return row
         gap = measured.scores.behind(best)
         criterion, unit = float(measured.scores.each.mean()), 1.0
-        if self._plan.metric == "rmse":
+        if self._plan.metric == "rmse" and measured.rmse is not None:
             criterion, unit = measured.rmse, 2 * measured.rmse  # the gap is a difference of mean squared errors
-        numbers = {"rmse": measured.rmse, "ndcg": measured.ndcg, "seconds": measured.seconds}
-        known = {name: None if np.isnan(number) else number for name, number in numbers.items()}
-        return row.model_copy(
-            update={"criterion": criterion, "behind": gap.mean / unit, "error": gap.error / unit, **known}
-        )
+        numbers = {"criterion": criterion, "behind": gap.mean / unit, "error": gap.error / unit}
+        return row.model_copy(update={**numbers, "rmse": measured.rmse, "seconds": measured.seconds})
 
 
 # ---------------------------------------------------------------------- runs of the recommended model
@@ -481,7 +429,7 @@ def sample_recommended(
         if following is not None:
             run.forget()
             following.save(run.comparison_file)
-            log.warning("%s", following.sentence())
+            say(following.sentence(), file=sys.stderr)
         return following
 
     comparison = on_root(comm, known)
@@ -515,6 +463,6 @@ def read_comparison(run: RunDirectory, source: RatingsSource) -> Comparison | No
         if run.settings_file.exists():
             raise InputError(f"{run.path} was started with a model of its own: leave out {named('model')}") from None
         return None
-    if comparison.data_hash != source.digest():
+    if comparison.data_hash != source.ratings.digest:
         raise InputError(f"{run.comparison_file} is of other ratings than {source.path}: start another run")
     return comparison

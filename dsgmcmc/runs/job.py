@@ -31,22 +31,21 @@ from dsgmcmc.errors import (
     EXIT_RESUME,
     AgreedError,
     DivergenceError,
-    StoppedError,
     WriteError,
 )
 from dsgmcmc.parallel.comm import agree
 from dsgmcmc.parallel.machine import seconds_since_start
 from dsgmcmc.parallel.partition import chain_group
 from dsgmcmc.parallel.ring import Ring
-from dsgmcmc.parallel.signals import Request, Signals, installed
+from dsgmcmc.parallel.signals import Request, Signals
 from dsgmcmc.parallel.watchdog import Watchdog
 from dsgmcmc.runs.chain import Chain, fallbacks
 from dsgmcmc.runs.control import Control
+from dsgmcmc.runs.costs import Costs
 from dsgmcmc.runs.opening import forget_killed_job, opened, resolve, warn_of_processes
-from dsgmcmc.runs.progress import LogErrors, Progress, logs_as_before, start_logs
-from dsgmcmc.runs.source import RatingsSource
+from dsgmcmc.runs.progress import LogErrors, Progress, logs
+from dsgmcmc.runs.source import RatingsSource, targets_of
 from dsgmcmc.runs.summary import RunTimes, saved_result, write_summary
-from dsgmcmc.settings import named
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.terminal import say
 from dsgmcmc.types import Comm
@@ -117,7 +116,7 @@ class Job:
         """Print the resolved settings, and its costs in memory, disk and messages, for ``--dry-run``. Collective."""
         config, _ = self._resolve()
         if self._at_root:
-            costs = self.source.costs(config, self.comm.size)
+            costs = Costs.of(config, self.source.ratings, self.comm.size).table()
             lines = [f"{name} = {cost}  # {cost / 1e6:,.1f} MB" for name, cost in costs.items() if "files" not in name]
             files = f"files_per_checkpoint = {costs['files_per_checkpoint']}"
             say(*tomli_w.dumps(config.table()).split("\n"), "[costs]  # bytes, and a number of files", *lines, files)
@@ -126,56 +125,41 @@ class Job:
     # ------------------------------------------------------------------ running
 
     def run(self, signals: Signals | None = None) -> int:
-        """Sample and print the result, in processes started for this job. Collective.
+        """Sample, and print the result. Collective.
 
         Parameters
         ----------
         signals : Signals, optional
-            Handlers that a program with several jobs has already installed.
+            Handlers that the program has installed. Without them the job runs inside another program: nothing is
+            printed at the end, when signal handlers, logs and the number of BLAS threads are as before; and a single
+            process has no watchdog, because it waits for no other process.
 
         Returns
         -------
         int
-            Exit status.
+            Exit status: 0, or why the job was stopped.
         """
-        self._signals = installed() if signals is None else signals
-        status = self._sample()
-        if not self._quiet:
-            self.say_result()
-        return status
-
-    def run_inside(self) -> None:
-        """Sample in the caller's processes. Collective.
-
-        Signal handlers, logs and the number of BLAS threads are restored at the end. A single process has no watchdog:
-        it waits for no other process.
-
-        Raises
-        ------
-        StoppedError
-            If the job was stopped, and the signal that stopped it raised no exception.
-        """
+        muted = logs(self.comm.rank, self._quiet)
+        if signals is not None:
+            self._signals = signals
+            with muted:
+                status = self._sample()
+            if self.result and not self._quiet:
+                say(*self.result)
+            return status
         import scipy.linalg  # noqa: F401  # brings its own BLAS, whose threads are limited as well
 
         begin = monotonic()
         self._age = lambda: monotonic() - begin
         if self.comm.size == 1:
             self.policy = self.policy.model_copy(update={"watchdog": 0.0})
-        with _ONE_AT_A_TIME, logs_as_before(), threadpool_limits(1, user_api="blas"), self._signals.borrowed():
-            status = self._sample()
-        if status != EXIT_DONE:
-            raise StoppedError(f"stopped before its end, at a checkpoint: go on with {named('resume')}")
-
-    def say_result(self) -> None:
-        """Print the result."""
-        if self.result:
-            say(*self.result)
+        with _ONE_AT_A_TIME, threadpool_limits(1, user_api="blas"), self._signals.borrowed(), muted:
+            return self._sample()
 
     def _sample(self) -> int:
         comm, run = self.comm, self.run_directory
         if self._at_root:
             forget_killed_job(run)
-        start_logs(comm.rank, self._quiet)
         warn_of_processes(comm)
         deadline = agree(comm, partial(self.policy.deadline, self._age()))
         config, given = self._resolve()
@@ -184,7 +168,8 @@ class Job:
         with opened(comm, self.source, run, config, given) as facts, Watchdog(self.policy.watchdog, who) as watchdog:
             group, groups = chain_group(comm.rank, comm.size, config.chains)
             ring = Ring(comm.Split(group, comm.rank), config.grid)
-            make_target, n_data = self.source.open(config, ring)
+            ratings = ring.agree(lambda: self.source.ratings)
+            make_target, n_data = targets_of(config, ratings, ring), ratings.nnz
             _, seconds = config.checkpoint_interval()
             control = Control(ring.comm, self._signals, seconds, deadline, watchdog)
 
@@ -287,7 +272,8 @@ class Job:
         The first sweep of a job compiles or loads kernels: the clock starts after this sweep.
         """
         if not self._made:
-            self._note_job()
+            if self._at_root and self._command:  # a job with nothing to do leaves the run unchanged
+                self.run_directory.note_job(self._command, self.comm.size)
             first = min(goal, chain.iteration + chain.config.sweep_length)
             self._request = chain.advance(first, progress, timed=False)
             self._made = chain.made
@@ -317,11 +303,6 @@ class Job:
         everything = self.comm.gather((followed, draws))
         look: Look = self.comm.bcast(None if everything is None else look_at(config, everything))
         return look
-
-    def _note_job(self) -> None:
-        """Log the command of this job when it begins to sample; a job with nothing to do leaves the run unchanged."""
-        if self._at_root and self._command:
-            self.run_directory.note_job(self._command, self.comm.size)
 
     def _share(self, failure: AgreedError | DivergenceError | None) -> None:
         """Raise the errors of all chains on all processes. Collective."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -14,14 +13,13 @@ from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.config.sampler import section_of
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.comm import on_root, oversubscription
-from dsgmcmc.parallel.machine import cpu_name
 from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.settings import named
 from dsgmcmc.storage.facts import Facts, check_made_with, made_with, versions
 from dsgmcmc.storage.lock import Lock, is_held
 from dsgmcmc.storage.manifest import read_manifest
 from dsgmcmc.storage.rundir import INDEX, RunDirectory
-from dsgmcmc.storage.series import clean, step_name, steps
+from dsgmcmc.storage.series import clean
 from dsgmcmc.types import Comm
 
 log = logging.getLogger(__name__)
@@ -76,7 +74,6 @@ def resolve(
         if saved:
             _refuse_changes(ResolvedConfig.of(saved), config, run)
             return config, run.read_settings()[1].get("given_of_sampler", [])
-        _check_disk(run, source.costs(config, comm.size))
         return config, sorted(section_of(given.get("sampler") or {}))
 
     return on_root(comm, work)
@@ -86,12 +83,16 @@ def _saved_settings(run: RunDirectory, source: RatingsSource, resume: bool) -> d
     """Return the settings of the run to be resumed; empty for a new run."""
     if resume and run.settings_file.exists():
         before, facts = ResolvedConfig.of_run(run)
-        if facts.get("data_hash") != source.digest():
+        if facts.get("data_hash") != source.ratings.digest:
             raise InputError(
                 f"{run.path} was sampled from other data than {source.path}, and a run cannot change its data: start "
                 f"another run with another {named('out')}"
             )
-        _check_facts(run, facts)
+        index, made = run.path / INDEX, None
+        with suppress(InputError):  # the job writes it again
+            made = read_manifest(index)
+        if made is not None:
+            check_made_with(made, facts, index)
         return before.table()
     refuse_taken(run, resume)
     return {}
@@ -103,32 +104,6 @@ def refuse_taken(run: RunDirectory, resume: bool) -> None:
         raise InputError(f"{run.path} is a file: {named('out')} names the run's directory, which sample makes")
     if not resume and run.path.is_dir() and {path.name for path in run.path.iterdir()} - {run.lock_file.name}:
         raise InputError(f"{run.path} is not empty: give {named('resume')} to go on with it, or another {named('out')}")
-
-
-def _check_facts(run: RunDirectory, facts: Facts) -> None:
-    """Refuse an edited ``run.toml``: compare it with the first snapshot whose manifest can be read."""
-    series = [run.series("checkpoints", chain) for chain in run.chains()]
-    for folder in (run.path / INDEX, *(parent / step_name(n) for parent in series for n in reversed(steps(parent)))):
-        try:
-            manifest = read_manifest(folder)
-        except InputError:
-            continue
-        check_made_with(manifest, facts, folder)
-        return
-
-
-def _check_disk(run: RunDirectory, costs: dict[str, Any]) -> None:
-    """Refuse a new run that cannot fit on the disk, and warn if it may not fit."""
-    folder = next(path for path in (run.path, *run.path.absolute().parents) if path.exists())
-    free = shutil.disk_usage(folder).free
-    if free < costs["disk_most"]:
-        most, least, room = (f"{size / 1e6:,.0f} MB" for size in (costs["disk_most"], costs["disk_least"], free))
-        text = f"a run of these settings leaves {least} to {most} on disk, and {folder} has {room} free: "
-        fewer = f"fewer {named('save_draws')} or {named('chains')}"
-        advice = f"choose another {named('out')}, or {fewer} (--dry-run shows the costs)"
-        if free < costs["disk_least"]:
-            raise InputError(text + advice)
-        log.warning("%s%s", text, advice)
 
 
 def _refuse_changes(before: ResolvedConfig, now: ResolvedConfig, run: RunDirectory) -> None:
@@ -147,16 +122,16 @@ def _refuse_changes(before: ResolvedConfig, now: ResolvedConfig, run: RunDirecto
 
 
 def warn_of_processes(comm: Comm) -> None:
-    """Warn if processes share cores, or if different processors make results irreproducible. Collective."""
+    """Warn if processes share cores, or differ in processor or versions of the software. Collective."""
     crowded = oversubscription(comm)
-    processors = sorted(set(comm.allgather(cpu_name())))
+    about = comm.allgather(versions())
     if comm.rank == 0 and crowded:
         log.warning(crowded)
-    if comm.rank == 0 and len(processors) > 1:
-        log.warning(
-            "the processes run on different processors (%s): only the same ones will give the same bits again",
-            ", ".join(processors),
-        )
+    for name in versions() if comm.rank == 0 else ():
+        found = sorted({each[name] for each in about})
+        if len(found) > 1:
+            text = "the processes differ in %s (%s): only the same will give the same bits again"
+            log.warning(text, name, ", ".join(found))
 
 
 @contextmanager
@@ -203,7 +178,7 @@ def _prepare(source: RatingsSource, run: RunDirectory, config: ResolvedConfig, g
     """Clean the directory, write the settings, and save the facts about the data."""
     run.listening_file.touch()  # all processes have installed their signal handlers
     clean(run.path)
-    identity = {"data_hash": source.digest(), "config_hash": config.hash()}
+    identity = {"data_hash": source.ratings.digest, "config_hash": config.hash()}
     data = source.prepare(run, config)
     run.write_settings(config.table(), data | identity | {"versions": versions(), "given_of_sampler": given})
     return identity | made_with(data)

@@ -5,11 +5,9 @@ Progress is one live line on a terminal or in a notebook, and plain lines elsewh
 
 from __future__ import annotations
 
-import html
 import logging
-import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from time import monotonic
 from typing import Any
@@ -22,50 +20,14 @@ from dsgmcmc.parallel.signals import Request, Signals
 from dsgmcmc.settings import named
 from dsgmcmc.terminal import console, plain, say
 
-PLAIN_SECONDS, LIVE_SECONDS = 5.0, 0.5
+PLAIN_SECONDS, NOTEBOOK_SECONDS = 5.0, 0.5
 #: Metrics to show besides the RMSE, if present: name and format.
 SHOWN_METRICS = (("tau", "{:.4g}".format), ("energy", "{:.6g}".format))
 
 
-def folded(parts: Sequence[str], width: int) -> str:
-    """Join parts into lines of at most `width` characters, broken only between parts."""
-    lines = [""]
-    for part in parts:
-        longer = f"{lines[-1]}  {part}" if lines[-1] else part
-        lines = [*lines[:-1], longer] if len(longer) <= width or not lines[-1] else [*lines, f"  {part}"]
-    return "\n".join(lines)
-
-
-class NotebookLine:
-    """A progress bar and a line of text in the output of a notebook cell; every new line replaces the last."""
-
-    def __init__(self) -> None:
-        self._shown: Any = None
-
-    def __call__(self, text: str) -> None:
-        """Show a line."""
-        from IPython.display import display  # installed wherever a notebook runs
-
-        done = re.search(r"iteration (\d+)/(\d+)", text)
-        bar = "<progress" + (f' value="{done[1]}" max="{done[2]}"' if done else "") + "></progress>"
-        line = {"text/plain": text, "text/html": f"{bar} {html.escape(text)}"}
-        if self._shown is None:
-            self._shown = display(line, raw=True, display_id=True)
-        else:
-            self._shown.update(line, raw=True)
-
-
-def notebook_line() -> NotebookLine | None:
-    """A `NotebookLine` if this process runs in a notebook, else None."""
-    return NotebookLine() if console(stderr=True).is_jupyter else None
-
-
-def _plain(text: str) -> None:
-    say(text, file=sys.stderr)
-
-
-def _unseen(text: str) -> None:
-    pass
+def in_notebook() -> bool:
+    """Whether this process is the kernel of a notebook."""
+    return console(stderr=True).is_jupyter
 
 
 class Progress:
@@ -82,24 +44,18 @@ class Progress:
     """
 
     def __init__(self, iterations: int, data: float, quiet: bool = False) -> None:
-        self._iterations, self._data = iterations, data
+        self._iterations, self._data, self._quiet = iterations, data, quiet
         shown = console(stderr=True)
-        live = shown.is_terminal and not quiet
-        self._live = Live(console=shown, refresh_per_second=8, transient=False) if live else None
-        replaced = notebook_line()
-        self._show: Callable[[str], None] = _unseen if quiet else replaced or _plain
-        self._seconds = LIVE_SECONDS if replaced else PLAIN_SECONDS
-        self._last = 0.0
+        self._live = Live(console=shown, refresh_per_second=8) if shown.is_terminal and not quiet else None
+        self._notebook = in_notebook()
+        self._last, self._unsaid = 0.0, ""
         #: Accuracy at the last check of all chains; empty before the first check.
         self.look = ""
-        self._unsaid = ""
         self._from: tuple[int, float] | None = None
 
     def __enter__(self) -> Progress:
         if self._live:
             self._live.start()
-        elif self._seconds == LIVE_SECONDS:
-            self._show("starting")
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -112,20 +68,24 @@ class Progress:
         """Show a line of metrics."""
         if self._from is None or line["iteration"] < self._from[0]:
             self._from = (line["iteration"], line["time_s"])
-        parts = self._parts(line)
-        text = "  ".join(parts)
+        text, seconds = self._text(line), NOTEBOOK_SECONDS if self._notebook else PLAIN_SECONDS
         if self._live:
-            self._live.update(folded(parts, self._live.console.width))
-        elif monotonic() - self._last > self._seconds or line["iteration"] >= self._iterations:
+            self._live.update(text)
+        elif monotonic() - self._last > seconds or line["iteration"] >= self._iterations:
             self._say(text)
         else:
             self._unsaid = text
 
     def _say(self, text: str) -> None:
         self._last, self._unsaid = monotonic(), ""
-        self._show(text)
+        if self._quiet:
+            return
+        if self._notebook:
+            print(f"\r{text}", end="", file=sys.stderr, flush=True)
+        else:
+            say(text, file=sys.stderr)
 
-    def _parts(self, line: dict[str, Any]) -> list[str]:
+    def _text(self, line: dict[str, Any]) -> str:
         first, since = self._from or (0, 0.0)
         done, elapsed = line["iteration"] - first, line["time_s"] - since
         speed = done / elapsed if elapsed > 0 else 0.0
@@ -140,7 +100,7 @@ class Progress:
             left = (self._iterations - line["iteration"]) / speed
             most = "at most " if self.look else ""
             parts += [f"{in_units(speed * self._data)} ratings/s", f"{most}{left:.0f} s left"]
-        return parts
+        return "  ".join(parts)
 
 
 # ---------------------------------------------------------------------- messages
@@ -179,48 +139,25 @@ class LogErrors:
             raise WriteError(f"{said}; stopped after a checkpoint: go on with {named('resume')} once it can be written")
 
 
-def start_logs(rank: int, quiet: bool = False) -> None:
-    """Set up the messages of this process.
+@contextmanager
+def logs(rank: int, quiet: bool = False) -> Iterator[None]:
+    """Context in which this process writes its messages to the terminal; the logger is as before at its end.
 
     Parameters
     ----------
     rank : int
-        Number of this process; only process 0 writes to the terminal. In a notebook it writes only warnings.
+        Number of this process; only process 0 writes. In a notebook it writes only warnings.
     quiet : bool
-        Whether to write nothing to the terminal.
+        Whether to write nothing.
     """
-    logger = logging.getLogger("dsgmcmc")
-    stop_logs()
-    logger.setLevel(logging.WARNING if console(stderr=True).is_jupyter else logging.INFO)
-    logger.propagate = False
-    handlers: list[logging.Handler] = []
-    if rank == 0 and not quiet:
-        handlers.append(logging.StreamHandler(sys.stderr))
-        handlers[0].setFormatter(_Terminal())
-    for handler in handlers or [logging.NullHandler()]:
-        logger.addHandler(handler)
-
-
-@contextmanager
-def logs_as_before() -> Iterator[None]:
-    """Context that undoes `start_logs` at its end."""
-    logger = logging.getLogger("dsgmcmc")
-    level, propagate, handlers = logger.level, logger.propagate, list(logger.handlers)
-    for handler in handlers:
-        logger.removeHandler(handler)
+    logger, shown = logging.getLogger("dsgmcmc"), rank == 0 and not quiet
+    before = logger.level, logger.propagate, logger.handlers
+    handler = logging.StreamHandler(sys.stderr) if shown else logging.NullHandler()
+    handler.setFormatter(_Terminal())
+    logger.setLevel(logging.WARNING if in_notebook() else logging.INFO)
+    logger.propagate, logger.handlers = False, [handler]
     try:
         yield
     finally:
-        stop_logs()
-        logger.setLevel(level)
-        logger.propagate = propagate
-        for handler in handlers:
-            logger.addHandler(handler)
-
-
-def stop_logs() -> None:
-    """Remove and close the handlers of an earlier `start_logs`."""
-    logger = logging.getLogger("dsgmcmc")
-    for handler in list(logger.handlers):
-        logger.removeHandler(handler)
-        handler.close()
+        logger.propagate, logger.handlers = before[1:]
+        logger.setLevel(before[0])

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics import ranking
-from dsgmcmc.diagnostics.scores import Estimate, difference, monte_carlo_error
+from dsgmcmc.diagnostics.scores import Estimate, difference
+from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods import Levels
 from dsgmcmc.model.likelihoods.ordinal import scale_of
 from dsgmcmc.posterior.exposure import Exposure, Rated
-from dsgmcmc.posterior.heldout import TestPredictions, predict_test
+from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.rank import Ranking, liked_from
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Float64, Int32
@@ -42,41 +42,19 @@ class Scores(NamedTuple):
     owners: Int32
     error: float = 0.0
 
+    def compared_with(self, first: Float64) -> Scores:
+        """Return these scores with their Monte Carlo error, given the scores by the first half of the draws.
+
+        If scores are nearly linear in the predictions, those by all draws are halfway between those by the two halves,
+        and differ from each by the Monte Carlo error, and by a trend as long as the chain has not converged. A trend
+        that is equal for all users does not enter the error.
+        """
+        return self._replace(error=difference(first, self.each, self.owners).error)
+
     def behind(self, best: Scores) -> Estimate:
         """Mean score of the candidate `best` minus the mean of these scores, with its standard error."""
         gap = difference(best.each, self.each, self.owners)
         return Estimate(gap.mean, float(np.sqrt(gap.error**2 + self.error**2 + best.error**2)))
-
-
-class Halves(NamedTuple):
-    """Predictions from the first part of a chain's draws.
-
-    Attributes
-    ----------
-    first : TestPredictions
-    share : float
-        Number of draws in the first part divided by the number of all draws.
-    """
-
-    first: TestPredictions
-    share: float
-
-    def others(self, everything: TestPredictions) -> TestPredictions:
-        """Predictions from the remaining draws, given the predictions from all draws."""
-
-        def rest(name: str) -> Float64:
-            before, now = getattr(self.first, name), getattr(everything, name)
-            return np.asarray((now - self.share * before) / (1 - self.share), np.float64)
-
-        mean = rest("mean")
-        square = (everything.variance + everything.mean**2) - self.share * (self.first.variance + self.first.mean**2)
-        return dataclasses.replace(
-            everything,
-            mean=mean,
-            variance=np.maximum(square / (1 - self.share) - mean**2, 0.0),
-            noise_variance=np.maximum(rest("noise_variance"), everything.noise_variance / 100),
-            probability=None if everything.probability is None else np.maximum(rest("probability"), 0.0),
-        )
 
 
 def recorded_values(ratings: Ratings) -> Float64 | None:
@@ -92,48 +70,31 @@ def recorded_values(ratings: Ratings) -> Float64 | None:
     return None if np.any(values % 1) else values
 
 
-def scores_of(run: Run, metric: Metric, halves: Halves | None, values: Float64 | None) -> Scores:
-    """Score every test rating of a run; `halves` are needed for the Monte Carlo error.
+def scores_of(run: Run, metric: Metric, values: Float64 | None) -> Scores:
+    """Score every test rating of a run.
 
     `values` are the `recorded_values` of the training ratings, for the log probability.
     """
-    owners = run.test_pairs()[0]
-
-    def of(test: TestPredictions) -> Float64:
-        if metric == "rmse":
-            return -np.square(test.rating - test.mean)
-        predictive = test.predictive(run.config.law, values if run.levels is None else run.levels)
-        return (predictive.log_probability if metric == "log-probability" else predictive.log_density)(test.rating)
-
-    test = predict_test(run)
-    if halves is None:
-        return Scores(of(test), owners)
-    error = monte_carlo_error(of(halves.first), of(halves.others(test)), owners, halves.share)
-    return Scores(of(test), owners, error)
+    owners, test = run.test_pairs()[0], predict_test(run)
+    if metric == "rmse":
+        return Scores(-np.square(test.rating - test.mean), owners)
+    predictive = test.predictive(run.config.law, values if run.levels is None else run.levels)
+    score = predictive.log_probability if metric == "log-probability" else predictive.log_density
+    return Scores(score(test.rating), owners)
 
 
-def ranking_scores(run: Run, rated: Rated, most: int, halves: bool) -> Scores:
+def ranking_scores(run: Run, rated: Rated, most: int = ranking.MAX_USERS) -> Scores:
     """NDCG@10 for at most `most` users, evenly spaced among the users who like a held-out item.
 
-    Items are ranked by the default rule, ``likely``. If `halves` is true, the Monte Carlo error is estimated from the
-    two halves of the saved draws.
+    Items are ranked by the default rule, ``likely``.
     """
     rule = Ranking(LIST_LENGTH)
     run.exposure = Exposure.of_ratings(rated, run.counts("item") / len(run.users))
     liked = predict_test(run).rating >= liked_from(run)
     of_users, of_items = (side[liked] for side in run.test_pairs())
-    users = np.unique(of_users)
-    if not len(users):
-        return Scores(np.zeros(0), users)
-    users = ranking.evenly(users, most)
+    if not len(of_users):
+        raise InputError("no held-out rating is liked, so rankings cannot be compared: choose another metric")
+    users = ranking.evenly(np.unique(of_users), most)
     inside = np.isin(of_users, users)
-
-    def of(some: Run) -> Float64:
-        lists = ranking.recommended(some, users, rule, rated)
-        return ranking.measures(users, lists, of_users[inside], of_items[inside])["ndcg"]
-
-    if not halves:
-        return Scores(of(run), users)
-    middle = len(run.draws) // 2
-    first, second = (of(run.with_draws(part)) for part in (slice(middle), slice(middle, None)))
-    return Scores(of(run), users, monte_carlo_error(first, second, users))
+    lists = ranking.recommended(run, users, rule, rated)
+    return Scores(ranking.measures(users, lists, of_users[inside], of_items[inside])["ndcg"], users)

@@ -31,7 +31,6 @@ from dsgmcmc.posterior.heldout import posteriors, test_parts
 from dsgmcmc.posterior.names import write_index
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.runs.checks import check_limits, check_values, levels_of_scale, warnings_for_data
-from dsgmcmc.runs.costs import Costs
 from dsgmcmc.runs.warm_start import WarmStart, start_digest
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.settings import named
@@ -48,7 +47,7 @@ MakeTarget = Callable[[int, Sampler[Any, Any]], FactorTarget]
 
 
 class RatingsSource:
-    """The ratings of a job. All methods except `open` and `start_chain` are called only on process 0.
+    """The ratings of a job. All methods except `start_chain` are called only on process 0.
 
     Parameters
     ----------
@@ -79,10 +78,6 @@ class RatingsSource:
     def biases_only(self) -> BiasesOnly:
         """Fitted model with biases only, the baseline for all models."""
         return fit_biases_only(self.ratings)
-
-    def digest(self) -> str:
-        """SHA-256 of the ratings."""
-        return str(self.ratings.digest)
 
     def build(self, saved: Mapping[str, Any], *layers: Mapping[str, Any]) -> RunConfig:
         """Merge and check settings; later layers take precedence.
@@ -174,12 +169,6 @@ class RatingsSource:
             start = self._earlier.write(run, ratings, config, made_with(facts))
         return facts if start is None else facts | {"start": start}
 
-    def open(self, config: ResolvedConfig, ring: Ring) -> tuple[MakeTarget, int]:
-        """Return a function that makes the targets of chains, and the number of training ratings. Collective."""
-        log.info("grid %d x %d", config.grid, config.grid)
-        data = ring.agree(lambda: self.ratings)
-        return targets_of(config, data, ring), data.nnz
-
     def start_chain(self, run: RunDirectory, facts: Facts, chain: int, target: FactorTarget) -> None:
         """Move a target from the sampler's initial state to starting values of an earlier run, or to fitted biases.
 
@@ -189,11 +178,6 @@ class RatingsSource:
             target.ring.agree(lambda: take_start(target, run.open_start(chain, facts)), "starting from another run")
         else:
             fit_biases(target)
-
-    def costs(self, config: ResolvedConfig, processes: int) -> dict[str, Any]:
-        """Estimated costs of a run by name (`dsgmcmc.runs.costs.Costs`)."""
-        ratings = self.ratings
-        return Costs.of(config, ratings, processes).table()
 
     def results(self, run: RunDirectory, config: ResolvedConfig) -> dict[str, Any]:
         """Results of a run.

@@ -112,7 +112,7 @@ def whole(data: Path, out: Path, settings: dict[str, str], metric: str, options:
     if metric != "ndcg":
         return scores_of(run, metric, None)
     with open_ratings(data) as ratings:
-        return ranking_scores(run, Rated(ratings), 10**9, halves=False)
+        return ranking_scores(run, Rated(ratings), 10**9)
 
 
 def judged(name: str, data: Path, out: Path, options: list[str]) -> None:

@@ -30,10 +30,10 @@ def test_the_choice_does_not_depend_on_the_processes(comm: MPI.Comm, together, m
 
     whole = Comparing._advance
 
-    def stopped(self: Comparing, number: int, sweeps: int) -> None:
+    def stopped(self: Comparing, number: int, run: Path, sweeps: int) -> None:
         if number == 2:
             raise KeyboardInterrupt
-        whole(self, number, sweeps)
+        whole(self, number, run, sweeps)
 
     with monkeypatch.context() as patched:
         patched.setattr(Comparing, "_advance", stopped)

@@ -19,7 +19,6 @@ from mpi4py import MPI
 from runs import make_run
 from support import planted
 
-import dsgmcmc as package
 from dsgmcmc import BPMF, bpmf, open_run
 from dsgmcmc.data.frames import Table
 from dsgmcmc.data.prepare import prepare_ratings
@@ -45,6 +44,9 @@ def model(ratings) -> BPMF:
 def here(out: Path, **more) -> BPMF:
     """Estimator that samples in this process, where the start of another is not what a test is of."""
     return BPMF(**SHORT, comm=MPI.COMM_SELF, out=out, **more)
+
+
+SOME = [[u, i, u + i] for u in range(9) for i in range(9)]
 
 
 class Frame:
@@ -82,20 +84,14 @@ def test_every_form_of_ratings_gives_the_same_model(ratings, model, tmp_path):
         assert again.rmse_ == model.rmse_
 
 
-def test_fitted_attributes(model, ratings):
-    """By scikit-learn's conventions, with an underscore."""
+def test_predictions_and_their_uncertainty(model, ratings):
+    """Means fit, sds are of new ratings, intervals hold what they say; attributes are by scikit-learn's conventions."""
     i, j, x = ratings
     assert sorted(model.users_.tolist()) == sorted(set(i.tolist()))
     assert sorted(model.items_.tolist()) == sorted(set(j.tolist()))
     assert model.n_features_in_ == 2
     assert model.mean_ == pytest.approx(x.mean(), abs=0.1)
     assert 0.4 < model.rmse_ < x.std()
-    assert model.run_.draws
-
-
-def test_predictions_and_their_uncertainty(model, ratings):
-    """Means fit, sds are of new ratings, intervals hold what they say."""
-    i, j, x = ratings
     pairs = np.column_stack([i, j])
     mean, sd = model.predict(pairs, return_std=True)
     np.testing.assert_array_equal(model.predict(pairs), mean)
@@ -112,23 +108,15 @@ def test_predictions_and_their_uncertainty(model, ratings):
     model.set_params(unknown="prior")
 
 
-def test_recommendations(model, ratings):
-    """What was not rated, best first, as columns."""
-    user = int(ratings[0][0])
-    found = model.recommend([user], n=3)
-    assert list(found) == ["user_id", "item_id", "score", "rank", "sd", "q05", "q95", "ratings"]
-    assert found["rank"].tolist() == [1, 2, 3]
-    assert not set(model.recommend([user], n=3, include_rated=True)["item_id"]) <= set(found["item_id"])
-    with pytest.raises(InputError, match="unknown"):
-        model.recommend([12345])
-
-
 def test_whom_to_recommend_to(model, ratings):
     """One user by name, several, or all; a table shows itself, and becomes a data frame of either library."""
     import pandas as pd
 
     user, other = model.users_[:2].tolist()
     one = model.recommend(user, n=3)
+    assert list(one) == ["user_id", "item_id", "score", "rank", "sd", "q05", "q95", "ratings"]
+    assert one["rank"].tolist() == [1, 2, 3]
+    assert not set(model.recommend([user], n=3, include_rated=True)["item_id"]) <= set(one["item_id"])
     assert one["item_id"].tolist() == model.recommend([user], n=3)["item_id"].tolist()
     everybody = model.recommend(n=2, include_rated=True)
     assert everybody["user_id"].tolist() == np.repeat(np.sort(model.users_), 2).tolist()
@@ -194,13 +182,6 @@ def test_n_jobs_starts_mpirun_and_changes_nothing(ratings, model):
     np.testing.assert_array_equal(both.predict(pairs), model.predict(pairs))
 
 
-def test_progress_is_shown_where_python_writes(ratings, capsys):
-    """A notebook's standard error is Python's, not that of the process that samples."""
-    i, j, x = ratings
-    BPMF(**SHORT, verbose=True).fit(np.column_stack([i, j]), x)
-    assert "iteration 80/80" in capsys.readouterr().err
-
-
 def test_scikit_learn_takes_it(ratings):
     """clone, get_params, set_params, cross_val_score: without scikit-learn being needed to import."""
     from sklearn.base import clone, is_regressor
@@ -223,75 +204,11 @@ def test_scikit_learn_takes_it(ratings):
     assert repr(BPMF(rank=4, chains=2)) == "BPMF(rank=4, chains=2)"
 
 
-def test_bad_parameters_are_refused(ratings):
-    """Those of the sampler too, whose process says what is wrong."""
-    i, j, x = ratings
-    pairs = np.column_stack([i, j])
-    for parameters, message in (
-        ({"sampler": "gibs"}, "gibs"),
-        ({"rank": -1}, "rank"),
-        ({"n_jobs": 0}, "n_jobs"),
-        ({"options": {"gird": 2}}, "gird"),
-        ({"n_jobs": "two"}, "n_jobs 'two'"),
-        ({"options": {"grid": 4000}}, "^grid 4000 is more"),
-        ({"options": {"noise": "both"}}, "a parameter of its own"),
-        ({"until": "ess=10"}, "give until none, or prepare it with test_fraction 0.1"),
-    ):
-        with pytest.raises(InputError, match=message):
-            BPMF(**{**SHORT, **parameters}).fit(pairs, x)
-
-
-UNFITTED = {
-    "predict": [[[1, 2]]],
-    "predict_interval": [[[1, 2]]],
-    "predict_proba": [[[1, 2]]],
-    "score": [[[1, 2]], [3.0]],
-    "fold_in": [[[1, 2]], [3.0]],
-    "update": [[[1, 2]], [3.0]],
-    "recommend": [[1]],
-    "similar": [1],
-    "to_arviz": [],
-}
-
-
-@pytest.mark.parametrize("name", UNFITTED)
-def test_before_fit_every_method_raises_what_scikit_learn_raises(name, model):
-    """Programs that handle any estimator catch that error, and `check_is_fitted` agrees with it."""
-    from sklearn.exceptions import NotFittedError
-    from sklearn.utils.validation import check_is_fitted
-
-    with pytest.raises(NotFittedError, match="not fitted: call fit first"):
-        getattr(BPMF(), name)(*UNFITTED[name])
-    with pytest.raises(NotFittedError):
-        check_is_fitted(BPMF())
-    check_is_fitted(model)
-    assert not hasattr(BPMF(), "users_")
-
-
-def test_before_fit_without_scikit_learn():
-    """The error of the same name is ours then: a ValueError, an AttributeError, and not scikit-learn's import."""
-    code = "import sys\nfrom dsgmcmc import BPMF\ntry:\n  BPMF().predict([[1, 2]])\nexcept Exception as error:\n"
-    code += "  print([kind.__name__ for kind in type(error).__mro__[:4]], 'sklearn' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240, check=True)
-    assert done.stdout == "['NotFittedError', 'InputError', 'ValueError', 'AttributeError'] False\n"
-
-
 def test_the_examples_in_the_docstrings():
     """They are what people copy."""
     found = doctest.testmod(bpmf)
     assert found.attempted > 5
     assert found.failed == 0
-
-
-def test_importing_the_package_is_light():
-    """No numerical libraries until something is used, and scikit-learn never."""
-    code = "import sys, dsgmcmc\nprint([m for m in ('numpy', 'numba', 'mpi4py') if m in sys.modules])\n"
-    code += "from dsgmcmc import BPMF\nBPMF()\n"
-    code += "print([m for m in ('sklearn', 'mpi4py.MPI', 'arviz_base') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240, check=True)
-    assert done.stdout.splitlines() == ["[]", "[]"]
-    with pytest.raises(AttributeError):
-        _ = package.nothing
 
 
 def test_a_pickled_model_needs_no_files(ratings, tmp_path):
@@ -326,30 +243,6 @@ def test_a_run_of_the_command_line_is_a_model(tmp_path):
     assert longer.run_.config.iterations == 140
 
 
-def test_ratings_that_come_twice(tmp_path):
-    """The mean of them counts, or the last, if that is asked for."""
-    pairs, x = [[1, 2], [1, 2], *([u, i] for u in range(3, 9) for i in range(6))], [1.0, 3.0, *[2.0] * 36]
-    for which, mean in (("last", 3.0), ("mean", 2.0)):
-        model = here(tmp_path / which, duplicates=which).fit(pairs, x)
-        assert model.mean_ == pytest.approx((36 * 2 + mean) / 37)
-
-
-def test_columns_of_a_file(tmp_path):
-    """By their names in any order; without them the error names the parameter, and what it may be."""
-    (file := tmp_path / "r.csv").write_text(
-        "stars,book,reader\n" + "".join(f"{1 + (u * i) % 5},b{i},r{u}\n" for u in range(9) for i in range(7))
-    )
-    model = here(tmp_path / "run", columns="user=reader,item=book,rating=stars").fit(file)
-    mean = np.mean([1 + (u * i) % 5 for u in range(9) for i in range(7)])
-    assert (len(model.users_), len(model.items_), model.mean_) == (9, 7, pytest.approx(mean))
-    with pytest.raises(
-        InputError, match=r"\(columns stars, book, reader\); use columns user=NAME,item=NAME,rating=NAME"
-    ):
-        BPMF(**SHORT).fit(file)
-    with pytest.raises(InputError, match="is for files and data frames"):
-        BPMF(**SHORT, columns="user=a,item=b").fit([[1, 2]], [3.0])
-
-
 def test_columns_of_a_data_frame(ratings, tmp_path):
     """Those that `columns` names, in fits, predictions and new ratings; usual names are known in predictions, too."""
     i, j, x = ratings
@@ -379,57 +272,6 @@ def test_names_that_say_nothing_are_refused(names, message, model):
         model.predict(frame)
     with pytest.raises(InputError, match="cannot tell which column is"):
         model.fold_in(frame)
-
-
-def test_columns_that_are_only_numbered_are_in_their_order(ratings, model):
-    """A data frame made of an array has no names."""
-    pandas = pytest.importorskip("pandas")
-    pairs = np.column_stack(ratings[:2])[:9]
-    np.testing.assert_array_equal(model.predict(pandas.DataFrame(pairs)), model.predict(pairs))
-    with pytest.raises(InputError, match="expected a column for each of user, item; the data frame has 3 columns"):
-        model.predict(pandas.DataFrame(np.column_stack([pairs, pairs[:, 0]])))
-
-
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda m: m.recommend([1], by="foo"), "expected one of likely, exposure, mean"),
-        (lambda m: m.recommend("u42"), "u42: not all are integers, and names of users of this run are integers"),
-        (lambda m: m.recommend([[1, 2]]), r"expected names of users; found an array of shape \(1, 2\)"),
-        (lambda m: m.recommend(Frame(a=[1], b=[2])), "expected a column user in the data frame; its columns are a, b"),
-        (lambda m: m.recommend([1], n=2.5), "whole number"),
-        (lambda m: m.predict([1, 2]), r"shape \(n, 2\)"),
-        (lambda _: BPMF().fit(None), r"shape \(n, 3\)"),
-        (lambda _: BPMF(random_state="a").fit("r.csv"), "random_state 'a'"),
-        (lambda _: BPMF(clip="x").fit("r.csv"), "clip='x'"),
-        (lambda _: BPMF(unknown="x").fit("r.csv"), "unknown='x'"),
-        (lambda _: BPMF(options={"rank": 3}).fit("r.csv"), "a parameter of its own"),
-        (lambda _: BPMF(options=3).fit("r.csv"), "options=3"),
-        (lambda _: BPMF(duplicates="all").fit("r.csv"), "duplicates='all'"),
-        (lambda m: m.recommend([1], candidates="abc"), "abc: not all are integers"),
-        (lambda _: BPMF().fit([[1, 2, 3.0], [1, 3, np.nan], [2, 2, np.inf]]), "2 ratings are .* rows 1, 2"),
-        (lambda _: BPMF().fit(np.zeros((3, 4))), r"\(n, 3\)"),
-        (lambda _: BPMF().fit(np.zeros((3, 2)), [1, 2]), "3 pairs"),
-        (lambda _: BPMF().fit(np.zeros((0, 2)), []), "no ratings"),
-        (lambda _: BPMF().fit([[1, 2], [3, 4]], ["a", "b"]), "numbers"),
-        (lambda _: BPMF().fit([[1, 2], [1, 2], [3, 4]], [1, 2, 3]), "choose with duplicates first"),
-        (lambda _: BPMF().fit("nowhere.csv"), "does not exist"),
-        (lambda _: BPMF().fit("nowhere.h5"), "does not exist"),
-        (lambda _: BPMF(comm=MPI.COMM_SELF).fit([[1, 2], [3, 4]], [1, 2]), "out="),
-        (lambda _: BPMF().fit([[1, 2], [None, 3]], [3.0, 4.0]), "one name of a user is missing.*: row 1 "),
-        (lambda _: BPMF().fit([[1, 2], [1.5, 3]], [3.0, 4.0]), "row 1 has 1.5"),
-        (lambda m: m.similar([1]), "the name of one item"),
-        (lambda _: BPMF(n_jobs=10_000).fit([[u, i, u + i] for u in range(9) for i in range(9)]), "n_jobs 10000: there"),
-        (lambda m: m.recommend([1], by="lcb", z="a"), "z 'a'"),
-        (lambda m: m.recommend([1], by="thompson", seed="a"), "seed 'a'"),
-        (lambda m: m.recommend([1], by="thompson", seed=-1), "seed -1"),
-        (lambda _: BPMF(iterations=10).fit("r.csv"), "before the first draw"),
-    ],
-)
-def test_what_python_is_told_wrong(model, call, words):
-    """In words of Python, before anything is sampled; none is taken in silence."""
-    with pytest.raises((InputError, ValueError), match=words):
-        call(model)
 
 
 def test_open_run_and_load_are_the_same_model(tmp_path):
@@ -499,3 +341,68 @@ def test_a_server_may_take_in_ratings_for_ever(tmp_path):
         after, bytes_after = used(300)
     assert after == before
     assert bytes_after - bytes_before < 3e6
+
+
+UNFITTED = {
+    "predict": [[[1, 2]]],
+    "predict_interval": [[[1, 2]]],
+    "predict_proba": [[[1, 2]]],
+    "score": [[[1, 2]], [3.0]],
+    "fold_in": [[[1, 2]], [3.0]],
+    "update": [[[1, 2]], [3.0]],
+    "recommend": [[1]],
+    "similar": [1],
+    "to_arviz": [],
+}
+
+
+def test_before_fit_every_method_raises_what_scikit_learn_raises(model):
+    """Programs that handle any estimator catch that error, and `check_is_fitted` agrees with it."""
+    from sklearn.exceptions import NotFittedError
+    from sklearn.utils.validation import check_is_fitted
+
+    for name, arguments in UNFITTED.items():
+        with pytest.raises(NotFittedError, match="not fitted: call fit first"):
+            getattr(BPMF(), name)(*arguments)
+    with pytest.raises(NotFittedError):
+        check_is_fitted(BPMF())
+    check_is_fitted(model)
+    assert not hasattr(BPMF(), "users_")
+
+
+def test_importing_the_package_is_light():
+    """No numerical libraries until something is used, and scikit-learn never, also for its error."""
+    code = "import sys, dsgmcmc\nprint([m for m in ('numpy', 'numba', 'mpi4py') if m in sys.modules])\n"
+    code += "from dsgmcmc import BPMF\ntry:\n  BPMF().predict([[1, 2]])\nexcept AttributeError as error:\n"
+    code += "  print(type(error).__name__, [m for m in ('sklearn', 'mpi4py.MPI', 'arviz_base') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240, check=True)
+    assert done.stdout.splitlines() == ["[]", "NotFittedError []"]
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda m: m.recommend([1], by="foo"), "expected one of likely, exposure, mean"),
+        (lambda m: m.recommend("u42"), "u42: not all are integers, and names of users of this run are integers"),
+        (lambda m: m.recommend([[1, 2]]), r"expected names of users; found an array of shape \(1, 2\)"),
+        (lambda m: m.recommend([1], n=2.5), "whole number"),
+        (lambda m: m.recommend([1], by="thompson", seed="a"), "seed 'a'"),
+        (lambda m: m.predict([1, 2]), r"shape \(n, 2\)"),
+        (lambda m: m.similar([1]), "the name of one item"),
+        (lambda _: BPMF().fit(None), r"shape \(n, 3\)"),
+        (lambda _: BPMF(unknown="x").fit("r.csv"), "unknown='x'"),
+        (lambda _: BPMF(options={"rank": 3}).fit("r.csv"), "a parameter of its own"),
+        (lambda _: BPMF().fit("nowhere.h5"), "does not exist"),
+        (lambda _: BPMF(comm=MPI.COMM_SELF).fit([[1, 2], [3, 4]], [1, 2]), "out="),
+        (lambda _: BPMF(n_jobs=10_000).fit(SOME), "n_jobs 10000: there"),
+        (lambda _: BPMF(rank=-1).fit(SOME), "rank"),
+        (lambda _: BPMF(sampler="gibs").fit(SOME), "gibs"),
+        (lambda _: BPMF(options={"grid": 4000}).fit(SOME), "^grid 4000 is more"),
+        (lambda _: BPMF(until="ess=10").fit(SOME), "give until none, or prepare it with test_fraction 0.1"),
+        (lambda _: BPMF(iterations=10, options={"grid": 2}).fit(SOME), "before its first draw"),
+    ],
+)
+def test_what_python_is_told_wrong(model, call, words):
+    """In words of Python; none is taken in silence."""
+    with pytest.raises((InputError, ValueError), match=words):
+        call(model)

@@ -15,7 +15,7 @@ from dsgmcmc.doctor import attempt, probe_two
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.mpirun import find_mpirun
 
-EVERYTHING = {"Python", "Machine", "MPI library", "MPI start", "Shared memory", "HDF5", "Kernels"}
+EVERYTHING = {"Python", "Machine", "MPI library", "MPI start", "Shared memory", "Kernels"}
 
 
 def doctor(*options: str, **environment: str) -> tuple[int, dict[str, dict[str, str]]]:

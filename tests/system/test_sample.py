@@ -42,13 +42,6 @@ def test_a_finished_run_is_left_as_it_is(data: Path, finished: Path) -> None:
         assert content(finished) == before
 
 
-def test_resume_with_nothing_to_resume_starts(data: Path, tmp_path: Path) -> None:
-    """Also in a directory that exists and is empty."""
-    (tmp_path / "run").mkdir()
-    typed(*command(data, tmp_path / "run", None, "--resume", iterations=20)[3:]).expect(0)
-    assert digest(tmp_path / "run") == alone(data, tmp_path / "one", iterations=20)
-
-
 def test_more_iterations_continue_a_finished_run(data: Path, tmp_path: Path) -> None:
     """--iterations is the total, and the longer run is the one that would have been made at once."""
     out = tmp_path / "run"
@@ -86,17 +79,6 @@ def test_a_job_goes_on_when_only_some_chains_are_finished(data: Path, tmp_path: 
     assert digest(out) == alone(data, tmp_path / "one", **settings)
     lines = [(line["chain"], line["iteration"]) for line in metrics(out)]
     assert lines == [(chain, n) for chain in range(2) for n in (1, *range(20, 1001, 20))]
-
-
-def test_a_failure_of_one_chain_ends_the_job_with_its_message(data: Path, tmp_path: Path) -> None:
-    """The processes of the other chain must not wait for ever, and the message must not be lost."""
-    out = tmp_path / "run"
-    (out / "draws").mkdir(parents=True)
-    (out / "draws" / "chain-1").touch()  # where a directory should be
-    result = run(*command(data, out, 2, "--resume", iterations=200, chains=2), timeout=60)
-    assert result.code not in (0, 75)
-    assert "chain-1" in result.err
-    assert "Traceback" not in result.err
 
 
 def test_a_chain_that_cannot_be_resumed_ends_the_job_with_its_message(data: Path, tmp_path: Path) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
-import subprocess
 import tomllib
 from pathlib import Path
 
@@ -34,37 +32,18 @@ def test_metrics_have_their_keys(finished: Path) -> None:
 def test_the_summary_has_its_keys(finished: Path) -> None:
     """What scripts and the benchmark read."""
     summary = json.loads((finished / "summary.json").read_text(encoding="utf-8"))
-    expected = {
-        "iterations": 40,
-        "processes": 2,
-        "grid": GRID,
-        "rank": 3,
-        "sampler": "psgld",
-    }
+    expected = {"iterations": 40, "processes": 2, "grid": GRID, "rank": 3, "sampler": "psgld"}
     assert {name: summary[name] for name in expected} == expected
     assert 0 < summary["mae_mean"] < summary["rmse_mean"]
     assert summary["rmse_mean"] == pytest.approx(metrics(finished)[-1]["rmse_mean"], rel=0.1)
-    for name in ("seconds_startup", "seconds_sampling", "ratings_per_second"):
-        assert summary[name] > 0
+    assert summary["ratings_per_second"] > 0
     assert set(summary["phases"]) == {"gradient", "update", "exchange", "reduce", "evaluate", "checkpoint"}
     for times in summary["phases"].values():
         assert 0 < times["mean"] <= times["max"]
     total = sum(times["mean"] for times in summary["phases"].values())
     assert 0.3 * summary["seconds_sampling"] < total <= summary["seconds_sampling"] * 1.01
-    assert len(summary["peak_rss_bytes"]) == 2
     assert all(10 << 20 < size < 4 << 30 for size in summary["peak_rss_bytes"])
     assert {"dsgmcmc", "numpy", "numba", "mpi"} <= set(summary["versions"])
-
-
-def test_a_reader_that_has_gone_is_no_error(tmp_path: Path) -> None:
-    """`sample ... | head -1` and `| grep -q` end as the run did, without a traceback of MPI's."""
-    data = write_planted(tmp_path / "r.h5")
-    read, write = os.pipe()
-    os.close(read)
-    line = command(data, tmp_path / "run", iterations=20)
-    done = subprocess.run(line, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
-    os.close(write)
-    assert (done.returncode, "Error" in done.stderr) == (0, False), done.stderr
 
 
 def test_what_was_warned_of_is_still_said_afterwards(tmp_path: Path) -> None:
@@ -111,34 +90,6 @@ def test_dry_run_prints_the_configuration_and_touches_nothing(data: Path, tmp_pa
     assert tomllib.loads(repeated.out) | found == tomllib.loads(repeated.out)
 
 
-def test_every_option_arrives(data: Path, tmp_path: Path) -> None:
-    """Under the name of its setting, as a number where it is one."""
-    given = {
-        "rank": 3,
-        "grid": 5,
-        "prior": "normal-wishart",
-        "noise": "both",
-        "noise_precision": 1.5,
-        "biases": False,
-        "iterations": 60,
-        "burn_in": 10,
-        "thin": 3,
-        "seed": 9,
-        "chains": 2,
-        "checkpoint_every": "2d",
-        "save_draws": 7,
-    }
-    options = ["--sampler", "sgld", "--step-size", "0.25"]
-    for name, value in given.items():
-        option = name.replace("_", "-")
-        options += [f"--no-{option}"] if value is False else [f"--{option}", str(value)]
-    result = typed("sample", data, "--out", tmp_path / "run", *options, "--dry-run").expect(0)
-    found = tomllib.loads(result.out)
-    assert found | given == found
-    step = {"name": "sgld", "step_size": 0.25}
-    assert found["sampler"] | step == found["sampler"]
-
-
 # ---------------------------------------------------------------------- bad input
 
 
@@ -162,15 +113,6 @@ def test_bad_settings_end_in_one_clear_line(
     assert "Traceback" not in result.err
     assert result.out == ""
     assert not (tmp_path / "run").exists()
-
-
-def test_more_factors_than_the_data_tell_of_are_said(data: Path, tmp_path: Path) -> None:
-    """A first try on a small file at the default rank ends with a tau ten times too large, as exact Gibbs does."""
-    rank_2, rank_32 = (
-        typed(*command(data, tmp_path / str(rank), iterations=4, rank=rank)[3:]).expect(0) for rank in (2, 32)
-    )
-    assert "try --rank" in rank_32.err
-    assert "try --rank" not in rank_2.err
 
 
 def test_bad_files_end_in_one_clear_line(data: Path, tmp_path: Path) -> None:

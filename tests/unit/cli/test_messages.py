@@ -16,16 +16,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     return make_run(tmp_path_factory.mktemp("made"), stars=True)
 
 
-def test_few_ratings_and_none_held_out(tmp_path: Path) -> None:
-    """Three ratings were prepared without a word; who wants no test ratings is not told that there are none."""
-    (ratings := tmp_path / "r.csv").write_text("user,item,rating\n1,1,3\n1,2,4\n2,1,5\n", encoding="utf-8")
-    said = typed("prepare", ratings, tmp_path / "r.h5").expect().err
-    assert "3 ratings are few" in said
-    assert "no ratings are held out for testing" in said
-    said = typed("prepare", ratings, tmp_path / "r.h5", "--force", "--test-fraction", "0").expect().err
-    assert "held out" not in said
-
-
 @pytest.mark.parametrize(
     ("options", "heading"),
     [
@@ -54,11 +44,3 @@ def test_predictions_stay_on_the_scale(made: Made, tmp_path: Path) -> None:
         return max(float(line.split(",")[-1]) for line in lines[1:])
 
     assert highest() <= 5 < highest("--no-clip")
-
-
-def test_what_is_said_while_sampling(made: Made, tmp_path: Path) -> None:
-    """The first words are of the run, and not of what is not installed, nor of kernels that were compiled before."""
-    line = ("sample", made.data, "--iterations", "20", "--rank", "2", "--burn-in", "4", "--out")
-    told = typed(*line, tmp_path / "run").expect().err
-    assert "install" not in told
-    assert "compiling" not in told

@@ -6,7 +6,6 @@ import ast
 import inspect
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 import typer
@@ -34,22 +33,6 @@ def test_every_option_of_sample_goes_somewhere() -> None:
     assert {parameter.name for parameter in COMMANDS["sample"].params} == OTHERS | of_run | of_job
     assert of_run - {"step_size"} <= set(RunConfig.model_fields), "the step is of the sampler"
     assert of_job == set(Policy.model_fields)
-
-
-def test_every_setting_says_its_default() -> None:
-    """The help shows what a run comes to where nothing is said."""
-    chosen = build({})
-    found: dict[str, Any] = {**dict(chosen), **dict(Policy())}
-    found |= {"sampler": chosen.sampler.name, "step_size": chosen.sampler.config.step_size, "standardise": "yes"}
-    found |= {"grid": chosen.resolved().grid, "thin": "2sweeps", "zero_weight": 0.1}
-    found |= {"iterations": "at most 5000sweeps", "until": "ess=100"}  # of ratings with a test set: by `resolved`
-    written = {True: "on", False: "", None: ""}
-    helps = {parameter.name: parameter.help for parameter in COMMANDS["sample"].params if parameter.name not in OTHERS}
-    for setting in settings():
-        default = found[setting.name]
-        said = f"{default:g}" if type(default) in (int, float) else str(written.get(default, default))
-        assert re.match(f"{re.escape(said)}([; ,]|$)", setting.default) or setting.default == said, setting.name
-        assert helps[setting.name] == f"{setting.help} [default: {setting.default}]" or not setting.default
 
 
 def test_parameters_of_bpmf_are_as_declared() -> None:
@@ -101,15 +84,3 @@ def test_every_name_in_messages_is_one() -> None:
     for name in found | BPMF_NAMES.keys():
         section, _, last = name.rpartition(".")
         assert last in own if section == "sampler" else named(name) in options, name
-
-
-@pytest.mark.parametrize("room", ["targets", "model", "samplers", "config", "runs"])
-def test_errors_name_settings_by_their_names(room: str) -> None:
-    """An option that is written out in an error would be shown to callers in Python, who cannot give it."""
-    known = {each.option.split("/")[0] for each in settings()} | {"--no-biases", "--from", "--set"}
-    for path in (ROOT / "dsgmcmc" / room).rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Raise):
-                said = " ".join(str(each.value) for each in ast.walk(node) if isinstance(each, ast.Constant))
-                found = known & set(re.findall(r"--[a-z][a-z-]*[a-z]", said))
-                assert not found or "expected NAME=VALUE" in said, f"{path}: {said}"  # which was given with --set

@@ -42,27 +42,12 @@ def test_another_sampler_discards_the_section_of_the_one_before() -> None:
     assert config.sampler == build({"sampler": "sgld"}).sampler
 
 
-def test_naming_the_default_sampler_keeps_its_settings() -> None:
-    """A file's [sampler] without a name is about the default sampler, also if an option then names it."""
-    default = build({}).sampler.name
-    config = build({"sampler": {"step_size": 0.125}}, {"sampler": {"name": default}})
-    assert config.sampler.config.step_size == 0.125
-
-
 def test_the_noise_precision_is_one_with_a_fixed_prior_and_sampled_elsewhere() -> None:
     """Given values win in either case."""
     assert build({"prior": "fixed"}).noise_precision == 1.0
     assert build({"prior": "fixed", "noise_precision": "sampled"}).noise_precision == "sampled"
     assert build({"prior": "normal-gamma"}).noise_precision == "sampled"
     assert build({"noise_precision": 2}).noise_precision == 2.0
-
-
-@pytest.mark.parametrize(
-    ("settings", "burn_in"), [({}, "50sweeps"), ({"burn_in": 7}, 7), ({"sampler": "psgld"}, "100sweeps")]
-)
-def test_the_default_sampler_burns_in_for_as_long_as_was_measured(settings: dict[str, Any], burn_in: int | str) -> None:
-    """A shorter burn-in is for the sampler that was seen to need no more; what is said stays, as of an older run."""
-    assert build(settings).burn_in == burn_in
 
 
 # ---------------------------------------------------------------------- files and --set
@@ -107,34 +92,5 @@ def test_assignments_take_toml_values_and_plain_words() -> None:
         "biases": False,
         "a": "b=c",
     }
-
-
-def test_an_assignment_without_a_value_is_refused() -> None:
-    """With an example of what was expected."""
     with pytest.raises(InputError, match=r"--set sampler\.alpha: expected NAME=VALUE"):
         parse_assignments(["sampler.alpha"])
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"rank": -3}, "rank: must be at least 0 or 'auto' (found -3)"),
-        ({"rank": "x"}, "rank: must be a whole number or 'auto' (found 'x')"),
-        ({"noise_precision": "abc"}, "must be a number or 'sampled' (found 'abc')"),
-        ({"friction": 0.8}, "sampler.friction"),
-        ({"itterations": 9}, "did you mean iterations?"),
-        ({"sampler": {"frictoin": 0.8}}, "did you mean sampler.friction?"),
-    ],
-)
-def test_what_is_wrong_is_said_in_words(settings: dict[str, Any], words: str) -> None:
-    """Not in those of the library that checks it; of a name that is none, which one may be meant."""
-    with pytest.raises(InputError) as caught:
-        build(settings)
-    assert words in str(caught.value)
-    assert "Input should" not in str(caught.value)
-
-
-def test_a_configuration_that_is_not_there(tmp_path: Path) -> None:
-    """No errno."""
-    with pytest.raises(InputError, match=r"none\.toml cannot be read: No such file"):
-        read_toml(tmp_path / "none.toml")

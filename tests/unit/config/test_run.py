@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import NoneType
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from support import STEPPING
@@ -19,34 +18,16 @@ from dsgmcmc.storage.rundir import RunDirectory
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
-def test_the_resolved_configuration_is_complete(name: str) -> None:
-    """run.toml says everything: building from a resolved configuration gives the same one."""
-    config = build({"sampler": name}).resolved()
-    assert set(config.table()) == set(ResolvedConfig.model_fields) - {"zero_weight"}, "which is of clicks alone"
-    assert set(config.model_dump()["sampler"]) == {"name", *SAMPLERS[name].Config.model_fields}
-    assert ResolvedConfig.of(config.model_dump()) == config
-    assert ResolvedConfig.model_validate_json(config.model_dump_json()) == config
-
-
-@pytest.mark.parametrize("name", SAMPLERS)
 @pytest.mark.parametrize("prior", ["fixed", "normal-gamma"])
 def test_run_toml_gives_back_the_same_chain(tmp_path: Path, name: str, prior: str) -> None:
-    """A resumed run reads its settings from run.toml; TOML has no null, and must not lose any."""
+    """A resumed run reads its settings from run.toml, which has all; TOML has no null, and must not lose any."""
     step = {"name": name} | ({"step_size": 0.01} if name in STEPPING else {})
     config = build({"prior": prior, "sampler": step, "burn_in": "3sweeps"}).resolved()
+    assert set(config.table()) | {"zero_weight", "until"} == set(ResolvedConfig.model_fields)
     run = RunDirectory(tmp_path)
-    run.write_settings(config.table(), {"data": "x"})
-    settings, _ = run.read_settings()
-    assert ResolvedConfig.of(settings) == config
-    assert build(settings).resolved().hash() == config.hash()
-
-
-@pytest.mark.parametrize("name", SAMPLERS)
-def test_no_setting_of_a_sampler_is_lost_in_toml(name: str) -> None:
-    """What admits None has the default None: run.toml leaves it out, and reads the default back."""
-    for field, info in SAMPLERS[name].Config.model_fields.items():
-        if NoneType in get_args(info.annotation):
-            assert info.default is None, field
+    run.write_settings(config.table(), {"data": "x", "config_hash": config.hash()})
+    assert ResolvedConfig.of_run(run)[0] == config
+    assert build(run.read_settings()[0]).resolved() == config
 
 
 # ---------------------------------------------------------------------- lengths and intervals
@@ -102,50 +83,31 @@ def test_checkpoint_intervals(text: int | str, expected: tuple[int | None, float
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"rank": -1}, ["rank", "-1"]),
+        ({"rank": -3}, ["rank: ", "greater than or equal to 0", "'auto' (found -3)"]),
         ({"rank": 0, "biases": False}, ["--rank 0", "--no-biases", "--rank 1 or more"]),
         ({"rank": 0, "likelihood": "all-cells"}, ["--rank 0", "all-cells"]),
-        ({"rank": 513}, ["rank", "513"]),
-        ({"rank": "many"}, ["rank", "many"]),
-        ({"grid": 0}, ["grid"]),
         ({"schedule": "spiral"}, ["schedule", "spiral", "cyclic"]),
-        ({"prior": "flat"}, ["prior", "flat", "normal-gamma"]),
-        ({"prior_precision": 0}, ["prior_precision"]),
-        ({"prior_precision": float("nan")}, ["prior_precision"]),
-        ({"noise_precision": -1}, ["noise_precision"]),
-        ({"noise_precision": float("inf")}, ["noise_precision"]),
+        ({"noise_precision": float("nan")}, ["noise_precision"]),
         ({"noise_precision": "loud"}, ["noise_precision", "loud", "sampled"]),
         ({"iterations": "ten"}, ["iterations", "ten", "500sweeps"]),
         ({"burn_in": -1}, ["burn_in", "-1"]),
-        ({"burn_in": 1.5}, ["burn_in", "1.5"]),
-        ({"thin": "2 weeks"}, ["thin", "2 weeks"]),
         ({"checkpoint_every": 0}, ["checkpoint_every"]),
         ({"checkpoint_every": "soon"}, ["checkpoint_every", "soon", "10min"]),
-        ({"seed": -1}, ["seed"]),
         ({"seed": 2**63}, ["seed"]),
-        ({"chains": 0}, ["chains"]),
-        ({"rnak": 3}, ["rnak", "not a setting"]),
+        ({"friction": 0.8}, ["friction: is not a setting; those of the sampler are sampler.NAME"]),
         ({"sampler": "sgdl"}, ["sgdl", *SAMPLERS]),
-        ({"sampler": {"name": "psgld", "alhpa": 1}}, ["sampler.alhpa", "not a setting"]),
+        ({"sampler": {"frictoin": 0.8}}, ["sampler.frictoin: is not a setting"]),
         ({"sampler": {"name": "psgld", "alpha": 2}}, ["sampler.alpha", "2"]),
-        ({"sampler": {"step_size": 0}}, ["sampler.step_size"]),
-        ({"sampler": {"name": "gibbs", "step_size": 0.1}}, ["sampler.step_size", "not a setting"]),
+        ({"sampler": {"name": "gibbs", "step_size": 0.1}}, ["sampler.step_size: is not a setting"]),
         ({"sampler": 3}, ["sampler"]),
+        ({"rank": -1, "seed": -1, "grid": 0}, ["rank", "seed", "grid"]),
     ],
 )
 def test_errors_name_the_setting(settings: dict[str, Any], words: list[str]) -> None:
-    """One line: the setting's name as the user writes it, what was found, what would be right."""
+    """One line with all errors: the setting's name as the user writes it, what was found, what would be right."""
     with pytest.raises(InputError) as caught:
         build(settings)
     message = str(caught.value)
     assert all(word in message for word in words), message
     assert "\n" not in message
-    assert "literal[" not in message, message
     assert "Value error" not in message
-
-
-def test_all_errors_are_reported_together() -> None:
-    """Nobody likes to correct one setting a run."""
-    with pytest.raises(InputError) as caught:
-        build({"rank": -1, "seed": -1, "schedule": "spiral"})
-    assert all(name in str(caught.value) for name in ("rank", "seed", "schedule"))

@@ -114,7 +114,7 @@ def test_what_is_sampled_is_what_a_file_of_both_parts_would_give(tmp_path):
     ends = []
     for source in (RatingsSource(path, view=view), RatingsSource(tmp_path / "written.h5")):
         out = tmp_path / f"run-{len(ends)}"
-        Job(Alone(), source, out, {"rank": 2, "grid": 2, "iterations": 20, "burn_in": 4}, quiet=True).run_inside()
+        Job(Alone(), source, out, {"rank": 2, "grid": 2, "iterations": 20, "burn_in": 4}, quiet=True).run()
         test = predict_test(Run(out))
         ends.append([test.rating.tolist(), test.mean.tolist(), test.variance.tolist()])
     assert ends[0] == ends[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dsgmcmc.diagnostics.scores import difference, monte_carlo_error
+from dsgmcmc.diagnostics.scores import difference
 
 
 def test_difference_by_hand():
@@ -28,14 +28,3 @@ def test_ratings_of_a_user_are_no_independent_ones():
         for _ in range(300)
     ]
     assert np.mean(errors) == pytest.approx(np.sqrt(1.1 / 200), rel=0.01)  # its own error is 0.3 %
-
-
-def test_monte_carlo_error_without_the_trend():
-    """Scores by a third of the draws and by the others differ by noise and a common trend; by all, by noise alone."""
-    rng, owners, n = np.random.default_rng(0), np.repeat(np.arange(300), 5), 1500
-    draws = rng.normal(0, 1, (30, 300))[:, owners]
-    trend = np.linspace(0, 5, 30)[:, None]
-    first, others = ((draws + trend)[part].mean(axis=0) for part in (slice(10), slice(10, None)))
-    expected = np.sqrt(1 / 30 / 300)
-    assert monte_carlo_error(first, others, owners, 1 / 3) == pytest.approx(expected, rel=0.15)  # of 300 users, 4 %
-    assert len(first) == n

@@ -20,7 +20,7 @@ from dsgmcmc.model.quantity import THETA, Quantity
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import labels, scalar_traces
-from dsgmcmc.runs.source import RatingsSource
+from dsgmcmc.runs.source import RatingsSource, targets_of
 from dsgmcmc.types import Factor
 
 MODELS: dict[str, dict[str, Any]] = {
@@ -58,7 +58,7 @@ def test_a_chain_keeps_what_its_model_says(data: Path, name: str) -> None:
     sampler = config.make_sampler()
     with open_ratings(data) as ratings:
         said = config.quantities_for(ratings)
-    target = source.open(config, ring)[0](0, sampler)
+    target = targets_of(config, source.ratings, ring)(0, sampler)
     target.reset()
     assert target.layout.names == (*(field.name for field in sampler.kept), *(q.name for q in said.of_rows))
     assert target.layout.width - sum(f.width or config.dimension for f in sampler.kept) == said.width_of_rows()

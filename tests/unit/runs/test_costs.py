@@ -19,7 +19,7 @@ from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import Ratings, open_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.ring import Ring
-from dsgmcmc.runs.checks import MAX_COUNT, check_limits
+from dsgmcmc.runs.checks import check_limits
 from dsgmcmc.runs.costs import INTERPRETER, Costs
 from dsgmcmc.runs.recorder import DrawRecorder
 from dsgmcmc.runs.source import targets_of
@@ -93,28 +93,6 @@ class Numbers(Ratings):
         self._indptr = {"train": np.append(0, np.cumsum(train)), "test": np.append(0, np.cumsum(test))}
         self.row_indptr, self.test_indptr = self._indptr["train"], self._indptr["test"]
         self.features, self.transposed = {}, False
-
-
-def equal(columns: int) -> Numbers:
-    """Columns that all have as many ratings, by rows that are as long."""
-    rows = np.broadcast_to(np.int64(1), 40_000)
-    return Numbers(np.ones(columns, np.int64), rows, rows)
-
-
-@pytest.mark.parametrize("sampler", ["psgld", "sgld"])
-def test_the_largest_block_that_can_be_sent(sampler: str) -> None:
-    """One column more in a block, or one popular column, and the run is refused with a grid that helps."""
-    config = build({"rank": 512, "biases": False, "grid": 2, "sampler": {"name": sampler}}).resolved()
-    rows = MAX_COUNT // (2 * 512)
-    check_limits(config, equal(2 * rows))
-    with pytest.raises(InputError, match=r"--grid of at least 3") as caught:
-        check_limits(config, equal(2 * rows + 2))
-    assert f"{(rows + 1) * 1024:,}" in str(caught.value)
-    check_limits(config.model_copy(update={"grid": 3}), equal(2 * rows + 2))
-    ratings = equal(2 * rows)
-    ratings.column_counts[0] = 10_000_000
-    with pytest.raises(InputError, match="block of columns"):
-        check_limits(config, ratings)
 
 
 def test_positions_of_test_ratings_have_32_bits() -> None:

@@ -11,7 +11,7 @@ from support import sample, write_planted
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.diagnostics.verdict import in_units
 from dsgmcmc.runs import job
-from dsgmcmc.runs.progress import Progress, folded
+from dsgmcmc.runs.progress import Progress
 
 
 @pytest.mark.parametrize(("sampler", "parts"), [("psgld", 3), ("baoab", 1)])
@@ -50,13 +50,3 @@ def test_a_line_says_which_rmse_is_which(capsys: pytest.CaptureFixture[str]) -> 
 def test_small_data_are_not_slow(rate: float, text: str) -> None:
     """They were sampled at 0 M ratings a second."""
     assert in_units(rate) == text
-
-
-def test_a_narrow_terminal_breaks_no_number() -> None:
-    """Its lines end between what is said: both RMSEs stay on one line."""
-    parts = ["chain 0", "iteration 250/5000", "RMSE: this draw 1.0378, posterior mean 0.8923", "tau 1.8", "90 s left"]
-    assert folded(parts, 200) == "  ".join(parts)
-    for width in (50, 60, 80):
-        lines = folded(parts, width).split("\n")
-        assert max(map(len, lines)) <= width
-        assert [part for line in lines for part in line.strip().split("  ")] == parts

@@ -12,7 +12,7 @@ import pytest
 from mpi4py import MPI
 from support import csr, planted, sample
 
-from dsgmcmc.data.ratings import open_ratings, write_ratings
+from dsgmcmc.data.ratings import write_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.runs.source import RatingsSource
@@ -50,14 +50,7 @@ def test_ratings_whose_variances_are_no_float32(tmp_path: Path, unit: float, fac
     assert not (tmp_path / "run" / "run.toml").exists()
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"sampler": "baoab"},
-        {"sampler": "baoab", "noise": "both"},
-        {"sampler": "psgld", "noise": "by-item"},
-    ],
-)
+@pytest.mark.parametrize("settings", [{"sampler": "baoab", "noise": "both"}, {"sampler": "psgld", "noise": "by-item"}])
 def test_results_do_not_depend_on_the_unit_of_the_ratings(tmp_path: Path, settings: dict[str, Any]) -> None:
     """Ratings in another unit have the same chain: RMSE, tau, log density, moments and draws change by the unit alone.
 
@@ -85,33 +78,19 @@ def test_results_do_not_depend_on_the_unit_of_the_ratings(tmp_path: Path, settin
             np.testing.assert_allclose(covariances[0], [unit, unit, unit**2] * covariances[1], rtol=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("rows", "columns", "share", "rank"), [(29, 17, 0.5, 3), (60, 50, 0.02, 1), (200, 100, 0.9, 32)]
-)
-def test_the_rank_follows_from_the_counts(tmp_path: Path, rows: int, columns: int, share: float, rank: int) -> None:
-    """At most as many numbers of the factors as ratings, 197 for 46 rows and columns; 1 to 32; what is given wins."""
-    source = RatingsSource(write(tmp_path / "r.h5", rows, columns, share=share))
-    assert source.build({}).resolved().rank == rank
-    assert source.build({"rank": "auto"}, {"rank": 5}).resolved().rank == 5
-
-
-def test_a_small_step_for_few_ratings(tmp_path: Path) -> None:
-    """By default, and not where one is given, as by the settings of a run that is resumed."""
-    source = RatingsSource(write(tmp_path / "r.h5", 29, 17))
+def test_rank_and_step_follow_from_the_ratings(tmp_path: Path) -> None:
+    """At most as many numbers of the factors as ratings, and small steps for few; what is given wins, also of a run."""
+    for rows, columns, share, rank in ((29, 17, 0.5, 3), (60, 50, 0.02, 1), (200, 100, 0.9, 32)):
+        source = RatingsSource(write(tmp_path / f"{rank}.h5", rows, columns, share=share))
+        assert source.build({}).resolved().rank == rank
+        assert source.build({"rank": "auto"}, {"rank": 5}).resolved().rank == 5
+    source = RatingsSource(tmp_path / "3.h5")
     small = source.build({}).resolved()
     assert 0.05 < small.sampler.config.step_size < 0.1
     assert source.build({"sampler": {"step_size": 0.35}}).resolved().sampler.config.step_size == 0.35
     assert source.build(small.table()).resolved() == small
-
-
-def test_a_small_step_for_many_numbers(tmp_path: Path) -> None:
-    """By default at most 0.4 times the ratings for each of (29 + 17)(K + 1) numbers."""
-    data = write(tmp_path / "r.h5", 29, 17)
-    source = RatingsSource(data)
     step = source.build({"rank": 60}).resolved().sampler.config.step_size
-    with open_ratings(data) as ratings:
-        assert step == pytest.approx(0.4 * ratings.nnz / (46 * 61), abs=1e-4)
-    assert source.build({"rank": 60, "sampler": {"step_size": 0.35}}).resolved().sampler.config.step_size == 0.35
+    assert step == pytest.approx(0.4 * source.ratings.nnz / (46 * 61), abs=1e-4)
 
 
 @pytest.mark.parametrize(

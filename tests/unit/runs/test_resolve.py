@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +23,6 @@ SMALL = {"rank": 2, "sampler": "psgld", "iterations": 20, "burn_in": 4, "thin": 
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """29 rows, 17 columns, about 200 ratings."""
     return write_planted(tmp_path_factory.mktemp("data") / "r.h5")
-
-
-@pytest.fixture
-def messages(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
-    """What is logged, also after a job of another test has set up the logs."""
-    logger = logging.getLogger("dsgmcmc")
-    before, logger.propagate = logger.propagate, True
-    yield caplog
-    logger.propagate = before
 
 
 def ask(data: Path, out: Path, *, resume: bool = False, **options: Any) -> tuple[ResolvedConfig, list[str]]:
@@ -90,21 +79,3 @@ def test_the_default_grid_fits_tiny_data(tmp_path: Path) -> None:
     """Who says nothing of a grid is not told that it is too fine."""
     tiny = write_planted(tmp_path / "tiny.h5", rows=9, columns=3)
     assert ask(tiny, tmp_path / "run")[0].grid == 3
-
-
-def test_a_run_that_no_disk_can_hold_is_refused(data: Path, tmp_path: Path) -> None:
-    """Before it is sampled, not after."""
-    petabytes = {"chains": 65536, "save_draws": 100_000, "iterations": 200_000, "thin": 1, "burn_in": 0, "rank": 32}
-    with pytest.raises(AgreedError, match="MB free: choose another --out, or fewer --save-draws"):
-        ask(data, tmp_path / "run", **petabytes)
-
-
-def test_more_numbers_than_the_data_can_tell_are_warned_of(
-    data: Path, tmp_path: Path, messages: pytest.LogCaptureFixture
-) -> None:
-    """With a rank that is better."""
-    ask(data, tmp_path / "run", rank=2)
-    assert not messages.records
-    ask(data, tmp_path / "run", rank=64)
-    assert "hardly tell noise from factors" in messages.text
-    assert "try --rank 3" in messages.text
