@@ -104,10 +104,7 @@ def test_saga_with_importance_as_printed_is_biased() -> None:
 
 @pytest.mark.parametrize("name", ["saga", "importance", "importance-saga", "adaptive"])
 def test_data_are_drawn_with_the_probabilities_that_weigh_them(name: str) -> None:
-    """Chi-square of 4,000 draws over five data, 4 degrees of freedom: below its 1e-4 quantile.
-
-    Of one draw, the noise has the covariance sum a_i a_i^T / p_i - a a^T of its terms a_i, to 1e-10.
-    """
+    """Chi-square of 4,000 draws over five data, 4 degrees of freedom: below its 1e-4 quantile."""
     target, sampler = made(name, grid=5)
     advance(target, sampler, 0, 4)
     estimator, block = sampler.gradient, target.block
@@ -115,17 +112,6 @@ def test_data_are_drawn_with_the_probabilities_that_weigh_them(name: str) -> Non
     index = draw(p, 4000, np.random.default_rng(1))
     counts = np.bincount(index, minlength=5)
     assert ((counts - 4000 * p) ** 2 / (4000 * p)).sum() < 23.5
-    terms = FIVE.gradients(block["theta"])[0]
-    if estimator.control_variate:
-        terms = terms - FIVE.spread(estimator.table)[0]
-    expected = terms.T @ (terms / p[:, None]) - np.outer(terms.sum(axis=0), terms.sum(axis=0))
-    singles, kept = [], deepcopy(vars(estimator))
-    for i in range(5):
-        one = np.array([i])
-        singles.append(estimator._estimate(FIVE, 0, block["theta"], one, p[one]))
-        vars(estimator).update(deepcopy(kept))
-    offset = np.array(singles) - FIVE.gradient(block["theta"])
-    np.testing.assert_allclose(offset.T @ (p[:, None] * offset), expected, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize("name", DATUM_GRADIENTS)

@@ -10,7 +10,7 @@ from densities import D, Logistic, N
 
 from dsgmcmc.densities.density import ALL, Gaussian, prior_energy
 from dsgmcmc.densities.sample import sample, vector_target
-from dsgmcmc.densities.vector import VectorTarget, part_sizes
+from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.errors import InputError
 from dsgmcmc.samplers.sgmcmc.baoab import BAOAB, BAOABConfig
 from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
@@ -91,21 +91,6 @@ def test_rows_visit_parts_in_an_order_of_their_own(schedule: ScheduleName) -> No
     assert abs(agree - 1 / PARTS) < 4 * np.sqrt(1 / PARTS / parts[:, 1:].size)
 
 
-def test_parts_share_out_the_data() -> None:
-    """Every datum is in one part, and each has its number or one more."""
-    target = target_of(grid=PARTS)
-    seen = np.zeros((4, N), int)
-    for iteration in range(PARTS):  # one sweep of a shuffled schedule
-        for rows, data, probability in target.parts_of(iteration):
-            assert probability == 1 / PARTS
-            assert len(np.arange(N)[data]) == part_sizes(N, PARTS)[data.start] in (7, 8)
-            for row in np.arange(4)[rows]:
-                seen[row, data] += 1
-    assert (seen == 1).all()
-    assert target.sweep_length == PARTS
-    assert target_of(gradient="full", grid=PARTS).sweep_length == 1
-
-
 def test_information_is_the_curvature_that_the_density_gives() -> None:
     """P = curvature + lambda, of every row alike; a dense prior counts with its diagonal. Steps are as asked for."""
     target = target_of(Logistic(dense=True), "full")
@@ -144,29 +129,6 @@ def test_divergence_is_named(value: float, text: str) -> None:
 
 
 # ---------------------------------------------------------------------- rows and chains
-
-
-def test_rows_are_independent_chains() -> None:
-    """Each has noise of its own; with one row more the others stay as they were.
-
-    To rounding: the bits of the density's matrix products depend on their shape, on some processors.
-    """
-    paths = []
-    for rows in (3, 4):
-        sampler = SGLD(SGLDConfig(step_size=0.1), 0)
-        target = vector_target(Logistic(), sampler, rows=rows, seed=2, grid=PARTS)
-        paths.append([theta.copy() for theta in sample(target, sampler, 20)])
-    for few, many in zip(*paths, strict=True):
-        np.testing.assert_allclose(few, many[:3], rtol=1e-9, atol=1e-12)
-    assert len(np.unique(paths[1][-1][:, 0])) == 4
-
-
-def test_chains_differ() -> None:
-    """In their start, in the order of the parts, and in their noise."""
-    targets = [target_of(grid=PARTS, seed=1, chain=chain) for chain in (0, 1)]
-    assert (targets[0].block["theta"] != targets[1].block["theta"]).all()
-    orders = [[target.schedule.part(iteration) for iteration in range(3 * PARTS)] for target in targets]
-    assert orders[0] != orders[1]
 
 
 class Slip(Logistic):

@@ -19,7 +19,6 @@ from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.sgmcmc.baoab import BAOAB, BAOABConfig
-from dsgmcmc.samplers.sgmcmc.psgld import PSGLD, PSGLDConfig
 from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
 from dsgmcmc.types import Factor, Purpose
 
@@ -104,26 +103,6 @@ def test_a_step_of_sgld_along_the_full_gradient(data: Path, prior: Any) -> None:
             whole(target),
             {f: theta[f] - eps * (tau * g[f] + pull[f]) + np.sqrt(2 * eps) * z[f] for f in Factor},
         )
-
-
-def test_steps_of_psgld_along_the_full_gradient(data: Path) -> None:
-    """V follows the likelihood's part alone, which is scaled by the tau that was drawn; the grid does not matter."""
-    sampler = PSGLD(PSGLDConfig(gradient="full", step_size=0.05, alpha=0.9, lambda_n=4.0), 0)
-    target = factor_target(MPI.COMM_SELF, data, 8, sampler=sampler, seed=SEED)
-    sampler.start(target, 0.5)
-    n, v = target.n_data, {factor: np.zeros(1) for factor in Factor}
-    for iteration in range(4):
-        target.begin(iteration)
-        theta = whole(target)
-        sampler.step(target, iteration)
-        g, _ = likelihood_gradient(data, theta)
-        pull, z, tau = prior_gradient(target, theta), noise(target), target.noise_precision
-        eps, alpha = 0.05 / n, 0.9 if iteration else 0.0
-        v = {f: alpha * v[f] + (1 - alpha) * (tau * g[f] / n) ** 2 for f in Factor}
-        d = {f: 1 / (4.0 / n + np.sqrt(v[f])) for f in Factor}
-        step = {f: -eps * d[f] * (tau * g[f] + pull[f]) + np.sqrt(2 * eps * d[f]) * z[f] for f in Factor}
-        check(whole(target), {f: theta[f] + step[f] for f in Factor})
-        check(whole(target, "v"), v)
 
 
 # ---------------------------------------------------------------------- when hyperparameters are drawn

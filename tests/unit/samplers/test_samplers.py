@@ -9,23 +9,22 @@ import pkgutil
 from dataclasses import dataclass
 from math import sqrt
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pytest
 from mpi4py import MPI
-from pydantic import Field, ValidationError
+from pydantic import Field
 from support import digest, factor_target, metrics, sample, write_planted
 
 from dsgmcmc import densities, samplers
 from dsgmcmc.config.layers import build
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
-from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers import DENSITY_SAMPLERS, SAMPLERS
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.gradients import GRADIENTS
-from dsgmcmc.samplers.step_size import SamplerConfig, StepSize
+from dsgmcmc.samplers.step_size import StepSize
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.series import step_name
 from dsgmcmc.storage.snapshot import Snapshot
@@ -41,75 +40,37 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_planted(tmp_path_factory.mktemp("data") / "r.h5")
 
 
+@pytest.mark.parametrize(("name", "gradient"), [(name, each) for name in SAMPLERS for each in SAMPLERS[name].gradients])
+def test_it_moves_every_row_of_every_position(name: str, gradient: str, data: Path) -> None:
+    """Also rows without a rating, which the prior and the noise move; all numbers stay sane, and sweeps are counted."""
+    kind, section = SAMPLERS[name], {"step_size": STEPS[name]} if name in STEPS else {}
+    sampler = kind(kind.Config(gradient=gradient, **section), 0)
+    target = factor_target(MPI.COMM_SELF, data, GRID, sampler=sampler)
+    sampler.start(target, 0.1)
+    by_parts = GRADIENTS[gradient].by_parts
+    assert kind.sweep_length(sampler.config, GRID) == target.sweep_length == (GRID if by_parts else 1)
+    blocks = {(block.factor, block.index): block for block in target.blocks()}
+    before = {
+        key: {position: block[position].copy() for position in sampler.positions} for key, block in blocks.items()
+    }
+    for iteration in range(2 * GRID * len(sampler.positions)):
+        target.begin(iteration)
+        sampler.step(target, iteration)
+    assert any((block.counts == 0).any() for block in target.blocks())
+    for block in target.blocks():
+        for position, old in before[block.factor, block.index].items():
+            assert (block[position] != old).any(axis=1).all()
+            assert np.abs(block[position]).max() < 100
+        assert all(np.isfinite(block[field]).all() for field in target.layout.names)
+
+
 @pytest.mark.parametrize("name", SAMPLERS)
-class TestConformance:
-    """Run for every sampler."""
-
-    def make(self, name: str, gradient: str | None = None, burn_in: int = 0) -> Sampler[Any, Any]:
-        section = {"step_size": STEPS[name]} if name in STEPS else {}
-        return SAMPLERS[name](SAMPLERS[name].Config(gradient=gradient, **section), burn_in)
-
-    def target(self, data: Path, sampler: Sampler[Any, Any], seed: int = 0) -> FactorTarget:
-        """Target at its start, as a chain makes it."""
-        target = factor_target(MPI.COMM_SELF, data, GRID, sampler=sampler, seed=seed)
-        sampler.start(target, 0.1)
-        return target
-
-    def run(self, target: FactorTarget, sampler: Sampler[Any, Any], iterations: int) -> bytes:
-        for iteration in range(iterations):
-            target.begin(iteration)
-            sampler.step(target, iteration)
-        return b"".join(block.buffer.tobytes() for block in target.blocks())
-
-    def test_its_configuration_extends_that_of_all(self, name: str) -> None:
-        """Every setting has a default, and unknown or later changed ones are refused."""
-        config = SAMPLERS[name].Config
-        assert issubclass(config, SamplerConfig)
-        assert config not in (SamplerConfig, StepSize)
-        made = config()
-        assert made.step(0, GRID, 0) > 0
-        with pytest.raises(ValidationError):
-            config(no_such_setting=1)
-        with pytest.raises(ValidationError):
-            made.gradient = "full"
-        for field, info in config.model_fields.items():
-            assert info.description or field in StepSize.model_fields, f"describe {field}"
-
-    def test_it_counts_iterations_as_its_gradient_does(self, name: str, data: Path) -> None:
-        """The configuration knows the length of a sweep before there is a target."""
-        for gradient in SAMPLERS[name].gradients:
-            sampler = self.make(name, gradient)
-            target = self.target(data, sampler)
-            assert type(sampler).sweep_length(sampler.config, GRID) == target.sweep_length
-            assert target.sweep_length == (GRID if GRADIENTS[gradient].by_parts else 1)
-
-    def test_it_moves_every_row_of_every_position(self, name: str, data: Path) -> None:
-        """Also rows without a rating, which the prior and the noise move; and all numbers stay sane."""
-        for gradient in SAMPLERS[name].gradients:
-            sampler = self.make(name, gradient)
-            target = self.target(data, sampler)
-            before = {
-                (block.factor, block.index, position): block[position].copy()
-                for block in target.blocks()
-                for position in sampler.positions
-            }
-            self.run(target, sampler, 2 * GRID * len(sampler.positions))
-            assert any((block.counts == 0).any() for block in target.blocks())
-            for block in target.blocks():
-                for position in sampler.positions:
-                    theta = block[position]
-                    assert np.isfinite(theta).all()
-                    assert (theta != before[block.factor, block.index, position]).any(axis=1).all()
-                    assert np.abs(theta).max() < 100
-                for field in target.layout.names:
-                    assert np.isfinite(block[field]).all()
-
-    def test_a_gradient_that_it_cannot_use_is_refused(self, name: str) -> None:
-        """With those that it can; a sampler that only looks as if it sampled the target would be worse."""
-        sampler = SAMPLERS[name]
-        for other in {"part", "full", "no such"} - {*sampler.gradients}:
-            with pytest.raises(InputError, match=rf"'{other}'; it takes {' or '.join(sampler.gradients)}"):
-                build({"sampler": {"name": name, "gradient": other}}).resolved()
+def test_a_gradient_that_it_cannot_use_is_refused(name: str) -> None:
+    """With those that it can; a sampler that only looks as if it sampled the target would be worse."""
+    sampler = SAMPLERS[name]
+    for other in {"part", "full", "no such"} - {*sampler.gradients}:
+        with pytest.raises(InputError, match=rf"'{other}'; it takes {' or '.join(sampler.gradients)}"):
+            build({"sampler": {"name": name, "gradient": other}}).resolved()
 
 
 # ---------------------------------------------------------------------- the registry
