@@ -31,6 +31,10 @@ from dsgmcmc.types import Comm, Float64, ScheduleName
 CALL_ITERATIONS = 1_000
 
 
+#: Settings of chains that are monitored and saved.
+OF_RUNS = {"until", "evaluate_every", "checkpoint_every", "save_draws"}
+
+
 class DensityConfig(ChainConfig):
     """Settings as requested: the settings of a chain."""
 
@@ -43,6 +47,8 @@ class DensityConfig(ChainConfig):
         InputError
             If any setting is wrong; the message names all of them.
         """
+        for name in sorted(OF_RUNS & settings.keys()):
+            raise InputError(f"{name} is a setting of runs, and not of sample_density")
         section = {"name": DEFAULT_SAMPLER, **section_of(settings.get("sampler", {}))}
         kind = sampler_named(section["name"])
         declared = kind.defaults if kind else {}
@@ -54,8 +60,6 @@ class DensityConfig(ChainConfig):
 
         The step sizes of the sampler are chosen for a density, given the number of parts.
         """
-        if until is not None:
-            raise InputError("until is not a setting of sample_density: set iterations, and look at the draws' mixing")
         plain = super()._plain(processes, finest, until)
         suited = self.sampler.kind.suited_to_density(self.sampler.config, plain["grid"])
         return {**plain, "sampler": self.sampler.model_copy(update={"config": suited})}

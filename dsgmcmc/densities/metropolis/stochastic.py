@@ -19,7 +19,7 @@ estimated by the mean of U_i / p_i. The estimates of both energies are stored, a
 difference decides. The test uses Welch's statistic with n' - 1 degrees of freedom for the n' data in the proposal's
 estimate, not the degrees of freedom of Welch and Satterthwaite. After N evaluations the decision is exact.
 Left out: stored energies of all data from their last draws; instead the reference point is the state every `refresh`
-iterations, so no tables are saved.
+iterations, so there are no tables.
 
 Target of the last two: not the posterior; austerity's paired differences vary far less. With risk 0 all three are
 Metropolis-Hastings.

@@ -89,7 +89,7 @@ class SGHMC(Underdamped[SGHMCConfig]):
     Config = SGHMCConfig
     gradients = ("part", "full", "control-variate")
     draws_data = True
-    density_step = 0.03
+    density_step = 0.04
     defaults: ClassVar[dict[str, Any]] = {"prior_precision": 10.0, "initial_sd": 0.14, "hyper_start": 15}
 
     def __init__(self, config: SGHMCConfig, burn_in: int) -> None:

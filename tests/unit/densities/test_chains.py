@@ -82,7 +82,7 @@ def test_errors_are_exceptions() -> None:
         sample_density(Logistic(), sampler={"name": "sgld", "step_size": 1e4}, iterations=500, burn_in=0)
     with pytest.raises(InputError, match="before the first draw"):
         sample_density(Logistic(), sampler="mala", iterations=100, burn_in=100)
-    with pytest.raises(InputError, match="until is not a setting of sample_density"):
+    with pytest.raises(InputError, match="until is a setting of runs, and not of sample_density"):
         sample_density(Logistic(), until="ess=100")
 
 

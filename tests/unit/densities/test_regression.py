@@ -85,17 +85,6 @@ def test_data_one_by_one_make_the_whole(density: SumDensity, index: Data) -> Non
         np.testing.assert_allclose(gradients[:, :, k], found, atol=1e-7, rtol=1e-7)
 
 
-def test_hessian_is_that_of_the_whole_posterior() -> None:
-    """Proposals are scaled by it: without the prior it would be singular where there are few data."""
-    density, theta = regression(student(4.0), prior_precision=np.eye(D) + 0.5), np.full(D, 0.3)
-
-    def gradient(at: np.ndarray) -> np.ndarray:
-        return (density.gradient(at[None]) + density.prior_gradient(at[None]))[0]
-
-    found = [(gradient(theta + h) - gradient(theta - h)) / 2e-6 for h in 1e-6 * np.eye(D)]
-    np.testing.assert_allclose(density.hessian(theta), found, atol=1e-7, rtol=1e-7)
-
-
 def test_what_is_wrong_is_said_in_one_line() -> None:
     """Of shapes, of numbers, and of bounds that a density does not have."""
     with pytest.raises(InputError, match=r"found \(5, 2\) and \(4,\)"):

