@@ -9,13 +9,8 @@ import typer
 
 from dsgmcmc.errors import InputError
 
-<<<<<<< HEAD
-#: Treatments of unknown users and items in `predict`, and ranking rules of `recommend`.
-Unknown = Literal["refuse", "prior"]
-=======
 #: Treatments of unknown users and items in `predict`, ranking rules of `recommend`, and criteria of `compare`.
-Unknown = Literal["refuse", "prior", "nan"]
->>>>>>> 4ef84ca3 (compare keeps its candidates' runs; a wrong setting or command line is one line of Pydantic's or Typer's words; doctor is of this machine; a job runs in one way; progress in a notebook is text; BPMF's model parameters are None unless given)
+Unknown = Literal["refuse", "prior"]
 By = Literal["likely", "exposure", "mean", "ucb", "lcb", "thompson"]
 Metric = Literal["log-probability", "log-density", "rmse", "ndcg"]
 
