@@ -55,3 +55,16 @@ class NoisyGaussian:
         """Of the energy of a part of four."""
         noise = self.sd * self.rng.standard_normal(theta.shape) if np.any(self.sd) else 0.0
         return (self.curvature * theta + noise) / 4
+
+
+class Normal:
+    """N(mean, precision^-1) with exact gradients; the sampler is told `curvature` alone."""
+
+    def __init__(self, mean: np.ndarray, precision: np.ndarray, curvature: np.ndarray, n_data: int = 1) -> None:
+        self.mean, self.precision, self.curvature = np.asarray(mean), np.asarray(precision), np.asarray(curvature)
+        self.dimension, self.n_data = len(self.mean), n_data
+        self.prior_mean = self.prior_precision = np.zeros(self.dimension)
+
+    def gradient(self, theta: np.ndarray, data: Data = ALL) -> np.ndarray:
+        """Of the energy, whatever the data."""
+        return (theta - self.mean) @ self.precision

@@ -28,7 +28,7 @@ from dsgmcmc.diagnostics.scores import difference
 from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.runs.candidates import candidates
-from dsgmcmc.runs.scores import Scores, ranking_scores, scores_of
+from dsgmcmc.runs.scores import Scores, ranking_scores, recorded_values, scores_of
 
 
 def splits(folder: Path, out: Path) -> Iterator[tuple[str, Path]]:
@@ -109,10 +109,10 @@ def whole(data: Path, out: Path, settings: dict[str, str], metric: str, options:
     given.write_text(tomli_w.dumps(settings))
     quietly("sample", data, "--out", out, "--config", given, *options)
     run = Run(out)
-    if metric != "ndcg":
-        return scores_of(run, metric, None)
     with open_ratings(data) as ratings:
-        return ranking_scores(run, Rated(ratings), 10**9)
+        if metric == "ndcg":
+            return ranking_scores(run, Rated(ratings), 10**9)
+        return scores_of(run, metric, recorded_values(ratings))
 
 
 def judged(name: str, data: Path, out: Path, options: list[str]) -> None:

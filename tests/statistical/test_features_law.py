@@ -8,13 +8,11 @@ import numpy as np
 import pytest
 import scipy.sparse
 from features_gibbs import Side, gibbs
-from mpi4py import MPI
+from ours import rows_of, started, steps
 from support import csr
 
 from dsgmcmc.config.run import RunConfig
 from dsgmcmc.data.ratings import Features, open_ratings, write_ratings
-from dsgmcmc.parallel.ring import Ring
-from dsgmcmc.runs.source import targets_of
 from dsgmcmc.types import Factor
 
 pytestmark = pytest.mark.statistical
@@ -88,32 +86,16 @@ def gathered(kept: list[list[dict[str, np.ndarray]]]) -> dict[str, np.ndarray]:
 
 def ours(path: Path) -> dict[str, np.ndarray]:
     """The same draws of the sampler, every other sweep."""
-    settings = {
-        "rank": RANK,
-        "standardise": False,
-        "noise_precision": TAU,
-        "grid": 2,
-        "sampler": {"name": "baoab", "step_size": 0.2},
-    }
-    config = RunConfig.of(settings).resolved()
-    sampler, ring = config.make_sampler(), Ring(MPI.COMM_SELF, 2)
-    with open_ratings(path) as ratings:
-        target = targets_of(config, ratings, ring)(0, sampler)
-    target.reset()
-    sampler.start(target, 0.1)
+    settings = {"rank": RANK, "standardise": False, "noise_precision": TAU, "grid": 2}
+    config = RunConfig.of(settings | {"sampler": {"name": "baoab", "step_size": 0.2}})
+    target, sampler = started(path, 0.1, config)
     kept = []
-    for iteration in range(SWEEPS):
-        target.begin(iteration)
-        sampler.step(target, iteration)
+    for iteration in steps(target, sampler, SWEEPS):
         if iteration % 2:
             continue
         found = target.parameters()
-        kept.append([])
-        for factor in Factor:
-            blocks = [block for block in target.blocks() if block.factor == factor]
-            theta = np.concatenate([block["theta"] for block in blocks])
-            of_factor = (found[f"{factor.name}.features.{name}"] for name in ("effects", "strength"))
-            kept[-1].append(summary(theta, *of_factor))
+        of_factor = ([found[f"{f.name}.features.{name}"] for name in ("effects", "strength")] for f in Factor)
+        kept.append([summary(rows_of(target, f), *of) for f, of in zip(Factor, of_factor, strict=True)])
     return gathered(kept)
 
 

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-
+import gibbs
 import numba
 import numpy as np
 import pytest
-from scipy.special import digamma
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "reference"))
-
-import gibbs
 
 from dsgmcmc.diagnostics import scores
 
@@ -57,64 +50,6 @@ def factors_given(mean: np.ndarray, precision: np.ndarray, n: int, rng: np.rando
     """Draw n rows of N(mean, precision^-1)."""
     root = np.linalg.cholesky(precision)
     return mean + np.linalg.solve(root.T, rng.standard_normal((len(mean), n))).T
-
-
-def test_rows_given_the_other_side():
-    """One row's draw has the mean and covariance of the Gaussian conditional, formed densely."""
-    rng = np.random.default_rng(0)
-    n, D, copies = 6, 3, 40_000
-    features, targets, weights = rng.normal(size=(n, D)), rng.normal(size=n), rng.gamma(2.0, size=n)
-    root = rng.normal(size=(D, D))
-    precision, shift = root @ root.T, rng.normal(size=D)
-    posterior = precision + features.T @ np.diag(weights) @ features
-    mean = np.linalg.solve(posterior, shift + features.T @ (weights * targets))
-    draws = gibbs.draw_rows(
-        np.arange(copies + 1) * n,
-        np.tile(np.arange(n), copies),
-        np.tile(targets, copies),
-        np.tile(weights, copies),
-        features,
-        precision,
-        shift,
-        rng.standard_normal((copies, D)),
-    )
-    white = (draws - mean) @ np.linalg.cholesky(posterior)
-    assert np.all(np.abs(white.mean(axis=0)) < 5 / np.sqrt(copies))
-    assert np.all(np.abs(white.T @ white / copies - np.eye(D)) < 5 * np.sqrt(2 / copies))
-
-
-def test_predictor():
-    """The predictor adds both biases to the factors' product, with and without bias columns."""
-    W, H = np.array([[1.0, 2.0, 0.5]]), np.array([[3.0, -1.0, 0.25], [0.0, 1.0, 4.0]])
-    rows, columns = np.array([0, 0]), np.array([0, 1])
-    assert gibbs.predictor([W, H], 2, rows, columns).tolist() == [1.0 + 0.75, 2.0 + 4.5]
-    assert gibbs.predictor([W, H], 3, rows, columns).tolist() == [1.0 + 0.125, 2.0 + 2.0]
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("prior", ["normal-gamma", "normal-wishart"])
-def test_prior_given_the_factors(prior):
-    """Prior, then factors, then the conditional draw of the prior leaves the prior's exact moments.
-
-    Draws are independent here, so that an error of a few percent in a rate or a shape shows.
-    """
-    model, rng, n, draws = gibbs.Model(rank=2, prior=prior), np.random.default_rng(2), 3, 12_000
-    found = []
-    for _ in range(draws):
-        mean, precision = prior_of_a_side(model, rng)
-        mean, precision = gibbs.draw_prior(factors_given(mean, precision, n, rng), model, rng)
-        white = np.linalg.cholesky(precision[:2, :2]).T @ mean[:2]
-        found.append([np.log(np.linalg.det(precision[:2, :2])), np.log(precision[2, 2]), *white, *white**2])
-        assert mean[2] == 0
-    log_exponential = digamma(1) - np.log(5)
-    log_det = 2 * log_exponential
-    m_variance = 1.0
-    if prior == "normal-wishart":
-        log_det = digamma(1) + digamma(0.5) + 2 * np.log(2)
-        m_variance = 0.5
-    expected = [log_det, log_exponential, 0, 0, m_variance, m_variance]
-    z = (np.mean(found, axis=0) - expected) / (np.std(found, axis=0) / np.sqrt(draws))
-    assert np.max(np.abs(z)) < 5, z
 
 
 def ratings(shape: tuple[int, int], share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:

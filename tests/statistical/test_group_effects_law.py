@@ -6,14 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from effects_gibbs import gibbs
-from mpi4py import MPI
+from effects_gibbs import sweeps
+from gibbs import Model
+from ours import started, steps
 from support import csr, in_time
 
 from dsgmcmc.config.run import RunConfig
 from dsgmcmc.data.ratings import Times, open_ratings, write_ratings
-from dsgmcmc.parallel.ring import Ring
-from dsgmcmc.runs.source import targets_of
 from dsgmcmc.targets.base import DrawInfo
 
 pytestmark = pytest.mark.statistical
@@ -59,37 +58,22 @@ def exact(made) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
     path, (i, j, x), groups, train = made
     with open_ratings(path) as ratings:
         centred = x - ratings.mean
-    precision = np.full(len(x), TAU)
-    drawn = list(gibbs(i, j, centred, precision, groups, train, RANK, PRIOR, SWEEPS // 2))
-    return moments([eta[~train] for eta, *_ in drawn]), moments([np.log(last) for *_, last in drawn])
+    model = Model(RANK, prior="fixed", precision=PRIOR, tau=TAU)
+    drawn = list(sweeps(i, j, centred, groups, train, model, SWEEPS // 2))
+    return moments([eta[~train] for eta, _ in drawn]), moments([np.log(last) for _, last in drawn])
 
 
 def ours(path: Path, sampler: dict) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
     """The same of the chain, every fifth sweep."""
-    settings = {
-        "rank": RANK,
-        "standardise": False,
-        "noise_precision": TAU,
-        "prior": "fixed",
-        "prior_precision": PRIOR,
-        "grid": 2,
-        "time_levels": LEVELS,
-        "sampler": sampler,
-    }
-    config = RunConfig.of(settings).resolved()
-    made, ring = config.make_sampler(), Ring(MPI.COMM_SELF, 2)
-    with open_ratings(path) as ratings:
-        target = targets_of(config, ratings, ring)(0, made)
+    settings = {"rank": RANK, "standardise": False, "noise_precision": TAU, "prior": "fixed", "prior_precision": PRIOR}
+    config = RunConfig.of(settings | {"grid": 2, "time_levels": LEVELS, "sampler": sampler})
+    target, made = started(path, 0.1, config)
     (recorder,) = target.recorders()
-    target.reset()
-    made.start(target, 0.1)
     predictions, precisions = [], []
-    for iteration in range(SWEEPS):
-        target.begin(iteration)
-        made.step(target, iteration)
+    for iteration in steps(target, made, SWEEPS):
         if iteration % 5 == 0:
             recorder.record("theta", DrawInfo(iteration + 1, 1.0, 1.0))
-            predictions.append(np.concatenate([recorder._rows[b].prediction for b in ring.blocks]))
+            predictions.append(np.concatenate([recorder._rows[b].prediction for b in range(2)]))
             precisions.append(np.log(target.parameters()["time.precision"]))
     return moments(predictions), moments(precisions)
 

@@ -1,0 +1,63 @@
+"""Our own chains, state by state: what is compared with the oracles beside this file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from dsgmcmc.config.run import RunConfig
+from dsgmcmc.data.ratings import open_ratings
+from dsgmcmc.densities.sample import sample, vector_target
+from dsgmcmc.model.target import FactorTarget
+from dsgmcmc.parallel.ring import Ring
+from dsgmcmc.runs.source import targets_of
+from dsgmcmc.samplers import sampler_named
+from dsgmcmc.samplers.base import Sampler
+from dsgmcmc.types import Factor
+
+
+def make(name: str, burn_in: int = 0, **section: Any) -> Sampler[Any, Any]:
+    """A sampler by its name and settings."""
+    kind = sampler_named(name)
+    assert kind is not None
+    made: Sampler[Any, Any] = kind(kind.Config(**section), burn_in)
+    return made
+
+
+def states(density: Any, sampler: Sampler[Any, Any], iterations: int, sd: float = 1.0, **place: Any) -> np.ndarray:
+    """States (iterations, rows, D) on a density, started at N(0, `sd`^2); `place` is for `vector_target`."""
+    target = vector_target(density, sampler, **place)
+    return np.array([theta.copy() for theta in sample(target, sampler, iterations, sd)])
+
+
+def started(path: Path, sd: float, given: RunConfig) -> tuple[FactorTarget, Sampler[Any, Any]]:
+    """The target of a chain of a run, after the start of its sampler."""
+    config = given.resolved()
+    sampler, ring = config.make_sampler(), Ring(MPI.COMM_SELF, config.grid)
+    with open_ratings(path) as ratings:
+        target = targets_of(config, ratings, ring)(0, sampler)
+    target.reset()
+    sampler.start(target, sd)
+    return target, sampler
+
+
+def steps(target: FactorTarget, sampler: Sampler[Any, Any], iterations: int) -> Iterator[int]:
+    """Iterate; yields the number of each iteration after it."""
+    for iteration in range(iterations):
+        target.begin(iteration)
+        sampler.step(target, iteration)
+        yield iteration
+
+
+def rows_of(target: FactorTarget, factor: Factor, field: str = "theta") -> np.ndarray:
+    """A field of all rows of a factor, (n, width) float64."""
+    return np.concatenate([b[field] for b in target.blocks() if b.factor == factor]).astype(np.float64)
+
+
+def z_scores(batches: np.ndarray, expected: np.ndarray | float) -> np.ndarray:
+    """Distance of the mean of independent batches from what is expected, in standard errors."""
+    return (batches.mean(axis=0) - expected) / (batches.std(axis=0, ddof=1) / np.sqrt(len(batches)))

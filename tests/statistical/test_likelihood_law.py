@@ -1,0 +1,199 @@
+"""Levels, counts, clicks and heavy tails: the laws of tiny problems, by other samplers or by quadrature."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hamiltonian import CHAINS, Factorisation, hamiltonian
+from mpi4py import MPI
+from scipy import stats
+from scipy.special import expit
+from support import csr, sample
+
+from dsgmcmc.data.ratings import open_ratings, write_ratings
+from dsgmcmc.model.likelihoods import Levels
+from dsgmcmc.model.likelihoods.negative_binomial import NODES, PRIOR_SD, START_DISPERSION, draw_dispersion
+from dsgmcmc.model.likelihoods.student_t import PRIOR_RATE, TAU_SD, draw_tails
+from dsgmcmc.model.likelihoods.thresholds import GAP_SD, MIDDLE_SD, values_of
+from dsgmcmc.posterior.heldout import predict_test
+from dsgmcmc.posterior.run import Run
+
+pytestmark = pytest.mark.statistical
+ROWS, COLUMNS = 10, 8
+
+
+def cells(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and columns of n pairs, sorted by row."""
+    i, j = np.divmod(np.sort(rng.choice(ROWS * COLUMNS, n, replace=False)), COLUMNS)
+    return i, j
+
+
+def write(path: Path, i: np.ndarray, j: np.ndarray, x: np.ndarray, held: np.ndarray) -> None:
+    """Write ratings, of which some are held out."""
+    parts = [csr(ROWS, i[chosen], j[chosen], x[chosen]) for chosen in (~held, held)]
+    write_ratings(path, *parts, np.arange(ROWS), np.arange(COLUMNS), seed=0, source="tiny")
+
+
+def sampled(folder: Path, **settings: Any) -> Run:
+    """A run of BAOAB, unless another sampler is given, on the ratings of a folder, priors fixed."""
+    usual = {"grid": 2, "prior": "fixed", "burn_in": 500, "save_draws": 0, "evaluate_every": 10_000}
+    usual |= {"rank": 1, "sampler": {"name": "baoab", "step_size": 0.1}}
+    assert sample(MPI.COMM_SELF, folder / "r.h5", folder / "run", **(usual | settings)) == 0
+    return Run(folder / "run")
+
+
+def test_thresholds_of_levels(tmp_path: Path) -> None:
+    """By HMC: means within 0.15 posterior sds, sds within 12 %: about three times what the draws of both err by."""
+    rng, cuts = np.random.default_rng(5), np.array([-1.0, 1.2])
+    i, j = cells(rng, 60)
+    w, h = rng.normal(size=ROWS), rng.normal(size=COLUMNS)
+    eta = w[i] * h[j] + rng.normal(0, 0.7, ROWS)[i] + rng.normal(0, 0.7, COLUMNS)[j]
+    level = (rng.logistic(size=60) + eta > cuts[:, None]).sum(axis=0)
+    write(tmp_path / "r.h5", i, j, 1.0 + level, np.zeros(60, bool))
+    model, sds = Factorisation(i, j, (ROWS, COLUMNS), 1.0, np.zeros(2)), np.array([GAP_SD, MIDDLE_SD])
+
+    def energy(at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        theta, phi = at[:, :-2], at[:, -2:]
+        cuts = np.pad(values_of(phi), ((0, 0), (1, 1)), constant_values=((0, 0), (-1e9, 1e9)))
+        eta = model.eta(theta, i, j)
+        up, down = expit(cuts[:, level + 1] - eta), expit(cuts[:, level] - eta)
+        d_up, d_down = up * (1 - up) / (up - down), -down * (1 - down) / (up - down)
+        prior, gradient = model.energy(theta, -(d_up + d_down))
+        first, second = ((d_up * (level == r) + d_down * (level == r + 1)).sum(axis=1) for r in range(2))
+        g_phi = phi / sds**2 - np.stack([-(cuts[:, 2] - cuts[:, 1]) * first, first + second], axis=1)
+        value = prior - np.log(up - down).sum(axis=1) + (phi**2 / sds**2).sum(axis=1) / 2
+        return value, np.concatenate([gradient, g_phi], axis=1)
+
+    start = np.random.default_rng(1).normal(0, 0.3, (CHAINS, model.dimension))
+    start = np.hstack([start, np.full((CHAINS, 2), 0.5)])
+    exact = np.concatenate([values_of(at[:, -2:]) for at in hamiltonian(energy, start, 0.08, 1500)])
+    run = sampled(tmp_path, likelihood="ordinal-logit", prior_precision=1.0, thin=4, iterations=8000)
+    found, sd = run.traces[0]["thresholds"], exact.std(axis=0)
+    np.testing.assert_allclose(found.mean(axis=0) / sd, exact.mean(axis=0) / sd, atol=0.15)
+    np.testing.assert_allclose(found.std(axis=0) / sd, 1.0, atol=0.12)
+
+
+def test_rates_of_counts(tmp_path: Path) -> None:
+    """By HMC: means within 0.15 posterior sds, sds within 20 %: about three times what the draws of both err by.
+
+    Rates have long tails; four times as many draws of both agreed to 0.06 and 12 %.
+    """
+    rng = np.random.default_rng(5)
+    i, j = cells(rng, 70)
+    w, h = rng.normal(0, 0.6, (ROWS, 2)), rng.normal(0, 0.6, (COLUMNS, 2))
+    log_rate = 0.7 + (w[i] * h[j]).sum(axis=1) + rng.normal(0, 0.4, ROWS)[i] + rng.normal(0, 0.4, COLUMNS)[j]
+    x, held = rng.poisson(np.exp(log_rate)), rng.random(70) < 0.15
+    write(tmp_path / "r.h5", i, j, x, held)
+    with open_ratings(tmp_path / "r.h5") as ratings:
+        origin = np.array([0.0, np.log(ratings.mean) / 2])
+    seen = (i[~held], j[~held])
+    model = Factorisation(*seen, (ROWS, COLUMNS), 4.0, origin)
+
+    def energy(at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        eta = model.eta(at, *seen)
+        prior, gradient = model.energy(at, x[~held] - np.exp(eta))
+        return prior - (x[~held] * eta - np.exp(eta)).sum(axis=1), gradient
+
+    start = np.tile(origin, ROWS + COLUMNS) + np.random.default_rng(0).normal(0, 0.1, (CHAINS, model.dimension))
+    exact = [np.exp(model.eta(at, i[held], j[held])) for at in hamiltonian(energy, start, 0.06, 3000)]
+    mean, sd = np.mean(exact, axis=(0, 1)), np.std(exact, axis=(0, 1))
+    run = sampled(tmp_path, likelihood="negative-binomial", prior_precision=4.0, thin=4, iterations=10_000)
+    test = predict_test(run)
+    np.testing.assert_allclose((test.mean - mean) / sd, 0.0, atol=0.15)
+    np.testing.assert_allclose(np.sqrt(test.variance) / sd, 1.0, atol=0.2)
+
+
+@pytest.mark.parametrize("name", ["gibbs", pytest.param("baoab", marks=pytest.mark.long)])
+def test_scores_of_clicks(tmp_path: Path, name: str) -> None:
+    """Their pseudo-posterior by Gibbs in NumPy: rows are normal given the columns, and these given the rows.
+
+    Means of the scores of all zeros within 0.15 sds, sds within 12 %: some three times what 3,000 draws err by.
+    """
+    rows, columns, rank, tau, a0, prior = 9, 7, 2, 6.0, 0.3, 2.0
+    clicked = (np.random.default_rng(3).random((rows, columns)) < 0.35).astype(float)
+    rng, exact = np.random.default_rng(0), []
+    w, h = rng.normal(size=(rows, rank)), rng.normal(size=(columns, rank))
+    for _ in range(4200):
+        for own, other, seen in ((w, h, clicked), (h, w, clicked.T)):
+            for row in range(len(own)):
+                precision = tau * (other.T * (seen[row] + a0)) @ other + prior * np.eye(rank)
+                root = np.linalg.cholesky(precision)
+                mean = np.linalg.solve(precision, tau * seen[row] @ other)
+                own[row] = mean + np.linalg.solve(root.T, rng.standard_normal(rank))
+        exact.append((w @ h.T)[clicked == 0])
+    pairs = np.nonzero(clicked), np.nonzero(clicked == 0)
+    parts = [csr(rows, i, j, 1 + (i + j) % 5) for i, j in pairs]  # values do not matter
+    write_ratings(tmp_path / "r.h5", *parts, np.arange(rows), np.arange(columns), seed=0, source="clicks")
+    settings: dict[str, Any] = {"rank": rank, "noise_precision": tau, "prior_precision": prior, "zero_weight": a0}
+    settings |= {"sampler": {"name": "gibbs"}, "thin": 1, "iterations": 3500}
+    if name == "baoab":
+        settings |= {"sampler": {"name": name, "metric": "kronecker", "step_size": 0.1}, "thin": 3, "iterations": 9500}
+    found = predict_test(sampled(tmp_path, likelihood="all-cells", **settings))
+    mean, sd = np.mean(exact[200:], axis=0), np.std(exact[200:], axis=0)
+    np.testing.assert_allclose(found.mean / sd, mean / sd, atol=0.15)
+    np.testing.assert_allclose(np.sqrt(found.variance) / sd, 1.0, atol=0.12)
+
+
+# ---------------------------------------------------------------------- parameters of noise, given all else
+
+
+def moments(log_p: np.ndarray, *grids: np.ndarray) -> list[tuple[float, float]]:
+    """Mean and sd of each coordinate by quadrature."""
+    p = np.exp(log_p - log_p.max())
+    p /= p.sum()
+    means = [float((p * grid).sum()) for grid in grids]
+    return [(mean, float(np.sqrt((p * (grid - mean) ** 2).sum()))) for mean, grid in zip(means, grids, strict=True)]
+
+
+def agree(draws: np.ndarray, expected: tuple[float, float]) -> None:
+    """Of 8,000 draws, worth more than 1,500, the mean within 0.1 sds and the sd within 10 %."""
+    mean, sd = expected
+    assert abs(draws[200:].mean() - mean) < 0.1 * sd
+    assert draws[200:].std() == pytest.approx(sd, rel=0.1)
+
+
+@pytest.mark.parametrize("truncated", [False, True])
+def test_the_dispersion_of_counts_given_their_rates(truncated: bool) -> None:
+    """Of all counts, and of counts that are above zero."""
+    rng = np.random.default_rng(3)
+    rate = rng.gamma(2.0, 1.5, 700)
+    x = rng.negative_binomial(1.5, 1.5 / (1.5 + rate))
+    if truncated:
+        rate, x = rate[x > 0], x[x > 0]
+    grid = np.linspace(-2.0, 5.0, 3001)
+    log_p = -(((grid - np.log(START_DISPERSION)) / PRIOR_SD) ** 2) / 2
+    for k, r in enumerate(np.exp(grid)):
+        law = stats.nbinom(r, r / (r + rate))
+        log_p[k] += (law.logpmf(x) - (law.logsf(0) if truncated else 0.0)).sum()
+    table, r, found = Levels(*np.unique(x.astype(float), return_counts=True)), 10.0, []
+    for _ in range(8000):
+        nodes = r * np.exp(NODES)[:, None]
+        rise = np.log1p(rate / nodes)
+        sums = (-(x + nodes) * rise - (np.log(-np.expm1(-nodes * rise)) if truncated else 0.0)).sum(axis=1)
+        r = draw_dispersion(r, sums, table, rng)
+        found.append(np.log(r))
+    agree(np.array(found), moments(log_p, grid)[0])
+
+
+def test_nu_and_tau_of_heavy_tails_given_the_residuals() -> None:
+    """From what the gradient adds up of these residuals."""
+    rng = np.random.default_rng(0)
+    error = rng.standard_t(4.0, 400) / 2
+    u, v = np.linspace(-2, 6, 401)[:, None], np.linspace(0, 3, 301)
+    nu = 2 + np.exp(u)
+    log_p = 2 * u - PRIOR_RATE * np.exp(u) - (v / TAU_SD) ** 2 / 2
+    for e in error:
+        log_p = log_p + stats.t.logpdf(e, nu, 0, np.exp(-v / 2))
+    found, state = [], (8.0, 1.0)
+    for _ in range(8000):
+        away = state[1] / state[0] * error**2
+        far = away / (1 + away)
+        both = far * (1 - far)
+        terms = np.log1p(away), far, both, both * (1 - 2 * far), both * (1 - 6 * both)
+        state = draw_tails(*state, np.array([each.sum() for each in terms]), len(error), rng)
+        found.append((np.log(state[0] - 2), np.log(state[1])))
+    for drawn, expected in zip(np.transpose(found), moments(log_p, u, v), strict=True):
+        agree(drawn, expected)
