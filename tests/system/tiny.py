@@ -70,5 +70,5 @@ def alone(data: Path, out: Path, **settings: Any) -> str:
 
 def content(directory: Path) -> dict[str, bytes]:
     """Every file of a run by name, but for the lock."""
-    files = [path for path in directory.rglob("*") if path.is_file()]
+    files = [path for path in directory.rglob("*") if path.is_file() and path.name != "lock"]
     return {str(path.relative_to(directory)): path.read_bytes() for path in files}
