@@ -149,7 +149,7 @@ def sparing_network_cards() -> Iterator[None]:
 
 def library() -> str:
     """Name and version of the MPI library; ``none`` if it is not loaded."""
-    if "mpi4py.MPI" not in sys.modules:
+    if sys.modules.get("mpi4py.MPI") is None:
         return "none"
     from mpi4py import MPI
 
