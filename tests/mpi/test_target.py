@@ -63,32 +63,6 @@ def test_blocks_meet_as_the_schedule_says(comm: MPI.Comm, together, data: Path, 
             assert sorted(columns_here(target)) == sorted(column_of(b, after, 5) for b in target.ring.blocks)
 
 
-def test_a_tour_shows_the_state_without_changing_it(comm: MPI.Comm, together, data: Path) -> None:
-    """At any part: every row block sees all columns, from the one of its own number on, and nothing moves."""
-    target = factor_target(comm, data, grid=5, schedule="random")
-    stamp(target)
-    for iteration in range(4):
-        before = columns_here(target)
-        seen: dict[int, list[int]] = {b: [] for b in target.ring.blocks}
-        faults = []
-        for cell in target.circulation.tour(("theta",)):
-            seen[cell.row.index].append(cell.column.index)
-            faults += [] if is_stamped(target, cell.column) else [cell.column.index]
-        at_home = list(target.home(("theta",)))
-        with together():
-            assert not faults
-            assert all(order == [(b + s) % 5 for s in range(5)] for b, order in seen.items())
-            places = sorted((block.factor, block.index) for block in at_home)
-            assert places == [(factor, b) for factor in Factor for b in target.ring.blocks]
-            assert all(is_stamped(target, block) for block in at_home if block.factor == Factor.H)
-            after = columns_here(target)
-            assert before.keys() == after.keys()
-            assert all((before[c] == after[c]).all() for c in before)
-        target.begin(iteration)
-        for _ in target.visit(send=True):
-            pass
-
-
 @pytest.mark.parametrize(("sampler", "schedule"), [("psgld", "shuffled"), ("hamcmc", "random"), ("psgld", "cyclic")])
 def test_as_many_bytes_are_sent_as_the_dry_run_says(
     comm: MPI.Comm, together, data: Path, sampler: str, schedule: ScheduleName

@@ -49,7 +49,7 @@ def test_mpirun_inside_a_slurm_step_is_right(data: Path, tmp_path: Path) -> None
     run(*command(data, tmp_path / "run", 2), env={"SLURM_STEP_NUM_TASKS": "1"}).expect(0)
 
 
-def test_more_processes_or_threads_than_cores_are_warned_of(data: Path, tmp_path: Path) -> None:
+def test_more_processes_than_cores_are_warned_of(data: Path, tmp_path: Path) -> None:
     """Before anything else is said, and once; the run is the same."""
     taskset = shutil.which("taskset")
     if not taskset:
@@ -59,10 +59,6 @@ def test_more_processes_or_threads_than_cores_are_warned_of(data: Path, tmp_path
     result = run(taskset, "-c", core, line[0], "--bind-to", "none", *line[1:]).expect(0)
     assert result.err.splitlines()[0].startswith("warning: 2 processes share 1 core(s) of ")
     assert result.err.count("warning:") == 1
-    line = command(data, tmp_path / "threads", None)
-    result = run(taskset, "-c", core, *line, env={"OMP_NUM_THREADS": "64"}).expect(0)
-    assert result.err.splitlines()[0].startswith("warning: 1 processes with OMP_NUM_THREADS=64 threads")
-    assert "warning" not in run(*command(data, tmp_path / "well", None)).expect(0).err
 
 
 # ---------------------------------------------------------------------- slow processes
