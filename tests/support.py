@@ -11,7 +11,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from io import BytesIO, TextIOWrapper
@@ -381,15 +381,20 @@ class Running:
         self.process.send_signal(number)
 
 
+def processes() -> Iterator[tuple[int, int, list[bytes]]]:
+    """All processes of this machine: their ids, sessions and environments."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it ended meanwhile, or is somebody else's
+            fields = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
+            yield int(folder.name), int(fields[3]), (folder / "environ").read_bytes().split(b"\0")
+
+
 def kill_session(session: int) -> None:
     """Kill all processes of a session, also those that left its process group."""
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
-            if int(fields[3]) == session:
-                os.kill(int(stat.parent.name), signal.SIGKILL)
-        except (OSError, IndexError):
-            continue  # it ended meanwhile
+    for pid, of, _ in processes():
+        if of == session:
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def remove_left_sessions() -> None:
@@ -499,16 +504,11 @@ def copied(fault: str, work: Callable[[], object]) -> int:
 
 def rank_pid(running: Running, rank: int, timeout: float = TIMEOUT) -> int:
     """Process id of an MPI process of a command, as soon as it exists."""
-    end = time.monotonic() + timeout
+    end, variable = time.monotonic() + timeout, f"OMPI_COMM_WORLD_RANK={rank}".encode()
     while time.monotonic() < end:
-        for environ in Path("/proc").glob("[0-9]*/environ"):
-            try:
-                variables = environ.read_bytes().split(b"\0")
-                session = int((environ.parent / "stat").read_text().rpartition(")")[2].split()[3])
-            except OSError:
-                continue  # it ended meanwhile
-            if session == running.process.pid and f"OMPI_COMM_WORLD_RANK={rank}".encode() in variables:
-                return int(environ.parent.name)
+        for pid, session, variables in processes():
+            if session == running.process.pid and variable in variables:
+                return pid
         assert running.process.poll() is None, f"ended before it had a process {rank}: {running.wait()}"
         time.sleep(0.01)
     raise AssertionError(f"no process {rank} after {timeout} s")

@@ -11,9 +11,10 @@ import socket
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
-from support import TIMEOUT, Result, kill_session, run
+from support import TIMEOUT, Result, kill_session, processes, run
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol", "scancel", "squeue")
 SYSTEM_PATH = f"{os.environ['PATH']}{os.pathsep}/usr/sbin{os.pathsep}/usr/local/sbin"
@@ -85,12 +86,10 @@ class Slurm:
         """Kill what slurmd has started, which is in sessions of its own."""
         mark = f"SLURM_CONF={self.environment['SLURM_CONF']}".encode()
         ours = {daemon.pid for daemon in self._daemons}
-        for environ in Path("/proc").glob("[0-9]*/environ"):
-            try:
-                if mark in environ.read_bytes().split(b"\0") and int(environ.parent.name) not in ours:
-                    os.kill(int(environ.parent.name), signal.SIGKILL)
-            except OSError:
-                continue  # it ended meanwhile
+        for pid, _, variables in processes():
+            if mark in variables and pid not in ours:
+                with suppress(OSError):  # it ended meanwhile
+                    os.kill(pid, signal.SIGKILL)
 
     def lose_node(self) -> None:
         """The node dies: slurmd and all that it has started; the controller is told that it is DOWN."""

@@ -22,6 +22,7 @@ from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.model.predictive.base import Moments, Predictive, PredictorDraws
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
+from dsgmcmc.storage.manifest import Key
 from dsgmcmc.targets.base import DrawInfo
 from dsgmcmc.types import Factor
 
