@@ -27,7 +27,7 @@ from mpi4py import MPI
 
 from dsgmcmc.cli.app import main
 from dsgmcmc.config.job import Policy
-from dsgmcmc.data.ratings import SIDES, Features, Side, Times, open_ratings, write_ratings
+from dsgmcmc.data.ratings import SIDES, Features, Side, Split, Times, open_ratings, write_ratings
 from dsgmcmc.kernels.formula import Batch, Formula, RowPrior
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.likelihoods import Law, Levels
@@ -225,7 +225,6 @@ def factor_target(
     likelihood: type[Law] = Gaussian,
     parts: Sequence[Part] = (),
     seed: int = 0,
-    frozen: frozenset[Factor] = frozenset(),
     background: float | None = None,
     own_thresholds: Factor | None = None,
 ) -> FactorTarget:
@@ -255,14 +254,26 @@ def factor_target(
     m = len(sampler.positions)
     whole = FactorModel(law, model.noise(ring.blocks, m), model.rows(m), *parts, first=model.first)
     keeps = sampler.kept, sampler.working, sampler.positions
-    target = FactorTarget(ring, blocks, order, whole, *keeps, RandomStream(seed, 0), frozen)
+    target = FactorTarget(ring, blocks, order, whole, *keeps, RandomStream(seed, 0))
     target.reset()
     return target
 
 
+def rows_of(target: FactorTarget, factor: Factor, field: str = "theta") -> np.ndarray:
+    """A field of all rows of a factor, in float64; the columns are at home."""
+    return np.concatenate([block[field] for block in target.blocks() if block.factor == factor]).astype(np.float64)
+
+
+def cells_of(path: Path, part: Split = "train") -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows, columns and values of training or test ratings, in the order of the file."""
+    with open_ratings(path) as ratings:
+        indptr, columns, values = ratings.slab(part, 0, ratings.n_rows)
+    return np.repeat(np.arange(len(indptr) - 1), np.diff(indptr)), columns, values
+
+
 def draw_shared(target: FactorTarget) -> None:
     """Draw what all rows share, whatever the iteration. Collective."""
-    target.model.draw_shared(replace(target.context(), turn=1, terms=target.model.precision_terms()))
+    target.model.draw_shared(replace(target.context(), turn=1))
 
 
 def sample(

@@ -10,7 +10,7 @@ from typing import Any
 from dsgmcmc.config.run import RunConfig
 from dsgmcmc.config.sampler import DEFAULT_SAMPLER, section_of
 from dsgmcmc.errors import InputError
-from dsgmcmc.model.likelihoods import LIKELIHOODS, SYNONYMS
+from dsgmcmc.model.likelihoods import LIKELIHOODS
 from dsgmcmc.samplers import sampler_named
 from dsgmcmc.storage.files import read_toml
 
@@ -69,7 +69,7 @@ def build(*layers: Mapping[str, Any]) -> RunConfig:
         If any setting is wrong; the message names all of them.
     """
     given = merged(*layers)
-    law = SYNONYMS.get(str(given.get("likelihood")), given.get("likelihood"))
+    law = str(given.get("likelihood"))
     settings = merged(LIKELIHOODS[law].defaults if law in LIKELIHOODS else {}, given)
     settings["sampler"].setdefault("name", default_sampler(settings))
     if settings.get("prior") == "fixed":  # as published, with step sizes for ratings that are not standardised

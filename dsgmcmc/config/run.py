@@ -12,7 +12,7 @@ from dsgmcmc.config.chain import ChainConfig, ResolvedChain
 from dsgmcmc.config.sampler import DEFAULT_SAMPLER
 from dsgmcmc.data.ratings import SIDES, Ratings
 from dsgmcmc.errors import InputError
-from dsgmcmc.model.likelihoods import LIKELIHOODS, SYNONYMS, Law, LikelihoodSettings
+from dsgmcmc.model.likelihoods import LIKELIHOODS, Law, LikelihoodSettings
 from dsgmcmc.model.parts import PARTS, PartSettings
 from dsgmcmc.model.quantity import Quantities, sizes_of
 from dsgmcmc.settings import named, setting
@@ -53,9 +53,8 @@ class FactorConfig(BaseModel):
     @field_validator("likelihood")
     @classmethod
     def _known(cls, value: str) -> str:
-        value = SYNONYMS.get(value, value)
         if value not in LIKELIHOODS:
-            raise ValueError(f"is not known; choose one of {', '.join([*LIKELIHOODS, *SYNONYMS])}")
+            raise ValueError(f"is not known; choose one of {', '.join(LIKELIHOODS)}")
         return value
 
     @field_validator("biases")

@@ -168,7 +168,6 @@ def of_scores(scored: Mapping[str, Any] | None) -> list[Table]:
     labels = {
         "rmse": "RMSE",
         "mae": "MAE",
-        "crps": "CRPS",
         "predictive_sd": "predictive sd",
         "log_predictive_density": "log predictive density",
         "log_probability": "log probability of the level",

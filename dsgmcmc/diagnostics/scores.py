@@ -100,7 +100,7 @@ def calibration(run: Run) -> dict[str, Any] | None:
     Returns
     -------
     dict or None
-        The entries of `held_out_scores`; ``crps``; ``pit`` (20 counts of the PIT, flat if calibrated); ``by_activity``
+        The entries of `held_out_scores`; ``pit`` (20 counts of the PIT, flat if calibrated); ``by_activity``
         and ``by_popularity`` (groups of test ratings by the number of training ratings of the user, or of the item:
         ``from, to, ratings, rmse, coverage_90``). None without test ratings, for clicks, and before the run has ended.
     """
@@ -112,7 +112,6 @@ def calibration(run: Run) -> dict[str, Any] | None:
     transforms = pit(predictive, test.rating)
     return {
         **(held_out_scores([test], law, levels) or {}),
-        "crps": float(predictive.crps(test.rating).mean()),
         "pit": pit_counts(transforms),
         "by_activity": _groups(transforms, test, run.counts("user")[users]),
         "by_popularity": _groups(transforms, test, run.counts("item")[items]),

@@ -25,7 +25,7 @@ from dsgmcmc.kernels import jit
 from dsgmcmc.kernels.formula.parser import functions
 from dsgmcmc.kernels.gradient import score_expression
 from dsgmcmc.kernels.jit import indented
-from dsgmcmc.kernels.ordinal import DERIVATIVES, LANES, OWNER, CutSide, Link
+from dsgmcmc.kernels.ordinal import DERIVATIVES, LANES, OWNER, CutSide
 from dsgmcmc.kernels.records import PASSES, Record
 from dsgmcmc.kernels.shaped import FUNCTIONS
 from dsgmcmc.kernels.stored import COLUMN
@@ -61,10 +61,10 @@ def formula_score(score: str) -> Score:
     return Score("formula", f"e = {score_expression(score)}")
 
 
-def level_score(link: Link, scaled: bool) -> Score:
+def level_score(scaled: bool) -> Score:
     """Make the score of a level (`dsgmcmc.kernels.ordinal`), from the thresholds above and below it and its scale."""
     scale = "" if scaled else "s = float32(1)\n"
-    return Score(link, f"{scale}{DERIVATIVES[link, True]}e = -s * both", ("upper", "lower", *("s" * scaled)), 3)
+    return Score("levels", f"{scale}{DERIVATIVES[True]}e = -s * both", ("upper", "lower", *("s" * scaled)), 3)
 
 
 _SOURCE = '''\

@@ -1,19 +1,17 @@
 """Ordered levels: gradients with respect to factors, scales and thresholds, and probabilities for predictions.
 
 A rating is of level r = 0 .. R - 1 with probability F(z_u) - F(z_l), z_u = s (C_r - eta), z_l = s (C_{r-1} - eta). F is
-the logistic or the normal distribution function, C_{-1} = -inf, C_{R-1} = inf, and s = s_i s'_j is 1 or the product of
-the scales of row and column. With du = d log p / d z_u and dl = d log p / d z_l,
+the logistic distribution function, C_{-1} = -inf, C_{R-1} = inf, and s = s_i s'_j is 1 or the product of the scales of
+row and column. With du = d log p / d z_u and dl = d log p / d z_l,
 
     d log p / d eta = -s (du + dl)      d log p / d C_r = s du      d log p / d log s = z_u du + z_l dl
 
-Thresholds of +-1e30 represent +-infinity. For the logistic function, with E = exp(-z),
+Thresholds of +-1e30 represent +-infinity. With E = exp(-z),
 
     du = E_u (1 + E_l) / ((1 + E_u) (E_l - E_u))      du + dl = 1 - F(z_u) - F(z_l)
 
-Without scales, E_u and E_l are exp(eta) times a constant of the level, and du is another constant minus F(z_u). For the
-normal function, Q(|z|) = phi(z) M(|z|), where Mills' ratio M is a polynomial of 1 / (1 + 0.3 |z|) with an error of
-2e-7. All terms are divided by the larger of the two densities, so that none underflows in the tails. Rows or columns
-may have separate thresholds.
+Without scales, E_u and E_l are exp(eta) times a constant of the level, and du is another constant minus F(z_u). Rows or
+columns may have separate thresholds.
 
 The predictors of a group of ratings are computed first, then the scores of 16 ratings side by side, then the gradients
 (`dsgmcmc.kernels.records`). Sums over ratings by level are float64.
@@ -35,7 +33,6 @@ from dsgmcmc.types import Array, Float32, Float64, Int32
 
 int32, float32 = np.int32, np.float32
 
-Link = Literal["logit", "probit"]
 CutSide = Literal["w", "h"]
 
 END = 1e30
@@ -61,50 +58,18 @@ def exp32(x: Any) -> Any:
     return (p * r * r + r + float32(1)) * int32((n + int32(127)) << int32(23)).view(float32)
 
 
-def mills(z: Any) -> Any:
-    """Q(z) / phi(z) of the standard normal distribution, for z >= 0."""
-    t = float32(1) / (float32(1) + float32(0.3) * z)
-    p = float32(-0.03260947)
-    p = p * t + float32(0.188988156)
-    p = p * t + float32(-0.37982193)
-    p = p * t + float32(0.25963164)
-    p = p * t + float32(-0.0443151253)
-    p = p * t + float32(0.173089813)
-    p = p * t + float32(0.215082939)
-    p = p * t + float32(0.273275571)
-    p = p * t + float32(0.299992596)
-    p = p * t + float32(0.300000032)
-    return p * t
-
-
-FUNCTIONS = "\n\n".join(jit.helper('{"contract"}') + "\n" + inspect.getsource(function) for function in (exp32, mills))
+FUNCTIONS = jit.helper('{"contract"}') + "\n" + inspect.getsource(exp32)
 """Only the fast-math flag `contract` is set: the exponential's remainder must be computed as written."""
 
-_NORMAL = """\
-a = abs(zl)
-b = abs(zu)
-near = min(a, b)
-far = min(max(a, b), float32(1e9))
-ratio = exp32(float32(0.5) * (near * near - far * far))
-inner = mills(near)
-outer = ratio * mills(far)
-tail = max(inner - outer, float32(1e-7))
-middle = float32(2.50662827) * exp32(float32(0.5) * near * near) - inner - outer
-first = float32(1) / (tail if zl * zu > float32(0) else middle)
-second = ratio * first
-du = first if b < a else second
-both = du - (second if b < a else first)
-"""
-
-#: Lines that compute du, and du + dl as `both`, from `eta` and the tables of the level, with and without scales.
+#: Lines that compute du, and du + dl as `both`, from `eta` and the tables of the level, by whether there are scales.
 DERIVATIVES = {
-    ("logit", False): """\
+    False: """\
 t = exp32(min(max(eta, float32(-40)), float32(40)))
 fu = float32(1) / (float32(1) + t * upper)
 both = float32(1) - fu - float32(1) / (float32(1) + t * lower)
 du = rise - fu
 """,
-    ("logit", True): """\
+    True: """\
 zu = max(s * (upper - eta), float32(-42))
 zl = max(s * (lower - eta), float32(-44))
 eu = exp32(-zu)
@@ -113,14 +78,12 @@ fu = float32(1) / (float32(1) + eu)
 both = float32(1) - fu - float32(1) / (float32(1) + el)
 du = eu * fu * ((float32(1) + el) / max(el - eu, float32(1e-7) * el))
 """,
-    ("probit", False): "zu = upper - eta\nzl = lower - eta\n" + _NORMAL,
-    ("probit", True): "zu = s * (upper - eta)\nzl = s * (lower - eta)\n" + _NORMAL,
 }
 
 
 @functools.cache
 def ordinal_kernel(
-    K: int, biases: bool, link: Link, scaled: bool = False, cut_by: CutSide | None = None, offset: bool = False
+    K: int, biases: bool, scaled: bool = False, cut_by: CutSide | None = None, offset: bool = False
 ) -> Callable[..., None]:
     """Compile the gradient for one rank.
 
@@ -130,8 +93,6 @@ def ordinal_kernel(
         Rank, 0 to 512; 0 only with biases.
     biases : bool
         Whether the factors have biases in one more column: D = K + 1, otherwise D = K.
-    link : {"logit", "probit"}
-        Whether F is the logistic or the normal distribution function.
     scaled : bool
         Whether rows and columns have scales s.
     cut_by : {"w", "h"}, optional
@@ -155,14 +116,14 @@ def ordinal_kernel(
     """
     if cut_by and not scaled:
         raise ValueError("thresholds of rows come with scales of rows")
-    name = f"ordinal_{link}_{K}{'_biases' if biases else ''}{'_scaled' if scaled else ''}"
+    name = f"ordinal_{K}{'_biases' if biases else ''}{'_scaled' if scaled else ''}"
     name += (f"_cut_{cut_by}" if cut_by else "") + ("_offset" if offset else "")
-    source = PASSES + FUNCTIONS + "\n\n" + _gradient(K, biases, link, scaled, cut_by, offset)
+    source = PASSES + FUNCTIONS + "\n\n" + _gradient(K, biases, scaled, cut_by, offset)
     kernel: Callable[..., None] = jit.compile_source(name, source).gradient
     return kernel
 
 
-def _gradient(K: int, biases: bool, link: Link, scaled: bool, cut_by: CutSide | None, offset: bool) -> str:
+def _gradient(K: int, biases: bool, scaled: bool, cut_by: CutSide | None, offset: bool) -> str:
     """Source of the gradient kernel."""
     more = {"tables": "float32[:, ::1]", "sums": "float64[:, ::1]"}
     more |= dict.fromkeys(("scale_w", "scale_h", "slope_w", "slope_h"), "float32[::1]") if scaled else {}
@@ -170,7 +131,7 @@ def _gradient(K: int, biases: bool, link: Link, scaled: bool, cut_by: CutSide | 
     before = [*(SCALES if scaled else []), *(_cuts(cut_by) if cut_by else [])]
     after = [*(SLOPES if scaled else []), *(_cut_slopes(cut_by) if cut_by else [])]
     offsets = ["for t in range(count):", "    errors[t] += offsets[base + t]"] if offset else []
-    passes = Passes([*offsets, *_scores(link, scaled, cut_by)], kept=kept, before=before, after=after)
+    passes = Passes([*offsets, *_scores(scaled, cut_by)], kept=kept, before=before, after=after)
     return gradient_source(Record(K, biases), passes, more, [f"tile = np.zeros({3 * LANES}, np.float32)"], offset)
 
 
@@ -200,7 +161,7 @@ def _cut_slopes(cut_by: CutSide) -> list[str]:
     ]
 
 
-def _scores(link: Link, scaled: bool, cut_by: CutSide | None) -> list[str]:
+def _scores(scaled: bool, cut_by: CutSide | None) -> list[str]:
     """Lines that replace the `count` predictors in ``errors`` by scores times `scale`, and add to the sums.
 
     `LANES` ratings are processed at a time. The table entries of their levels are copied to ``tile``, and du replaces
@@ -216,7 +177,7 @@ def _scores(link: Link, scaled: bool, cut_by: CutSide | None) -> list[str]:
         bounds = ["uppers[block + lane]", "lowers[block + lane]"]
     lane = ["eta = errors[block + lane]", f"upper = {bounds[0]}", f"lower = {bounds[1]}"]
     lane += ["s = scales[block + lane]"] if scaled else [f"rise = tile[lane + uint64({2 * LANES})]"]
-    lane += DERIVATIVES[link, scaled].splitlines()
+    lane += DERIVATIVES[scaled].splitlines()
     lane += [f"errors[block + lane] = -scale * {s}both", f"{back} = scale * {s}du"]
     if scaled:
         bounded = "min(zu, float32(1e9)) * du + max(zl, float32(-1e9)) * (both - du)"
@@ -234,31 +195,18 @@ def _scores(link: Link, scaled: bool, cut_by: CutSide | None) -> list[str]:
     ]
 
 
-def level_tables(link: Link, scaled: bool, thresholds: Float64) -> Float32:
+def level_tables(scaled: bool, thresholds: Float64) -> Float32:
     """Make the tables that `ordinal_kernel` reads, (3, R) float32, from the thresholds (R - 1,).
 
-    They are the thresholds above and below each level. For the logistic function without scales they are exp of minus
-    these thresholds, and the constant c of du = c - F(z_u).
+    They are the thresholds above and below each level. Without scales they are exp of minus these thresholds, and the
+    constant c of du = c - F(z_u).
     """
     upper, lower = np.append(thresholds, END), np.append(-END, thresholds)
     rise = np.zeros(len(upper))
-    if link == "logit" and not scaled:
+    if not scaled:
         rise = 1 / np.maximum(-np.expm1(lower - upper), 1e-7)
         upper, lower = np.exp(-np.minimum(upper, 200)), np.exp(np.minimum(-lower, 85))
     return np.stack([upper, lower, rise]).astype(np.float32)
-
-
-#: Lines that compute the smaller of F(z) and 1 - F(z), with z = s (C_{r-1} - eta).
-_TAILS = {
-    "logit": """\
-e = exp32(abs(z))
-small = float32(1) / (float32(1) + e)
-""",
-    "probit": """\
-a = abs(z)
-small = float32(0.398942280) * exp32(float32(-0.5) * a * a) * mills(min(a, float32(1e9)))
-""",
-}
 
 
 _PROBABILITIES = '''
@@ -280,7 +228,7 @@ def probabilities(eta, scales, cuts, owner, out):
                 tile[lane + {cut}] = cuts[owner[block + lane], r]
             for lane in range({lanes}):
                 z = tile[lane + {lanes}] * (tile[lane + {cut}] - tile[lane])
-{tails}
+                small = float32(1) / (float32(1) + exp32(abs(z)))
                 up = small if z > float32(0) else float32(1) - small
                 down = float32(1) - small if z > float32(0) else small
                 tile[lane + {p}] = tile[lane + {above}] - up if z > float32(0) else down - tile[lane + {below}]
@@ -308,13 +256,12 @@ def moments(p, values, mean, variance):
 
 
 @functools.cache
-def _levels(link: Link) -> Any:
+def _levels() -> Any:
     source = _PROBABILITIES.format(
         decorator=jit.decorator(
             "void(float32[::1], float32[::1], float32[:, ::1], int32[::1], float32[:, ::1])", '{"contract"}'
         ),
         moments=jit.decorator("void(float32[:, ::1], float32[::1], float32[::1], float32[::1])", '{"contract"}'),
-        tails="\n".join(indented(_TAILS[link], 4)),
         lanes=LANES,
         size=6 * LANES,
         below=2 * LANES,
@@ -322,17 +269,14 @@ def _levels(link: Link) -> Any:
         p=4 * LANES,
         cut=5 * LANES,
     )
-    return jit.compile_source(f"levels_{link}", FUNCTIONS + "\n\n" + source)
+    return jit.compile_source("levels", FUNCTIONS + "\n\n" + source)
 
 
-def level_probabilities(
-    link: Link, eta: Float32, scale: Float32, thresholds: Array, owner: Int32 | None = None
-) -> Float32:
+def level_probabilities(eta: Float32, scale: Float32, thresholds: Array, owner: Int32 | None = None) -> Float32:
     """Compute the probabilities of all levels, (q, R) float32.
 
     Parameters
     ----------
-    link : {"logit", "probit"}
     eta, scale : (q,) float32
     thresholds : (R - 1,), or (m, R - 1) float
         Thresholds of all ratings, or of m rows or columns.
@@ -342,12 +286,12 @@ def level_probabilities(
     cuts = np.atleast_2d(thresholds).astype(np.float32)
     probability = np.empty((len(eta), cuts.shape[1] + 1), np.float32)
     owner = np.zeros(len(eta), np.int32) if owner is None else np.ascontiguousarray(owner, np.int32)
-    _levels(link).probabilities(np.ascontiguousarray(eta), np.ascontiguousarray(scale), cuts, owner, probability)
+    _levels().probabilities(np.ascontiguousarray(eta), np.ascontiguousarray(scale), cuts, owner, probability)
     return probability
 
 
 def level_moments(p: Float32, values: Float64) -> tuple[Float32, Float32]:
     """Mean and variance, (q,) float32 each, of distributions (q, R) over levels of these values."""
     mean, variance = np.empty(len(p), np.float32), np.empty(len(p), np.float32)
-    _levels("logit").moments(np.ascontiguousarray(p), values.astype(np.float32), mean, variance)
+    _levels().moments(np.ascontiguousarray(p), values.astype(np.float32), mean, variance)
     return mean, variance

@@ -6,7 +6,6 @@ import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,12 +14,9 @@ from dsgmcmc.data.ratings.format import row_slabs
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.stored import Numbering, index_type, kernel_arguments, split_columns, turned
 from dsgmcmc.parallel.partition import block_bounds
+from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.settings import named
 from dsgmcmc.types import Array, Factor, Float32, Float64, Int32, Int64
-
-if TYPE_CHECKING:
-    from dsgmcmc.parallel.ring import Ring  # which loads MPI
-
 
 SLAB = 250_000  # ratings read at a time
 

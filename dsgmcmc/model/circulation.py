@@ -8,36 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from dsgmcmc.kernels.pattern import spread_kernel
 from dsgmcmc.model.blocks import CellRatings, RatingBlocks
 from dsgmcmc.parallel.partition import column_of
-from dsgmcmc.parallel.ring import Move, SharedTour
+from dsgmcmc.parallel.ring import Move, Ring, SharedTour
 from dsgmcmc.parallel.schedule import Schedule
+from dsgmcmc.parallel.shared_buffers import SharedColumnBuffers
 from dsgmcmc.targets.state import BlockLayout, ParameterBlock, Rows, StateField
 from dsgmcmc.types import Factor, Float32
-
-if TYPE_CHECKING:
-    from dsgmcmc.parallel.ring import Ring
-    from dsgmcmc.parallel.shared_buffers import SharedColumnBuffers
-
-
-#: If all column blocks together take at most so many bytes, a block that leaves keeps its memory for its next visit,
-#: which saves time.
-KEPT_BYTES = 1 << 26
 
 OTHER = {Factor.W: Factor.H, Factor.H: Factor.W}
 
 #: Makes a `ParameterBlock` from its factor, index, start, counts and arrays.
 MakeBlock = Callable[..., ParameterBlock]
-
-
-def keeps_what_left(columns: int, width: int) -> bool:
-    """Whether column blocks that leave keep their memory, given the number of columns and of float32 per column."""
-    return 4 * columns * width <= KEPT_BYTES
 
 
 class RatingsCell(NamedTuple):
@@ -87,8 +74,6 @@ class Circulation:
     ----------
     rows, columns : dict of int to ParameterBlock
         Blocks that rest on this process, by block number.
-    left : dict of int to ParameterBlock
-        Column blocks that have left and whose memory is kept.
     part : int
         The part at which the column blocks rest.
     part_probability : float
@@ -107,7 +92,6 @@ class Circulation:
     ) -> None:
         self.ring, self.ratings, self.schedule, self.grid = ring, ratings, schedule, ring.grid
         self._make, self.layout, self._scratch_names, self._dimension = make, layout, scratch, dimension
-        self._keeps = keeps_what_left(int(ratings.column_bounds[-1]), layout.width + dimension * len(scratch))
         self._shared: dict[int, SharedColumnBuffers | None] = {}  # by width of the layout
         self._copies: dict[tuple[str, ...], _Copies] = {}  # by names of arrays
         self._together: tuple[Rows, Rows] | None = None
@@ -118,9 +102,7 @@ class Circulation:
         """Allocate the column blocks that rest on this process before `iteration`, filled with zeros."""
         self._at(self._part_of(iteration))
         self.columns: dict[int, ParameterBlock] = {}
-        self.left: dict[int, ParameterBlock] = {}
         self._scratch: dict[int, dict[str, Float32]] = {}  # by column block
-        self._spare: list[dict[str, Float32]] = []  # of blocks that have left
         self._arrange({c: np.zeros(self._length(c), np.float32) for c in self._resting()})
 
     def _part_of(self, iteration: int) -> int:
@@ -159,38 +141,25 @@ class Circulation:
         start, stop = self.ratings.bounds(Factor.H, column_block)
         return (stop - start) * (width or self.layout.width)
 
-    def _buffer(self, column_block: int) -> Float32:
-        """Buffer for an arriving column block: the buffer of its last visit if that was kept, else a new one."""
-        left = self.left.get(column_block)
-        return np.empty(self._length(column_block), np.float32) if left is None else left.buffer
-
     def _arrange(self, buffers: dict[int, Float32]) -> None:
-        """Make column blocks from the buffers that have arrived."""
+        """Make column blocks from the buffers that have arrived; they take the scratch of blocks that have left."""
         here = self._resting()
-        for c in self.columns.keys() - here:
-            if self._keeps:
-                self.left[c] = self.columns[c]
-            else:
-                self._spare.append(self._scratch.pop(c))
-        self.columns = {c: self._arrived(c, buffers[c]) for c in here}
+        spare = [self._scratch.pop(c) for c in self.columns.keys() - here]
+        self.columns = {c: self._arrived(c, buffers[c], spare) for c in here}
         self._together = None
 
-    def _arrived(self, index: int, buffer: Float32) -> ParameterBlock:
-        """Column block with this buffer, and scratch; reuses the block of the last visit if its buffer is the same."""
-        known = self.columns.get(index) or self.left.pop(index, None)
+    def _arrived(self, index: int, buffer: Float32, spare: list[dict[str, Float32]]) -> ParameterBlock:
+        """Column block with this buffer, and scratch; the block itself if it has stayed."""
+        known = self.columns.get(index)
         if known is not None and known.buffer is buffer:
             return known
         block = self._column(index, self.layout, buffer)
-        rows = len(block.counts)
         if index not in self._scratch:
-            self._scratch[index] = self._spare.pop() if self._spare else self._new_scratch(rows)
-        block.arrays |= {name: whole[:rows] for name, whole in self._scratch[index].items()}
+            shape = int(np.diff(self.ratings.column_bounds).max()), self._dimension  # of the largest block
+            fresh = spare.pop() if spare else {name: np.zeros(shape, np.float32) for name in self._scratch_names}
+            self._scratch[index] = fresh
+        block.arrays |= {name: whole[: len(block.counts)] for name, whole in self._scratch[index].items()}
         return block
-
-    def _new_scratch(self, rows: int) -> dict[str, Float32]:
-        """Scratch for a column block of `rows` rows, or for the largest block if blocks pass scratch on."""
-        room = rows if self._keeps else int(np.diff(self.ratings.column_bounds).max())
-        return {name: np.zeros((room, self._dimension), np.float32) for name in self._scratch_names}
 
     def _column(self, index: int, layout: BlockLayout, buffer: Float32) -> ParameterBlock:
         """Column block `index`, with the fields of `layout` in this buffer."""
@@ -217,7 +186,7 @@ class Circulation:
         if send:
             after = self._part_of(iteration + 1)
             buffers = {c: column.buffer for c, column in self.columns.items()}
-            going = Move(self.ring, buffers, self.part, after, self._buffer)
+            going = Move(self.ring, buffers, self.part, after, lambda c: np.empty(self._length(c), np.float32))
         for b in going.order if going else self.ring.blocks:
             c = column_of(b, self.part, self.grid)
             yield self._cell(b, self.columns[c])

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.parts import PARTS, Noise, Part, RowPriors
-from dsgmcmc.model.parts.base import DrawContext, Place, PrecisionTerms
+from dsgmcmc.model.parts.base import DrawContext, Place
 from dsgmcmc.model.quantity import Quantities, Sampled, Sizes, sizes_of
 from dsgmcmc.parallel.named import shapes_of
+from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.targets.state import arrays_of, take_all
-from dsgmcmc.types import Array, Factor, Float64, Purpose
-
-if TYPE_CHECKING:
-    from dsgmcmc.data.ratings import Ratings
-    from dsgmcmc.model.blocks import RatingBlocks
-    from dsgmcmc.parallel.ring import Ring  # which loads MPI
+from dsgmcmc.types import Array, Float64, Purpose
 
 
 class FactorModel:
@@ -79,19 +78,7 @@ class FactorModel:
         """Number of the draw of hyperparameters that follows `sweeps` sweeps; 0 if there is none."""
         return 0 if sweeps < self._first else sweeps
 
-    def renews_data(self, turn: int) -> bool:
-        """Whether a draw changes the likelihood's data, so that gradients must be computed again."""
-        return any(part.renews_data(turn) for part in self.parts)
-
-    def renews_prior(self, turn: int) -> bool:
-        """Whether a draw changes the prior means of single rows."""
-        return any(part.renews_prior(turn) for part in self.parts)
-
     # ------------------------------------------------------------------ draws of its parameters
-
-    def precision_terms(self) -> dict[Factor, PrecisionTerms]:
-        """Additional sufficient statistics for drawing Lambda, from all parts."""
-        return {factor: term for part in self.parts for factor, term in part.precision_terms().items()}
 
     def draw(self, context: DrawContext) -> None:
         """Draw the parameters of all parts that are due, except effects on ratings. Collective."""
@@ -117,6 +104,8 @@ class FactorModel:
         if not drawn:
             return
 
+        terms = {factor: term for part in self.parts for factor, term in part.precision_terms().items()}
+        context = replace(context, terms=terms)
         replicated = [parameters for part in drawn for parameters in part.replicated]
         before = arrays_of(replicated)
 

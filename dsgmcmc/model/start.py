@@ -8,18 +8,14 @@ ratings.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.quantity import THETA
+from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.storage.manifest import Key
+from dsgmcmc.storage.snapshot import Snapshot
 from dsgmcmc.types import Factor
-
-if TYPE_CHECKING:
-    from dsgmcmc.model.target import FactorTarget
-    from dsgmcmc.storage.snapshot import Snapshot
 
 #: Name of the array that marks the known rows of a block.
 KNOWN = "known"
@@ -79,7 +75,7 @@ def fit_biases(target: FactorTarget) -> None:
     for factor in Factor:
         target.full_gradient(position, scratch, errors=False)
         for block in target.blocks():
-            if block.factor == factor and not block.frozen:
+            if block.factor == factor:
                 prior, bias = block.prior(block), block[position][:, -1]
                 strength = np.atleast_1d(prior.precision[-1])[-1]
                 away = bias - prior.mean[-1] - (0.0 if prior.shift is None else prior.shift[:, -1])

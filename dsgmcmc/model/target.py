@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -25,8 +25,10 @@ from dsgmcmc.model.model import FactorModel
 from dsgmcmc.model.parts.base import DrawContext
 from dsgmcmc.model.quantity import SHIFT
 from dsgmcmc.parallel.named import Named, Shapes, stacked
+from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.storage.manifest import Key
+from dsgmcmc.storage.snapshot import Snapshot
 from dsgmcmc.targets.base import NOTHING, Information, Momenta
 from dsgmcmc.targets.state import (
     BlockLayout,
@@ -39,10 +41,6 @@ from dsgmcmc.targets.state import (
     take_all,
 )
 from dsgmcmc.types import Array, Factor, Float64
-
-if TYPE_CHECKING:
-    from dsgmcmc.parallel.ring import Ring  # which loads MPI
-    from dsgmcmc.storage.snapshot import Snapshot
 
 
 class FactorTarget:
@@ -66,8 +64,6 @@ class FactorTarget:
         For each interleaved sub-chain, the field that holds its state.
     stream : RandomStream
         Seed and chain.
-    frozen : frozenset of Factor
-        Factors that are not updated.
     """
 
     def __init__(
@@ -80,7 +76,6 @@ class FactorTarget:
         working: tuple[str, ...],
         positions: tuple[str, ...],
         stream: RandomStream,
-        frozen: frozenset[Factor] = frozenset(),
     ) -> None:
         self.ring, self.model, self.stream = ring, model, stream
         self.ratings = ratings = model.effects.ratings if model.effects else ratings
@@ -98,8 +93,8 @@ class FactorTarget:
         origins = {factor: start if start.any() else None for factor, start in starts.items()}
 
         def make(factor: Factor, **place: Any) -> ParameterBlock:
-            common: Any = {"dimension": self.dimension, "frozen": factor in frozen, "origin": origins[factor]}
-            return ParameterBlock(stream, ring.phases, self._prior, factor, **common, **place)
+            given: Any = {"dimension": self.dimension, "origin": origins[factor], **place}
+            return ParameterBlock(stream, ring.phases, self._prior, factor, **given)
 
         self.circulation = Circulation(ring, ratings, schedule, make, layout, working, self.dimension)
 
@@ -174,12 +169,12 @@ class FactorTarget:
     @property
     def renews_data(self) -> bool:
         """Whether `all_data_seen` changes the data in this iteration, so that gradients must be computed again."""
-        return self.model.renews_data(self._turn)
+        return any(part.renews_data(self._turn) for part in self.model.parts)
 
     @property
     def renews_prior(self) -> bool:
         """Whether `all_data_seen` draws prior means of single rows, given the rows, in this iteration."""
-        return self.model.renews_prior(self._turn)
+        return any(part.renews_prior(self._turn) for part in self.model.parts)
 
     @property
     def _turn(self) -> int:
@@ -191,9 +186,8 @@ class FactorTarget:
         return self._context(self._turn, factor)
 
     def _context(self, turn: int, factor: Factor | None = None) -> DrawContext:
-        terms = self.model.precision_terms() if turn else {}
         place = (self.circulation, self._prior, self.positions, self.stream)
-        return DrawContext(*place, lambda: self.noise_precision, turn, factor, terms, self.likelihood)
+        return DrawContext(*place, lambda: self.noise_precision, turn, factor, self.likelihood)
 
     def conditionals(self, factor: Factor, position: str) -> Iterator[ParameterBlock]:
         """Blocks of a factor, with the conditional distributions of their rows given everything else. Collective.
@@ -209,8 +203,7 @@ class FactorTarget:
         for block, sums in statistics.items():
             scale = self.noise_precision * likelihood.noise_scale(block).astype(np.float64)
             block.conditional = Conditional(sums, scale)
-            if not block.frozen:
-                yield block
+            yield block
             block.conditional = None
 
     def information(
@@ -344,8 +337,8 @@ class FactorCell:
 
     @property
     def blocks(self) -> tuple[ParameterBlock, ...]:
-        """The blocks that may be updated."""
-        return tuple(block for block in (self.cell.row, self.cell.column) if not block.frozen)
+        """The blocks of parameters on which the data of the cell depend."""
+        return self.cell.row, self.cell.column
 
     def gradient(self, position: str, out: str, prior: bool = True, errors: bool = True) -> None:
         """Set `out` of all blocks to the stochastic gradient of the energy U at field `position`.

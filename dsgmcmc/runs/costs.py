@@ -13,7 +13,6 @@ from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.kernels.outer import statistics_width
 from dsgmcmc.kernels.stored import index_type
-from dsgmcmc.model.circulation import keeps_what_left
 from dsgmcmc.model.parts.time_levels import costs_of, time_levels_of
 from dsgmcmc.model.quantity import Quantities
 from dsgmcmc.parallel.partition import owner
@@ -102,10 +101,8 @@ class Costs:
 
 def _state(config: ResolvedConfig, ratings: Ratings, quantities: Quantities, share: float) -> float:
     """Memory of the state of a chain on one process."""
-    sampler, columns = config.make_sampler(), ratings.n_cols
-    numbers = row_width(config, quantities) + config.dimension * len(sampler.working)
-    left = (1 - share) * columns if sampler.gradient.by_parts and keeps_what_left(columns, numbers) else 0
-    return float((share * (ratings.n_rows + columns) + left) * numbers * 4)
+    numbers = row_width(config, quantities) + config.dimension * len(config.make_sampler().working)
+    return share * (ratings.n_rows + ratings.n_cols) * numbers * 4
 
 
 def _ratings(config: ResolvedConfig, ratings: Ratings, share: float) -> float:

@@ -233,7 +233,7 @@ class RatingsSource:
 
 def _centre(config: ResolvedConfig, ratings: Ratings) -> float:
     """Centre subtracted from the ratings; 0 for levels, which have thresholds, and counts, which have prior means."""
-    return ratings.mean if config.center and config.law.in_place_of_mean is None else 0.0
+    return ratings.mean if config.center and not config.law.replaces_mean else 0.0
 
 
 def targets_of(config: ResolvedConfig, ratings: Ratings, ring: Ring) -> MakeTarget:

@@ -155,7 +155,7 @@ class ControlVariate(PartGradient[Target]):
 
 
 class FullGradient(GradientEstimator[Target]):
-    """The gradient over all data, in one tour of the ring with all factors frozen; then all rows move at once.
+    """The gradient over all data, in one tour of the ring at one state; then all rows move at once.
 
     Hyperparameters are drawn given the state at which the gradient was computed, and the update uses their new values.
     Both conditional distributions are exact: the likelihood's gradient is stored at noise precision 1, and scaled when
@@ -177,12 +177,11 @@ class FullGradient(GradientEstimator[Target]):
 
     @staticmethod
     def _moving(target: Target) -> Iterator[Rows]:
-        """Rows that may be updated, with the gradient at the current hyperparameters."""
+        """All rows, with the gradient at the current hyperparameters."""
         gradient = Gradient("tau * g + grad_prior", "tau * g", {"tau": target.noise_precision})
         for rows in target.together():
             rows.gradient = gradient
-            if not rows.frozen:
-                yield rows
+            yield rows
 
 
 class NoGradient(GradientEstimator[Target]):

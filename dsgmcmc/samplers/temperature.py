@@ -68,8 +68,7 @@ class Temperatures(Replicated):
         fields = target.momenta(momentum, turned)
         partials = {block: dict.fromkeys(fields, np.zeros(2)) for block in target.blocks()}
         for rows in target.together():
-            of_rows = {name: momenta for name, momenta in fields.items() if momenta.factor == rows.factor}
-            theirs = {} if rows.frozen else of_rows
+            theirs = {name: momenta for name, momenta in fields.items() if momenta.factor == rows.factor}
             squares = {
                 place: rows.update(SQUARES, theta=place)["square"] for place in {m.field for m in theirs.values()}
             }

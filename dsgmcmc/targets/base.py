@@ -28,7 +28,7 @@ class Cell(Protocol):
 
     @property
     def blocks(self) -> tuple[ParameterBlock, ...]:
-        """The blocks that may be updated."""
+        """The blocks of parameters on which the data of the cell depend."""
 
     def gradient(self, position: str, out: str, prior: bool = True, errors: bool = True) -> None:
         """Set `out` of all blocks to the stochastic gradient of the energy U at field `position`.

@@ -81,7 +81,6 @@ class RandomStream:
     seed: int
     chain: int
     iteration: int = 0
-    _generators: dict[Purpose, tuple[np.random.Generator, Any]] = field(default_factory=dict, repr=False, compare=False)
 
     def key(self, purpose: Purpose, factor: Factor, first: int) -> NoiseKey:
         """Key of the random numbers of a factor's elements, starting with element `first`."""
@@ -89,17 +88,9 @@ class RandomStream:
         return NoiseKey(first, self.seed, chain, purpose, self.iteration + times * MAX_ITERATIONS, factor)
 
     def generator(self, purpose: Purpose, part: int = 0) -> np.random.Generator:
-        """Generator for draws on the root in this iteration; `part` tells several draws for one purpose apart.
-
-        It is valid until the next call for that purpose, which resets it: resetting is faster than creating one.
-        """
-        if purpose not in self._generators:
-            fresh = np.random.Philox(key=[self.seed, purpose])
-            self._generators[purpose] = np.random.Generator(fresh), fresh.state
-        generator, state = self._generators[purpose]
-        state["state"]["counter"] = np.array([0, part, self.iteration, self.chain], np.uint64)
-        generator.bit_generator.state = state
-        return generator
+        """Generator for draws on the root in this iteration; `part` tells several draws for one purpose apart."""
+        counter = [0, part, self.iteration, self.chain]
+        return np.random.Generator(np.random.Philox(key=[self.seed, purpose], counter=counter))
 
 
 class Rows:
@@ -113,13 +104,11 @@ class Rows:
 
     factor: Factor
     dimension: int
-    frozen: bool
 
     def __init__(self, blocks: Sequence[ParameterBlock]) -> None:
         self._blocks = blocks
         self.factor = blocks[0].factor
         self.dimension = blocks[0].dimension
-        self.frozen = blocks[0].frozen
 
     @property
     def blocks(self) -> Sequence[ParameterBlock]:
@@ -226,8 +215,6 @@ class ParameterBlock(Rows):
         All fields that are sent.
     origin : (D,) array or None
         Point about which initial rows are drawn; None for 0.
-    frozen : bool
-        Whether it is not updated.
     gradient : Gradient or None
         Meaning of `grad` in formulas; set whenever a gradient is computed.
     conditional : Conditional or None
@@ -245,7 +232,6 @@ class ParameterBlock(Rows):
     arrays: dict[str, Array]
     buffer: Array = field(repr=False)
     origin: Array | None = None
-    frozen: bool = False
     gradient: Gradient | None = None
     conditional: Conditional | None = None
 

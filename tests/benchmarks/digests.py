@@ -63,10 +63,10 @@ CONFIGURATIONS: dict[str, str] = {
     "student-t time": "genres --likelihood student-t --time-levels user",
     "ordinal-logit": "stars --likelihood ordinal-logit",
     "ordinal-logit both": "stars --likelihood ordinal-logit --noise both",
+    "ordinal-logit psgld": "stars --likelihood ordinal-logit --sampler psgld",
     "ordinal-logit thresholds": "stars --likelihood ordinal-logit --noise by-item --thresholds user",
     "ordinal-logit all parts": "genres --likelihood ordinal-logit --noise by-item --thresholds user "
     "--implicit-features both --time-levels user",
-    "ordinal-probit psgld": "stars --likelihood ordinal-probit --sampler psgld",
     "negative-binomial": "counts --likelihood negative-binomial",
     "negative-binomial implicit": "counts --likelihood negative-binomial --implicit-features user",
     "all-cells": "clicks --likelihood all-cells",

@@ -14,7 +14,6 @@ import pytest
 from mpi4py import MPI
 from support import digest, metrics, sample
 
-from dsgmcmc.model import circulation
 from dsgmcmc.parallel import ring
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.gradients import GRADIENTS
@@ -125,7 +124,7 @@ CASES = {
     "time, gibbs": case("gibbs", "timed", (8, 14), time_levels="item:3,user:page", noise="by-item"),
     # thresholds and scales move by ordered sums; what was gathered of them within a sweep is in the checkpoint
     "levels, own thresholds": case("baoab", "stars", thresholds="user", **ORDINAL, **BOTH),
-    "probit": case("psgld", "stars", likelihood="ordinal-probit", noise="by-user", implicit_features="both"),
+    "levels, noise of users": case("psgld", "stars", noise="by-user", implicit_features="both", **ORDINAL),
     # thresholds of users who are columns travel, and what is gathered of them comes home
     "turned levels, psgld": case("psgld", "turned stars", thresholds="user", **ORDINAL, **BOTH),
     # what a count counts in the metric follows from the totals of its row and column, wherever these are
@@ -166,9 +165,8 @@ def test_every_setting_with_state_or_sums_of_its_own(
 def test_blocks_that_are_large(
     comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sampler: str
 ) -> None:
-    """They travel as messages, and a process keeps no memory for those that have left."""
+    """They travel as messages."""
     monkeypatch.setattr(ring, "LARGEST", 0)
-    monkeypatch.setattr(circulation, "KEPT_BYTES", 0)
     settings = settings_of(sampler, noise="both")
     compare(comm, together, data, mpi_tmp_path, settings, [7, 17])
 

@@ -70,7 +70,7 @@ def exact(groups: np.ndarray, logs: np.ndarray, size: int) -> tuple[np.ndarray, 
         {"likelihood": "student-t"},
         {"likelihood": "ordinal-logit", "time_levels": "item:3", "noise": "both", "thresholds": "user"},
         pytest.param({"likelihood": "negative-binomial"}, marks=pytest.mark.long),
-        pytest.param({"likelihood": "ordinal-probit", "noise": "by-item"}, marks=pytest.mark.long),
+        pytest.param({"likelihood": "ordinal-logit", "noise": "by-item"}, marks=pytest.mark.long),
     ],
     ids=lambda settings: "-".join(settings.values()),
 )

@@ -134,7 +134,6 @@ def test_diagnostics_are_printed_and_are_json(made):
     """For people and for scripts."""
     shown = invoke("info", made.path, "--diagnostics")
     assert "R-hat" in shown
-    assert "CRPS" in shown
     assert "stochastic-gradient" in shown
     found = json.loads(invoke("info", made.path, "--diagnostics", "--json"))
     assert found["convergence"]["chains"] == 2

@@ -24,11 +24,12 @@ is at most the largest eigenvalue of the matrix scaled to a diagonal of 1, whate
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from pydantic import BaseModel
 
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.products import add_rotated, gram
 from dsgmcmc.model.circulation import OTHER, Circulation
@@ -37,9 +38,6 @@ from dsgmcmc.model.predictive.base import Predictive, PredictorDraws
 from dsgmcmc.parallel.named import Named
 from dsgmcmc.settings import setting
 from dsgmcmc.types import Array, Factor, Float32, Float64
-
-if TYPE_CHECKING:
-    from dsgmcmc.data.ratings import Ratings
 
 
 class ClickSettings(BaseModel):
@@ -68,18 +66,15 @@ class AllCells(Gaussian):
     }
 
     @classmethod
-    def _check_scale(cls, config: Any) -> None:
+    def check(cls, config: Any) -> None:
         """Refuse settings that are impossible if every cell counts, or meaningless for clicks."""
         wrong = [name for name in ("biases", "center", "standardise") if getattr(config, name)]
-        if wrong or config.zero_weight is None:
+        wrong += ["noise_precision"] if config.noise_precision == "sampled" else []
+        wrong += [name for name in ("noise", "thresholds") if getattr(config, name) != "shared"]
+        if wrong:
             raise InputError(
-                f"the {config.likelihood} likelihood models scores, 0 for pairs without a click: leave out "
-                f"{' and '.join(wrong) or 'zero_weight = none'}"
-            )
-        if config.noise_precision == "sampled":
-            raise InputError(
-                f"the {config.likelihood} likelihood is a pseudo-likelihood, whose tau cannot be sampled: leave out "
-                "noise_precision, or give a number"
+                f"the {config.likelihood} likelihood is a pseudo-likelihood of scores, 0 for pairs without a click, "
+                f"which has no use for {wrong[0]}: leave out {wrong[0]}"
             )
 
     @classmethod

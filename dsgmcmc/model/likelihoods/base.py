@@ -17,11 +17,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import exp, log, log1p, sqrt
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from pydantic import BaseModel
 
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.data.ratings.format import row_slabs
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.effects import Score, formula_score
@@ -29,18 +30,13 @@ from dsgmcmc.kernels.gradient import gradient_kernel, weigh_kernel
 from dsgmcmc.model.blocks import SLAB
 from dsgmcmc.model.circulation import Circulation, RatingsCell
 from dsgmcmc.model.parts.base import FeatureSizes, Intercept, Part, Place, chosen_factors
-from dsgmcmc.model.parts.noise import heteroscedastic_factors
+from dsgmcmc.model.parts.noise import NoiseParameters, heteroscedastic_factors
 from dsgmcmc.model.predictive.base import Moments, Predictive, PredictorDraws
 from dsgmcmc.model.predictive.mixture import LawOfMoments, Mixture, Scores
 from dsgmcmc.model.quantity import WEIGHT, Quantity
-from dsgmcmc.settings import named
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Array, Factor, Float32, Float64, Int32, Int64
-
-if TYPE_CHECKING:
-    from dsgmcmc.data.ratings import Ratings
-    from dsgmcmc.model.parts.noise import NoiseParameters
 
 Counts = dict[ParameterBlock, Array]
 
@@ -116,10 +112,6 @@ class State(NamedTuple):
     probability: Float32
 
 
-class NoSettings(BaseModel):
-    """No settings."""
-
-
 class Law(Part):
     """Distribution of a rating given its predictor, and the predictions from it.
 
@@ -150,10 +142,10 @@ class Law(Part):
     can_be_evaluated: ClassVar[bool] = True
     #: Whether the expected rating is the predictor.
     is_linear: ClassVar[bool] = False
-    #: Name of the parameters that replace the training mean, if the mean is never subtracted from ratings; else None.
-    in_place_of_mean: ClassVar[str | None] = None
+    #: Whether it has parameters in the place of the training mean, which is then not subtracted from ratings.
+    replaces_mean: ClassVar[bool] = False
     #: Settings that only this likelihood has.
-    Settings: ClassVar[type[BaseModel]] = NoSettings
+    Settings: ClassVar[type[BaseModel]] = BaseModel
     #: Factor by which priors of factors and biases are wider than with Gaussian ratings of sd 1.
     width: ClassVar[float] = 1.0
     #: Bound on |log s| of a row's scale s, where scales are not drawn from their conditional distribution.
@@ -237,27 +229,19 @@ class Law(Part):
 
     @classmethod
     def check(cls, config: Any) -> None:
-        """Refuse settings of a run (`dsgmcmc.config.run.ResolvedConfig`) that the part cannot be combined with."""
-        cls._check_scale(config)
-        if not cls.noise_quantities and config.noise != "shared":
-            raise InputError(f"the {config.likelihood} likelihood has no noise: leave out noise")
-        if config.thresholds != "shared" and "thresholds" not in cls.Settings.model_fields:
-            raise InputError(f"the {config.likelihood} likelihood has no thresholds: leave out thresholds")
-        if not (cls.in_place_of_mean is None or config.center):
-            raise InputError(f"{config.likelihood} has {cls.in_place_of_mean} instead of a mean: leave out center")
+        """Refuse settings of a run (`dsgmcmc.config.run.ResolvedConfig`) that the part cannot be combined with.
 
-    @classmethod
-    def _check_scale(cls, config: Any) -> None:
-        """Refuse a weight of zeros; without noise, refuse settings of its precision and of standardisation."""
-        if config.zero_weight is not None:
-            raise InputError(
-                f"zero_weight is for clicks, not for the {config.likelihood} likelihood: leave it out, or choose "
-                f"{named('likelihood')} all-cells"
-            )
-        if not cls.has_noise and (config.noise_precision, config.standardise) != (1.0, False):
-            raise InputError(
-                f"the {config.likelihood} likelihood has no noise: leave out noise_precision and standardise"
-            )
+        Here: settings that mean nothing to the likelihood, unless they have the values that stand for that.
+        """
+        unused: dict[str, Any] = {"zero_weight": None, "thresholds": "shared"}
+        for name in cls.Settings.model_fields:
+            unused.pop(name, None)
+        unused |= {} if cls.noise_quantities else {"noise": "shared"}
+        unused |= {} if cls.has_noise else {"noise_precision": 1.0, "standardise": False}
+        unused |= {"center": True} if cls.replaces_mean else {}
+        wrong = [name for name, value in unused.items() if getattr(config, name) != value]
+        if wrong:
+            raise InputError(f"the {config.likelihood} likelihood has no use for {wrong[0]}: leave out {wrong[0]}")
 
     @classmethod
     def check_new(cls, values: Array) -> None:
@@ -296,8 +280,8 @@ class Law(Part):
 
     @classmethod
     def has_score(cls) -> bool:
-        """Whether effects of groups can use the scores of single ratings: true if `score_terms` is overridden."""
-        return cls.score_terms is not Law.score_terms
+        """Whether effects of groups can use the scores of single ratings: true if `scores` is overridden."""
+        return cls.scores is not Law.scores
 
     @property
     def shape(self) -> tuple[float, ...]:
@@ -380,17 +364,18 @@ class Law(Part):
             Sum of the squared scores, from which tau is drawn; not used if there is no noise.
         """
 
-    @property
-    def score_source(self) -> Score:
-        """Source code of a rating's score at noise precision 1; effects of groups use it if rows are not Gaussian."""
-        raise InputError(f"effects of groups need {type(self).__name__}.score_source: leave them out")
+    def scores(self, cell: RatingsCell) -> tuple[Score, Float32]:
+        """Score at noise precision 1, which effects of groups use if rows are not Gaussian, and its arguments.
 
-    def score_terms(self, cell: RatingsCell) -> Float32:
-        """The m arguments of `score_source` other than eta, for each training rating of a cell, (m, nnz) float32.
-
-        The cell's column block has only the fields in `drawn`.
+        Returns
+        -------
+        score : Score
+            Source code of a rating's score, the same for all cells.
+        terms : (m, nnz) float32
+            Its m arguments other than eta, for each training rating of the cell, whose column block has only the fields
+            in `drawn`.
         """
-        raise InputError(f"effects of groups need {type(self).__name__}.score_terms: leave them out")
+        raise NotImplementedError
 
     def row_scale(self, block: ParameterBlock) -> Float32:
         """Field ``weight`` of a block's rows, (n,) float32; 1 if rows have no noise scales."""
@@ -453,6 +438,7 @@ class Law(Part):
         return None
 
     @classmethod
+    @abstractmethod
     def log_likelihood_of_predictors(
         cls, x: Float64, eta: Float64, scale: Float64, thresholds: Array | None
     ) -> Float64:
@@ -470,8 +456,6 @@ class Law(Part):
             Thresholds between levels, either the same for all ratings or one row for each rating. For likelihoods
             without levels, the draw's `shape_of`.
         """
-        needed = f"{cls.__name__}.log_likelihood_of_predictors"
-        raise InputError(f"a fold-in needs {needed}: sample again with the new ratings")
 
     # ------------------------------------------------------------------ all pairs, rated or not
 
@@ -518,7 +502,7 @@ class Law(Part):
     @property
     def noise_varies(self) -> bool:
         """Whether the noise variance differs between ratings."""
-        return True
+        return self.heteroscedastic or not self.is_linear
 
     @abstractmethod
     def state(self, eta: Float32, cell: RatingsCell, rows: Int32, columns: Int32, tau: float) -> State:
@@ -570,31 +554,22 @@ class Likelihood(Law):
 
     @classmethod
     def has_score(cls) -> bool:
-        """Whether effects of groups can use the scores of single ratings: true if `score_terms` is overridden.
+        """Whether effects of groups can use the scores of single ratings: true if `scores` is overridden.
 
         Here: also true if `add_gradient` is not overridden, so that the gradient follows the formula `score`.
         """
-        has_terms = cls.score_terms is not Likelihood.score_terms
-        return has_terms or cls.add_gradient is Likelihood.add_gradient
+        return cls.scores is not Likelihood.scores or cls.add_gradient is Likelihood.add_gradient
 
-    @property
-    def score_source(self) -> Score:
-        """Source code of a rating's score at noise precision 1; effects of groups use it if rows are not Gaussian."""
-        return formula_score(self.score)
-
-    def score_terms(self, cell: RatingsCell) -> Float32:
-        """The m arguments of `score_source` other than eta, for each training rating of a cell, (m, nnz) float32.
-
-        Here: the rating.
-        """
-        return cell.ratings.values[None]
+    def scores(self, cell: RatingsCell) -> tuple[Score, Float32]:
+        """Score at noise precision 1, and its arguments; here: the formula `score`, and the rating."""
+        return formula_score(self.score), cell.ratings.values[None]
 
     # ------------------------------------------------------------------ new ratings
 
     @staticmethod
-    @abstractmethod
     def mean(eta: Array, *shape: Array | float) -> Array:
-        """Expected rating given its predictor, elementwise."""
+        """Expected rating given its predictor, elementwise; here: the predictor."""
+        return eta
 
     @staticmethod
     @abstractmethod
@@ -607,9 +582,9 @@ class Likelihood(Law):
         """Log density of ratings with these means and variances, in nats, elementwise."""
 
     @staticmethod
-    @abstractmethod
     def cdf(x: Array, mean: Array, variance: Array, *shape: Array | float) -> Float64:
-        """Probability that a rating is at most `x`, elementwise."""
+        """Probability that a rating is at most `x`, elementwise; needed unless `components` gives another law."""
+        raise NotImplementedError
 
     def state(self, eta: Float32, cell: RatingsCell, rows: Int32, columns: Int32, tau: float) -> State:
         """Distributions of q ratings at one state, given their predictors and their rows and columns in the cell."""
@@ -636,6 +611,15 @@ class Likelihood(Law):
         weights = np.concatenate([share * some.weights for share, some in zip(shares, nodes, strict=True)])
         law, mean, variance, shape = cls.components(eta.astype(np.float64), noise, cls._shapes(list(nodes)))
         return cls.mixture(law, mean, variance, weights, centre, levels, shape)
+
+    @classmethod
+    def log_likelihood_of_predictors(
+        cls, x: Float64, eta: Float64, scale: Float64, thresholds: Array | None
+    ) -> Float64:
+        """Log density of ratings given their predictors, (n,) float64; for likelihoods that are not Gaussian."""
+        shape = () if thresholds is None else thresholds
+        variance = np.asarray(cls.variance(eta, 1 / np.asarray(scale), *shape), np.float64)
+        return np.asarray(cls.log_density(x, cls.mean(eta, *shape), variance, *shape), np.float64)
 
     @classmethod
     def components(

@@ -10,13 +10,12 @@ errors, times the other factor's scales.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from dsgmcmc.data.ratings.format import row_slabs
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.kernels.gradient import gradient_kernel
-from dsgmcmc.model.blocks import SLAB
 from dsgmcmc.model.circulation import RatingsCell
 from dsgmcmc.model.likelihoods.base import Likelihood, State
 from dsgmcmc.model.predictive.base import Predictive, PredictorDraws
@@ -24,9 +23,6 @@ from dsgmcmc.model.predictive.mixture import Normal, NormalMixture, Scores
 from dsgmcmc.model.quantity import WEIGHT, Quantity
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Array, Float32, Float64
-
-if TYPE_CHECKING:
-    from dsgmcmc.data.ratings import Ratings
 
 ROW_ERROR = Quantity("row_error", of_rows=True, drawn=False)
 
@@ -44,16 +40,13 @@ class Gaussian(Normal, Likelihood):
     def warnings_for_data(cls, ratings: Ratings, likelihood: str) -> Iterator[str]:
         """Yield warnings if this likelihood may not suit the values in a ratings file.
 
-        Here: of ratings 0 and 1, the first of them standing for all.
+        Here: if they are 0 and 1.
         """
         yield from super().warnings_for_data(ratings, likelihood)
-        if (ratings.minimum, ratings.maximum) != (0.0, 1.0):
-            return
-        start, stop = next(row_slabs(ratings.row_indptr, SLAB))
-        if np.isin(ratings.slab("train", start, stop)[2], (0.0, 1.0)).all():
+        if (ratings.minimum, ratings.maximum) == (0.0, 1.0) and ratings.levels(2) is not None:
             yield (
                 f"the ratings are 0 and 1, and the intervals of --likelihood {likelihood} are wrong for two values: "
-                "try --likelihood ordinal-logit or ordinal-probit"
+                "try --likelihood ordinal-logit"
             )
 
     # ------------------------------------------------------------------ training ratings
@@ -87,16 +80,6 @@ class Gaussian(Normal, Likelihood):
         return (features.T * precision) @ features, features.T @ (precision * x)
 
     # ------------------------------------------------------------------ new ratings
-
-    @property
-    def noise_varies(self) -> bool:
-        """Whether the noise variance differs between ratings."""
-        return self.heteroscedastic
-
-    @staticmethod
-    def mean(eta: Array, *shape: Array | float) -> Array:
-        """Expected rating given its predictor, elementwise."""
-        return eta
 
     @staticmethod
     def variance(eta: Array, noise: Array | float, *shape: Array | float) -> Array | float:

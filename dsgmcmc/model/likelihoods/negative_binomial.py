@@ -40,10 +40,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import exp, inf, log, sqrt
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.data.ratings.format import row_slabs
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.effects import Score
@@ -63,13 +64,10 @@ from dsgmcmc.model.predictive.counts import (
 from dsgmcmc.model.predictive.mixture import LawOfMoments
 from dsgmcmc.model.quantity import Quantity, Sampled
 from dsgmcmc.parallel.named import Named
+from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.settings import named
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Array, Factor, Float32, Float64, Int64
-
-if TYPE_CHECKING:
-    from dsgmcmc.data.ratings import Ratings
-    from dsgmcmc.parallel.ring import Ring  # which loads MPI
 
 START_DISPERSION, DISPERSION_BOUNDS = 10.0, (0.1, 1000.0)  # of r
 PRIOR_SD = 2.0
@@ -133,17 +131,13 @@ class Dispersion(Sampled):
 class NegativeBinomial(Likelihood):
     """Counts, with the logarithm as link; `shape` is the dispersion, the ceiling, and the least possible count."""
 
-    score = (
-        "(x - 1 / (exp(-eta) + 1 / ceiling)) * (1 - 1 / (exp(-eta) + 1 / ceiling) / ceiling)"
-        " * dispersion / (dispersion + 1 / (exp(-eta) + 1 / ceiling)) + 0 * least"
-    )
     starts: ClassVar[Mapping[str, float]] = {"dispersion": START_DISPERSION, "ceiling": 1e4, "least": 0.0}
     parameters: Dispersion
     mixture = CountMixture
     sums_name = "dispersion"
     sums_shape = (len(NODES),)
     has_noise = False
-    in_place_of_mean = "biases"
+    replaces_mean = True
     width = LINK_WIDTH
     defaults: ClassVar[dict[str, Any]] = {"noise_precision": 1.0}
 
@@ -245,19 +239,11 @@ class NegativeBinomial(Likelihood):
         dispersions: Float64 = self.dispersion * np.exp(NODES)
         return dispersions
 
-    @property
-    def score_source(self) -> Score:
-        """Source code of a rating's score at noise precision 1; effects of groups use it if rows are not Gaussian."""
-        return EFFECTS[self._truncated]
-
-    def score_terms(self, cell: RatingsCell) -> Float32:
-        """The m arguments of `score_source` other than eta, for each training rating of a cell, (m, nnz) float32.
-
-        Here: the count, and the parameters of all.
-        """
+    def scores(self, cell: RatingsCell) -> tuple[Score, Float32]:
+        """Score at noise precision 1, and its arguments: the count, and the parameters of all."""
         terms = np.empty((3, len(cell.ratings.indices)), np.float32)
         terms[0], terms[1], terms[2] = cell.ratings.values, 1 / self._top, self.dispersion
-        return terms
+        return EFFECTS[self._truncated], terms
 
     def noise_scale(self, block: ParameterBlock) -> Float32:
         """Noise scales g of a block's rows, (n,) float32; 1 if all rows have the same noise.
@@ -289,17 +275,7 @@ class NegativeBinomial(Likelihood):
             total[:] = information(mean_of_row, r, self._truncated) / sqrt(of_all)
         return self.weighted_counts(circulation)
 
-    @classmethod
-    def log_likelihood_of_predictors(
-        cls, x: Float64, eta: Float64, scale: Float64, thresholds: Array | None
-    ) -> Float64:
-        """Log density of ratings given their predictors, (n,) float64; for likelihoods that are not Gaussian."""
-        assert thresholds is not None
-        dispersion, ceiling, least = thresholds
-        log_density: Float64 = NegativeBinomialLaw.log_density(x, eta, eta, rate_of(eta, ceiling), dispersion, least)
-        return log_density
-
-    # ------------------------------------------------------------------ drawss parameter
+    # ------------------------------------------------------------------ draws of its parameter
 
     def sums(self, context: DrawContext) -> Named:
         """Partial sums for `draw_shared`, each (local blocks, ...) in block order; None if the part needs none."""
@@ -347,13 +323,6 @@ class NegativeBinomial(Likelihood):
         if np.any(least > 0):
             rate = np.where(least > 0, rate_above_zero(rate, dispersion), rate)
         return NegativeBinomialLaw.log_density(x, mean, variance, rate, dispersion, least)
-
-    @staticmethod
-    def cdf(x: Array, mean: Array, variance: Array, *shape: Array | float) -> Float64:
-        """Probability that a rating is at most `x`, elementwise."""
-        dispersion, _, least = (np.asarray(values, np.float64) for values in shape)
-        rate = np.where(least > 0, rate_above_zero(mean, dispersion), mean)
-        return NegativeBinomialLaw.cdf(x, mean, variance, rate, dispersion, least)
 
     @classmethod
     def components(

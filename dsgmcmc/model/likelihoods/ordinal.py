@@ -1,14 +1,14 @@
 r"""Ratings of ordered levels [McCullagh 1980]: P(x at most level r) = F(s_i s_j (C_r - eta_ij)).
 
-F is the logistic (``ordinal-logit``) or the normal (``ordinal-probit``) distribution function; the levels v_0 < v_1 ...
-are the values of the training ratings. Two levels, such as 0 and 1, give logistic or probit regression. The thresholds
-C are learnt, and with them the distances between levels; they also replace the training mean. Each user may have a set
-of thresholds (`dsgmcmc.model.likelihoods.thresholds`). The scales s are 1, or each user, each item, or both have one
+F is the logistic distribution function: the proportional odds model. The levels v_0 < v_1 ... are the values of the
+training ratings; two levels, such as 0 and 1, give logistic regression. The thresholds C are learnt, and with them the
+distances between levels; they also replace the training mean. Each user may have a set of thresholds
+(`dsgmcmc.model.likelihoods.thresholds`). The scales s are 1, or each user, each item, or both have one
 (`dsgmcmc.model.likelihoods.scales`).
 
 In the factors' metric, tau is replaced by the average Fisher information of a rating at eta = 0, or by 0.6 times the
 largest possible curvature of a rating if that is larger, so that rows unlike the average are stable, too. The largest
-curvature is 1/4 for two levels and 1/2 for more (logistic), or 1 (normal).
+curvature is 1/4 for two levels and 1/2 for more.
 
 [McCullagh 1980] Regression models for ordinal data, JRSS B 42.
 """
@@ -17,13 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.effects import Score, level_score, level_terms_kernel
-from dsgmcmc.kernels.ordinal import END, CutSide, Link, level_moments, level_probabilities, level_tables, ordinal_kernel
+from dsgmcmc.kernels.ordinal import END, CutSide, level_moments, level_probabilities, level_tables, ordinal_kernel
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.circulation import Circulation, RatingsCell
 from dsgmcmc.model.likelihoods.base import LINK_WIDTH, Counts, Levels, State, times
@@ -55,19 +56,16 @@ from dsgmcmc.model.predictive.levels import LevelDistribution, log_probability
 from dsgmcmc.model.predictive.mixture import Scores
 from dsgmcmc.model.quantity import Quantity, Sampled
 from dsgmcmc.parallel.named import shapes_of, stacked
+from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.settings import named
 from dsgmcmc.targets.state import ParameterBlock, RandomStream, arrays_of, take_all
 from dsgmcmc.types import Array, Factor, Float32, Float64, Int32, Purpose
-
-if TYPE_CHECKING:
-    from dsgmcmc.data.ratings import Ratings
-    from dsgmcmc.parallel.ring import Ring  # which loads MPI
 
 #: Largest number of distinct ratings that count as levels and not as measurements; largest number of levels for which
 #: thresholds can be learnt.
 MAX_LEVELS, MAX_THRESHOLDS = 100, 25
 #: Approximate Fisher information of a rating on the log scale of its row.
-SCALE_INFORMATION: dict[Link, float] = {"logit": 0.8, "probit": 1.0}
+SCALE_INFORMATION = 0.8
 _SIDES: tuple[CutSide, CutSide] = ("w", "h")
 
 
@@ -82,12 +80,10 @@ def scale_of(ratings: Ratings) -> Float64 | None:
 
 
 class Ordinal(ScaledRows):
-    """Ratings of ordered levels; `link` names F."""
+    """Ratings of ordered levels."""
 
-    link: ClassVar[Link]
-    largest_curvature: ClassVar[float]
     has_noise = False
-    in_place_of_mean = "thresholds"
+    replaces_mean = True
     Settings = ThresholdSettings
     width = LINK_WIDTH
     swept_fields = ("slope", CUT_SLOPE)
@@ -97,13 +93,12 @@ class Ordinal(ScaledRows):
         """Make the model of the thresholds, and compute the information of a rating on its predictor."""
         assert levels is not None
         self.values, self.n_levels = levels.values, len(levels.values)
-        self.model = ThresholdModel(self.link, levels.counts)
+        self.model = ThresholdModel(levels.counts)
         if self.own_thresholds is not None:
             self._gap_information = gap_information(self.model)
         else:
             self.sums_name, self.sums_shape = "level_sums", (self.n_levels, 2)
-        two = len(levels.values) == 2 and self.link == "logit"
-        self._weight = max(self.model.information, 0.6 * self.largest_curvature * (0.5 if two else 1.0))
+        self._weight = max(self.model.information, 0.6 * (0.25 if self.n_levels == 2 else 0.5))
 
     @classmethod
     def quantities_with(cls, factors: tuple[Factor, ...], own_thresholds: Factor | None = None) -> tuple[Quantity, ...]:
@@ -174,16 +169,6 @@ class Ordinal(ScaledRows):
             )
 
     @classmethod
-    def warnings_for_data(cls, ratings: Ratings, likelihood: str) -> Iterator[str]:
-        """Yield warnings if this likelihood may not suit the values in a ratings file."""
-        yield from super().warnings_for_data(ratings, likelihood)
-        if scale_of(ratings) is None:
-            yield (
-                f"most training ratings occur once, and --likelihood {likelihood} treats each as a level: if they are "
-                "measurements, use --likelihood gaussian"
-            )
-
-    @classmethod
     def codes(cls, values: Array, levels: Float64 | None) -> Array:
         """Ratings as this likelihood encodes them: the index of the nearest level, 1 for clicks, else the value."""
         assert levels is not None
@@ -214,10 +199,10 @@ class Ordinal(ScaledRows):
         ratings, blocks, cut_by = cell.ratings, (cell.row, cell.column), self.own_thresholds
         scaled = self.heteroscedastic or cut_by is not None
         side = None if cut_by is None else _SIDES[cut_by]
-        kernel = ordinal_kernel(self.rank, self.biases, self.link, scaled, side, ratings.offsets is not None)
+        kernel = ordinal_kernel(self.rank, self.biases, scaled, side, ratings.offsets is not None)
         arrays = [block[name] for name in (position, out) for block in blocks]
         if cut_by is None:
-            tables, sums = level_tables(self.link, scaled, self.thresholds.values), np.zeros((len(self.values), 2))
+            tables, sums = level_tables(scaled, self.thresholds.values), np.zeros((len(self.values), 2))
         else:
             tables = cut_table(blocks[cut_by])
             sums = np.zeros(tables.shape)
@@ -232,13 +217,8 @@ class Ordinal(ScaledRows):
             self.keep_slopes(blocks, slopes, share / scale)
         return 0.0
 
-    @property
-    def score_source(self) -> Score:
-        """Source code of a rating's score at noise precision 1; effects of groups use it if rows are not Gaussian."""
-        return level_score(self.link, self.heteroscedastic)
-
-    def score_terms(self, cell: RatingsCell) -> Float32:
-        """The m arguments of `score_source` other than eta, for each training rating of a cell, (m, nnz) float32.
+    def scores(self, cell: RatingsCell) -> tuple[Score, Float32]:
+        """Score at noise precision 1, and its arguments.
 
         Here: the thresholds on either side of a rating, and the rating's scale if there are scales.
         """
@@ -249,7 +229,7 @@ class Ordinal(ScaledRows):
         kernel = level_terms_kernel(bool(scales), None if cut_by is None else _SIDES[cut_by])
         given = *ratings.pattern, ratings.values
         kernel(*given, table if cut_by is None else cut_table(blocks[cut_by]), *scales, terms)
-        return terms
+        return level_score(self.heteroscedastic), terms
 
     def draw(self, context: DrawContext) -> None:
         """Draw the parameters that `draw_shared` does not draw, if they are due (`DrawContext.is_turn`). Collective.
@@ -273,7 +253,7 @@ class Ordinal(ScaledRows):
         shapes = shapes_of(arrays_of(self.replicated))
         finish = partial(self._finish, context.stream, rows, context.is_turn())
         take_all(self.replicated, circulation.ring.sum(stacked(partials), finish, shapes))
-        self.move_scales(circulation.blocks(), SCALE_INFORMATION[self.link])
+        self.move_scales(circulation.blocks(), SCALE_INFORMATION)
         for block, slope in slopes.items():
             assert earlier is not None
             assert self.gaps.precision is not None
@@ -321,7 +301,7 @@ class Ordinal(ScaledRows):
 
         Differences of F are computed in the nearer tail, where they lose no digits.
         """
-        from scipy.special import expit, ndtr
+        from scipy.special import expit
 
         assert thresholds is not None
         thresholds = np.atleast_2d(thresholds)
@@ -330,8 +310,7 @@ class Ordinal(ScaledRows):
         level, owner = x.astype(np.int64), np.arange(len(x)) if len(cuts) > 1 else 0
         upper, lower = scale * (cuts[owner, level + 1] - eta), scale * (cuts[owner, level] - eta)
         flipped = lower + upper > 0
-        cdf = expit if cls.link == "logit" else ndtr
-        p = cdf(np.where(flipped, -lower, upper)) - cdf(np.where(flipped, -upper, lower))
+        p = expit(np.where(flipped, -lower, upper)) - expit(np.where(flipped, -upper, lower))
         log_density: Float64 = np.log(np.maximum(p, 1e-300))
         return log_density
 
@@ -343,10 +322,10 @@ class Ordinal(ScaledRows):
         if self.heteroscedastic:
             scale = cell.row.row("weight")[rows] * cell.column.row("weight")[columns]
         if self.own_thresholds is None:
-            probability = level_probabilities(self.link, eta, scale, self.thresholds.values)
+            probability = level_probabilities(eta, scale, self.thresholds.values)
         else:
             block, owner = ((cell.row, rows), (cell.column, columns))[self.own_thresholds]
-            probability = level_probabilities(self.link, eta, scale, block[CUTS], owner)
+            probability = level_probabilities(eta, scale, block[CUTS], owner)
         return State(*level_moments(probability, self.values), probability)
 
     def log_likelihood(self, x: Float32, state: State) -> float:
@@ -361,7 +340,7 @@ class Ordinal(ScaledRows):
         """Probabilities of the levels at every draw, (q, R)."""
         assert draws.thresholds is not None
         for d, cuts in enumerate(draws.thresholds):
-            yield level_probabilities(cls.link, draws.eta[:, d], np.reciprocal(draws.noise[:, d]), cuts, draws.owner)
+            yield level_probabilities(draws.eta[:, d], np.reciprocal(draws.noise[:, d]), cuts, draws.owner)
 
     @classmethod
     def predictive(cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None) -> Predictive:
@@ -390,17 +369,3 @@ class Ordinal(ScaledRows):
         assert moments.probability is not None
         assert moments.levels is not None
         return LevelDistribution(moments.probability, moments.levels)
-
-
-class OrdinalLogit(Ordinal):
-    """Ordered levels with the logistic distribution function: the proportional odds model [McCullagh 1980]."""
-
-    link = "logit"
-    largest_curvature = 0.5
-
-
-class OrdinalProbit(Ordinal):
-    """Ordered levels with the normal distribution function."""
-
-    link = "probit"
-    largest_curvature = 1.0

@@ -35,12 +35,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import exp, inf, lgamma, log, pi, sqrt
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.kernels.effects import Score
 from dsgmcmc.kernels.shaped import Shaped, shaped_kernel
+from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.circulation import Circulation, RatingsCell
 from dsgmcmc.model.likelihoods.base import Counts, Levels, Likelihood, metropolis, times
 from dsgmcmc.model.likelihoods.scales import SCALE_PRIOR, ScaledRows, ScalePrecision
@@ -49,13 +51,9 @@ from dsgmcmc.model.predictive.base import Moments, Predictive
 from dsgmcmc.model.predictive.mixture import SymmetricMixture
 from dsgmcmc.model.quantity import Quantity, Sampled
 from dsgmcmc.parallel.named import Named, stacked
+from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Array, Factor, Float32, Float64
-
-if TYPE_CHECKING:
-    from dsgmcmc.data.ratings import Ratings
-    from dsgmcmc.model.blocks import RatingBlocks
-    from dsgmcmc.parallel.ring import Ring  # which loads MPI
 
 START_NU = 8.0
 NU_BOUNDS, MAX_LOG_TAU = (2.02, 1000.0), 14.0  # of nu, and of the logarithm of tau in either direction
@@ -114,10 +112,9 @@ class Tails(Sampled):
 class StudentT(ScaledRows, Likelihood):
     """Student-t ratings; `shape` is the ratio of the variance to the squared scale, nu / (nu - 2)."""
 
-    score = "((3 * inflation - 1) / (inflation - 1)) * (x - eta) / (2 * inflation / (inflation - 1) + (x - eta)**2)"
     starts: ClassVar[Mapping[str, float]] = {"inflation": START_NU / (START_NU - 2)}
-    mixture = SymmetricMixture
     is_linear = True
+    mixture = SymmetricMixture
     draws_precision = True
     scale_bound = MAX_LOG_SCALE
     sums_name = "tails"
@@ -183,22 +180,14 @@ class StudentT(ScaledRows, Likelihood):
             self.keep_slopes(blocks[: len(slopes)], slopes, share)
         return 0.0
 
-    @property
-    def score_source(self) -> Score:
-        """Source code of a rating's score at noise precision 1; effects of groups use it if rows are not Gaussian."""
-        return EFFECTS
-
-    def score_terms(self, cell: RatingsCell) -> Float32:
-        """The m arguments of `score_source` other than eta, for each training rating of a cell, (m, nnz) float32.
-
-        Here: the rating, its scale, nu and tau.
-        """
+    def scores(self, cell: RatingsCell) -> tuple[Score, Float32]:
+        """Score at noise precision 1, and its arguments: the rating, its scale, nu and tau."""
         ratings = cell.ratings
         terms = np.empty((4, len(ratings.indices)), np.float32)
         rows = np.repeat(np.arange(len(cell.row.counts)), np.diff(ratings.indptr))
         terms[0], terms[2], terms[3] = ratings.values, self.nu, self._tau
         terms[1] = self.row_scale(cell.row)[rows] * self.row_scale(cell.column)[ratings.indices]
-        return terms
+        return EFFECTS, terms
 
     def noise_scale(self, block: ParameterBlock) -> Float32:
         """Noise scales g of a block's rows, (n,) float32; 1 if all rows have the same noise.
@@ -243,25 +232,7 @@ class StudentT(ScaledRows, Likelihood):
         """
         self.move_scales(context.circulation.blocks(), self.nu / (2 * (self.nu + 3)))
 
-    @classmethod
-    def log_likelihood_of_predictors(
-        cls, x: Float64, eta: Float64, scale: Float64, thresholds: Array | None
-    ) -> Float64:
-        """Log density of ratings given their predictors, (n,) float64; for likelihoods that are not Gaussian."""
-        assert thresholds is not None
-        return log_density_of(x - eta, 1 / np.asarray(scale), np.asarray(thresholds[0]))
-
     # ------------------------------------------------------------------ new ratings
-
-    @property
-    def noise_varies(self) -> bool:
-        """Whether the noise variance differs between ratings."""
-        return self.heteroscedastic
-
-    @staticmethod
-    def mean(eta: Array, *shape: Array | float) -> Array:
-        """Expected rating given its predictor, elementwise."""
-        return eta
 
     @staticmethod
     def variance(eta: Array, noise: Array | float, *shape: Array | float) -> Array | float:
@@ -287,14 +258,11 @@ class StudentT(ScaledRows, Likelihood):
     def predictive_of_moments(cls, moments: Moments) -> Predictive:
         """Predictive distributions from moments over draws: Student-t noise about a normal predictor, by quadrature."""
         mean, variance, _, levels, noise, shape = moments
-        inflation = np.array([list(cls.starts.values())]) if shape is None else shape
-        if noise is None or np.array_equal(noise, variance):
-            at, weights = np.asarray(mean, np.float64)[:, None], np.ones(1)
-            noise = np.asarray(variance, np.float64)
-        else:
-            sd = np.sqrt(np.maximum(variance - noise, 0.0))
-            at, weights = mean[:, None] + sd[:, None] * _NODES, _SHARES
-        return cls.mixture(cls, at, noise[:, None], weights, levels=levels, shape=(inflation[:, :1],))
+        assert noise is not None
+        assert shape is not None
+        sd = np.sqrt(np.maximum(variance - noise, 0.0))
+        at = mean[:, None] + sd[:, None] * _NODES
+        return cls.mixture(cls, at, noise[:, None], _SHARES, levels=levels, shape=(shape[:, :1],))
 
 
 def log_density_of(error: Array, square: Array, inflation: Array) -> Array:

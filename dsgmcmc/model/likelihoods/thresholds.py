@@ -52,7 +52,7 @@ import numpy as np
 from pydantic import BaseModel
 
 from dsgmcmc.kernels.formula import Formula
-from dsgmcmc.kernels.ordinal import END, Link
+from dsgmcmc.kernels.ordinal import END
 from dsgmcmc.model.conjugate import GammaPrior
 from dsgmcmc.model.quantity import Quantity, Sampled
 from dsgmcmc.settings import setting
@@ -106,11 +106,10 @@ class Thresholds(Sampled):
 
 
 class ThresholdModel:
-    """Prior, initial values and updates of the thresholds, for a link and the levels of the ratings.
+    """Prior, initial values and updates of the thresholds, for the levels of the ratings.
 
     Parameters
     ----------
-    link : {"logit", "probit"}
     counts : (R,) int
         Training ratings of each level, each at least 1.
 
@@ -120,13 +119,13 @@ class ThresholdModel:
         Fisher information of one rating on its predictor, on the average, where eta = 0.
     """
 
-    def __init__(self, link: Link, counts: Int64) -> None:
-        from scipy.special import logit, ndtri  # takes its time to import
+    def __init__(self, counts: Int64) -> None:
+        from scipy.special import logit  # takes its time to import
 
         share = counts / counts.sum()
         cumulated = np.cumsum(share)[:-1]
-        start = logit(cumulated) if link == "logit" else ndtri(cumulated)
-        self.position, self._link = coordinates_of(start), link
+        start = logit(cumulated)
+        self.position = coordinates_of(start)
         size = len(start)
         fisher = self._fisher(start, share)
         self.information = float(fisher.sum())
@@ -149,8 +148,7 @@ class ThresholdModel:
         """
         from scipy.special import expit
 
-        logistic, size = self._link == "logit", len(distance)
-        density = expit(distance) * expit(-distance) if logistic else np.exp(-(distance**2) / 2) / sqrt(2 * np.pi)
+        size, density = len(distance), expit(distance) * expit(-distance)
         slopes = np.zeros((size + 1, size))  # of the levels' probabilities in the thresholds
         slopes[np.arange(size), np.arange(size)] = density
         slopes[np.arange(size) + 1, np.arange(size)] = -density
@@ -159,11 +157,10 @@ class ThresholdModel:
 
     def information_at(self, eta: float) -> Float64:
         """Fisher information of a rating of this predictor on the coordinates, (R - 1, R - 1), where they start."""
-        from scipy.special import expit, ndtr
+        from scipy.special import expit
 
         distance = values_of(self.position) - eta
-        up_to = expit(distance) if self._link == "logit" else ndtr(distance)
-        share = np.maximum(np.diff(up_to, prepend=0.0, append=1.0), 1e-12)
+        share = np.maximum(np.diff(expit(distance), prepend=0.0, append=1.0), 1e-12)
         jacobian = _jacobian(self.position)
         information: Float64 = jacobian.T @ self._fisher(distance, share) @ jacobian
         return information

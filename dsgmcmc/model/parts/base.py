@@ -23,25 +23,22 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from pydantic import BaseModel
 
-from dsgmcmc.kernels.effects import Score
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.kernels.formula import RowPrior
-from dsgmcmc.model.circulation import Circulation, RatingsCell
+from dsgmcmc.model.blocks import RatingBlocks
+from dsgmcmc.model.circulation import Circulation
 from dsgmcmc.model.quantity import Quantity, Sampled, SavedDraw, Sizes
+from dsgmcmc.parallel.named import Named
+from dsgmcmc.parallel.ring import Ring
+from dsgmcmc.storage.manifest import Key
 from dsgmcmc.targets.state import ParameterBlock, RandomStream
 from dsgmcmc.types import Array, Factor, Float32, Float64, ImplicitName, Int32, ThresholdsName
-
-if TYPE_CHECKING:
-    from dsgmcmc.data.ratings import Ratings
-    from dsgmcmc.model.blocks import RatingBlocks
-    from dsgmcmc.parallel.named import Named
-    from dsgmcmc.parallel.ring import Ring  # which loads MPI
-    from dsgmcmc.storage.manifest import Key
 
 #: Contribution of a row's features to the shift.
 DESCRIBED = Quantity("described", ("column",), of_rows=True, drawn=False)
@@ -91,35 +88,6 @@ class Intercept(NamedTuple):
 FeatureSizes = Mapping[Factor, tuple[int, int]]
 
 
-class ScoredLaw(Protocol):
-    """The members of a likelihood (`dsgmcmc.model.likelihoods.base.Law`) that parts use in their draws.
-
-    Attributes
-    ----------
-    drawn : tuple of str
-        Fields of rows on which the distribution of a rating depends.
-    draws_precision : bool
-        Whether the likelihood, and not the part `Noise`, draws the precision of the noise.
-    """
-
-    drawn: tuple[str, ...]
-    draws_precision: ClassVar[bool]
-
-    @property
-    def intercept(self) -> Intercept | None:
-        """Intercept, or None; moving it and all biases of a factor by the same amount changes no probability."""
-
-    def move_intercept(self, blocks: Iterable[ParameterBlock], step: float) -> None:
-        """Move the intercept by `step`, and update the fields of blocks that depend on it."""
-
-    @property
-    def score_source(self) -> Score:
-        """Source code of a rating's score at noise precision 1; effects of groups use it if rows are not Gaussian."""
-
-    def score_terms(self, cell: RatingsCell) -> Float32:
-        """The m arguments of `score_source` other than eta, for each training rating of a cell, (m, nnz) float32."""
-
-
 @dataclass(frozen=True)
 class DrawContext:
     """The state, the random numbers and the turn for the draws of parts.
@@ -141,10 +109,10 @@ class DrawContext:
         them.
     factor : Factor or None
         In Gibbs sampling, the factor whose rows are drawn next; None with other samplers, which have moved all rows.
+    law : Law
+        The likelihood (`dsgmcmc.model.likelihoods.base`), which is a part, too.
     terms : dict of Factor to PrecisionTerms
-        Additional sufficient statistics for drawing Lambda.
-    law : ScoredLaw
-        The likelihood.
+        Additional sufficient statistics for drawing Lambda, while shared parameters are drawn.
     """
 
     circulation: Circulation
@@ -154,8 +122,8 @@ class DrawContext:
     tau: Callable[[], float]
     turn: int
     factor: Factor | None
-    terms: Mapping[Factor, PrecisionTerms]
-    law: ScoredLaw
+    law: Any
+    terms: Mapping[Factor, PrecisionTerms] = field(default_factory=dict)
 
     @property
     def position(self) -> str:

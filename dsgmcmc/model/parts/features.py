@@ -22,13 +22,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from pydantic import BaseModel
 
 from dsgmcmc.data.ratings import SIDES, Features, Ratings
 from dsgmcmc.errors import InputError
+from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.conjugate import GammaPrior
 from dsgmcmc.model.parts.base import (
     DESCRIBED,
@@ -42,13 +43,10 @@ from dsgmcmc.model.parts.base import (
 )
 from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled
 from dsgmcmc.parallel.named import shapes_of, stacked
+from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.settings import named, setting
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Factor, FeaturesName, Float32, Float64, Int64, Purpose
-
-if TYPE_CHECKING:
-    from dsgmcmc.model.blocks import RatingBlocks
-    from dsgmcmc.parallel.ring import Ring  # which loads MPI
 
 #: Sweeps between draws.
 DRAW_EVERY = 10

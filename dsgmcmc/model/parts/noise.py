@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import BaseModel, Field
@@ -32,13 +32,11 @@ from pydantic import BaseModel, Field
 from dsgmcmc.kernels.philox import gammas
 from dsgmcmc.model.parts.base import DrawContext, FeatureSizes, Part, Place, is_due
 from dsgmcmc.model.quantity import Quantity, Sampled
+from dsgmcmc.parallel.named import Named
 from dsgmcmc.settings import setting
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.targets.state import ParameterBlock, RandomStream
 from dsgmcmc.types import Array, Factor, Float64, NoiseName, Purpose
-
-if TYPE_CHECKING:
-    from dsgmcmc.parallel.named import Named
 
 NU_START = 12.0
 #: Sweeps between draws of noise scales with full gradients, which must be computed again after a draw.

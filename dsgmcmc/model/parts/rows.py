@@ -24,12 +24,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from pydantic import BaseModel
 
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.kernels.formula import RowPrior
+from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.conjugate import (
     PUBLISHED,
     WISHART_BETA,
@@ -42,15 +44,11 @@ from dsgmcmc.model.conjugate import (
 from dsgmcmc.model.parts.base import NO_TERMS, DrawContext, FeatureSizes, Part, Place, PrecisionTerms
 from dsgmcmc.model.parts.translation import FIRST_MOVE, MOVE_EVERY, translate
 from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled, SavedDraw
+from dsgmcmc.parallel.named import Named
+from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.settings import setting
 from dsgmcmc.targets.state import ParameterBlock, Rows
 from dsgmcmc.types import Factor, Float64, PriorName
-
-if TYPE_CHECKING:
-    from dsgmcmc.data.ratings import Ratings
-    from dsgmcmc.model.blocks import RatingBlocks
-    from dsgmcmc.parallel.named import Named
-    from dsgmcmc.parallel.ring import Ring  # which loads MPI
 
 #: Initial value of one m_k of each factor, in units of the square root of the ratings' sd.
 START_MEAN = 1.0
@@ -235,8 +233,6 @@ class RowPriors(Part):
     def move(self, context: DrawContext) -> None:
         """Exchange means and biases (`dsgmcmc.model.parts.translation`), if due. Collective."""
         if not self._exchanges or not context.is_turn(MOVE_EVERY, FIRST_MOVE):
-            return
-        if any(rows.frozen for rows in context.circulation.together()):
             return
         kappa = WISHART_BETA if self.prior == "normal-wishart" else 1.0
         mean = {factor: means[0] for factor, means in self.parameters.mean.items()}

@@ -47,12 +47,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from math import inf, log
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, field_validator
 
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.effects import (
     accept,
@@ -67,17 +67,16 @@ from dsgmcmc.kernels.effects import (
 from dsgmcmc.kernels.philox import normals
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.parts.base import DrawContext, FeatureSizes, Part, Place
-from dsgmcmc.model.parts.time_levels import RatingGroups, canonical_levels, no_times, read_groups, time_levels_of
+from dsgmcmc.model.parts.time_levels import RatingGroups, canonical_levels, counted_times, read_groups, time_levels_of
 from dsgmcmc.model.quantity import WEIGHT, Quantity, Sampled, SavedDraw
+from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.settings import named, setting
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.targets.state import ParameterBlock, RandomStream
 from dsgmcmc.types import Array, Factor, Float32, Float64, Int32, Purpose
 
 if TYPE_CHECKING:
-    from dsgmcmc.data.ratings import Ratings
     from dsgmcmc.model.likelihoods.base import Law  # which is a part itself
-    from dsgmcmc.parallel.ring import Ring  # which loads MPI
 
 #: Rate of the prior of a precision, Gamma(1, rate PRECISION_RATE).
 PRECISION_RATE = 0.1
@@ -160,7 +159,8 @@ class TimeEffects(Part):
             for number in range(len(groups.levels))
         ]
         self._normal = law.is_conditionally_gaussian()
-        self._draws = (NormalDraws if self._normal else MetropolisDraws)(self, rank, biases)
+        self._rank, self._biases = rank, biases
+        self._draws: type[NormalDraw | MetropolisDraw] = NormalDraw if self._normal else MetropolisDraw
         self.start(())
 
     @classmethod
@@ -169,15 +169,9 @@ class TimeEffects(Part):
         if config.time_levels == "no":
             return
         leave = f"leave out {named('time_levels')}"
-        if not config.law.is_sum_over_ratings:
-            raise InputError(
-                f"with the {config.likelihood} likelihood pairs without a click count, too, which have no time: {leave}"
-            )
-        if not (config.law.is_conditionally_gaussian() or config.law.has_score()):
-            raise InputError(
-                f"effects of time need {config.law.__name__}.score_terms, as {config.likelihood} has a gradient of "
-                f"its own: define it, or {leave}"
-            )
+        known = config.law.is_conditionally_gaussian() or config.law.has_score()
+        if not (known and config.law.is_sum_over_ratings):
+            raise InputError(f"effects of time need {config.law.__name__}.scores, of every single rating: {leave}")
         if config.interleaved or config.sampler.kind.estimator(config.sampler.config).fixed_likelihood:
             raise InputError(
                 f"{config.sampler.name} keeps gradients, which effects of time would change: use another "
@@ -187,8 +181,8 @@ class TimeEffects(Part):
     @classmethod
     def check_ratings(cls, config: Any, ratings: Ratings) -> None:
         """Refuse a ratings file without times."""
-        if config.time_levels != "no" and ratings.times is None:
-            raise no_times(ratings.path)
+        if config.time_levels != "no":
+            counted_times(ratings, Factor.W)
 
     @classmethod
     def quantities_of(cls, config: Any, transposed: bool, features: FeatureSizes) -> tuple[Quantity, ...]:
@@ -294,6 +288,10 @@ class TimeEffects(Part):
 
     # ------------------------------------------------------------------ draws, and predictions
 
+    def predictors(self, sign: Literal["+", "-"]) -> Callable[..., None]:
+        """Kernel that adds the predictors of a cell's ratings to given values, or subtracts them."""
+        return predictor_kernel(self._rank, self._biases, sign)
+
     def renews_data(self, turn: int) -> bool:
         """Whether the draw at this turn changes the likelihood's data, so that gradients must be computed again."""
         return turn > 0 and turn % self._draws.every == 1
@@ -301,7 +299,7 @@ class TimeEffects(Part):
     def draw(self, context: DrawContext) -> None:
         """Draw all effects and their precisions, if it is their turn. Collective."""
         if context.is_turn(self._draws.every):
-            self._draws(context)
+            self._draws(self, context).run()
             self._apply()
 
     @classmethod
@@ -319,16 +317,13 @@ def precision_given(groups: float, squares: float, rng: np.random.Generator) -> 
 # ---------------------------------------------------------------------- ratings that are normal
 
 
-class NormalDraws:
-    """Draws the effects of all levels where ratings are normal given their predictors.
+class NormalDraw:
+    """One draw of the effects of all levels where ratings are normal given their predictors. Collective.
 
     Parameters
     ----------
     part : TimeEffects
-    rank : int
-        Number K of latent dimensions.
-    biases : bool
-        Whether the last column of a factor is the bias.
+    context : DrawContext
 
     Attributes
     ----------
@@ -338,91 +333,61 @@ class NormalDraws:
 
     every = 5
 
-    def __init__(self, part: TimeEffects, rank: int, biases: bool) -> None:
-        self._part, self._residual_kernel = part, predictor_kernel(rank, biases, "-")
-
-    def __call__(self, context: DrawContext) -> None:
-        """Draw all effects and their precisions. Collective."""
-        part = self._part
-        residuals, weights = self._residuals(context)
-        for number, groups in enumerate(part.groups.train):
-            sums = {b: np.zeros(2 * len(values), np.float32) for b, values in part.values[number].items()}
-            for cell, buffer in part.visit(number, sums, 2, returning=True):
-                add_to_groups(groups[cell], residuals[cell], weights[cell], buffer.reshape(-1, 2))
-            change = self._draw_level(number, sums, context.stream)
-            for cell, changes in part.visit(number, change):
-                subtract_groups(groups[cell], changes, residuals[cell])
-
-    def _residuals(self, context: DrawContext) -> tuple[CellRatings, CellRatings]:
-        """Residuals of the training ratings, and the precision of each. Collective."""
-        tau, fields, given = context.tau(), next(context.circulation.blocks()).arrays, self._part.given
+    def __init__(self, part: TimeEffects, context: DrawContext) -> None:
+        self._part, self._stream = part, context.stream
+        tau, fields, residual = context.tau(), next(context.circulation.blocks()).arrays, part.predictors("-")
         scales = (WEIGHT.name,) if WEIGHT.name in fields else ()
-        residuals = {cell: np.empty(len(block.indices), np.float32) for cell, block in given.items()}
-        weights = {cell: np.full_like(values, tau) for cell, values in residuals.items()}
+        self._residuals = {cell: np.empty(len(block.indices), np.float32) for cell, block in part.given.items()}
+        self._weights = {cell: np.full_like(values, tau) for cell, values in self._residuals.items()}
         for row, column, ratings in context.circulation.tour((context.position, *scales)):
             cell = row.index, column.index
             positions = row[context.position], column[context.position]
-            self._residual_kernel(*ratings.pattern, ratings.values, *positions, residuals[cell])
+            residual(*ratings.pattern, ratings.values, *positions, self._residuals[cell])
             if scales:
                 row_scale, column_scale = row.row(WEIGHT.name), column.row(WEIGHT.name)
-                weigh_ratings(ratings.pattern, np.float32(tau) * row_scale, column_scale, weights[cell])
-        return residuals, weights
+                weigh_ratings(ratings.pattern, np.float32(tau) * row_scale, column_scale, self._weights[cell])
 
-    def _draw_level(self, number: int, sums: dict[int, Float32], stream: RandomStream) -> dict[int, Float32]:
+    def run(self) -> None:
+        """Draw all effects and their precisions, one level after another. Collective."""
+        part = self._part
+        for number, groups in enumerate(part.groups.train):
+            sums = {b: np.zeros(2 * len(values), np.float32) for b, values in part.values[number].items()}
+            for cell, buffer in part.visit(number, sums, 2, returning=True):
+                add_to_groups(groups[cell], self._residuals[cell], self._weights[cell], buffer.reshape(-1, 2))
+            change = self._draw_level(number, sums)
+            for cell, changes in part.visit(number, change):
+                subtract_groups(groups[cell], changes, self._residuals[cell])
+
+    def _draw_level(self, number: int, sums: dict[int, Float32]) -> dict[int, Float32]:
         """Draw the effects of a level, given sums over its groups, and their precision; their changes."""
-        precisions, blocks = self._part.parameters.precision, self._part.values[number]
-        before = float(precisions[number])
-        draws = {b: self._draw_block(number, b, sums[b].reshape(-1, 2), before, stream) for b in blocks}
+        part, blocks = self._part, self._part.values[number]
+        precision = float(part.parameters.precision[number])
+        noise = {b: part.normals(number, b, self._stream, Purpose.TIME) for b in blocks}
+        new, seen, partials = {}, {}, []
+        for b, old in blocks.items():
+            of_groups = sums[b].reshape(-1, 2)
+            n = of_groups[:, 1].astype(np.float64)
+            fit = of_groups[:, 0] + n * old
+            new[b] = fit / (n + precision) + noise[b] / np.sqrt(n + precision)
+            seen[b] = n > 0
+            d = new[b][seen[b]]
+            partials.append(np.array([len(d), d @ d, d @ fit[seen[b]], d * d @ n[seen[b]]]))
 
         def finish(total: dict[str, Float64]) -> dict[str, Float64]:
-            rng = stream.generator(Purpose.TIME_PRECISION, part=number)
-            return dict(zip(("precision", "scale"), draw_precision(total["sums"], rng), strict=True))
+            return {"drawn": draw_precision(total["sums"], self._stream.generator(Purpose.TIME_PRECISION, part=number))}
 
-        partials = {"sums": np.array([draw.sums for draw in draws.values()])}
-        drawn = self._part.ring.sum(partials, finish, {"precision": (1,), "scale": (1,)})
-        precisions[number] = drawn["precision"].item()
+        drawn = part.ring.sum({"sums": np.array(partials)}, finish, {"drawn": (2,)})["drawn"]
+        part.parameters.precision[number] = drawn[0]
         change = {}
-        for b, draw in draws.items():
-            effects = np.where(draw.seen, drawn["scale"] * draw.effects, draw.noise / np.sqrt(drawn["precision"]))
-            change[b] = effects.astype(np.float32) - blocks[b]
-            blocks[b][:] = effects
+        for b, old in blocks.items():
+            effects = np.where(seen[b], drawn[1] * new[b], noise[b] / np.sqrt(drawn[0]))
+            change[b] = effects.astype(np.float32) - old
+            old[:] = effects
         return change
 
-    def _draw_block(self, number: int, block: int, sums: Float32, precision: float, stream: RandomStream) -> _BlockDraw:
-        """Draw the effects of a block given their precision."""
-        old = self._part.values[number][block]
-        noise = self._part.normals(number, block, stream, Purpose.TIME)
-        n = sums[:, 1].astype(np.float64)
-        fit = sums[:, 0] + n * old
-        new = fit / (n + precision) + noise / np.sqrt(n + precision)
-        seen = n > 0
-        effects = new[seen]
-        total = np.array([len(effects), effects @ effects, effects @ fit[seen], effects * effects @ n[seen]])
-        return _BlockDraw(new, noise, seen, total)
 
-
-class _BlockDraw(NamedTuple):
-    """Effects of a block's groups.
-
-    Attributes
-    ----------
-    effects : (G,) float64
-    noise : (G,) float32
-        The normal numbers that they were drawn with.
-    seen : (G,) bool
-        Whether a group has training ratings.
-    sums : (4,) float64
-        Over the groups that have: G, sum d^2, sum d B, sum d^2 N.
-    """
-
-    effects: Float64
-    noise: Float32
-    seen: NDArray[np.bool_]
-    sums: Float64
-
-
-def draw_precision(sums: Float64, rng: np.random.Generator) -> tuple[Float64, Float64]:
-    """Draw the precision of a level's effects, (1,), and the number that these are to be multiplied by, (1,).
+def draw_precision(sums: Float64, rng: np.random.Generator) -> Float64:
+    """Draw the precision of a level's effects, and the number that these are to be multiplied by, (2,).
 
     Parameters
     ----------
@@ -439,22 +404,21 @@ def draw_precision(sums: Float64, rng: np.random.Generator) -> tuple[Float64, Fl
         ratio = PRECISION_RATE * precision * (1 - 1 / proposal**2) - 3 * np.log(abs(proposal))
         if np.log(rng.random()) < ratio:
             scale = proposal
-    return np.array([precision / scale**2]), np.array([scale])
+    return np.array([precision / scale**2, scale])
 
 
 # ---------------------------------------------------------------------- any other law
 
 
-class MetropolisDraws:
-    """Draws the effects of all levels under any likelihood with a known score.
+class MetropolisDraw:
+    """One draw of the effects of all levels under any likelihood with a known score. Collective.
+
+    It keeps the training ratings' predictors with their current effects, and the terms of their scores.
 
     Parameters
     ----------
     part : TimeEffects
-    rank : int
-        Number K of latent dimensions.
-    biases : bool
-        Whether the last column of a factor is the bias.
+    context : DrawContext
 
     Attributes
     ----------
@@ -464,97 +428,30 @@ class MetropolisDraws:
 
     every = 10
 
-    def __init__(self, part: TimeEffects, rank: int, biases: bool) -> None:
-        self._part, self._predict = part, predictor_kernel(rank, biases, "+")
-
-    def __call__(self, context: DrawContext) -> None:
-        """Draw all effects and their precisions. Collective."""
-        ratings = _Ratings(self._part, context, self._predict)
-        for number, blocks in enumerate(self._part.values):
-            sums = self._step(number, ratings, context.stream)
-            changes = self._rescaled(number, ratings, sums, context.stream)
-            ratings.change(number, changes)
-            for b, effects in blocks.items():
-                effects += changes[b]
-
-    def _step(self, number: int, ratings: _Ratings, stream: RandomStream) -> Sums:
-        """Step from the effects of a level, or stay; the changes, and S, I and L there. Collective."""
-        part, blocks, tau = self._part, self._part.values[number], ratings.tau
-        prior = float(part.parameters.precision[number])
-        here = {b: np.zeros((len(old), 4), np.float32) for b, old in blocks.items()}
-        ratings.add(number, here, moved=False)
-        there = {}
-        for b, old in blocks.items():
-            there[b] = propose(old, here[b], tau, prior, part.normals(number, b, stream, Purpose.TIME))
-        ratings.add(number, there)
-        for b, old in blocks.items():
-            noise = part.normals(number, b, stream, Purpose.TIME_ACCEPTED, 2)
-            accept(old, here[b], there[b], tau, prior, noise)
-        return there
-
-    def _rescaled(self, number: int, ratings: _Ratings, drawn: Sums, stream: RandomStream) -> dict[int, Float32]:
-        """Draw the precision of a level, then that and its effects together; changes of the effects. Collective."""
-        ring, blocks, levels = self._part.ring, self._part.values[number], len(self._part.groups.levels)
-
-        def propose_scale(total: dict[str, Float64]) -> dict[str, Float64]:
-            rng = stream.generator(Purpose.TIME_PRECISION, part=number)
-            groups, squares, slope, curvature, _ = total["sums"].tolist()
-            precision = precision_given(groups, squares, rng)
-            line = Line(slope, curvature)
-            return {"drawn": np.array([precision, line.draw(rng), *line])}
-
-        def accept_scale(total: dict[str, Float64]) -> dict[str, Float64]:
-            rng = stream.generator(Purpose.TIME_PRECISION, part=number + levels)
-            _, slope, curvature, gain = total["sums"].tolist()
-            ratio = gain + log_ratio(scale, precision, line, Line(slope, curvature))
-            return {"scale": np.array([scale if log(rng.random()) < ratio else 1.0])}
-
-        sums = {b: along(old, drawn[b], ratings.tau) for b, old in blocks.items()}
-        partials = {"sums": np.array([[len(blocks[b]), *of_block] for b, of_block in sums.items()])}
-        precision, scale, *slopes = ring.sum(partials, propose_scale, {"drawn": (4,)})["drawn"].tolist()
-        line, scaled = Line(*slopes), {}
-        for b, old in blocks.items():
-            scaled[b] = np.zeros_like(drawn[b])
-            scaled[b][:, 0] = np.float32(scale) * (old + drawn[b][:, 0]) - old
-        ratings.add(number, scaled)
-        gained = np.array([0.0, 0.0, 0.0, 1.0])  # of the log density the change counts, not the value
-        changes = [along(old, scaled[b], ratings.tau) - gained * sums[b] for b, old in blocks.items()]
-        partials = {"sums": np.array(changes)}
-        accepted = float(ring.sum(partials, accept_scale, {"scale": (1,)})["scale"][0])
-        self._part.parameters.precision[number] = precision / accepted**2
-        return {b: moved[:, 0] for b, moved in (drawn if accepted == 1.0 else scaled).items()}
-
-
-class _Ratings:
-    """The training ratings with their current effects, whose groups are summed over.
-
-    Parameters
-    ----------
-    part : TimeEffects
-    context : DrawContext
-    predict : callable
-        Adds the predictors to their offsets.
-
-    Attributes
-    ----------
-    tau : float
-        Precision of the noise.
-    """
-
-    def __init__(self, part: TimeEffects, context: DrawContext, predict: Callable[..., None]) -> None:
-        law, position = context.law, context.position
-        self._part, self.tau, self._kernel = part, context.tau(), effects_kernel(law.score_source)
+    def __init__(self, part: TimeEffects, context: DrawContext) -> None:
+        law, position, predict = context.law, context.position, part.predictors("+")
+        self._part, self._stream, self._tau = part, context.stream, context.tau()
         self._predictors: CellRatings = {}
         self._terms: CellRatings = {}
         for cell in context.circulation.tour((position, *law.drawn)):
             indptr, indices, _, _, offsets = cell.ratings.arrays
             number = cell.row.index, cell.column.index
-            predictors = np.empty_like(offsets)
-            predict(indptr, indices, offsets, cell.row[position], cell.column[position], predictors)
-            self._predictors[number] = predictors
-            self._terms[number] = law.score_terms(cell)
+            self._predictors[number] = np.empty_like(offsets)
+            predict(indptr, indices, offsets, cell.row[position], cell.column[position], self._predictors[number])
+            score, self._terms[number] = law.scores(cell)
+        self._kernel = effects_kernel(score)
 
-    def add(self, number: int, sums: Sums, moved: bool = True) -> None:
+    def run(self) -> None:
+        """Draw all effects and their precisions, one level after another. Collective."""
+        part = self._part
+        for number, blocks in enumerate(part.values):
+            changes = self._rescaled(number, self._step(number))
+            for cell, change in part.visit(number, {b: -of_block for b, of_block in changes.items()}):
+                subtract_groups(part.groups.train[number][cell], change, self._predictors[cell])
+            for b, effects in blocks.items():
+                effects += changes[b]
+
+    def _add(self, number: int, sums: Sums, moved: bool = True) -> None:
         """Add S, I and L at the changes of the effects of a level, all 0 unless `moved`. Collective."""
         flat, groups = {b: of_block.ravel() for b, of_block in sums.items()}, self._part.groups.train[number]
         for cell, buffer in self._part.visit(number, flat, 4, returning=True):
@@ -562,10 +459,52 @@ class _Ratings:
         for b, of_block in flat.items():
             sums[b] = of_block.reshape(-1, 4)
 
-    def change(self, number: int, changes: dict[int, Float32]) -> None:
-        """Change the effects of a level, (G,) by block. Collective."""
-        for cell, change in self._part.visit(number, {b: -of_block for b, of_block in changes.items()}):
-            subtract_groups(self._part.groups.train[number][cell], change, self._predictors[cell])
+    def _step(self, number: int) -> Sums:
+        """Step from the effects of a level, or stay; the changes, and S, I and L there. Collective."""
+        part, blocks, tau = self._part, self._part.values[number], self._tau
+        prior = float(part.parameters.precision[number])
+        here = {b: np.zeros((len(old), 4), np.float32) for b, old in blocks.items()}
+        self._add(number, here, moved=False)
+        there = {}
+        for b, old in blocks.items():
+            there[b] = propose(old, here[b], tau, prior, part.normals(number, b, self._stream, Purpose.TIME))
+        self._add(number, there)
+        for b, old in blocks.items():
+            noise = part.normals(number, b, self._stream, Purpose.TIME_ACCEPTED, 2)
+            accept(old, here[b], there[b], tau, prior, noise)
+        return there
+
+    def _rescaled(self, number: int, drawn: Sums) -> dict[int, Float32]:
+        """Draw the precision of a level, then that and its effects together; changes of the effects. Collective."""
+        ring, blocks, levels = self._part.ring, self._part.values[number], len(self._part.groups.levels)
+
+        def propose_scale(total: dict[str, Float64]) -> dict[str, Float64]:
+            rng = self._stream.generator(Purpose.TIME_PRECISION, part=number)
+            groups, squares, slope, curvature, _ = total["sums"].tolist()
+            precision = precision_given(groups, squares, rng)
+            line = Line(slope, curvature)
+            return {"drawn": np.array([precision, line.draw(rng), *line])}
+
+        def accept_scale(total: dict[str, Float64]) -> dict[str, Float64]:
+            rng = self._stream.generator(Purpose.TIME_PRECISION, part=number + levels)
+            _, slope, curvature, gain = total["sums"].tolist()
+            ratio = gain + log_ratio(scale, precision, line, Line(slope, curvature))
+            return {"scale": np.array([scale if log(rng.random()) < ratio else 1.0])}
+
+        sums = {b: along(old, drawn[b], self._tau) for b, old in blocks.items()}
+        partials = {"sums": np.array([[len(blocks[b]), *of_block] for b, of_block in sums.items()])}
+        precision, scale, *slopes = ring.sum(partials, propose_scale, {"drawn": (4,)})["drawn"].tolist()
+        line, scaled = Line(*slopes), {}
+        for b, old in blocks.items():
+            scaled[b] = np.zeros_like(drawn[b])
+            scaled[b][:, 0] = np.float32(scale) * (old + drawn[b][:, 0]) - old
+        self._add(number, scaled)
+        gained = np.array([0.0, 0.0, 0.0, 1.0])  # of the log density the change counts, not the value
+        changes = [along(old, scaled[b], self._tau) - gained * sums[b] for b, old in blocks.items()]
+        partials = {"sums": np.array(changes)}
+        accepted = float(ring.sum(partials, accept_scale, {"scale": (1,)})["scale"][0])
+        self._part.parameters.precision[number] = precision / accepted**2
+        return {b: moved[:, 0] for b, moved in (drawn if accepted == 1.0 else scaled).items()}
 
 
 class Line(NamedTuple):

@@ -8,31 +8,36 @@ order of time; items alike. Test ratings belong to groups as training ratings do
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from dsgmcmc.data.ratings import SIDES, Ratings, Split, row_slabs
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.blocks import SLAB, RatingBlocks
+from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.settings import named
 from dsgmcmc.types import Factor, Int32, Int64
-
-if TYPE_CHECKING:
-    from dsgmcmc.parallel.ring import Ring  # which loads MPI
 
 PAGE = "page"
 #: Levels that a side alone stands for: those that were measured to be worth it.
 USUAL = {"user": "user:page,user:8,user:64", "item": "item:32"}
-MAX_GROUPS = 2**29 - 1  # of a block: four numbers of each are a message
 
 
-def no_times(path: Path) -> InputError:
-    """Make the error for levels of time where there are no times."""
-    return InputError(
-        f"{path} has no timestamps, which {named('time_levels')} needs: prepare it again with --timestamps"
-    )
+def counted_times(ratings: Ratings, factor: Factor) -> tuple[Int32, Int32]:
+    """Number of ratings, and of different seconds, of every row of a factor, (n,) each.
+
+    Raises
+    ------
+    InputError
+        If the ratings file has no times.
+    """
+    if ratings.times is None:
+        raise InputError(
+            f"{ratings.path} has no timestamps, which {named('time_levels')} needs: prepare it again with --timestamps"
+        )
+    counts: tuple[Int32, Int32] = ratings.times[SIDES[factor]]
+    return counts
 
 
 def canonical_levels(text: str) -> str:
@@ -81,15 +86,11 @@ class TimeLevel(NamedTuple):
 
     def counts(self, ratings: Ratings) -> Int32:
         """Number of groups of every row of its factor, (n,)."""
-        if ratings.times is None:
-            raise no_times(ratings.path)
-        places, pages = ratings.times[SIDES[self.factor]]
+        places, pages = counted_times(ratings, self.factor)
         return -(-places // np.int32(self.run)) if self.run else pages
 
     def within(self, ratings: Ratings, part: Split, start: int, stop: int) -> Int32:
         """Groups of the ratings in rows `start` to `stop` of a part, (m,), counted from the first of their owner."""
-        if ratings.times is None:
-            raise no_times(ratings.path)
         times = ratings.times_slab(part, SIDES[self.factor], start, stop)
         return times.place // np.int32(self.run) if self.run else times.page
 
@@ -182,10 +183,6 @@ class _Reader:
         self._begins = np.concatenate([[0], np.cumsum(level.counts(ratings), dtype=np.int64)])
         self._bounds = (blocks.row_bounds, blocks.column_bounds)[level.factor]
         self.first: Int64 = self._begins[self._bounds]
-        if np.diff(self.first).max() > MAX_GROUPS:
-            raise InputError(
-                f"a block would have over {MAX_GROUPS:,} groups of {level.name}: use a larger {named('grid')}"
-            )
 
     def train(self, block: int) -> list[Int32]:
         """Groups of the training ratings of a row block, by column block."""

@@ -16,7 +16,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array, Float32, Float64, Int32, Int64
 
 #: Least probability of which a logarithm is taken; float32 can still represent it.
@@ -27,8 +26,6 @@ _SHARES /= _SHARES.sum()
 #: A coarser quadrature, for effects: probabilities of levels err by 1e-3 where their variance is 1, 3e-6 at 0.1.
 EFFECT_NODES = ((-sqrt(3.0), 1 / 6), (0.0, 2 / 3), (sqrt(3.0), 1 / 6))
 _FEW = 512  # ratings per batch of integrals over predictors
-_POINTS, _WIDTHS = np.polynomial.legendre.leggauss(48)  # quadrature of the CRPS
-_TAIL = 1e-6  # probability in each tail that the CRPS leaves out
 
 
 class PredictorDraws(NamedTuple):
@@ -160,6 +157,8 @@ class Predictive(ABC):
     levels: Float64 | None = None
     #: Whether ratings are whole numbers.
     whole: bool = False
+    #: Whether ratings have a density, or are counts; ordered levels are neither.
+    has_density: bool = True
 
     @property
     @abstractmethod
@@ -202,22 +201,10 @@ class Predictive(ABC):
 
     # ------------------------------------------------------------------ levels
 
-    def known_levels(self) -> Float64:
-        """`levels`, (R,) float64.
-
-        Raises
-        ------
-        InputError
-            If the ratings have no levels.
-        """
-        if self.levels is None:
-            raise InputError("the ratings have no levels, so there are no probabilities of levels")
-        return self.levels
-
     def _ends(self) -> Float64:
         """Bounds of the intervals in which values are rounded to each level, (R + 1,)."""
-        levels = self.known_levels()
-        return np.concatenate([[-np.inf], (levels[1:] + levels[:-1]) / 2, [np.inf]])
+        assert self.levels is not None
+        return np.concatenate([[-np.inf], (self.levels[1:] + self.levels[:-1]) / 2, [np.inf]])
 
     def probabilities(self) -> Float64:
         """Probability of every level, (q, R) float64: that of all values that are rounded to it."""
@@ -226,12 +213,13 @@ class Predictive(ABC):
 
     def log_probability(self, x: Array) -> Float64:
         """Log probability of the level nearest to each rating."""
-        ends, level = self._ends(), nearest_level(x, self.known_levels())
+        ends = self._ends()
+        level = np.digitize(x, ends[1:-1])
         return np.log(np.maximum(self.between(ends[level], ends[level + 1]), SMALLEST))
 
     def at_least(self, bound: float) -> Float64:
         """Probability of a rating of at least `bound`; with levels, of values that are rounded to such a level."""
-        if self.levels is not None:
+        if self.levels is not None and not self.whole:  # no count is rounded to another
             bound = float(self._ends()[(self.levels < bound - 1e-9).sum()])
         return 1.0 - self.below(bound)
 
@@ -245,22 +233,9 @@ class Predictive(ABC):
         """Mean ``log_predictive_density`` of ratings, and ``log_probability`` of their levels; None if not defined."""
         has_levels = self.levels is not None and len(self.levels) > 1
         return {
-            "log_predictive_density": float(self.log_density(x).mean()),
+            "log_predictive_density": float(self.log_density(x).mean()) if self.has_density else None,
             "log_probability": float(self.log_probability(x).mean()) if has_levels else None,
         }
-
-    def crps(self, x: Array) -> Float64:
-        """Continuous ranked probability score, integral of (F(y) - 1{x <= y})^2, in units of the ratings."""
-        total = np.zeros(len(x))
-        for end, above in ((np.minimum(self.quantile(_TAIL), x), 0), (np.maximum(self.quantile(1 - _TAIL), x), 1)):
-            for point, width in zip(_POINTS, _WIDTHS, strict=True):
-                error = self.cdf(x + (end - x) * (point + 1) / 2) - above
-                total += width / 2 * np.abs(end - x) * np.square(error)
-        return total
-
-
-#: With so many doublings, the smallest step exceeds the largest float64.
-MAX_DOUBLINGS = 1100
 
 
 def nearest_level(x: Array, levels: Float64) -> Int64:
@@ -283,8 +258,7 @@ def solve(predictive: Predictive, p: Float64) -> Float64:
     start, step = mean + ndtri(p) * sd, sd / 2
     if whole:
         start, step = np.rint(start), np.ceil(step)
-    with np.errstate(over="ignore", invalid="ignore"):  # of infinite ends
-        return _narrow(predictive, p, _widen(predictive, p, start, -step), _widen(predictive, p, start, step))
+    return _narrow(predictive, p, _widen(predictive, p, start, -step), _widen(predictive, p, start, step))
 
 
 def _narrow(
@@ -307,15 +281,12 @@ def _narrow(
 
 
 def _widen(predictive: Predictive, p: Float64, x: Float64, step: Float64) -> tuple[Float64, Float64]:
-    """Double the step until F(x) >= p if it is positive, or F(x) < p if it is negative; return x and F(x) - p.
-
-    If F never reaches p, as when its limit is below 1, x becomes infinite.
-    """
+    """Double the step until F(x) >= p if it is positive, or F(x) < p if it is negative; return x and F(x) - p."""
     up = step > 0
-    for _ in range(MAX_DOUBLINGS):
+    for _ in range(200):
         x = x + step
         error = predictive.cdf(x) - p
-        short = np.where(up, error < 0, error >= 0)  # not where F is not a number
+        short = np.where(up, error < 0, error >= 0)
         if not short.any():
             break
         step = np.where(short, 2 * step, 0.0)

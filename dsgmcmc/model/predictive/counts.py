@@ -2,47 +2,16 @@
 
 from __future__ import annotations
 
-from itertools import product
-
 import numpy as np
 
-from dsgmcmc.model.predictive.base import _POINTS, _TAIL, _WIDTHS
 from dsgmcmc.model.predictive.mixture import Mixture
 from dsgmcmc.types import Array, Float64
-
-NEAR = 60  # counts on either side of a rating that its score takes one by one
 
 
 class CountMixture(Mixture):
     """Mixtures of distributions of counts, with the parameters of `Mixture`."""
 
     whole = True
-
-    def at_least(self, bound: float) -> Float64:
-        """Probability of a rating of at least `bound`; with levels, of values that are rounded to such a level.
-
-        Here: no count is rounded to another.
-        """
-        return 1.0 - self.below(bound)
-
-    def crps(self, x: Array) -> Float64:
-        """Continuous ranked probability score, integral of (F(y) - 1{x <= y})^2, in units of the ratings.
-
-        Here: the sum over counts k of (F(k) - 1{x <= k})^2.
-
-        On either side of the rating `NEAR` counts next to it are taken one by one, and the others, up to the quantiles
-        at 1e-6 from the ends, by quadrature.
-        """
-        near = np.minimum(NEAR, x)
-        total = np.zeros(len(x))
-        for k in range(NEAR):
-            total += np.square(self.cdf(x + k) - 1) + np.where(k < near, np.square(self.cdf(x - 1 - k)), 0.0)
-        top = np.maximum(np.ceil(self.quantile(1 - _TAIL)) - x - NEAR, 0.0)
-        for (point, width), (begin, length, above) in product(
-            zip(_POINTS.tolist(), _WIDTHS.tolist(), strict=True), ((x + NEAR, top, 1), (0.0 * x, x - near, 0))
-        ):
-            total += width / 2 * length * np.square(self.cdf(begin - 0.5 + length * (point + 1) / 2) - above)
-        return total
 
 
 class NegativeBinomialLaw:

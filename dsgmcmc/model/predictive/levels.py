@@ -27,6 +27,7 @@ class LevelDistribution(Predictive):
     """
 
     levels: Float64
+    has_density = False
 
     def __init__(self, probability: Array, levels: Float64) -> None:
         self._probability, self.levels = np.asarray(probability, np.float64), levels
@@ -74,11 +75,6 @@ class LevelDistribution(Predictive):
         """Probability of every level, (q, R) float64: that of all values that are rounded to it."""
         return self._probability
 
-    def at_least(self, bound: float) -> Float64:
-        """Probability of a rating of at least `bound`; with levels, of values that are rounded to such a level."""
-        probability: Float64 = self._probability[:, self.levels >= bound - 1e-9].sum(axis=1)
-        return probability
-
     def log_density(self, x: Array | float) -> Float64:
         """Log density of the rating `x`, in nats; for discrete ratings, its log probability.
 
@@ -91,23 +87,6 @@ class LevelDistribution(Predictive):
         """Log probability of the level nearest to each rating."""
         return self.log_density(x)
 
-    def log_scores(self, x: Array) -> dict[str, float | None]:
-        """Mean ``log_predictive_density`` of ratings, and ``log_probability`` of their levels; None if not defined.
-
-        Here: there is no density.
-        """
-        return {"log_predictive_density": None, "log_probability": float(self.log_density(x).mean())}
-
     def pit(self, x: Array) -> tuple[Float64, Float64]:
         """Bounds F(x-) and F(x) between which the randomised probability integral transform is uniform [Czado 2009]."""
         return super().pit(self.levels[nearest_level(x, self.levels)])
-
-    def crps(self, x: Array) -> Float64:
-        """Continuous ranked probability score, integral of (F(y) - 1{x <= y})^2, in units of the ratings.
-
-        Here: the sum over the gaps between levels of their width times (F - 1{x <= v})^2.
-        """
-        up_to = np.cumsum(self._probability, axis=1)[:, :-1]
-        at_most = nearest_level(x, self.levels)[:, None] <= np.arange(len(self.levels) - 1)
-        score: Float64 = np.square(up_to - at_most) @ np.diff(self.levels)
-        return score

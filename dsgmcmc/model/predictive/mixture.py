@@ -8,7 +8,6 @@ from typing import Protocol
 
 import numpy as np
 
-from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.normal import ndtr, summarise
 from dsgmcmc.model.predictive.base import Prediction, Predictive
 from dsgmcmc.types import Array, Float64
@@ -136,26 +135,6 @@ class NormalMixture(SymmetricMixture):
         centre = np.float32(self._centre)
         return Prediction(centred.mean + centre, centred.sd, centred.low + centre, centred.high + centre)
 
-    def crps(self, x: Array) -> Float64:
-        """Continuous ranked probability score, integral of (F(y) - 1{x <= y})^2, in units of the ratings.
-
-        Here: E|X - x| - E|X - X'| / 2, and both are means of folded normals [Grimit 2006].
-        """
-        spread = np.zeros(len(self._mean))
-        for mean, variance, weight in zip(self._mean.T, self._variance.T, self._weights.tolist(), strict=True):
-            between = _folded(self._mean - mean[:, None], self._variance + variance[:, None])
-            spread += weight * (between @ self._weights)
-        score: Float64 = _folded(self._less_centre(x) - self._mean, self._variance) @ self._weights - spread / 2
-        return score
-
-
-def _folded(mean: Float64, variance: Float64) -> Float64:
-    """E|X| of normal X."""
-    sd = np.sqrt(variance)
-    z = mean / sd
-    expected: Float64 = mean * (2 * ndtr(z) - 1) + sd * np.exp(-(z**2) / 2) * np.sqrt(2 / np.pi)
-    return expected
-
 
 class Scores(NormalMixture):
     """Mixtures over draws of expected ratings: of points, or of normal distributions if a row is uncertain.
@@ -176,19 +155,3 @@ class Scores(NormalMixture):
     def quantile(self, p: Array | float) -> Float64:
         """Quantile at probability `p`: for discrete ratings, the smallest x with F(x) >= p."""
         return self.summary(float(p), float(p)).low.astype(np.float64)
-
-    def at_least(self, bound: float) -> Float64:
-        """Probability of a rating of at least `bound`; with levels, of values that are rounded to such a level.
-
-        Here: not known.
-
-        Raises
-        ------
-        InputError
-            Always.
-        """
-        raise InputError("scores and expected ratings have no probabilities of ratings")
-
-    def log_density(self, x: Array | float) -> Float64:
-        """Log density of the rating `x`, in nats; for discrete ratings, its log probability. Here: not known."""
-        raise InputError("scores and expected ratings have no density of ratings")

@@ -48,17 +48,11 @@ def test_a_transform_is_counted_once():
     assert [k for k, count in enumerate(counts) for _ in range(int(count))] == [0, 1, 10, 19, 19]
 
 
-def test_crps_of_a_certain_prediction_is_the_absolute_error():
-    """As the variance vanishes CRPS becomes MAE, so the two can be read side by side."""
-    values, mean = np.array([1.0, 2.0, 5.0]), np.array([3.0, 1.0, 5.5])
-    assert normal(mean, np.full(3, 1e-20)).crps(values).mean() == pytest.approx(3.5 / 3, rel=1e-9)
-
-
 def test_counts_have_a_pit_that_is_flat_and_the_scores_of_their_law():
     """Of 20,000 counts from their own predictive laws, negative binomial and Poisson, mostly 0 to 3.
 
     Each of 20 bins has a twentieth to 4 standard errors, and intervals hold what they say to a point: neither is so of
-    transforms that are not spread between F(x - 1) and F(x). CRPS and log density are those of the probabilities.
+    transforms that are not spread between F(x - 1) and F(x). The log density is that of the probabilities.
     """
     rng = np.random.default_rng(0)
     mean = rng.gamma(2.0, 0.7, 20_000)
@@ -75,5 +69,3 @@ def test_counts_have_a_pit_that_is_flat_and_the_scores_of_their_law():
     p = np.array([each.pmf(counts) for each in law])
     logs = np.log(p[np.arange(200), x[:200].astype(int)])
     np.testing.assert_allclose(found.log_density(x)[:200], logs, rtol=1e-6, atol=1e-9)
-    steps = np.cumsum(p, axis=1) - (x[:200, None] <= counts)
-    assert found.crps(x)[:200].mean() == pytest.approx((steps**2).sum(axis=1).mean(), rel=1e-3)

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.special import expit, ndtr
+from scipy.special import expit
 
 from dsgmcmc.kernels.ordinal import END, level_moments, level_probabilities, level_tables, ordinal_kernel
 from dsgmcmc.kernels.stored import kernel_arguments
 
-CDF = {"logit": expit, "probit": ndtr}
 THRESHOLDS = np.array([-1.5, -0.4, 0.3, 1.1])
 ROWS, COLUMNS = 7, 5
 
 
-def log_probability(link: str, level: np.ndarray, eta: np.ndarray, s: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
+def log_probability(level: np.ndarray, eta: np.ndarray, s: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
     """Of the levels, by thresholds of all or one's own; differences are taken in the tail that they lie in."""
     cuts = np.pad(
         np.broadcast_to(thresholds, (len(level), 4)), ((0, 0), (1, 1)), constant_values=((0, 0), (-np.inf, np.inf))
     )
     upper, lower = (s * (np.take_along_axis(cuts, k[:, None], axis=1)[:, 0] - eta) for k in (level + 1, level))
-    cdf = CDF[link]
-    return np.log(np.where(lower + upper > 0, cdf(-lower) - cdf(-upper), cdf(upper) - cdf(lower)))
+    return np.log(np.where(lower + upper > 0, expit(-lower) - expit(-upper), expit(upper) - expit(lower)))
 
 
 class Case:
@@ -49,27 +47,19 @@ class Case:
         return (w[:, : self.K] * h[:, : self.K]).sum(axis=1) + w[:, self.K :].sum(axis=1) + h[:, self.K :].sum(axis=1)
 
 
-@pytest.mark.parametrize(
-    ("link", "K", "biases", "scaled"),
-    [
-        ("logit", 3, True, False),
-        ("logit", 2, False, True),
-        ("probit", 3, True, False),
-        ("probit", 2, False, True),
-    ],
-)
-def test_gradients_are_derivatives_of_the_log_probability(link: str, K: int, biases: bool, scaled: bool) -> None:
+@pytest.mark.parametrize(("K", "biases", "scaled"), [(3, True, False), (2, False, True)])
+def test_gradients_are_derivatives_of_the_log_probability(K: int, biases: bool, scaled: bool) -> None:
     """In the factors, in every threshold and in the scales; a scale of 0.5 halves them all."""
     case, step = Case(K, biases), 1e-5
     s = (case.s_w[case.rows] * case.s_h[case.columns]).astype(float) if scaled else np.ones(len(case.rows))
     out_w, out_h, sums = np.zeros_like(case.w), np.zeros_like(case.h), np.zeros((5, 2))
     slopes = np.zeros_like(case.s_w), np.zeros_like(case.s_h)
-    tables = level_tables(link, scaled, THRESHOLDS)
+    tables = level_tables(scaled, THRESHOLDS)
     arrays = (case.w, case.h, out_w, out_h, tables, sums, *((case.s_w, case.s_h, *slopes) if scaled else ()))
-    ordinal_kernel(K, biases, link, scaled)(*case.ratings, *arrays, 0.5)
+    ordinal_kernel(K, biases, scaled)(*case.ratings, *arrays, 0.5)
 
     def slope(change) -> np.ndarray:
-        up, down = (log_probability(link, case.level, *change(sign * step)) for sign in (1, -1))
+        up, down = (log_probability(case.level, *change(sign * step)) for sign in (1, -1))
         return 0.5 * (up - down) / (2 * step)
 
     d_eta = slope(lambda e: (case.eta + e, s, THRESHOLDS))
@@ -88,8 +78,8 @@ def test_gradients_are_derivatives_of_the_log_probability(link: str, K: int, bia
             np.testing.assert_allclose(found, np.bincount(index, d_log_s, n), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize(("link", "side"), [("logit", "w"), ("probit", "h")])
-def test_thresholds_of_rows_have_their_derivatives(link: str, side: str) -> None:
+@pytest.mark.parametrize("side", ["w", "h"])
+def test_thresholds_of_rows_have_their_derivatives(side: str) -> None:
     """In every threshold of every row, or column; and scores and slopes are by these."""
     case, step, rng = Case(2, True), 1e-5, np.random.default_rng(1)
     owner, n = {"w": (case.rows, ROWS), "h": (case.columns, COLUMNS)}[side]
@@ -100,11 +90,11 @@ def test_thresholds_of_rows_have_their_derivatives(link: str, side: str) -> None
     table = np.column_stack([np.full(n, -END), own, np.full(n, END)]).astype(np.float32)
     sums = np.zeros(table.shape)
     arrays = (case.w, case.h, out_w, out_h, table, sums, case.s_w, case.s_h, *slopes)
-    kernel = ordinal_kernel(2, True, link, True, side)
+    kernel = ordinal_kernel(2, True, True, side)
     kernel(*case.ratings, *arrays, 0.5)
 
     def slope(change) -> np.ndarray:
-        up, down = (log_probability(link, case.level, *change(sign * step)) for sign in (1, -1))
+        up, down = (log_probability(case.level, *change(sign * step)) for sign in (1, -1))
         return 0.5 * (up - down) / (2 * step)
 
     for r in range(4):
@@ -114,19 +104,18 @@ def test_thresholds_of_rows_have_their_derivatives(link: str, side: str) -> None
     np.testing.assert_allclose(out_w[:, 2], -np.bincount(case.rows, d_eta, ROWS), rtol=2e-4, atol=2e-4)
     d_log_s = slope(lambda e: (case.eta, s * np.exp(e), own[owner]))
     np.testing.assert_allclose(slopes[1], np.bincount(case.columns, d_log_s, COLUMNS), rtol=2e-4, atol=2e-4)
-    p = level_probabilities(link, case.eta.astype(np.float32), s.astype(np.float32), own, owner.astype(np.int32))
-    expected = log_probability(link, case.level, case.eta, s, own[owner])
+    p = level_probabilities(case.eta.astype(np.float32), s.astype(np.float32), own, owner.astype(np.int32))
+    expected = log_probability(case.level, case.eta, s, own[owner])
     np.testing.assert_allclose(np.log(p[np.arange(len(p)), case.level]), expected, atol=1e-4)
 
 
-@pytest.mark.parametrize("link", ["logit", "probit"])
-def test_probabilities_are_right_in_both_tails(link: str) -> None:
+def test_probabilities_are_right_in_both_tails() -> None:
     """Of every level, as far as predictors go; they add up to 1."""
     eta, scale = np.linspace(-9, 9, 73).astype(np.float32), np.linspace(0.5, 1.1, 73).astype(np.float32)
-    found = level_probabilities(link, eta, scale, THRESHOLDS)
+    found = level_probabilities(eta, scale, THRESHOLDS)
     np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-6)
     for level in range(5):
-        expected = log_probability(link, np.full(73, level), eta.astype(float), scale.astype(float), THRESHOLDS)
+        expected = log_probability(np.full(73, level), eta.astype(float), scale.astype(float), THRESHOLDS)
         np.testing.assert_allclose(np.log(found[:, level]), expected, atol=2e-4)
     values = np.array([0.5, 1, 2, 3, 7])
     mean, variance = level_moments(found, values)

@@ -1,20 +1,16 @@
-"""Clicks: the energy over all cells, what it says of a row, and what is refused with it."""
+"""Clicks: the energy over all cells, and what it says of a row."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from mpi4py import MPI
-from support import MODEL, factor_target, write_planted
+from support import MODEL, cells_of, factor_target, rows_of, write_planted
 
 from dsgmcmc.config.layers import build
-from dsgmcmc.data.ratings import open_ratings
-from dsgmcmc.errors import InputError
-from dsgmcmc.model.information import row_statistics
 from dsgmcmc.model.likelihoods.all_cells import AllCells
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
@@ -43,17 +39,10 @@ def target(data: Path) -> FactorTarget:
 @pytest.fixture(scope="module")
 def clicked(data: Path) -> np.ndarray:
     """1 where a training rating is, else 0."""
-    with open_ratings(data) as ratings:
-        indptr, columns, _ = ratings.slab("train", 0, ROWS)
     found = np.zeros((ROWS, COLUMNS))
-    found[np.repeat(np.arange(ROWS), np.diff(indptr)), columns] = 1.0
+    i, j, _ = cells_of(data)
+    found[i, j] = 1.0
     return found
-
-
-def whole(target: FactorTarget, field: str) -> list[np.ndarray]:
-    """A field of all rows of W, and of H, float64."""
-    blocks = [[block[field] for block in target.blocks() if block.factor == factor] for factor in Factor]
-    return [np.concatenate(arrays).astype(np.float64) for arrays in blocks]
 
 
 def energy(w: np.ndarray, h: np.ndarray, clicked: np.ndarray) -> float:
@@ -65,7 +54,8 @@ def energy(w: np.ndarray, h: np.ndarray, clicked: np.ndarray) -> float:
 def test_the_gradient_is_that_of_the_energy_over_all_cells(target: FactorTarget, clicked: np.ndarray) -> None:
     """By central differences in every element of both factors; float32 sums of up to 29 cells."""
     target.full_gradient("theta", "g")
-    theta, found, step = whole(target, "theta"), whole(target, "g"), 1e-5
+    theta, found = ([rows_of(target, factor, field) for factor in Factor] for field in ("theta", "g"))
+    step = 1e-5
     for side in (0, 1):
         expected = np.zeros_like(theta[side])
         for place in np.ndindex(*expected.shape):
@@ -78,26 +68,13 @@ def test_the_gradient_is_that_of_the_energy_over_all_cells(target: FactorTarget,
         np.testing.assert_allclose(found[side], expected, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("factor", Factor)
-def test_statistics_of_rows_are_of_all_cells(target: FactorTarget, clicked: np.ndarray, factor: Factor) -> None:
-    """Gram matrix over the clicks, and a0 times that over everything; the moment is of the clicks alone."""
-    theta = whole(target, "theta")
-    other, own = (theta[1], clicked) if factor == Factor.W else (theta[0], clicked.T)
-    statistics = row_statistics(target.circulation, target.likelihood, factor, "theta")
-    found = np.concatenate(list(statistics.values()))
-    gram = np.einsum("ij,jk,jl->ikl", own + A0, other, other)
-    lower = np.tril_indices(RANK)
-    np.testing.assert_allclose(found[:, : len(lower[0])], gram[:, lower[0], lower[1]], rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(found[:, len(lower[0]) : -1], own @ other, rtol=1e-4, atol=1e-4)
-
-
 def test_bounds_hold_for_the_curvature_of_rows_in_the_diagonal_metric(
     target: FactorTarget, clicked: np.ndarray
 ) -> None:
     """Every row's Hessian, scaled by P, where few have clicks: the columns of the other factor are correlated."""
     for block in target.blocks():
         block["theta"][:] += 1.0  # a common mean, which zeros everywhere hold against
-    information, theta = target.information("theta"), whole(target, "theta")
+    information, theta = target.information("theta"), [rows_of(target, factor) for factor in Factor]
     for side, factor in enumerate(Factor):
         other = theta[1 - side]
         common = np.diag(target.model.rows.parameters.precision[factor][0]) + TAU * A0 * other.T @ other
@@ -122,23 +99,3 @@ def test_the_defaults_suit_clicks() -> None:
     assert (config.sampler.name, config.sampler.config.metric) == ("baoab", "kronecker")
     asked = build({**CLICKS, "sampler": {"metric": "fisher"}, "zero_weight": 0.3, "prior": "fixed"}).resolved()
     assert (asked.sampler.config.metric, asked.zero_weight, asked.noise_precision) == ("fisher", 0.3, 30.0)
-
-
-@pytest.mark.parametrize(
-    ("settings", "what"),
-    [
-        ({**CLICKS, "biases": True}, "leave out biases"),
-        ({**CLICKS, "center": True, "standardise": True}, "leave out center and standardise"),
-        ({**CLICKS, "noise_precision": "sampled"}, "tau cannot be sampled"),
-        ({**CLICKS, "noise": "both"}, "leave out noise"),
-        ({**CLICKS, "sampler": "psgld"}, "use --sampler baoab or gibbs or --set sampler.gradient=full"),
-        ({**CLICKS, "sampler": "hamcmc"}, "use --sampler baoab or gibbs"),
-        ({**CLICKS, "zero_weight": 0.0}, "zero_weight"),
-        ({"zero_weight": 0.1}, "choose --likelihood all-cells"),
-    ],
-)
-def test_what_cannot_be_is_refused(settings: dict[str, Any], what: str) -> None:
-    """In one line that says what to do."""
-    with pytest.raises(InputError, match=what) as caught:
-        build(settings).resolved()
-    assert "\n" not in str(caught.value)

@@ -10,7 +10,7 @@ from mpi4py import MPI
 from dsgmcmc.data.ratings import Features
 from dsgmcmc.model.conjugate import draw_normal_gamma, draw_normal_wishart
 from dsgmcmc.model.parts.base import PrecisionTerms
-from dsgmcmc.model.parts.features import Design, draw_effects, draw_strength, explained
+from dsgmcmc.model.parts.features import Design, explained
 from dsgmcmc.parallel.ring import Ring
 
 N, F, D = 23, 5, 3
@@ -46,34 +46,6 @@ def test_design_is_x_centred(made):
     assert sum(design.moment(b, residual[own]) for b, own in enumerate(rows)) == pytest.approx(x.T @ residual)
     assert design.gram(ring) == pytest.approx(x.T @ x)
     assert design.groups.tolist() == GROUPS.tolist()
-
-
-def test_effects_have_their_normal_law(made):
-    """B has mean A^-1 X^T r and covariance A^-1 x Lambda^-1, Lambda dense. 20,000 draws: moments to 0.7 % of an sd."""
-    _, _, _, x = made
-    rng = np.random.default_rng(2)
-    beta, residual = np.array([2.0, 2, 5, 5, 5]), rng.normal(size=(N, D))
-    precision = np.array([[2.0, 0.5, 0], [0.5, 1, 0.2], [0, 0.2, 3]])
-    moment = x.T @ residual
-    draws = np.array([draw_effects(x.T @ x, moment, beta, precision, rng) for _ in range(20_000)])
-    inverse = np.linalg.inv(x.T @ x + np.diag(beta))
-    covariance = np.kron(inverse, np.linalg.inv(precision))
-    sd = np.sqrt(np.diag(covariance)).reshape(F, D)
-    assert np.abs((draws.mean(axis=0) - inverse @ moment) / sd).max() < 0.03
-    found = np.cov(draws.reshape(len(draws), -1).T)
-    assert np.abs((found - covariance) / np.outer(sd, sd)).max() < 0.04
-
-
-def test_strength_has_its_gamma_law():
-    """beta_g ~ Gamma(1 + n_g D / 2, 1 + sum B_f^T Lambda B_f / 2): mean and variance over 20,000 draws."""
-    rng = np.random.default_rng(3)
-    effects, precision = rng.normal(size=(F, D)), np.diag([1.0, 2.0, 4.0])
-    draws = np.array([draw_strength(effects, GROUPS, precision, rng) for _ in range(20_000)])
-    for g in (0, 1):
-        own = effects[g == GROUPS]
-        shape, rate = 1 + own.size / 2, 1 + (own**2 @ np.diag(precision)).sum() / 2
-        assert draws[:, g].mean() == pytest.approx(shape / rate, rel=0.02)
-        assert draws[:, g].var() == pytest.approx(shape / rate**2, rel=0.06)
 
 
 def test_effects_count_in_the_precision():

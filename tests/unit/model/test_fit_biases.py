@@ -36,15 +36,3 @@ def test_biases_start_at_their_conditional_means(tmp_path: Path, sampler: str, f
         strength = block.prior(block).precision[-1]
         slope = target.noise_precision * block["g"][:, -1] + strength * block["theta"][:, -1]
         np.testing.assert_allclose(slope, 0, atol=1e-4 * target.noise_precision * block.counts.max())
-
-
-def test_a_frozen_factor_keeps_its_biases(tmp_path: Path) -> None:
-    """It is given; the other's biases are fitted to it."""
-    kind, frozen = SAMPLERS["baoab"], frozenset({Factor.H})
-    data, sampler = write_planted(tmp_path / "r.h5"), kind(kind.Config(), 0)
-    target = factor_target(MPI.COMM_SELF, data, model=Model(2), sampler=sampler, frozen=frozen)
-    target.reset()
-    before = {block: block["theta"].copy() for block in target.blocks()}
-    fit_biases(target)
-    for block, theta in before.items():
-        assert (block["theta"] == theta).all() == (block.factor == Factor.H)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 from mpi4py import MPI
-from support import Model, factor_target, write_planted
+from support import Model, cells_of, factor_target, rows_of, write_planted
 
 from dsgmcmc.model.parts.implicit import ImplicitFeatures
 from dsgmcmc.model.target import FactorTarget
@@ -26,16 +26,9 @@ def target_of(tmp_path: Path) -> tuple[FactorTarget, np.ndarray]:
     for block in target.blocks():
         block["theta"][:] = rng.normal(0.3, 0.7, block["theta"].shape)
     pattern = np.zeros((ROWS, COLUMNS))
-    for cell in target.circulation.tour(("theta",)):
-        local = np.repeat(np.arange(len(cell.row.counts)), np.diff(cell.ratings.indptr))
-        pattern[cell.row.start + local, cell.column.start + cell.ratings.indices] = 1
+    i, j, _ = cells_of(path)
+    pattern[i, j] = 1
     return target, pattern
-
-
-def rows_of(target: FactorTarget, factor: Factor, name: str) -> np.ndarray:
-    """A field of all rows of a factor, in float64, in the order of the file."""
-    blocks = sorted((block.start, block[name]) for block in target.blocks() if block.factor == factor)
-    return np.concatenate([array for _, array in blocks]).astype(np.float64)
 
 
 def draw(target: FactorTarget, iteration: int) -> None:

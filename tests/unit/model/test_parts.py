@@ -27,12 +27,25 @@ WITH: dict[str, dict[str, Any]] = {
     "FeatureEffects": {"features": "yes"},
     "TimeEffects": {"time_levels": "user:page"},
 }
-#: What each cannot go with, and the setting that its message names.
+#: What parts and likelihoods cannot go with, and the setting that the message names.
 AGAINST: list[tuple[dict[str, Any], str]] = [
     ({"implicit_features": "user", "prior": "normal-wishart"}, "--prior"),
     ({"implicit_features": "user", "sampler": "hamcmc"}, "--implicit-features no"),
     ({"time_levels": "user", "likelihood": "all-cells"}, "--time-levels"),
     ({"time_levels": "user", "sampler": "hamcmc"}, "leave out --time-levels"),
+    ({"time_levels": "user", "sampler": {"name": "sgld", "gradient": "control-variate"}}, "leave out --time-levels"),
+    ({"time_levels": "week"}, "'week' is not known"),
+    ({"time_levels": "user:1"}, "'user:1' is not known"),
+    ({"time_levels": "user,user:8"}, "a level twice"),
+    ({"likelihood": "all-cells", "biases": True}, "leave out biases"),
+    ({"likelihood": "all-cells", "noise_precision": "sampled"}, "leave out noise_precision"),
+    ({"likelihood": "all-cells", "sampler": "psgld"}, "use --sampler baoab or gibbs or --set sampler.gradient=full"),
+    ({"likelihood": "all-cells", "noise": "both"}, "leave out noise"),
+    ({"likelihood": "gaussian", "thresholds": "user"}, "leave out thresholds"),
+    ({"likelihood": "gaussian", "zero_weight": 0.1}, "leave out zero_weight"),
+    ({"likelihood": "ordinal-logit", "noise_precision": 2.0}, "leave out noise_precision"),
+    ({"likelihood": "negative-binomial", "noise": "both"}, "leave out noise"),
+    ({"likelihood": "negative-binomial", "biases": False}, "leave out --no-biases"),
 ]
 THERE = {Factor.W: (4, 2), Factor.H: (3, 2)}
 
@@ -92,7 +105,7 @@ def test_a_chain_has_what_a_part_says(tmp_path: Path, part: type[Part], sampler:
 
 
 @pytest.mark.parametrize(("given", "named"), AGAINST)
-def test_a_part_says_what_it_cannot_go_with(given: dict[str, Any], named: str) -> None:
+def test_the_model_says_what_cannot_go_together(given: dict[str, Any], named: str) -> None:
     """Before anything is read, and with the setting that helps."""
     with pytest.raises(InputError, match=named):
         build(given).resolved()

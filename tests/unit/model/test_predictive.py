@@ -4,34 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.integrate import quad
 from scipy.special import expit
-from scipy.stats import expon, nbinom, norm, t
+from scipy.stats import nbinom, norm, t
 
-from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.model.likelihoods.negative_binomial import NegativeBinomial
-from dsgmcmc.model.likelihoods.ordinal import OrdinalLogit
+from dsgmcmc.model.likelihoods.ordinal import Ordinal
 from dsgmcmc.model.likelihoods.student_t import StudentT
 from dsgmcmc.model.predictive.base import Moments, PredictorDraws
 from dsgmcmc.model.predictive.counts import moments_above_zero, rate_above_zero
 from dsgmcmc.model.predictive.levels import LevelDistribution
-from dsgmcmc.model.predictive.mixture import Mixture, NormalMixture, Scores
+from dsgmcmc.model.predictive.mixture import NormalMixture
 
 WEIGHTS = np.array([0.5, 0.3, 0.15, 0.05])
 LEVELS = np.arange(1.0, 6.0)
-
-
-class Exponential:
-    """A law with nothing of its own but what `Mixture` needs."""
-
-    @staticmethod
-    def cdf(x, mean, variance):
-        return expon.cdf(x, scale=mean)
-
-    @staticmethod
-    def log_density(x, mean, variance):
-        return expon.logpdf(x, scale=mean)
 
 
 @pytest.fixture
@@ -54,23 +40,6 @@ def test_the_solver_finds_every_quantile(normals: NormalMixture, p: float) -> No
     np.testing.assert_allclose(normals.cdf(normals.quantile(many)), many, atol=1e-9)
 
 
-class Short(Exponential):
-    """A law whose distribution function ends at 0.9, and is not a number for every other rating."""
-
-    @staticmethod
-    def cdf(x, mean, variance):
-        found = 0.9 * expon.cdf(x, scale=mean)
-        found[1::2] = np.nan
-        return found
-
-
-def test_the_solver_ends_where_there_is_no_quantile() -> None:
-    """Of a law of one's own that is wrong, too: infinite where F ends too early, and no endless loop."""
-    wrong = Mixture(Short, np.ones((4, 4), np.float32), np.ones((4, 4), np.float32), WEIGHTS)
-    assert np.isinf(wrong.quantile(0.95)[::2]).all()
-    np.testing.assert_allclose(wrong.quantile(0.5)[::2], expon.ppf(0.5 / 0.9), rtol=1e-8)
-
-
 def test_the_compiled_summary_is_that_of_the_solver(normals: NormalMixture) -> None:
     """Mean and sd to float32, quantiles to 2e-6 in probability."""
     found = normals.summary(0.05, 0.95)
@@ -79,20 +48,6 @@ def test_the_compiled_summary_is_that_of_the_solver(normals: NormalMixture) -> N
     humps = np.abs(normals.mean) < 100  # a thousand away float32 is coarser than that
     for values, p in ((found.low, 0.05), (found.high, 0.95)):
         assert np.abs(normals.cdf(values.astype(float)) - p)[humps].max() < 5e-5
-
-
-def test_scores_of_mixtures_are_their_integrals(normals: NormalMixture) -> None:
-    """CRPS is the integral of (F(y) - 1{x <= y})^2: of normals in closed form, of others by quadrature."""
-    rng = np.random.default_rng(1)
-    mean = rng.uniform(0.5, 2.0, (3, 4))
-    others = Mixture(Exponential, mean, mean**2, WEIGHTS)
-    calm = NormalMixture(Gaussian, mean, mean, WEIGHTS)
-    for found, low, high in ((others, 0.0, 60.0), (calm, -20.0, 25.0)):
-        x = np.array([0.1, 1.0, 4.0])
-        for row, value in enumerate(found.crps(x)):
-            below = quad(lambda y, row=row, found=found: found.cdf(y)[row] ** 2, low, x[row])[0]
-            above = quad(lambda y, row=row, found=found: (1 - found.cdf(y)[row]) ** 2, x[row], high)[0]
-            assert value == pytest.approx(below + above, rel=1e-5)
 
 
 def test_ratings_that_are_rounded_have_the_probabilities_of_levels(normals: NormalMixture) -> None:
@@ -200,18 +155,6 @@ def test_effects_of_unknown_groups_are_integrated_over() -> None:
     cuts = np.array([[[-1.0, 0.5]]] * 2)
     levels = draws._replace(thresholds=cuts, owner=np.zeros(1, np.int32))
     expected = (over @ expit(0.5 - at)).mean()
-    np.testing.assert_allclose(OrdinalLogit.predictive(levels, levels=LEVELS[:3]).cdf(2.0), expected, atol=1e-4)
+    np.testing.assert_allclose(Ordinal.predictive(levels, levels=LEVELS[:3]).cdf(2.0), expected, atol=1e-4)
     np.testing.assert_allclose(Gaussian.predictive(draws).sd, np.sqrt(1.15 + 0.01), rtol=1e-5)
     np.testing.assert_allclose(Gaussian.expectation(draws).sd, 0.1, rtol=1e-5)
-
-
-def test_scores_have_quantiles_and_no_probabilities() -> None:
-    """Quantiles of the sample, or of normals where a row is not known; no rating is to be drawn from them."""
-    eta = np.float32([[0.0, 1.0, 2.0, 3.0], [0.0, 0.0, 0.0, 0.0]])
-    spread = np.float32([[0.0] * 4, [4.0] * 4])
-    found = Scores(eta, spread, np.full(4, 0.25), 1.0)
-    assert found.quantile(0.5).tolist() == pytest.approx([2.5, 1.0])
-    assert found.cdf(2.0).tolist() == pytest.approx([0.5, norm.cdf(0.5)])
-    for ask in (found.log_density, found.at_least, lambda _: found.probabilities()):
-        with pytest.raises(InputError, match=r"no (density|probabilities|levels)"):
-            ask(1.0)

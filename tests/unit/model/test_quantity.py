@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from mpi4py import MPI
 from support import sample, write_planted
 
 from dsgmcmc.config.layers import build
 from dsgmcmc.data.ratings import open_ratings
-from dsgmcmc.model.parts.implicit import ImplicitParameters
-from dsgmcmc.model.parts.noise import TAU
-from dsgmcmc.model.parts.rows import MEAN, PRECISION, row_quantities
-from dsgmcmc.model.quantity import THETA, Quantity
+from dsgmcmc.model.quantity import THETA
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import labels, scalar_traces
 from dsgmcmc.runs.source import RatingsSource, targets_of
-from dsgmcmc.types import Factor
 
 MODELS: dict[str, dict[str, Any]] = {
     "shared": {},
@@ -97,17 +91,3 @@ def test_a_warm_start_takes_what_is_marked(tmp_path: Path) -> None:
         "known"
     }
     assert start.is_dir()
-
-
-def test_values_have_the_ratings_own_unit() -> None:
-    """Of numbers, of columns, of squares of columns, and of a matrix, by the quantity's powers of the unit."""
-    columns, rating = np.array([3.0, 3.0, 9.0]), 9.0
-    inside = partial(Quantity.in_rating_unit, columns=columns, rating=rating)
-    assert inside(TAU, np.array(405.0)) == 5.0
-    assert inside(MEAN, np.ones(3)).tolist() == [3, 3, 9]
-    assert inside(PRECISION, np.array([18.0, 18.0, 162.0])).tolist() == [2, 2, 2]
-    dense = row_quantities("normal-wishart")[2]
-    assert dense.name == "W.precision"
-    assert inside(dense, np.outer(columns, columns)).tolist() == np.ones((3, 3)).tolist()
-    assert inside(ImplicitParameters.quantities["variance"].of(Factor.H), np.ones(3)).tolist() == [9, 9, 81]
-    assert inside(Quantity("nu"), np.array(1.0)) == 1.0

@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 from scipy import stats
-from support import Model, factor_target, write_planted
+from support import Model, factor_target, rows_of, write_planted
 
-from dsgmcmc.model.likelihoods.ordinal import OrdinalLogit
+from dsgmcmc.model.likelihoods.ordinal import Ordinal
 from dsgmcmc.model.parts.base import Intercept
-from dsgmcmc.model.parts.rows import START_MEAN
-from dsgmcmc.model.parts.translation import MOVE_EVERY, draw
+from dsgmcmc.model.parts.translation import draw
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers.gibbs import Gibbs, GibbsConfig
 from dsgmcmc.types import Factor, Float64
@@ -24,10 +23,10 @@ K = 2
 COUNTS = {Factor.W: 7, Factor.H: 5}
 
 
-def planted_target(path: Path, model: Model, frozen: frozenset[Factor] = frozenset(), **more: Any) -> FactorTarget:
+def planted_target(path: Path, model: Model, **more: Any) -> FactorTarget:
     """A target whose rows and means are far from 0, for a sampler that uses all ratings in an iteration."""
     gibbs = Gibbs(GibbsConfig(), 0)
-    target = factor_target(MPI.COMM_SELF, path, model=model, sampler=gibbs, frozen=frozen, **more)
+    target = factor_target(MPI.COMM_SELF, path, model=model, sampler=gibbs, **more)
     rng = np.random.default_rng(3)
     for block in target.blocks():
         block["theta"][:] = rng.normal(0.3, 0.7, block["theta"].shape)
@@ -38,8 +37,7 @@ def planted_target(path: Path, model: Model, frozen: frozenset[Factor] = frozens
 
 def state_of(target: FactorTarget) -> dict[Factor, Float64]:
     """Rows of both factors."""
-    rows = {f: [block["theta"] for block in target.blocks() if block.factor == f] for f in Factor}
-    return {factor: np.concatenate(each).astype(np.float64) for factor, each in rows.items()}
+    return {factor: rows_of(target, factor) for factor in Factor}
 
 
 def predictors(rows: dict[Factor, Float64]) -> Float64:
@@ -110,43 +108,12 @@ def test_move_leaves_the_prior_as_it_is(dense: bool, intercept: bool) -> None:
 def test_thresholds_move_with_biases(tmp_path: Path) -> None:
     """Distances of thresholds from predictors stay, so that no probability of a level changes; both move."""
     ratings = write_planted(tmp_path / "r.h5", stars=True)
-    target = planted_target(ratings, Model(K, exchanges=True), likelihood=OrdinalLogit)
+    target = planted_target(ratings, Model(K, exchanges=True), likelihood=Ordinal)
     law = target.likelihood
-    assert isinstance(law, OrdinalLogit)
+    assert isinstance(law, Ordinal)
     before, values = predictors(state_of(target)), law.thresholds.values
     target.model.rows.move(replace(target.context(), turn=1))
     moved = law.thresholds.values - values
     assert np.abs(moved).min() > 0.001
     np.testing.assert_allclose(moved, moved[0], atol=1e-12)
     np.testing.assert_allclose(predictors(state_of(target)) - before, moved[0], atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("model", "turn", "frozen"),
-    [
-        (Model(K, prior="fixed", exchanges=True), 1, frozenset()),
-        (Model(K), 1, frozenset()),
-        (Model(K, exchanges=True), MOVE_EVERY, frozenset()),
-        (Model(K, exchanges=True), 1, frozenset({Factor.H})),
-    ],
-    ids=["fixed", "not wanted", "not due", "frozen"],
-)
-def test_states_stay_where_nothing_is_to_be_exchanged(
-    tmp_path: Path, model: Model, turn: int, frozen: frozenset[Factor]
-) -> None:
-    """Means that are fixed do not move, nor do frozen factors, nor chains that do not take part."""
-    target = planted_target(write_planted(tmp_path / "r.h5"), model, frozen)
-    before = state_of(target)
-    target.model.rows.move(replace(target.context(), turn=turn))
-    for factor, rows in state_of(target).items():
-        np.testing.assert_array_equal(rows, before[factor])
-
-
-def test_chains_start_with_a_second_bias() -> None:
-    """Standardised chains begin about means of 1 in one column of each factor, not the same, and others about 0."""
-    rows = Model(3, standardised=True).rows()
-    assert rows.origin(Factor.W).tolist() == [START_MEAN, 0, 0, 0]
-    assert rows.origin(Factor.H).tolist() == [0, START_MEAN, 0, 0]
-    assert rows.parameters.mean[Factor.H].tolist() == [[0, START_MEAN, 0, 0]]
-    for other in (Model(3), Model(1, standardised=True), Model(3, biases=False, standardised=True)):
-        assert not other.rows().origin(Factor.W).any()

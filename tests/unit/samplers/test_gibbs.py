@@ -32,12 +32,10 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_planted(tmp_path_factory.mktemp("data") / "r.h5", 60, 40)
 
 
-def made(data: Path, sd: float = 0.7, frozen: frozenset[Factor] = frozenset(), **model: Any) -> FactorTarget:
+def made(data: Path, sd: float = 0.7, **model: Any) -> FactorTarget:
     """Target at a random state, noise scales included, before iteration `TURN`."""
     sampler = Gibbs(GibbsConfig(), 0)
-    target = factor_target(
-        MPI.COMM_SELF, data, GRID, model=replace(MODEL, **model), sampler=sampler, seed=SEED, frozen=frozen
-    )
+    target = factor_target(MPI.COMM_SELF, data, GRID, model=replace(MODEL, **model), sampler=sampler, seed=SEED)
     sampler.start(target, sd)
     rng = np.random.default_rng(1)
     for block in target.blocks():
