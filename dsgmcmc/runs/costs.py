@@ -102,7 +102,7 @@ class Costs:
 def _state(config: ResolvedConfig, ratings: Ratings, quantities: Quantities, share: float) -> float:
     """Memory of the state of a chain on one process."""
     numbers = row_width(config, quantities) + config.dimension * len(config.make_sampler().working)
-    return share * (ratings.n_rows + ratings.n_cols) * numbers * 4
+    return float(share * (ratings.n_rows + ratings.n_cols) * numbers * 4)
 
 
 def _ratings(config: ResolvedConfig, ratings: Ratings, share: float) -> float:
