@@ -260,8 +260,9 @@ def factor_target(
 
 
 def rows_of(target: FactorTarget, factor: Factor, field: str = "theta") -> np.ndarray:
-    """A field of all rows of a factor, in float64; the columns are at home."""
-    return np.concatenate([block[field] for block in target.blocks() if block.factor == factor]).astype(np.float64)
+    """A field of all rows of a factor, in float64, in the order of the file."""
+    blocks = sorted((block.start, block[field]) for block in target.blocks() if block.factor == factor)
+    return np.concatenate([array for _, array in blocks]).astype(np.float64)
 
 
 def cells_of(path: Path, part: Split = "train") -> tuple[np.ndarray, np.ndarray, np.ndarray]:
