@@ -60,8 +60,7 @@ class Problem:
 
     def target(self, grid: int, schedule: ScheduleName, sampler: Sampler[Any, Any]) -> FactorTarget:
         model = Model(RANK, True, "fixed", 1.0, TAU)
-        frozen = frozenset({Factor.H})
-        target = factor_target(MPI.COMM_SELF, self.path, grid, schedule, model, sampler, frozen=frozen)
+        target = factor_target(MPI.COMM_SELF, self.path, grid, schedule, model, sampler)
         target.model.rows.parameters.mean[Factor.W][0] = self.prior_mean
         target.model.rows.parameters.precision[Factor.W][0] = self.prior_precision
         self.hold(target)
@@ -102,7 +101,10 @@ def batches(
     first = np.zeros((BATCHES, *mean.shape))
     second = np.zeros((BATCHES, *mean.shape, mean.shape[1]))
     rows = [row for row, _ in target.circulation.pairs()]
+    held = [(block, block["theta"].copy()) for block in target.blocks() if block.factor == Factor.H]
     for iteration in steps(target, sampler, burn_in + BATCHES * length):
+        for block, theta in held:
+            block["theta"][:] = theta
         batch = (iteration - burn_in) // length
         if batch >= 0:
             offset = np.concatenate([block["theta"] for block in rows]) - mean
