@@ -206,10 +206,6 @@ class ResolvedChain(ChainConfig):
             )
         return config, facts
 
-    def resolved(self, processes: int = 1, finest: int | None = None) -> Self:
-        """Return the configuration itself."""
-        return self
-
     @property
     def sweep_length(self) -> int:
         """Number of iterations that together use all data once."""

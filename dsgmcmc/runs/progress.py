@@ -21,8 +21,6 @@ from dsgmcmc.settings import named
 from dsgmcmc.terminal import console, plain, say
 
 PLAIN_SECONDS, NOTEBOOK_SECONDS = 5.0, 0.5
-#: Metrics to show besides the RMSE, if present: name and format.
-SHOWN_METRICS = (("tau", "{:.4g}".format), ("energy", "{:.6g}".format))
 
 
 def in_notebook() -> bool:
@@ -95,7 +93,7 @@ class Progress:
         errors = (("rmse", "this draw"), ("rmse_mean", "posterior mean"))
         shown = [f"{label} {written(line[name])}" for name, label in errors if line.get(name) is not None]
         parts += [f"RMSE: {', '.join(shown)}"] if shown else []
-        parts += [f"{name} {write(line[name])}" for name, write in SHOWN_METRICS if line.get(name) is not None]
+        parts += [f"tau {line['tau']:.4g}"] if line.get("tau") is not None else []
         if speed:
             left = (self._iterations - line["iteration"]) / speed
             most = "at most " if self.look else ""

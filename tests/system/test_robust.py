@@ -61,14 +61,3 @@ def test_two_dozen_levels_of_which_most_have_a_rating_or_two(options, tmp_path):
     data = SHAPES["check-ins"].make(9).prepare(tmp_path / "r.h5")
     done = typed("sample", data, "--out", tmp_path / "run", "--iterations", "150sweeps", *options)
     assert "diverged" not in done.expect(0).err
-
-
-@pytest.mark.parametrize("name", SHAPES)
-def test_a_shape_is_one_of_its_seed(name):
-    """At most 20,000 ratings of different pairs, the same for the same seed and others for another."""
-    first, again, other = (SHAPES[name].make(seed) for seed in (0, 0, 1))
-    assert len(first.user) <= 20_000
-    assert len(np.unique(np.column_stack([first.user, first.item]), axis=0)) == len(first.user)
-    assert np.isfinite(first.value).all()
-    np.testing.assert_array_equal(first.value, again.value)
-    assert not np.array_equal(first.value, other.value) or not np.array_equal(first.user, other.user)

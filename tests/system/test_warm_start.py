@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from mpi4py import MPI
-from support import dsgmcmc, planted, run, sample
+from support import planted, sample, typed
 
 from dsgmcmc import BPMF
 from dsgmcmc.data.prepare import prepare_ratings
@@ -89,7 +89,6 @@ def test_python_starts_from_a_model(earlier, tmp_path):
     ("settings", "words"),
     [
         ({"rank": 3}, "rank 2, and 3 is asked for"),
-        ({"prior": "normal-wishart"}, "prior normal-gamma"),
         ({"likelihood": "ordinal-logit", "noise_precision": 1.0, "standardise": False}, "likelihood gaussian"),
         ({"noise": "shared"}, "noise by-user"),
     ],
@@ -108,7 +107,7 @@ def test_what_cannot_be_a_start_is_refused(earlier, tmp_path):
         (strangers, earlier, "no user and no item in common"),
         (strangers, tmp_path / "nothing", "is not a run directory"),
     ):
-        result = run(*dsgmcmc("sample", data, "--out", tmp_path / "new", "--from", start)).expect(2)
+        result = typed("sample", data, "--out", tmp_path / "new", "--from", start).expect(2)
         assert words in result.err
         assert len(result.err.splitlines()) == 1
     assert not (tmp_path / "new").exists()

@@ -39,7 +39,6 @@ def test_lengths_resolve_by_the_sweep() -> None:
     config = build({"grid": 5, "sampler": "psgld", **lengths})
     resolved = config.resolved()
     assert [resolved.iterations, resolved.burn_in, resolved.thin, resolved.evaluate_every] == [50, 15, 5, 7]
-    assert resolved.resolved() == resolved
 
 
 def test_the_grid_is_large_enough_for_the_processes() -> None:
