@@ -399,7 +399,7 @@ def test_importing_the_package_is_light():
         (lambda _: BPMF(sampler="gibs").fit(SOME), "gibs"),
         (lambda _: BPMF(options={"grid": 4000}).fit(SOME), "^grid 4000 is more"),
         (lambda _: BPMF(until="ess=10").fit(SOME), "give until none, or prepare it with test_fraction 0.1"),
-        (lambda _: BPMF(iterations=10, options={"grid": 2}).fit(SOME), "before its first draw"),
+        (lambda _: BPMF(iterations=10, options={"grid": 2}).fit(SOME), "the first draw is made at iteration"),
     ],
 )
 def test_what_python_is_told_wrong(model, call, words):

@@ -24,6 +24,7 @@ from tiny import alone, command
 
 from dsgmcmc import BPMF, sample_density
 from dsgmcmc.errors import DivergenceError, InputError, StoppedError
+from dsgmcmc.storage.lock import is_held
 from dsgmcmc.storage.series import steps
 
 X = np.column_stack(planted(30, 20, 0.6))
@@ -175,7 +176,7 @@ def test_a_second_ctrl_c_does_not_wait(tmp_path, planned) -> None:
     planned("iteration=int,at=40", first.format("sleep:0.2"), first.format("int"))
     with pytest.raises(KeyboardInterrupt):
         fit(tmp_path / "run")
-    assert not (tmp_path / "run" / "lock").exists()
+    assert not is_held(tmp_path / "run" / "lock")
     assert steps(tmp_path / "run/checkpoints/chain-0") == [BURN_IN]
     fit(tmp_path / "run", warm_start=True)
 
