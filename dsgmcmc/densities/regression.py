@@ -31,8 +31,8 @@ class Link(NamedTuple):
     value, slope, curvature, third : callable
         u and its derivatives with respect to eta, ``f(eta, y, shape)``; functions defined by ``def``, whose only global
         name is ``np``.
-    suprema : tuple of 3 floats
-        Suprema of abs(u'), abs(u'') and abs(u''') over all eta and y.
+    suprema : tuple of 2 floats
+        Suprema of abs(u'') and abs(u''') over all eta and y.
     typical : float
         Approximate average of u''.
     shape : float
@@ -44,7 +44,7 @@ class Link(NamedTuple):
     slope: Term
     curvature: Term
     third: Term
-    suprema: tuple[float, float, float]
+    suprema: tuple[float, float]
     typical: float
     shape: float = 0.0
 
@@ -103,7 +103,7 @@ LOGISTIC = Link(
     logistic_slope,
     logistic_curvature,
     logistic_third,
-    suprema=(1.0, 0.25, 1 / (6 * sqrt(3))),
+    suprema=(0.25, 1 / (6 * sqrt(3))),
     typical=0.15,
 )
 
@@ -119,7 +119,7 @@ def student(nu: float) -> Link:
     if not nu > 0:
         raise InputError(f"student: degrees of freedom must be positive (found {nu!r})")
     third = (nu + 1) * (3 + 2 * sqrt(2)) / (4 * nu**1.5)  # at r = (sqrt(2) - 1) sqrt(nu)
-    suprema = ((nu + 1) / (2 * sqrt(nu)), (nu + 1) / nu, third)
+    suprema = ((nu + 1) / nu, third)
     functions = (student_value, student_slope, student_curvature, student_third)
     return Link("student", *functions, suprema, typical=(nu + 1) / (nu + 3), shape=float(nu))
 
@@ -243,13 +243,13 @@ class Regression(SumDensity):
     @property
     def smoothness(self) -> Float64:
         """Lipschitz constants L_i of the gradients of U_i in the Euclidean norm, (N,): sup abs(u'') |x_i|^2."""
-        smoothness: Float64 = self.link.suprema[1] * self.squares
+        smoothness: Float64 = self.link.suprema[0] * self.squares
         return smoothness
 
     def bounds(self, order: int) -> Float64:
-        """Bounds of all partial derivatives of U_i of one order, 1 to 3, for all theta: (N,).
+        """Bounds of all partial derivatives of U_i of one order, 2 or 3, for all theta: (N,).
 
         They are sup abs(u^(order)) max_j abs(x_ij)^order [Cornish 2019, G.1, G.2].
         """
-        bounds: Float64 = self.link.suprema[order - 1] * np.abs(self.features).max(axis=1) ** order
+        bounds: Float64 = self.link.suprema[order - 2] * np.abs(self.features).max(axis=1) ** order
         return bounds

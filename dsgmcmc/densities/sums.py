@@ -109,7 +109,7 @@ class SumDensity(ABC):
         raise InputError(f"{type(self).__name__} has no smoothness: Lipschitz constants (N,) of its gradients")
 
     def bounds(self, order: int) -> Float64:
-        """Bounds of all partial derivatives of U_i of one order, 1 to 3, for all theta: (N,).
+        """Bounds of all partial derivatives of U_i of one order, 2 or 3, for all theta: (N,).
 
         Raises
         ------

@@ -5,8 +5,8 @@ d = x_i . v, and R_i the remainder of U_i after the terms of orders 0 to k. The 
 
     lambda_i = max(R_i(theta') - R_i(theta), 0)  <=  phi psi_i
 
-where psi_i = sup |u^(k + 1)| c_i^(k + 1) / (k + 1)!, and phi = |v' - v| for k = 0, else |v|^(k + 1) + |v'|^(k + 1). The
-norm and the lengths c_i satisfy |x_i . v| <= c_i |v|. Candidates form a Poisson process of rate phi sum psi in a unit
+where psi_i = sup |u^(k + 1)| c_i^(k + 1) / (k + 1)!, and phi = |v|^(k + 1) + |v'|^(k + 1). The norm and the lengths c_i
+satisfy |x_i . v| <= c_i |v|. Candidates form a Poisson process of rate phi sum psi in a unit
 of time. A candidate is datum i with probability psi_i / sum psi (alias table), and rejects with probability
 lambda_i / (phi psi_i). So no candidate rejects with probability exp(-sum lambda_i).
 
@@ -78,8 +78,6 @@ def words(draw, c1, c2, c3, k0, k1):
 {helper}
 def remainder(order, d, y, at, shape):
     """R_i at x_i . theta = at[0] + d; where terms would cancel, the next one of the series."""
-    if order == 0:
-        return value(at[0] + d, y, shape)
     if abs(d) < 4e-4:
         third = third_(at[0], y, shape) * d * d * d / 6.0
         return third if order == 2 else 0.5 * at[3] * d * d + third
@@ -105,12 +103,8 @@ def energy(v, features, responses, taylor, shape):
 
 
 {helper}
-def reach(order, euclidean, v, w, white, step):
+def reach(order, euclidean, v, w, white):
     """phi of a move from v to w."""
-    if order == 0:
-        for k in range(v.shape[0]):
-            step[k] = w[k] - v[k]
-        return norm_of(white, euclidean, step)
     return norm_of(white, euclidean, v) ** (order + 1) + norm_of(white, euclidean, w) ** (order + 1)
 
 
@@ -121,7 +115,7 @@ def iterate(theta, energies, counts, first, count, c1, c3, k0, k1, order, euclid
     """Move every row of theta; energies has sums of U_i where they are known, counts moves and evaluations."""
     rows, dimension = theta.shape
     n = features.shape[0]
-    v, w, step = np.empty(dimension), np.empty(dimension), np.empty(dimension)
+    v, w = np.empty(dimension), np.empty(dimension)
     z = np.empty(dimension + 1)  # normals come in pairs
     for row in range(rows):
         low = c1 | uint64(row)
@@ -141,7 +135,7 @@ def iterate(theta, energies, counts, first, count, c1, c3, k0, k1, order, euclid
                 w[k] = centre[k] + keep * (v[k] - centre[k]) + dot(root[k], z)
             x0, x1, x2, x3 = words(draw, low, c2, high, k0, k1)
             bar = -np.log(uniform(x0, x1))
-            expected = reach(order, euclidean, v, w, white, step) * total
+            expected = reach(order, euclidean, v, w, white) * total
             plain = not expected < limit
             a = 0 if plain else 1
             change = free_energy(linear[a], quadratic[a], w) - free_energy(linear[a], quadratic[a], v)
@@ -275,7 +269,7 @@ class Thinning(NamedTuple):
     shape : float
         Parameter of the link.
     order : int
-        k, from 0 to 2.
+        k, 1 or 2.
     euclidean : bool
         Whether the norm is Euclidean, otherwise the sum of absolute values.
     limit : float

@@ -32,8 +32,6 @@ DENSITY_SAMPLERS: Registry[Sampler[Any, Any]] = Registry(
         "mh": "densities.metropolis.mh.MH",
         "hmc": "densities.metropolis.hmc.HMC",
         "mala": "densities.metropolis.mala.MALA",
-        "fmh": "densities.metropolis.scalable.FMH",
-        "tfmh": "densities.metropolis.scalable.TFMH",
         "smh1": "densities.metropolis.scalable.SMH1",
         "smh2": "densities.metropolis.scalable.SMH2",
         "austerity": "densities.metropolis.stochastic.Austerity",

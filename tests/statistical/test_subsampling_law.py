@@ -21,7 +21,7 @@ NORMAL = Link(
     slope=lambda eta, y, shape: eta - y,
     curvature=lambda eta, y, shape: 1.0 + 0.0 * (eta - y),
     third=lambda eta, y, shape: 0.0 * (eta - y),
-    suprema=(np.inf, 1.0, 0.0),
+    suprema=(1.0, 0.0),
     typical=1.0,
 )
 DENSITY = Regression(FEATURES, RESPONSES, NORMAL, prior_precision=5.0)

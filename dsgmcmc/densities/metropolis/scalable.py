@@ -1,33 +1,32 @@
 r"""Metropolis-Hastings in which every datum may reject a proposal, and few data are evaluated [Cornish 2019, eq. 1-13].
 
-With U = U_0 + sum_i U_i, where U_0 is the energy of the prior, the factorised kernels (`FMH`, `TFMH`) accept a proposal
-theta' with probability
+Let U be the energy, U^_k its Taylor polynomial of order k at a point theta^, and R_i the remainder of the energy of
+datum i after its Taylor polynomial. A proposal theta' is accepted with probability
 
-    alpha = min{1, q(theta', theta) / q(theta, theta') e^(U_0(theta) - U_0(theta'))}
-            prod_i min{1, e^(U_i(theta) - U_i(theta'))}
+    alpha = min{1, q(theta', theta) / q(theta, theta') e^(U^_k(theta) - U^_k(theta'))}
+            prod_i min{1, e^(R_i(theta) - R_i(theta'))}
 
-which is at most that of Metropolis-Hastings, and leaves the same posterior invariant. In the scalable kernels (`SMH1`,
-`SMH2`), U_0 is replaced by U^_k, the Taylor polynomial of U of order k at theta^, and U_i by the remainder R_i of its
-Taylor polynomial. The product is evaluated by a Poisson process of candidates (`dsgmcmc.kernels.thinning`), and only
-candidates are evaluated. If the posterior has width N^(-1/2) about theta^, these are O(1) data for k = 1, and
-O(N^(-1/2)) for k = 2. The preconditioned Crank-Nicolson proposal is reversible with respect to the normal distribution
-with energy U^_2, so for k = 2 the first factor is 1.
+which is at most that of Metropolis-Hastings, and leaves the same posterior invariant. The product is evaluated by a
+Poisson process of candidates (`dsgmcmc.kernels.thinning`), and only candidates are evaluated. If the posterior has
+width N^(-1/2) about theta^, these are O(1) data for k = 1, and O(N^(-1/2)) for k = 2. The preconditioned Crank-Nicolson
+proposal is reversible with respect to the normal distribution with energy U^_2, so for k = 2 the first factor is 1.
 
-A truncated kernel makes a step of plain Metropolis-Hastings if more than R candidates are expected. This condition is
-symmetric in theta and theta'. The published R is N. The default is R = N / 2, because a candidate takes two
-evaluations, while Metropolis-Hastings stores one of them.
+The kernel makes a step of plain Metropolis-Hastings if more than R candidates are expected. This condition is symmetric
+in theta and theta'. The published R is N. The default is R = N / 2, because a candidate takes two evaluations, while
+Metropolis-Hastings stores one of them.
 
-Target: the posterior itself, for any theta^. Left out: proposals that use the data, except for the Hessian at the mode;
-proposal (17) of the paper, which is the random walk if theta^ is the mode. The published bounds use the largest feature
-of every datum, and are several times too wide if features are many or correlated. ``bound = "whitened"`` uses
+Target: the posterior itself, for any theta^. Left out: the kernels without an expansion (FMH, TFMH), whose acceptance
+vanishes with more data; proposals that use the data, except for the Hessian at the mode; proposal (17) of the paper,
+which is the random walk if theta^ is the mode. The published bounds use the largest feature of every datum, and are
+several times too wide if features are many or correlated. ``bound = "whitened"`` uses
 abs(x.v) <= abs(L^T x) abs(L^-1 v) instead, with L L^T the inverse Hessian.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from math import factorial, inf
-from typing import Any, ClassVar, Literal, TypeVar
+from math import factorial
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -39,31 +38,16 @@ from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.kernels.thinning import Tables, Thinning
 from dsgmcmc.types import Factor, Float64, Int64, Purpose
 
-C = TypeVar("C", bound="ThinnedConfig")
 
-
-class ThinnedConfig(ProposalConfig):
-    """Configuration of kernels that evaluate few data."""
+class SMHConfig(ProposalConfig):
+    """Configuration of SMH-1 and SMH-2."""
 
     bound: Literal["published", "whitened"] = Field(
         "whitened", description="of derivatives: by largest features, or in the coordinates of the normal approximation"
     )
-
-    def limit(self, n_data: int) -> float:
-        """Return the expected number of candidates from which all data are evaluated."""
-        return inf
-
-
-class TruncatedConfig(ThinnedConfig):
-    """Configuration of kernels that use all data if that is cheaper."""
-
     fallback: float = Field(
         0.5, ge=0, description="plain Metropolis-Hastings from fallback times N expected candidates on; published: 1"
     )
-
-    def limit(self, n_data: int) -> float:
-        """Return the expected number of candidates from which all data are evaluated."""
-        return self.fallback * n_data
 
 
 def mode_of(density: Regression) -> Float64:
@@ -88,9 +72,10 @@ def mode_of(density: Regression) -> Float64:
     return mode
 
 
-class Thinned(Metropolis[C, Regression]):
+class Scalable(Metropolis[SMHConfig, Regression]):
     """A kernel in which every datum may reject a proposal, and few data are evaluated."""
 
+    Config = SMHConfig
     densities = Regression
     defaults: ClassVar[dict[str, Any]] = {
         "iterations": 100_000,
@@ -98,17 +83,17 @@ class Thinned(Metropolis[C, Regression]):
         "initial_sd": 2.0,
     }
 
-    def __init__(self, config: C, burn_in: int) -> None:
+    def __init__(self, config: SMHConfig, burn_in: int) -> None:
         super().__init__(config, burn_in)
         self._made: tuple[Thinning, NormalProposal] | None = None
 
     @property
     @abstractmethod
     def order(self) -> int:
-        """Order k to which energies are expanded."""
+        """Order k to which energies are expanded, 1 or 2."""
 
     @classmethod
-    def default_thin(cls, config: C, grid: int) -> int:
+    def default_thin(cls, config: SMHConfig, grid: int) -> int:
         """Every hundredth iteration: the energy of a draw takes all data, and an iteration hardly any."""
         return 100
 
@@ -133,7 +118,7 @@ class Thinned(Metropolis[C, Regression]):
         chance, alias = alias_table(psi) if psi.any() else (np.ones(len(psi)), np.arange(len(psi)))
         proposal = Proposal.of(self.config, law, density.n_data)
         centre = proposal.centre - anchor
-        linear = np.array([pull, pull + (slope @ x if self.order else 0.0)]) + proposal.own @ centre
+        linear = np.array([pull, pull + slope @ x]) + proposal.own @ centre
         quadratic = np.array([prior, prior + (data if self.order == 2 else 0.0)]) - proposal.own
         tables = Tables(
             features=x,
@@ -151,14 +136,14 @@ class Thinned(Metropolis[C, Regression]):
             centre=centre,
             root=np.ascontiguousarray(proposal.root),
         )
-        limit = self.config.limit(density.n_data)
+        limit = self.config.fallback * density.n_data
         euclidean = self.config.bound == "whitened"
         return Thinning(link.value, link.third, link.shape, self.order, euclidean, limit, tables), law
 
     def _psi(self, density: Regression, law: NormalProposal) -> Float64:
         """Bounds psi_i (`dsgmcmc.kernels.thinning`), (N,)."""
         order, k = self.order + 1, factorial(self.order + 1)
-        supremum = density.link.suprema[self.order]
+        supremum = density.link.suprema[self.order - 1]
         if self.config.bound == "published":
             return density.bounds(order) / k
         psi: Float64 = supremum * np.linalg.norm(density.features @ law.root, axis=1) ** order / k
@@ -196,43 +181,15 @@ class Thinned(Metropolis[C, Regression]):
         self.advance(target, iteration, 1)
 
 
-class FMHConfig(ThinnedConfig):
-    """Configuration of FMH."""
-
-
-class TFMHConfig(TruncatedConfig):
-    """Configuration of TFMH."""
-
-
-class FMH(Thinned[FMHConfig]):
-    """Factorised Metropolis-Hastings. With more data it accepts fewer proposals."""
-
-    Config = FMHConfig
-    order = 0
-
-
-class TFMH(Thinned[TFMHConfig]):
-    """Truncated factorised Metropolis-Hastings."""
-
-    Config = TFMHConfig
-    order = 0
-
-
-class SMHConfig(TruncatedConfig):
-    """Configuration of SMH-1 and SMH-2."""
-
-
-class SMH1(Thinned[SMHConfig]):
+class SMH1(Scalable):
     """Scalable Metropolis-Hastings of the first order."""
 
-    Config = SMHConfig
     order = 1
 
 
-class SMH2(Thinned[SMHConfig]):
+class SMH2(Scalable):
     """Scalable Metropolis-Hastings of the second order. With more data it evaluates fewer of them."""
 
-    Config = SMHConfig
     order = 2
 
 
