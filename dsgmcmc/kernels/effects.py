@@ -25,11 +25,10 @@ from dsgmcmc.kernels import jit
 from dsgmcmc.kernels.formula.parser import functions
 from dsgmcmc.kernels.gradient import score_expression
 from dsgmcmc.kernels.jit import indented
-from dsgmcmc.kernels.ordinal import DERIVATIVES, LANES, OWNER, CutSide
+from dsgmcmc.kernels.ordinal import DERIVATIVES, LANES
 from dsgmcmc.kernels.records import PASSES, Record
 from dsgmcmc.kernels.shaped import FUNCTIONS
-from dsgmcmc.kernels.stored import COLUMN
-from dsgmcmc.types import Array, Float32, Float64, Int32
+from dsgmcmc.types import Float32, Float64, Int32
 
 STEP = 0.1
 """H."""
@@ -248,38 +247,8 @@ def along(effects: Float32, sums: Float32, tau: float) -> Float64:
     return out
 
 
-@functools.cache
-def level_terms_kernel(scaled: bool, cut_by: CutSide | None) -> Callable[..., None]:
-    """Compile the computation of the terms of `level_score` for a cell's ratings.
-
-    Returns
-    -------
-    f(indptr, indices, values, tables, out) -> None
-        `indptr` and `indices` come from `dsgmcmc.kernels.stored.kernel_arguments`; `values` (nnz,) float32. `tables`
-        (1, R + 1) float32 are the thresholds with both ends; (n, R + 1) or (m, R + 1) if rows have separate thresholds.
-        `out` (2, nnz) float32 is set. With scales, arrays (n,) and (m,) precede `out`, which is (3, nnz).
-    """
-    owner = OWNER[cut_by] if cut_by else "uint64(0)"
-    lines = ["j = column(indices, halves, r)", "level = uint64(values[r])"]
-    lines += [f"out[0, r] = tables[{owner}, level + uint64(1)]", f"out[1, r] = tables[{owner}, level]"]
-    lines += ["out[2, r] = scale_w[i] * scale_h[j]"] if scaled else []
-    scales = "float32[::1], float32[::1], " if scaled else ""
-    source = [
-        COLUMN,
-        jit.decorator(f"void(int64[::1], uint16[::1], float32[::1], float32[:, ::1], {scales}float32[:, ::1])"),
-        f"def terms(indptr, indices, values, tables, {'scale_w, scale_h, ' if scaled else ''}out):",
-        "    halves = indices.size > values.size",
-        "    for i in range(indptr.shape[0] - 1):",
-        "        for r in range(uint64(indptr[i]), uint64(indptr[i + 1])):",
-        *indented(lines, 3),
-    ]
-    name = f"level_terms{'_scaled' if scaled else ''}{f'_cut_{cut_by}' if cut_by else ''}"
-    kernel: Callable[..., None] = jit.compile_source(name, "\n".join(source) + "\n").terms
-    return kernel
-
-
 _GROUP_SUMS = '''\
-{column}{add}
+{add}
 def add(groups, residuals, weights, out):
     """Weighted residuals, and weights, to the sums of their groups."""
     for r in range(groups.shape[0]):
@@ -293,15 +262,6 @@ def subtract(groups, effects, out):
     """Every group's effect off its ratings."""
     for r in range(groups.shape[0]):
         out[r] -= effects[uint64(groups[r])]
-
-
-{weigh}
-def weigh(indptr, indices, weight_w, weight_h, out):
-    """w_ij = g_i g'_j of every rating."""
-    halves = indices.size > indptr[indptr.shape[0] - 1]
-    for i in range(indptr.shape[0] - 1):
-        for r in range(uint64(indptr[i]), uint64(indptr[i + 1])):
-            out[r] = weight_w[i] * weight_h[column(indices, halves, r)]
 '''
 
 
@@ -337,10 +297,8 @@ def predictor_kernel(K: int, biases: bool, sign: Literal["+", "-"]) -> Callable[
 @functools.cache
 def _group_sums() -> Any:
     source = _GROUP_SUMS.format(
-        column=COLUMN,
         add=jit.decorator("void(int32[::1], float32[::1], float32[::1], float32[:, ::1])"),
         subtract=jit.decorator("void(int32[::1], float32[::1], float32[::1])"),
-        weigh=jit.decorator("void(int64[::1], uint16[::1], float32[::1], float32[::1], float32[::1])"),
     )
     return jit.compile_source("groups", source)
 
@@ -362,8 +320,3 @@ def add_to_groups(groups: Int32, residuals: Float32, weights: Float32, out: Floa
 def subtract_groups(groups: Int32, effects: Float32, out: Float32) -> None:
     """Subtract from `out`, (nnz,) float32, the effects (G,) float32 of the groups (nnz,) int32 of its ratings."""
     _group_sums().subtract(groups, effects, out)
-
-
-def weigh_ratings(pattern: tuple[Array, ...], weight_w: Float32, weight_h: Float32, out: Float32) -> None:
-    """Set `out`, (nnz,) float32, to the product of the noise scales of each rating's row and column."""
-    _group_sums().weigh(*pattern, weight_w, weight_h, out)

@@ -50,6 +50,11 @@ class CellRatings:
         """The ratings, (nnz,) float32; with a table, looked up at every call."""
         return self.stored if self.table is None else self.table[self.stored]
 
+    @property
+    def rows(self) -> Int64:
+        """Local row of every rating, (nnz,) int64; made at every call."""
+        return np.repeat(np.arange(len(self.indptr) - 1), np.diff(self.indptr))
+
     @cached_property
     def arrays(self) -> tuple[Array, ...]:
         """Arguments of kernels (`dsgmcmc.kernels.stored.kernel_arguments`), then `offsets` if there are some."""

@@ -23,7 +23,7 @@ import numpy as np
 
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
-from dsgmcmc.kernels.effects import Score, level_score, level_terms_kernel
+from dsgmcmc.kernels.effects import Score, level_score
 from dsgmcmc.kernels.ordinal import END, CutSide, level_moments, level_probabilities, level_tables, ordinal_kernel
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.circulation import Circulation, RatingsCell
@@ -223,13 +223,16 @@ class Ordinal(ScaledRows):
         Here: the thresholds on either side of a rating, and the rating's scale if there are scales.
         """
         ratings, blocks, cut_by = cell.ratings, (cell.row, cell.column), self.own_thresholds
-        scales = [self.row_scale(block) for block in blocks] if self.heteroscedastic else []
+        level, places = ratings.values.astype(np.intp), (ratings.rows, ratings.indices)
         table = np.concatenate([[-END], self.thresholds.values, [END]]).astype(np.float32)[None]
-        terms = np.empty((3 if scales else 2, len(ratings.indices)), np.float32)
-        kernel = level_terms_kernel(bool(scales), None if cut_by is None else _SIDES[cut_by])
-        given = *ratings.pattern, ratings.values
-        kernel(*given, table if cut_by is None else cut_table(blocks[cut_by]), *scales, terms)
-        return level_score(self.heteroscedastic), terms
+        owner: Any = 0
+        if cut_by is not None:
+            table, owner = cut_table(blocks[cut_by]), places[cut_by]
+        terms = [table[owner, level + 1], table[owner, level]]
+        if self.heteroscedastic:
+            of_row, of_column = (self.row_scale(block)[at] for block, at in zip(blocks, places, strict=True))
+            terms.append(of_row * of_column)
+        return level_score(self.heteroscedastic), np.stack(terms)
 
     def draw(self, context: DrawContext) -> None:
         """Draw the parameters that `draw_shared` does not draw, if they are due (`DrawContext.is_turn`). Collective.

@@ -62,7 +62,6 @@ from dsgmcmc.kernels.effects import (
     predictor_kernel,
     propose,
     subtract_groups,
-    weigh_ratings,
 )
 from dsgmcmc.kernels.philox import normals
 from dsgmcmc.model.blocks import RatingBlocks
@@ -344,8 +343,8 @@ class NormalDraw:
             positions = row[context.position], column[context.position]
             residual(*ratings.pattern, ratings.values, *positions, self._residuals[cell])
             if scales:
-                row_scale, column_scale = row.row(WEIGHT.name), column.row(WEIGHT.name)
-                weigh_ratings(ratings.pattern, np.float32(tau) * row_scale, column_scale, self._weights[cell])
+                row_scale, column_scale = np.float32(tau) * row.row(WEIGHT.name), column.row(WEIGHT.name)
+                self._weights[cell] = row_scale[ratings.rows] * column_scale[ratings.indices]
 
     def run(self) -> None:
         """Draw all effects and their precisions, one level after another. Collective."""

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from dsgmcmc.kernels.effects import effects_kernel, formula_score, level_score, level_terms_kernel
+from dsgmcmc.kernels.effects import effects_kernel, formula_score, level_score
 from dsgmcmc.kernels.gradient import gradient_kernel
 from dsgmcmc.kernels.ordinal import level_tables, ordinal_kernel
 from dsgmcmc.kernels.stored import kernel_arguments
@@ -57,22 +57,6 @@ def test_sums_are_those_of_the_log_density(score, terms, log) -> None:
         for k, each in enumerate((slope, curvature, gain), start=1):
             expected = np.bincount(groups, each, GROUPS)
             np.testing.assert_allclose(sums[:, k], expected, rtol=1e-3, atol=1e-3)
-
-
-@pytest.mark.parametrize("cut_by", [None, "w", "h"])
-def test_a_level_finds_its_thresholds_and_scale(cut_by) -> None:
-    """Those of all, of its row or of its column; the ends are far away."""
-    rng = np.random.default_rng(2)
-    counts = rng.integers(0, 5, 7)
-    rows, indptr = np.repeat(np.arange(7), counts), np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-    columns, level = rng.integers(0, 4, len(rows)).astype(np.int32), rng.integers(0, 3, len(rows))
-    owner = {"w": rows, "h": columns, None: np.zeros_like(rows)}[cut_by]
-    tables = np.sort(rng.normal(size=({"w": 7, "h": 4, None: 1}[cut_by], 4)), axis=1).astype(np.float32)
-    scales = [rng.gamma(2, size=n).astype(np.float32) for n in (7, 4)]
-    out = np.empty((3, len(rows)), np.float32)
-    level_terms_kernel(True, cut_by)(indptr, columns.view(np.uint16), level.astype(np.float32), tables, *scales, out)
-    expected = tables[owner, level + 1], tables[owner, level], scales[0][rows] * scales[1][columns]
-    assert out.tolist() == np.stack(expected).tolist()
 
 
 @pytest.mark.parametrize("kind", ["residual", "levels"])

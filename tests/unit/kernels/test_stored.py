@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from dsgmcmc.kernels.effects import weigh_ratings
 from dsgmcmc.kernels.gradient import gradient_kernel, weigh_kernel
 from dsgmcmc.kernels.ordinal import ordinal_kernel
 from dsgmcmc.kernels.pattern import spread_kernel
@@ -39,11 +38,10 @@ def thresholds(given: tuple, values: np.ndarray, theta: Arrays, scales: Arrays) 
 
 
 def pattern(given: tuple, values: np.ndarray, theta: Arrays, scales: Arrays) -> Arrays:
-    outs, sums, products = zeros(K + 1), zeros(2), np.zeros(len(values), np.float32)
+    outs, sums = zeros(K + 1), zeros(2)
     spread_kernel(K + 1)(*given[:2], *theta, *outs)
     weigh_kernel()(*given[:2], *scales, *sums)
-    weigh_ratings(given[:2], *scales, products)
-    return [*outs, *sums, products]
+    return [*outs, *sums]
 
 
 @pytest.mark.parametrize("kernel", [gradient, thresholds, pattern])
