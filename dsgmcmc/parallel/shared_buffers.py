@@ -17,7 +17,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -28,7 +27,6 @@ FOLDER = Path("/dev/shm")
 #: copies are in huge pages, which shared memory lacks.
 LARGEST = 1 << 22
 LINE = 16  # float32 values per cache line; no two blocks share a line
-MARK = 4 * LINE  # random bytes at the start of the file, by which processes check that they have opened the same file
 
 
 class SharedColumnBuffers:
@@ -87,36 +85,27 @@ class SharedColumnBuffers:
         self._in_use = False
 
 
-class _File(NamedTuple):
-    """A file for all processes of a node; `path` is empty if it could not be created."""
-
-    path: str
-    mark: bytes
-
-
 def _shared_memory(node: Comm, count: int) -> Float32 | None:
     """`count` zeros in memory shared on a node; None if any process cannot map it. Collective over `node`."""
-    size = count * 4 + MARK
-    file = node.bcast(_create(size) if node.rank == 0 else None)
-    memory = _map(file, size, node) if file.path else None
+    path = node.bcast(_create(count * 4) if node.rank == 0 else None)
+    memory = _map(path, count * 4, node) if path else None
     everyone = all(node.allgather(memory is not None))
     if node.rank == 0:
-        _unlink(file.path)
-    return np.frombuffer(memory, np.float32, count, MARK) if memory is not None and everyone else None
+        _unlink(path)
+    return np.frombuffer(memory, np.float32) if memory is not None and everyone else None
 
 
-def _create(size: int) -> _File:
-    """Create a file of `size` bytes."""
-    path, mark = "", os.urandom(MARK)
+def _create(size: int) -> str:
+    """Create a file of `size` bytes for all processes of a node, under a new name; "" if it cannot be created."""
+    path = ""
     try:
         handle, path = tempfile.mkstemp(prefix="dsgmcmc-", dir=FOLDER)
         with os.fdopen(handle, "wb") as file:
-            file.write(mark)
             file.truncate(size)
     except OSError:
         _unlink(path)
-        return _File("", mark)
-    return _File(path, mark)
+        return ""
+    return path
 
 
 def _unlink(path: str) -> None:
@@ -126,16 +115,15 @@ def _unlink(path: str) -> None:
             Path(path).unlink()
 
 
-def _map(file: _File, size: int, node: Comm) -> mmap.mmap | None:
+def _map(path: str, size: int, node: Comm) -> mmap.mmap | None:
     """Map the file, after reserving this process's share of its memory, which is then allocated near this process."""
     begin, end = (size * rank // node.size for rank in (node.rank, node.rank + 1))
     try:
-        handle = os.open(file.path, os.O_RDWR | os.O_NOFOLLOW)
+        handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
         try:
             os.posix_fallocate(handle, begin, end - begin)
-            memory = mmap.mmap(handle, size)
+            return mmap.mmap(handle, size)
         finally:
             os.close(handle)
     except (OSError, ValueError):
         return None
-    return memory if memory[:MARK] == file.mark else None

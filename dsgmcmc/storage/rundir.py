@@ -54,6 +54,12 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
+def _chains_in(folder: Path) -> list[int]:
+    """Chains that have a directory in a folder, in order."""
+    names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    return sorted(int(name[6:]) for name in names if _CHAIN.fullmatch(name))
+
+
 class RunDirectory:
     """Paths and small files of a run, in a directory that need not exist."""
 
@@ -78,8 +84,7 @@ class RunDirectory:
 
     def chains(self) -> list[int]:
         """Chains with a directory in one of `SERIES`, in order."""
-        names = {p.name for kind in SERIES if (self.path / kind).is_dir() for p in (self.path / kind).iterdir()}
-        return sorted(int(name[6:]) for name in names if _CHAIN.fullmatch(name))
+        return sorted({chain for kind in SERIES for chain in _chains_in(self.path / kind)})
 
     def cut(self, chain: int, iteration: int) -> None:
         """Remove a chain's snapshots and metrics after an iteration, the newest first, and unfinished writes."""
@@ -152,8 +157,7 @@ class RunDirectory:
 
     def starts(self) -> list[Path]:
         """Directories of the chains in `start`, in order."""
-        folders = [(path.name, path) for path in self.start().iterdir()] if self.start().is_dir() else []
-        return [path for _, path in sorted((int(name[6:]), path) for name, path in folders if _CHAIN.fullmatch(name))]
+        return [self.start(chain) for chain in _chains_in(self.start())]
 
     def open_start(self, chain: int, facts: Facts) -> Snapshot:
         """Open the state that a chain starts from; raises as `open_index`."""

@@ -15,7 +15,7 @@ import numpy as np
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.comm import Alone
 from dsgmcmc.storage.files import sync, write_whole
-from dsgmcmc.storage.hdf5 import new_hdf5, write_array
+from dsgmcmc.storage.hdf5 import new_hdf5
 from dsgmcmc.storage.manifest import MANIFEST, BlockEntry, Key, Manifest, seal
 from dsgmcmc.storage.series import remove
 from dsgmcmc.storage.snapshot import Lazy, Snapshot, block_hash
@@ -139,7 +139,7 @@ def _write_shard(path: Path, blocks: Mapping[Key, Lazy]) -> list[BlockEntry]:
         for key, block in blocks.items():
             array = block() if callable(block) else block
             stored = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
-            write_array(file, key.path, stored)
+            file.create_dataset(key.path, data=stored)
             check()
             hashed = block_hash(array)
             entries.append(
