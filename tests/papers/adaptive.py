@@ -12,18 +12,16 @@ chains together. Noise of gradients is the largest eigenvalue of their exact cov
 
 from __future__ import annotations
 
-import argparse
 from math import sqrt
-from pathlib import Path
-from time import process_time
 
 import numpy as np
+from common import axes, command, digits, follow, head, row, save
 from scipy.optimize import minimize
 from scipy.stats import kurtosis
 
 from dsgmcmc.densities.regression import Regression
 from dsgmcmc.densities.sample import vector_target
-from dsgmcmc.samplers import DENSITY_SAMPLERS, SAMPLERS
+from dsgmcmc.samplers import sampler_named
 from dsgmcmc.samplers.gradients import DATUM_GRADIENTS
 
 SIZE, STEPS, EPS = 122, (5e-3, 5e-4, 5e-5), 5e-3
@@ -53,10 +51,7 @@ class Problem:
     """A posterior, its mode, moments, and the directions in which it is widest and narrowest."""
 
     def __init__(self, path, components, draws):
-        with np.load(path) as file:
-            arrays = [file[name] for name in file.files]
-        images = np.concatenate([a.reshape(len(a), -1) for a in arrays if a.ndim > 1])
-        labels = np.concatenate([a for a in arrays if a.ndim == 1])
+        images, labels = digits(path)
         pixels = images[labels <= 1] / 255.0
         pixels -= pixels.mean(axis=0)
         _, vectors = np.linalg.eigh(pixels.T @ pixels)
@@ -78,7 +73,7 @@ class Problem:
         density, root = self.density, np.linalg.inv(np.linalg.cholesky(self.hessian)).T
         round_ = Regression(density.features @ root, density.responses, prior_precision=root.T @ root)
         round_.curvature = 1 - np.diag(round_.prior_precision)
-        kind = DENSITY_SAMPLERS["mala"]
+        kind = sampler_named("mala")
         sampler = kind(kind.Config(step_size=0.6 / len(self.mode) ** (1 / 3)), 0)
         target = vector_target(round_, sampler, rows=8)
         sampler.start(target, 1.0)
@@ -91,34 +86,26 @@ class Problem:
         return np.concatenate(found[number // 10 :])
 
     def chain(self, name, gradient, eps, iterations, look=None):
-        """States from the mode on, and the sampler; `look(target, sampler, iteration)` before every iteration."""
-        kind = SAMPLERS.get(name) or DENSITY_SAMPLERS[name]
+        """States from the mode on, seconds, and the sampler; `look(target, sampler, iteration)` before iterations."""
+        kind = sampler_named(name)
         sampler = kind(kind.Config(step_size=eps * self.density.curvature.max(), gradient=gradient), 0)
         target = vector_target(self.density, sampler, grid=self.grid, schedule="random")
-        sampler.start(target, 0.0)
-        target.block["theta"][0] = self.mode
-        states = np.empty((iterations, len(self.mode)))
-        for iteration in range(iterations):
-            if look:
-                look(target, sampler, iteration)
-            sampler.advance(target, iteration, 1)
-            states[iteration] = target.block["theta"][0]
-        return states, sampler
+        at = look and (lambda iteration: look(target, sampler, iteration))
+        return *follow(sampler, target, self.mode, iterations, at), sampler
 
     def kernel(self, name, variance, iterations):
-        """States of a Metropolis kernel that walks with steps N(0, variance I), and the sampler."""
-        kind = DENSITY_SAMPLERS[name]
+        """States of a Metropolis kernel that walks with steps N(0, variance I), and what it counted."""
+        kind = sampler_named(name)
         more = {"batch": SIZE, "risk": 0.01} if name != "mh" else {}
         scale = sqrt(variance * self.density.n_data)
         sampler = kind(kind.Config(proposal="walk", scale=scale, **more), 0)
-        target = vector_target(self.density, sampler)
-        sampler.start(target, 0.0)
-        target.block["theta"][0] = self.mode
-        states = np.empty((iterations, len(self.mode)))
-        for iteration in range(iterations):
-            sampler.advance(target, iteration, 1)
-            states[iteration] = target.block["theta"][0]
-        return states, sampler
+        states, _ = follow(sampler, vector_target(self.density, sampler), self.mode, iterations)
+        return states, sampler.metrics()
+
+    def size(self):
+        """What errors compare with."""
+        mean, variance = (float(np.linalg.norm(each)) for each in (self.mean, self.variance))
+        return f"norms of mean and variance {mean:.3g}, {variance:.3g}"
 
     def errors(self, states):
         """Norms of the errors of mean and variance."""
@@ -142,7 +129,7 @@ def noise(density, sampler, target):
 def along_one_path(problem, eps, iterations):
     """Noise of every estimator that follows the same path of LD, with draws and tables of its own."""
     density, rng = problem.density, np.random.default_rng(0)
-    kind, followers = SAMPLERS["sgld"], {}
+    kind, followers = sampler_named("sgld"), {}
     for name in (None, *DATUM_GRADIENTS):
         sampler = kind(kind.Config(step_size=eps * density.curvature.max(), gradient=name), 0)
         followers[name or "uniform"] = sampler, vector_target(density, sampler, grid=problem.grid, schedule="random")
@@ -171,17 +158,16 @@ def on_their_own(problem, eps, iterations):
             if iteration >= iterations // 2 and iteration % 25 == 0:
                 seen.append(noise(problem.density, sampler, target))
 
-        with np.errstate(all="ignore"):
-            problem.chain(*LAWS[name][:2], eps, iterations, look)
+        problem.chain(*LAWS[name][:2], eps, iterations, look)
         found[name] = float(np.mean(seen))
     return found
 
 
-def table(columns, headings, first):
-    """Print dicts as the columns of a table."""
-    print(f"\n| {first} | " + " | ".join(headings) + " |\n|---|" + "---|" * len(headings))
+def table(columns, what):
+    """Print dicts, one for each of `STEPS`, as the columns of a table."""
+    head(what, *(f"eps {eps:g}" for eps in STEPS))
     for name in columns[0]:
-        print(f"| {name} | " + " | ".join(f"{column[name]:.3g}" for column in columns) + " |", flush=True)
+        row(name, *(f"{column[name]:.3g}" for column in columns))
 
 
 def autocorrelation(states, lag):
@@ -193,26 +179,16 @@ def autocorrelation(states, lag):
 def laws(problem, iterations):
     """Table of what the chains of ten dimensions sample; the states of those that are drawn."""
     truth, kept = (problem.draws @ problem.axes).var(axis=0), {}
-    size = [float(np.linalg.norm(each)) for each in (problem.mean, problem.variance)]
-    print(
-        f"\nnorms of mean and variance {size[0]:.3g}, {size[1]:.3g}; variance along axes {truth[0]:.3g}, {truth[1]:.3g}"
-    )
-    print("\n| | variance, widest | narrowest | error of mean | of variance | ACF at 10 | nothing added | seconds |")
-    print("|---|---|---|---|---|---|---|---|")
+    print(f"\n{problem.size()}; variance along axes {truth[0]:.3g}, {truth[1]:.3g}")
+    head("", "variance, widest", "narrowest", "error of mean", "of variance", "ACF at 10", "nothing added", "seconds")
     for name, settings in LAWS.items():
-        begin = process_time()
-        states, sampler = problem.chain(*settings, iterations + iterations // 2)
-        seconds, states = process_time() - begin, states[iterations // 2 :]
+        states, seconds, sampler = problem.chain(*settings, iterations + iterations // 2)
+        kept[name] = states = states[iterations // 2 :]
         ratio, errors = (states @ problem.axes).var(axis=0) / truth, problem.errors(states)
         clipped = sampler.metrics().get("clipped")
         rest = "" if clipped is None else f"{100 * clipped:.1f} %"
         acf = autocorrelation(states @ problem.axes[:, 0], 10)
-        print(
-            f"| {name} | {ratio[0]:.3g} | {ratio[1]:.3g} | {errors[0]:.3g} | {errors[1]:.3g} | {acf:.2f} | {rest} | "
-            f"{seconds:.1f} |",
-            flush=True,
-        )
-        kept[name] = states
+        row(name, *(f"{x:.3g}" for x in (*ratio, *errors)), f"{acf:.2f}", rest, f"{seconds:.1f}")
     return kept
 
 
@@ -221,8 +197,7 @@ def estimators(problem, number):
     density, rng, theta = problem.density, np.random.default_rng(3), problem.mode[None]
     energies, gradients = density.energies(theta)[0], density.gradients(theta)[0]
     widest = np.linalg.eigh(gradients.T @ gradients)[1][:, -1]
-    print("\n| estimate at the mode | sd, uniform | excess kurtosis | sd, by size and uniformly | excess kurtosis |")
-    print("|---|---|---|---|---|")
+    head("estimate at the mode", "sd, uniform", "excess kurtosis", "sd, by size and uniformly", "excess kurtosis")
     lengths = np.linalg.norm(gradients, axis=1)
     for what, terms, weights in (("U", energies, np.abs(energies)), ("gradient", gradients @ widest, lengths)):
         cells = []
@@ -230,25 +205,19 @@ def estimators(problem, number):
             p = share * weights / weights.sum() + (1 - share) / len(terms)
             found = (terms / p)[rng.choice(len(terms), size=(number, SIZE), p=p)].mean(axis=1)
             cells += [f"{found.std():.3g}", f"{kurtosis(found):.2f}"]
-        print(f"| {what} | " + " | ".join(cells) + " |", flush=True)
+        row(what, *cells)
 
 
 def kernels(problem, variance, iterations):
     """Figures 1, 10, 12: Metropolis kernels in ten dimensions."""
     truth = (problem.draws @ problem.axes).var(axis=0)
-    print(
-        "\n| | accepted | longest stay | evaluations a step | variance, widest | narrowest |\n|---|---|---|---|---|---|"
-    )
+    head("", "accepted", "longest stay", "evaluations a step", "variance, widest", "narrowest")
     for label, name in KERNELS.items():
-        states, sampler = problem.kernel(name, variance, iterations)
+        states, metrics = problem.kernel(name, variance, iterations)
         moved = np.flatnonzero(np.any(np.diff(states, axis=0) != 0, axis=1))
         stay = int(np.diff(np.concatenate([[0], moved, [iterations]])).max())
-        metrics, ratio = sampler.metrics(), (states @ problem.axes).var(axis=0) / truth
-        print(
-            f"| {label} | {metrics['acceptance']:.2f} | {stay:,} | {metrics['evaluations']:,.0f} | {ratio[0]:.3g} | "
-            f"{ratio[1]:.3g} |",
-            flush=True,
-        )
+        ratio = (f"{x:.3g}" for x in (states @ problem.axes).var(axis=0) / truth)
+        row(label, f"{metrics['acceptance']:.2f}", f"{stay:,}", f"{metrics['evaluations']:,.0f}", *ratio)
 
 
 def against_calls(problem, long):
@@ -256,65 +225,56 @@ def against_calls(problem, long):
     n, curves = problem.density.n_data, {}
     few = max(20, round(2 * long * SIZE / n))
 
-    def follow(label, states, each, first=0.0):
+    def show(label, states, each, first=0.0):
         stops = np.unique(np.geomspace(10, len(states), 16).astype(int))
         errors = np.array([problem.errors(states[:stop]) for stop in stops])
         curves[label] = first + each * stops, errors
-        print(f"| {label} | {curves[label][0][-1] / 1e6:.2f} | {errors[-1][0]:.3g} | {errors[-1][1]:.3g} |", flush=True)
+        row(label, f"{curves[label][0][-1] / 1e6:.2f}", *(f"{x:.3g}" for x in errors[-1]))
 
-    size = [float(np.linalg.norm(each)) for each in (problem.mean, problem.variance)]
-    print(f"\nnorms of mean and variance {size[0]:.3g}, {size[1]:.3g}")
-    print("\n| in 100 dimensions | million calls | error of mean | error of variance |\n|---|---|---|---|")
-    follow("LD, all data", problem.chain("sgld", "full", EPS, few)[0], n)
-    follow("SGLD", problem.chain("sgld", "part", EPS, long)[0], SIZE)
+    print(f"\n{problem.size()}")
+    head("in 100 dimensions", "million calls", "error of mean", "error of variance")
+    show("LD, all data", problem.chain("sgld", "full", EPS, few)[0], n)
+    show("SGLD", problem.chain("sgld", "part", EPS, long)[0], SIZE)
     for name in ("modified SGLD, weights as printed", "modified SGLD, `adaptive`"):
-        follow(name, problem.chain(*LAWS[name], long)[0], SIZE, n)
+        show(name, problem.chain(*LAWS[name], long)[0], SIZE, n)
     name, gradient, _ = LAWS["modified SGLD, `adaptive`"]
-    follow("`adaptive`, eps .001", problem.chain(name, gradient, EPS / 5, long)[0], SIZE, n)
+    show("`adaptive`, eps .001", problem.chain(name, gradient, EPS / 5, long)[0], SIZE, n)
     for label in ("MH", "modified MH"):
-        states, sampler = problem.kernel(KERNELS[label], 3e-3, few if label == "MH" else long // 4)
-        metrics = sampler.metrics()
-        follow(f"{label}, {metrics['acceptance']:.2f} accepted", states, metrics["evaluations"])
+        states, metrics = problem.kernel(KERNELS[label], 3e-3, few if label == "MH" else long // 4)
+        show(f"{label}, {metrics['acceptance']:.2f} accepted", states, metrics["evaluations"])
     return curves
 
 
 def draw(problem, states, curves, folder):
     """Marginals in ten dimensions, errors in a hundred."""
-    from matplotlib import pyplot as plt
-
-    figure, axes = plt.subplots(2, 2, figsize=(9.5, 6.5))
-    for axis, direction, title in zip(axes[0], problem.axes.T, ("widest", "narrowest"), strict=True):
+    panels = axes(2, 2, size=(9.5, 6.5))
+    for axis, direction, title in zip(panels[0], problem.axes.T, ("widest", "narrowest"), strict=True):
         exact = problem.draws @ direction
         edges = np.linspace(exact.mean() - 6 * exact.std(), exact.mean() + 6 * exact.std(), 61)
         axis.hist(exact, edges, density=True, color="0.8", label="posterior")
         for name in DRAWN:
             axis.hist(states[name] @ direction, edges, density=True, histtype="step", lw=1.3, label=name)
         axis.set(title=f"10 components, eps .005: the {title} direction", yticks=[])
-    axes[0, 0].legend(fontsize=7)
-    for axis, which, title in zip(axes[1], (0, 1), ("mean", "variance"), strict=True):
+    panels[0, 0].legend(fontsize=7)
+    for axis, which, title in zip(panels[1], (0, 1), ("mean", "variance"), strict=True):
         for name, (calls, errors) in curves.items():
             axis.loglog(calls, errors[:, which], label=name, lw=1.3)
         axis.set(title=f"100 components: error of the {title}", xlabel="gradients or energies of single data")
-    axes[1, 1].legend(fontsize=6)
-    figure.tight_layout()
-    figure.savefig(folder / "adaptive.png", dpi=80)
+    panels[1, 1].legend(fontsize=6)
+    save(panels, folder, "adaptive.png")
 
 
 def main():
     """Print the tables, and draw the figure."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = command(__doc__, "adaptive.png")
     parser.add_argument("data")
-    parser.add_argument("--quick", action="store_true", help="a small form of it, to see that it runs")
     parser.add_argument("--long", type=int, default=6000, help="iterations of chains in 100 dimensions that subsample")
-    parser.add_argument("--out", type=Path, help="folder for adaptive.png; needs matplotlib")
     options = parser.parse_args()
     iterations, long = (100, 200) if options.quick else (4000, options.long)
     ten = Problem(options.data, 10, iterations // 2)
     print(f"{ten.density.n_data:,} data")
-    columns = [along_one_path(ten, eps, iterations // 2) for eps in STEPS]
-    table(columns, [f"eps {eps:g}" for eps in STEPS], "noise along one path of LD")
-    columns = [on_their_own(ten, eps, iterations // 2) for eps in STEPS]
-    table(columns, [f"eps {eps:g}" for eps in STEPS], "noise along their own chains")
+    table([along_one_path(ten, eps, iterations // 2) for eps in STEPS], "noise along one path of LD")
+    table([on_their_own(ten, eps, iterations // 2) for eps in STEPS], "noise along their own chains")
     states = laws(ten, iterations)
     estimators(ten, 20 * iterations)
     kernels(ten, 0.01, iterations)

@@ -7,8 +7,8 @@ prior,
     accepted with probability min(1, p(x_i | z', theta) / p(x_i | z, theta)),
 
 and then theta makes the sampler's step along the part's gradient given z. Both leave the joint posterior as it is, up
-to the bias of the sampler's own step. All z are a field of the block: saved with it, and resumed to the same bits.
-Sub-chains that are interleaved have latent variables of their own, since each is a chain of (theta, z).
+to the bias of the sampler's own step. Sub-chains that are interleaved have latent variables of their own, since each is
+a chain of (theta, z).
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.gradients import PartGradient
 from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.targets.base import Cell
-from dsgmcmc.targets.state import StateField
 from dsgmcmc.types import Float64
 
 S = TypeVar("S", bound=Sampler[Any, Any])
@@ -63,45 +62,32 @@ class Latent(PartGradient[VectorTarget[Augmented]]):
     densities = Augmented
 
     def __init__(self, chains: int) -> None:
-        self.chains, self.acceptance = chains, 0.0
+        self.chains, self.moves = chains, np.zeros(2)  # accepted, and all
+        self.latents: list[Float64] = []  # (n, N, L) of every chain
 
     @classmethod
     def of(cls, config: SamplerConfig, burn_in: int) -> Self:
         """Make it; the `memory` of HAMCMC is the number of its interleaved chains."""
         return cls(getattr(config, "memory", 1))
 
-    def tables(self, density: Augmented, grid: int) -> tuple[StateField, ...]:
-        """Fields of the latent variables of every chain, and of their moves."""
-        width = density.n_data * density.n_latent
-        latents = (StateField(f"latent{chain}", width) for chain in range(self.chains))
-        return (*latents, StateField("latent_moves", 2))
-
     def metrics(self) -> dict[str, float]:
         """Part of the proposals that were accepted."""
-        return {"latent_acceptance": self.acceptance}
-
-    def latent(self, target: VectorTarget[Augmented]) -> Float64:
-        """Latent variables of the current chain, a view (n, N, L)."""
-        block, density = target.block, target.density
-        field = block[f"latent{target.subchain}"]
-        return field.reshape(len(field), density.n_data, density.n_latent)
+        return {"latent_acceptance": float(self.moves[0] / self.moves[1])}
 
     def begin(self, target: VectorTarget[Augmented], position: str) -> None:
         """Draw the latent variables of this part's data given the state; those of all data before the first step."""
-        density, block, latent = target.density, target.block, self.latent(target)
-        theta, iteration, generator = block[position], target.stream.iteration, target.stream.generator(LATENT)
-        if iteration == 0:
-            block["latent_moves"][:] = 0.0
+        density, theta = target.density, target.block[position]
+        iteration, generator = target.stream.iteration, target.stream.generator(LATENT)
         if iteration < self.chains:
-            latent[:] = density.draw_latent(latent.shape[:2], generator)
+            latent = density.draw_latent((len(theta), density.n_data), generator)
             move(density, theta, latent, ALL, generator, FIRST)
+            self.latents.append(latent)
+        latent = self.latents[target.subchain]
         for rows, data, _ in target.parts_of(iteration):
             moving = latent[rows][:, data].copy()
             accepted = move(density, theta[rows], moving, data, generator)
-            block["latent_moves"][rows] += np.stack([accepted, np.full(len(moving), moving[0].size)], axis=1)
+            self.moves += accepted, moving.size
             latent[_places(rows, data, latent)] = moving
-        moves = block["latent_moves"].sum(axis=0)
-        self.acceptance = float(moves[0] / moves[1])
 
     def take(
         self,
@@ -113,7 +99,7 @@ class Latent(PartGradient[VectorTarget[Augmented]]):
         errors: bool = True,
     ) -> None:
         """Compute the gradient of a part into `out`."""
-        density, latent = target.density, self.latent(target)
+        density, latent = target.density, self.latents[target.subchain]
         for block in cell.blocks:
             block.begin_gradient(position, out, prior)
             for rows, data, probability in target.parts_of(target.stream.iteration):
@@ -129,9 +115,9 @@ def given_latent(sampler: S) -> S:
 
 def move(
     density: Augmented, theta: Float64, latent: Float64, data: Data, generator: np.random.Generator, steps: int = 1
-) -> Float64:
-    """Let latent variables (n, S, L) of some data make Metropolis steps; returns the number accepted, (n,)."""
-    energy, accepted = density.given(theta, data), np.zeros(len(theta))
+) -> int:
+    """Let latent variables (n, S, L) of some data make Metropolis steps; returns the number accepted."""
+    energy, accepted = density.given(theta, data), 0
     now = energy(latent)
     for _ in range(steps):
         proposal = density.draw_latent(now.shape, generator)
@@ -141,7 +127,7 @@ def move(
             then = energy(there)
             accept = np.log(generator.random(now.shape)) < now - then
             latent[accept, k], now = there[accept, k], np.where(accept, then, now)
-            accepted += accept.sum(axis=1)
+            accepted += int(accept.sum())
     return accepted
 
 

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from neural_network import Network
 
+from dsgmcmc.densities.density import prior_gradient
 from dsgmcmc.densities.sample import vector_target
 from dsgmcmc.samplers import SAMPLERS
 
@@ -59,9 +60,7 @@ class Experiment:
 
     def network(self, activation):
         """The density, its steps in the units of the paper."""
-        density = Network(*self.train, HIDDEN, activation=activation, scale=1 / 255)
-        density.curvature = np.ones(density.dimension)
-        return density
+        return Network(*self.train, HIDDEN, activation, 1 / 255)
 
     def optimum(self):
         """Gradient descent at the step of SGLD, and its seconds; precisions are 1, with which no weights vanish."""
@@ -69,7 +68,7 @@ class Experiment:
         theta = SD * rng.normal(size=(1, density.dimension))
         for _ in range(self.iterations):
             part = slice(rng.integers(self.grid), None, self.grid)
-            gradient = self.grid * density.gradient(theta, part) + density.prior_gradient(theta)
+            gradient = self.grid * density.gradient(theta, part) + prior_gradient(density, theta)
             theta -= STEPS["SGLD"] / 2 * gradient
         return theta, process_time() - begin
 

@@ -11,15 +11,12 @@ theta_i = (W_i, a_i) has D = K + 1 columns, or D = K without biases. One sweep d
   sampled, before g with g integrated out;
 - tau ~ Gamma(1 + N / 2, rate 1 + SSE / 2), SSE weighted by g g'.
 
-One process, double precision, written to be checked rather than to be fast. As a command:
-``OPENBLAS_NUM_THREADS=1 python tests/reference/gibbs.py RATINGS.h5 --rank 32 --sweeps 400 --out result.npz``
+One process, double precision, written to be checked rather than to be fast.
 """
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,8 +27,6 @@ from scipy.stats import wishart
 
 from dsgmcmc.data.ratings import SPLITS, open_ratings
 from dsgmcmc.diagnostics import scores
-from dsgmcmc.model.likelihoods.gaussian import Gaussian
-from dsgmcmc.model.predictive.base import Moments
 
 NU_GRID = 2.0 ** np.arange(2, 10.5, 0.5)
 """Prior support of a sampled nu, equally likely each; from 4 on 1 / g has a variance."""
@@ -78,14 +73,11 @@ class GibbsResult:
     """Posterior summaries; arrays over ``test`` are in its row-wise order, draws are those after burn-in."""
 
     rmse_mean: float  # of the posterior mean prediction
-    rmse_trace: np.ndarray  # (draws,) the same after each draw
     tau: np.ndarray  # (draws,)
     nu: np.ndarray  # (draws, 2)
     mean: np.ndarray  # (n_test,) posterior mean of the predictor
     sd: np.ndarray  # (n_test,) posterior sd of the predictor, without noise
     noise_variance: np.ndarray  # (n_test,) posterior mean of 1 / (tau g_i g'_j)
-    W_mean: np.ndarray  # (I, D)
-    H_mean: np.ndarray  # (J, D)
     row_noise: np.ndarray  # (I,) posterior mean of g
     column_noise: np.ndarray  # (J,) posterior mean of g'
 
@@ -117,23 +109,10 @@ def draw_rows(indptr, other, targets, weights, features, precision, shift, z):
     return out
 
 
-@numba.njit(parallel=True, cache=True)
-def dots(left, right, rows, columns):
-    """left[rows[r]] . right[columns[r]] for every r."""
-    out = np.empty(len(rows))
-    for r in numba.prange(len(rows)):
-        total = 0.0
-        for k in range(left.shape[1]):
-            total += left[rows[r], k] * right[columns[r], k]
-        out[r] = total
-    return out
-
-
 def predictor(theta, rank: int, rows, columns) -> np.ndarray:
-    """W_i . H_j + a_i + b_j at every (rows[r], columns[r]), as one dot product of (W, a, 1) and (H, 1, b)."""
-    W, H = theta
-    ones = [np.ones((len(side), W.shape[1] - rank)) for side in theta]
-    return dots(np.hstack([W, ones[0]]), np.hstack([H[:, :rank], ones[1], H[:, rank:]]), rows, columns)
+    """W_i . H_j + a_i + b_j at every (rows[r], columns[r])."""
+    w, h = theta[0][rows], theta[1][columns]
+    return np.einsum("nk,nk->n", w[:, :rank], h[:, :rank]) + w[:, rank:].sum(axis=1) + h[:, rank:].sum(axis=1)
 
 
 def views(rows: np.ndarray, columns: np.ndarray, shape: tuple[int, int]) -> list[View]:
@@ -227,8 +206,7 @@ def start(model: Model, shape: tuple[int, int], rng) -> State:
 
 
 def gibbs(
-    train, test, shape, *, rank, prior="normal-gamma", biases=True, centre=True, tau=None, noise="shared",
-    nu=8.0, sweeps=300, burn_in=50, seed=0, n_threads=1, standardise=False,
+    train, test, shape, *, rank, noise="shared", nu=8.0, sweeps=300, burn_in=50, n_threads=1, standardise=False
 ) -> GibbsResult:  # fmt: skip
     """Sample the posterior given ``train`` and predict ``test``, each (indptr, indices, values) in CSR.
 
@@ -236,13 +214,13 @@ def gibbs(
     and tau is in their own unit, the factors are not.
     """
     numba.set_num_threads(n_threads)
-    model = Model(rank, prior, biases, tau, noise, nu, standardised=standardise)
-    rng = np.random.default_rng(seed)
+    model = Model(rank, noise=noise, nu=nu, standardised=standardise)
+    rng = np.random.default_rng(0)
     (rows, columns, values), (test_rows, test_columns, test_values) = (
         (np.repeat(np.arange(shape[0]), np.diff(p)), np.asarray(i, np.int64), np.asarray(x, np.float64))
         for p, i, x in (train, test)
     )
-    mu = values.mean() if centre else 0.0
+    mu = values.mean()
     scale = np.sqrt(np.mean((values - mu) ** 2)) if standardise else 1.0
     sides, state = views(rows, columns, shape), start(model, shape, rng)
     sums, traces = None, []
@@ -252,13 +230,12 @@ def gibbs(
             continue
         prediction = mu + scale * predictor(state.theta, rank, test_rows, test_columns)
         variance = scale**2 / (state.tau * state.g[0][test_rows] * state.g[1][test_columns])
-        draw = [prediction, prediction**2, variance, *state.theta, *state.g]
+        draw = [prediction, prediction**2, variance, *state.g]
         sums = draw if sums is None else [total + x for total, x in zip(sums, draw, strict=True)]
-        rmse = scores.rmse(test_values, sums[0] / (len(traces) + 1))
-        traces.append((rmse, state.tau / scale**2, *state.nu))
+        traces.append((state.tau / scale**2, *state.nu))
     mean, square, noise_variance, *rest = (total / len(traces) for total in sums)
     sd, trace = np.sqrt(np.maximum(square - mean**2, 0)), np.array(traces)
-    return GibbsResult(trace[-1, 0], trace[:, 0], trace[:, 1], trace[:, 2:], mean, sd, noise_variance, *rest)
+    return GibbsResult(scores.rmse(test_values, mean), trace[:, 0], trace[:, 1:], mean, sd, noise_variance, *rest)
 
 
 def from_ratings(path: str | Path):
@@ -266,45 +243,3 @@ def from_ratings(path: str | Path):
     with open_ratings(path) as file:
         train, test = (file.slab(part, 0, file.n_rows) for part in SPLITS)
         return train, test, (file.n_rows, file.n_cols)
-
-
-def main() -> None:
-    """Run the reference on a ratings file and print what a sampler's run is compared with."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("ratings", type=Path)
-    parser.add_argument("--rank", type=int, default=32)
-    parser.add_argument("--prior", default="normal-gamma", choices=("fixed", "normal-gamma", "normal-wishart"))
-    parser.add_argument("--noise", default="shared", choices=NOISY_SIDES)
-    parser.add_argument("--nu", type=float, default=8.0, help="0: sampled")
-    parser.add_argument("--tau", type=float, help="default: sampled")
-    parser.add_argument("--no-biases", dest="biases", action="store_false")
-    parser.add_argument("--no-center", dest="centre", action="store_false")
-    parser.add_argument("--standardise", action="store_true", help="the priors of dsgmcmc's default")
-    parser.add_argument("--sweeps", type=int, default=400)
-    parser.add_argument("--burn-in", type=int, default=50)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--n-threads", type=int, default=1)
-    parser.add_argument("--out", type=Path, help="write every array of the result here (.npz)")
-    options = vars(parser.parse_args())
-    path, out, options["nu"] = options.pop("ratings"), options.pop("out"), options["nu"] or None
-    train, test, shape = from_ratings(path)
-    with open_ratings(path) as file:
-        if file.transposed:  # rows are items
-            options["noise"] = {"by-user": "by-item", "by-item": "by-user"}.get(options["noise"], options["noise"])
-    began = time.perf_counter()
-    result = gibbs(train, test, shape, **options)
-    seconds = time.perf_counter() - began
-    variance = result.sd**2 + result.noise_variance
-    found = Gaussian.predictive_of_moments(Moments(result.mean, variance))
-    covered = scores.coverage(scores.pit(found, test[2]))
-    print(f"rmse_mean {result.rmse_mean:.4f}  mae {scores.mae(test[2], result.mean):.4f}", end="  ")
-    print(f"tau {result.tau.mean():.4f}  nu {result.nu.mean(axis=0)}  sd {result.sd.mean():.4f}")
-    print("coverage", {level: round(share, 4) for level, share in covered.items()}, end="  ")
-    print(f"lpd {found.log_density(test[2]).mean():.4f}", end="  ")
-    print(f"{seconds:.1f} s")
-    if out:
-        np.savez_compressed(out, **dataclasses.asdict(result))
-
-
-if __name__ == "__main__":
-    main()

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from neural_network import Network
 
 from dsgmcmc.config.layers import build
 from dsgmcmc.densities import sample_density
@@ -48,9 +47,6 @@ class Plain(SumDensity):
         return FIVE.smoothness
 
 
-NETWORK = Network(FEATURES, [0, 1, 2, 0, 1], 2)
-
-
 def made(name: str, density: Any = FIVE, grid: int = 2, rows: int = 1, step: float = 0.3) -> tuple[VectorTarget, SGLD]:
     """Target and sampler at a random state."""
     sampler = SGLD(SGLDConfig(step_size=step, gradient=name), 0)
@@ -79,7 +75,7 @@ def mean_over_draws(target: VectorTarget, estimator: Subsample) -> np.ndarray:
     return total
 
 
-@pytest.mark.parametrize("density", [FIVE, Plain(), NETWORK], ids=["regression", "any sum", "network"])
+@pytest.mark.parametrize("density", [FIVE, Plain()], ids=["regression", "any sum"])
 @pytest.mark.parametrize("name", DATUM_GRADIENTS)
 def test_every_estimator_is_unbiased(name: str, density: SumDensity) -> None:
     """All 25 draws of two of five data, after 0 to 6 iterations, which leave tables of mixed ages: to 1e-12."""
