@@ -137,6 +137,7 @@ def test_laws_are_compared_by_the_probability_of_the_recorded_value(tmp_path):
         assert np.exp(found.log_probability(values)).sum() == pytest.approx(1.0, abs=1e-6)
 
 
+@pytest.mark.long
 def test_biases_only_are_recommended_where_there_is_nothing_else(tmp_path):
     """Where the rank is left open; the run that is sampled then has no factors."""
     data, out = write_noisy(tmp_path / "r.h5", (0.5, 0.5)), tmp_path / "run"
