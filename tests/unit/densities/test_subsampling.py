@@ -119,14 +119,6 @@ def test_gradients_are_counted_and_rows_do_not_share_draws(name: str) -> None:
     assert any((a != b).any() for a, b in [sampler.gradient.drawn])
 
 
-def test_sums_of_tables_are_those_of_the_tables() -> None:
-    """Data that are drawn twice count once: after 20 iterations of 4 of 5 data, to 1e-12."""
-    target, sampler = made("saga", grid=1)
-    advance(target, sampler, 0, 20)
-    found = FIVE.total(sampler.gradient.table)
-    np.testing.assert_allclose(sampler.gradient.table_sum, found, rtol=0, atol=1e-12)
-
-
 @pytest.mark.parametrize("name", ["sgld", "psgld", "sgrld", "sghmc", "sgnht"])
 def test_any_sampler_takes_any_of_them(name: str) -> None:
     """Twenty iterations with each of the six: finite, and other than along parts."""

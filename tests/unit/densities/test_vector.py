@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from densities import D, Logistic, N
+from densities import D, Logistic
 
 from dsgmcmc.densities.density import ALL, Gaussian, prior_energy
 from dsgmcmc.densities.sample import sample, vector_target
@@ -14,7 +14,7 @@ from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.errors import InputError
 from dsgmcmc.samplers.sgmcmc.baoab import BAOAB, BAOABConfig
 from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
-from dsgmcmc.types import Factor, ScheduleName
+from dsgmcmc.types import ScheduleName
 
 PARTS = 7
 
@@ -74,32 +74,6 @@ def test_the_mean_over_parts_is_the_full_gradient(schedule: ScheduleName, dense:
     prior_gradient = offset @ density.prior_precision if dense else offset * density.prior_precision
     assert seen == [set(range(PARTS))] * len(theta)
     np.testing.assert_allclose(mean, 2 * density.gradient(theta) + prior_gradient, rtol=1e-10, atol=1e-10)
-
-
-@pytest.mark.parametrize("schedule", ["shuffled", "random"])
-def test_rows_visit_parts_in_an_order_of_their_own(schedule: ScheduleName) -> None:
-    """Else the noise of gradients is common to all rows, and R-hat across them does not see it.
-
-    The first row has that of a target of one row; in 2,000 iterations two rows agree on one part of seven as often as
-    chance says, to four standard errors.
-    """
-    many, one = (target_of(rows=rows, grid=PARTS, schedule=schedule, seed=3) for rows in (20, 1))
-    parts = np.array([many.schedule.parts(iteration, 20) for iteration in range(2000)])
-    alone = [next(one.parts_of(iteration))[1].start for iteration in range(2000)]
-    np.testing.assert_array_equal(parts[:, 0], alone)
-    agree = (parts[:, 1:] == parts[:, :1]).mean()
-    assert abs(agree - 1 / PARTS) < 4 * np.sqrt(1 / PARTS / parts[:, 1:].size)
-
-
-def test_information_is_the_curvature_that_the_density_gives() -> None:
-    """P = curvature + lambda, of every row alike; a dense prior counts with its diagonal. Steps are as asked for."""
-    target = target_of(Logistic(dense=True), "full")
-    found, density = target.information("theta"), target.density
-    n = found.n[target.block]
-    assert (n == N).all()
-    np.testing.assert_allclose(found.tau * n[0] * found.c[Factor.W], density.curvature)
-    np.testing.assert_array_equal(found.lambda_[Factor.W], np.diag(density.prior_precision))
-    np.testing.assert_array_equal(found.bound[target.block], np.ones(4))
 
 
 @pytest.mark.parametrize("metric", ["fisher", "kronecker"])

@@ -7,9 +7,6 @@ import pytest
 from scipy.special import expit
 
 from dsgmcmc.kernels.effects import effects_kernel, formula_score, level_score
-from dsgmcmc.kernels.gradient import gradient_kernel
-from dsgmcmc.kernels.ordinal import level_tables, ordinal_kernel
-from dsgmcmc.kernels.stored import kernel_arguments
 
 N, GROUPS = 533, 60
 CUTS = np.array([-1e9, -1.5, -0.4, 0.3, 1.1, 1e9])
@@ -57,29 +54,3 @@ def test_sums_are_those_of_the_log_density(score, terms, log) -> None:
         for k, each in enumerate((slope, curvature, gain), start=1):
             expected = np.bincount(groups, each, GROUPS)
             np.testing.assert_allclose(sums[:, k], expected, rtol=1e-3, atol=1e-3)
-
-
-@pytest.mark.parametrize("kind", ["residual", "levels"])
-def test_an_offset_is_as_a_bias_is(kind: str) -> None:
-    """With those of a row's ratings all the same, its bias may have them as well."""
-    K, rng = 3, np.random.default_rng(3)
-    counts = rng.integers(0, 30, 9)
-    indptr, columns = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), rng.integers(0, 8, counts.sum())
-    level = rng.integers(0, 5, counts.sum()).astype(np.float32)
-    w, h = ((rng.normal(size=(n, K + 1)) / K**0.5).astype(np.float32) for n in (9, 8))
-    offset = rng.normal(size=9).astype(np.float32)
-    found = []
-    for given, theta in (
-        ((np.repeat(offset, counts),), w),
-        ((), w + np.eye(K + 1, dtype=np.float32)[K] * offset[:, None]),
-    ):
-        outs, sums = (np.zeros_like(w), np.zeros_like(h)), np.zeros((5, 2))
-        place = *kernel_arguments(indptr, columns.astype(np.int32), level, None), *given
-        factors = (theta, h, *outs)
-        if kind == "levels":
-            tables = level_tables(False, CUTS[1:-1])
-            ordinal_kernel(K, True, offset=bool(given))(*place, *factors, tables, sums, 1.0)
-        else:
-            gradient_kernel(K, True, offset=bool(given))(*place, *factors, 1.0)
-        found.append(np.concatenate([each.ravel() for each in (*outs, sums)]))
-    np.testing.assert_allclose(found[0], found[1], rtol=1e-4, atol=1e-4)

@@ -10,8 +10,7 @@ import itertools
 import numpy as np
 import pytest
 
-from dsgmcmc.kernels.gradient import gradient_kernel, weigh_kernel
-from dsgmcmc.kernels.outer import add_outer_products, statistics_width
+from dsgmcmc.kernels.gradient import gradient_kernel
 from dsgmcmc.kernels.prediction import predict_kernel
 from dsgmcmc.kernels.stored import _split_module, kernel_arguments
 
@@ -55,21 +54,6 @@ def test_gradient_of_ratings_past_32_bits(holes, K):
         total = gradient_kernel(K, False, weighted=False)(*kernel_arguments(*given), *factors(K), *outs, 1.0)
         found.append([total, *(out.tobytes() for out in outs)])
     assert all(each == found[0] for each in found)
-
-
-def test_other_sums_over_ratings_past_32_bits(holes):
-    """Sums of weights and outer products: as at the beginning of their arrays."""
-    found = []
-    for indptr, indices, stored, table in ratings(holes):
-        given = kernel_arguments(indptr, indices, stored, table)
-        sums = [np.zeros((2, 2), np.float32), np.zeros((3, 2), np.float32)]
-        scales = np.float32([1, 2]), np.float32([3, 4, 5])
-        weigh_kernel()(*given[:2], *scales, *sums)
-        products = np.zeros((2, statistics_width(3)), np.float32)
-        add_outer_products(given, factors(3)[1], np.ones(3, np.float32), 3, products)
-        found.append([array.tolist() for array in (*sums, products)])
-    assert all(each == found[0] for each in found)
-    assert np.any(found[0][2])
 
 
 def test_cutting_ratings_past_32_bits(holes):

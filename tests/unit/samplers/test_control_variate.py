@@ -11,8 +11,6 @@ from mpi4py import MPI
 from support import factor_target, write_planted
 
 from dsgmcmc.config.layers import build
-from dsgmcmc.densities.density import ALL, Data
-from dsgmcmc.densities.sample import sample, vector_target
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.model.target import FactorTarget
@@ -20,7 +18,6 @@ from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
 from dsgmcmc.targets.base import Target
-from dsgmcmc.types import ScheduleName
 
 GRID = 4
 TAKEN = Formula("out = grad")
@@ -29,21 +26,6 @@ TAKEN = Formula("out = grad")
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_planted(tmp_path_factory.mktemp("data") / "r.h5")
-
-
-class Location:
-    """Mean of n numbers: all gradients have one slope."""
-
-    dimension = 2
-    prior_mean, prior_precision = np.zeros(2), np.ones(2)
-
-    def __init__(self, n: int) -> None:
-        self.n_data, self.curvature = n, np.full(2, float(n))
-        self.y = np.random.default_rng(0).normal(size=(n, 2))
-
-    def gradient(self, theta: np.ndarray, data: Data = ALL) -> np.ndarray:
-        """Of the energy."""
-        return len(self.y[data]) * theta - self.y[data].sum(axis=0)
 
 
 def made(name: str = "sgld", burn_in: int = 0, **section: Any) -> Sampler[Any, Any]:
@@ -68,17 +50,6 @@ def whole(target: Target) -> list[Any]:
 
 
 # ---------------------------------------------------------------------- laws
-
-
-@pytest.mark.parametrize(("schedule", "n"), [("random", 23), ("shuffled", 20)])
-def test_with_equal_slopes_it_is_the_full_gradient(schedule: ScheduleName, n: int) -> None:
-    """So SGLD with it is the unadjusted Langevin algorithm, step for step; random parts may be unequal."""
-    states = []
-    for gradient in ("full", "control-variate"):
-        sampler = SGLD(SGLDConfig(gradient=gradient, step_size=0.3), 0)
-        target = vector_target(Location(n), sampler, rows=3, grid=5, schedule=schedule)
-        states.append([theta.copy() for theta in sample(target, sampler, 40)])
-    np.testing.assert_allclose(states[1], states[0], rtol=0, atol=1e-12)
 
 
 def test_it_is_unbiased_on_the_ring(data: Path) -> None:

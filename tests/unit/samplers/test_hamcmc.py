@@ -236,13 +236,6 @@ def test_the_default_thinning_visits_all_sub_chains(grid: int) -> None:
         assert 2 * grid <= thin <= 2 * grid + 10
 
 
-def test_step_defaults_follow_the_metric() -> None:
-    """The diagonal metric has the unit of PSGLD, in which 0.9 would diverge at once; what is given is kept."""
-    assert HAMCMCConfig().step_size == 0.9
-    assert HAMCMCConfig(metric="diagonal").step_size == 0.04
-    assert HAMCMCConfig(metric="diagonal", step_size=0.1).step_size == 0.1
-
-
 def test_sub_chains_are_measured_as_chains() -> None:
     """The trace of interleaved sub-chains looks independent to estimators of ESS, which count five times too many."""
     rng = np.random.default_rng(0)
