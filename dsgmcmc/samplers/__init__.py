@@ -39,6 +39,7 @@ DENSITY_SAMPLERS: Registry[Sampler[Any, Any]] = Registry(
         "modified_stochastic_mh": "densities.metropolis.stochastic.ModifiedStochasticMH",
         "gsgrhmc": "densities.sgmcmc.gsgrhmc.GSGRHMC",
         "gsgrld": "densities.sgmcmc.gsgrld.GSGRLD",
+        "matrix_sgnht": "densities.sgmcmc.matrix_sgnht.MatrixSGNHT",
         "adjusted_sgld": "densities.sgmcmc.adjusted_sgld.AdjustedSGLD",
     }
 )

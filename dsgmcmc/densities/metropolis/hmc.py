@@ -1,6 +1,6 @@
-r"""Hamiltonian Monte Carlo [Duane 1987; Neal 2011, fig. 2], with a step that is adapted in burn-in.
+r"""Hamiltonian Monte Carlo [Duane 1987; Neal 2011, fig. 2], with step and diagonal metric adapted in burn-in.
 
-Let s^2 = 1 / (typical curvature + the prior's precision). Every iteration draws v ~ N(0, 1), and L leapfrog steps
+Let s^2 be the inverse of the metric. Every iteration draws v ~ N(0, 1), and L leapfrog steps
 
     v <- v - (eps / 2) s grad U(theta),    theta <- theta + eps s v,    v <- v - (eps / 2) s grad U(theta)
 
@@ -8,9 +8,12 @@ propose a state, which is accepted with probability min{1, exp(H - H')}, H = U +
 is set to `length` times a number drawn uniformly from 0.5 to 1.5. So trajectories do not stay periodic, and the kernel
 is a mixture of reversible kernels.
 
-In burn-in, dual averaging adapts eps to the setting `acceptance`, unless a `step_size` is given; then it is fixed.
+In burn-in, dual averaging adapts eps to the setting `acceptance`. s^2 starts as 1 / (typical curvature + the prior's
+precision). At half and at three quarters of burn-in it becomes a weighted mean: the variance of the n states in the
+preceding quarter, with weight n, and the old s^2, with weight 5. After burn-in eps and s^2 are fixed. With a
+`step_size` nothing is adapted.
 
-Target: the posterior itself. Left out: metrics that are adapted, and automatic lengths of trajectories (NUTS).
+Target: the posterior itself. Left out: dense metrics, and automatic lengths of trajectories (NUTS).
 
 [Neal 2011] R. M. Neal: MCMC using Hamiltonian dynamics, Handbook of Markov chain Monte Carlo, chapter 5.
 """
@@ -29,6 +32,8 @@ from dsgmcmc.types import Float64, Int64, Purpose
 
 #: Maximum number of leapfrog steps in a trajectory.
 MAX_STEPS = 1000
+#: Weight of the old s^2, as a number of states.
+OLD_METRIC_STATES = 5.0
 
 
 class HMCConfig(SamplerConfig):
@@ -47,6 +52,8 @@ class HMC(Metropolis[HMCConfig, Density]):
     def __init__(self, config: HMCConfig, burn_in: int) -> None:
         super().__init__(config, burn_in)
         self.adapted: DualAveraging | None = None
+        self._inverse: Float64 = np.zeros((0, 0))  # s^2 of every row
+        self._states: list[Float64] = []  # theta in a quarter of burn-in
 
     @classmethod
     def default_thin(cls, config: HMCConfig, grid: int) -> int:
@@ -65,13 +72,14 @@ class HMC(Metropolis[HMCConfig, Density]):
         known(density, theta, energies, counts)
         if self.adapted is None:
             self.adapted = DualAveraging(np.full(len(theta), config.step_size or theta.shape[1] ** -0.25))
+            self._inverse = np.tile(1 / target.precision, (len(theta), 1))
         adapting = config.step_size is None and iteration < self.burn_in
         rng = target.stream.generator(Purpose.PROPOSAL)
         eps, v = self.adapted.eps(adapting), rng.standard_normal(theta.shape)
         times = config.length * (0.5 + rng.random(len(theta)))
         number = np.clip(np.ceil(times / eps), 1, MAX_STEPS).astype(np.int64)
         with np.errstate(all="ignore"):  # a diverging trajectory is rejected
-            proposed, w = self._trajectory(target, theta, v, eps, number)
+            proposed, w = self._trajectory(density, theta, v, eps, number)
             new = density.energy(proposed)
             rise = new - energies + prior_energy(density, proposed) - prior_energy(density, theta)
             rise += 0.5 * (w**2 - v**2).sum(axis=1)
@@ -82,14 +90,27 @@ class HMC(Metropolis[HMCConfig, Density]):
         counts += np.column_stack([accepted, evaluations, np.ones((len(theta), 2))])
         if adapting:
             self.adapted.see(np.where(np.isnan(chance), 0.0, chance), config.acceptance)
+            self.adapted = self._adapt_metric(theta, iteration + 1, self.adapted)
 
-    @staticmethod
+    def _adapt_metric(self, theta: Float64, made: int, adapted: DualAveraging) -> DualAveraging:
+        """Keep the state; at half and three quarters of burn-in take a new metric, and restart the step."""
+        quarter = self.burn_in // 4
+        if made <= quarter or made > 3 * quarter:
+            return adapted
+        self._states.append(theta.copy())
+        if made not in (2 * quarter, 3 * quarter):
+            return adapted
+        n, before = len(self._states), self._inverse
+        self._inverse = (n * np.var(self._states, axis=0) + OLD_METRIC_STATES * before) / (n + OLD_METRIC_STATES)
+        self._states = []
+        stretch = np.sqrt((before / self._inverse).min(axis=1))
+        return DualAveraging(adapted.eps(False) * np.minimum(stretch, 1.0))
+
     def _trajectory(
-        target: VectorTarget[Density], start: Float64, v: Float64, eps: Float64, number: Int64
+        self, density: Density, start: Float64, v: Float64, eps: Float64, number: Int64
     ) -> tuple[Float64, Float64]:
         """Make `number` leapfrog steps from every row, and return the final theta and v."""
-        density, theta, v = target.density, start.copy(), v.copy()
-        root = eps[:, None] / np.sqrt(target.precision)
+        theta, v, root = start.copy(), v.copy(), eps[:, None] * np.sqrt(self._inverse)
         slope = posterior_gradient(density, theta)
         for made in range(int(number.max())):
             on = np.flatnonzero(number > made)

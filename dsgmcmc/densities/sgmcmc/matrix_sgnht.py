@@ -1,0 +1,129 @@
+r"""Stochastic gradient Nose-Hoover thermostat with a matrix of frictions, for gradient noise with any covariance.
+
+Let P be the diagonal metric (typical curvature + the prior's precision), h = sqrt(2 eps), H = h P^-1/2, Xi a symmetric
+matrix (D, D) for every row, and A the setting `diffusion`. In the splitting of `sgnht`, one update is
+
+    r     <- r - H grad U~,                                         theta <- theta + (H / 2) r
+    Xi    <- Xi + (h / (2 mu)) (r r^T - I)
+    r     <- exp(-Xi h) r + N(0, A (1 - exp(-2 Xi h)) Xi^-1)
+    Xi    <- Xi + (h / (2 mu)) (r r^T - I),                         theta <- theta + (H / 2) r
+
+Let V be the covariance of the noise in P^-1/2 grad U~. This noise acts on momenta like the diffusion h V / 2. With
+S = A I + h V / 2 the dynamics are those of [Ma 2015, eq. 3] with D = S for r and
+
+    H(z) = U + |r|^2 / 2 + (mu / 2) sum_jk (Xi - S)_jk^2,     Q(r_i, Xi_jk) = (r_j delta_ik + r_k delta_ij) / (2 mu):
+
+The friction is S + (Xi - S) = Xi, and the force on Xi is (r r^T - I) / mu, where I comes from the correction Gamma. So
+exp(-H) is invariant for every covariance V, and the mean of Xi becomes S without knowledge of V. A thermostat with one
+number per row (`sgnht`, thermostat = "row") has this property only for V proportional to the identity; one number per
+element suffices for diagonal V. With mu = D the eigenvalues of Xi - S are of order 1 for all D.
+
+Target: the posterior, up to O(h^2), for independent noise whose covariance does not depend on theta. The constant in
+O(h^2) grows with h^2 V, which default steps keep below 0.3. If the covariance depends on theta, the error is O(h), as
+for all thermostats: S is then an average. Shuffled parts are refused, as for `sgnht`. An iteration computes an
+eigendecomposition of Xi, so D is at most 50. Left out: Metropolis correction.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import Any, ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from dsgmcmc.densities.density import Density
+from dsgmcmc.densities.vector import VectorTarget
+from dsgmcmc.errors import InputError
+from dsgmcmc.kernels.formula import Formula
+from dsgmcmc.samplers.base import Sampler
+from dsgmcmc.samplers.step_size import StepSize
+from dsgmcmc.targets.state import StateField
+from dsgmcmc.types import Float64, Purpose
+
+KICK = Formula(
+    """
+r = r - step * grad
+theta = theta + 0.5 * step * r
+normal = z
+""",
+    columns=("step",),
+)
+DRIFT = Formula("theta = theta + 0.5 * step * r", columns=("step",))
+
+#: Maximum of D; an eigendecomposition takes about 9 D^3 operations.
+LARGEST = 50
+
+
+class MatrixSGNHTConfig(StepSize):
+    """Configuration of the thermostat; `step_size` is eps = h^2 / 2, with h the time step of the dynamics."""
+
+    step_size: float = Field(0.01, gt=0, allow_inf_nan=False)
+    diffusion: float = Field(0.5, gt=0, allow_inf_nan=False, description="A, the friction where there is no noise")
+
+
+class MatrixSGNHT(Sampler[MatrixSGNHTConfig, VectorTarget[Density]]):
+    """A Nose-Hoover thermostat with a matrix of frictions."""
+
+    Config = MatrixSGNHTConfig
+    gradients = ("part", "control-variate")
+    draws_data = True
+    density_step = 0.15
+    scratch = ("g", "normal")
+    defaults: ClassVar[dict[str, Any]] = {"schedule": "random"}
+
+    def __init__(self, config: MatrixSGNHTConfig, burn_in: int) -> None:
+        super().__init__(config, burn_in)
+        self.frictions: Float64 = np.zeros((0, 0, 0))  # Xi of every row
+
+    @classmethod
+    def check(cls, config: MatrixSGNHTConfig, schedule: str, grid: int, thin: int) -> None:
+        """Raise `InputError` if the parts of successive iterations depend on each other."""
+        cls.needs_independent_parts("the thermostat of matrix_sgnht", "take another sampler", config, schedule, grid)
+
+    @property
+    def fields(self) -> tuple[StateField, ...]:
+        """Position and momentum."""
+        return (StateField("theta"), StateField("r"))
+
+    def start(self, target: VectorTarget[Density], sd: float) -> None:
+        """Draw positions from N(0, `sd`^2) and momenta from N(0, 1); set frictions to A I."""
+        rows, D = target.block["theta"].shape
+        if D > LARGEST:
+            raise InputError(
+                f"matrix_sgnht keeps a matrix of frictions for at most {LARGEST} dimensions: found {D}. Take sgnht, "
+                "whose thermostats are numbers"
+            )
+        self.start_field(target, "theta", sd)
+        self.start_field(target, "r", 1.0, Purpose.MOMENTUM)
+        self.frictions = np.tile(self.config.diffusion * np.eye(D), (rows, 1, 1))
+
+    def step(self, target: VectorTarget[Density], iteration: int) -> None:
+        """Run one iteration: one update of every row."""
+        h = sqrt(2 * self.step_size(target, iteration))
+        scaled = h / np.sqrt(target.precision)
+        for block in self.gradient.by_block(target, "theta"):
+            block.update(KICK, step=scaled)
+            self._heat(block["r"], h)
+            block["r"][:] = self._rubbed(block["r"], block["normal"], h)
+            self._heat(block["r"], h)
+            block.update(DRIFT, step=scaled)
+
+    def _heat(self, r: Float64, h: float) -> None:
+        """Update the frictions for half a step."""
+        D = r.shape[1]
+        self.frictions = self.frictions + 0.5 * h / D * (r[:, :, None] * r[:, None, :] - np.eye(D))
+
+    def _rubbed(self, r: Float64, normal: Float64, h: float) -> Float64:
+        """Return the momenta after friction and noise for a time h, computed along the eigenvectors of Xi."""
+        xi = np.where(np.isfinite(self.frictions), self.frictions, 0.0)  # divergence is detected later
+        values, axes = np.linalg.eigh(xi)
+        x = np.where(values == 0, 1e-12, values * h)
+        spread = np.sqrt(-self.config.diffusion * h * np.expm1(-2 * x) / x)
+        kept, added = np.exp(-x) * _times(axes.swapaxes(1, 2), r), spread * _times(axes.swapaxes(1, 2), normal)
+        return _times(axes, kept + added)
+
+
+def _times(matrices: Float64, rows: Float64) -> Float64:
+    product: Float64 = np.einsum("nij,nj->ni", matrices, rows)
+    return product
