@@ -10,7 +10,7 @@ import numpy as np
 
 from dsgmcmc.diagnostics import scores
 from dsgmcmc.model.predictive.base import Predictive
-from dsgmcmc.posterior.export import REPORT, require
+from dsgmcmc.posterior.export import require
 from dsgmcmc.types import Float64
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def svg(count: int, fill: Callable[[Panels], None]) -> str:
     InputError
         If Matplotlib is not installed.
     """
-    require(REPORT)
+    require("a report", "matplotlib")
     import matplotlib as mpl
     from matplotlib.figure import Figure
 

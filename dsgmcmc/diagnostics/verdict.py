@@ -24,8 +24,6 @@ LOG_SCORES = {
     "log_predictive_density": "log predictive density of a rating",
 }
 
-SAME = 1e-6  # if predicting the mean has a smaller RMSE, all ratings are equal
-
 Summary = Mapping[str, Any]
 
 
@@ -182,9 +180,6 @@ def doubts(summary: Summary) -> list[str]:
     if summary.get("rmse_mean") is None or _stopped(summary):  # a few draws say little
         return warnings
     simple = summary.get("baselines") or {}
-    if simple.get("mean_only", inf) < SAME:
-        said = "all ratings are the same, so errors and intervals say nothing: where it counts who has one, sample with"
-        return [*warnings, f"{said} --likelihood all-cells"]
     if summary["rmse_mean"] > simple.get("mean_only", inf):
         warnings.append(f"the RMSE is worse than that of predicting the mean ({written(simple['mean_only'])})")
     warnings.extend(no_better(summary))

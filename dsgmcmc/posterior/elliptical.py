@@ -115,7 +115,7 @@ def draw_row(
         return total
 
     def of_theta(u: Float64) -> float:
-        theta = about.at(u)
+        theta = mode + inverse.T @ u
         from_centre = theta - row.centre
         prior = float(from_centre @ row.precision @ from_centre)
         return float(log_density(row.features @ theta + row.offset, z).sum()) + (float(u @ u) - prior) / 2
@@ -124,11 +124,11 @@ def draw_row(
         return float(log_density(eta, z).sum())
 
     z = np.zeros(len(spread.scale) + len(spread.gaps))
-    about = laplace(row.features, row.offset, partial(log_density, z=z), row.centre, row.precision)
+    mode, inverse = laplace(row.features, row.offset, partial(log_density, z=z), row.centre, row.precision)
     u = rng.standard_normal(len(row.centre))
     for _ in range(TURNS if len(z) else SLICES):
         u = slice_on_ellipse(u, of_theta, rng)
-        theta = about.at(u)
+        theta = mode + inverse.T @ u
         if len(z):
             eta = row.features @ theta + row.offset
             z = slice_on_ellipse(z, of_own, rng)
@@ -148,29 +148,10 @@ def slice_on_ellipse(u: Float64, log_weight: Callable[[Float64], float], rng: np
         angle = rng.uniform(low, high)
 
 
-class NormalLaw(NamedTuple):
-    """A normal distribution N(mean, (L L^T)^-1).
-
-    Attributes
-    ----------
-    mean : (D,) float64
-    inverse : (D, D) float64
-        L^-1.
-    """
-
-    mean: Float64
-    inverse: Float64
-
-    def at(self, u: Float64) -> Float64:
-        """Return the point with coordinates u, in which the distribution is N(0, I)."""
-        point: Float64 = self.mean + self.inverse.T @ u
-        return point
-
-
 def laplace(
     features: Float64, offset: Float64, log_density: LogDensity, mean: Float64, precision: Float64
-) -> NormalLaw:
-    """Laplace approximation of a row: the normal distribution with its mode and its curvature at the mode.
+) -> tuple[Float64, Float64]:
+    """Laplace approximation N(mode, (L L^T)^-1) of a row, by its curvature at the mode.
 
     Parameters
     ----------
@@ -182,6 +163,12 @@ def laplace(
         Log density of every rating, given the predictors.
     mean, precision : (D,) and (D, D) float64
         m and P of the prior.
+
+    Returns
+    -------
+    mode : (D,) float64
+    inverse : (D, D) float64
+        L^-1.
     """
 
     def energy(theta: Float64) -> float:
@@ -203,7 +190,7 @@ def laplace(
             break
     _, curvature = _derivatives(log_density, features @ theta + offset)
     lower = np.linalg.cholesky(precision + (features.T * curvature) @ features)
-    return NormalLaw(theta, np.linalg.inv(lower))
+    return theta, np.linalg.inv(lower)
 
 
 def _derivatives(log_density: LogDensity, eta: Float64) -> tuple[Float64, Float64]:

@@ -30,22 +30,12 @@ from dsgmcmc.storage.files import write_whole
 
 KINDS_OF_FILE = {".parquet": "parquet", ".pq": "parquet", ".nc": "netcdf"}
 
-#: Modules of the extra `report`, and the names of their packages.
-PACKAGES = {"arviz_base": "arviz-base", "h5netcdf": "h5netcdf", "matplotlib": "matplotlib"}
-TO_NETCDF, TO_ARVIZ, REPORT = "`dsgmcmc export --out RUN.nc`", "`to_arviz`", "a report"
-#: Modules that each function needs.
-NEEDS = {TO_NETCDF: ("arviz_base", "h5netcdf"), TO_ARVIZ: ("arviz_base",), REPORT: ("matplotlib",)}
 
-
-def require(what: str) -> None:
-    """Raise InputError, with an installation command, if packages for a function in `NEEDS` are missing."""
-    missing = [PACKAGES[module] for module in NEEDS[what] if find_spec(module) is None]
+def require(what: str, *modules: str) -> None:
+    """Raise InputError, with an installation command, if modules of the extra `report` are missing."""
+    missing = [module.replace("_", "-") for module in modules if find_spec(module) is None]
     if missing:
-        are = "are" if missing[1:] else "is"
-        raise InputError(
-            f"{what} needs {' and '.join(missing)}, which {are} not installed: pip install {' '.join(missing)}, or "
-            "dsgmcmc with its extra `report`"
-        )
+        raise InputError(f"{what} needs {' and '.join(missing)}: pip install {' '.join(missing)}, or dsgmcmc[report]")
 
 
 def export(run: Run, out: Path, *, draws: bool = False, force: bool = False) -> None:
@@ -179,7 +169,7 @@ def datatree(
     groups: dict[str, dict[str, Any]], coords: dict[str, Any], dims: dict[str, list[str]], sampler: str
 ) -> Any:
     """Make an ArviZ data tree from groups of arrays. Raises InputError if arviz-base is not installed."""
-    require(TO_ARVIZ)
+    require("`to_arviz`", "arviz_base")
     import arviz_base
 
     attributes = {"inference_library": "dsgmcmc", "inference_library_version": __version__, "sampler": sampler}
@@ -190,6 +180,6 @@ def datatree(
 
 def _to_netcdf(run: Run) -> memoryview:
     """Return the tree of `to_datatree` as the bytes of a netCDF 4 file."""
-    require(TO_NETCDF)
+    require("`dsgmcmc export --out RUN.nc`", "arviz_base", "h5netcdf")
     content: memoryview = to_datatree(run).to_netcdf(engine="h5netcdf")
     return content

@@ -136,8 +136,10 @@ class Predictor:
         for rows, predictive in self.distributions(users, items):
             for name, values in zip(self.options.columns, predictive.summary(*self.options.levels), strict=True):
                 columns[name][rows] = np.clip(values, *self._range) if self._clip and name != "sd" else values
-            for name, values in zip(self.names[4:], self._probabilities(predictive).T, strict=True):
-                columns[name][rows] = values
+            probabilities = [] if self.options.at_least is None else [predictive.at_least(self.options.at_least)]
+            probabilities += [*predictive.probabilities().T] if self.options.probabilities else []
+            for name, probability in zip(self.names[4:], probabilities, strict=True):
+                columns[name][rows] = probability
         return columns
 
     @property
@@ -150,15 +152,7 @@ class Predictor:
 
     def probabilities(self, users: Int32, items: Int32) -> Float32:
         """Requested probabilities, (q, m) float32: of a rating of at least the bound, and of every level."""
-        result = np.empty((len(users), len(self.names) - len(Prediction._fields)), np.float32)
-        for rows, predictive in self.distributions(users, items):
-            result[rows] = self._probabilities(predictive)
-        return result
-
-    def _probabilities(self, predictive: Predictive) -> Float64:
-        at_least, n = self.options.at_least, len(predictive.mean)
-        columns = [np.zeros((n, 0))] if at_least is None else [predictive.at_least(at_least)[:, None]]
-        return np.concatenate([*columns, *([predictive.probabilities()] if self.options.probabilities else [])], axis=1)
+        return np.stack(list(self.columns(users, items).values())[4:], axis=1)
 
     def index_of(self, kind: str, names: Any) -> Int32:
         """Indices of users or items by name; -1 for names that are neither in the run nor among the newcomers."""

@@ -18,7 +18,6 @@ from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import Ratings, open_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.parts import PARTS
-from dsgmcmc.model.parts.implicit import IMPLICIT
 from dsgmcmc.model.quantity import Quantities
 from dsgmcmc.posterior.draws import (
     KINDS,
@@ -34,7 +33,7 @@ from dsgmcmc.posterior.names import Index, Vocabulary
 from dsgmcmc.storage.draws import DrawPlace, SavedDraws
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import RunDirectory
-from dsgmcmc.types import Factor, Float32, Float64, Int32
+from dsgmcmc.types import Factor, Float32, Float64
 
 
 class Run:
@@ -74,7 +73,6 @@ class Run:
             _ = self.traces  # read now, before a later checkpoint replaces this one
         self._saved: dict[int, SavedDraws] = {}
         self._checked: set[Path] = set()  # snapshots of draws that `check_draws` has passed
-        self._users: Int32 | None = None  # users whose rows are read; None for all
         self._kept = KeptDraws(self._read_draw)
 
     def __repr__(self) -> str:
@@ -222,16 +220,6 @@ class Run:
         run._kept = KeptDraws(run._read_draw)
         return run
 
-    def with_users(self, users: Int32) -> Self:
-        """Return the run with draws restricted, on the user side, to the blocks that hold `users`.
-
-        Rows in other blocks are NaN. Implicit features are left out, because only rows without ratings need them.
-        """
-        run = copy(self)
-        run._users = users
-        run._kept = KeptDraws(run._read_draw)
-        return run
-
     def draw(self, number: int) -> Draw:
         """Read a saved draw; draws that are read repeatedly stay in memory.
 
@@ -271,11 +259,10 @@ class Run:
             (kind, factor, quantity.name)
             for kind, factor in self._factor.items()
             for quantity in self.quantities.drawn_of_rows
-            if quantity.is_of(Factor[factor]) and (self._users is None or quantity.name != IMPLICIT.name)
+            if quantity.is_of(Factor[factor])
         ]
         rows: dict[str, dict[str, Float32]] = {kind: {} for kind in KINDS}
-        some = {} if self._users is None else {self._factor["user"]: self._users}
-        arrays = snapshot.wholes("draw", [(factor, name) for _, factor, name in wanted], some, number)
+        arrays = snapshot.wholes("draw", [(factor, name) for _, factor, name in wanted], number)
         for (kind, _, name), array in zip(wanted, arrays, strict=True):
             rows[kind][name] = array
         return Draw(chain, iteration, shared, rows)

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import hashlib
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import h5py
@@ -24,7 +23,7 @@ import numpy as np
 from dsgmcmc.errors import InputError
 from dsgmcmc.storage.hdf5 import plain_dataset
 from dsgmcmc.storage.manifest import BlockEntry, Key, read_manifest, read_part
-from dsgmcmc.types import Array, Int32
+from dsgmcmc.types import Array
 
 _PIECE = 1 << 22  # bytes of a block that are read at a time to check it
 
@@ -92,38 +91,18 @@ class Snapshot:
         """Read a field of an object and factor, its blocks joined; raises as `read_all`."""
         return self.wholes(thing, [(factor, field)])[0]
 
-    def wholes(
-        self,
-        thing: str,
-        wanted: Sequence[tuple[str, str]],
-        rows: Mapping[str, Int32] = MappingProxyType({}),
-        number: int | None = None,
-    ) -> list[Array]:
+    def wholes(self, thing: str, wanted: Sequence[tuple[str, str]], number: int | None = None) -> list[Array]:
         """Read several fields, (factor, field) each, as `whole` does, opening a shard once for adjacent blocks.
 
-        For a factor in `rows`, only the blocks that hold these rows are read; the other blocks are filled with NaN.
         With a `number`, only this entry of every block is read, as in `read_all`.
         """
-        axis = 0 if number is None else 1
         blocks: dict[str, set[int]] = {factor: set() for factor, _ in wanted}
         for key in self._entries:
             if key.object == thing and key.factor in blocks:
                 blocks[key.factor].add(key.block)
-        entries = [
-            [self._entry(Key(thing, factor, b, field)) for b in sorted(blocks[factor])] for factor, field in wanted
-        ]
-        keys = [
-            entry.key
-            for several, (factor, _) in zip(entries, wanted, strict=True)
-            for entry in (_with(several, rows[factor], axis) if factor in rows else several)
-        ]
-        read = dict(zip(keys, self.read_all(keys, number), strict=True))
-        return [
-            np.concatenate(
-                [read[e.key] if e.key in read else np.full(e.shape[axis:], np.nan, e.dtype) for e in several]
-            )
-            for several in entries
-        ]
+        keys = [[Key(thing, factor, b, field) for b in sorted(blocks[factor])] for factor, field in wanted]
+        read = iter(self.read_all([key for several in keys for key in several], number))
+        return [np.concatenate([next(read) for _ in several]) for several in keys]
 
     def _entry(self, key: Key) -> BlockEntry:
         entry = self._entries.get(key)
@@ -168,10 +147,3 @@ class Snapshot:
         """Hashes, by key, of entry `number` along the first axis of every block; raises as `read_all`."""
         arrays = self.read_all(self._entries, number)
         return {key: block_hash(array) for key, array in zip(self._entries, arrays, strict=True)}
-
-
-def _with(entries: list[BlockEntry], rows: Int32, axis: int) -> list[BlockEntry]:
-    """Return the blocks of a factor that hold at least one of `rows`, counted along `axis`."""
-    ends = np.cumsum([entry.shape[axis] for entry in entries])
-    places = set(np.searchsorted(ends, rows, side="right").tolist())  # np.unique would import masked arrays
-    return [entries[place] for place in sorted(places)]

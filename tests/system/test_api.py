@@ -386,6 +386,7 @@ def test_importing_the_package_is_light():
         (lambda m: m.recommend("u42"), "u42: not all are integers, and names of users of this run are integers"),
         (lambda m: m.recommend([[1, 2]]), r"expected names of users; found an array of shape \(1, 2\)"),
         (lambda m: m.recommend([1], n=2.5), "whole number"),
+        (lambda m: m.recommend([1], by="lcb", at_least=4.0), "leave out the least rating, or rank by mean"),
         (lambda m: m.recommend([1], by="thompson", seed="a"), "seed 'a'"),
         (lambda m: m.predict([1, 2]), r"shape \(n, 2\)"),
         (lambda m: m.similar([1]), "the name of one item"),

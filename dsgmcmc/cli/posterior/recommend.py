@@ -104,7 +104,6 @@ def recommend(
         users = np.argsort(opened.users.ids, kind="stable").astype(np.int32)
     else:
         users = opened.users.index_of(list(dict.fromkeys(user or [])), refuse=True)
-        opened = opened.with_users(users)
     rated = None
     if not include_rated or by in PATTERN_RULES:
         with opened.open_ratings(data) as ratings:

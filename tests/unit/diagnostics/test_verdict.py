@@ -106,10 +106,3 @@ def test_the_slowest_shared_parameter_is_named():
     assert result(GOOD | {"slowest": {"shared": slow}})[-1] == line
     assert result(GOOD | {"slowest": {"shared": slow | {"rhat": None}}})[-1] == line.removesuffix(", R-hat 1.62")
     assert result(GOOD | {"slowest": {}}) == result(GOOD)
-
-
-def test_ratings_that_are_all_the_same_are_the_only_doubt():
-    """As those of a file of clicks: a smaller rank would not help."""
-    same = GOOD | {"rmse_mean": 0.001, "baselines": {"mean_only": 0.0, "biases_only": 0.0}, "coverage": {"0.9": 1.0}}
-    (said,) = doubts(same)
-    assert "--likelihood all-cells" in said

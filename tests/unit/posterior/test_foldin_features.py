@@ -13,7 +13,6 @@ from support import sample
 from dsgmcmc import open_run as open_model
 from dsgmcmc.data.features import Description
 from dsgmcmc.data.prepare import prepare_ratings
-from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.newcomers import NewRatings, describe_new, fold_in
 from dsgmcmc.posterior.run import Run
@@ -111,21 +110,6 @@ def test_the_law_of_a_new_row_with_features(run, tmp_path, kind, n):
         np.testing.assert_allclose(found.covariance[0], covariance, rtol=1e-5, atol=1e-7)
 
 
-def test_new_rows_are_encoded_as_those_of_the_run(run, path):
-    """The file that the run was prepared with gives the same numbers, to the bit."""
-    for kind in ("user", "item"):
-        described, notes = describe_new(run, kind, Description(path.parent / f"{kind}s.csv"))
-        assert notes == []
-        with open_ratings(path.parent / "r.h5") as ratings:
-            side = "rows" if (kind == "item") == ratings.transposed else "cols"
-            stored = ratings.feature_slab(side, 0, len(run.vocabulary(kind)))
-        for name, features in described.items():
-            row = int(run.vocabulary(kind).index_of([name])[0])
-            cells = slice(stored.indptr[row], stored.indptr[row + 1])
-            assert features.indices.tolist() == stored.indices[cells].tolist()
-            assert features.data.tolist() == stored.values[cells].astype(float).tolist()
-
-
 def test_what_is_unknown_says_nothing(run, tmp_path):
     """Strange categories and empty cells: no category holds, which is said; who has nothing at all is average."""
     text = "user,job,age,likes\n901,astronaut,,NaN\n902,b,,rock|polka\n903,b,,rock\n"
@@ -178,13 +162,6 @@ def test_bad_features_are_refused(run, tmp_path, text, what):
     """Each in a line that says what was found, where, and what to do."""
     with pytest.raises(InputError, match=what):
         described_by(run, "user", tmp_path, text)
-
-
-def test_a_run_without_features_takes_none(path, tmp_path):
-    """It cannot know what they do, and says how it could."""
-    assert sample(MPI.COMM_SELF, path.parent / "r.h5", tmp_path / "run", **SETTINGS, features="item") == 0
-    with pytest.raises(InputError, match="was sampled without them: leave them out, or prepare the ratings with --use"):
-        describe_new(Run(tmp_path / "run"), "user", Description(path.parent / "users.csv"))
 
 
 class Frame:

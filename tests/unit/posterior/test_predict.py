@@ -103,19 +103,6 @@ def test_the_unknown_have_their_prior(made, user, item):
     assert found.sd[0] == pytest.approx(values.std(), rel=0.02)
 
 
-def test_clipping_moves_means_and_quantiles_but_not_sds(made):
-    """Into the range of the training ratings."""
-    run = made.open()
-    users, items = (grid.ravel().astype(np.int32) for grid in np.indices((len(run.users), len(run.items))))
-    free = Predictor(run, PredictOptions(interval=0.99))(users, items)
-    clipped = Predictor(run, PredictOptions(interval=0.99, clip=True))(users, items)
-    low, high = run.facts["minimum"], run.facts["maximum"]
-    assert free.high.max() > high
-    np.testing.assert_array_equal(clipped.sd, free.sd)
-    for name in ("mean", "low", "high"):
-        np.testing.assert_allclose(getattr(clipped, name), np.clip(getattr(free, name), low, high))
-
-
 def test_options_name_their_quantiles():
     """Column names are part of the files that are written."""
     assert PredictOptions().columns == ("mean", "sd", "q05", "q95")
