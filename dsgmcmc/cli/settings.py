@@ -22,9 +22,7 @@ class Setting(NamedTuple):
 
     section: str  # model, chain or job
     name: str  # with underscores
-    option: str  # such as --time-levels
     help: str
-    default: str  # in the notation of the help
     parameter: inspect.Parameter  # of the command; None if the option is not given
 
 
@@ -68,7 +66,7 @@ def _setting(section: str, name: str, field: FieldInfo) -> Setting:
     )
     kind: Any = Annotated[_type(field) | None, given]
     parameter = inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
-    return Setting(section, name, option, description, default, parameter)
+    return Setting(section, name, description, parameter)
 
 
 def _type(field: FieldInfo) -> Any:
