@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from dsgmcmc._estimator import Estimator, brief, seed_of
-from dsgmcmc.config.job import Policy
 from dsgmcmc.config.run import RunConfig
 from dsgmcmc.data.arrays import has_times, prepare_data, write_features
 from dsgmcmc.errors import InputError, StoppedError
@@ -206,16 +205,10 @@ class BPMF(Estimator, FittedModel):
                 from dsgmcmc.runs.job import Job  # loads Numba's compiler, which reading a model does not need
                 from dsgmcmc.runs.source import RatingsSource
 
-                policy, quiet, source = Policy(), not shown, RatingsSource(data, start=begin)
-
-                def run(usual: Mapping[str, Any], again: bool = True) -> None:
-                    if Job(comm, source, out, settings, again, policy, command, quiet, usual).run():
-                        raise StoppedError("stopped before its end, at a checkpoint: go on with warm_start=True")
-
-                if self.model is not None:
-                    sample_recommended(run, comm, source, out, settings, self.warm_start, policy, quiet=quiet)
-                else:
-                    run({}, self.warm_start)
+                source = RatingsSource(data, start=begin)
+                job = Job(comm, source, out, settings, self.warm_start, command=command, quiet=not shown)
+                if job.run() if self.model is None else sample_recommended(job):
+                    raise StoppedError("stopped before its end, at a checkpoint: go on with warm_start=True")
         except KeyboardInterrupt as error:
             error.add_note("The chains are kept as far as they came: `fit` with warm_start=True goes on.")
             raise

@@ -6,7 +6,6 @@ import inspect
 import os
 import shlex
 import sys
-from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -15,7 +14,6 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperCommand
 
-from dsgmcmc.errors import StoppedError
 from dsgmcmc.parallel.comm import agree, on_root, processes, run_parallel
 from dsgmcmc.settings import in_python
 
@@ -96,18 +94,10 @@ def sample(
         settings = on_root(comm, partial(read_settings, of_run, config, assign or ()))
         line = command or shlex.join(["dsgmcmc", *sys.argv[1:]])
 
-        def run(usual: Mapping[str, Any], again: bool = True) -> int:
-            job = Job(comm, source, out, settings, again, policy, line, usual=usual)
-            return job.describe() if dry_run else job.run(signals)
-
-        if model is None:
-            return run({}, resume)
-        try:
-            return sample_recommended(
-                run, comm, source, out, settings, resume, policy, signals=signals, dry_run=dry_run
-            )
-        except StoppedError as stopped:
-            return stopped.status
+        job = Job(comm, source, out, settings, resume, policy, line)
+        if model is not None:
+            return sample_recommended(job, signals, dry_run)
+        return job.describe() if dry_run else job.run(signals)
 
     with in_python() if command else nullcontext():
         run_parallel(comm, work)

@@ -25,11 +25,11 @@ import hashlib
 import io
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -59,8 +59,6 @@ from dsgmcmc.storage.files import write_whole
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.terminal import say
 from dsgmcmc.types import Comm, Float64
-
-T = TypeVar("T")
 
 #: Sweeps of burn-in; maximum sweeps of a chain; sweeps of all chains together with few and with many training ratings;
 #: number of training ratings that count as many.
@@ -378,18 +376,7 @@ class Comparing:
 # ---------------------------------------------------------------------- runs of the recommended model
 
 
-def sample_recommended(
-    sample: Callable[[Mapping[str, Any]], T],
-    comm: Comm,
-    source: RatingsSource,
-    out: Path,
-    given: Mapping[str, Any],
-    resume: bool,
-    policy: Policy,
-    signals: Signals | None = None,
-    quiet: bool = False,
-    dry_run: bool = False,
-) -> T:
+def sample_recommended(job: Job, signals: Signals | None = None, dry_run: bool = False) -> int:
     """Compare models unless the run has a comparison, and sample the recommended one; after divergence, the next.
 
     A job that is killed between two models leaves the comparison unchanged, but no run: when resumed, it samples the
@@ -397,26 +384,29 @@ def sample_recommended(
 
     Parameters
     ----------
-    sample : callable
-        Samples or resumes a run, given the settings of its model.
-    comm, source, out, given, resume, policy, signals, quiet
-        As for `dsgmcmc.runs.job.Job`.
+    job : Job
+        Makes or continues the run, with a model that its settings leave open.
+    signals : Signals, optional
+        As for `Job.run`.
     dry_run : bool
-        Whether the job may not sample.
+        Whether the job may only describe the run.
+
+    Returns
+    -------
+    int
+        Exit status; a comparison that was stopped is continued by an identical job that resumes.
 
     Raises
     ------
     InputError
         If settings, ratings or run directory are wrong.
-    StoppedError
-        If the comparison was stopped; an identical call with `resume` continues.
     DivergenceError
         If all compared models diverge, or if one diverges and ``on_divergence`` is ``stop``.
     """
-    run = RunDirectory(out)
+    comm, source, run = job.comm, job.source, job.run_directory
 
     def known() -> Comparison | None:
-        refuse_taken(run, resume)
+        refuse_taken(run, job.resume)
         if source.start is not None:
             raise InputError(f"{named('from')} takes the model of the run to start from: leave out {named('model')}")
         comparison = read_comparison(run, source)
@@ -434,16 +424,21 @@ def sample_recommended(
 
     comparison = on_root(comm, known)
     if comparison is None:
-        comparison = Comparing(comm, source, out / FOLDER, given, policy=policy, signals=signals, quiet=quiet).run()
+        folder, muted = run.path / FOLDER, job.quiet
+        try:
+            comparison = Comparing(comm, source, folder, job.given, None, job.policy, signals, muted).run()
+        except StoppedError as stopped:
+            return stopped.status
         on_root(comm, partial(comparison.save, run.comparison_file), "comparing models")
-        if comm.rank == 0 and not quiet:
+        if comm.rank == 0 and not muted:
             say(comparison.sentence(), file=sys.stderr)
     while True:
+        chosen = job.with_model(comparison.settings)
         try:
-            return sample(comparison.settings)
+            return chosen.describe() if dry_run else chosen.run(signals)
         except DivergenceError:
             work = partial(next_model, comparison)
-            following = None if policy.on_divergence == "stop" else on_root(comm, work, "choosing a model")
+            following = None if job.policy.on_divergence == "stop" else on_root(comm, work, "choosing a model")
             if following is None:
                 raise
             comparison = following

@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import RLock
 from time import monotonic, perf_counter
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import tomli_w
 from threadpoolctl import threadpool_limits
@@ -98,8 +98,8 @@ class Job:
     ) -> None:
         self.comm, self.source, self.run_directory = comm, source, RunDirectory(out)
         self.policy = policy or Policy()
-        self._given, self._usual = given, usual
-        self._resume, self._command, self._quiet = resume, command, quiet
+        self.given, self._usual = given, usual
+        self.resume, self._command, self.quiet = resume, command, quiet
         self._at_root = comm.rank == 0
         self._signals, self._age = Signals(), seconds_since_start
         #: Lines for the user at the end; on process 0.
@@ -110,7 +110,12 @@ class Job:
         self._made, self._timed = 0, 0  # all iterations of this job, and its iterations after the first sweep
 
     def _resolve(self) -> tuple[ResolvedConfig, list[str]]:
-        return resolve(self.comm, self.source, self.run_directory, self._given, self._usual, self._resume)
+        return resolve(self.comm, self.source, self.run_directory, self.given, self._usual, self.resume)
+
+    def with_model(self, settings: Mapping[str, Any]) -> Self:
+        """Return this job with the settings of a model, which the user's settings override; it resumes its run."""
+        out, command = self.run_directory.path, self._command
+        return type(self)(self.comm, self.source, out, self.given, True, self.policy, command, self.quiet, settings)
 
     def describe(self) -> int:
         """Print the resolved settings, and its costs in memory, disk and messages, for ``--dry-run``. Collective."""
@@ -139,12 +144,12 @@ class Job:
         int
             Exit status: 0, or why the job was stopped.
         """
-        muted = logs(self.comm.rank, self._quiet)
+        muted = logs(self.comm.rank, self.quiet)
         if signals is not None:
             self._signals = signals
             with muted:
                 status = self._sample()
-            if self.result and not self._quiet:
+            if self.result and not self.quiet:
                 say(*self.result)
             return status
         import scipy.linalg  # noqa: F401  # brings its own BLAS, whose threads are limited as well
@@ -177,12 +182,12 @@ class Job:
                 start = partial(self.source.start_chain, run, facts, number)
                 safer = fallbacks(config, given)
                 chain = Chain(config, make_target, start, ring, run, number, facts, control, self.policy, safer)
-                if not (self._resume and chain.resume()):
+                if not (self.resume and chain.resume()):
                     chain.start()
                 return chain
 
             self._startup, self._begin = self._age(), perf_counter()
-            with Progress(config.iterations, n_data / config.sweep_length, self._quiet) as progress:
+            with Progress(config.iterations, n_data / config.sweep_length, self.quiet) as progress:
                 self._sample_chains(config, range(group, config.chains, groups), open_chain, control, progress)
                 sampling = perf_counter() - self._begin if self._timed else 0.0
             watchdog.stop()  # the chains of other groups may take much longer

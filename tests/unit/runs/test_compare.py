@@ -7,6 +7,7 @@ import signal
 import tomllib
 from functools import partial
 from itertools import pairwise
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -213,32 +214,39 @@ def test_a_run_keeps_its_choice(tmp_path, monkeypatch):
     assert "comparison.json is incomplete or damaged" in typed("verify", out).expect(2).err
 
 
-@pytest.fixture
-def chosen(tmp_path):
-    """A run of the model that a comparison recommends, as the arguments of `sample_recommended`."""
-    out = tmp_path / "run"
-    source, given = RatingsSource(write_noisy(tmp_path / "r.h5", (0.1, 1.0))), {"rank": 2, "grid": 2, "iterations": 60}
-    out.mkdir()
-    comparison = Comparing(Alone(), source, out / "compare", given, quiet=True).run()
-    comparison.save(out / "comparison.json")
-    Job(Alone(), source, out, given, resume=True, quiet=True, usual=comparison.settings).run()
-    return Alone(), source, out, given, True
+class Diverging(Job):
+    """A job whose chains diverge, at first when they have come to their end."""
 
+    ended: ClassVar[list[ResolvedConfig]] = []
 
-def test_a_model_that_diverges_whole_gives_way_to_the_next(chosen):
-    """Its run goes, and the best of the others is sampled from the beginning; the comparison says so, and is kept."""
-    _, source, out, given, _ = chosen
-    comparison, made = Comparison.read(out / "comparison.json"), []
-
-    def sample(usual):
-        Job(Alone(), source, out, given, resume=True, quiet=True, usual=usual).run()
-        made.append(ResolvedConfig.of_run(RunDirectory(out))[0])
-        if len(made) < 3:
+    def run(self, signals=None):
+        if len(self.ended) < 3:
+            super().run(signals)
+            self.ended.append(ResolvedConfig.of_run(self.run_directory)[0])
+        if len(self.ended) != 3:
             raise DivergenceError("chain 0 diverged")
+        return 0
 
-    sample_recommended(sample, *chosen, Policy())
+
+@pytest.fixture
+def job(tmp_path, monkeypatch):
+    """A job that goes on with a run of the model that a comparison recommends."""
+    monkeypatch.setattr(Diverging, "ended", [])
+    out, given = tmp_path / "run", {"rank": 2, "grid": 2, "iterations": 60}
+    job = Diverging(Alone(), RatingsSource(write_noisy(tmp_path / "r.h5", (0.1, 1.0))), out, given, True, quiet=True)
+    out.mkdir()
+    comparison = Comparing(Alone(), job.source, out / "compare", given, quiet=True).run()
+    comparison.save(out / "comparison.json")
+    return job
+
+
+def test_a_model_that_diverges_whole_gives_way_to_the_next(job):
+    """Its run goes, and the best of the others is sampled from the beginning; the comparison says so, and is kept."""
+    out = job.run_directory.path
+    comparison = Comparison.read(out / "comparison.json")
+    assert sample_recommended(job) == 0
     after = Comparison.read(out / "comparison.json")
-    assert len({(each.likelihood, each.noise, each.rank, each.implicit_features) for each in made}) == 3
+    assert len({(each.likelihood, each.noise, each.rank, each.implicit_features) for each in job.ended}) == 3
     assert after.given_up[0] == comparison.recommended
     named = [*after.given_up, after.recommended]
     assert len(set(named)) == 3
@@ -249,20 +257,17 @@ def test_a_model_that_diverges_whole_gives_way_to_the_next(chosen):
 
 
 @pytest.mark.parametrize("fault", ["rename=kill,path=.trash-", "remove=kill", "rename=kill,at=3,path=.trash-"])
-def test_a_job_may_be_killed_between_two_models(chosen, fault):
+def test_a_job_may_be_killed_between_two_models(job, fault):
     """While snapshots of the model that diverged are removed: what is left can be read, and the run goes on."""
-    _, source, out, _, _ = chosen
-
-    def diverge(_):
-        raise DivergenceError("chain 0 diverged")
-
+    out, policy, job.policy = job.run_directory.path, job.policy, Policy(on_divergence="stop")
     with pytest.raises(DivergenceError):
-        sample_recommended(diverge, *chosen, Policy(on_divergence="stop"))
-    comparison = Comparison.read(out / "comparison.json")
-    assert copied(fault, partial(sample_recommended, diverge, *chosen, Policy())) == -signal.SIGKILL
+        sample_recommended(job)
+    comparison, job.policy = Comparison.read(out / "comparison.json"), policy
+    job.ended.extend(3 * job.ended)  # so that the next ones diverge at once
+    assert copied(fault, partial(sample_recommended, job)) == -signal.SIGKILL
     assert not (out / "run.toml").exists()
     options = ("--rank", 2, "--grid", 2, "--iterations", 60)
-    typed("sample", source.path, "--out", out, "--model", "auto", *options, "--resume").expect()
+    typed("sample", job.source.path, "--out", out, "--model", "auto", *options, "--resume").expect()
     typed("verify", out).expect()
     assert Comparison.read(out / "comparison.json") == comparison
 
