@@ -7,7 +7,7 @@ reads the checkpoints of a chain that is resumed.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -28,7 +28,7 @@ from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.storage.draws import SavedDraws
 from dsgmcmc.storage.facts import Facts, header
 from dsgmcmc.storage.manifest import DIVERGED, SAVED_DRAWS, Key, SmallArray
-from dsgmcmc.storage.rundir import RunDirectory
+from dsgmcmc.storage.rundir import SERIES, RunDirectory
 from dsgmcmc.storage.series import prune, step_name, steps
 from dsgmcmc.storage.snapshot import Lazy, Snapshot
 from dsgmcmc.storage.writer import SnapshotWriter, is_whole
@@ -45,10 +45,7 @@ DRAWS_PER_STATE = 4
 LEAST_DRAWS = 64 << 20
 
 
-Tasks = list[Callable[[], None]]
-
-
-def _do(tasks: Tasks) -> None:
+def _do(tasks: Iterable[Callable[[], None]]) -> None:
     for task in tasks:
         task()
 
@@ -160,19 +157,15 @@ class _Write:
         The snapshots, in the order in which they are committed.
     task : Future
         Current task of the writer's thread.
-    prune : callable
-        Removes the snapshots that the new ones replace; called on process 0.
-    steps : list of callable
-        Remaining steps: collective functions that submit a task. A step begins when all processes have completed the
-        previous task.
+    following : iterator of Future
+        Submits the next task, when all processes have completed the current one.
     """
 
     iteration: int
     begin: float
     drafts: list[SnapshotWriter]
     task: Future[None]
-    prune: Callable[[], None]
-    steps: list[Callable[[_Write], Future[None]]]
+    following: Iterator[Future[None]]
 
 
 class Checkpoints:
@@ -265,36 +258,35 @@ class Checkpoints:
 
     def _drafts(self, iteration: int, seconds: float, copy: bool) -> list[SnapshotWriter]:
         """Return the writers of the pending draws, if there are any, and of a checkpoint. Collective."""
-        comm, draws, series = self._ring.comm, self._series("draws"), self._series("checkpoints")
-        drafts: list[SnapshotWriter] = []
         numbers, arrays = self._draws.take_pending()
-        if numbers:
-            state = {SAVED_DRAWS: SmallArray.of(numbers)}
-            head = self._header("draws", iteration, seconds, state)
-            drafts.append(SnapshotWriter(draws, step_name(iteration), arrays, head, comm))
-        head = self._header("checkpoint", iteration, seconds, self._state.small())
+        saved = {SAVED_DRAWS: SmallArray.of(numbers)}
+        drafts = [self._draft("draws", iteration, seconds, arrays, saved)] if numbers else []
         copies = {key: np.array(array) if copy else array for key, array in self._state.saved()}
-        return [*drafts, SnapshotWriter(series, step_name(iteration), copies, head, comm)]
+        return [*drafts, self._draft("checkpoints", iteration, seconds, copies, self._state.small())]
 
-    def _begin(
-        self,
-        iteration: int,
-        begin: float,
-        drafts: list[SnapshotWriter],
-        prune: Callable[[], None],
-    ) -> None:
-        """Start a write: the writer's thread creates the folders, so that a stalled disk delays this thread alone."""
-        task = self._writer.submit(_do, [draft.make for draft in drafts] if self._at_root else [])
-        self._write = _Write(iteration, begin, drafts, task, prune, [self._shard, self._commit])
+    def _draft(
+        self, series: str, iteration: int, seconds: float, blocks: Mapping[Key, Lazy], state: dict[str, SmallArray]
+    ) -> SnapshotWriter:
+        """Return the writer of a snapshot in a series. Collective."""
+        ring, about = self._ring, {"processes": self._ring.size, "seconds": seconds}
+        head = header(SERIES[series], self._chain, iteration, ring.grid, self._facts, state, **about)
+        parent = self._run.series(series, self._chain)
+        return SnapshotWriter(parent, step_name(iteration), blocks, head, ring.comm)
 
-    def _shard(self, write: _Write) -> Future[None]:
-        return self._writer.submit(_do, [draft.shard for draft in write.drafts])
+    def _begin(self, iteration: int, begin: float, drafts: list[SnapshotWriter], prune: Callable[[], None]) -> None:
+        tasks = self._tasks(drafts, prune)
+        self._write = _Write(iteration, begin, drafts, next(tasks), tasks)
 
-    def _commit(self, write: _Write) -> Future[None]:
-        """Gather the manifests, and have process 0 give the snapshots their final names. Collective."""
-        for draft in write.drafts:
+    def _tasks(self, drafts: list[SnapshotWriter], prune: Callable[[], None]) -> Iterator[Future[None]]:
+        """Submit the tasks of a write, one after the other; `prune` removes what the snapshots replace. Collective.
+
+        The writer's thread creates the folders, too, so that a stalled disk delays this thread alone.
+        """
+        yield self._writer.submit(_do, [draft.make for draft in drafts] if self._at_root else [])
+        yield self._writer.submit(_do, [draft.shard for draft in drafts])
+        for draft in drafts:
             draft.gather()
-        return self._writer.submit(_do, [*(d.commit for d in write.drafts), write.prune] if self._at_root else [])
+        yield self._writer.submit(_do, [*(draft.commit for draft in drafts), prune] if self._at_root else [])
 
     def advance(self) -> None:
         """Take the next step of a write; no process may be busy. Collective.
@@ -310,14 +302,14 @@ class Checkpoints:
         self._control.finish()  # the pending reduction says nothing about the next step
         with self._ring.phases("checkpoint"):
             try:
-                what = f"writing {write.drafts[-1].final}"
-                agree(self._ring.comm, write.task.result, what, WriteError)
+                agree(self._ring.comm, write.task.result, f"writing {write.drafts[-1].final}", WriteError)
             except WriteError:
                 self._write = None
-                self._discard(write.drafts)
+                _do(draft.discard for draft in write.drafts if self._at_root)
                 raise
-            if write.steps:
-                write.task = write.steps.pop(0)(write)
+            task = next(write.following, None)
+            if task is not None:
+                write.task = task
                 return
             self._write = None
             self._longest = max(self._longest, monotonic() - write.begin)
@@ -335,11 +327,6 @@ class Checkpoints:
         """End the writer's thread after its last task."""
         self._writer.shutdown()
 
-    def _discard(self, drafts: list[SnapshotWriter]) -> None:
-        if self._at_root:
-            for draft in drafts:
-                draft.discard()
-
     def _prune(self) -> None:
         """Remove old checkpoints, and draws that no checkpoint needs; called on process 0."""
         prune(self._run.series("checkpoints", self._chain), KEPT_CHECKPOINTS, self._but)
@@ -348,22 +335,14 @@ class Checkpoints:
     def save_posterior(self, iteration: int, seconds: float) -> None:
         """Write the posterior from all draws so far, if there are any; older and damaged posteriors go. Collective."""
         self.settle()
-        begin, parent = monotonic(), self._series("posterior")
+        begin, parent = monotonic(), self._run.series("posterior", self._chain)
         there = partial(is_whole, parent / step_name(iteration), "it is made again from the checkpoint")
         if not self._draws.weight or on_root(self._ring.comm, there):
             return
         saved = {SAVED_DRAWS: self._state.small()[SAVED_DRAWS]}
-        head = self._header("posterior", iteration, seconds, saved)
-        draft = SnapshotWriter(parent, step_name(iteration), dict(self._state.posterior()), head, self._ring.comm)
+        draft = self._draft("posterior", iteration, seconds, dict(self._state.posterior()), saved)
         self._begin(iteration, begin, [draft], partial(prune, parent, 1))
         self.settle()
-
-    def _series(self, kind: str) -> Path:
-        return self._run.series(kind, self._chain)
-
-    def _header(self, kind: str, iteration: int, seconds: float, state: dict[str, SmallArray]) -> dict[str, Any]:
-        ring, about = self._ring, {"processes": self._ring.size, "seconds": seconds}
-        return header(kind, self._chain, iteration, ring.grid, self._facts, state, **about)
 
 
 class SavedChain:
