@@ -147,6 +147,12 @@ def test_hdf5_lives_with_the_file_formats():
     assert not {name for name in importers("h5py") if not name.startswith(("storage/", "data/ratings/"))}
 
 
+def test_nothing_that_is_read_can_run_code():
+    """Whoever opens a file of somebody else's runs none of it: no pickles, which NumPy does not load unless asked."""
+    assert not importers("pickle") | importers("shelve") | importers("marshal")
+    assert not [name for name in FILES if "allow_pickle=True" in FILES[name].read_text(encoding="utf-8")]
+
+
 def loaded(code: str) -> set[str]:
     """Modules that a Python has in the end."""
     done = run(sys.executable, "-c", f"{code}\nimport sys\nprint(*sys.modules)")
