@@ -13,14 +13,7 @@ from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.circulation import Circulation, RatingsCell
 from dsgmcmc.model.divergence import find_divergence
 from dsgmcmc.model.heldout import HeldOut
-from dsgmcmc.model.information import (
-    fisher_information,
-    keep_errors,
-    own_products,
-    own_sums,
-    row_statistics,
-    second_moments,
-)
+from dsgmcmc.model.information import RowInformation
 from dsgmcmc.model.model import FactorModel
 from dsgmcmc.model.parts.base import DrawContext
 from dsgmcmc.model.quantity import SHIFT
@@ -29,7 +22,7 @@ from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.snapshot import Snapshot
-from dsgmcmc.targets.base import NOTHING, Information, Momenta
+from dsgmcmc.targets.base import Momenta
 from dsgmcmc.targets.state import (
     BlockLayout,
     Conditional,
@@ -43,7 +36,7 @@ from dsgmcmc.targets.state import (
 from dsgmcmc.types import Array, Factor, Float64
 
 
-class FactorTarget:
+class FactorTarget(RowInformation):
     """A Bayesian matrix factorisation, of which this process holds some blocks; a `dsgmcmc.targets.base.Target`.
 
     Parameters
@@ -94,7 +87,7 @@ class FactorTarget:
 
         def make(factor: Factor, **place: Any) -> ParameterBlock:
             given: Any = {"dimension": self.dimension, "origin": origins[factor], **place}
-            return ParameterBlock(stream, ring.phases, self._prior, factor, **given)
+            return ParameterBlock(stream, ring.phases, self.prior, factor, **given)
 
         self.circulation = Circulation(ring, ratings, schedule, make, layout, working, self.dimension)
 
@@ -120,7 +113,7 @@ class FactorTarget:
         """Current noise scales of a block's rows, (n,); None if rows have no noise scales."""
         return self.likelihood.noise_scale(block) if self.model.noise.factors else None
 
-    def _prior(self, block: ParameterBlock) -> RowPrior:
+    def prior(self, block: ParameterBlock) -> RowPrior:
         """Prior of a block's rows in the current sub-chain."""
         return self.model.rows.of_block(block, self.subchain)
 
@@ -186,7 +179,7 @@ class FactorTarget:
         return self._context(self._turn, factor)
 
     def _context(self, turn: int, factor: Factor | None = None) -> DrawContext:
-        place = (self.circulation, self._prior, self.positions, self.stream)
+        place = (self.circulation, self.prior, self.positions, self.stream)
         return DrawContext(*place, lambda: self.noise_precision, turn, factor, self.likelihood)
 
     def conditionals(self, factor: Factor, position: str) -> Iterator[ParameterBlock]:
@@ -196,49 +189,15 @@ class FactorTarget:
         """
         context = self.context(factor)
         self.model.draw_effects(context)
-        likelihood, statistics = self.likelihood, row_statistics(self.circulation, self.likelihood, factor, position)
+        likelihood, statistics = self.likelihood, self.row_statistics(factor, position)
         with self.timers("gradient"):
-            self.model.noise.squared_error[:, 0] = keep_errors(statistics, likelihood, position)
+            self.model.noise.squared_error[:, 0] = self.keep_errors(statistics, position)
         self.model.draw(context)
         for block, sums in statistics.items():
             scale = self.noise_precision * likelihood.noise_scale(block).astype(np.float64)
             block.conditional = Conditional(sums, scale)
             yield block
             block.conditional = None
-
-    def information(
-        self, position: str, bound: bool = True, earlier: Mapping[Factor, Float64] = NOTHING
-    ) -> Information:
-        """Fisher information at the state in `position`. Collective."""
-        tau = self.noise_precision
-        return fisher_information(self.circulation, self.likelihood, self._prior, position, tau, bound, earlier)
-
-    def second_moments(
-        self,
-        position: str,
-        counts: Mapping[ParameterBlock, Array],
-        finish: Callable[[dict[Factor, Float64]], Named],
-        result: Shapes,
-    ) -> dict[str, Float64]:
-        """Mean outer products, over the data, of the covariates of each factor's rows. Collective.
-
-        Here: the covariates of a row of W are (H_j, 1), those of a row of H are (W_i, 1).
-        """
-        return second_moments(self.circulation, position, counts, self.likelihood.biases, finish, result)
-
-    def own_sums(self, position: str, out: str) -> None:
-        """Set field `out` of every row i to sum_j w_ij phi_j over the row's data, as in `own_products`. Collective.
-
-        Here: phi_j is (H_j, 1) for the rows of W, and (W_j, 1) for the rows of H.
-        """
-        own_sums(self.circulation, self.likelihood, position, out)
-
-    def own_products(self, position: str, field: str) -> None:
-        """Multiply every row y_i of a field by the second moments of the row's covariates. Collective.
-
-        Here: phi_j is (H_j, 1) for the rows of W, and (W_j, 1) for the rows of H.
-        """
-        own_products(self.circulation, self.likelihood, position, field)
 
     def momenta(self, field: str, turned: bool) -> dict[str, Momenta]:
         """All momenta of rows, by names such as ``W.biases``.
