@@ -123,16 +123,8 @@ class TimeEffects(Part):
     ----------
     groups : RatingGroups
         The group of every rating at every level.
-    ratings : RatingBlocks
-        This process's ratings; they stay as they are.
-    ring : Ring
-        The processes of the chain.
-    law : type of Law
-        The likelihood.
-    rank : int
-        Number K of latent dimensions.
-    biases : bool
-        Whether the last column of a factor is the bias.
+    place : Place
+        Its ratings stay as they are.
 
     Attributes
     ----------
@@ -146,19 +138,18 @@ class TimeEffects(Part):
     has_effects = True
     parameters: TimeParameters
 
-    def __init__(
-        self, groups: RatingGroups, ratings: RatingBlocks, ring: Ring, law: type[Law], rank: int, biases: bool
-    ) -> None:
-        self.groups, self.ring, self.given = groups, ring, ratings.train
-        self.ratings, self.quantities = copy(ratings), TimeParameters.about(())
+    def __init__(self, groups: RatingGroups, place: Place) -> None:
+        law: type[Law] = place.config.law
+        self.groups, self.ring, self.given = groups, place.ring, place.ratings.train
+        self.ratings, self.quantities = copy(place.ratings), TimeParameters.about(())
         self.test: dict[int, Float32] = {}
         self._start_precision = START_PRECISION / law.width**2
         self.values = [
-            {b: np.zeros(groups.size(number, b), np.float32) for b in ring.blocks}
+            {b: np.zeros(groups.size(number, b), np.float32) for b in place.ring.blocks}
             for number in range(len(groups.levels))
         ]
         self._normal = law.is_conditionally_gaussian()
-        self._rank, self._biases = rank, biases
+        self._rank, self._biases = place.config.rank, place.config.biases
         self._draws: type[NormalDraw | MetropolisDraw] = NormalDraw if self._normal else MetropolisDraw
         self.start(())
 
@@ -197,10 +188,7 @@ class TimeEffects(Part):
     @classmethod
     def of(cls, place: Place, data: RatingGroups | None) -> Self | None:
         """Make a chain's instance of the part; None if the run does not use the part. Collective."""
-        if data is None:
-            return None
-        config = place.config
-        return cls(data, place.ratings, place.ring, config.law, config.rank, config.biases)
+        return None if data is None else cls(data, place)
 
     # ------------------------------------------------------------------ the state of a chain
 

@@ -8,8 +8,6 @@ import scipy.sparse
 from mpi4py import MPI
 
 from dsgmcmc.data.ratings import Features
-from dsgmcmc.model.conjugate import draw_normal_gamma, draw_normal_wishart
-from dsgmcmc.model.parts.base import PrecisionTerms
 from dsgmcmc.model.parts.features import Design, explained
 from dsgmcmc.parallel.ring import Ring
 
@@ -46,20 +44,6 @@ def test_design_is_x_centred(made):
     assert sum(design.moment(b, residual[own]) for b, own in enumerate(rows)) == pytest.approx(x.T @ residual)
     assert design.gram(ring) == pytest.approx(x.T @ x)
     assert design.groups.tolist() == GROUPS.tolist()
-
-
-def test_effects_count_in_the_precision():
-    """Pseudo-rows B_f beta_f^1/2 of mean 0 move shape and rate of lambda, and degrees and scale of Lambda."""
-    rng = np.random.default_rng(4)
-    n, average, squares = 10, np.array([0.5]), np.array([[40.0]])
-    more = PrecisionTerms(30, np.array([[25.0]]))
-    lambdas = [draw_normal_gamma(average, squares[0], n, rng, more=more)[1][0] for _ in range(20_000)]
-    rate = 5 + (40 - 10 * 0.25 + 10 * 0.25 / 11 + 25) / 2
-    assert np.mean(lambdas) == pytest.approx((1 + 40 / 2) / rate, rel=0.01)
-    assert np.var(lambdas) == pytest.approx((1 + 40 / 2) / rate**2, rel=0.05)
-    wishart = [draw_normal_wishart(average, squares, n, rng, more=more)[1][0, 0] for _ in range(2_000)]
-    scale = 1 + (40 - 10 * 0.25) + 2 * 10 / 12 * 0.25 + 25
-    assert np.mean(wishart) == pytest.approx((1 + 10 + 30) / scale, rel=0.03)
 
 
 def test_explained_is_the_mean_square_of_a_groups_part(made):

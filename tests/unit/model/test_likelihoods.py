@@ -16,7 +16,6 @@ from support import MODEL, cells_of, factor_target, rows_of, write_planted
 from dsgmcmc.model import likelihoods
 from dsgmcmc.model.likelihoods import LIKELIHOODS, Law, Likelihood
 from dsgmcmc.model.likelihoods.base import State
-from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.model.predictive.base import Moments, Predictive, PredictorDraws
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
@@ -197,20 +196,3 @@ def test_every_likelihood_of_the_package_is_registered() -> None:
         found |= {c for c in content if inspect.isclass(c) and issubclass(c, Law) and not inspect.isabstract(c)}
     registered = set(LIKELIHOODS.values())
     assert {law for law in found if not law.__subclasses__()} <= registered <= found
-
-
-def test_noise_of_its_own_is_in_the_variance(data: Path) -> None:
-    """Of every user and item: 1 / (tau g_i g'_j), and with shared noise one number for all."""
-    model = replace(MODEL, heteroscedastic=tuple(Factor))
-    target = factor_target(MPI.COMM_SELF, data, 3, model=model)
-    cell = next(target.visit()).cell
-    rng = np.random.default_rng(0)
-    for block in (cell.row, cell.column):
-        block.row("weight")[:] = rng.gamma(2.0, 0.5, len(block.counts))
-    i, j = np.array([0, 2, 2], np.int32), np.array([1, 0, 1], np.int32)
-    expected = 1 / (2.5 * cell.row.row("weight")[i] * cell.column.row("weight")[j])
-    np.testing.assert_allclose(target.likelihood.noise(cell, i, j, 2.5), expected, rtol=1e-6)
-    assert target.likelihood.noise_varies
-    shared = Gaussian(2, True)
-    assert shared.noise(cell, i, j, 2.5) == 0.4
-    assert not shared.noise_varies

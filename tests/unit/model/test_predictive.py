@@ -126,19 +126,6 @@ def test_counts_above_zero_are_those_of_scipy(rate: float, r: float) -> None:
     np.testing.assert_allclose(drawn.mean, mean, rtol=1e-5)
 
 
-def test_a_predictor_that_is_not_known_is_integrated_over() -> None:
-    """Of counts: mean and variance of those of a log-normal rate; the known pairs beside it keep theirs."""
-    eta, spread = np.full((2, 1), 0.3, np.float32), np.float32([[0.0], [0.25]])
-    draws = PredictorDraws(eta, np.ones_like(eta), spread, np.ones(1), shape=COUNTS)
-    found = {int(rows[0]): NegativeBinomial.predictive(some) for rows, some in draws.by_certainty()}
-    np.testing.assert_allclose(found[0].cdf(2.0), nbinom.cdf(2, 4, 4 / (4 + np.exp(0.3))), rtol=1e-6)
-    mean = np.exp(0.3 + 0.125)
-    np.testing.assert_allclose(found[1].mean, mean, rtol=1e-6)
-    variance = mean + mean**2 * (1.25 * np.exp(0.25) - 1)
-    np.testing.assert_allclose(found[1].sd ** 2, variance, rtol=1e-5)
-    np.testing.assert_allclose(Gaussian.predictive(draws).sd, np.sqrt([1.0, 1.25]), rtol=1e-6)
-
-
 def test_effects_of_unknown_groups_are_integrated_over() -> None:
     """Each rating of another group: in its distribution with all laws, and in no spread of what is expected of it."""
     eta, effects = np.float32([[0.3, 0.1]]), np.float32([[0.1, 0.2]])

@@ -12,7 +12,6 @@ from mpi4py import MPI
 from scipy import stats
 from support import Model, factor_target, rows_of, write_planted
 
-from dsgmcmc.model.likelihoods.ordinal import Ordinal
 from dsgmcmc.model.parts.base import Intercept
 from dsgmcmc.model.parts.translation import draw
 from dsgmcmc.model.target import FactorTarget
@@ -103,17 +102,3 @@ def test_move_leaves_the_prior_as_it_is(dense: bool, intercept: bool) -> None:
             scores["means along what biases fit"].append(np.array([standardised @ fit / np.linalg.norm(fit)]))
     for found in scores.values():
         assert stats.kstest(np.concatenate(found), "norm").pvalue > 1e-4
-
-
-def test_thresholds_move_with_biases(tmp_path: Path) -> None:
-    """Distances of thresholds from predictors stay, so that no probability of a level changes; both move."""
-    ratings = write_planted(tmp_path / "r.h5", stars=True)
-    target = planted_target(ratings, Model(K, exchanges=True), likelihood=Ordinal)
-    law = target.likelihood
-    assert isinstance(law, Ordinal)
-    before, values = predictors(state_of(target)), law.thresholds.values
-    target.model.rows.move(replace(target.context(), turn=1))
-    moved = law.thresholds.values - values
-    assert np.abs(moved).min() > 0.001
-    np.testing.assert_allclose(moved, moved[0], atol=1e-12)
-    np.testing.assert_allclose(predictors(state_of(target)) - before, moved[0], atol=1e-5)
