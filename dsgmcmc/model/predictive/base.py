@@ -190,10 +190,6 @@ class Predictive(ABC):
         """Quantile at probability `p`: for discrete ratings, the smallest x with F(x) >= p."""
         return solve(self, np.asarray(p, np.float64))
 
-    def sample(self, rng: np.random.Generator) -> Float64:
-        """Draw one rating from each distribution, (q,) float64."""
-        return self.quantile(rng.random(len(self.mean)))
-
     def summary(self, low: float, high: float) -> Prediction:
         """Mean, sd, and the quantiles at probabilities `low` and `high`."""
         fields = (self.mean, self.sd, self.quantile(low), self.quantile(high))

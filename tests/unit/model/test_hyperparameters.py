@@ -1,4 +1,4 @@
-"""The draws of priors and noise against the laws that they are conditionals of."""
+"""Priors and noise: units, interleaved sub-chains, and draws that have the bits of SciPy's."""
 
 from __future__ import annotations
 
@@ -14,9 +14,6 @@ from dsgmcmc.model.conjugate import draw_wishart
 from dsgmcmc.samplers.sgmcmc.hamcmc import HAMCMC, HAMCMCConfig
 
 ROWS, COLUMNS = 29, 17
-
-
-# Of about 30 tests of exact laws at fixed seeds: a right law fails one in 10^5 times.
 
 
 def test_what_is_given_in_the_ratings_unit_comes_back_in_it() -> None:
