@@ -125,9 +125,7 @@ def processes() -> Comm:
     InputError
         If a launcher was used, and `world_comm` raises an error.
     """
-    if not alone():
-        return world_comm()
-    return Alone()
+    return Alone() if alone() else world_comm()
 
 
 @contextmanager

@@ -66,12 +66,12 @@ def check_posteriors(snapshots: list[Snapshot], expected: Expected) -> None:
     traced = expected.quantities.traced
     for snapshot in snapshots:
         shapes = _shapes(snapshot)
-        draws = sum(shape[0] for shape in shapes["trace", "run", "iteration"])
+        draws = sum(sum(shape[:1]) for shape in shapes["trace", "run", "iteration"])
         widths = {quantity.name: (*quantity.shape(expected.quantities.sizes), 1)[0] for quantity in traced}
         widths |= {"iteration": 1, "weight": 1}  # the trace of a matrix has its diagonal
         _compare(snapshot, {("trace", "run", name): (draws, width) for name, width in widths.items()})
         if snapshot.manifest.kind == "posterior":
-            followed = sum(shape[0] for shape in shapes["trace", "W", "followed"])
+            followed = sum(sum(shape[:1]) for shape in shapes["trace", "W", "followed"])
             _compare(snapshot, _of_posterior(expected, draws))
             _compare(snapshot, {("trace", "W", "prediction"): (draws, followed)}, axis=1)
 

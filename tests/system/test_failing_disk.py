@@ -1,13 +1,11 @@
 """A disk that fails at any call, once or from then on: one message, nothing half-written that counts, nothing lost.
 
-`failing_disk.c` is preloaded into real commands, so that HDF5, DuckDB and Python fail alike. `DSGMCMC_FAIL_STEP` has
-every so-manieth call fail in place of the few of a usual run of the tests: 1 takes an hour or two.
+`failing_disk.c` is preloaded into real commands, so that HDF5, DuckDB and Python fail alike.
 """
 
 from __future__ import annotations
 
 import errno
-import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
@@ -26,7 +24,6 @@ SOURCE = Path(__file__).parent / "failing_disk.c"
 WRITING = "write,pwrite,pwrite64,writev,fsync,ftruncate,ftruncate64"
 CALLS = f"{WRITING},rename,unlink,unlinkat,mkdir"
 ALWAYS = 10**9
-STEP = int(os.environ.get("DSGMCMC_FAIL_STEP", "0"))
 SETTINGS: dict[str, Any] = {
     "sampler": "psgld",
     "rank": 2,
@@ -86,8 +83,8 @@ def count(failing: Failing, under: Path, counts: Path, *arguments: str | Path, *
 
 
 def places(calls: int, usual: int) -> Iterator[int]:
-    """Calls that fail: some of each part of a run, or those that the environment asks for."""
-    step = STEP or max(1, calls // usual)
+    """Calls that fail: some of each part of a run."""
+    step = max(1, calls // usual)
     return iter(range(1 + step // 2, calls + 1, step))
 
 

@@ -15,12 +15,11 @@ from dsgmcmc.parallel.partition import (
     column_of,
     owner,
     route,
-    row_of,
     slices_of,
 )
 
 
-@pytest.mark.parametrize("grid", range(1, 25))
+@pytest.mark.parametrize("grid", [1, 2, 5, 12, 24])
 def test_owner_is_the_inverse_of_blocks_of(grid: int) -> None:
     """Every row block has one owner, ranges are contiguous, and no process has two blocks more than another."""
     for size in range(1, grid + 1):
@@ -32,19 +31,7 @@ def test_owner_is_the_inverse_of_blocks_of(grid: int) -> None:
         assert max(lengths) - min(lengths) <= 1
 
 
-@pytest.mark.parametrize("grid", range(1, 13))
-def test_a_part_is_a_transversal(grid: int) -> None:
-    """No two blocks of a part share a row or a column, all parts together are the matrix, row_of inverts column_of."""
-    cells = set()
-    for part in range(grid):
-        columns = [column_of(b, part, grid) for b in range(grid)]
-        assert sorted(columns) == list(range(grid))
-        assert [row_of(c, part, grid) for c in columns] == list(range(grid))
-        cells |= set(enumerate(columns))
-    assert len(cells) == grid * grid
-
-
-@pytest.mark.parametrize("grid", range(1, 9))
+@pytest.mark.parametrize("grid", [1, 2, 5, 8])
 def test_what_one_process_sends_another_receives(grid: int) -> None:
     """Between any two parts; what departs is worked on first, and every process works on all of its row blocks."""
     for size in range(1, grid + 1):
