@@ -20,12 +20,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
 from math import sqrt
-from pathlib import Path as FilePath
+from pathlib import Path
 from time import process_time
 from typing import Any
 
 import numpy as np
-from matplotlib import pyplot as plt
+from common import axes, save
 
 from dsgmcmc.densities.density import ALL, Data
 from dsgmcmc.densities.sample import sample, vector_target
@@ -130,7 +130,7 @@ METHODS = {
 
 
 @dataclass
-class Path:
+class Run:
     """What a run leaves: its second half, and the error of the mean of all draws, weighted by step, on the way."""
 
     draws: np.ndarray
@@ -139,7 +139,7 @@ class Path:
     seconds: np.ndarray
 
 
-def run(method: Method, dimension: int, settings: tuple[float, float], seed: int) -> tuple[Path, LinearGaussian]:
+def run(method: Method, dimension: int, settings: tuple[float, float], seed: int) -> tuple[Run, LinearGaussian]:
     """Run a method from theta = 0; a path that diverges has infinite errors."""
     density = LinearGaussian(dimension, ITERATIONS, seed)
     sampler = method.build(density, *settings)
@@ -163,15 +163,15 @@ def run(method: Method, dimension: int, settings: tuple[float, float], seed: int
                 if not errors[number] < 1e6:
                     errors[number:] = np.inf
                     break
-    return Path(draws, at, errors, seconds), density
+    return Run(draws, at, errors, seconds), density
 
 
-def last_error(path: Path, density: LinearGaussian) -> float:
+def last_error(path: Run, density: LinearGaussian) -> float:
     """Error of the mean of all draws."""
     return float(path.error[-1])
 
 
-def divergence(path: Path, density: LinearGaussian) -> float:
+def divergence(path: Run, density: LinearGaussian) -> float:
     """Kullback-Leibler divergence of the Gaussian with the draws' moments from the posterior."""
     if not np.isfinite(path.error[-1]):
         return np.inf
@@ -182,7 +182,7 @@ def divergence(path: Path, density: LinearGaussian) -> float:
 
 
 def tune(
-    method: Method, dimension: int, loss: Callable[[Path, LinearGaussian], float], seeds: int
+    method: Method, dimension: int, loss: Callable[[Run, LinearGaussian], float], seeds: int
 ) -> tuple[float, float]:
     """Settings of the grid with the least mean loss over some seeds, which are not those of the figures."""
     losses = [
@@ -192,9 +192,10 @@ def tune(
     return method.grid[int(np.argmin(losses))]
 
 
-def scatter(out: FilePath) -> None:
+def scatter(out: Path) -> None:
     """Draw figure 1: the second half of the draws for D = 2, over the posterior's 1, 2 and 3 sigma ellipses."""
-    figure, panels = plt.subplots(1, len(METHODS), figsize=(3 * len(METHODS), 3), sharex=True, sharey=True)
+    figure = axes(1, len(METHODS), size=(3 * len(METHODS), 3), sharex=True, sharey=True)
+    panels = figure[0]
     circle = np.stack([np.cos(angles := np.linspace(0, 2 * np.pi, 200)), np.sin(angles)])
     print("D = 2: divergence of the draws' Gaussian from the posterior, 5 seeds")
     for panel, (name, method) in zip(panels, METHODS.items(), strict=True):
@@ -210,13 +211,12 @@ def scatter(out: FilePath) -> None:
         panel.set_title(f"{name}\ndivergence {np.mean(found):.2f}", fontsize=10)
     reach = 4 * np.sqrt(np.diag(np.linalg.inv(density.precision)))
     panels[0].set(xlim=density.mean[0] + [-reach[0], reach[0]], ylim=density.mean[1] + [-reach[1], reach[1]])
-    figure.tight_layout()
-    figure.savefig(out / "hamcmc_scatter.png", dpi=80)
+    save(figure, out, "hamcmc_scatter.png")
 
 
-def errors(out: FilePath) -> None:
+def errors(out: Path) -> None:
     """Draw figure 2: error of the posterior mean for D = 10 and 100, geometric mean over 10 seeds."""
-    figure, panels = plt.subplots(2, 2, figsize=(9, 6.5), sharey="row")
+    panels = axes(2, 2, size=(9, 6.5), sharey="row")
     for row, dimension in zip(panels, (10, 100), strict=True):
         print(f"D = {dimension}: error of the posterior mean after {ITERATIONS} iterations, 10 seeds; CPU seconds")
         for name, method in METHODS.items():
@@ -232,8 +232,7 @@ def errors(out: FilePath) -> None:
     panels[1, 0].set_xlabel("iterations")
     panels[1, 1].set_xlabel("CPU seconds")
     panels[0, 0].legend(fontsize=8)
-    figure.tight_layout()
-    figure.savefig(out / "hamcmc_error.png", dpi=80)
+    save(panels, out, "hamcmc_error.png")
 
 
 def describe(name: str, settings: tuple[float, float], found: str) -> None:
@@ -246,9 +245,8 @@ def describe(name: str, settings: tuple[float, float], found: str) -> None:
 def main() -> None:
     """Tune, run, draw."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--out", type=FilePath, required=True, help="folder for the figures")
+    parser.add_argument("--out", type=Path, required=True, help="folder for the figures")
     options = parser.parse_args()
-    options.out.mkdir(parents=True, exist_ok=True)
     scatter(options.out)
     errors(options.out)
 

@@ -24,7 +24,7 @@ from itertools import product
 from pathlib import Path
 
 import numpy as np
-from matplotlib import pyplot as plt
+from common import axes, save
 
 ITERATIONS, BURN_IN, SEEDS = 1000, 50, 3
 MODEL = [
@@ -92,8 +92,7 @@ def main() -> None:
     parser.add_argument("data", type=Path, help="ratings file made by `dsgmcmc prepare`")
     parser.add_argument("--out", type=Path, required=True, help="folder for the figure")
     arguments = parser.parse_args()
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    figure, panels = plt.subplots(2, 2, figsize=(9, 6.5), sharey="row")
+    panels = axes(2, 2, size=(9, 6.5), sharey="row")
     for row, (title, centre) in zip(panels, CENTRES.items(), strict=True):
         print(
             f"{title}: RMSE of the mean prediction after {ITERATIONS} iterations, {SEEDS} seeds; of the last state; s"
@@ -115,8 +114,7 @@ def main() -> None:
     panels[1, 0].set_xlabel("iterations")
     panels[1, 1].set_xlabel("seconds, all inclusive")
     panels[0, 0].legend(fontsize=8)
-    figure.tight_layout()
-    figure.savefig(arguments.out / "hamcmc_movielens.png", dpi=80)
+    save(panels, arguments.out, "hamcmc_movielens.png")
 
 
 if __name__ == "__main__":

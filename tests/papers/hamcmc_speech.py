@@ -19,7 +19,6 @@ the posterior itself has.
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import tempfile
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from pathlib import Path
 from time import process_time
 
 import numpy as np
+from common import axes, command, head, row, save
 from latent import given_latent
 from scipy.io import wavfile
 from scipy.signal import ShortTimeFFT, resample_poly
@@ -235,8 +235,7 @@ def sampled(signal: Signal, kernel: str, settings: dict, iterations: int, seed: 
 def compare(signals: list[Signal], iterations: int) -> dict[str, list[float]]:
     """Scores of every method on all signals but the first, on which its settings are chosen; prints a table."""
     pilot, *others = signals
-    heads = ["sampler", "settings", *(signal.name for signal in others), "mean", "CPU s"]
-    print("| " + " | ".join(heads) + " |\n|" + "---|" * len(heads))
+    head("sampler", "settings", *(signal.name for signal in others), "mean", "CPU s")
     found = {}
     if pilot.lambdas is None:
         found["as heard"] = [signal.sdr(1.0) for signal in others]
@@ -270,30 +269,25 @@ def oracle(signal: Signal) -> float:
 
 def line(name: str, said: str, values: list[float], seconds: str) -> None:
     """Print a row of the table."""
-    cells = [name, said, *(f"{value:.2f}" for value in values), f"{np.mean(values):.2f}", seconds]
-    print("| " + " | ".join(cells) + " |", flush=True)
+    row(name, said, *(f"{value:.2f}" for value in values), f"{np.mean(values):.2f}", seconds)
 
 
-def draw(found: dict[str, list[float]], path: Path) -> None:
+def draw(found: dict[str, list[float]], folder: Path) -> None:
     """The figure: every signal a dot, the mean a line."""
-    from matplotlib import pyplot as plt
-
-    figure, axis = plt.subplots(figsize=(6, 3.4))
+    panels = axes(1, 1, size=(6, 3.4))
+    axis = panels[0, 0]
     for place, values in enumerate(found.values()):
         axis.plot(np.full(len(values), place), values, "o", ms=4, alpha=0.5, color="tab:blue")
         axis.plot([place - 0.3, place + 0.3], [np.mean(values)] * 2, "k", lw=2)
     axis.set_xticks(range(len(found)), list(found), rotation=30, ha="right", fontsize=8)
     axis.set_ylabel("SDR, dB")
-    figure.tight_layout()
-    figure.savefig(path, dpi=80)
+    save(panels, folder, "hamcmc_speech.png")
 
 
 def main() -> None:
     """Print the tables, and draw that of the speech."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="a small synthetic form of it, to see that it runs")
+    parser = command(__doc__, "hamcmc_speech.png")
     parser.add_argument("--only", choices=("speech", "synthetic"), help="one of the two")
-    parser.add_argument("--out", type=Path, help="folder for hamcmc_speech.png")
     options = parser.parse_args()
     if options.only != "speech":
         print("\nsynthetic\n")
@@ -302,7 +296,7 @@ def main() -> None:
         print("\nspeech\n")
         found = compare(speech_signals(), 2500)
         if options.out:
-            draw(found, options.out / "hamcmc_speech.png")
+            draw(found, options.out)
 
 
 if __name__ == "__main__":

@@ -9,11 +9,10 @@ histogram in two dimensions, over the steps that a chain has made. Friction 1, t
 
 from __future__ import annotations
 
-import argparse
-from pathlib import Path
 from time import process_time
 
 import numpy as np
+from common import axes, command, head, row, save
 
 from dsgmcmc.densities.density import ALL, DoubleWell, Gaussian
 from dsgmcmc.densities.sample import sample, vector_target
@@ -151,28 +150,26 @@ def right(name, eps, chains, last):
 
 def main():
     """Print both tables, and draw them."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="a small form of it, to see that it runs")
-    parser.add_argument("--out", type=Path, help="folder for recipe_fig2.png")
+    parser = command(__doc__, "recipe_fig2.png")
     options = parser.parse_args()
     chains, steps, last = (200, (0.05,), 2) if options.quick else (CHAINS, (0.05, 0.02), 6)
     begin, bars = process_time(), {}
-    print("| law | eps | sampler | KL | E x^2 | exact | chains lost |\n|---|---|---|---|---|---|---|")
+    head("law", "eps", "sampler", "KL", "E x^2", "exact", "chains lost")
     for density, exact in ((OnePeak(), 1.0), (TwoPeaks(), DoubleWell.square)):
         for eps in steps:
             for name in LEFT:
                 kl, square, lost = left(density, name, eps, chains)
                 bars[type(density).__name__, eps, name] = kl
                 law = type(density).__doc__.rstrip(".")
-                print(f"| {law} | {eps} | {name} | {kl:.4f} | {square:.4f} | {exact:.4f} | {lost} |", flush=True)
+                row(law, eps, name, f"{kl:.4f}", f"{square:.4f}", f"{exact:.4f}", lost)
     print(f"\n{process_time() - begin:.0f} s of CPU\n")
     ks = range(last + 1)
-    print("| sampler | eps | " + " | ".join(f"{100 * 3**k:,}" for k in ks) + " |\n|---|---|" + "---|" * (last + 1))
+    head("sampler", "eps", *(f"{100 * 3**k:,}" for k in ks))
     curves = {}
     for name, grid in RIGHT.items():
         for eps in grid:
             curves[name, eps] = right(name, eps, 10 if options.quick else 40, last)
-            print(f"| {name} | {eps} | " + " | ".join(f"{kl:.3f}" for kl in curves[name, eps]) + " |", flush=True)
+            row(name, eps, *(f"{kl:.3f}" for kl in curves[name, eps]))
     print(f"\n{process_time() - begin:.0f} s of CPU")
     if options.out:
         draw(bars, curves, steps[-1], options.out)
@@ -180,9 +177,8 @@ def main():
 
 def draw(bars, curves, eps, folder):
     """The figure, as in the paper."""
-    from matplotlib import pyplot as plt
-
-    figure, (one, two) = plt.subplots(1, 2, figsize=(9, 3.4))
+    panels = axes(1, 2, size=(9, 3.4))
+    one, two = panels[0]
     for shift, law in ((-0.2, "OnePeak"), (0.2, "TwoPeaks")):
         heights = [bars[law, eps, name] for name in LEFT]
         one.bar(np.arange(len(LEFT)) + shift, heights, 0.4, label="one peak" if shift < 0 else "two peaks")
@@ -195,8 +191,7 @@ def draw(bars, curves, eps, folder):
             two.loglog([100 * 3**k for k in range(len(curve))], curve, marker="o", label=f"{name}, eps {step}")
     two.set(xlabel="steps", title="right: the step that ends lowest")
     two.legend()
-    figure.tight_layout()
-    figure.savefig(folder / "recipe_fig2.png", dpi=80)
+    save(panels, folder, "recipe_fig2.png")
 
 
 if __name__ == "__main__":

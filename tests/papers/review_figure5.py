@@ -16,13 +16,13 @@ without those of looking at test data. Some rows are not the paper's: see the pa
 
 from __future__ import annotations
 
-import argparse
 from math import sqrt
 from pathlib import Path
 from time import process_time
 from typing import Any, NamedTuple
 
 import numpy as np
+from common import axes, command, digits, head, row, save
 from neural_network import Network
 
 from dsgmcmc.densities.density import prior_gradient
@@ -49,10 +49,7 @@ class Experiment:
     """Data, and what has been done with them."""
 
     def __init__(self, path, iterations, quick):
-        with np.load(path) as file:
-            arrays = [file[name] for name in file.files]
-        images = np.concatenate([a.reshape(len(a), -1) for a in arrays if a.ndim > 1])
-        labels = np.concatenate([a for a in arrays if a.ndim == 1])
+        images, labels = digits(path)
         test = TEST // 20 if quick else TEST
         n = 20 * BATCH if quick else len(labels) - test
         self.train, self.test, self.iterations = (images[:n], labels[:n]), (images[-test:], labels[-test:]), iterations
@@ -141,32 +138,24 @@ def make(name):
 
 def main():
     """Print the table, and draw the figure."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = command(__doc__, "review_figure5.png")
     parser.add_argument("data", type=Path)
-    parser.add_argument(
-        "--iterations", type=int, default=1000, help="of burn-in or descent, and of looking; the paper: 10000"
-    )
-    parser.add_argument("--quick", action="store_true", help="a fifth of the data, few iterations")
-    parser.add_argument("--out", type=Path, help="folder for review_figure5.png; needs matplotlib")
+    parser.add_argument("--iterations", type=int, default=1000, help="of burn-in or descent, and of looking")
     options = parser.parse_args()
     experiment = Experiment(options.data, LOOKS if options.quick else options.iterations, options.quick)
     start, spent = experiment.optimum()
     losses = experiment.losses(experiment.network("softmax").probabilities(start, experiment.test[0])[0])
     n = len(experiment.train[1])
     print(f"{n:,} images; after descent log loss {losses[0]:.4f}, accuracy {losses[1]:.4f}, {spent:.0f} s\n")
-    print("| | step | log loss of states | of their mean | accuracy of it | passes | seconds | gradient calls |")
-    print("|---|---|---|---|---|---|---|---|")
+    head("", "step", "log loss of states", "of their mean", "accuracy of it", "passes", "seconds", "gradient calls")
     curves = {}
     for name in (*PAPER, *OURS):
         placed = (start, spent) if "-CV" in name or "optimum" in name else ()
         curve = curves[name] = experiment.chain(name, *placed)
         step = STEPS[name.split(",")[0].removesuffix("-CV")]
         single = np.mean(curve.single[-len(curve.mean) :])
-        print(
-            f"| {name} | {step:g} | {single:.3f} | {curve.mean[-1]:.3f} | {100 * curve.accuracy:.1f} % | "
-            f"{curve.calls[-1] / n:.0f} | {curve.seconds:.0f} | {curve.calls[-1] / 1e6:.1f} million |",
-            flush=True,
-        )
+        losses = f"{step:g}", f"{single:.3f}", f"{curve.mean[-1]:.3f}", f"{100 * curve.accuracy:.1f} %"
+        row(name, *losses, f"{curve.calls[-1] / n:.0f}", f"{curve.seconds:.0f}", f"{curve.calls[-1] / 1e6:.1f} million")
         if name == "SGLD-CV":
             noise = experiment.noise(experiment.last, start)
     print(f"\nvariance of the gradient with control variates over that without, where SGLD-CV ends: {noise:.2f}")
@@ -176,21 +165,18 @@ def main():
 
 def draw(curves, n, folder):
     """Log loss of single states, and of mean predictions, over passes."""
-    from matplotlib import pyplot as plt
-
-    figure, axes = plt.subplots(1, 2, figsize=(10, 3.8), sharey=True)
+    panels = axes(1, 2, size=(10, 3.8), sharey=True)
     for name in PAPER:
         curve, kind = curves[name], name.removesuffix("-CV")
         style = {"color": f"C{list(STEPS).index(kind)}", "ls": "--" if "-CV" in name else "-", "label": name, "lw": 1.2}
         passes = np.array(curve.calls) / n
-        axes[0].plot(passes, curve.single, **style)
-        axes[1].plot(passes[-len(curve.mean) :], curve.mean, **style)
-    for axis, title in zip(axes, ("single states", "mean of the predictions so far"), strict=True):
+        panels[0, 0].plot(passes, curve.single, **style)
+        panels[0, 1].plot(passes[-len(curve.mean) :], curve.mean, **style)
+    for axis, title in zip(panels[0], ("single states", "mean of the predictions so far"), strict=True):
         axis.set(xlabel="passes over the data", title=title, yscale="log")
-    axes[0].set_ylabel("log loss, test data")
-    axes[0].legend(fontsize=8)
-    figure.tight_layout()
-    figure.savefig(folder / "review_figure5.png", dpi=80)
+    panels[0, 0].set_ylabel("log loss, test data")
+    panels[0, 0].legend(fontsize=8)
+    save(panels, folder, "review_figure5.png")
 
 
 if __name__ == "__main__":

@@ -16,23 +16,24 @@ iterations a chain; with it `QUICK`. Needs matplotlib (the extra `report`). Not 
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Iterator
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib import pyplot as plt
-from mpi4py import MPI
+from common import axes, command, head, row, save
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
+
+from ours import rows_of, started, steps
+
+from dsgmcmc.config.layers import build
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.diagnostics.scores import coverage, pit, rmse
 from dsgmcmc.kernels.normal_rows import draw_normal_rows
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.model.predictive.base import Moments
-from dsgmcmc.parallel.ring import Ring
-from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.samplers.base import NORMAL
 from dsgmcmc.types import Factor, Float64
 
@@ -55,39 +56,22 @@ MODEL: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True)
-class Method:
-    """A row of the table: its sampler, the steps to try, and whether it starts at the mode."""
-
-    section: dict[str, Any]
-    steps: tuple[float, ...] = ()
-    colour: str = "black"
-    style: str = "-"
-
-    @property
-    def anchored(self) -> bool:
-        """Whether it has control variates."""
-        return self.section.get("gradient") == "control-variate"
-
-
 PLAIN = {"warm_up": 0, "metric": "identity"}
 HMC = {"name": "sghmc", "splitting": "published", "gamma": 0.5, **PLAIN}
 NHT = {"name": "sgnht", "thermostat": "scalar", **PLAIN}
 CV = {"gradient": "control-variate"}
 LARGE, SMALL = (0.03, 0.1, 0.3, 0.6), (3e-3, 1e-2, 3e-2, 1e-1)
-TUNED = {
-    "SGLD": Method({"name": "sgld"}, LARGE, "C0"),
-    "SGHMC, published": Method({**HMC, "refresh": 5}, SMALL, "C1"),
-    "SGHMC, metric": Method({"name": "sghmc", "warm_up": 0}, SMALL, "C4"),
-    "SGNHT": Method(NHT, SMALL, "C2"),
-    "SGLD-CV": Method({"name": "sgld", **CV}, LARGE, "C0", "--"),
-    "SGHMC-CV": Method({**HMC, "refresh": 5, **CV}, SMALL, "C1", "--"),
-    "SGNHT-CV": Method({**NHT, **CV}, SMALL, "C2", "--"),
-}
-#: Of the paper's code, in its h: half of that is eps.
-PUBLISHED = {
-    "SGLD-CV, step as published": (Method({"name": "sgld", **CV}, (), "C0", ":"), 1e-10),
-    "SGHMC-CV, step as published": (Method({**HMC, **CV}, (), "C1", ":"), 1e-12),
+#: Settings of every row, steps to try, and colour and style; with one step, that is h of the paper's code.
+METHODS: dict[str, tuple[dict[str, Any], tuple[float, ...], str]] = {
+    "SGLD": ({"name": "sgld"}, LARGE, "C0-"),
+    "SGHMC, published": ({**HMC, "refresh": 5}, SMALL, "C1-"),
+    "SGHMC, metric": ({"name": "sghmc", "warm_up": 0}, SMALL, "C4-"),
+    "SGNHT": (NHT, SMALL, "C2-"),
+    "SGLD-CV": ({"name": "sgld", **CV}, LARGE, "C0--"),
+    "SGHMC-CV": ({**HMC, "refresh": 5, **CV}, SMALL, "C1--"),
+    "SGNHT-CV": ({**NHT, **CV}, SMALL, "C2--"),
+    "SGLD-CV, step as published": ({"name": "sgld", **CV}, (1e-10,), "C0:"),
+    "SGHMC-CV, step as published": ({**HMC, **CV}, (1e-12,), "C1:"),
 }
 
 
@@ -95,36 +79,17 @@ class Chain:
     """A chain on this process, state by state; test ratings are in their own unit."""
 
     def __init__(self, path: Path, iterations: int, burn_in: int, sampler: Any) -> None:
-        source = RatingsSource(path)
-        self.config = source.build(
-            MODEL | {"iterations": iterations, "burn_in": burn_in, "sampler": sampler}
-        ).resolved()
-        make, _ = source.open(self.config, Ring(MPI.COMM_SELF, GRID))
-        self.sampler = self.config.make_sampler()
-        self.target: Any = make(0, self.sampler)
+        self.iterations = iterations
+        settings = MODEL | {"iterations": iterations, "burn_in": burn_in, "sampler": sampler}
+        self.target, self.sampler = started(path, MODEL["initial_sd"], build(settings))
         with open_ratings(path) as ratings:
             indptr, self.columns, self.values = ratings.slab("test", 0, ratings.n_rows)
             self.rows = np.repeat(np.arange(ratings.n_rows), np.diff(indptr))
             self.limits = ratings.minimum, ratings.maximum
-        self.target.reset()
-        self.sampler.start(self.target, self.config.initial_sd)
-
-    def __iter__(self) -> Iterator[int]:
-        """Iterate; the number of iterations made, after each."""
-        for iteration in range(self.config.iterations):
-            self.target.begin(iteration)
-            self.sampler.step(self.target, iteration)
-            yield iteration + 1
 
     def theta(self) -> Theta:
         """State of all rows of both factors, in the unit of the chain."""
-        blocks = sorted(self.target.blocks(), key=lambda block: block.index)
-        return {f: np.concatenate([b["theta"] for b in blocks if b.factor == f]).astype(np.float64) for f in Factor}
-
-    def place(self, theta: Theta) -> None:
-        """Set the state."""
-        for block in self.target.blocks():
-            block["theta"][:] = theta[block.factor][block.start : block.start + len(block.counts)]
+        return {factor: rows_of(self.target, factor) for factor in Factor}
 
     def predict(self) -> Float64:
         """Predicted test ratings, in their own unit."""
@@ -135,7 +100,7 @@ class Chain:
 
     def mode(self) -> Theta:
         """The mode next to the state, given the hyperparameters: rows and columns take their means in turns."""
-        target = self.target
+        target: Any = self.target
         target.model.draw = lambda context: None
         for _ in range(ASCENT):
             target.begin(target.stream.iteration + 1)
@@ -168,7 +133,7 @@ def follow(chain: Chain, iterations: int, per: int) -> Found:
     found, n, values = Found(), 0, chain.values
     mean, square = np.zeros(len(values)), np.zeros(len(values))
     every = max(iterations // LOOKS // per, 1)
-    for made in chain:
+    for made in (iteration + 1 for iteration in steps(chain.target, chain.sampler, chain.iterations)):
         if made % every:
             continue
         predicted = chain.predict()
@@ -195,76 +160,68 @@ def exact(data: Path, iterations: int) -> tuple[Found, Theta]:
     return follow(chain, iterations, GRID), chain.mode()
 
 
-def run(data: Path, method: Method, step: float, start: Theta, iterations: int, published: bool = False) -> Found:
-    """Sample with a method at a step: its own unit or, as `published`, the paper's h."""
-    section = {**method.section, "step_size": step}
-    if published:  # theta moves as by a step of h / 2 of SGLD, or of h = eta of SGHMC
-        section["step_size"] = step / 2 * Chain(data, 1, 0, method.section).target.curvature_bound
-    chain = Chain(data, iterations, 0 if method.anchored else 1, section)
-    if method.anchored:  # and the iteration that burn-in ends with is the first
-        chain.place(start)
+def run(data: Path, name: str, step: float, start: Theta, iterations: int) -> Found:
+    """Sample with a method at a step in its own unit, or in the paper's; those with control variates from the mode."""
+    section, tried, _ = METHODS[name]
+    if len(tried) == 1:  # theta moves as by a step of h / 2 of SGLD, or of h = eta of SGHMC
+        step = step / 2 * Chain(data, 1, 0, section).target.curvature_bound
+    anchored = "gradient" in section
+    chain = Chain(data, iterations, 0 if anchored else 1, {**section, "step_size": step})
+    if anchored:  # and the iteration that burn-in ends with is the first
+        for block in chain.target.blocks():
+            block["theta"][:] = start[block.factor][block.start : block.start + len(block.counts)]
     with np.errstate(all="ignore"):
         return follow(chain, iterations, 1)
 
 
-def tuned(data: Path, method: Method, start: Theta, iterations: int) -> float:
+def tuned(data: Path, name: str, start: Theta, iterations: int) -> float:
     """The step whose mean prediction is best."""
-    tried = {step: run(data, method, step, start, iterations).last[1] for step in method.steps}
+    _, each, _ = METHODS[name]
+    if len(each) == 1:
+        return each[0]
+    tried = {step: run(data, name, step, start, iterations).last[1] for step in each}
     return min(tried, key=lambda step: np.nan_to_num(tried[step], nan=np.inf))
 
 
-def draw(curves: dict[str, list[Found]], looks: dict[str, Method], out: Path) -> None:
+def draw(curves: dict[str, list[Found]], out: Path) -> None:
     """RMSE of single states, and of mean predictions, against iterations: means over the folds."""
-    figure, axes = plt.subplots(1, 2, figsize=(11, 4.2), sharey=True, layout="constrained")
-    for name, folds in curves.items():
-        shortest = min(len(found.single) for found in folds)
-        for axis, kind in zip(axes, ("single", "mean"), strict=True):
+    panels = axes(1, 2, size=(11, 4.2), sharey=True)
+    titles = {"single": "single states, clipped: as in the paper", "mean": "mean of the predictions, clipped"}
+    for axis, (kind, title) in zip(panels[0], titles.items(), strict=True):
+        for name, folds in curves.items():
+            shortest = min(len(found.single) for found in folds)
             lines = np.array([getattr(found, kind)[:shortest] for found in folds])
-            look = looks.get(name, Method({}))
-            axis.plot(folds[0].iterations[:shortest], lines.mean(axis=0), look.style, color=look.colour, label=name)
-    for axis, title in zip(
-        axes, ("single states, clipped: as in the paper", "mean of the predictions, clipped"), strict=True
-    ):
+            look = METHODS[name][2] if name in METHODS else "k-"
+            axis.plot(folds[0].iterations[:shortest], lines.mean(axis=0), look, label=name)
         axis.set(title=title, xlabel="iterations, a tenth of the ratings each", ylim=(0.9, 1.4))
-    axes[0].set_ylabel("RMSE of the test ratings, mean of five folds")
-    axes[1].legend(fontsize="small")
-    figure.savefig(out / "review_figure6.png", dpi=110)
+    panels[0, 0].set_ylabel("RMSE of the test ratings, mean of five folds")
+    panels[0, 1].legend(fontsize="small")
+    save(panels, out, "review_figure6.png")
 
 
 def main() -> None:
     """Tune on the first fold, sample all, print the table and draw the figure."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = command(__doc__, "review_figure6.png")
     parser.add_argument("data", type=Path, nargs="+")
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--quick", action="store_true")
-    arguments = parser.parse_args()
-    iterations = QUICK if arguments.quick else ITERATIONS
-    truth = [exact(data, iterations) for data in arguments.data]
-    curves = {"exact Gibbs": [found for found, _ in truth]}
-    steps: dict[str, float] = {}
-    for name, method in TUNED.items():
-        steps[name] = tuned(arguments.data[0], method, truth[0][1], max(iterations // 3, 500))
-        curves[name] = [
-            run(data, method, steps[name], start, iterations)
-            for data, (_, start) in zip(arguments.data, truth, strict=True)
-        ]
-        print(f"{name}: step {steps[name]:g} of {method.steps}", flush=True)
-    for name, (method, h) in PUBLISHED.items():
-        steps[name] = h
-        curves[name] = [
-            run(data, method, h, start, iterations, published=True)
-            for data, (_, start) in zip(arguments.data, truth, strict=True)
-        ]
-    print("| | step | RMSE of single states | of their mean | mean sd | 90 % intervals hold |")
-    print("|---|---|---|---|---|---|")
-    for name, folds in curves.items():
-        single, mean, sd, covered = np.mean([found.last for found in folds], axis=0)
-        if not np.isfinite(mean):
-            print(f"| {name} | {steps[name]} | diverged on a fold | | | |")
-            continue
-        print(f"| {name} | {steps.get(name, '')} | {single:.3f} | {mean:.3f} | {sd:.3f} | {covered:.1f} % |")
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    draw(curves, TUNED | {name: method for name, (method, _) in PUBLISHED.items()}, arguments.out)
+    given = parser.parse_args()
+    iterations = QUICK if given.quick else ITERATIONS
+    truth = [exact(data, iterations) for data in given.data]
+    curves, taken = {"exact Gibbs": [found for found, _ in truth]}, {"exact Gibbs": ""}
+    for name in METHODS:
+        step = tuned(given.data[0], name, truth[0][1], max(iterations // 3, 500))
+        taken[name] = f"{step:g}"
+        folds = zip(given.data, truth, strict=True)
+        curves[name] = [run(data, name, step, start, iterations) for data, (_, start) in folds]
+        print(f"{name}: step {step:g}", flush=True)
+    head("", "step", "RMSE of single states", "of their mean", "mean sd", "90 % intervals hold")
+    for name, found in curves.items():
+        single, mean, sd, covered = np.mean([each.last for each in found], axis=0)
+        if np.isfinite(mean):
+            row(name, taken[name], f"{single:.3f}", f"{mean:.3f}", f"{sd:.3f}", f"{covered:.1f} %")
+        else:
+            row(name, taken[name], "diverged on a fold", "", "", "")
+    if given.out:
+        draw(curves, given.out)
 
 
 if __name__ == "__main__":

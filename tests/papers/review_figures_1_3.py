@@ -17,13 +17,12 @@ Seconds are CPU seconds, without pilots.
 
 from __future__ import annotations
 
-import argparse
 from math import log10, sqrt
-from pathlib import Path
 from time import process_time
 from typing import NamedTuple
 
 import numpy as np
+from common import axes, command, follow, head, row, save
 from scalable_mh import effective
 from scipy.linalg import solve_discrete_lyapunov
 
@@ -65,8 +64,7 @@ class Noisy(Gaussian):
 
 def figure_1(iterations, runs):
     """Table over h: log10 of the discrepancy, effective draws, and the trace of the covariance."""
-    print("| h | log10 KSD | a run's sd | ESS | trace of the covariance | derived | as printed |")
-    print("|---|---|---|---|---|---|---|")
+    head("h", "log10 KSD", "a run's sd", "ESS", "trace of the covariance", "derived", "as printed")
     law, found = Noisy(), {}
     variances = np.linalg.eigvalsh(law.covariance)
     for h in (0.001, 0.01, 0.1, 0.3, 1.0):
@@ -75,13 +73,13 @@ def figure_1(iterations, runs):
         draws = np.array([theta.copy() for theta in sample(target, sampler, iterations, sd=0.0)])
         kept = draws[::10].swapaxes(0, 1)
         ksd = [log10(kernel_stein_discrepancy(each, Gaussian.gradient(law, each))) for each in kept]
-        ess = np.mean([effective(draws[:, row]) for row in range(runs)])
+        ess = np.mean([effective(draws[:, run]) for run in range(runs)])
         trace = np.mean([np.trace(np.cov(each.T)) for each in kept])
         derived = (variances * (1 + 0.01 * h / 4) / (1 - h / (4 * variances))).sum()
         printed = (variances * (1 + 0.01 * h) / (1 - h / (4 * variances))).sum()
         found[h] = np.mean(ksd)
-        row = f"{np.mean(ksd):.2f} | {np.std(ksd):.2f} | {ess:,.0f} | {trace:.2f} | {derived:.3f} | {printed:.3f}"
-        print(f"| {h:g} | {row} |", flush=True)
+        ksds = f"{np.mean(ksd):.2f}", f"{np.std(ksd):.2f}"
+        row(f"{h:g}", *ksds, f"{ess:,.0f}", f"{trace:.2f}", f"{derived:.3f}", f"{printed:.3f}")
     return found
 
 
@@ -112,17 +110,10 @@ def run(density, name, settings, step, iterations, start):
     """A chain from a start."""
     kind = sampler_named(name)
     sampler = kind(kind.Config(step_size=step, **settings), 0)
-    grid = density.n_data // BATCH
-    target = vector_target(density, sampler, grid=grid, schedule="random")
-    sampler.start(target, 1.0)
-    target.block["theta"][0] = start
-    draws, begin = np.empty((iterations, density.dimension)), process_time()
-    with np.errstate(all="ignore"):
-        for iteration in range(iterations):
-            sampler.advance(target, iteration, 1)
-            draws[iteration] = target.block["theta"][0]
+    target = vector_target(density, sampler, grid=density.n_data // BATCH, schedule="random")
+    draws, seconds = follow(sampler, target, start, iterations)
     calls = {None: BATCH, "full": density.n_data, "control-variate": 2 * BATCH + density.n_data / iterations}
-    return Chain(draws, process_time() - begin, calls[settings.get("gradient")])
+    return Chain(draws, seconds, calls[settings.get("gradient")])
 
 
 def discrepancy(density, draws, number, scale):
@@ -174,15 +165,23 @@ def table_2(dimension, n, iterations, exact_iterations):
     truth, ess = oracle(density, exact_iterations)
     mean, sd = truth.draws.mean(axis=0), truth.draws.std(axis=0)
     print(f"\nd = {dimension}; truth: SMH-2, {ess:,.0f} effective draws of {len(truth.draws):,}\n")
-    print("| sampler | step | KSD | error of the mean | sd / true sd | log-loss | arrives at | seconds | gradients |")
-    print("|---|---|---|---|---|---|---|---|---|")
-    exact = discrepancy(density, truth.draws, 250, sd)
-    what = (
-        f"{exact:.2f} | | | {log_loss(truth.draws[::20], unseen):.5f} | | {truth.seconds:.1f} | {truth.calls:.0f} U_i"
+    titles = (
+        "sampler",
+        "step",
+        "KSD",
+        "error of the mean",
+        "sd / true sd",
+        "log-loss",
+        "arrives at",
+        "seconds",
+        "gradients",
     )
-    print(f"| SMH-2 | | {what} a step |", flush=True)
+    head(*titles)
+    exact = discrepancy(density, truth.draws, 250, sd)
+    loss = f"{log_loss(truth.draws[::20], unseen):.5f}"
+    row("SMH-2", "", f"{exact:.2f}", "", "", loss, "", f"{truth.seconds:.1f}", f"{truth.calls:.0f} U_i a step")
     normal = np.random.default_rng(2).multivariate_normal(mode, np.linalg.inv(density.hessian(mode)), 500)
-    print(f"| independent draws | | {discrepancy(density, normal, 250, sd):.2f} | | | | | | |", flush=True)
+    row("independent draws", "", f"{discrepancy(density, normal, 250, sd):.2f}", *[""] * 6)
     start, chains = np.random.default_rng(1).normal(size=dimension), {"SMH-2": truth}
     for label, (name, settings, steps, share) in SAMPLERS.items():
         length = max(40, int(share * iterations))
@@ -194,14 +193,14 @@ def table_2(dimension, n, iterations, exact_iterations):
         off = (draws.mean(axis=0) - mean) / sd
         wide = np.exp(np.log(draws.std(axis=0) / sd).mean())
         near = np.flatnonzero((np.abs((chain.draws - mean) / sd) < 5).all(axis=1))
-        ends = f"{sqrt((off**2).mean()):.2f} sd | {wide:.2f} | {log_loss(draws[::20], unseen):.5f}"
+        ends = f"{sqrt((off**2).mean()):.2f} sd", f"{wide:.2f}", f"{log_loss(draws[::20], unseen):.5f}"
         when = f"{near[0] + 1:,}" if len(near) else "never"
-        calls = f"{chain.seconds:.1f} | {chain.calls * len(chain.draws):.2g}"
-        print(f"| {label} | {step:g} | {discrepancy(density, chain.draws, 250, sd):.2f} | {ends} | {when} | {calls} |")
+        calls = f"{chain.seconds:.1f}", f"{chain.calls * len(chain.draws):.2g}"
+        row(label, f"{step:g}", f"{discrepancy(density, chain.draws, 250, sd):.2f}", *ends, when, *calls)
         if label == "SGLD":
             inflated = inflation(density, mode, step / density.curvature.max())
             geometric = np.exp(np.log(inflated).mean() / 2)
-            print(f"| derived for it | {step:g} | | 0 | {geometric:.2f} | | | | |", flush=True)
+            row("derived for it", f"{step:g}", "", "0", f"{geometric:.2f}", *[""] * 4)
     figure_3(chains, mean[0], sd[0])
     return chains
 
@@ -209,8 +208,7 @@ def table_2(dimension, n, iterations, exact_iterations):
 def figure_3(chains, mean, sd):
     """Mean and variance of theta_1 after a tenth, 3 tenths and all of the time of SGLD, the first tenth left out."""
     limit = chains["SGLD"].seconds
-    print("\n| theta_1 after | " + " | ".join(f"{limit * part:.1f} s: mean, variance" for part in (0.1, 0.3, 1)) + " |")
-    print("|---|---|---|---|")
+    head("theta_1 after", *(f"{limit * part:.1f} s: mean, variance" for part in (0.1, 0.3, 1)))
     for label in ("SGLD", "SGLD-CV", "ULA", "SMH-2"):
         draws, seconds, _ = chains[label]
         cells = []
@@ -218,16 +216,14 @@ def figure_3(chains, mean, sd):
             made = min(len(draws), int(len(draws) * limit * part / seconds))
             some = draws[made // 10 : made, 0]
             cells.append(f"{(some.mean() - mean) / sd:+.2f} sd, {some.var() / sd**2:.2f}" if len(some) > 1 else "")
-        print(f"| {label} | {' | '.join(cells)} |", flush=True)
+        row(label, *cells)
 
 
 def main():
     """Print the tables, and draw traces and discrepancies."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="a small form of it, to see that it runs")
+    parser = command(__doc__, "review_figures_1_3.png")
     parser.add_argument("--dimensions", type=int, nargs="*", default=[10, 50])
     parser.add_argument("--iterations", type=int, default=20_000)
-    parser.add_argument("--out", type=Path, help="folder for review_figures_1_3.png; needs matplotlib")
     options = parser.parse_args()
     begin = process_time()
     found = figure_1(1000 if options.quick else 10_000, 2 if options.quick else 10)
@@ -243,9 +239,8 @@ def main():
 
 def draw(found, chains, folder):
     """Figure 1, bottom, and figure 2: traces of the first coefficient."""
-    from matplotlib import pyplot as plt
-
-    figure, (one, two) = plt.subplots(1, 2, figsize=(9, 3.4))
+    panels = axes(1, 2, size=(9, 3.4))
+    one, two = panels[0]
     one.semilogx(list(found), list(found.values()), marker="o")
     one.set(xlabel="h", ylabel="log10 KSD", title="figure 1")
     for label, chain in chains.items():
@@ -254,8 +249,7 @@ def draw(found, chains, folder):
     two.axhline(chains["SMH-2"].draws[:, 0].mean(), color="black", linestyle="--")
     two.set(xlabel="part of the run", title="figure 2: theta_1")
     two.legend(fontsize=7)
-    figure.tight_layout()
-    figure.savefig(folder / "review_figures_1_3.png", dpi=80)
+    save(panels, folder, "review_figures_1_3.png")
 
 
 if __name__ == "__main__":

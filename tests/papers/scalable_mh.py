@@ -21,13 +21,13 @@ Firefly and Zig-Zag curves.
 
 from __future__ import annotations
 
-import argparse
 from itertools import product
 from pathlib import Path
 from time import process_time
 from typing import Any, NamedTuple
 
 import numpy as np
+from common import axes, command, head, row, save
 
 from dsgmcmc.densities.regression import LOGISTIC, Link, Regression, student
 from dsgmcmc.densities.sample import vector_target
@@ -117,10 +117,9 @@ def measure(density: Regression, name: str, iterations: int, run: int, **setting
 
 def table(rows: dict[str, dict[int, float]], what: str) -> None:
     """Print a table by kernel and n."""
-    sizes = list(next(iter(rows.values())))
-    print(f"\n| {what} | {' | '.join(f'2^{n.bit_length() - 1}' for n in sizes)} |\n|---|{'---|' * len(sizes)}")
+    head(what, *(f"2^{n.bit_length() - 1}" for n in next(iter(rows.values()))))
     for name, values in rows.items():
-        print(f"| {name} | {' | '.join(f'{value:.3g}' for value in values.values())} |")
+        row(name, *(f"{value:.3g}" for value in values.values()))
 
 
 def figures(model: Model, runs: int, out: Path | None) -> None:
@@ -143,16 +142,13 @@ def figures(model: Model, runs: int, out: Path | None) -> None:
 
 def draw(found: dict[str, dict[int, Measured]], out: Path) -> None:
     """The paper's figures 1 and 2 side by side."""
-    from matplotlib import pyplot as plt
-
-    figure, axes = plt.subplots(1, 2, figsize=(10, 4))
-    for axis, what in zip(axes, ("evaluations", "ess_per_second"), strict=True):
+    panels = axes(1, 2, size=(10, 4))
+    for axis, what in zip(panels[0], ("evaluations", "ess_per_second"), strict=True):
         for name, by_n in found.items():
             axis.loglog(list(by_n), [getattr(m, what) for m in by_n.values()], "o-", base=2, label=name)
         axis.set(xlabel="n", title={"evaluations": "evaluations a step", "ess_per_second": "ESS a second"}[what])
-    axes[0].legend(fontsize=8)
-    figure.tight_layout()
-    figure.savefig(out / "scalable_mh.png", dpi=110)
+    panels[0, 0].legend(fontsize=8)
+    save(panels, out, "scalable_mh.png")
 
 
 def crank_nicolson(model: Model, sizes: list[int]) -> None:
@@ -171,9 +167,7 @@ def crank_nicolson(model: Model, sizes: list[int]) -> None:
 
 def normality(model: Model, sizes: list[int]) -> None:
     """Figure 5: theta_1 by SMH-2 with pCN, 50,000 iterations, beside the normal approximation at the mode."""
-    print(
-        "\n| n | mean, in sd of the approximation | sd / its sd | skewness | effective draws |\n|---|---|---|---|---|"
-    )
+    head("n", "mean, in sd of the approximation", "sd / its sd", "skewness", "effective draws")
     for n in sizes:
         kind = DENSITY_SAMPLERS["smh2"]
         sampler = kind(kind.Config(proposal="pcn", rho=0.5), 0)
@@ -186,20 +180,16 @@ def normality(model: Model, sizes: list[int]) -> None:
         _, law = sampler.made(target)
         x = (np.array(draws) - law.mean[0]) / np.linalg.norm(law.root[0])
         skewness = ((x - x.mean()) ** 3).mean() / x.std() ** 3
-        print(
-            f"| {n:,} | {x.mean():+.3f} | {x.std():.3f} | {skewness:+.2f} | {effective(x[:, None]):,.0f} |", flush=True
-        )
+        row(f"{n:,}", f"{x.mean():+.3f}", f"{x.std():.3f}", f"{skewness:+.2f}", f"{effective(x[:, None]):,.0f}")
 
 
 def main() -> None:
     """Run it."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="few data, few iterations")
+    parser = command(__doc__, "scalable_mh.png, of the logistic model")
     parser.add_argument("--model", choices=MODELS, default="logistic")
     parser.add_argument("--exponents", type=int, nargs="+", help="of n, in place of the model's")
     parser.add_argument("--iterations", type=int, help="in place of the model's")
     parser.add_argument("--runs", type=int, default=1)
-    parser.add_argument("--out", type=Path, help="folder of the figure, of the logistic model; needs matplotlib")
     given = parser.parse_args()
     model = MODELS[given.model]
     if given.quick:

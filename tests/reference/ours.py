@@ -55,7 +55,8 @@ def steps(target: FactorTarget, sampler: Sampler[Any, Any], iterations: int) -> 
 
 def rows_of(target: FactorTarget, factor: Factor, field: str = "theta") -> np.ndarray:
     """A field of all rows of a factor, (n, width) float64."""
-    return np.concatenate([b[field] for b in target.blocks() if b.factor == factor]).astype(np.float64)
+    blocks = sorted(target.blocks(), key=lambda block: block.index)
+    return np.concatenate([b[field] for b in blocks if b.factor == factor]).astype(np.float64)
 
 
 def z_scores(batches: np.ndarray, expected: np.ndarray | float) -> np.ndarray:
