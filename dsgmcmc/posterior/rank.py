@@ -25,8 +25,8 @@ users of the ratings that the factors predict for both,
 
 which is also the cosine of H_j and H_k in the metric S. Unlike the plain cosine, it depends on the factors only through
 the products W_i . H_j, and not on their rotation or scale. Biases are left out: two items are not similar because
-everybody likes both. Items are ranked by the mean similarity over the saved draws; its sd and quantiles are reported,
-too. An item with few ratings points in another direction at every draw, so its mean similarity is small.
+everybody likes both. Items are ranked by the mean similarity over the saved draws; its sd is reported, too. An item
+with few ratings points in another direction at every draw, so its mean similarity is small.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from dsgmcmc.posterior.newcomers import FoldIn
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.settings import named
-from dsgmcmc.types import Float32, Float64, Int32, Mask
+from dsgmcmc.types import Float32, Int32, Mask
 
 By = Literal["likely", "exposure", "mean", "ucb", "lcb", "thompson"]
 
@@ -341,8 +341,8 @@ def similar(run: Run, kind: str, name: Any, n: int = 10) -> Columns:
     Returns
     -------
     dict of str to (m,) array
-        Columns ``item_id`` (or ``user_id``), ``similarity`` (its posterior mean), ``rank``, ``sd, q05, q95`` and
-        ``ratings``, the number of training ratings.
+        Columns ``item_id`` (or ``user_id``), ``similarity`` (its posterior mean), ``rank``, ``sd`` and ``ratings``, the
+        number of training ratings.
 
     Raises
     ------
@@ -358,23 +358,10 @@ def similar(run: Run, kind: str, name: Any, n: int = 10) -> Columns:
     mean[row] = -np.inf
     best = np.argsort(-mean, kind="stable")[: min(n, len(mean) - 1)]
     of_best = draws[:, best]
-    low, high = _quantiles(of_best, weights)
     return {
         f"{kind}_id": vocabulary.ids[best],
         "similarity": mean[best].astype(np.float32),
         "rank": np.arange(1, len(best) + 1, dtype=np.int32),
         "sd": np.sqrt(weights @ (of_best - mean[best]) ** 2).astype(np.float32),
-        "q05": low,
-        "q95": high,
         "ratings": run.counts(kind)[best],
     }
-
-
-def _quantiles(draws: Float32, weights: Float64) -> tuple[Float32, Float32]:
-    """5 % and 95 % quantiles of the columns of draws (draws, n)."""
-    order = np.argsort(draws, axis=0)
-    below = np.cumsum(weights[order], axis=0)
-    ordered = np.take_along_axis(draws, order, axis=0)
-    places = [np.minimum((below < level).sum(axis=0), len(draws) - 1) for level in (0.05, 0.95)]
-    low, high = (np.take_along_axis(ordered, place[None], axis=0)[0] for place in places)
-    return low, high

@@ -81,19 +81,6 @@ def test_predictions_of_new_rows_carry_their_uncertainty(run):
     np.testing.assert_allclose([values[2] for values in found], [values[0] for values in known])
 
 
-def test_recommendations_for_new_users(run):
-    """Ranked by what is predicted, without what they rated; upper bounds contain the uncertainty of their rows."""
-    folded, n = fold(run), len(run.users)
-    predictor = Predictor(run, PredictOptions(of_mean=True), folded)
-    everything = np.arange(len(run.items), dtype=np.int32)
-    users, items, scores = next(iter(recommend(run, np.int32([n + 1, n]), Ranking(99, "ucb", 1.5), newcomers=folded)))
-    for which, rated in ((0, {0, 5, 7}), (1, {2})):
-        own = users == n + which
-        assert set(items[own].tolist()) == set(everything.tolist()) - rated
-        values = predictor(np.full(len(everything), n + which, np.int32), everything)
-        np.testing.assert_allclose(scores[own], (values.mean + 1.5 * values.sd)[items[own]], rtol=1e-5)
-
-
 def test_thompson_sampling_draws_the_rows_of_new_users(run):
     """Over many seeds scores of an item vary as its predictor does, with the uncertainty of the user's row."""
     folded, n = fold(run), len(run.users)
