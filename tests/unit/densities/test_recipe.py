@@ -114,6 +114,31 @@ def thermostats(s: np.ndarray, number: int) -> Dynamics:
     return Dynamics(gradient, lambda z: grown(plain.diffusion(z)), curl)
 
 
+LOWER = np.tril_indices(D)
+
+
+def matrix_of_frictions(s: np.ndarray) -> Dynamics:
+    """Z = (theta, r, lower half of Xi), H = U + r.r / 2 + (mu / 2) |Xi - A|^2 over all elements, mu = D."""
+    plain, size = underdamped(s, np.full(D, FRICTION)), len(LOWER[0])
+    counted = np.where(LOWER[0] == LOWER[1], 1, 2)
+
+    def gradient(z: np.ndarray) -> np.ndarray:
+        return np.hstack([plain.gradient(z), D * counted * (z[:, 2 * D :] - FRICTION * (counted == 1))])
+
+    def grown(small: np.ndarray) -> np.ndarray:
+        return np.pad(small, ((0, 0), (0, size), (0, size)))
+
+    def curl(z: np.ndarray) -> np.ndarray:
+        whole = grown(plain.curl(z))
+        for place, (i, j) in enumerate(zip(*LOWER, strict=True), 2 * D):
+            for one, other in ((i, j), (j, i)):
+                whole[:, D + one, place] = z[:, D + other] / (D if i == j else 2 * D)
+                whole[:, place, D + one] = -whole[:, D + one, place]
+        return whole
+
+    return Dynamics(gradient, lambda z: grown(plain.diffusion(z)), curl)
+
+
 OVERDAMPED = {"sgld", "psgld", "sgrld", "gsgrld"}
 
 
@@ -163,11 +188,15 @@ class Case:
         values = dict(zip(self.fields, self.split(z), strict=True))
         for name, array in fields.items():
             array[:] = values[name]
-        if scalar:
+        if self.name == "matrix_sgnht":
+            sampler.frictions[0][LOWER] = sampler.frictions[0].T[LOWER] = values["xi"]
+        elif scalar:
             sampler.shared.xi = values["xi"]
         if self.name == "psgld":
             target.block["v"][:] = V
         sampler.step(target, START)
+        if self.name == "matrix_sgnht":
+            return np.concatenate([*fields.values(), sampler.frictions[0][LOWER]])
         return np.concatenate([*fields.values(), *([sampler.shared.xi] if scalar else [])])
 
     def split(self, z: np.ndarray) -> list[np.ndarray]:
@@ -213,6 +242,7 @@ CASES = [
     Case("sgnht", {"diffusion": FRICTION, "thermostat": "row"}, lambda s: thermostats(s, 1)),
     Case("sgnht", {"diffusion": FRICTION, "thermostat": "scalar"}, lambda s: thermostats(s, 1)),
     Case("sgnht", {"diffusion": FRICTION, "thermostat": "element"}, lambda s: thermostats(s, D)),
+    Case("matrix_sgnht", {"diffusion": FRICTION}, matrix_of_frictions),
     Case("gsgrhmc", {}, lambda s: riemannian()),
     Case("gsgrld", {"gradient": "full"}, lambda s: stretched()),
 ]
@@ -225,7 +255,7 @@ def test_drift_and_noise_are_those_of_the_recipe(case: Case) -> None:
     """Drift to 1e-10 of the recipe's with Gamma by differences, noise of covariance 2 D, Fokker-Planck 1e-6."""
     dynamics = case.dynamics(case.root())
     thermostats = {"element": D}.get(case.section.get("thermostat", ""), len(case.fields) == 3)
-    size = D * min(len(case.fields), 2) + thermostats
+    size = D * min(len(case.fields), 2) + (len(LOWER[0]) if case.name == "matrix_sgnht" else thermostats)
     z = np.random.default_rng(4).uniform(0.5, 1.5, (1, size))
     noise, found = case.parts(z[0])
     np.testing.assert_allclose(found, drift(dynamics, z)[0], rtol=0, atol=1e-10 * np.abs(found).max())
