@@ -228,16 +228,26 @@ class Diverging(Job):
         return 0
 
 
+GIVEN = {"rank": 2, "grid": 2, "iterations": 60}
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory):
+    """A ratings file, and the comparison of models on it."""
+    folder = tmp_path_factory.mktemp("compared")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(comparing, "MAX_SWEEPS", 100)
+        data = write_noisy(folder / "r.h5", (0.1, 1.0))
+        return data, Comparing(Alone(), RatingsSource(data), folder / "compare", GIVEN, quiet=True).run()
+
+
 @pytest.fixture
-def job(tmp_path, monkeypatch):
-    """A job that goes on with a run of the model that a comparison recommends."""
+def job(compared, tmp_path, monkeypatch):
+    """A job that makes a run of the model that a comparison recommends."""
     monkeypatch.setattr(Diverging, "ended", [])
-    out, given = tmp_path / "run", {"rank": 2, "grid": 2, "iterations": 60}
-    job = Diverging(Alone(), RatingsSource(write_noisy(tmp_path / "r.h5", (0.1, 1.0))), out, given, True, quiet=True)
-    out.mkdir()
-    comparison = Comparing(Alone(), job.source, out / "compare", given, quiet=True).run()
-    comparison.save(out / "comparison.json")
-    return job
+    data, comparison = compared
+    comparison.save(tmp_path / "comparison.json")
+    return Diverging(Alone(), RatingsSource(data), tmp_path, GIVEN, True, quiet=True)
 
 
 def test_a_model_that_diverges_whole_gives_way_to_the_next(job):
