@@ -32,24 +32,17 @@ QUICK = {
         r"^ *python (tests/papers/\w+\.py)( mnist\.npz)? --quick", page.read_text(encoding="utf-8"), re.MULTILINE
     )
 }
-EXECUTED = ["features.md", "own-likelihood.md", "own-sampler.md", "predictions.md", "serving.md", "tutorial.md"]
-ELSEWHERE = ["comparison.md", "own-part.md", "own-target.md"]  # in tests of their own
-#: Pages whose commands are executed, and what they take for given besides files of ratings.
-SHELL = {
-    "features.md": (),
-    "files.md": ("run",),
-    "samplers.md": ("ml-1m.h5",),
-    "serving.md": ("run",),
-    "small-data.md": ("ml-1m.h5",),
-    "tutorial.md": (),
-}
-TAKES_LONG = ("samplers.md", "small-data.md", "tutorial.md")
+ELSEWHERE = {"comparison.md", "own-part.md", "own-target.md"}  # whose Python is executed by tests of their own
+#: Pages whose commands are not executed, and why.
 NOT_HERE = {
     "installation.md": "installs packages from an index",
     "own-target.md": "runs in a test of its own, under mpirun",
     "papers/recipe.md": "its script runs in its quick form",
     "papers/what-does-not-reproduce.md": "takes minutes",
 }
+TAKES_LONG = ("samplers.md", "small-data.md", "tutorial.md")
+#: What commands of a page take for given besides files of ratings.
+GIVEN = {"files.md": "run", "samplers.md": "ml-1m.h5", "serving.md": "run", "small-data.md": "ml-1m.h5"}
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -57,7 +50,12 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", EXECUTED)
+def pages(language: str) -> set[str]:
+    """Names of the pages that have blocks of a language."""
+    return {str(page.relative_to(DOCS)) for page in PAGES if blocks(page, language)}
+
+
+@pytest.mark.parametrize("name", sorted(pages("python") - ELSEWHERE))
 def test_examples_run(name, tmp_path, monkeypatch):
     """A page's blocks, one after the other, and a warning is an error: what readers paste works."""
     monkeypatch.chdir(tmp_path)
@@ -123,12 +121,16 @@ def made(tmp_path_factory) -> Path:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.long] * (name in TAKES_LONG)) for name in SHELL]
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.long] * (name in TAKES_LONG))
+        for name in sorted(pages(" *sh") - {*NOT_HERE})
+    ],
 )
 def test_commands_run(name, made, tmp_path, monkeypatch):
     """A page's, one after the other, as they stand, where there is what the page takes for given."""
     monkeypatch.chdir(tmp_path)
-    for given in ("ml-1m", "pairs.csv", "grown.csv", *SHELL[name]):
+    for given in ("ml-1m", "pairs.csv", "grown.csv", *filter(None, [GIVEN.get(name)])):
         (shutil.copytree if (made / given).is_dir() else shutil.copy)(made / given, tmp_path / given)
     for line in "\n".join(blocks(DOCS / name, "sh")).splitlines():
         given, _, command = line.rpartition(" | ")
@@ -153,12 +155,6 @@ def test_the_notebook_runs(tmp_path):
     assert sum(len(line) for cell in cells for each in cell.get("outputs", []) for line in str(each)) < 8000
     (script := tmp_path / "notebook.py").write_text("\n".join(code), encoding="utf-8")
     assert "RMSE" in run(sys.executable, "-W", "error", script).expect(0).out
-
-
-def test_nothing_is_left_unexecuted():
-    """A new page with commands or code has to be listed, or to say why it is not."""
-    assert {str(page.relative_to(DOCS)) for page in PAGES if blocks(page, " *sh")} == SHELL.keys() | NOT_HERE.keys()
-    assert [page.name for page in PAGES if blocks(page, "python")] == sorted(EXECUTED + ELSEWHERE)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
