@@ -8,8 +8,8 @@ predictor, and a step away from there is unbounded.
 If ratings are levels, the ratings of a user with a small s depend little on the item; s^2 then plays the role of g in
 Gaussian noise. lambda is drawn from Gamma(1 + n / 2, 0.02 + sum u^2 / 2). The u are moved once a sweep by
 BAOAB, as the thresholds are (`dsgmcmc.model.likelihoods.thresholds`), row by row in the metric a n_i + lambda: n_i is
-the number of the row's ratings, a the Fisher information of a rating on log s. A kick is bounded by `MAX_KICK` times
-the standard deviation of the momentum.
+the number of the row's ratings, a the Fisher information of a rating on log s. A kick is bounded by three
+standard deviations of the momentum.
 
 Fields of a block: ``weight`` is s, ``drift`` the momentum, and ``slope`` accumulates the derivative of the log
 likelihood with respect to log s.
@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from math import sqrt
 from typing import ClassVar
 
 import numpy as np
@@ -27,7 +26,7 @@ import numpy as np
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.model.conjugate import GammaPrior
 from dsgmcmc.model.likelihoods.base import Law
-from dsgmcmc.model.likelihoods.thresholds import CURVATURE, EPS, FRICTION, MAX_KICK
+from dsgmcmc.model.likelihoods.thresholds import MOVE, STEP
 from dsgmcmc.model.quantity import WEIGHT, Quantity, Sampled
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Factor, Float32, Float64, Purpose
@@ -133,11 +132,9 @@ class ScaledRows(Law):
                     MOVE_SCALES,
                     Purpose.NOISE_SCALE,
                     n=block.n_data,
-                    h=sqrt(2 * EPS / CURVATURE),
-                    most=MAX_KICK,
+                    h=STEP,
                     bound=self.scale_bound,
                     information=information,
                     precision=float(self.scales.precision[block.factor][0]),
-                    damp=FRICTION,
-                    spread=sqrt(1 - FRICTION**2),
+                    **MOVE,
                 )

@@ -61,8 +61,9 @@ from dsgmcmc.types import Float32, Float64, Int64, Purpose, ThresholdsName
 
 MIDDLE_SD, GAP_SD = 5.0, 3.0
 EPS, CURVATURE, FRICTION = 0.35, 2.0, 0.9
-#: Largest kick of a row's own parameters, in standard deviations of the momentum.
-MAX_KICK = 3.0
+STEP, SPREAD = sqrt(2 * EPS / CURVATURE), sqrt(1 - FRICTION**2)  # h, and the share of new noise in a momentum
+#: Given to the formulas that move rows' own parameters; the largest kick is in standard deviations of the momentum.
+MOVE = {"most": 3.0, "damp": FRICTION, "spread": SPREAD}
 
 CUTS, CUT_SLOPE, GAPS, GAP_DRIFT = "cuts", "cut_slope", "gaps", "gap_drift"
 GAP_SLOPE = "gap_slope"  # while they are moved
@@ -186,12 +187,12 @@ class ThresholdModel:
 
     def move(self, state: Thresholds, slopes: Float64, rng: np.random.Generator) -> dict[str, Float64]:
         """Make one step of BAOAB; return the arrays of the new state by their names on disk."""
-        h, middle = sqrt(2 * EPS / CURVATURE), len(slopes) // 2
+        middle = len(slopes) // 2
         gradient = self._anchored(state.position, self.gradient(state.position, slopes))
-        kicked = state.momentum - h * np.linalg.solve(self._root, gradient)
-        momentum = FRICTION * kicked + sqrt(1 - FRICTION**2) * rng.standard_normal(len(kicked))
+        kicked = state.momentum - STEP * np.linalg.solve(self._root, gradient)
+        momentum = FRICTION * kicked + SPREAD * rng.standard_normal(len(kicked))
         position = re_anchored(state.position, middle, self.anchor)
-        position = position + h / 2 * np.linalg.solve(self._root.T, kicked + momentum)
+        position = position + STEP / 2 * np.linalg.solve(self._root.T, kicked + momentum)
         return Thresholds(re_anchored(position, self.anchor, middle), momentum).arrays()
 
     def _anchored(self, position: Float64, gradient: Float64) -> Float64:
@@ -330,12 +331,10 @@ def move_gaps(
         Purpose.GAP,
         len(information),
         n=block.n_data,
-        half=sqrt(2 * EPS / CURVATURE) / 2,
-        most=MAX_KICK,
+        half=STEP / 2,
         information=information.astype(block.dtype),
         earlier=earlier.astype(block.dtype),
         precision=precision.astype(block.dtype),
-        damp=FRICTION,
-        spread=sqrt(1 - FRICTION**2),
+        **MOVE,
     )
     del block.arrays[GAP_SLOPE]
