@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from dsgmcmc._estimator import Estimator, brief, seed_of
 from dsgmcmc.config.run import RunConfig
-from dsgmcmc.data.arrays import has_times, prepare_data, write_features
+from dsgmcmc.data.arrays import has_times, prepare_data, read_features
 from dsgmcmc.errors import InputError, StoppedError
 from dsgmcmc.parallel.comm import Alone, agree
 from dsgmcmc.parallel.mpirun import processes_wanted, sample_apart
@@ -195,7 +194,7 @@ class BPMF(Estimator, FittedModel):
         comm = Alone() if self.comm is None else self.comm
         jobs = processes_wanted(self.n_jobs) if self.comm is None else 1
         beside = out.with_name(f"{out.name}.ratings.h5") if self.out is not None else own / "ratings.h5"
-        data = self._prepare(X, y, beside, comm, settings["seed"], own)
+        data = self._prepare(X, y, beside, comm, settings["seed"])
         shown = bool(self.verbose or (self.verbose is None and in_notebook()))
         try:
             if jobs > 1:
@@ -245,27 +244,23 @@ class BPMF(Estimator, FittedModel):
         from dsgmcmc.runs.source import RatingsSource
 
         settings, comm, scratch = self._settings(), self.comm or Alone(), Scratch()
-        data = self._prepare(X, y, scratch.path / "ratings.h5", comm, settings["seed"], scratch.path, compared=True)
+        data = self._prepare(X, y, scratch.path / "ratings.h5", comm, settings["seed"], compared=True)
         folder = Path(comm.bcast(str(scratch.path / "compare")))
         return Comparing(comm, RatingsSource(data), folder, settings, metric, quiet=not self.verbose).run()
 
-    def _prepare(self, X: Any, y: Any, beside: Path, comm: Comm, seed: int, own: Path, compared: bool = False) -> Path:
+    def _prepare(self, X: Any, y: Any, beside: Path, comm: Comm, seed: int, compared: bool = False) -> Path:
         """Write the ratings to a file, unless X is a ratings file; return the path of the file. Collective."""
 
         def prepare() -> str:
             if comm.rank != 0:
                 return ""
-            with tempfile.TemporaryDirectory(dir=own) as folder:
-                given = {"user": self.user_features, "item": self.item_features}
-                described = {
-                    kind: write_features(each, kind, Path(folder)) for kind, each in given.items() if each is not None
-                }
-                timed = self.time_levels not in (None, "no")
-                if not timed and (compared or self.model == "auto"):
-                    timed = has_times(X, y, self.columns)
-                settled = (seed, described, timed, self.duplicates, self.columns)
-                data = prepare_data(X, y, beside, self.test_fraction, *settled)
-            return str(data.resolve())
+            given = {"user": self.user_features, "item": self.item_features}
+            described = {kind: read_features(each, kind) for kind, each in given.items() if each is not None}
+            timed = self.time_levels not in (None, "no")
+            if not timed and (compared or self.model == "auto"):
+                timed = has_times(X, y, self.columns)
+            settled = (seed, described, timed, self.duplicates, self.columns)
+            return str(prepare_data(X, y, beside, self.test_fraction, *settled).resolve())
 
         return Path(comm.bcast(agree(comm, prepare, "fit"), root=0))
 

@@ -26,8 +26,6 @@ _MERGED = {
     "mean": ("avg(value ORDER BY value)::FLOAT", "max(time)"),
 }
 _PLACE_OF_DUPLICATE = "{'time': coalesce(time, '-infinity'::DOUBLE), 'line': raw.rowid}"
-_KEYS_AT_A_TIME = 4_000_000
-
 
 # ratings with equal times are in the order of the other side, which is independent of the split
 _PLACE = "(row_number() OVER (PARTITION BY {0} ORDER BY time, {1}) - 1)::INTEGER"
@@ -46,9 +44,7 @@ def _hash(*fields: str) -> str:
     return f"('0x' || left(md5(concat({joined})), 16))::UBIGINT"
 
 
-def number_entities(
-    db: duckdb.DuckDBPyConnection, seed: int, described: Mapping[str, str] | None = None
-) -> tuple[int, int]:
+def number_entities(db: duckdb.DuckDBPyConnection, seed: int, described: Mapping[str, str]) -> dict[str, int]:
     """Make the tables ``users`` and ``items`` (id, k), k from 0 in a seeded random order; return their lengths.
 
     `described` maps "user" or "item" to a table whose column ``id`` names further users or items, with or without
@@ -60,96 +56,66 @@ def number_entities(
         raise InputError(f"all ratings are {low:g}: there is nothing to learn from them; {of_clicks()}")
     if bad := find_bad_scale(low, high):
         raise InputError(bad)
-    sizes = []
+    sizes = {}
     for entity in ("user", "item"):
         order = _hash(f"'{seed}'", f"'{entity}'", "id")
-        more = f" UNION SELECT id FROM {described[entity]}" if described and entity in described else ""
+        more = f" UNION SELECT id FROM {described[entity]}" if entity in described else ""
         db.execute(
             f"CREATE TABLE {entity}s AS "
             f"SELECT id, (row_number() OVER (ORDER BY {order}, id) - 1)::BIGINT AS k "
             f"FROM (SELECT DISTINCT {entity}_id AS id FROM raw{more})"
         )
-        n = scalar(db, f"SELECT count(*) FROM {entity}s")
-        check_entities(entity, n, scalar(db, f"SELECT max(strlen(id)) FROM {entity}s"))
-        sizes.append(n)
-    return sizes[0], sizes[1]
+        n, longest = db.execute(f"SELECT count(*), max(strlen(id)) FROM {entity}s").fetchall()[0]
+        if not 2 <= n <= MAX_SIDE:
+            raise InputError(f"{n} {entity}(s): a matrix needs two at least, and {MAX_SIDE} at most")
+        if longest > MAX_ID_BYTES:
+            raise InputError(f"a name of {longest} bytes in the {entity} column; at most {MAX_ID_BYTES} are allowed")
+        sizes[entity] = n
+    return sizes
 
 
-def check_entities(entity: str, n: int, longest: int) -> None:
-    """Raise InputError if there are too few or too many users or items, or if a name is too long."""
-    if n < 2:
-        raise InputError(f"there is only one {entity}: a matrix needs two rows and two columns at least")
-    if n > MAX_SIDE:
-        raise InputError(f"there are {n} {entity}s, more than the {MAX_SIDE} that 32-bit indices can number")
-    if longest > MAX_ID_BYTES:
-        raise InputError(f"a name of {longest} bytes in the {entity} column; at most {MAX_ID_BYTES} are allowed")
+def make_cells(db: duckdb.DuckDBPyConnection, seed: int, duplicates: str, rows: str, cols: str) -> int:
+    """Turn ``raw`` into the table ``cells`` (row, col, value, time, key, test); `rows`, `cols`: "user" or "item".
 
-
-def make_cells(db: duckdb.DuckDBPyConnection, seed: int, rows: str, cols: str) -> None:
-    """Turn ``raw`` into the table ``cells`` (row, col, value, time, key, test); `rows`, `cols`: "user" or "item"."""
-    db.execute(f"CREATE TABLE cells AS {_select_cells(seed, rows, cols)}")
-
-
-def _select_cells(seed: int, rows: str, cols: str, more: str = "") -> str:
+    Ratings of the same user and item are merged as `duplicates` says; returns how many disappear. Raises InputError if
+    a pair is both in the training and in the test ratings, or if a pair is repeated and `duplicates` is "error".
+    """
     key = _hash(f"'{seed}'", "'pair'", "raw.user_id", "raw.item_id")
-    return (
-        f"SELECT r.k::INTEGER AS row, c.k::INTEGER AS col, rating AS value, time, {key} AS key, test{more} "
+    found = (
+        f"SELECT r.k::INTEGER AS row, c.k::INTEGER AS col, rating AS value, time, {key} AS key, test, "
+        f"{_PLACE_OF_DUPLICATE} AS place "
         f"FROM raw JOIN {rows}s r ON r.id = raw.{rows}_id JOIN {cols}s c ON c.id = raw.{cols}_id"
     )
-
-
-def merge_duplicates(db: duckdb.DuckDBPyConnection, seed: int, duplicates: str, rows: str, cols: str) -> int:
-    """Merge the ratings in ``cells`` of the same user and item; return how many rows disappear.
-
-    Raises InputError if a pair is both in the training and in the test ratings, or if a pair is repeated and
-    `duplicates` is "error".
-    """
+    db.execute(f"CREATE TABLE cells AS SELECT * EXCLUDE (place) FROM ({found})")
     before = scalar(db, "SELECT count(*) FROM cells")
-    parts = 1 + before // _KEYS_AT_A_TIME  # counted one after the other, since the distinct keys are held in memory
-    repeated = "SELECT count(*) - count(DISTINCT key) FROM cells WHERE key % {} = {}"
-    if not any(scalar(db, repeated.format(parts, part)) for part in range(parts)):
+    if not scalar(db, "SELECT count(*) FROM (SELECT key FROM cells GROUP BY key HAVING count(*) > 1)"):
         return 0
-    _refuse_duplicates(db, rows, cols, duplicates)
+    _refuse_pairs(db, rows, cols, "bool_or(test) AND NOT bool_and(test)", "in both the training and the test files")
+    if duplicates == "error":
+        advice = f"rated more than once; choose with {named('duplicates')} first, last or mean"
+        _refuse_pairs(db, rows, cols, "count(*) > 1", advice)
     db.execute("DROP TABLE cells")
-    value, time = _MERGED.get(duplicates, _MERGED["last"])
-    cells = _select_cells(seed, rows, cols, f", {_PLACE_OF_DUPLICATE} AS place")
+    value, time = _MERGED[duplicates]
     db.execute(
         f"CREATE TABLE cells AS SELECT row, col, {value} AS value, {time} AS time, any_value(key) AS key, test "
-        f"FROM ({cells}) GROUP BY row, col, test"
+        f"FROM ({found}) GROUP BY row, col, test"
     )
     return int(before - scalar(db, "SELECT count(*) FROM cells"))
 
 
-def _refuse_duplicates(db: duckdb.DuckDBPyConnection, rows: str, cols: str, duplicates: str) -> None:
-    """Raise InputError for pairs in both training and test ratings and, if `duplicates` is "error", repeated pairs."""
-    both = "bool_or(test) AND NOT bool_and(test)"
-    for condition, what, advice in (
-        (both, "in both the training and the test files", ""),
-        ("count(*) > 1", "rated more than once", f"; choose with {named('duplicates')} first, last or mean"),
-    ):
-        groups = (
-            f"SELECT row, col, list(value ORDER BY test, value)[:{SHOWN}] AS first, count(*) AS times FROM cells "
-            f"GROUP BY row, col HAVING {condition}"
-        )
-        if (condition == both or duplicates == "error") and (n := scalar(db, f"SELECT count(*) FROM ({groups})")):
-            raise InputError(_show_pairs(db, groups, rows, cols, f"{_pairs(n)} {what}{advice}"))
-
-
-def _pairs(n: int) -> str:
-    return "1 pair of a user and an item is" if n == 1 else f"{n} pairs of a user and an item are"
-
-
-def _show_pairs(db: duckdb.DuckDBPyConnection, groups: str, rows: str, cols: str, message: str) -> str:
-    """Add the first pairs of `groups` (row, col, first, times) to a message."""
+def _refuse_pairs(db: duckdb.DuckDBPyConnection, rows: str, cols: str, condition: str, what: str) -> None:
+    """Raise InputError, with the first pairs, if pairs of a row and a column in ``cells`` meet a condition."""
     pairs = db.execute(
-        f"SELECT users.id, items.id, first, times FROM ({groups}) "
+        f"SELECT users.id, items.id, ratings, count(*) OVER () FROM (SELECT row, col, "
+        f"list(value ORDER BY test, value)[:{SHOWN}] AS ratings FROM cells GROUP BY row, col HAVING {condition}) "
         f"JOIN {rows}s ON {rows}s.k = row JOIN {cols}s ON {cols}s.k = col ORDER BY ALL LIMIT {SHOWN}"
     ).fetchall()
-    message += ":"
-    for user, item, first, times in pairs:
-        more = f" ... ({times} times)" if times > len(first) else ""
-        message += f"\n  user {user}, item {item}: rated {', '.join(f'{value:g}' for value in first)}{more}"
-    return message
+    if pairs:
+        lines = [
+            f"\n  user {user}, item {item}: rated {', '.join(f'{value:g}' for value in ratings)}"
+            for user, item, ratings, _ in pairs
+        ]
+        raise InputError(f"{pairs[0][-1]} pair(s) of a user and an item: {what}:{''.join(lines)}")
 
 
 def split(db: duckdb.DuckDBPyConnection, fraction: float, temporal: bool) -> str:
@@ -164,30 +130,15 @@ def split(db: duckdb.DuckDBPyConnection, fraction: float, temporal: bool) -> str
         return "false"
     if n_test >= total:
         raise InputError(f"{named('test_fraction')} {fraction} of {total} ratings leaves none to train on")
+    order = "time DESC, key" if temporal else "key"
+    time, key = db.execute(f"SELECT time, key FROM cells ORDER BY {order} LIMIT 1 OFFSET {n_test - 1}").fetchall()[0]
     if temporal:
-        time, key = db.execute(
-            f"SELECT time, key FROM cells ORDER BY time DESC, key LIMIT 1 OFFSET {n_test - 1}"
-        ).fetchall()[0]
         return f"(time > {time!r}::DOUBLE OR (time = {time!r}::DOUBLE AND key <= {key}::UBIGINT))"
-    return f"key <= {_smallest(db, n_test)}::UBIGINT"
-
-
-def _smallest(db: duckdb.DuckDBPyConnection, n: int) -> int:
-    """Return the n-th smallest key of ``cells``, sorting only the keys that share its first 16 bits."""
-    counts = db.execute("SELECT key >> 48 AS top, count(*) AS n FROM cells GROUP BY top ORDER BY top").fetchnumpy()
-    below = np.cumsum(counts["n"])
-    place = int(np.searchsorted(below, n))
-    before = int(below[place - 1]) if place else 0
-    few = f"SELECT key FROM cells WHERE key >> 48 = {counts['top'][place]} ORDER BY key"
-    return int(scalar(db, f"{few} LIMIT 1 OFFSET {n - before - 1}"))
+    return f"key <= {key}::UBIGINT"
 
 
 def sort_cells(
-    db: duckdb.DuckDBPyConnection,
-    is_test: str,
-    n_rows: int,
-    timestamps: bool = False,
-    temporal: bool = False,
+    db: duckdb.DuckDBPyConnection, is_test: str, n_rows: int, timestamps: bool, temporal: bool
 ) -> tuple[Int64, int]:
     """Make the table ``sorted`` (row, col, value, test) for a matrix of `n_rows` rows, ordered by row and column.
 

@@ -1,4 +1,4 @@
-"""Reads ratings, pairs and features from sparse matrices, data frames or arrays, and writes them to files."""
+"""Reads ratings, pairs and features from sparse matrices, data frames or arrays."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 
 from dsgmcmc.data.columns import find_column, locate, parse_columns, require
+from dsgmcmc.data.encoding import Kind
 from dsgmcmc.data.features import Description
 from dsgmcmc.data.prepare import prepare_ratings
-from dsgmcmc.data.session import identifier, literal
+from dsgmcmc.data.tables import TableFile
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array, Float32, Float64, Mask
 
@@ -135,38 +135,30 @@ def _columns(X: Any, roles: tuple[str, ...], named: Mapping[str, str]) -> list[A
     if labels is not None:
         columns = [np.asarray(X[labels[k]]) for k in _places(labels, roles, named)]
     else:
-        try:
-            array = X if isinstance(X, np.ndarray) else np.array(X, dtype=None if len(X) and not _mixed(X) else object)
-        except TypeError:  # a number, or a list of numbers
-            array = np.asarray(X, object)
+        array = X if isinstance(X, np.ndarray) else np.array(X, object)  # text would turn numbers into text, too
         if array.ndim != 2 or array.shape[1] != len(roles):
             raise InputError(f"expected an array of shape (n, {len(roles)}): {', '.join(roles)}; found {array.shape}")
         columns = list(array.T)
     return [*(names_of(column, role) for column, role in zip(columns[:2], roles, strict=False)), *columns[2:]]
 
 
-def _mixed(rows: Any) -> bool:
-    """Whether the first row holds text; NumPy would then turn numbers into text, too."""
-    return any(isinstance(value, str) for value in rows[0])
-
-
 def names_of(column: Array, role: str) -> Array:
     """Convert a column of names to int64 or to an object array of str."""
+    if column.dtype == object:
+        missing = [value is None or value != value or value == "" for value in column]  # NaN is not itself
+        _refuse(np.array(missing, bool), f"name of a {role}")
+        inferred = np.array(column.tolist())
+        column = inferred if inferred.dtype.kind in "iuf" else column
     if column.dtype.kind in "iu":
         return column.astype(np.int64)
-    if column.dtype.kind in "fc":
+    if column.dtype.kind == "f":
         _refuse(~np.isfinite(column), f"name of a {role}")
-        whole = column.real.astype(np.int64)
+        whole = column.astype(np.int64)
         if (whole != column).any():
             row = int(np.flatnonzero(whole != column)[0])
             raise InputError(f"names of {role}s must be integers or text; row {row} has {column[row]}")
         return whole
-    values = column.tolist()
-    missing = [value is None or value != value or value == "" for value in values]  # NaN is not itself
-    _refuse(np.array(missing, bool), f"name of a {role}")
-    if all(isinstance(value, int | np.integer) for value in values):
-        return np.array(values, np.int64)
-    return np.array([str(value) for value in values], dtype=object)
+    return np.array([str(value) for value in column.tolist()], dtype=object)
 
 
 def prepare_data(
@@ -185,68 +177,56 @@ def prepare_data(
     `X`, `y`, `duplicates` and `columns` are the arguments of `BPMF` and `BPMF.fit`; `described` has features by "user"
     and "item"; `timed` keeps the order of ratings in time. Raises InputError if ratings or features are invalid.
     """
-    options: dict[str, Any] = {"test_fraction": test_fraction, "seed": seed % 2**31, "force": True}
-    options |= {"described": described, "timestamps": timed, "duplicates": duplicates}
+    given: TableFile | Path
     if isinstance(X, str | os.PathLike):
-        if y is not None:
-            raise InputError("X is a file that has the ratings: leave out y")
-        if Path(X).suffix == ".h5":
-            if described:
-                raise InputError(f"{X} is a ratings file: give features to the `dsgmcmc prepare` that makes it")
-            return Path(X)
-        prepare_ratings([str(X)], path, columns=columns, **options)
-        return path
-    if columns is not None and not hasattr(X, "columns"):
+        given = Path(X)
+        if y is not None or (given.suffix == ".h5" and described):
+            raise InputError(
+                f"{X} has the ratings, and features if it is of `dsgmcmc prepare`: leave out y and features"
+            )
+        if given.suffix == ".h5":
+            return given
+    elif columns is not None and not hasattr(X, "columns"):
         raise InputError(f"columns={columns!r} is for files and data frames; columns of arrays are user, item, rating")
-    triples = read_triples(X, y, timed, columns)
-    source = path.with_suffix(".parquet")
-    table: dict[str, Array] = {"user": triples.users, "item": triples.items, "rating": triples.ratings}
-    if triples.times is not None:
-        table["timestamp"] = triples.times
-    _write_parquet(source, table)
-    try:
-        prepare_ratings([str(source)], path, columns=",".join(f"{role}={role}" for role in table), **options)
-    finally:
-        source.unlink()
+    else:
+        triples = read_triples(X, y, timed, columns)
+        table: dict[str, Array] = {"user": triples.users, "item": triples.items, "rating": triples.ratings}
+        if triples.times is not None:
+            table["timestamp"] = triples.times
+        given, columns = TableFile.of_arrays(Path("ratings"), table), None
+    prepare_ratings(
+        [given],
+        path,
+        columns=columns,
+        test_fraction=test_fraction,
+        seed=seed % 2**31,
+        described=described,
+        timestamps=timed,
+        duplicates=duplicates,
+        force=True,
+    )
     return path
 
 
-def _write_parquet(path: Path, columns: Mapping[str, Array]) -> None:
-    """Write columns to a Parquet file: object arrays as text, other arrays with their types."""
-    picked = ", ".join(
-        f"{identifier(name)}::VARCHAR AS {identifier(name)}" if column.dtype == object else identifier(name)
-        for name, column in columns.items()
-    )
-    with duckdb.connect() as db:
-        db.register("given", columns)
-        db.execute(f"COPY (SELECT {picked} FROM given) TO {literal(str(path))} (FORMAT parquet)")
+def read_features(given: Any, entity: str, separator: str = "|") -> Description:
+    """Describe users or items by what a user gives.
 
-
-def write_features(given: Any, entity: str, folder: Path, separator: str = "|") -> Description:
-    """Write features of users or items to a file in a folder.
-
-    `given` may be the path of a file for ``prepare --user-features``, which is used unchanged; a SciPy sparse matrix,
-    whose row numbers are the names; a data frame with the names in a column ``user`` (``item``) or in the index; or an
-    array (n, 1 + F) with names in the first column. Raises InputError for any other value.
+    `given` may be the path of a file for ``prepare --user-features``; a SciPy sparse matrix, whose row numbers are the
+    names; a data frame with the names in a column ``user`` (``item``) or in the index; or an array (n, 1 + F) with
+    names in the first column. Raises InputError for any other value.
     """
     import scipy.sparse  # slow to import
 
-    if isinstance(given, str | os.PathLike):
-        return Description(Path(given))
-    if scipy.sparse.issparse(given):
-        path = folder / f"{entity}_features.npz"
-        scipy.sparse.save_npz(path, scipy.sparse.csr_matrix(given))
-        return Description(path)
+    if isinstance(given, str | os.PathLike) or scipy.sparse.issparse(given):
+        return Description(Path(given) if isinstance(given, str | os.PathLike) else given)
     names, columns = _feature_columns(given, entity)
-    kinds = {}
+    kinds: dict[str, Kind] = {}
     texts = {entity: np.array([str(name) for name in names.tolist()], dtype=object)}
     for label, column in columns.items():
         texts[label] = _texts(column, separator)
         if column.dtype.kind not in "iufb" and _all_numbers(texts[label]):
             kinds[label] = "category"  # numbers written as text are codes
-    path = folder / f"{entity}_features.parquet"
-    _write_parquet(path, texts)
-    return Description(path, entity, kinds, separator)
+    return Description(TableFile.of_arrays(Path(f"{entity}_features"), texts), kinds, separator)
 
 
 def _feature_columns(given: Any, entity: str) -> tuple[Array, dict[str, Array]]:
@@ -264,8 +244,6 @@ def _feature_columns(given: Any, entity: str) -> tuple[Array, dict[str, Array]]:
     else:
         names = np.asarray(given.index) if hasattr(given, "index") else np.arange(len(given))
     columns = {str(label): np.asarray(given[label]) for label in labels if label != called}
-    if entity in columns or len({label.lower() for label in columns}) < len(columns):
-        raise InputError(f"{entity}_features: two columns have the same name ({', '.join(columns)})")
     return names_of(names, entity), columns
 
 

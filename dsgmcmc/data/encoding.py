@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-import json
-import math
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, Literal, get_args
 
-#: Kinds of columns.
-KINDS = {
-    "number": "standardised",
-    "category": "one feature for each value",
-    "list": "values with a separator, one feature for each",
-    "year": "a year, or a text that ends with one as in `Heat (1995)`; one feature for each decade",
-    "flag": "0 or 1 as it is; `genres=Comedy` is a feature of the group genres",
-    "skip": "left out",
-}
+from pydantic import Field, FiniteFloat, NonNegativeInt, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
+
+#: number: standardised. category: one feature for each value. list: values with a separator, one feature for each.
+#: year: a year, or a text that ends with one as in `Heat (1995)`; one feature for each decade. flag: 0 or 1 as it is;
+#: `genres=Comedy` is a feature of the group genres. skip: left out.
+Kind = Literal["number", "category", "list", "year", "flag", "skip"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
-class Code(NamedTuple):
+@dataclass(frozen=True)
+class Code:
     """Encoding of one column as features.
 
     Attributes
     ----------
     name : str
         Name of the column in its file.
-    kind : key of `KINDS`
+    kind : Kind
     atoms : tuple of str
         Categories in the order of their features, one feature each.
     mean, sd : float
@@ -33,10 +30,10 @@ class Code(NamedTuple):
     """
 
     name: str
-    kind: str
+    kind: Kind
     atoms: tuple[str, ...] = ()
-    mean: float = 0.0
-    sd: float = 1.0
+    mean: FiniteFloat = 0.0
+    sd: Annotated[FiniteFloat, Field(gt=0)] = 1.0
 
     @property
     def features(self) -> list[str]:
@@ -46,7 +43,7 @@ class Code(NamedTuple):
 
 @dataclass(frozen=True)
 class Encoding:
-    """Encoding of a file that describes users or items.
+    """Encoding of a table that describes users or items.
 
     Attributes
     ----------
@@ -59,8 +56,8 @@ class Encoding:
     """
 
     columns: tuple[Code, ...] = ()
-    separator: str = "|"
-    width: int = 0
+    separator: Annotated[str, Field(min_length=1)] = "|"
+    width: NonNegativeInt = 0
 
     @property
     def names(self) -> list[str]:
@@ -75,30 +72,18 @@ class Encoding:
 
     def dump(self) -> str:
         """Return the encoding as JSON."""
-        columns = [code._asdict() for code in self.columns]
-        return json.dumps({"columns": columns, "separator": self.separator, "width": self.width})
+        return _ENCODING.dump_json(self).decode()
 
     @classmethod
     def parse(cls, text: str) -> Encoding:
         """Read the JSON text of `dump`. Raises ValueError if the text is no valid encoding."""
         try:
-            given = json.loads(text)
-            columns = tuple(
-                Code(
-                    str(code["name"]),
-                    str(code["kind"]),
-                    tuple(map(str, code["atoms"])),
-                    float(code["mean"]),
-                    float(code["sd"]),
-                )
-                for code in given["columns"]
-            )
-            encoding = cls(columns, str(given["separator"]), int(given["width"]))
-        except (KeyError, TypeError, RecursionError) as error:
-            raise ValueError(f"no encoding of features ({error!r})") from error
-        for code in encoding.columns:
-            if code.kind not in KINDS or not math.isfinite(code.mean) or not 0 < code.sd < math.inf:
-                raise ValueError(f"the column {code.name} of an encoding of features is wrong")
-        if not encoding.separator or encoding.width < 0 or (encoding.width > 0) == bool(encoding.columns):
-            raise ValueError("an encoding of features that contradicts itself")
+            encoding = _ENCODING.validate_json(text)
+        except ValidationError as error:
+            raise ValueError(f"no encoding of features ({error.errors()[0]['msg']})") from error
+        if bool(encoding.columns) == bool(encoding.width):
+            raise ValueError("no encoding of features (of a table and of a matrix)")
         return encoding
+
+
+_ENCODING = TypeAdapter(Encoding)

@@ -44,7 +44,7 @@ class InnerSplit(Ratings):
         self._start = _scramble(np.array([seed], np.uint64))
         self.path, self.n_rows, self.n_cols = ratings.path, ratings.n_rows, ratings.n_cols
         self.transposed, self.seed = ratings.transposed, ratings.seed
-        self.source, self.source_sha256 = ratings.source, ratings.source_sha256
+        self.source = ratings.source
         self.features, self.times, self.temporal = ratings.features, ratings.times, False
         self.digest = hashlib.sha256(f"{ratings.digest} inner {share!r} {seed}".encode()).hexdigest()
         self._count()

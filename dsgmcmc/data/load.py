@@ -1,9 +1,7 @@
-"""Finds rating files, assigns roles to their columns, and reads their rows into one DuckDB table, ``raw``."""
+"""Reads ratings from files or arrays into one DuckDB table, ``raw``, and assigns roles to their columns."""
 
 from __future__ import annotations
 
-import glob
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,14 +13,6 @@ from dsgmcmc.data.session import memory_of
 from dsgmcmc.data.tables import SHOWN, TableFile, is_matrix, is_number, open_table, read_matrix, scalar
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
-
-_SUFFIXES = (
-    *(".csv", ".tsv", ".txt", ".dat", ".data", ".base", ".test", ".json", ".jsonl", ".ndjson"),
-    *(".parquet", ".pq", ".mtx", ".npz"),
-)
-_MOVIELENS = ("ratings.csv", "ratings.dat", "u.data")  # in a folder with one of these files, the others are ignored
-_FIELDS = {"user": "user_id", "item": "item_id", "rating": "rating", "timestamp": "time"}
-_ENTRIES = 2_000_000  # matrix entries that are inserted at a time
 
 
 @dataclass(frozen=True)
@@ -56,67 +46,27 @@ class RatingsFile:
         return text if "rating" in self.columns else f"{text}, no rating column: treated as clicks"
 
 
-def find_files(inputs: Sequence[str]) -> list[Path]:
-    """Turn files, folders and globs into a list of files.
-
-    From a folder with a MovieLens rating file only this file is taken; from any other folder, every file with a known
-    suffix. Raises InputError if a file does not exist or is named twice, or a folder or glob yields no files.
-    """
-    files: list[Path] = []
-    for name in inputs:
-        path = Path(name)
-        if path.is_dir():
-            files += _files_of(path)
-        elif path.exists():
-            files.append(path)
-        elif glob.has_magic(name):
-            matches = sorted(Path(p) for p in glob.glob(name, recursive=True))  # noqa: PTH207 (absolute patterns)
-            files += [p for p in matches if p.is_file()]
-            if not files:
-                raise InputError(f"no file matches {name}")
-        else:
-            raise InputError(f"{name} does not exist")
-    seen: set[Path] = set()
-    for path in files:
-        if path.resolve() in seen:
-            raise InputError(f"{path} is given twice")
-        seen.add(path.resolve())
-    return files
-
-
-def _files_of(folder: Path) -> list[Path]:
-    present = sorted(p for p in folder.iterdir() if p.is_file())
-    for name in _MOVIELENS:
-        match = [p for p in present if p.name in (name, name + ".gz")]
-        if match:
-            return match[:1]
-    files = [p for p in present if p.name.lower().removesuffix(".gz").endswith(_SUFFIXES) and p.name[0] != "."]
-    if not files:
-        raise InputError(f"{folder} holds no rating files (known suffixes: {', '.join(_SUFFIXES)})")
-    return files
-
-
-def inspect(db: duckdb.DuckDBPyConnection, path: Path, columns: dict[str, str], timed: bool) -> RatingsFile:
+def inspect(
+    db: duckdb.DuckDBPyConnection, given: Path | TableFile, columns: dict[str, str], timed: bool
+) -> RatingsFile:
     """Detect the format of a file and the roles of its columns; `columns` are from `parse_columns`.
 
     Raises InputError if the file is empty, is no table, or lacks a required column (the timestamp too, if `timed`).
     """
-    if is_matrix(path):
-        if columns:
-            raise InputError(f"{path} is a matrix: {named('columns')} has no meaning for it")
-        if timed:
-            raise InputError(f"{path} is a matrix, without the times that --split temporal needs")
-        return RatingsFile(path, None, {}, timed)
-    table = open_table(db, path, lambda fields: not any(map(is_number, fields)), least=3)
-    roles = assign_columns(path, table.names if table.header else None, table.width, columns, timed)
-    return RatingsFile(path, table, roles, timed)
+    if isinstance(given, Path) and is_matrix(given):
+        if columns or timed:
+            raise InputError(f"{given} is a matrix: it has neither {named('columns')} nor timestamps")
+        return RatingsFile(given, None, {}, timed)
+    table = (
+        given if isinstance(given, TableFile) else open_table(db, given, lambda fields: not any(map(is_number, fields)))
+    )
+    roles = assign_columns(table.path, table.names if table.header else None, table.width, columns, timed)
+    return RatingsFile(table.path, table, roles, timed)
 
 
 def create_raw(db: duckdb.DuckDBPyConnection) -> None:
     """Create the empty table ``raw``; times are in seconds or NULL."""
-    db.execute(
-        "CREATE OR REPLACE TABLE raw (user_id VARCHAR, item_id VARCHAR, rating FLOAT, time DOUBLE, test BOOLEAN)"
-    )
+    db.execute("CREATE TABLE raw (user_id VARCHAR, item_id VARCHAR, rating FLOAT, time DOUBLE, test BOOLEAN)")
 
 
 def load(db: duckdb.DuckDBPyConnection, file: RatingsFile, test: bool) -> None:
@@ -126,48 +76,27 @@ def load(db: duckdb.DuckDBPyConnection, file: RatingsFile, test: bool) -> None:
     NaN values. The error gives the number of bad rows and the first five.
     """
     before = scalar(db, "SELECT count(*) FROM raw")
+    insert = "INSERT INTO raw SELECT {user}, {item}, {rating}, {time}, " + f"{test} FROM {{table}}"
     if file.table is None:
-        _load_matrix(db, file.path, test)
+        matrix = read_matrix(file.path, memory_of(db))
+        first = 0 if file.path.suffix.lower() == ".npz" else 1  # MatrixMarket counts from 1
+        arrays = {"row": matrix.row + np.int64(first), "col": matrix.col + np.int64(first), "value": matrix.data}
+        table, columns = TableFile.of_arrays(file.path, arrays), {"user": 0, "item": 1, "rating": 2}
     else:
-        _load_table(db, file.table, file.columns, test)
-    _refuse_bad_rows(db, file, before)
-    if scalar(db, "SELECT count(*) FROM raw") == before:
-        has_header = file.table is not None and file.table.first_line and file.table.header
-        raise InputError(f"{file.path} has {'a header but ' if has_header else ''}no ratings")
-
-
-def _load_table(db: duckdb.DuckDBPyConnection, table: TableFile, columns: dict[str, int], test: bool) -> None:
-    field = {role: f"{table.column(position)}::VARCHAR" for role, position in columns.items()}
-    time = "NULL"
-    if "timestamp" in columns:
-        time = (
-            f"coalesce(try_cast({field['timestamp']} AS DOUBLE), epoch(try_cast({field['timestamp']} AS TIMESTAMPTZ)))"
-        )
-    rating, numbers = "1", {}
+        table, columns = file.table, file.columns
+    text = {role: f"{table.column(position)}::VARCHAR" for role, position in columns.items()}
+    rating, time, numbers = "1", "NULL", {}
     if "rating" in columns:
         rating = f"try_cast({table.column(columns['rating'])} AS FLOAT)"
         numbers = {columns["rating"]: "FLOAT"}
+    if "timestamp" in columns:
+        time = f"coalesce(try_cast({text['timestamp']} AS DOUBLE), epoch(try_cast({text['timestamp']} AS TIMESTAMPTZ)))"
     table.create(
-        db, f"INSERT INTO raw SELECT {field['user']}, {field['item']}, {rating}, {time}, {test} FROM {{table}}", numbers
+        db, insert.format(user=text["user"], item=text["item"], rating=rating, time=time, table="{table}"), numbers
     )
-
-
-def _load_matrix(db: duckdb.DuckDBPyConnection, path: Path, test: bool) -> None:
-    """Append the entries of a matrix, which must fit into memory; row and column numbers serve as names."""
-    matrix = read_matrix(path, memory_of(db))
-    first = 0 if path.suffix.lower() == ".npz" else 1  # MatrixMarket counts from 1
-    for start in range(0, matrix.nnz, _ENTRIES):
-        part = slice(start, start + _ENTRIES)
-        entries = {
-            "row": matrix.row[part].astype(np.int64) + first,
-            "col": matrix.col[part].astype(np.int64) + first,
-            "value": matrix.data[part].astype(np.float64),
-        }
-        db.register("entries", entries)
-        db.execute(
-            f"INSERT INTO raw SELECT row::VARCHAR, col::VARCHAR, try_cast(value AS FLOAT), NULL, {test} FROM entries"
-        )
-        db.unregister("entries")
+    _refuse_bad_rows(db, file, before)
+    if scalar(db, "SELECT count(*) FROM raw") == before:
+        raise InputError(f"{file.path} has no ratings")
 
 
 def _refuse_bad_rows(db: duckdb.DuckDBPyConnection, file: RatingsFile, before: int) -> None:
@@ -197,15 +126,3 @@ def _refuse_bad_rows(db: duckdb.DuckDBPyConnection, file: RatingsFile, before: i
         shown += f"\n  {where}: {what} (user {user}, item {item}, rating {rating})"
     many = f"{number} rows have" if number > 1 else "1 row has"
     raise InputError(f"{file.path}: {many} missing, non-numeric, infinite or NaN values; correct or remove them{shown}")
-
-
-def whole_names(db: duckdb.DuckDBPyConnection) -> None:
-    """Strip ``.0`` from the names of a column if all are whole numbers that end so.
-
-    Pandas writes integers as floats where one is missing.
-    """
-    for column in ("user_id", "item_id"):
-        whole = f"regexp_full_match({column}, '-?[0-9]+[.]0')"
-        first = scalar(db, f"SELECT {whole} FROM raw LIMIT 1")
-        if first and scalar(db, f"SELECT bool_and({whole}) FROM raw"):
-            db.execute(f"UPDATE raw SET {column} = left({column}, -2)")

@@ -82,31 +82,25 @@ def chunks(db: duckdb.DuckDBPyConnection, table: PairsTable, integers: tuple[boo
     Raises InputError before the first chunk if a name is missing, or is no integer although names in the run are. The
     error lists the first five bad pairs.
     """
-    expressions, wrong = [], []
-    for role, column, whole in zip(ROLES, (table.user, table.item), integers, strict=True):
-        name = identifier(column)
-        bad = f"{name} IS NULL OR {name}::VARCHAR = ''"
+    columns = [identifier(table.user), identifier(table.item)]
+    bad = []
+    for name, whole in zip(columns, integers, strict=True):
+        bad.append(f"{name} IS NULL OR {name}::VARCHAR = ''")
         if whole:
-            bad += f" OR coalesce(try_cast({name} AS BIGINT)::DOUBLE <> try_cast({name} AS DOUBLE), true)"
-        wrong.append((role, name, bad))
-        expressions.append(f"{name}::{'BIGINT' if whole else 'VARCHAR'} AS {role}")
-    anything = " OR ".join(f"({bad})" for _, _, bad in wrong)
-    number = scalar(db, f"SELECT count(*) FROM pairs WHERE {anything}")
-    if number:
-        cases = " ".join(
-            f"WHEN {name} IS NULL OR {name}::VARCHAR = '' THEN 'the {role} is missing' "
-            f"WHEN {bad} THEN 'the {role} ' || {name}::VARCHAR || ' is no integer, as the {role}s of the run are'"
-            for role, name, bad in wrong
-        )
-        rows = db.execute(
-            f"SELECT rowid, CASE {cases} END FROM pairs WHERE {anything} ORDER BY rowid LIMIT {SHOWN}"
-        ).fetchall()
-        lines = "\n  ".join(f"{table.file.where(row)}: {what}" for row, what in rows)
-        raise InputError(f"{table.path}: {number} of the pairs cannot be looked up\n  {lines}{table.hint}")
-    total = int(scalar(db, "SELECT count(*) FROM pairs"))
-    for start in range(0, total, CHUNK):
+            bad.append(f"coalesce(try_cast({name} AS BIGINT)::DOUBLE <> try_cast({name} AS DOUBLE), true)")
+    wrong = f"FROM pairs WHERE {' OR '.join(bad)}"
+    if number := scalar(db, f"SELECT count(*) {wrong}"):
+        rows = db.execute(f"SELECT rowid, {', '.join(columns)} {wrong} ORDER BY rowid LIMIT {SHOWN}").fetchall()
+        lines = "\n  ".join(f"{table.file.where(row)}: user {user}, item {item}" for row, user, item in rows)
+        kinds = " and ".join(role for role, whole in zip(ROLES, integers, strict=True) if whole)
+        needed = f", or no integer as those of the run are ({kinds})" if kinds else ""
+        raise InputError(f"{table.path}: in {number} pairs a name is missing{needed}\n  {lines}{table.hint}")
+    picked = ", ".join(
+        f"{name}::{'BIGINT' if whole else 'VARCHAR'} AS {role}"
+        for name, whole, role in zip(columns, integers, ROLES, strict=True)
+    )
+    for start in range(0, int(scalar(db, "SELECT count(*) FROM pairs")), CHUNK):
         names = db.execute(
-            f"SELECT {', '.join(expressions)} FROM pairs WHERE rowid >= {start} AND rowid < {start + CHUNK} "
-            "ORDER BY rowid"
+            f"SELECT {picked} FROM pairs WHERE rowid >= {start} AND rowid < {start + CHUNK} ORDER BY rowid"
         ).fetchnumpy()
         yield [np.ma.getdata(names[role]) for role in ROLES]

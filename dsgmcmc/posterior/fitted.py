@@ -278,8 +278,8 @@ class FittedModel:
     @renewing
     def _add(self, X: Any, y: Any, kind: str, features: Any) -> list[str]:
         """Fold in new ratings and features in addition to earlier ones; returns notes for the user."""
-        new, notes = NewRatings.read(self._fitted(), X, y, kind, features, self.columns)
-        return [*notes, *self._fold(new if self._new is None else self._new.updated(new))]
+        new = NewRatings.read(self._fitted(), X, y, kind, features, self.columns)
+        return self._fold(new if self._new is None else self._new.updated(new))
 
     def _fold(self, new: NewRatings | None) -> list[str]:
         """Compute all rows with new ratings or features from the current run; returns notes for the user."""

@@ -28,7 +28,6 @@ row that the run knows keeps its features from the ratings file, unless new feat
 
 from __future__ import annotations
 
-import tempfile
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -263,24 +262,22 @@ class NewRatings(NamedTuple):
     described: dict[Any, csr_matrix]
 
     @classmethod
-    def read(
-        cls, run: Run, X: Any, y: Any, kind: str, features: Any, columns: str | None = None
-    ) -> tuple[NewRatings, list[str]]:
+    def read(cls, run: Run, X: Any, y: Any, kind: str, features: Any, columns: str | None = None) -> NewRatings:
         """Read ratings and features in the form of `dsgmcmc.posterior.fitted.FittedModel.fold_in`.
 
-        Notes report suspicious features. Raises InputError if both are missing, or if one is invalid.
+        Raises InputError if both are missing, or if one is invalid.
         """
         from dsgmcmc.data.arrays import read_triples
 
         if X is None and features is None:
             raise InputError("nothing to fold in: give ratings, features, or both")
-        described, notes = ({}, list[str]()) if features is None else describe_new(run, kind, features)
+        described = {} if features is None else describe_new(run, kind, features)
         if X is None:
             nothing = np.zeros(0, object)
-            return cls(kind, nothing, nothing, np.zeros(0), described), notes
+            return cls(kind, nothing, nothing, np.zeros(0), described)
         given = read_triples(X, y, columns=columns)
         names, others = (given.users, given.items) if kind == "user" else (given.items, given.users)
-        return cls(kind, names, others, given.ratings, described), notes
+        return cls(kind, names, others, given.ratings, described)
 
     def updated(self, later: NewRatings) -> NewRatings:
         """Append later ratings and features; raises InputError if `later` is of the other kind."""
@@ -292,14 +289,14 @@ class NewRatings(NamedTuple):
         return NewRatings(self.kind, names, others, values, self.described | later.described)
 
 
-def describe_new(run: Run, kind: str, given: Any) -> tuple[dict[Any, csr_matrix], list[str]]:
-    """Encode new features by name, with the run's encoding; notes report suspicious values.
+def describe_new(run: Run, kind: str, given: Any) -> dict[Any, csr_matrix]:
+    """Encode new features by name, with the run's encoding.
 
-    `given` is a Description, or any argument of `dsgmcmc.data.arrays.write_features`. Kinds and separator of a
+    `given` is a Description, or any argument of `dsgmcmc.data.arrays.read_features`. Kinds and separator of a
     Description are ignored, because columns keep their kinds in the run. Raises InputError if the run has no features
     of this kind or no encoding of them, or if the file is invalid.
     """
-    from dsgmcmc.data.arrays import write_features
+    from dsgmcmc.data.arrays import read_features
     from dsgmcmc.data.encoding import Encoding
     from dsgmcmc.data.features import Description, encode_new
 
@@ -313,12 +310,11 @@ def describe_new(run: Run, kind: str, given: Any) -> tuple[dict[Any, csr_matrix]
     except ValueError as error:
         raise InputError(f"{run.path} cannot be used for new features of {kind}s: {error}") from error
     integers = run.vocabulary(kind).integers
-    with tempfile.TemporaryDirectory(prefix="dsgmcmc-") as folder:
-        if not isinstance(given, Description):
-            given = write_features(given, kind, Path(folder), encoding.separator)
-        names, features, notes = encode_new(kind, given, encoding, integers)
+    if not isinstance(given, Description):
+        given = read_features(given, kind, encoding.separator)
+    names, features = encode_new(kind, given, encoding, integers)
     keys = (names.astype(np.int64) if integers else names).tolist()
-    return dict(zip(keys, _matrix(features), strict=True)), notes
+    return dict(zip(keys, _matrix(features), strict=True))
 
 
 def _matrix(features: Features) -> csr_matrix:

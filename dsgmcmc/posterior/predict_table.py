@@ -12,7 +12,7 @@ import duckdb
 import numpy as np
 
 from dsgmcmc.data.pairs import PairsTable, chunks, load_pairs
-from dsgmcmc.data.session import default_memory, open_session
+from dsgmcmc.data.session import open_session
 from dsgmcmc.data.tables import append_results, output_format, write_query
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.draws import KINDS
@@ -21,7 +21,6 @@ from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.run import Run
 
 Unknown = Literal["refuse", "prior"]
-_PREFIX = ".dsgmcmc-predict-"
 _QUERY = "SELECT pairs.*, results.* FROM pairs POSITIONAL JOIN results"
 
 
@@ -53,10 +52,7 @@ def predict_table(
     output_format(out)
     predictor = Predictor(run, options)
     folder = out.parent if out else Path(tempfile.gettempdir())
-    with (
-        open_session(folder, default_memory()) as (db, _),
-        tempfile.TemporaryDirectory(prefix=_PREFIX, dir=folder) as scratch,
-    ):
+    with open_session(folder) as db:
         table = load_pairs(db, pairs, columns or {})
         taken = {name.lower() for name in table.columns} & set(predictor.names)
         if taken:
@@ -69,7 +65,7 @@ def predict_table(
             append_results(db, predictor.columns(users, items))
             number += len(users)
             unseen += int(np.count_nonzero((users < 0) | (items < 0)))
-        write_query(db, _QUERY, out, Path(scratch))
+        write_query(db, _QUERY, out)
     return {"pairs": number, "unknown": unseen}
 
 

@@ -21,7 +21,7 @@ attributes                ``format version``         text is UTF-8 of fixed leng
 ..                        ``I J nnz nnz_test``       sizes
 ..                        ``mean min max``           mean and range of the training ratings
 ..                        ``seed transposed``        seed of shuffle and split; whether rows are items
-..                        ``source source_sha256``   name and hash of the input files
+..                        ``source``                 names of the input files
 ..                        ``content_sha256``         identifies the data: hash of the arrays without encoding and counts
 ========================  =========================  ===========================================
 
@@ -48,7 +48,7 @@ from dsgmcmc.data.ratings.format import (
     row_slabs,
 )
 from dsgmcmc.data.ratings.reader import Ratings, open_ratings
-from dsgmcmc.data.ratings.writer import RatingsWriter, write_ratings
+from dsgmcmc.data.ratings.writer import Sizes, Slab, check_target, write_ratings, write_slabs
 
 __all__ = [
     "MAX_ID_BYTES",
@@ -57,11 +57,14 @@ __all__ = [
     "SPLITS",
     "Features",
     "Ratings",
-    "RatingsWriter",
     "Side",
+    "Sizes",
+    "Slab",
     "Split",
     "Times",
+    "check_target",
     "open_ratings",
     "row_slabs",
     "write_ratings",
+    "write_slabs",
 ]

@@ -42,7 +42,6 @@ ATTRIBUTES: dict[str, type] = {
     "seed": int,
     "transposed": bool,
     "source": str,
-    "source_sha256": str,
     "content_sha256": str,
 }
 

@@ -59,8 +59,8 @@ class Ratings:
         Whether the rows are items (if items are more than users).
     seed : int
         Seed of the order of rows and columns, and of the split.
-    source, source_sha256 : str
-        Names and hash of the input files.
+    source : str
+        Names of the input files.
     features : dict of {"rows", "cols"} to StoredFeatures
         Features of the sides that have features.
     times : dict of {"rows", "cols"} to Times, or None
@@ -272,7 +272,7 @@ class Ratings:
         self.nnz, self.nnz_test = attributes["nnz"], attributes["nnz_test"]
         self.mean, self.minimum, self.maximum = attributes["mean"], attributes["min"], attributes["max"]
         self.transposed, self.seed, self.digest = (attributes[k] for k in ("transposed", "seed", "content_sha256"))
-        self.source, self.source_sha256 = attributes["source"], attributes["source_sha256"]
+        self.source = attributes["source"]
         if bad := find_bad_attributes(attributes):
             raise self._wrong(bad)
         self._check_data()

@@ -13,12 +13,11 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from dsgmcmc.data.encoding import Encoding
 from dsgmcmc.data.features import Description, read_description
 from dsgmcmc.data.load import create_raw, inspect, load
 from dsgmcmc.data.pairs import load_pairs
 from dsgmcmc.data.session import MINIMUM, open_session
-from dsgmcmc.data.titles import read_names, read_titles
+from dsgmcmc.data.titles import read_titles
 from dsgmcmc.errors import InputError
 
 Read = Callable[[duckdb.DuckDBPyConnection, Path], object]
@@ -33,20 +32,21 @@ READERS: dict[str, Read] = {
     "ratings": _ratings,
     "features": lambda db, path: read_description(db, "user", Description(path)),
     "pairs": lambda db, path: load_pairs(db, path, {}),
+    "titles": lambda db, path: read_titles(path),
 }
 
 
 def refusal(read: Read, path: Path) -> str:
     """What a reader says of a file, in a session of little memory; nothing if it reads it."""
     try:
-        with open_session(path.parent, MINIMUM, 1) as (db, _):
+        with open_session(path.parent, MINIMUM) as db:
             read(db, path)
     except InputError as error:
         return str(error)
     return ""
 
 
-@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize("name", list(READERS)[:3])
 def test_damaged_parquet(tmp_path: Path, name: str) -> None:
     """Whatever DuckDB raises, and it raises many kinds, ends in a line with the file's name."""
     path, choice = tmp_path / "damaged.parquet", random.Random(7)
@@ -55,13 +55,13 @@ def test_damaged_parquet(tmp_path: Path, name: str) -> None:
         f"TO '{path}' (FORMAT parquet)"
     )
     whole, refused = path.read_bytes(), 0
-    for _ in range(50):
+    for _ in range(40):
         path.write_bytes(fuzzer.mutate(whole, choice)[1])
         first, *more = refusal(READERS[name], path).split("\n")
         assert not first or path.name in first
         assert all(line.startswith("  row ") for line in more)
         refused += bool(first)
-    assert refused > 20
+    assert refused > 16
 
 
 def test_a_name_of_a_column_that_is_no_text(tmp_path: Path) -> None:
@@ -73,30 +73,12 @@ def test_a_name_of_a_column_that_is_no_text(tmp_path: Path) -> None:
         assert "r.parquet cannot be read" in refusal(read, path)
 
 
-@pytest.mark.parametrize("name", READERS)
-@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
-def test_utf16(tmp_path: Path, name: str, encoding: str) -> None:
-    """As spreadsheets write it: it is said how to convert it."""
-    path = tmp_path / "r.csv"
-    path.write_bytes("\ufeffuser,item,rating\n1,2,3\n".encode(encoding))
-    assert "iconv -f UTF-16" in refusal(READERS[name], path)
-
-
-@pytest.mark.parametrize("read", [read_titles, read_names])
-def test_utf16_names(tmp_path: Path, read: Callable[[Path], object]) -> None:
-    """Taken for Latin-1, all names would be unknown."""
-    path = tmp_path / "names.txt"
-    path.write_text("1::a\n2::b\n", encoding="utf-16")
-    with pytest.raises(InputError, match="iconv"):
-        read(path)
-
-
 def test_many_columns_of_features(tmp_path: Path) -> None:
     """DuckDB took minutes, and gigabytes, for what is missing in a few hundred columns."""
     names = [f"c{k}" for k in range(600)]
     lines = [",".join(["user", *names]), *(",".join([str(u), *(" NA " for _ in names)]) for u in range(3))]
     (path := tmp_path / "f.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    with open_session(tmp_path, MINIMUM, 1) as (db, _):
+    with open_session(tmp_path, MINIMUM) as db:
         table = read_description(db, "user", Description(path))
         assert db.execute(f"SELECT count(*), count(c1), count(c600) FROM {table.name}").fetchall() == [(3, 0, 0)]
 
@@ -105,7 +87,7 @@ def test_a_matrix_of_features_with_few_rows_of_very_many(tmp_path: Path) -> None
     """What is not said takes no memory: neither rows, nor columns that are more than there can be."""
     rows, path = 2**40, tmp_path / "f.npz"
     scipy.sparse.save_npz(path, scipy.sparse.coo_matrix(([1.0, 2.0], ([5, rows - 1], [0, 1])), shape=(rows, 3)))
-    with open_session(tmp_path, MINIMUM, 1) as (db, _):
+    with open_session(tmp_path, MINIMUM) as db:
         table = read_description(db, "user", Description(path))
         assert db.execute(f"SELECT id, r FROM {table.name} ORDER BY r").fetchall() == [("5", 0), (str(rows - 1), 1)]
     np.testing.assert_array_equal(table.matrix.toarray(), [[1, 0, 0], [0, 2, 0]])
@@ -113,10 +95,15 @@ def test_a_matrix_of_features_with_few_rows_of_very_many(tmp_path: Path) -> None
     assert "1099511627776 features" in refusal(READERS["features"], path)
 
 
-def test_an_encoding_of_great_depth() -> None:
-    """A ratings file may hold any text in its place."""
-    with pytest.raises(ValueError, match="no encoding of features"):
-        Encoding.parse("[" * 100_000)
+@pytest.mark.parametrize("name", READERS)
+def test_half_a_file_and_other_text(tmp_path: Path, name: str) -> None:
+    """A file that was cut short is refused; so is UTF-16, which taken for Latin-1 would have no name that is known."""
+    text = "user,item,rating,title\n1,2,3,x\n"
+    for content in (gzip.compress(text.encode())[:-8], text.encode("utf-16"), text.encode("utf-16-be")):
+        (path := tmp_path / "x.csv").write_bytes(content)
+        assert str(path) in refusal(READERS[name], path)
+    (path := tmp_path / "x.csv").write_bytes(gzip.compress(text.encode()))
+    assert not refusal(READERS[name], path)
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])

@@ -11,7 +11,6 @@ from support import write_planted
 from dsgmcmc.data.inner import InnerSplit
 from dsgmcmc.data.prepare import prepare_ratings
 from dsgmcmc.data.ratings import open_ratings, write_ratings
-from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.comm import Alone
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.run import Run
@@ -95,13 +94,6 @@ def test_of_a_temporal_split_the_latest_are_held_out(tmp_path, tall):
     assert max(when(inner, "train")) < min(when(inner, "test"))
     assert max(when(inner, "test")) < min(when(whole, "test"))
     assert 0.1 * whole.nnz <= inner.nnz_test <= 0.1 * whole.nnz + 10  # ten of a hundred parts, each rounded up
-
-
-def test_too_few_ratings_are_refused(tmp_path):
-    """Where none of them would be held out."""
-    path = write_planted(tmp_path / "r.h5", 5, 4, 0.5)
-    with pytest.raises(InputError, match="too few to hold some of them out"):
-        InnerSplit(open_ratings(path), 1e-9, 0)
 
 
 def test_what_is_sampled_is_what_a_file_of_both_parts_would_give(tmp_path):

@@ -15,8 +15,6 @@ import synthetic
 from scipy.stats import chi2, gamma
 from synthetic import SyntheticOptions
 
-from dsgmcmc.errors import InputError
-
 PROGRAM = Path(__file__).resolve().parents[3] / "data" / "synthetic.py"
 SMALL = SyntheticOptions(rows=400, cols=250, ratings=12_000, rank=3, seed=4)
 
@@ -37,8 +35,6 @@ def read(path: Path) -> dict[str, np.ndarray]:
     [
         SMALL,
         SyntheticOptions(rows=4, cols=4, ratings=4),
-        SyntheticOptions(rows=10, cols=300, ratings=300),
-        SyntheticOptions(rows=300, cols=10, ratings=300),
         SyntheticOptions(rows=300, cols=10, ratings=750),
         SyntheticOptions(rows=90, cols=110, ratings=90 * 110 // 4),
         SyntheticOptions(rows=3000, cols=2000, ratings=700_000),
@@ -83,22 +79,6 @@ def test_marginals_are_skewed_as_promised():
     assert items[top].sum() == pytest.approx(popularity[top].sum(), rel=0.005)
 
 
-def test_weights_give_the_wanted_numbers_in_the_mean():
-    """Items of every popularity are expected as often as wanted, where drawing without replacement matters most.
-
-    In a dense matrix weights in proportion to the wanted numbers would leave the most popular short.
-    """
-    activity, popularity = np.full(200, 30), np.linspace(5.0, 115.0, 100)
-    weights = synthetic.item_weights(activity, popularity)
-    expected = np.zeros(100)
-    time = 1.0
-    for _ in range(50):
-        time *= (30 - 0.5) / (1 - np.exp(-weights * time)).sum()
-        expected = 1 + 200 * (1 - np.exp(-weights * time))
-    assert expected == pytest.approx(popularity, rel=1e-3)
-    assert weights[-1] / weights[0] > 1.15 * popularity[-1] / popularity[0]
-
-
 @pytest.mark.parametrize("spread", [None, 6.0])
 def test_noise_is_as_planted(spread):
     """Real-valued ratings deviate from the predictor by N(0, sigma^2 / (g_i g'_j)), and by nothing else."""
@@ -116,35 +96,6 @@ def test_noise_is_as_planted(spread):
         else:
             assert abs(g.mean() - 1) < 5 * np.sqrt(2 / spread / n)
             assert g.var() == pytest.approx(2 / spread, rel=0.35)
-
-
-@pytest.mark.parametrize("rank", [1, 20])
-def test_signal_does_not_depend_on_the_rank(rank):
-    """Biases have sd 0.4 and 0.5, the product of factors 0.5 at any rank; a predictor is their sum with 3.5."""
-    options = SyntheticOptions(rows=4000, cols=3000, ratings=100_000, rank=rank, half_stars=False)
-    truth = synthetic.draw_truth(options)
-    assert truth.a.std() == pytest.approx(0.4, rel=0.05)
-    assert truth.b.std() == pytest.approx(0.5, rel=0.05)
-    product = truth.W @ truth.H.T
-    assert product.std() == pytest.approx(0.5, rel=0.1)
-    rows, cols = np.array([0, 7, 7]), np.array([5, 5, 2999])
-    by_hand = 3.5 + truth.a[rows] + truth.b[cols] + product[rows, cols]
-    assert synthetic.best_prediction(truth, rows, cols) == pytest.approx(by_hand, rel=1e-6)
-
-
-def test_half_stars():
-    """Ratings are 0.5, 1, ... 5, all of which occur, and the nearest to the real-valued ones of the same seed."""
-    options = dataclasses.replace(SMALL, noise=1.5)
-    _, (rows, cols, stars, _) = draw(options)
-    _, (same_rows, same_cols, values, _) = draw(dataclasses.replace(options, half_stars=False))
-    assert np.array_equal(np.unique(stars), np.arange(1, 11) / 2)
-    assert np.array_equal(rows, same_rows)
-    assert np.array_equal(cols, same_cols)
-    inside = (values > 0.5) & (values < 5)
-    assert np.abs(stars - values)[inside].max() <= 0.25
-    assert np.all(stars[values >= 5] == 5)
-    assert np.all(stars[values <= 0.5] == 0.5)
-    assert stars.dtype == np.float32
 
 
 def test_best_prediction_of_half_stars():
@@ -187,71 +138,6 @@ def test_file_holds_what_was_drawn(tmp_path, suffix):
     assert loaded.half_stars is False
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted([out.name, "it's.truth.npz"])
     assert seen[-1] == options.ratings
-
-
-def test_a_users_ratings_follow_each_other(tmp_path):
-    """Timestamps rise within a user, so that a split by time has an order to go by, and lie in the period."""
-    _, (rows, _, _, times) = draw(SMALL)
-    same = rows[1:] == rows[:-1]
-    assert np.all(np.diff(times)[same] >= 1)
-    assert np.all(np.diff(times)[same] < 60)
-    assert times.min() >= 946_684_800
-    assert times[np.append(0, np.nonzero(~same)[0] + 1)].max() < 946_684_800 + 3 * 365 * 86_400
-
-
-@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-def test_same_seed_same_bytes(tmp_path, suffix):
-    """A seed gives the same bytes, of the truth too; another seed other ratings."""
-    files = [tmp_path / (name + suffix) for name in "abc"]
-    options = dataclasses.replace(SMALL, rows=6000, cols=3000, ratings=300_000)  # two chunks
-    for path, seed in zip(files, (1, 1, 2), strict=True):
-        synthetic.generate(path, dataclasses.replace(options, seed=seed))
-    first, second, other = (path.read_bytes() for path in files)
-    assert first == second
-    assert first != other
-    first, second, other = (synthetic.truth_path(path).read_bytes() for path in files)
-    assert first == second
-    assert first != other
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"ratings": 399}, "399 ratings of 400 rows and 250 columns: give 400"),
-        ({"ratings": 25_001}, "to 25000 .a quarter"),
-        ({"rows": 1}, "1 rows"),
-        ({"cols": 1}, "1 columns"),
-        ({"rank": 0}, "rank 0"),
-        ({"seed": -1}, "seed -1"),
-        ({"rows": 2**31, "ratings": 2**32}, "at most 2147483647"),
-        ({"noise": 0.0}, "noise 0.0"),
-        ({"noise": float("nan")}, "noise nan"),
-        ({"noise_spread": 2.0}, "noise spread 2.0"),
-    ],
-)
-def test_impossible_options(tmp_path, change, message):
-    """What cannot be made is refused with its numbers, and nothing is written."""
-    with pytest.raises(InputError, match=message):
-        synthetic.generate(tmp_path / "out.csv", dataclasses.replace(SMALL, **change))
-    assert not list(tmp_path.iterdir())
-
-
-def test_impossible_files(tmp_path):
-    """Other suffixes, a missing folder, and files that exist are refused; --force replaces."""
-    with pytest.raises(InputError, match=r"ends in .csv or .parquet"):
-        synthetic.generate(tmp_path / "out.txt", SMALL)
-    with pytest.raises(InputError, match="cannot be written"):
-        synthetic.generate(tmp_path / "missing" / "out.csv", SMALL)
-    out = tmp_path / "out.csv"
-    out.write_text("precious")
-    with pytest.raises(InputError, match="exists"):
-        synthetic.generate(out, SMALL)
-    assert out.read_text() == "precious"
-    synthetic.generate(out, SMALL, force=True)
-    assert len(read(out)["rating"]) == SMALL.ratings
-    out.unlink()
-    with pytest.raises(InputError, match=r"out\.truth\.npz exists"):
-        synthetic.generate(out, SMALL)
 
 
 def test_command(tmp_path):
