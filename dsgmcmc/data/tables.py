@@ -224,13 +224,13 @@ def _split(line: str, delimiter: str) -> list[str]:
 
 
 def _detect_delimiter(lines: list[str]) -> str:
-    """Return the delimiter that splits all lines into the same number of fields, two at least; else by the first line.
+    """Return the delimiter that splits all lines into the same number of fields, two at least, and the most.
 
-    If several do, that which gives the most fields.
+    If there is none, some lines are bad, or names have line ends: the first delimiter that splits the first line.
     """
     counts = {delimiter: [len(_split(line, delimiter)) for line in lines] for delimiter in _DELIMITERS}
     same = [delimiter for delimiter, numbers in counts.items() if len(set(numbers)) == 1 and numbers[0] > 1]
-    return max(same or _DELIMITERS, key=lambda delimiter: counts[delimiter][0])
+    return max(same or _DELIMITERS, key=lambda delimiter: counts[delimiter][0] if same else counts[delimiter][0] > 1)
 
 
 def is_number(field: str) -> bool:

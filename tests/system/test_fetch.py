@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import socket
 import stat
-import subprocess
-import sys
 import threading
 import zipfile
 from collections.abc import Callable, Iterator
@@ -19,7 +16,6 @@ from pathlib import Path
 import pytest
 from support import Result, typed
 
-ROOT = Path(__file__).resolve().parents[2]
 RATINGS = "userId,movieId,rating,timestamp\n1,1,4.0,964982703\n1,3,3.5,964981247\n2,1,1.0,964982224\n"
 
 
@@ -94,7 +90,7 @@ def test_fetch_prepare(server, fetch, tmp_path):
     assert "README" in run.err
     assert ratings.read_text() == RATINGS
     assert [path.name for path in (tmp_path / "downloads").iterdir()] == ["ml-latest-small"]
-    typed("prepare", ratings.parent, tmp_path / "out.h5").expect(0)
+    typed("prepare", ratings, tmp_path / "out.h5").expect(0)
 
 
 def test_second_time_asks_nobody(server, fetch, tmp_path):
@@ -106,15 +102,6 @@ def test_second_time_asks_nobody(server, fetch, tmp_path):
     assert again.expect(0).out == f"{tmp_path}/ml-latest-small/ratings.csv\n"
 
 
-@pytest.mark.parametrize("form", ["{md5}  ml-latest-small.zip\n", "{md5}", "MD5 (x.zip) = {MD5}\r\n"])
-def test_forms_of_checksums(server, fetch, tmp_path, form):
-    """Checksums as md5, md5sum and Windows tools print them."""
-    publish(server, {"ml-latest-small/ratings.csv": RATINGS})
-    md5 = hashlib.md5((server.folder / "ml-latest-small.zip").read_bytes()).hexdigest()
-    (server.folder / "ml-latest-small.zip.md5").write_text(form.format(md5=md5, MD5=md5.upper()))
-    fetch(server, "ml-latest-small", "--out", tmp_path).expect(0)
-
-
 GOOD = {"ml-latest-small/ratings.csv": RATINGS}
 
 
@@ -122,12 +109,8 @@ GOOD = {"ml-latest-small/ratings.csv": RATINGS}
     ("members", "changes", "message"),
     [
         (GOOD, {"md5": "0" * 32}, "its publisher says 00000000"),
-        (GOOD, {"md5": "<html>not found</html>"}, "holds no MD5 checksum"),
-        ({"ml-latest-small/movies.csv": "x"}, {}, "the archive holds 0 files ratings.csv"),
-        ({**GOOD, "../outside.csv": RATINGS}, {}, "'../outside.csv', outside its own folder"),
-        ({**GOOD, "ml-latest-small/../../outside.csv": "x"}, {}, "outside its own folder"),
-        ({**GOOD, "/tmp/outside.csv": "x"}, {}, "'/tmp/outside.csv', outside its own folder"),
-        ({**GOOD, "ml-latest-small/link": "-> /etc/passwd"}, {}, "outside its own folder"),
+        (GOOD, {"md5": "<html>not found</html>"}, "its publisher says nothing"),
+        ({"ml-latest-small/movies.csv": "x"}, {}, "holds 0 files ratings.csv"),
     ],
 )
 def test_wrong_archive_is_refused(server, fetch, tmp_path, members, changes, message):
@@ -136,7 +119,16 @@ def test_wrong_archive_is_refused(server, fetch, tmp_path, members, changes, mes
     run = fetch(server, "ml-latest-small", "--out", tmp_path / "downloads").expect(2)
     assert message in run.err
     assert list((tmp_path / "downloads").iterdir()) == []
-    assert not (tmp_path / "outside.csv").exists()
+
+
+def test_nothing_is_unpacked_outside(server, fetch, tmp_path):
+    """Paths and links of an archive that lead outside its folder are not followed."""
+    outside = {"../outside.csv": "x", "ml-latest-small/../../../../outside.csv": "x", f"{tmp_path}/outside.csv": "x"}
+    publish(server, {**GOOD, **outside, "ml-latest-small/link": "-> /etc/passwd"})
+    fetch(server, "ml-latest-small", "--out", tmp_path / "downloads").expect(0)
+    assert not list(tmp_path.rglob("outside.csv"))
+    assert not list(tmp_path.rglob("passwd"))
+    assert not any(path.is_symlink() for path in tmp_path.rglob("*"))
 
 
 def test_pinned_checksum(server, fetch, tmp_path):
@@ -166,18 +158,6 @@ def test_no_network(fetch, tmp_path):
     assert len(run.err.splitlines()) == 1
 
 
-def test_not_published(server, fetch, tmp_path):
-    """The server's answer is passed on."""
-    run = fetch(server, "ml-25m", "--out", tmp_path / "downloads").expect(2)
-    assert "404" in run.err
-
-
-def test_unknown_name(fetch, tmp_path):
-    """An unknown data set is refused with the known ones."""
-    run = fetch("http://127.0.0.1:1", "ml-5m", "--out", tmp_path).expect(2)
-    assert "ml-100k" in run.err
-
-
 def test_folder_in_the_way(fetch, tmp_path):
     """A folder of that name without ratings is not overwritten."""
     (tmp_path / "ml-1m").mkdir()
@@ -185,16 +165,3 @@ def test_folder_in_the_way(fetch, tmp_path):
     run = fetch("http://127.0.0.1:1", "ml-1m", "--out", tmp_path).expect(2)
     assert "exists without ratings.dat" in run.err
     assert (tmp_path / "ml-1m" / "mine.txt").exists()
-
-
-def test_script(server, tmp_path):
-    """``data/movielens.py`` is the same command."""
-    publish(server, GOOD)
-    run = subprocess.run(
-        [sys.executable, ROOT / "data" / "movielens.py", "ml-latest-small", "--out", tmp_path],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={**os.environ, "no_proxy": "*", "DSGMCMC_FETCH_URL": f"http://127.0.0.1:{server.server_port}"},
-    )
-    assert (run.returncode, run.stdout) == (0, f"{tmp_path}/ml-latest-small/ratings.csv\n")
