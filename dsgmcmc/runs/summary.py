@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,8 +32,7 @@ SLOW_FACTOR = 1.25  # a process is reported as slow if it is busy for this multi
 SLOW_SHARE = 0.05  # and the others wait longer than this share of the sampling time
 
 
-@dataclass(frozen=True)
-class RunTimes:
+class RunTimes(NamedTuple):
     """Times and iterations of this process.
 
     Attributes
