@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from dsgmcmc.densities.density import ALL, Data
@@ -68,3 +70,11 @@ class Normal:
     def gradient(self, theta: np.ndarray, data: Data = ALL) -> np.ndarray:
         """Of the energy, whatever the data."""
         return (theta - self.mean) @ self.precision
+
+
+def quadrature(density: Any, *axes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and covariance of a posterior, on the grid of these axes."""
+    points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
+    energy = [density.energy(part) + density.prior_energy(part) for part in np.array_split(points, 30)]
+    weight = np.exp(np.min(np.concatenate(energy)) - np.concatenate(energy))
+    return weight @ points / weight.sum(), np.cov(points.T, aweights=weight, ddof=0)

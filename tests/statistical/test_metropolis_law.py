@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from densities import quadrature
 
 from dsgmcmc.densities.density import DoubleWell
 from dsgmcmc.densities.regression import Regression
@@ -56,13 +57,8 @@ def small() -> tuple[Regression, np.ndarray, np.ndarray]:
     x = rng.normal(size=(64, 2)) @ [[1.0, 0.6], [0.0, 0.8]]
     y = rng.random(64) < 1 / (1 + np.exp(-x @ [1.0, -0.5]))
     density = Regression(x, y, prior_precision=0.1)
-    axis = np.linspace(-4, 6, 501)
-    grid = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
-    energy = density.energy(grid) + density.prior_energy(grid)
-    weight = np.exp(energy.min() - energy)
-    weight /= weight.sum()
-    mean = weight @ grid
-    return density, mean, weight @ (grid - mean) ** 2
+    mean, covariance = quadrature(density, *[np.linspace(-4, 6, 501)] * 2)
+    return density, mean, np.diag(covariance)
 
 
 @pytest.mark.parametrize(

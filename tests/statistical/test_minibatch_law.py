@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from densities import quadrature
 from ours import make, states
 
 from dsgmcmc.densities.density import ALL, Data, prior_gradient
@@ -88,11 +89,7 @@ def regression() -> tuple[Regression, np.ndarray]:
     for _ in range(20):
         gradient = density.gradient(mode[None]) + prior_gradient(density, mode[None])
         mode -= np.linalg.solve(density.hessian(mode), gradient[0])
-    axes = [np.linspace(each - 0.6, each + 0.6, 121) for each in mode]
-    points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 2)
-    energy = np.concatenate([density.energy(part) + density.prior_energy(part) for part in np.array_split(points, 30)])
-    weight = np.exp(energy.min() - energy)
-    return density, np.cov(points.T, aweights=weight, ddof=0)
+    return density, quadrature(density, *(np.linspace(each - 0.6, each + 0.6, 121) for each in mode))[1]
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,9 @@ def law(schedule: ScheduleName) -> float:
     return float(np.mean([rho ** (2 * k) * first + added(k) for k in range(PARTS)]))
 
 
-@pytest.mark.parametrize(("schedule", "known"), [("random", 1.211), ("shuffled", 1.078)])
+@pytest.mark.parametrize(
+    ("schedule", "known"), [pytest.param("random", 1.211, marks=pytest.mark.long), ("shuffled", 1.078)]
+)
 def test_noise_of_parts(schedule: ScheduleName, known: float) -> None:
     """Four parts, V = 3, eps = .1; to 2 %, five standard errors of 60,000 iterations of 50 rows on the same parts."""
     assert law(schedule) == pytest.approx(known, abs=0.001)

@@ -46,6 +46,7 @@ def test_the_law_is_that_of_exact_gradients(gradient: str) -> None:
     assert found == pytest.approx(1 / (1 - EPS * LAMBDA / 2), rel=0.02)
 
 
+@pytest.mark.long
 def test_without_adjustment_it_is_wider() -> None:
     """The same gradients: more than 10 % of variance, or the other test would show nothing."""
     assert variance(SGLD, SGLDConfig, "importance")[0] * (1 - EPS * LAMBDA / 2) > 1.1
