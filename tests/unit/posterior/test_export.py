@@ -56,6 +56,8 @@ def test_netcdf_is_arviz_schema(made, tmp_path):
         np.testing.assert_allclose(mean, predict_test(run).mean[pairs], atol=1e-4)
         users = run.users.ids[run.test_pairs()[0][pairs]]
         assert tree["constant_data"]["user"].values.tolist() == users.tolist()
+    if not run.users.integers:
+        return  # ArviZ takes seconds to start
     code = "import sys, arviz; print(list(arviz.summary(arviz.from_netcdf(sys.argv[1]), var_names=['tau']).index))"
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", code, str(out)], capture_output=True, text=True)
     assert done.stdout.strip() == "['tau']", done.stderr
