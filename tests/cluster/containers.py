@@ -105,11 +105,12 @@ class Cluster:
     @contextmanager
     def starting(self, *command: str) -> Iterator[Running]:
         """Start a command in the head; at the end nothing is left of it in any container."""
+        head = self.containers("head")[0]
         try:
-            with Running(("docker", "exec", self.containers("head")[0], *command)) as running:
+            with Running(("docker", "exec", head, *command)) as running:
                 yield running
         finally:  # the daemons of a killed mpirun end by themselves
-            self.head("pkill", "-KILL", "-x", "prterun")
+            run("docker", "exec", head, "pkill", "-KILL", "-x", "prterun")
 
     # ------------------------------------------------------------------ what there is
 
