@@ -37,14 +37,20 @@ MODELS: dict[str, dict[str, Any]] = {
 SETTINGS = {"rank": 2, "grid": 2, "iterations": 12, "burn_in": 2, "thin": 2, "evaluate_every": 4, "save_draws": 2}
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["users first", "items first"])
-def data(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Ratings of five levels, with features of both sides and times."""
-    path = tmp_path_factory.mktemp("data") / "r.h5"
-    return write_planted(path, stars=True, features=(4, 3), timed=True, transposed=request.param)
+@pytest.fixture(scope="module", params=MODELS)
+def name(request: pytest.FixtureRequest) -> str:
+    """Of a model."""
+    found: str = request.param
+    return found
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.fixture(scope="module")
+def data(name: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Ratings of five levels, with features of both sides and times; items are the rows with some models."""
+    path, transposed = tmp_path_factory.mktemp("data") / "r.h5", name in ("dense", "levels")
+    return write_planted(path, stars=True, features=(4, 3), timed=True, transposed=transposed)
+
+
 def test_a_chain_keeps_what_its_model_says(data: Path, name: str) -> None:
     """Every array of a checkpoint and of a draw, by its name and shape, and no other."""
     config = build(SETTINGS | MODELS[name]).resolved()
@@ -65,7 +71,6 @@ def test_a_chain_keeps_what_its_model_says(data: Path, name: str) -> None:
     assert drawn == {quantity.name: quantity.shape(said.sizes) for quantity in said.shared}
 
 
-@pytest.mark.parametrize("name", MODELS)
 def test_all_of_it_can_be_read_and_shown(data: Path, tmp_path: Path, name: str) -> None:
     """A run opens, which checks what it has against what its model says; nothing is left out on the way to users."""
     assert sample(MPI.COMM_SELF, data, tmp_path / "run", **SETTINGS | MODELS[name]) == 0
