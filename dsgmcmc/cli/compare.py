@@ -35,6 +35,9 @@ def compare(
     assign: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any setting of all models, e.g. seed=1.")
     ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Seed of the ratings that are held out, and of the chains.  [default: 0]")
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace FILE.toml.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -49,7 +52,7 @@ def compare(
     Examples:
       dsgmcmc compare ml-1m.h5
       dsgmcmc compare ml-1m.h5 --metric rmse --out by-rmse.toml
-      dsgmcmc compare ml-1m.h5 --set rank=16 --set seed=1 --json
+      dsgmcmc compare ml-1m.h5 --set rank=16 --seed 1 --json
       dsgmcmc sample ml-1m.h5 --out run --config best.toml
     """
     comm = processes()
@@ -69,7 +72,8 @@ def compare(
 
     def work() -> int:
         on_root(comm, refuse)
-        given = on_root(comm, partial(read_settings, {}, config, assign or ()))
+        options = {} if seed is None else {"seed": seed}
+        given = on_root(comm, partial(read_settings, options, config, assign or ()))
         folder = out.with_name(f"{out.name}.compare")
         try:
             source, signals = RatingsSource(data), installed()

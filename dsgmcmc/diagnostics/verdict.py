@@ -88,8 +88,13 @@ def _scores(summary: Summary) -> list[str]:
 
 
 def _log_score(summary: Summary) -> list[str]:
-    """Log probability of the level, or else log predictive density."""
-    return [f"{label} {summary[name]:.4f}" for name, label in LOG_SCORES.items() if summary.get(name) is not None][:1]
+    """Log score of the model and of biases only; if there is no score of biases only, log probability of the level."""
+    simple = summary.get("over_biases")
+    name = simple["measure"] if simple else "log_probability"
+    if summary.get(name) is None:
+        return []
+    beside = f" (biases only {simple['biases_only']:.4f})" if simple else ""
+    return [f"{LOG_SCORES[name]} {summary[name]:.4f}{beside}"]
 
 
 def _mixing(summary: Summary) -> list[str]:
@@ -191,17 +196,26 @@ def doubts(summary: Summary) -> list[str]:
 
 
 def no_better(summary: Summary) -> list[str]:
-    """Warn if a run is not better than biases only by a standard error; a run without factors gets no warning."""
+    """Warn if a run is not better than biases only by a standard error; a run of biases only gets no warning."""
     over = summary.get("over_biases")
-    if not over or over["square"] >= over["square_error"]:
+    if not over:
         return []
-    better = "worse" if over["square"] <= -over["square_error"] else "no better"
-    side = "lower" if over["square"] >= 0 else "higher"
-    return [
-        f"{better} than biases only: the mean squared error is {side} by {abs(over['square']):.4g} (standard error "
-        f"{over['square_error']:.2g}); plain biases only, --rank 0, is simpler, and --model auto looks for a better "
-        "model"
-    ]
+    gain, error, square = over["gain"], over["gain_error"], over["square"]
+    if gain < error:
+        better = "worse" if gain <= -error else "no better"
+        side = "higher" if gain >= 0 else "lower"
+        return [
+            f"{better} than biases only: the {LOG_SCORES[over['measure']]} is {side} by {abs(gain):.4f} "
+            f"(standard error {error:.4f}); plain biases only, --rank 0, is simpler, and --model auto looks for a "
+            "better model"
+        ]
+    if square < over["square_error"]:
+        side = "lower" if square >= 0 else "higher"
+        return [
+            f"no better than biases only in the mean squared error, which is {side} by {abs(square):.4g} "
+            f"(standard error {over['square_error']:.2g}); its predictive distributions are better"
+        ]
+    return []
 
 
 def warm(temperatures: Mapping[str, Mapping[str, Any]]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -13,6 +14,7 @@ from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.config.sampler import section_of
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.comm import on_root, oversubscription
+from dsgmcmc.runs.costs import Costs
 from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.settings import named
 from dsgmcmc.storage.facts import Facts, check_made_with, made_with, versions
@@ -74,6 +76,7 @@ def resolve(
         if saved:
             _refuse_changes(ResolvedConfig.of(saved), config, run)
             return config, run.read_settings()[1].get("given_of_sampler", [])
+        _check_disk(run, Costs.of(config, source.ratings, comm.size))
         return config, sorted(section_of(given.get("sampler") or {}))
 
     return on_root(comm, work)
@@ -104,6 +107,18 @@ def refuse_taken(run: RunDirectory, resume: bool) -> None:
         raise InputError(f"{run.path} is a file: {named('out')} names the run's directory, which sample makes")
     if not resume and run.path.is_dir() and {path.name for path in run.path.iterdir()} - {run.lock_file.name}:
         raise InputError(f"{run.path} is not empty: give {named('resume')} to go on with it, or another {named('out')}")
+
+
+def _check_disk(run: RunDirectory, costs: Costs) -> None:
+    """Refuse a new run that cannot fit on the disk."""
+    folder = next(path for path in (run.path, *run.path.absolute().parents) if path.exists())
+    free = shutil.disk_usage(folder).free
+    if free < costs.disk_least:
+        least, room = (f"{size / 1e6:,.0f} MB" for size in (costs.disk_least, free))
+        raise InputError(
+            f"a run of these settings leaves at least {least} on disk, and {folder} has {room} free: choose another "
+            f"{named('out')}, or fewer {named('save_draws')} or {named('chains')} (--dry-run shows the costs)"
+        )
 
 
 def _refuse_changes(before: ResolvedConfig, now: ResolvedConfig, run: RunDirectory) -> None:

@@ -38,6 +38,7 @@ from dsgmcmc.storage.facts import Facts, made_with
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.targets.state import RandomStream
+from dsgmcmc.types import Float64
 
 log = logging.getLogger(__name__)
 
@@ -219,16 +220,15 @@ class RatingsSource:
             "test_ratings": scores.pop("ratings"),
             **scores,
             "baselines": run.read_settings()[1].get("baselines"),
-            "over_biases": self._over_biases(run, config),
+            "over_biases": self._over_biases(run, config, levels),
             **common,
         }
 
-    def _over_biases(self, run: RunDirectory, config: ResolvedConfig) -> dict[str, float] | None:
+    def _over_biases(self, run: RunDirectory, config: ResolvedConfig, levels: Float64 | None) -> dict[str, Any] | None:
         """Improvement of the predictions over biases only; None if the run itself has no factors."""
         if not config.rank:
             return None
-        means = np.concatenate([part.mean for part in test_parts(run)])
-        return advantage(means, self.ratings, self.biases_only)
+        return advantage(test_parts(run), config.law, levels, self.ratings, self.biases_only)
 
 
 def _centre(config: ResolvedConfig, ratings: Ratings) -> float:

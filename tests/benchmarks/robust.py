@@ -12,8 +12,8 @@ replaced by those of the file.
 
 A cell has failed if the command does not end with status 0, or the run cannot be opened. A likelihood that refuses the
 values (status 2) is left out. Numbers that are not finite are counted in the summary and in the predictions of pairs,
-new users and new items among them. The gain is by how much the mean squared error of held-out ratings is smaller than
-that of the program's own baseline, biases only; its standard error is that of the differences over seeds.
+new users and new items among them. The gain is the log score of held-out ratings less that of the program's own
+baseline, biases only; its standard error is that of the differences over seeds.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def measure(out: Path) -> dict[str, Any]:
         "test_ratings": summary["test_ratings"],
         "rmse": summary["rmse_mean"],
         "rmse_biases": summary["baselines"]["biases_only"],
-        "gain": over.get("square"),
+        "gain": over.get("gain"),
         "coverage": summary["coverage"]["0.9"],
     }
 

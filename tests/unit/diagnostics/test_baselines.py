@@ -1,20 +1,22 @@
-"""Biases only: against its equations with dense matrices, against models, and what is said of one that is no better."""
+"""Biases only: against its equations with dense matrices, and against models, rating by rating."""
 
 from __future__ import annotations
 
-import re
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
-from mpi4py import MPI
-from support import csr, planted, sample, typed, write_planted
+from scipy.stats import norm
+from support import csr, planted, write_planted
 
 from dsgmcmc.data.ratings import Ratings, open_ratings, write_ratings
 from dsgmcmc.diagnostics import baselines
 from dsgmcmc.diagnostics.baselines import PRECISION_RATE, PRECISION_SHAPE, advantage, fit_biases_only
-from dsgmcmc.diagnostics.summary import read_summary
-from dsgmcmc.diagnostics.verdict import no_better
+from dsgmcmc.model.likelihoods.gaussian import Gaussian
+from dsgmcmc.model.likelihoods.negative_binomial import NegativeBinomial
+from dsgmcmc.posterior import heldout
 
 
 def triples(ratings: Ratings, part: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -24,12 +26,11 @@ def triples(ratings: Ratings, part: str) -> tuple[np.ndarray, np.ndarray, np.nda
 
 
 @pytest.mark.parametrize("slab", [7, 10**6])
-def test_the_fit_is_the_one_that_its_precisions_have(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slab: int
-) -> None:
-    """Means of the joint normal posterior, with the precisions that the updates of the docstring end at.
+def test_the_fit_solves_its_equations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slab: int) -> None:
+    """Means of independent normals that fit best are those of the joint posterior, which one system of equations has.
 
-    These are found here with dense matrices. In slabs of some rows and in one.
+    The precisions of the biases are seen in the row and the column without a rating, where the prior is all; they and
+    tau are what their updates make of the fit. In slabs of some rows and in one.
     """
     monkeypatch.setattr(baselines, "_SLAB", slab)
     monkeypatch.setattr(baselines, "CONVERGED_BELOW", 0.0)
@@ -38,73 +39,79 @@ def test_the_fit_is_the_one_that_its_precisions_have(
         found = fit_biases_only(ratings)
         rows, columns, values = triples(ratings, "train")
         shape = (ratings.n_rows, ratings.n_cols)
-    design, sides = np.zeros((len(values), sum(shape))), np.repeat([0, 1], shape)
+    design = np.zeros((len(values), sum(shape)))
     design[np.arange(len(values)), rows] = design[np.arange(len(values)), shape[0] + columns] = 1
+    strengths, tau = [1 / spread[-1] for spread in found.variances], 1 / found.noise
+    precision = np.diag(np.repeat(strengths, shape)) + tau * design.T @ design
     centred = values - found.mean
+    np.testing.assert_allclose(
+        np.concatenate(found.means), np.linalg.solve(precision, tau * design.T @ centred), atol=1e-6
+    )
+    np.testing.assert_allclose(np.concatenate(found.variances), 1 / np.diag(precision), rtol=1e-6)
     variance = np.mean(centred**2)
-    strengths, tau = np.full(2, 4 / variance), 2 / variance
-    for _ in range(400):
-        precision = np.diag(strengths[sides]) + tau * design.T @ design
-        mean, spread = np.linalg.solve(precision, tau * design.T @ centred), 1 / np.diag(precision)
-        for side in (0, 1):
-            total = np.sum((mean**2 + spread)[sides == side])
-            strengths[side] = (PRECISION_SHAPE + shape[side] / 2) / (PRECISION_RATE * variance + total / 2)
-        errors = (centred - design @ mean) ** 2 + design @ spread
-        tau = (1 + len(values) / 2) / (variance + errors.sum() / 2)
-    np.testing.assert_allclose(np.concatenate(found.means), mean, atol=1e-6)
+    for strength, mean, spread in zip(strengths, found.means, found.variances, strict=True):
+        expected = (PRECISION_SHAPE + len(mean) / 2) / (PRECISION_RATE * variance + np.sum(mean**2 + spread) / 2)
+        assert strength == pytest.approx(expected, rel=1e-6)
+    errors = (centred - design @ np.concatenate(found.means)) ** 2 + design @ np.concatenate(found.variances)
+    assert tau == pytest.approx((1 + len(values) / 2) / (variance + errors.sum() / 2), rel=1e-6)
 
 
-@pytest.mark.parametrize("transposed", [False, True])
-def test_errors_and_advantage_are_those_of_loops(tmp_path: Path, transposed: bool) -> None:
-    """RMSE of mu + a_i + b_j, and of mu; the gain of a model, with the standard error of a mean of clusters by user."""
-    with open_ratings(write_planted(tmp_path / "r.h5", transposed=transposed)) as ratings:
-        biases = fit_biases_only(ratings)
-        rows, columns, x = triples(ratings, "test")
-        mean = x + np.random.default_rng(0).normal(0, 0.5, len(x))
-        errors, found = baselines.baselines(ratings, biases), advantage(mean, ratings, biases)
-    centre = biases.mean + biases.means[0][rows] + biases.means[1][columns]
-    assert errors["biases_only"] == pytest.approx(np.sqrt(np.mean((x - centre) ** 2)), rel=1e-12)
-    assert errors["mean_only"] == pytest.approx(np.sqrt(np.mean((x - biases.mean) ** 2)))
-    each, owners = (x - centre) ** 2 - (x - mean) ** 2, columns if transposed else rows
-    sums = [(each[owners == user] - each.mean()).sum() for user in np.unique(owners)]
-    assert found["square"] == pytest.approx(each.mean())
-    error = np.sqrt(len(sums) / (len(sums) - 1) * np.sum(np.square(sums))) / len(x)
-    assert found["square_error"] == pytest.approx(error)
+def test_its_errors_are_those_of_loops(tmp_path: Path) -> None:
+    """RMSE of mu + a_i + b_j, and of mu."""
+    with open_ratings(write_planted(tmp_path / "r.h5")) as ratings:
+        fitted = fit_biases_only(ratings)
+        test = list(zip(*triples(ratings, "test"), strict=True))
+        errors = [x - fitted.mean - fitted.means[0][i] - fitted.means[1][j] for i, j, x in test]
+        found = baselines.baselines(ratings, fitted)
+    assert found["biases_only"] == pytest.approx(np.sqrt(np.mean(np.square(errors))), rel=1e-12)
+    assert found["mean_only"] == pytest.approx(np.sqrt(np.mean([(x - fitted.mean) ** 2 for _, _, x in test])))
 
 
 def test_ratings_that_are_all_the_same_have_a_fit(tmp_path: Path) -> None:
     """Their variance is 0, and nothing is divided by it."""
     i, j, x = planted()
-    parts = csr(29, i, j, np.full_like(x, 4.0)), csr(29, i[:9], j[:9], x[:9])
-    write_ratings(tmp_path / "r.h5", *parts, np.arange(29), np.arange(17), seed=0, source="all 4")
+    train = csr(29, i, j, np.full_like(x, 4.0))
+    test = csr(29, i[:9], j[:9], x[:9])
+    write_ratings(tmp_path / "r.h5", train, test, np.arange(29), np.arange(17), seed=0, source="all 4")
     with open_ratings(tmp_path / "r.h5") as ratings:
-        assert all(np.abs(each).max() == 0 for each in fit_biases_only(ratings).means)
+        fitted = fit_biases_only(ratings)
+    assert all(np.abs(each).max() == 0 for each in fitted.means)
+    assert 0 < fitted.noise < 0.1
 
 
-@pytest.mark.parametrize(("gain", "said"), [(0.003, "no better .*lower by 0.003"), (-0.03, "worse .*higher by 0.03")])
-def test_a_model_must_be_better_by_a_standard_error(gain: float, said: str) -> None:
-    """The sentence has the difference and its error; without a comparison there is none."""
-    assert no_better({"over_biases": {"square": 0.01, "square_error": 0.008}}) == no_better({"over_biases": None}) == []
-    (text,) = no_better({"over_biases": {"square": gain, "square_error": 0.008}})
-    assert re.match(rf"{said} \(standard error 0.008\); plain biases only, --rank 0", text)
-
-
-@pytest.mark.parametrize(("factors", "rank"), [(0.0, 4), (0.7, 4), (0.0, 0)])
-def test_a_run_says_whether_its_factors_are_worth_it(tmp_path: Path, factors: float, rank: int) -> None:
-    """Where all there is are biases and noise, and not where tastes differ, nor of a run that has no factors."""
-    rng = np.random.default_rng(0)
-    i, j = np.nonzero(rng.random((150, 80)) < 0.33)
-    w, h = rng.normal(size=(150, 2)), rng.normal(size=(80, 2))
-    x = 3 + rng.normal(0, 0.5, 150)[i] + rng.normal(0, 0.5, 80)[j] + factors * (w[i] * h[j]).sum(axis=1)
-    x += rng.normal(0, 1, len(i))
-    held = rng.random(len(i)) < 0.2
-    parts = [csr(150, i[part], j[part], x[part]) for part in (~held, held)]
-    data = tmp_path / "r.h5"
-    write_ratings(data, *parts, np.arange(150), np.arange(80), seed=0, source="biases, noise and factors")
-    settings = {"rank": rank, "grid": 2, "iterations": 300, "burn_in": 50, "save_draws": 4}
-    assert sample(MPI.COMM_SELF, data, tmp_path / "run", **settings) == 0
-    shown = " ".join(typed("info", tmp_path / "run").expect().out.split())
-    assert ("better than biases only" in shown or "worse than biases only" in shown) == (rank > 0 and not factors)
-    summary = read_summary(tmp_path / "run" / "summary.json")
-    if not rank:
-        assert summary["baselines"]["biases_only"] == pytest.approx(summary["rmse_mean"], rel=0.01)
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("kind", ["measurements", "levels", "counts"])
+def test_the_advantage_is_that_of_loops(tmp_path: Path, transposed: bool, kind: str) -> None:
+    """Of both scores, with the standard error of a mean of clusters by user; predictions come in parts of any size."""
+    path = write_planted(tmp_path / "r.h5", stars=kind != "measurements", transposed=transposed)
+    law = NegativeBinomial if kind == "counts" else Gaussian
+    levels = np.arange(1.0, 6.0) if kind == "levels" else None
+    with open_ratings(path) as ratings:
+        biases = fit_biases_only(ratings)
+        rows, columns, x = triples(ratings, "test")
+        mean = np.maximum(x + np.random.default_rng(0).normal(0, 0.5, len(x)), 0.1)
+        noise = mean if kind == "counts" else np.full(len(x), 0.3)
+        whole = heldout.TestPredictions(x, mean, np.zeros(len(x)), noise)
+        cuts = [0, 1, 8, 9, len(x)]
+        parts = [
+            replace(whole, **{name: None if each is None else each[a:b] for name, each in vars(whole).items()})
+            for a, b in pairwise(cuts)
+        ]
+        found = advantage(parts, law, levels, ratings, biases)
+    centre = biases.predict(rows, columns)
+    sd = np.sqrt(biases.noise + biases.variances[0][rows] + biases.variances[1][columns])
+    ends = (x - 0.5, x + 0.5) if kind == "counts" else (np.where(x == 1, -9, x - 0.5), np.where(x == 5, 99, x + 0.5))
+    inside = np.log(norm.cdf(ends[1], centre, sd) - norm.cdf(ends[0], centre, sd))
+    simple = norm.logpdf(x, centre, sd) if kind == "measurements" else inside
+    predictive = whole.predictive(law, levels)
+    own = predictive.log_probability(x) if kind == "levels" else predictive.log_density(x)
+    assert found["measure"] == ("log_probability" if kind == "levels" else "log_predictive_density")
+    assert found["biases_only"] == pytest.approx(simple.mean())
+    squares = (x - centre) ** 2 - (x - mean) ** 2
+    owners = columns if transposed else rows
+    users = np.unique(owners)
+    for name, each in (("gain", own - simple), ("square", squares)):
+        sums = [(each[owners == user] - each.mean()).sum() for user in users]
+        error = np.sqrt(len(users) / (len(users) - 1) * np.sum(np.square(sums))) / len(x)
+        assert found[name] == pytest.approx(each.mean())
+        assert found[f"{name}_error"] == pytest.approx(error)

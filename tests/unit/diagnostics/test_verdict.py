@@ -25,7 +25,14 @@ def result(summary: dict) -> list[str]:
 
 
 #: A model that predicts as biases only do.
-SIMPLE = {"square": 0.001, "square_error": 0.004}
+SIMPLE = {
+    "measure": "log_probability",
+    "biases_only": -1.3,
+    "gain": 0.001,
+    "gain_error": 0.004,
+    "square": 0.0,
+    "square_error": 0.01,
+}
 
 
 def test_a_good_run():
@@ -78,6 +85,7 @@ def test_a_run_of_levels_has_no_tau():
     levels = GOOD | {"tau": None, "log_probability": -1.25}
     assert "tau" not in result(levels)[0]
     assert result(levels)[1] == "log probability of a rating's level -1.2500"
+    assert result(levels | {"over_biases": SIMPLE})[1].endswith("level -1.2500 (biases only -1.3000)")
     assert result(levels | {"rmse_mean": None, "test_ratings": 0}) == ["no RMSE: no ratings were held out"]
     clicks = GOOD | {"rmse_mean": None}
     assert result(clicks) == ["no rankings: they need saved draws, and there are none (--save-draws 0)"]
