@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import resource
-import subprocess
-import sys
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
 
-from dsgmcmc.data.ratings import Features, Sizes, Slab, open_ratings, row_slabs, write_ratings, write_slabs
+from dsgmcmc.data.ratings import Features, Sizes, Slab, open_ratings, write_ratings, write_slabs
 from dsgmcmc.data.ratings.format import CHUNK
 from dsgmcmc.errors import InputError
 
@@ -83,16 +80,6 @@ def test_content_does_not_depend_on_slabs(tmp_path):
             ratings.verify()
             found.add((ratings.digest, ratings.mean, ratings.nnz_test))
     assert len(found) == 1
-
-
-@pytest.mark.parametrize("entries", [1, 3, 4, 100])
-def test_row_slabs_cover_all_rows_once(entries):
-    """Slabs follow one another over all rows and exceed the limit only with a single row."""
-    indptr = np.array([0, 0, 3, 3, 7, 8, 8], np.int64)
-    slabs = list(row_slabs(indptr, entries))
-    assert [start for start, _ in slabs] == [0] + [stop for _, stop in slabs[:-1]]
-    assert slabs[-1][1] == 6
-    assert all(indptr[b] - indptr[a] <= entries or b == a + 1 for a, b in slabs)
 
 
 # --------------------------------------------------------------------- other people's files
@@ -214,14 +201,6 @@ def test_verify_finds_changed_content(file, name, index, value):
         ratings.verify()
 
 
-def test_names_that_are_not_utf8(file):
-    """Names in another encoding are reported, not decoded to something else."""
-    with h5py.File(file, "r+") as opened:
-        replace(opened, "cols/ids", np.array([b"\xff", b"a", b"b"]))
-    with open_ratings(file) as ratings, pytest.raises(InputError, match="not UTF-8"):
-        ratings.col_ids()
-
-
 def test_not_a_ratings_file(tmp_path, file):
     """A missing file, a folder, text and a file cut short each get their own reason."""
     with pytest.raises(InputError, match="does not exist"):
@@ -292,18 +271,6 @@ def test_only_what_is_read_is_checked(tmp_path):
 # --------------------------------------------------------------------- writing
 
 
-def test_existing_file_needs_force(file):
-    """Nothing is overwritten by accident; with force the new file takes its place."""
-    before = file.read_bytes()
-    with pytest.raises(InputError, match="--force"):
-        write_ratings(file, TEST, TRAIN, ROW_IDS, COL_IDS)
-    assert file.read_bytes() == before
-    write_ratings(file, TEST, TRAIN, ROW_IDS, COL_IDS, force=True)
-    with open_ratings(file) as ratings:
-        assert ratings.nnz == 2
-    assert only_file(file.parent) == ["r.h5"]
-
-
 @pytest.mark.parametrize("wrong", ["too few", "too many", "descending", "other error"])
 def test_error_leaves_no_file(tmp_path, wrong):
     """Whatever goes wrong between the first and the last byte, no file appears and none is left over."""
@@ -319,37 +286,4 @@ def test_error_leaves_no_file(tmp_path, wrong):
 
     with pytest.raises(ZeroDivisionError if wrong == "other error" else ValueError):
         write_slabs(tmp_path / "r.h5", sizes, {"rows": [ROW_IDS], "cols": [np.arange(3)]}, slabs())
-    assert only_file(tmp_path) == []
-
-
-FULL_DISK = """
-import sys, numpy as np
-from dsgmcmc.errors import InputError
-from dsgmcmc.data.ratings import write_ratings
-n, rng = 300_000, np.random.default_rng(0)
-rows = np.arange(n)
-if sys.argv[2] == "names":
-    rows = np.array([b"%060d" % k for k in rng.integers(10**18, size=n)])
-train = np.arange(n + 1), np.arange(n, dtype=np.int32), np.ones(n, np.float32)
-test = np.zeros(n + 1, np.int64), np.empty(0, np.int32), np.empty(0, np.float32)
-try:
-    write_ratings(sys.argv[1], train, test, rows, np.arange(n))
-except InputError as error:
-    print(error)
-"""
-
-
-@pytest.mark.parametrize(("limit", "what"), [(0, "ratings"), (5_000_000, "ratings"), (12_000_000, "names")])
-def test_full_disk_leaves_no_file(tmp_path, limit, what):
-    """A disk that fills up, at whatever point, gives one message and no file."""
-    run = subprocess.run(
-        [sys.executable, "-c", FULL_DISK, str(tmp_path / "r.h5"), what],
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert run.returncode == 0, run.stderr
-    assert run.stdout == f"{tmp_path}/r.h5 cannot be written: File too large\n"
-    assert run.stderr == ""
     assert only_file(tmp_path) == []

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import duckdb
 import numpy as np
 import pytest
 import synthetic
@@ -23,11 +22,6 @@ def draw(options: SyntheticOptions) -> tuple[synthetic.Truth, list[np.ndarray]]:
     """Truth, and rows, columns, values and timestamps in whole."""
     truth = synthetic.draw_truth(options)
     return truth, [np.concatenate(parts) for parts in zip(*synthetic.chunks(options, truth), strict=True)]
-
-
-def read(path: Path) -> dict[str, np.ndarray]:
-    """Columns of a file, in its order."""
-    return duckdb.sql(f"SELECT * FROM '{path}'").fetchnumpy()
 
 
 @pytest.mark.parametrize(
@@ -111,33 +105,6 @@ def test_best_prediction_of_half_stars():
     error = np.maximum(simulated.std(axis=1), 1e-3) / np.sqrt(draws)
     best = synthetic.best_prediction(truth, np.arange(7), np.zeros(7, int))
     assert np.all(np.abs(best - simulated.mean(axis=1)) < 5 * error)
-
-
-@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
-def test_file_holds_what_was_drawn(tmp_path, suffix):
-    """File and truth hold the drawn ratings, ids from 1, in order and to the last bit; nothing else is left."""
-    options = dataclasses.replace(SMALL, half_stars=False, noise_spread=5.0)
-    out = tmp_path / f"it's{suffix}"
-    seen: list[int] = []
-    truth = synthetic.generate(out, options, progress=seen.append)
-    again, (rows, cols, values, times) = draw(options)
-    with duckdb.connect() as database:
-        database.execute("CREATE TABLE r (userId INT, movieId INT, rating FLOAT, timestamp BIGINT)")
-        quoted = str(out).replace("'", "''")
-        database.execute(f"COPY r FROM '{quoted}'" + (" (HEADER)" if suffix == ".csv" else ""))
-        found = database.execute("SELECT * FROM r").fetchnumpy()
-    assert list(found) == ["userId", "movieId", "rating", "timestamp"]
-    assert np.array_equal(found["userId"], rows + 1)
-    assert np.array_equal(found["movieId"], cols + 1)
-    assert np.array_equal(found["rating"], values)
-    assert np.array_equal(found["timestamp"], times)
-    loaded = synthetic.load_truth(synthetic.truth_path(out))
-    for field in dataclasses.fields(truth):
-        assert np.array_equal(getattr(loaded, field.name), getattr(truth, field.name))
-        assert np.array_equal(getattr(again, field.name), getattr(truth, field.name))
-    assert loaded.half_stars is False
-    assert sorted(p.name for p in tmp_path.iterdir()) == sorted([out.name, "it's.truth.npz"])
-    assert seen[-1] == options.ratings
 
 
 def test_command(tmp_path):
