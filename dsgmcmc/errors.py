@@ -77,14 +77,14 @@ class GoneError(InputError):
 RETRIES = 3  # repetitions of work that reads a run while it is sampled
 
 
-def anew(work: Callable[P, T], renew: Callable[[], object] = lambda: None) -> Callable[P, T]:
+def retry_if_gone(work: Callable[P, T], renew: Callable[[], object] = lambda: None) -> Callable[P, T]:
     """Wrap `work`, which reads a run, so that it is repeated up to `RETRIES` times after a `GoneError`.
 
     `work` must have no side effects if it fails. It opens the run itself, or `renew` reopens the run.
     """
 
     @wraps(work)
-    def again(*args: P.args, **kwargs: P.kwargs) -> T:
+    def attempt(*args: P.args, **kwargs: P.kwargs) -> T:
         for _ in range(RETRIES):
             with suppress(GoneError):
                 return work(*args, **kwargs)
@@ -92,7 +92,7 @@ def anew(work: Callable[P, T], renew: Callable[[], object] = lambda: None) -> Ca
                 renew()
         return work(*args, **kwargs)
 
-    return again
+    return attempt
 
 
 class DivergenceError(RuntimeError):

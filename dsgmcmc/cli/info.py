@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dsgmcmc.cli.options import JsonOption, PathArgument, kind_of
-from dsgmcmc.errors import anew
+from dsgmcmc.errors import retry_if_gone
 from dsgmcmc.terminal import say, say_json, show_facts, show_table
 
 if TYPE_CHECKING:
     from dsgmcmc.diagnostics.overview import Table
 
 
-@anew
+@retry_if_gone
 def info(
     path: PathArgument,
     diagnostics: Annotated[

@@ -10,11 +10,11 @@ from typing import Annotated
 import typer
 
 from dsgmcmc.cli.options import JsonOption, PathArgument, RunArgument, kind_of
-from dsgmcmc.errors import EXIT_FAILURE, InputError, anew
+from dsgmcmc.errors import EXIT_FAILURE, InputError, retry_if_gone
 from dsgmcmc.terminal import pass_on, say, say_json
 
 
-@anew
+@retry_if_gone
 def export(
     run: RunArgument,
     out: Annotated[
@@ -41,7 +41,7 @@ def export(
     write(Run(run), out, draws=draws, force=force)
 
 
-@anew
+@retry_if_gone
 def report(
     run: RunArgument,
     out: Annotated[
@@ -70,7 +70,7 @@ def report(
     pass_on([os.fsencode(f"{page}\n")])
 
 
-@anew
+@retry_if_gone
 def verify(path: PathArgument, as_json: JsonOption = False) -> None:
     """Check all checksums and the structure, and print the digest of the content.
 

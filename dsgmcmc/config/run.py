@@ -52,7 +52,7 @@ class FactorConfig(BaseModel):
 
     @field_validator("likelihood")
     @classmethod
-    def _known(cls, value: str) -> str:
+    def _check_likelihood(cls, value: str) -> str:
         if value not in LIKELIHOODS:
             raise ValueError(f"is not known; choose one of {', '.join(LIKELIHOODS)}")
         return value

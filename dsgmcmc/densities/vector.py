@@ -19,7 +19,7 @@ from dsgmcmc.kernels.formula import RowPrior
 from dsgmcmc.parallel.named import Named, Shapes, pack, unpack
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.parallel.timers import Phases
-from dsgmcmc.targets.base import NOTHING, Information, Momenta
+from dsgmcmc.targets.base import NO_SUMS, Information, Momenta
 from dsgmcmc.targets.state import BlockLayout, ParameterBlock, RandomStream, StateField, gradient_in
 from dsgmcmc.types import Array, Factor, Float64
 
@@ -153,7 +153,7 @@ class VectorTarget(Generic[D]):
         """All blocks of parameters that this process holds at present."""
         yield self.block
 
-    def together(self) -> Iterator[ParameterBlock]:
+    def rows_by_factor(self) -> Iterator[ParameterBlock]:
         """The rows that this process holds at present, in one group per factor."""
         yield self.block
 
@@ -174,11 +174,11 @@ class VectorTarget(Generic[D]):
         """Raise `InputError`: a density defines gradients, but no conditional distributions of rows."""
         raise InputError(NOT_CONDITIONAL)
 
-    def own_scale(self, block: ParameterBlock) -> None:
+    def noise_scales_of(self, block: ParameterBlock) -> None:
         """Return None: data of a density have no noise scales."""
 
     def information(
-        self, position: str, bound: bool = True, earlier: Mapping[Factor, Float64] = NOTHING
+        self, position: str, bound: bool = True, earlier: Mapping[Factor, Float64] = NO_SUMS
     ) -> Information:
         """Fisher information at the state in `position`: the curvature of the density. Collective.
 

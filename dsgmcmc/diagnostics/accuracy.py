@@ -3,17 +3,14 @@
 Shared parameters, such as thresholds and precisions, mix more slowly than predictions, and many of them move along
 directions that leave all predictions unchanged: thresholds together with the means of the factors, a precision of
 biases together with these biases. Their effect on predictions is measured by the log likelihood of the test ratings at
-each draw. This log likelihood is therefore monitored in place of the shared parameters. Its accuracy needs to be only
-1 / `SHARED_FRACTION` of that of the predictions, which is enough to distinguish a chain that has converged from one
+each draw. This log likelihood is therefore monitored in place of the shared parameters. Its accuracy needs to be only 1
+/ `LIKELIHOOD_ALLOWANCE` of that of the predictions, which is enough to distinguish a chain that has converged from one
 that still drifts. It is ignored once the predictions are `ENOUGH_ALONE` times as accurate as wanted; docs/defaults.md
-shows the gain from waiting for it.
-
-A single chain is compared with itself: its halves count as chains, and R-hat splits each half again. 9 of 10 monitored
-quantities must reach the accuracy.
-
-The accuracy is checked when all chains have completed burn-in and 10 n sweeps, n = 1, 2, ..., 7, 8, 10, 12, 14, 16, 20,
-..., numbers with at most three significant binary digits. So the end depends on the draws alone, all checks together
-cost about as much as six checks at the end, and chains run at most a quarter longer than necessary.
+shows the gain from waiting for it. A single chain is compared with itself: its halves count as chains, and R-hat splits
+each half again. 9 of 10 monitored quantities must reach the accuracy. The accuracy is checked when all chains have
+completed burn-in and 10 n sweeps, n = 1, 2, ..., 7, 8, 10, 12, 14, 16, 20, ..., numbers with at most three significant
+binary digits. So the end depends on the draws alone, all checks together cost about as much as six checks at the end,
+and chains run at most a quarter longer than necessary.
 """
 
 from __future__ import annotations
@@ -27,13 +24,13 @@ import numpy as np
 from dsgmcmc.config.accuracy import LEAST_DRAWS, format_accuracy, parse_accuracy
 from dsgmcmc.config.chain import ResolvedChain
 from dsgmcmc.diagnostics import mixing
-from dsgmcmc.diagnostics.convergence import SPARED, split_subchains
+from dsgmcmc.diagnostics.convergence import SHARE_LEFT_OUT, split_subchains
 from dsgmcmc.targets.base import Followed
 from dsgmcmc.types import Float64
 
 LOOK_SWEEPS, LOOK_DIGITS = 10, 3
 #: For the log likelihood of the test ratings, the ESS may be smaller, and R-hat - 1 larger, by this factor.
-SHARED_FRACTION = 10
+LIKELIHOOD_ALLOWANCE = 10
 ENOUGH_ALONE = 1.5
 LABELS = {
     "rhat": ("R-hat", ".3f"),
@@ -54,9 +51,9 @@ class Look:
     iteration : int
         Iteration of the check.
     found : dict of str to float
-        Value of each measure in `until` for the worst prediction, after leaving out the fraction `SPARED` of the
-        predictions; values for the log likelihood of the test ratings are ``shared_ess`` and ``shared_rhat``. Empty if
-        unknown.
+        Value of each measure in `until` for the worst prediction, after leaving out the fraction `SHARE_LEFT_OUT` of
+        the predictions; values for the log likelihood of the test ratings are ``shared_ess`` and ``shared_rhat``.
+        Empty if unknown.
     reached : bool
         Whether the target is reached.
     limit : int
@@ -158,7 +155,7 @@ def ending(look: Mapping[str, Any]) -> str:
 def accuracy(
     values: Float64, interleaved: int, measures: Sequence[str], shared: Float64 | None = None
 ) -> dict[str, float]:
-    """Measure the worst monitored quantity, after leaving out the fraction `SPARED` of them.
+    """Measure the worst monitored quantity, after leaving out the fraction `SHARE_LEFT_OUT` of them.
 
     Parameters
     ----------
@@ -184,7 +181,7 @@ def accuracy(
 
 
 def _worst(values: Float64, interleaved: int, measures: Sequence[str]) -> dict[str, float]:
-    """Measures of the worst quantity, after leaving out the fraction `SPARED` of the quantities."""
+    """Measures of the worst quantity, after leaving out the fraction `SHARE_LEFT_OUT` of the quantities."""
     chains = split_subchains(values, interleaved)
     compared = mixing.halves(chains) if len(values) == 1 else chains
     result: dict[str, float] = {}
@@ -198,8 +195,8 @@ def _worst(values: Float64, interleaved: int, measures: Sequence[str]) -> dict[s
 
 
 def _spared(values: Float64) -> float:
-    """Largest value, after leaving out the fraction `SPARED` of the values."""
-    return float(np.nanquantile(values, 1 - SPARED, method="inverted_cdf"))
+    """Largest value, after leaving out the fraction `SHARE_LEFT_OUT` of the values."""
+    return float(np.nanquantile(values, 1 - SHARE_LEFT_OUT, method="inverted_cdf"))
 
 
 def scaled(wanted: Mapping[str, float], times: float) -> dict[str, float]:
@@ -209,7 +206,7 @@ def scaled(wanted: Mapping[str, float], times: float) -> dict[str, float]:
 
 def limits(wanted: Mapping[str, float], found: Mapping[str, float]) -> dict[str, float]:
     """Limits of the measures in `found`."""
-    of_shared = {f"shared_{name}": limit for name, limit in scaled(wanted, 1 / SHARED_FRACTION).items()}
+    of_shared = {f"shared_{name}": limit for name, limit in scaled(wanted, 1 / LIKELIHOOD_ALLOWANCE).items()}
     return {name: limit for name, limit in {**wanted, **of_shared}.items() if name in found}
 
 

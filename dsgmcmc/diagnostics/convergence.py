@@ -34,12 +34,12 @@ from dsgmcmc.types import Float64
 #: If two chains agree, the square of R-hat is about 1 + x / E, with x ~ chi^2_3 / 3 and E the ESS of half a chain. At
 #: the default end of a run (E = 50), R-hat is 1.01 on average, and above 1.05 in one case in a thousand.
 RHAT_LIMIT = 1.05
-TO_ASK_FOR = 1.01  # target R-hat that a warning recommends
+RECOMMENDED_RHAT = 1.01  # target R-hat that a warning recommends
 #: Fraction of the predictions that may miss the target. With few ratings, up to one prediction in ten changes its
 #: level only once in thousands of sweeps: if 95 % had to reach the target, the end of a run would be a matter of chance
 #: (docs/defaults.md).
-SPARED = 0.1
-APART = 0.05  # if more than this fraction of predictions have R-hat > `RHAT_LIMIT`, the chains do not agree
+SHARE_LEFT_OUT = 0.1
+MAX_SHARE_APART = 0.05  # if more than this fraction of predictions have R-hat > `RHAT_LIMIT`, the chains do not agree
 BIAS_NOTE = (
     "R-hat tells whether the chains agree, and ESS how many independent draws they are worth. Neither detects the bias "
     "of a stochastic-gradient sampler, which all chains share [Nemeth 2021, section 4]; calibration on test ratings, "
@@ -166,7 +166,7 @@ def _warnings(diagnosis: dict[str, Any], aim: float) -> list[str]:
     few = [q["label"] for q in diagnosis["quantities"] if min(q["ess_bulk"], q["ess_tail"]) < limit]
     if several["ess_bulk"] is not None:
         low = np.minimum(several["ess_bulk"], several["ess_tail"]) < limit
-        if low.mean() > SPARED:
+        if low.mean() > SHARE_LEFT_OUT:
             few.append(f"{low.mean():.0%} of the predictions")
     if few:
         warnings.append(
@@ -175,10 +175,10 @@ def _warnings(diagnosis: dict[str, Any], aim: float) -> list[str]:
         )
     if several["rhat"] is not None:
         share = float(np.mean(np.array(several["rhat"]) > RHAT_LIMIT))
-        if share > APART:
+        if share > MAX_SHARE_APART:
             warnings.append(
                 f"R-hat above {RHAT_LIMIT} for {share:.0%} of the predictions: the chains have not mixed; continue "
-                f"with --resume --until rhat={TO_ASK_FOR}, or start again with a longer --burn-in"
+                f"with --resume --until rhat={RECOMMENDED_RHAT}, or start again with a longer --burn-in"
             )
     return warnings
 

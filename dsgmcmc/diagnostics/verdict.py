@@ -10,13 +10,13 @@ from math import inf, sqrt
 from typing import Any, NamedTuple
 
 from dsgmcmc.diagnostics import accuracy
-from dsgmcmc.diagnostics.convergence import APART
+from dsgmcmc.diagnostics.convergence import MAX_SHARE_APART
 from dsgmcmc.terminal import plain
 
 COVERAGE_OFF = 0.02  # a larger deviation of the coverage from 90 % gives a warning, unless it may be chance
 
 #: A temperature significantly above this value gives a warning.
-WARM = 1.05
+WARNED_TEMPERATURE = 1.05
 
 #: Texts for the log scores, by their names in a summary.
 LOG_SCORES = {
@@ -79,7 +79,7 @@ def _scores(summary: Summary) -> list[str]:
     ]
     chains = summary.get("agreement")
     if chains:
-        agree = chains["above"] <= APART
+        agree = chains["above"] <= MAX_SHARE_APART
         lines.append(
             f"the chains {'agree' if agree else 'do not agree'}: R-hat of predictions {chains['rhat_median']:.3f} "
             f"(median), {chains['rhat_worst']:.3f} (worst of {chains['pairs']})"
@@ -219,8 +219,8 @@ def no_better(summary: Summary) -> list[str]:
 
 
 def warm(temperatures: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Warn of fields whose momenta have a temperature significantly above `WARM`."""
-    hot = [name for name, field in temperatures.items() if field["value"] - 4 * field["error"] > WARM]
+    """Warn of fields whose momenta have a temperature significantly above `WARNED_TEMPERATURE`."""
+    hot = [name for name, field in temperatures.items() if field["value"] - 4 * field["error"] > WARNED_TEMPERATURE]
     if not hot:
         return []
     values = ", ".join(f"{name} {temperatures[name]['value']:.2f}" for name in hot)

@@ -124,7 +124,7 @@ class Circulation:
         for b, row in self.rows.items():
             yield row, self.columns[column_of(b, self.part, self.grid)]
 
-    def together(self) -> Iterator[Rows]:
+    def rows_by_factor(self) -> Iterator[Rows]:
         """The row blocks of this process as one group, then the column blocks, both in the order of `pairs`."""
         if self._together is None:
             self._together = Rows([*self.rows.values()]), Rows([*self.columns.values()])

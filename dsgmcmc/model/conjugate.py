@@ -61,7 +61,7 @@ class GammaPrior(NamedTuple):
         return precisions
 
 
-PUBLISHED = GammaPrior(1.0, 5.0)
+PUBLISHED_PRIOR = GammaPrior(1.0, 5.0)
 
 
 def with_mean_variance(b: float) -> GammaPrior:
@@ -75,7 +75,7 @@ def draw_normal_gamma(
     squares: Float64,
     n: int,
     rng: np.random.Generator,
-    prior: GammaPrior = PUBLISHED,
+    prior: GammaPrior = PUBLISHED_PRIOR,
     more: PrecisionTerms = NO_TERMS,
 ) -> tuple[Float64, Float64]:
     """Draw (m, lambda) of a diagonal Gaussian given n rows [Nemeth 2021, 6.3].

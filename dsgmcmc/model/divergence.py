@@ -33,7 +33,7 @@ def _of_rows(circulation: Circulation, model: FactorModel, position: str) -> Ite
     """Yield a description of every local row that is out of bounds."""
     largest = MAX_MEAN_SQUARE * model.rows.expected_square * max(1.0, circulation.ratings.extreme**2)
     drawn = [quantity.name for quantity in model.quantities.of_rows if quantity.drawn]
-    for rows in circulation.together():
+    for rows in circulation.rows_by_factor():
         squares = rows.update(SQUARES, theta=position)["square"] / rows.dimension
         for block, mean in rows.by_block(squares):
             worst = mean.max()  # NaN if one is

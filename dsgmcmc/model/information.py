@@ -21,7 +21,7 @@ from dsgmcmc.kernels.products import gram
 from dsgmcmc.model.circulation import OTHER, Circulation
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.parallel.named import Named, Shapes
-from dsgmcmc.targets.base import NOTHING, Information
+from dsgmcmc.targets.base import NO_SUMS, Information
 from dsgmcmc.targets.information import REACH, curvature_bound
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Array, Factor, Float32, Float64
@@ -108,13 +108,13 @@ class RowInformation(ABC):
         return np.array(sums)
 
     def information(
-        self, position: str, bound: bool = True, earlier: Mapping[Factor, Float64] = NOTHING
+        self, position: str, bound: bool = True, earlier: Mapping[Factor, Float64] = NO_SUMS
     ) -> Information:
         """Fisher information of every row at the state in `position`. Collective."""
         circulation, likelihood, tau = self.circulation, self.likelihood, self.noise_precision
         n, squares = likelihood.counts(circulation)
         c, sizes, grown = self._mean_squares(position, n, earlier)
-        first = [rows.blocks[0] for rows in circulation.together()]
+        first = [rows.blocks[0] for rows in circulation.rows_by_factor()]
         common = {block.factor: self.prior(block).precision.astype(np.float64) for block in first}
         common, curvature = likelihood.common_precision(circulation, position, common, tau)
         lambda_ = {factor: np.diag(p).copy() if p.ndim == 2 else p for factor, p in common.items()}
@@ -122,7 +122,7 @@ class RowInformation(ABC):
         if not (bound or grown):
             return information
         bounds: dict[ParameterBlock, Float64] = {}
-        for rows in circulation.together():
+        for rows in circulation.rows_by_factor():
             metric = {"c": c[rows.factor].astype(np.float32), "lambda_": lambda_[rows.factor].astype(np.float32)}
             weights, of_squares = (np.concatenate([sums[block] for block in rows.blocks]) for sums in (n, squares))
             average = curvature_bound(rows, weights, of_squares, tau=tau, **metric)
@@ -141,7 +141,7 @@ class RowInformation(ABC):
         Here: the covariates of a row of W are (H_j, 1), those of a row of H are (W_i, 1).
         """
         partials, biases = {}, self.likelihood.biases
-        for rows in self.circulation.together():
+        for rows in self.circulation.rows_by_factor():
             name = rows.factor.name
             partials[name] = np.array([gram(block[position], counts[block], biases) for block in rows.blocks])
             partials[f"{name}.n"] = np.array([[counts[block].sum(dtype=np.float64)] for block in rows.blocks])
@@ -209,7 +209,7 @@ class RowInformation(ABC):
         biases = self.likelihood.biases
         partials: dict[str, Float64] = {}
         sizes: dict[ParameterBlock, Float64] = {}
-        for rows in self.circulation.together():
+        for rows in self.circulation.rows_by_factor():
             name, counts = rows.factor.name, [n[block] for block in rows.blocks]
             unit = np.zeros(rows.dimension, rows.dtype)
             if earlier:

@@ -109,7 +109,7 @@ class FactorTarget(RowInformation):
         """Noise precision tau of the current sub-chain."""
         return float(self.model.noise.parameters.tau[self.subchain])
 
-    def own_scale(self, block: ParameterBlock) -> Array | None:
+    def noise_scales_of(self, block: ParameterBlock) -> Array | None:
         """Current noise scales of a block's rows, (n,); None if rows have no noise scales."""
         return self.likelihood.noise_scale(block) if self.model.noise.factors else None
 
@@ -124,9 +124,9 @@ class FactorTarget(RowInformation):
         """
         return self.circulation.blocks()
 
-    def together(self) -> Iterator[Rows]:
+    def rows_by_factor(self) -> Iterator[Rows]:
         """The rows that this process holds at present, in one group per factor."""
-        return self.circulation.together()
+        return self.circulation.rows_by_factor()
 
     def visit(self, send: bool = False) -> Iterator[FactorCell]:
         """Cells of this iteration's part; `send` sends blocks to where the next part needs them. Collective.
@@ -208,7 +208,7 @@ class FactorTarget(RowInformation):
         columns = {"factors": slice(0, rank), "biases": slice(rank, self.dimension)}
         of_theta = {"rows": whole} if turned else columns
         momenta: dict[str, Momenta] = {}
-        for rows in self.together():
+        for rows in self.rows_by_factor():
             places = {name: (field, chosen) for name, chosen in of_theta.items()}
             places |= {name: (drift, whole) for name, drift in self.likelihood.momenta_of(rows.factor).items()}
             momenta |= {f"{rows.factor.name}.{name}": Momenta(rows.factor, *place) for name, place in places.items()}

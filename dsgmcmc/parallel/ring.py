@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # MPI is loaded only by jobs with several processes
 T = TypeVar("T")
 
 MAX_SUM = 1e15  # sums over the data are far smaller, unless a chain has diverged
-NOTHING = np.empty(0, np.float32)  # an empty message, which hands over a block in shared memory
+EMPTY_MESSAGE = np.empty(0, np.float32)  # an empty message, which hands over a block in shared memory
 
 
 class Ring:
@@ -278,7 +278,7 @@ class Move:
             begin = ring.phases.enter()
             for c, source in way.arriving.items():  # receives are posted before anything is sent
                 self._arriving[c] = buffer(c)
-                sent = NOTHING if source in self._peers else self._arriving[c]
+                sent = EMPTY_MESSAGE if source in self._peers else self._arriving[c]
                 self._receives.append(ring.comm.Irecv(sent, source=source, tag=c))
             ring.phases.leave("exchange", begin)
 
@@ -292,7 +292,7 @@ class Move:
         begin = ring.phases.enter()
         to = way.departing.get(column_block)
         if to is not None:
-            sent = NOTHING if to in self._peers else self._columns[column_block]
+            sent = EMPTY_MESSAGE if to in self._peers else self._columns[column_block]
             self._sends.append(ring.comm.Isend(sent, dest=to, tag=column_block))
         MPI.Request.Testall(self._receives)  # lets the library make progress while we compute
         ring.phases.leave("exchange", begin)
@@ -366,7 +366,7 @@ class SharedTour:
 
     def _sent(self, c: int, peer: int) -> Float32:
         """Buffer of the message with block `c` to or from process `peer`: empty if `peer` shares the memory."""
-        return NOTHING if peer in self._shared.peers else self._shared.buffer(c, self._length(c))
+        return EMPTY_MESSAGE if peer in self._shared.peers else self._shared.buffer(c, self._length(c))
 
     def __call__(self, come_home: bool) -> Iterator[tuple[int, int]]:
         """Yield pairs of a row block and a column block, both of which the caller may change. Collective.

@@ -5,7 +5,7 @@ regressed on all other columns, with a ridge penalty lambda. These regressions, 
 
     P = (B^T B + lambda I)^-1,    W_jk = -P_jk / P_kk for j != k,    W_jj = 0,    score_i = b_i W
 
-If there are more than `MOST` items, only the `MOST` items with the most ratings take part.
+If there are more than `MAX_ITEMS` items, only the `MAX_ITEMS` items with the most ratings take part.
 
 The score grows too slowly to be a probability: on MovieLens 100K and 1M, the share of rated pairs among hidden pairs
 grew like the score to the power 1.5 to 1.9. The exposure is
@@ -35,7 +35,7 @@ from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.storage.files import write_whole
 from dsgmcmc.types import Float32, Float64, Int32
 
-MOST = 4096  # items that take part in the regressions
+MAX_ITEMS = 4096  # items that take part in the regressions
 PENALTY = 500.0
 FLOOR, POWER = 0.01, 1.5
 
@@ -127,4 +127,4 @@ class Exposure:
 
 def _most(shares: Float64) -> Int32:
     """Items that take part in the regressions, those with the most ratings, in ascending order."""
-    return np.sort(np.argsort(-shares, kind="stable")[:MOST]).astype(np.int32)
+    return np.sort(np.argsort(-shares, kind="stable")[:MAX_ITEMS]).astype(np.int32)

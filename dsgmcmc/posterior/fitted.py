@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from dsgmcmc.data.arrays import read_pairs
 from dsgmcmc.data.frames import Table, as_given, read_names
-from dsgmcmc.errors import InputError, anew, not_fitted
+from dsgmcmc.errors import InputError, not_fitted, retry_if_gone
 from dsgmcmc.model.predictive.base import Prediction
 from dsgmcmc.posterior.draws import KINDS
 from dsgmcmc.posterior.exposure import Rated
@@ -41,7 +41,7 @@ def renewing(method: Callable[P, T]) -> Callable[P, T]:
     @wraps(method)
     def begun(*args: P.args, **kwargs: P.kwargs) -> T:
         model: Any = args[0]
-        return anew(method, model._renew)(*args, **kwargs)
+        return retry_if_gone(method, model._renew)(*args, **kwargs)
 
     return begun
 

@@ -98,7 +98,7 @@ def _predict_test(run: Run) -> TestPredictions:
     if run.unfinished:
         raise InputError(f"{run.path} has not ended: its test ratings are scored when its job ends, or is stopped")
     fields = _fields(run.states)
-    return _pool({field: [snapshot.whole("test", "W", field) for snapshot in run.states] for field in fields})
+    return _pool({field: [snapshot.read_field("test", "W", field) for snapshot in run.states] for field in fields})
 
 
 def _fields(posteriors: list[Snapshot]) -> list[str]:

@@ -185,7 +185,7 @@ class Run:
             raise no_moments(self.directory)
         return [
             PosteriorMoments(
-                *({kind: state.whole("moments", self._factor[kind], name) for kind in KINDS} for name in MOMENTS)
+                *({kind: state.read_field("moments", self._factor[kind], name) for kind in KINDS} for name in MOMENTS)
             )
             for state in self.states
         ]
@@ -262,7 +262,7 @@ class Run:
             if quantity.is_of(Factor[factor])
         ]
         rows: dict[str, dict[str, Float32]] = {kind: {} for kind in KINDS}
-        arrays = snapshot.wholes("draw", [(factor, name) for _, factor, name in wanted], number)
+        arrays = snapshot.read_fields("draw", [(factor, name) for _, factor, name in wanted], number)
         for (kind, _, name), array in zip(wanted, arrays, strict=True):
             rows[kind][name] = array
         return Draw(chain, iteration, shared, rows)

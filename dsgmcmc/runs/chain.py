@@ -45,7 +45,7 @@ from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.series import step_name
 from dsgmcmc.storage.snapshot import Snapshot
 from dsgmcmc.targets.base import Followed
-from dsgmcmc.targets.state import again
+from dsgmcmc.targets.state import restarted_chain
 from dsgmcmc.types import Float64
 
 Report = Callable[[dict[str, Any]], None]
@@ -119,16 +119,16 @@ class Chain:
         config, ring, times = self.config, self.ring, len(diverged)
         section = self._fallbacks[times - 1].sampler if times else config.sampler
         self.sampler = section.make(config.burn_in)
-        self.target = self._make_target(again(self.chain, times), self.sampler)
+        self.target = self._make_target(restarted_chain(self.chain, times), self.sampler)
         draws = DrawRecorder(self.target, ring.rank == 0, config.save_draws)
         self.state = ChainState(self.target, self.sampler, draws, tuple(self.target.recorders()), diverged)
         self.checkpoints = Checkpoints(
-            ring, self.state, self.run_directory, self.chain, self._facts, self._control, self._refuge
+            ring, self.state, self.run_directory, self.chain, self._facts, self._control, self._restart_iteration
         )
         self.iteration = 0
 
     @property
-    def _refuge(self) -> int | None:
+    def _restart_iteration(self) -> int | None:
         """Iteration of the checkpoint from which the chain restarts after divergence; None for its initial state."""
         return self.config.burn_in if self._fallbacks and self.config.burn_in else None
 
@@ -187,7 +187,7 @@ class Chain:
             self.ring.phases.leave("reduce", begin)
             if idle:
                 self.checkpoints.advance()
-            due = (every and self.iteration % every == 0) or self.iteration == self._refuge
+            due = (every and self.iteration % every == 0) or self.iteration == self._restart_iteration
             due = due or self.checkpoints.has_many_draws
             if request == Request.CHECKPOINT or due:
                 self.save(last=request >= Request.STOP or self.iteration >= self.config.iterations)
@@ -202,7 +202,7 @@ class Chain:
         sampler.advance(target, iteration, 1)
         is_draw = done > config.burn_in and (done - config.burn_in) % config.thin == 0
         is_line = done % config.evaluate_every == 0 or done == 1
-        self._looked = is_draw or is_line or done == self._refuge
+        self._looked = is_draw or is_line or done == self._restart_iteration
         if self._looked:
             begin = self.ring.phases.enter()
             self._check_finite()  # a diverged state is neither counted as a draw nor used for a restart
@@ -271,7 +271,7 @@ class Chain:
         The `last` checkpoint of a job is waited for.
         """
         if not self._is_lost():
-            self.checkpoints.save(self.iteration, self.seconds, wait=last or self.iteration == self._refuge)
+            self.checkpoints.save(self.iteration, self.seconds, wait=last or self.iteration == self._restart_iteration)
 
     # ------------------------------------------------------------------ after divergence
 
@@ -282,17 +282,18 @@ class Chain:
         with the sampler that diverged, repeats the same iterations, and falls back again.
         """
         at, diverged = self.iteration, (*self.state.diverged, self.iteration)
-        name, refuge = self._fallbacks[len(diverged) - 1].name, self._refuge if at > self.config.burn_in else None
+        name = self._fallbacks[len(diverged) - 1].name
+        restart = self._restart_iteration if at > self.config.burn_in else None
         self.checkpoints.close()
         self._make(diverged)
         self.start()
-        if refuge:
-            self._go_on_from(refuge, error)
+        if restart:
+            self._go_on_from(restart, error)
         self.checkpoints.save(0, self.seconds, wait=True)
         if self.ring.rank == 0:
-            where = "the end of its burn-in" if refuge else "its start"
+            where = "the end of its burn-in" if restart else "its start"
             log.warning("%s. It begins again from %s with %s, and its draws are dropped", error, where, name)
-            facts = {"chain": self.chain, "iteration": at, "next": name, "from": refuge or 0}
+            facts = {"chain": self.chain, "iteration": at, "next": name, "from": restart or 0}
             self.run_directory.note("diverged", **facts, error=str(error))
 
     def _go_on_from(self, iteration: int, error: DivergenceError) -> None:

@@ -203,7 +203,7 @@ class Checkpoints:
         but: int | None = None,
     ) -> None:
         self._ring, self._state, self._run, self._chain = ring, state, run, chain
-        self._draws, self._facts, self._control, self._but = state.draws, facts, control, but
+        self._draws, self._facts, self._control, self._kept_iteration = state.draws, facts, control, but
         self._at_root = self._ring.rank == 0
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._write: _Write | None = None
@@ -329,7 +329,7 @@ class Checkpoints:
 
     def _prune(self) -> None:
         """Remove old checkpoints, and draws that no checkpoint needs; called on process 0."""
-        prune(self._run.series("checkpoints", self._chain), KEPT_CHECKPOINTS, self._but)
+        prune(self._run.series("checkpoints", self._chain), KEPT_CHECKPOINTS, self._kept_iteration)
         self._run.prune_draws(self._chain)
 
     def save_posterior(self, iteration: int, seconds: float) -> None:

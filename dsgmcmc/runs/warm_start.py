@@ -178,7 +178,7 @@ class WarmStart:
             if not quantity.started:
                 continue
             name = self._position(checkpoint)[1] if quantity == THETA else quantity.name
-            fields[quantity.name] = whole = checkpoint.whole("state", factor, name)
+            fields[quantity.name] = whole = checkpoint.read_field("state", factor, name)
             if whole.shape != (rows, quantity.width(self.quantities.sizes)):
                 raise InputError(f"{checkpoint.path} is inconsistent: {name} of {factor} is {whole.shape}")
         return fields

@@ -179,7 +179,7 @@ class FullGradient(GradientEstimator[Target]):
     def _moving(target: Target) -> Iterator[Rows]:
         """All rows, with the gradient at the current hyperparameters."""
         gradient = Gradient("tau * g + grad_prior", "tau * g", {"tau": target.noise_precision})
-        for rows in target.together():
+        for rows in target.rows_by_factor():
             rows.gradient = gradient
             yield rows
 

@@ -212,11 +212,11 @@ p = information / precision
         if information.bound is not None:
             self._bound(target, information, position, settled)
         current = target.metric_uses_current_hyperparameters
-        for rows in target.together() if current else ():
+        for rows in target.rows_by_factor() if current else ():
             self.lambda_[rows.factor] = information.lambda_[rows.factor] - _diagonal(rows)
         for block in target.blocks():
             block.row("n")[:] = information.n[block]
-            if current and (own := target.own_scale(block)) is not None:
+            if current and (own := target.noise_scales_of(block)) is not None:
                 block.row("n")[:] /= own
 
     # ------------------------------------------------------------------ l_i
@@ -224,7 +224,7 @@ p = information / precision
     def _bound(self, target: Target, information: Information, position: str, settled: bool) -> None:
         """Set the h_i of all rows, and the sizes above which they are computed again. Collective."""
         kept = settled and target.metric_uses_current_hyperparameters
-        given = {rows: self._of_refresh(rows, information) for rows in target.together()}
+        given = {rows: self._of_refresh(rows, information) for rows in target.rows_by_factor()}
         along_mean = self._along_mean(target, given, position)
         along_own = self._along_own(target, information, given, position)
         for block in target.blocks():
@@ -304,7 +304,7 @@ p = information / precision
         tau, lambda_ = float(self.tau[0]), self.lambda_[rows.factor]
         if not target.metric_uses_current_hyperparameters:
             return tau, lambda_, "n"
-        scales = [target.own_scale(block) for block in rows.blocks]
+        scales = [target.noise_scales_of(block) for block in rows.blocks]
         scaled = [block.row("n") * scale for block, scale in zip(rows.blocks, scales, strict=True) if scale is not None]
         return target.noise_precision, lambda_ + _diagonal(rows), np.concatenate(scaled) if scaled else "n"
 

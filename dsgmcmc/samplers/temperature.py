@@ -67,7 +67,7 @@ class Temperatures(Replicated):
         """Measure the current momenta; arguments as in `Target.momenta`. Collective."""
         fields = target.momenta(momentum, turned)
         partials = {block: dict.fromkeys(fields, np.zeros(2)) for block in target.blocks()}
-        for rows in target.together():
+        for rows in target.rows_by_factor():
             theirs = {name: momenta for name, momenta in fields.items() if momenta.factor == rows.factor}
             squares = {
                 place: rows.update(SQUARES, theta=place)["square"] for place in {m.field for m in theirs.values()}

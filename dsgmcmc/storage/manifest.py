@@ -74,7 +74,7 @@ class SmallArray(_Strict):
     values: list[float]
 
     @model_validator(mode="after")
-    def _whole(self) -> Self:
+    def _check_shape(self) -> Self:
         if math.prod(self.shape) != len(self.values):
             raise ValueError(f"{len(self.values)} values do not have the shape {self.shape}")
         return self

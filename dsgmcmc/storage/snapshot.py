@@ -64,7 +64,7 @@ class Snapshot:
         self.path = path
         self.manifest = read_manifest(path)
         self._entries = {entry.key: entry for entry in self.manifest.blocks}
-        self._whole: set[Key] = set()  # blocks that have been checked against their hashes
+        self._checked: set[Key] = set()  # blocks that have been checked against their hashes
 
     def names(self) -> Iterable[Key]:
         """Keys of all blocks."""
@@ -87,12 +87,12 @@ class Snapshot:
             arrays += self._read_shard(self.path / shard, list(entries), ... if number is None else number)
         return arrays
 
-    def whole(self, thing: str, factor: str, field: str) -> Array:
+    def read_field(self, thing: str, factor: str, field: str) -> Array:
         """Read a field of an object and factor, its blocks joined; raises as `read_all`."""
-        return self.wholes(thing, [(factor, field)])[0]
+        return self.read_fields(thing, [(factor, field)])[0]
 
-    def wholes(self, thing: str, wanted: Sequence[tuple[str, str]], number: int | None = None) -> list[Array]:
-        """Read several fields, (factor, field) each, as `whole` does, opening a shard once for adjacent blocks.
+    def read_fields(self, thing: str, wanted: Sequence[tuple[str, str]], number: int | None = None) -> list[Array]:
+        """Read several fields, (factor, field) each, as `read_field` does, opening a shard once for adjacent blocks.
 
         With a `number`, only this entry of every block is read, as in `read_all`.
         """
@@ -128,9 +128,9 @@ class Snapshot:
         if data.shape != entry.shape or data.dtype.str != entry.dtype:
             found = f"{data.dtype.str} {data.shape}"
             raise ValueError(f"{name} is {found}; the manifest says {entry.dtype} {entry.shape}")
-        if entry.key not in self._whole and _hash(data) != entry.sha256:
+        if entry.key not in self._checked and _hash(data) != entry.sha256:
             raise ValueError(f"{name} does not match its checksum")
-        self._whole.add(entry.key)
+        self._checked.add(entry.key)
         return np.asarray(data[part])
 
     def verify(self) -> None:

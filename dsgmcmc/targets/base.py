@@ -44,7 +44,7 @@ class Cell(Protocol):
         """
 
 
-NOTHING: Mapping[Factor, Float64] = MappingProxyType({})
+NO_SUMS: Mapping[Factor, Float64] = MappingProxyType({})
 
 
 class Information(NamedTuple):
@@ -140,7 +140,7 @@ class Target(Protocol):
     def noise_precision(self) -> float:
         """Current noise precision tau; 1 if there is no noise."""
 
-    def own_scale(self, block: ParameterBlock) -> Array | None:
+    def noise_scales_of(self, block: ParameterBlock) -> Array | None:
         """Current noise scales of a block's rows, (n,); None if rows have no noise scales."""
 
     def begin(self, iteration: int) -> None:
@@ -149,7 +149,7 @@ class Target(Protocol):
     def blocks(self) -> Iterator[ParameterBlock]:
         """All blocks of parameters that this process holds at present."""
 
-    def together(self) -> Iterator[Rows]:
+    def rows_by_factor(self) -> Iterator[Rows]:
         """The rows that this process holds at present, in one group per factor."""
 
     def visit(self, send: bool = False) -> Iterator[Cell]:
@@ -193,7 +193,7 @@ class Target(Protocol):
         """
 
     def information(
-        self, position: str, bound: bool = True, earlier: Mapping[Factor, Float64] = NOTHING
+        self, position: str, bound: bool = True, earlier: Mapping[Factor, Float64] = NO_SUMS
     ) -> Information:
         """Fisher information at the state in `position`. Collective.
 

@@ -66,7 +66,7 @@ class BlockLayout:
 MAX_CHAINS, MAX_ITERATIONS = 1 << 16, 1 << 44
 
 
-def again(chain: int, times: int) -> int:
+def restarted_chain(chain: int, times: int) -> int:
     """Chain number for the random numbers of a chain that has been restarted `times` times."""
     return chain + times * MAX_CHAINS
 
@@ -75,7 +75,7 @@ def again(chain: int, times: int) -> int:
 class RandomStream:
     """Identifies the random numbers of a chain, which are a function of this stream, their purpose and their position.
 
-    A restarted chain has a new chain number (`again`), and thus different random numbers.
+    A restarted chain has a new chain number (`restarted_chain`), and thus different random numbers.
     """
 
     seed: int

@@ -52,7 +52,7 @@ def state(path: Path, kind: str, field: str) -> dict[str, np.ndarray]:
     """Rows of a field in a run's newest checkpoint, by name."""
     run = WarmStart(path)
     index = Index(run.directory, run.directory.read_settings()[1])
-    rows = run.checkpoints[0].whole("state", index.factors[kind], field)
+    rows = run.checkpoints[0].read_field("state", index.factors[kind], field)
     return dict(zip(map(str, index.vocabulary(kind).ids.tolist()), rows, strict=True))
 
 

@@ -7,11 +7,11 @@ from typing import Annotated
 import typer
 
 from dsgmcmc.cli.options import DataOption, JsonOption, RunArgument
-from dsgmcmc.errors import anew
+from dsgmcmc.errors import retry_if_gone
 from dsgmcmc.terminal import say_json, show_table
 
 
-@anew
+@retry_if_gone
 def evaluate(
     run: RunArgument,
     at: Annotated[int, typer.Option(min=1, help="Length of the lists.")] = 10,

@@ -17,11 +17,11 @@ from dsgmcmc.cli.options import (
     RunArgument,
     Unknown,
 )
-from dsgmcmc.errors import anew
+from dsgmcmc.errors import retry_if_gone
 from dsgmcmc.terminal import say_json
 
 
-@anew
+@retry_if_gone
 def predict(
     run: RunArgument,
     pairs: Annotated[Path, typer.Argument(metavar="PAIRS", help="CSV or Parquet with users and items.")],

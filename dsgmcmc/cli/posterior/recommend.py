@@ -21,11 +21,11 @@ from dsgmcmc.cli.options import (
     ZOption,
 )
 from dsgmcmc.cli.posterior.show import show_recommendations
-from dsgmcmc.errors import InputError, anew
+from dsgmcmc.errors import InputError, retry_if_gone
 from dsgmcmc.terminal import say
 
 
-@anew
+@retry_if_gone
 def recommend(
     run: RunArgument,
     user: Annotated[

@@ -25,7 +25,7 @@ from pydantic import Field
 
 from dsgmcmc.densities.density import Density, posterior_gradient, prior_energy
 from dsgmcmc.densities.metropolis.base import DualAveraging, Metropolis
-from dsgmcmc.densities.metropolis.proposals import known
+from dsgmcmc.densities.metropolis.proposals import fill_energies
 from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.types import Float64, Int64, Purpose
@@ -69,7 +69,7 @@ class HMC(Metropolis[HMCConfig, Density]):
         """Run one iteration."""
         theta, density, config = target.block["theta"], target.density, self.config
         energies, counts = self.tallied(target, iteration)
-        known(density, theta, energies, counts)
+        fill_energies(density, theta, energies, counts)
         if self.adapted is None:
             self.adapted = DualAveraging(np.full(len(theta), config.step_size or theta.shape[1] ** -0.25))
             self._inverse = np.tile(1 / target.precision, (len(theta), 1))

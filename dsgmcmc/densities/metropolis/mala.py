@@ -20,7 +20,7 @@ from pydantic import Field
 
 from dsgmcmc.densities.density import Density, posterior_gradient, prior_energy
 from dsgmcmc.densities.metropolis.base import DualAveraging, Metropolis
-from dsgmcmc.densities.metropolis.proposals import known
+from dsgmcmc.densities.metropolis.proposals import fill_energies
 from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.types import Float64, Purpose
@@ -56,7 +56,7 @@ class MALA(Metropolis[MALAConfig, Density]):
         adapting = self.config.step_size is None and iteration < self.burn_in
         eps = self.adapted.eps(adapting)[:, None]
         energies, counts = self.tallied(target, iteration)
-        known(density, theta, energies, counts)
+        fill_energies(density, theta, energies, counts)
         if self._gradient is None:
             self._gradient = posterior_gradient(density, theta)
         gradient = self._gradient

@@ -8,7 +8,7 @@ depends on the data alone.
 from __future__ import annotations
 
 from dsgmcmc.densities.density import Density
-from dsgmcmc.densities.metropolis.proposals import Moves, ProposalConfig, Stepwise, known
+from dsgmcmc.densities.metropolis.proposals import Moves, ProposalConfig, Stepwise, fill_energies
 from dsgmcmc.types import Array
 
 
@@ -23,7 +23,7 @@ class MH(Stepwise[MHConfig, Density]):
 
     def decide(self, density: Density, moves: Moves) -> Array:
         """Whether the data's energy rises by no more than `bar`, for every row, (n,) bool."""
-        energies = known(density, moves.theta, moves.energies, moves.counts)
+        energies = fill_energies(density, moves.theta, moves.energies, moves.counts)
         new = density.energy(moves.proposed)
         moves.counts[:, 1:3] += density.n_data, 1
         accepted: Array = new - energies <= moves.bar

@@ -181,7 +181,7 @@ class Stepwise(Metropolis[C, D]):
         """
 
 
-def known(density: Density, theta: Float64, energies: Float64, counts: Float64) -> Float64:
+def fill_energies(density: Density, theta: Float64, energies: Float64, counts: Float64) -> Float64:
     """Compute unknown energies at theta in place, and return all energies."""
     unknown = np.isnan(energies)
     if unknown.any():

@@ -33,7 +33,7 @@ from typing import NamedTuple
 import numpy as np
 from pydantic import Field
 
-from dsgmcmc.densities.metropolis.proposals import Moves, ProposalConfig, Stepwise, error_of_mean, known, surely
+from dsgmcmc.densities.metropolis.proposals import Moves, ProposalConfig, Stepwise, error_of_mean, fill_energies, surely
 from dsgmcmc.densities.sums import SumDensity
 from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.types import Array, Float64
@@ -102,7 +102,7 @@ class StochasticMH(Stepwise[StochasticMHConfig, SumDensity]):
 
     def decide(self, density: SumDensity, moves: Moves) -> Array:
         """Whether the data's energy rises by no more than `bar`, for every row, (n,) bool."""
-        energies = known(density, moves.theta, moves.energies, moves.counts)
+        energies = fill_energies(density, moves.theta, moves.energies, moves.counts)
         estimates, n = np.empty(len(energies)), density.n_data
         for row, limit in enumerate(energies + moves.bar):
             order, terms, used = moves.rng.permutation(n), np.empty(n), 0

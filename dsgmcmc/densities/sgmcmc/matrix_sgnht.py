@@ -52,7 +52,7 @@ normal = z
 DRIFT = Formula("theta = theta + 0.5 * step * r", columns=("step",))
 
 #: Maximum of D; an eigendecomposition takes about 9 D^3 operations.
-LARGEST = 50
+MAX_DIMENSION = 50
 
 
 class MatrixSGNHTConfig(StepSize):
@@ -89,10 +89,10 @@ class MatrixSGNHT(Sampler[MatrixSGNHTConfig, VectorTarget[Density]]):
     def start(self, target: VectorTarget[Density], sd: float) -> None:
         """Draw positions from N(0, `sd`^2) and momenta from N(0, 1); set frictions to A I."""
         rows, D = target.block["theta"].shape
-        if D > LARGEST:
+        if D > MAX_DIMENSION:
             raise InputError(
-                f"matrix_sgnht keeps a matrix of frictions for at most {LARGEST} dimensions: found {D}. Take sgnht, "
-                "whose thermostats are numbers"
+                f"matrix_sgnht keeps a matrix of frictions for at most {MAX_DIMENSION} dimensions: found {D}. Take "
+                "sgnht, whose thermostats are numbers"
             )
         self.start_field(target, "theta", sd)
         self.start_field(target, "r", 1.0, Purpose.MOMENTUM)
@@ -105,7 +105,7 @@ class MatrixSGNHT(Sampler[MatrixSGNHTConfig, VectorTarget[Density]]):
         for block in self.gradient.by_block(target, "theta"):
             block.update(KICK, step=scaled)
             self._heat(block["r"], h)
-            block["r"][:] = self._rubbed(block["r"], block["normal"], h)
+            block["r"][:] = self._after_friction(block["r"], block["normal"], h)
             self._heat(block["r"], h)
             block.update(DRIFT, step=scaled)
 
@@ -114,7 +114,7 @@ class MatrixSGNHT(Sampler[MatrixSGNHTConfig, VectorTarget[Density]]):
         D = r.shape[1]
         self.frictions = self.frictions + 0.5 * h / D * (r[:, :, None] * r[:, None, :] - np.eye(D))
 
-    def _rubbed(self, r: Float64, normal: Float64, h: float) -> Float64:
+    def _after_friction(self, r: Float64, normal: Float64, h: float) -> Float64:
         """Return the momenta after friction and noise for a time h, computed along the eigenvectors of Xi."""
         xi = np.where(np.isfinite(self.frictions), self.frictions, 0.0)  # divergence is detected later
         values, axes = np.linalg.eigh(xi)

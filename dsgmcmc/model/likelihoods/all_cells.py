@@ -158,7 +158,7 @@ class AllCells(Gaussian):
 def _partial_grams(circulation: Circulation, position: str) -> Named:
     """Gram matrices of this process's blocks, by factor."""
     partials = {}
-    for rows in circulation.together():
+    for rows in circulation.rows_by_factor():
         arrays = [block[position] for block in rows.blocks]
         partials[rows.factor.name] = np.array([gram(array, np.ones_like(array[:, 0])) for array in arrays])
     return partials

@@ -33,9 +33,8 @@ from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.kernels.formula import RowPrior
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.conjugate import (
-    PUBLISHED,
+    PUBLISHED_PRIOR,
     WISHART_BETA,
-    GammaPrior,
     draw_normal_gamma,
     draw_normal_wishart,
     sums_of_rows,
@@ -149,8 +148,10 @@ class RowPriors(Part):
         self._start_mean = START_MEAN if standardised and free_means and rank > 1 else 0.0
         self.dimension, self._start, self._subchains = rank + int(biases), prior_precision, subchains
         self.scale, self.bias_mean = scale, bias_mean
-        self.precision_prior = with_mean_variance(width * 0.25 / np.sqrt(max(rank, 1))) if standardised else PUBLISHED
-        self.bias_prior: GammaPrior = with_mean_variance(width * 0.125) if standardised else PUBLISHED
+        self.precision_prior = self.bias_prior = PUBLISHED_PRIOR
+        if standardised:
+            self.precision_prior = with_mean_variance(width * 0.25 / np.sqrt(max(rank, 1)))
+            self.bias_prior = with_mean_variance(width * 0.125)
         self.quantities = row_quantities(prior)
         self.parameters = RowParameters({}, {})
         self.start(())
@@ -243,7 +244,7 @@ class RowPriors(Part):
         """Total and products of `sums_of_rows` for every sub-chain, by factor, (blocks here, ...) each."""
         if self.prior == "fixed":
             return None
-        return {rows.factor.name: self._sums(rows, context.positions) for rows in context.circulation.together()}
+        return {rows.factor.name: self._sums(rows, context.positions) for rows in context.circulation.rows_by_factor()}
 
     def _sums(self, rows: Rows, positions: tuple[str, ...]) -> Float64:
         n, sums = len(rows.blocks), []

@@ -148,11 +148,11 @@ def translate(
         drawn = draw(mean, precision, by_factor, counts, kappa, rng, law.intercept)
         return {factor.name: np.append(drawn.rows[factor], drawn.biases[factor]) for factor in Factor}
 
-    partials = {rows.factor.name: sums(rows, context.position, bias_mean) for rows in circulation.together()}
+    partials = {rows.factor.name: sums(rows, context.position, bias_mean) for rows in circulation.rows_by_factor()}
     moved = circulation.ring.sum(partials, finish, {factor.name: (k + 1,) for factor in Factor})
     steps = {factor: moved[factor.name][:k] for factor in Factor}
     offset = float(steps[Factor.W] @ steps[Factor.H])
-    for rows in circulation.together():
+    for rows in circulation.rows_by_factor():
         step, across = (np.append(steps[f], 0.0).astype(rows.dtype) for f in (rows.factor, Factor(1 - rows.factor)))
         exchanged = rows.update(MOVE, theta=context.position, step=step, across=across)["exchanged"]
         exchanged -= moved[rows.factor.name][k]

@@ -160,7 +160,7 @@ class SGNHT(Sampler[SGNHTConfig, Target]):
         """Update a block whose rows each have a thermostat."""
         xi = block.row("xi")
         xi += self._heat(self.metric.update(target, block, self.kick, h)["square"] / block.dimension, h)
-        xi += self._heat(self._rub(target, block, h, xi.astype(np.float64)) / block.dimension, h)
+        xi += self._heat(self._apply_friction(target, block, h, xi.astype(np.float64)) / block.dimension, h)
 
     def _step_of_all(self, target: Target, h: float) -> None:
         """Update all rows with one thermostat; blocks are sent after the sums over all are known. Collective."""
@@ -173,13 +173,13 @@ class SGNHT(Sampler[SGNHTConfig, Target]):
                 squares[block] = self.metric.update(target, block, self.kick, h)["square"]
         self._heat_all(target, squares, h)
         for block in squares:
-            squares[block] = self._rub(target, block, h, np.repeat(self.shared.xi, len(block.counts)))
+            squares[block] = self._apply_friction(target, block, h, np.repeat(self.shared.xi, len(block.counts)))
         self._heat_all(target, squares, h)
         for _ in target.visit(send=True):
             pass
         gradient.finish(target)
 
-    def _rub(self, target: Target, block: ParameterBlock, h: float, xi: Float64) -> Float64:
+    def _apply_friction(self, target: Target, block: ParameterBlock, h: float, xi: Float64) -> Float64:
         """Apply friction and noise for a step h and the second half of the drift; return |r|^2 of every row, (n,)."""
         x = np.where(xi == 0, 1e-12, xi * h)
         spread = np.sqrt(-self.config.diffusion * h * np.expm1(-2 * x) / x)

@@ -40,7 +40,7 @@ def test_every_item_is_regressed_on_all_others(monkeypatch: pytest.MonkeyPatch, 
     rng = np.random.default_rng(0)
     taste = np.arange(300)[:, None] % 2 == np.arange(25) % 2
     pattern = (rng.random((300, 25)) < np.where(taste, 0.5, 0.05) * np.linspace(0, 1, 25)).astype(float)
-    monkeypatch.setattr(exposure, "MOST", most)
+    monkeypatch.setattr(exposure, "MAX_ITEMS", most)
     some = np.sort(np.argsort(-pattern.mean(axis=0), kind="stable")[:most])
     np.testing.assert_allclose(estimated(pattern), expected(pattern, some), rtol=1e-4, atol=1e-7)
 

@@ -14,7 +14,15 @@ from dsgmcmc.kernels.philox import NoiseKey, noise_words, normals
 from dsgmcmc.parallel.timers import Phases
 from dsgmcmc.samplers.metrics import Fisher
 from dsgmcmc.samplers.sgmcmc.hamcmc import PairProducts
-from dsgmcmc.targets.state import BlockLayout, ParameterBlock, RandomStream, Replicated, Rows, StateField, again
+from dsgmcmc.targets.state import (
+    BlockLayout,
+    ParameterBlock,
+    RandomStream,
+    Replicated,
+    Rows,
+    StateField,
+    restarted_chain,
+)
 from dsgmcmc.types import Factor, Purpose
 
 D = 3
@@ -103,7 +111,7 @@ def test_a_chain_that_begins_again_takes_other_numbers() -> None:
     keys, drawn = set(), set()
     for chain in (0, 1, 65535):
         for times in range(3):
-            stream = RandomStream(5, again(chain, times), iteration=9)
+            stream = RandomStream(5, restarted_chain(chain, times), iteration=9)
             keys.add(noise_words(stream.key(Purpose.STEP, Factor.W, 0)))
             drawn.add(stream.generator(Purpose.HYPERPARAMETERS).random())
     assert len(keys) == len(drawn) == 9
