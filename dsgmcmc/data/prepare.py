@@ -26,6 +26,8 @@ Report = Callable[[str], None]
 
 _SLAB = 1_000_000  # ratings in NumPy arrays at a time
 _NAME_BYTES = 1 << 26  # bytes of names in NumPy arrays at a time
+#: Least share of zeros, and their least ratio to the next level, in `_share_not_rated`.
+LEAST_ZEROS, ZEROS_TO_NEXT_LEVEL = 0.1, 5
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,8 @@ class Summary:
     features : dict
         By "user" or "item", if they have features: ``groups``, the number of features in each group; ``unknown``, the
         number without features; ``unrated``, the number without ratings; ``notes`` for users on columns left out.
+    not_rated : float
+        Share of zeros among the ratings if they probably mean "not rated", else 0.
     duplicates : int
         Number of ratings that were left out or averaged because another rating has the same user and item.
     """
@@ -53,6 +57,7 @@ class Summary:
     content_sha256: str
     columns: str
     features: dict[str, dict[str, Any]] = field(default_factory=dict)
+    not_rated: float = 0.0
     duplicates: int = 0
 
 
@@ -104,6 +109,7 @@ def prepare_ratings(
     def work(db: duckdb.DuckDBPyConnection) -> Summary:
         files = [(inspect(db, each, names, temporal or timestamps), held_out) for each, held_out in given]
         _read(db, files, drop_zeros, report)
+        not_rated = _share_not_rated(db)
         report("numbering users and items")
         tables = {entity: load_description(db, entity, each) for entity, each in described.items()}
         check_kinds(tables, described)
@@ -145,6 +151,7 @@ def prepare_ratings(
                 content_sha256=ratings.digest,
                 columns=files[0][0].roles,
                 features=features,
+                not_rated=not_rated,
                 duplicates=merged,
             )
 
@@ -166,6 +173,20 @@ def _read(
             raise InputError("--drop-zeros leaves no ratings: all are 0")
     for column in ("user_id", "item_id"):
         whole_names(db, "raw", column)
+
+
+def _share_not_rated(db: duckdb.DuckDBPyConnection) -> float:
+    """Return the share of zeros if they probably mean "not rated", else 0.
+
+    Zeros probably mean this if 0 is the lowest rating, they are a tenth or more of the ratings, they are at least five
+    times as frequent as the next level, and this level is not the most frequent level above 0. In counts, 1 is the
+    most frequent level above 0.
+    """
+    levels = db.execute("SELECT rating, count(*) FROM raw GROUP BY rating ORDER BY rating LIMIT 1000").fetchall()
+    (lowest, zeros), above = levels[0], [number for _, number in levels[1:]]
+    share = float(zeros / scalar(db, "SELECT count(*) FROM raw"))
+    apart = lowest == 0 and len(above) > 1 and zeros >= ZEROS_TO_NEXT_LEVEL * above[0] and above[0] < max(above)
+    return share if apart and share >= LEAST_ZEROS else 0.0
 
 
 def _slabs(db: duckdb.DuckDBPyConnection, indptr: Int64) -> Iterator[Slab]:

@@ -155,6 +155,11 @@ def _show(summary: Summary, duplicates: str, wanted: bool) -> None:
             f"{summary.duplicates:,} ratings are of a user and an item that have another: the {duplicates} of each "
             "counts (--duplicates)"
         )
+    if summary.not_rated:
+        notes.append(
+            f"{summary.not_rated:.0%} of the ratings are 0, far more than of any level near it: 0 probably means "
+            "not rated, and a model would learn it as the worst rating; --drop-zeros leaves these out"
+        )
     if summary.ratings < FEW:
         notes.append(
             f"{summary.ratings} ratings are few: what a model says of them is mostly its prior, and intervals are wide "
