@@ -80,7 +80,8 @@ def main() -> None:
     try:
         status = asked_for(words)(words, standalone_mode=False)
     except REFUSED as error:
-        complain(f"{error.format_message()} (--help shows what there is)")
+        message = error.format_message().replace("Value error, ", "")
+        complain(f"{message} (--help shows what there is)")
         sys.exit(EXIT_USAGE)
     except InputError as error:
         complain(error)
