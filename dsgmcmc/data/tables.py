@@ -115,20 +115,23 @@ class TableFile:
             _check_whole(self.path, self.packed, self.kind == "text")
         if self.arrays is not None:
             db.register("arrays", self.arrays)
-        try:
-            with reading(self.path):
+        with reading(self.path):
+            try:
                 db.execute(query.replace("{table}", self._source(query, numbers or {})))
-        except InputError as error:
-            if "state machine" in str(error):
-                raise InputError(
-                    f"{self.path} cannot be read: do some lines end in \\r\\n and others in \\n?"
-                ) from error
-            raise
+            except duckdb.InvalidInputException:
+                if self.kind != "text":
+                    raise
+                # some lines end in \r\n and others in \n
+                db.execute("DROP TABLE IF EXISTS reject_errors; DROP TABLE IF EXISTS reject_scans")
+                db.execute(query.replace("{table}", self._source(query, numbers or {}, mixed_ends=True)))
         if self.kind == "text":
             self._refuse_rejected(db)
 
-    def _source(self, query: str, numbers: Mapping[int, str]) -> str:
-        """Return SQL for the table."""
+    def _source(self, query: str, numbers: Mapping[int, str], mixed_ends: bool = False) -> str:
+        """Return SQL for the table; `mixed_ends`: lines of text end in different ways.
+
+        DuckDB ignores surplus columns in such lines, so a query of them fails at the first.
+        """
         if self.kind == "arrays":
             return "arrays"
         if self.kind == "parquet":
@@ -139,12 +142,19 @@ class TableFile:
             columns = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in wanted)
             return f"read_json({_quoted(self.path)}, columns = {{{columns}}}, compression = '{compression}')"
         quote = "" if self.delimiter == "::" else '"'
-        fields = ", ".join(f"c{k}: '{numbers.get(k, 'VARCHAR')}'" for k in range(self.width))
-        return (
+        fields = ", ".join(f"c{k}: '{numbers.get(k, 'VARCHAR')}'" for k in range(self.width + mixed_ends))
+        source = (
             f"read_csv({_quoted(self.path)}, auto_detect = false, header = false, skip = {self.first_line - 1}, "
             f"delim = {literal(self.delimiter)}, quote = '{quote}', escape = '{quote}', columns = {{{fields}}}, "
             f"compression = '{compression}', encoding = '{self.encoding}', "
-            f"store_rejects = true, rejects_limit = {_MOST_REJECTS})"
+            f"store_rejects = true, rejects_limit = {_MOST_REJECTS}"
+        )
+        if not mixed_ends:
+            return f"{source})"
+        surplus = literal(f"a line has more than {self.width} columns, and begins with ")
+        return (
+            f"(SELECT * FROM {source}, strict_mode = false, null_padding = true, parallel = false) "
+            f"WHERE CASE WHEN c{self.width} IS NULL THEN true ELSE error({surplus} || c0) END)"
         )
 
     def _refuse_rejected(self, db: duckdb.DuckDBPyConnection) -> None:
@@ -199,9 +209,11 @@ def open_table(
         filled.pop()  # the sample may end within this line
     delimiter = _detect_delimiter([lines[k] for k in filled[:50]])
     fields = [field.strip() for field in _split(lines[filled[0]], delimiter)]
+    header = is_header(fields)
+    if header and {len(_split(lines[k], delimiter)) for k in filled[1:50]} == {len(fields) + 1}:
+        fields.insert(0, "")  # R's write.table gives the column of row names no name
     if len(fields) < 2:
         raise InputError(f"{path} has one column: expected several, with a delimiter between them")
-    header = is_header(fields)
     names = fields if header else [f"column {k + 1}" for k in range(len(fields))]
     first_line = filled[0] + 1 + header
     return TableFile(path, "text", names, ["VARCHAR"] * len(names), header, first_line, packed, delimiter, encoding)
@@ -226,10 +238,15 @@ def _split(line: str, delimiter: str) -> list[str]:
 def _detect_delimiter(lines: list[str]) -> str:
     """Return the delimiter that splits all lines into the same number of fields, two at least, and the most.
 
-    If there is none, some lines are bad, or names have line ends: the first delimiter that splits the first line.
+    The first line may have one field less, as in files of R's write.table. If there is no such delimiter, some lines
+    are bad, or names have line ends: the first delimiter that splits the first line.
     """
     counts = {delimiter: [len(_split(line, delimiter)) for line in lines] for delimiter in _DELIMITERS}
-    same = [delimiter for delimiter, numbers in counts.items() if len(set(numbers)) == 1 and numbers[0] > 1]
+    same = [
+        delimiter
+        for delimiter, (first, *others) in counts.items()
+        if first > 1 and (set(others) <= {first} or set(others) == {first + 1})
+    ]
     return max(same or _DELIMITERS, key=lambda delimiter: counts[delimiter][0] if same else counts[delimiter][0] > 1)
 
 

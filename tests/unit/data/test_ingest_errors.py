@@ -77,8 +77,12 @@ BAD: dict[str, tuple[str, str | bytes, dict[str, object], str]] = {
         "or more lines .*\n  line 12: .*(\n.*){3}\n  line 16: ",
     ),
     "colons, too few": ("r.dat", lines("::") + "1::2\n", {}, "line 11: Expected Number of Columns: 4 Found: 2"),
-    "mixed line ends": ("r.csv", GOOD.replace("\n", "\r\n", 4), {}, r"do some lines end in \\r\\n and others in"),
-    "mixed line ends, late": ("r.csv", CLICKS + "2,1\r\n2,2\n", {}, r"do some lines end in \\r\\n and others in"),
+    "mixed line ends and a surplus column": (
+        "r.csv",
+        GOOD.replace("\n", "\r\n", 4) + "1,7,3,5,9\n",
+        {},
+        r"a line has more than \d columns, and begins with 1",
+    ),
     "not UTF-8": ("r.csv", spoil((7, "Am\xe9lie,7,1,1")).encode("latin-1"), {}, "neither UTF-8 .* iconv"),
     "not UTF-8, late": (
         "r.csv",

@@ -41,6 +41,16 @@ TEXTS = {
         "r.csv",
         '"","user","item","rating"\n' + "".join(f'"{t}",{u},{i},{r}\n' for u, i, r, t in RATINGS),
     ),
+    "write.table of R": (
+        "r.txt",
+        '"user" "item" "rating"\n' + "".join(f'"{t}" {u} {i} {r}\n' for u, i, r, t in RATINGS),
+    ),
+    "Excel": ("r.csv", "\ufeffuser;item;rating\r\n" + "".join(f"{u};{i};{r}\r\n" for u, i, r, _ in RATINGS)),
+    "mixed line ends": ("r.csv", lines(",", True).replace("\n", "\r\n", 4)),
+    "mixed line ends and a quoted name": (
+        "r.csv",
+        lines(",", True).replace("\n", "\r\n", 4).replace("7,4.0", '"7",4.0'),
+    ),
     "pandas with a missing integer": ("r.csv", "".join(f"{u}.0,{i}.0,{r}\n" for u, i, r, _ in RATINGS)),
     "byte order mark, quoted, Windows": (
         "r.csv",
