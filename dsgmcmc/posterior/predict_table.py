@@ -12,7 +12,7 @@ import duckdb
 import numpy as np
 
 from dsgmcmc.data.pairs import PairsTable, chunks, load_pairs
-from dsgmcmc.data.session import open_session
+from dsgmcmc.data.session import interruptible, open_session
 from dsgmcmc.data.tables import append_results, output_format, write_query
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.draws import KINDS
@@ -52,7 +52,8 @@ def predict_table(
     output_format(out)
     predictor = Predictor(run, options)
     folder = out.parent if out else Path(tempfile.gettempdir())
-    with open_session(folder) as db:
+
+    def work(db: duckdb.DuckDBPyConnection) -> dict[str, int]:
         table = load_pairs(db, pairs, columns or {})
         taken = {name.lower() for name in table.columns} & set(predictor.names)
         if taken:
@@ -66,7 +67,10 @@ def predict_table(
             number += len(users)
             unseen += int(np.count_nonzero((users < 0) | (items < 0)))
         write_query(db, _QUERY, out)
-    return {"pairs": number, "unknown": unseen}
+        return {"pairs": number, "unknown": unseen}
+
+    with open_session(folder) as db:
+        return interruptible(db, lambda: work(db))
 
 
 def _refuse_unknown(db: duckdb.DuckDBPyConnection, table: PairsTable, predictor: Predictor) -> None:
