@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support import handlers_as_before
 
 from dsgmcmc.cli.sample import with_settings
 from dsgmcmc.errors import InputError
@@ -18,6 +20,13 @@ with contextlib.suppress(InputError):  # some tests need no MPI; to the others i
 with_settings()  # tests look at the options of all commands at once
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(autouse=True)
+def signals_as_before() -> Iterator[None]:
+    """Signals have the handlers after a test that they had before it."""
+    with handlers_as_before():
+        yield
 
 
 @pytest.fixture(scope="session")

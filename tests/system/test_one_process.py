@@ -18,7 +18,7 @@ import pytest
 from densities import Logistic
 from faulty.faults import injected_here
 from mpi4py import MPI
-from support import digest, handlers_as_before, planted, run
+from support import digest, planted, run
 from threadpoolctl import threadpool_info
 from tiny import alone
 
@@ -50,11 +50,9 @@ def fit(out: Path | None = None, **more) -> BPMF:
 
 
 @pytest.fixture(autouse=True)
-def usual_handler() -> Iterator[None]:
+def usual_handler() -> None:
     """Ctrl-C does what it does in Python, whatever tests before have left."""
-    with handlers_as_before():
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        yield
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
