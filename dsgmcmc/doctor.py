@@ -143,6 +143,7 @@ def probe_mpi() -> None:
     import mpi4py
 
     mpi4py.rc.initialize = False
+    import mpi4py.MPI
 
     print(f"{library()}, mpi4py {mpi4py.__version__}")
 
