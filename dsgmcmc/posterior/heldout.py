@@ -19,6 +19,9 @@ from dsgmcmc.storage.series import steps
 from dsgmcmc.storage.snapshot import Snapshot
 from dsgmcmc.types import Array, Float64
 
+#: Number of test ratings in a part of `test_parts`.
+PART = 20_000
+
 
 @dataclass(frozen=True)
 class TestPredictions:
@@ -65,13 +68,14 @@ def posteriors(run: RunDirectory) -> list[Snapshot]:
 
 
 def test_parts(run: RunDirectory) -> Iterator[TestPredictions]:
-    """Yield predictions of the test ratings, pooled over chains, block by block to limit memory."""
+    """Yield predictions of the test ratings, pooled over chains, at most `PART` at a time to limit memory."""
     snapshots = posteriors(run)
     for block in sorted({key.block for each in snapshots for key in each.names() if key.object == "test"}):
         fields = _fields(snapshots)
         read = [each.read_all(Key("test", "W", block, field) for field in fields) for each in snapshots]
-        if len(read[0][0]):
-            yield _pool(dict(zip(fields, zip(*read, strict=True), strict=True)))
+        for start in range(0, len(read[0][0]), PART):
+            part = [[array[start : start + PART] for array in chain] for chain in read]
+            yield _pool(dict(zip(fields, zip(*part, strict=True), strict=True)))
 
 
 _PREDICTED: WeakKeyDictionary[Run, TestPredictions] = WeakKeyDictionary()
