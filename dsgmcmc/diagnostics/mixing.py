@@ -70,11 +70,23 @@ def halves(values: Float64) -> Float64:
 
 def _normal_scores(values: Float64) -> Float64:
     """Normal quantiles of the ranks among all draws (eq. 14); equal values share their mean rank."""
+    ranks = _ranks(values.reshape(-1, values.shape[-1]))
     from scipy.special import ndtri  # slow to import
-    from scipy.stats import rankdata
 
-    ranks = rankdata(values.reshape(-1, values.shape[-1]), axis=0)
     return np.asarray(ndtri((ranks - 0.375) / (len(ranks) + 0.25)), np.float64).reshape(values.shape)
+
+
+def _ranks(values: Float64) -> Float64:
+    """Ranks from 1 in every column, (n, m) float64, as by `scipy.stats.rankdata`, which is slow to import."""
+    order = np.argsort(values, axis=0)
+    ordered, at = np.take_along_axis(values, order, axis=0), np.arange(len(values))[:, None]
+    rises, edge = ordered[1:] != ordered[:-1], np.ones((1, values.shape[1]), bool)
+    first = np.maximum.accumulate(np.where(np.concatenate([edge, rises]), at, 0), axis=0)
+    ends = np.where(np.concatenate([rises, edge]), at, len(values))
+    last = np.minimum.accumulate(ends[::-1], axis=0)[::-1]
+    ranks = np.empty(values.shape)
+    np.put_along_axis(ranks, order, 1 + (first + last) / 2, axis=0)
+    return ranks
 
 
 def _plain_rhat(values: Float64) -> Float64:
