@@ -261,9 +261,8 @@ class NegativeBinomial(Likelihood):
         for block in blocks:
             block.arrays["weight"] = np.zeros((len(block.counts), 1), np.float32)
         for cell in circulation.tour(("weight",), returning=("weight",)):
-            ratings, rows = cell.ratings, len(cell.row.counts)
-            of_rating = np.repeat(np.arange(rows), np.diff(ratings.indptr))
-            for block, index in ((cell.row, of_rating), (cell.column, ratings.indices)):
+            ratings = cell.ratings
+            for block, index in ((cell.row, ratings.rows), (cell.column, ratings.indices)):
                 block.row("weight")[:] += np.bincount(index, ratings.values, len(block.counts)).astype(np.float32)
         partials = {"total": np.array([[row.row("weight").sum(dtype=np.float64)] for row, _ in circulation.pairs()])}
         mean = float(circulation.ring.sum(partials)["total"][0]) / circulation.ratings.n_data

@@ -184,9 +184,8 @@ class StudentT(ScaledRows, Likelihood):
         """Score at noise precision 1, and its arguments: the rating, its scale, nu and tau."""
         ratings = cell.ratings
         terms = np.empty((4, len(ratings.indices)), np.float32)
-        rows = np.repeat(np.arange(len(cell.row.counts)), np.diff(ratings.indptr))
         terms[0], terms[2], terms[3] = ratings.values, self.nu, self._tau
-        terms[1] = self.row_scale(cell.row)[rows] * self.row_scale(cell.column)[ratings.indices]
+        terms[1] = self.row_scale(cell.row)[ratings.rows] * self.row_scale(cell.column)[ratings.indices]
         return EFFECTS, terms
 
     def noise_scale(self, block: ParameterBlock) -> Float32:
