@@ -3,14 +3,17 @@
 Shared parameters, such as thresholds and precisions, mix more slowly than predictions, and many of them move along
 directions that leave all predictions unchanged: thresholds together with the means of the factors, a precision of
 biases together with these biases. Their effect on predictions is measured by the log likelihood of the test ratings at
-each draw. This log likelihood is therefore monitored in place of the shared parameters. Its accuracy needs to be only 1
-/ `LIKELIHOOD_ALLOWANCE` of that of the predictions, which is enough to distinguish a chain that has converged from one
-that still drifts. It is ignored once the predictions are `ENOUGH_ALONE` times as accurate as wanted; docs/defaults.md
-shows the gain from waiting for it. A single chain is compared with itself: its halves count as chains, and R-hat splits
-each half again. 9 of 10 monitored quantities must reach the accuracy. The accuracy is checked when all chains have
-completed burn-in and 10 n sweeps, n = 1, 2, ..., 7, 8, 10, 12, 14, 16, 20, ..., numbers with at most three significant
-binary digits. So the end depends on the draws alone, all checks together cost about as much as six checks at the end,
-and chains run at most a quarter longer than necessary.
+each draw. This log likelihood is therefore monitored in place of the shared parameters. Its ESS may be smaller than
+that of the predictions by `LIKELIHOOD_ALLOWANCE`, and still distinguish a chain that has converged from one that
+drifts. It is ignored once the predictions are `ENOUGH_ALONE` times as accurate as wanted; docs/defaults.md shows the
+gain from waiting for it.
+
+A single chain is compared with itself: its halves count as chains, and R-hat splits each half again. 9 of 10 monitored
+quantities must reach the accuracy.
+
+The accuracy is checked when all chains have completed burn-in and 10 n sweeps, n = 1, 2, ..., 7, 8, 10, 12, 14, 16, 20,
+..., numbers with at most three significant binary digits. So the end depends on the draws alone, all checks together
+cost about as much as six checks at the end, and chains run at most a quarter longer than necessary.
 """
 
 from __future__ import annotations
