@@ -56,7 +56,7 @@ def compare(
       dsgmcmc sample ml-1m.h5 --out run --config best.toml
     """
     comm = processes()
-    from dsgmcmc.config.layers import read_settings
+    from dsgmcmc.config.run import read_settings
     from dsgmcmc.parallel.signals import installed
     from dsgmcmc.runs.compare import Comparing
     from dsgmcmc.runs.source import RatingsSource

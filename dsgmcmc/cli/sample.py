@@ -78,7 +78,7 @@ def sample(
     """
     comm = processes()
     from dsgmcmc.config.job import Policy
-    from dsgmcmc.config.layers import read_settings
+    from dsgmcmc.config.run import read_settings
     from dsgmcmc.parallel.mpirun import COMMAND
     from dsgmcmc.parallel.signals import installed
     from dsgmcmc.runs.compare import sample_recommended

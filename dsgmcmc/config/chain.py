@@ -1,4 +1,4 @@
-"""The configuration of a chain for any target, as requested by the user and as resolved.
+"""The configuration of a chain for any target, with its sampler, as requested by the user and as resolved.
 
 A requested configuration may have lengths in sweeps, and neither grid nor thinning. A resolved configuration has all
 values, with lengths in iterations. Processes use the resolved configuration, ``run.toml`` stores it, and its hash
@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_serializer, model_validator
 
-from dsgmcmc.config.accuracy import format_accuracy, parse_accuracy, why_unreachable
-from dsgmcmc.config.sampler import DEFAULT_SAMPLER, Checked, SamplerSection
-from dsgmcmc.config.units import parse_length, parse_time
+from dsgmcmc.config.units import format_accuracy, parse_accuracy, parse_length, parse_time
 from dsgmcmc.errors import InputError
-from dsgmcmc.samplers import SAMPLERS
+from dsgmcmc.samplers import DENSITY_SAMPLERS, SAMPLERS, sampler_named
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.settings import setting
+from dsgmcmc.samplers.gradients import DATUM_GRADIENTS
+from dsgmcmc.samplers.step_size import SamplerConfig
+from dsgmcmc.settings import named, setting
 from dsgmcmc.targets.state import MAX_ITERATIONS
 from dsgmcmc.types import ScheduleName
 
@@ -36,7 +37,140 @@ KEPT_CHECKPOINTS = 2
 #: Default number of iterations without a target accuracy, and default maximum with one.
 DEFAULT_LENGTH, DEFAULT_LIMIT = "700sweeps", "5000sweeps"
 
+#: The default sampler.
+DEFAULT_SAMPLER = "baoab"
+
 Length = int | str  # iterations, or for example "500sweeps"
+
+LONGEST_VALUE = 80  # characters of a wrong value in a message
+
+
+class SamplerSection(BaseModel):
+    """Name and configuration of a sampler, which form one section in files.
+
+    Attributes
+    ----------
+    name : str
+        A key of `dsgmcmc.samplers.SAMPLERS` or ``DENSITY_SAMPLERS``.
+    config : SamplerConfig
+        Configuration, an instance of the sampler's class `Config`.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    config: SamplerConfig
+
+    @classmethod
+    def of(cls, given: Any, of_densities: bool = True) -> Self:
+        """Check a section; a plain name stands for the defaults of the sampler.
+
+        Parameters
+        ----------
+        given : object
+            Name or section.
+        of_densities : bool
+            Whether the samplers for densities alone are allowed.
+
+        Raises
+        ------
+        ValueError
+            If the sampler is not known or not allowed, or its settings are wrong.
+        """
+        if isinstance(given, cls):
+            return given
+        section = section_of(given)
+        name = section.pop("name", DEFAULT_SAMPLER)
+        known = [*SAMPLERS, *(DENSITY_SAMPLERS if of_densities else ())]
+        kind = sampler_named(name) if isinstance(name, str) else None
+        if kind is None or name not in known:
+            why = "is not known" if kind is None else "samples densities alone"
+            raise ValueError(f"sampler {_shown(name)} {why}; choose one of {', '.join(known)}")
+        if section.get("gradient") == kind.gradients[0]:  # the default has the same hash if it is given
+            del section["gradient"]
+        if section.get("gradient") in DATUM_GRADIENTS and not of_densities:
+            raise ValueError(
+                f"sampler.gradient = {section['gradient']!r} is only for densities that are sums over data"
+            )
+        try:
+            return cls(name=name, config=kind.Config(**section))
+        except ValidationError as error:
+            raise ValueError(explain(error, "sampler.")) from error
+
+    @property
+    def kind(self) -> type[Sampler[Any, Any]]:
+        """Class of the sampler."""
+        kind = sampler_named(self.name)
+        assert kind is not None
+        return kind
+
+    def make(self, burn_in: int) -> Sampler[Any, Any]:
+        """Make the sampler, given the number of iterations of burn-in."""
+        return self.kind(self.config, burn_in)
+
+    @model_serializer
+    def _flat(self) -> dict[str, Any]:
+        return {"name": self.name, **self.config.model_dump()}
+
+
+def section_of(given: Any) -> dict[str, Any]:
+    """Return a copy of the sampler section as a dict; a plain name stands for a section with this name.
+
+    Raises
+    ------
+    InputError
+        If `given` is neither a name nor a section.
+    """
+    if isinstance(given, str):
+        return {"name": given}
+    if not isinstance(given, Mapping):
+        raise InputError(f"sampler must be a name or a section of settings (found {_shown(given)})")
+    return dict(given)
+
+
+def _shown(value: Any) -> str:
+    """Representation of any value, shortened."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # an integer with thousands of digits
+        text = f"a very long {type(value).__name__}"
+    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]} ..."
+
+
+def explain(error: ValidationError, prefix: str = "") -> str:
+    """List the wrong settings with their values; `prefix` precedes their names."""
+    wrong: dict[str, list[str]] = {}
+    values = {}
+    for detail in error.errors():
+        name, what = prefix + str((detail["loc"] or ("",))[0]), detail["msg"].removeprefix("Value error, ")
+        if detail["type"] == "extra_forbidden":
+            what = f"is not a setting{'' if prefix else '; those of the sampler are sampler.NAME'}"
+        wrong.setdefault(name, []).append(what.replace("Input should be", "must be"))
+        values[name] = _shown(detail["input"])
+    lines = {name: " or ".join(texts) for name, texts in wrong.items()}
+    return "; ".join(
+        f"{name}: {text} (found {values[name]})" if name != prefix else text for name, text in lines.items()
+    )
+
+
+class Checked(BaseModel):
+    """Settings that are checked by `of`, with messages for the user."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> Self:
+        """Check settings.
+
+        Raises
+        ------
+        InputError
+            If any setting is wrong; the message names all of them.
+        """
+        try:
+            return cls(**settings)
+        except ValidationError as error:
+            raise InputError(explain(error)) from error
 
 
 class ChainConfig(Checked):
@@ -144,7 +278,7 @@ class ChainConfig(Checked):
         if until == "none":
             return self._plain(processes, finest, None)
         plain = self._plain(processes, finest, until)
-        why = why_unreachable(plain, self.sampler.kind.sweep_length(self.sampler.config, plain["grid"]))
+        why = self._why_unreachable(plain)
         if why and self.until:
             raise InputError(f"until {until}: {why}")
         return self._plain(processes, finest, None) if why else plain
@@ -152,6 +286,21 @@ class ChainConfig(Checked):
     def default_until(self) -> str:
         """Default target accuracy, if no number of iterations is given."""
         return "none"
+
+    def _why_unreachable(self, plain: Mapping[str, Any]) -> str:
+        """Explain why chains cannot reach the target accuracy, or why it cannot be measured; empty if they can."""
+        iterations, burn_in = plain["iterations"], plain["burn_in"]
+        draws = max(0, iterations - burn_in) // plain["thin"]
+        if parse_accuracy(plain["until"]).get("ess", 0) > draws * self.chains:
+            return f"{iterations:,} iterations make at most {draws:,} draws per chain: raise iterations, or lower thin"
+        config = self.sampler.config
+        sweep = self.sampler.kind.sweep_length(config, plain["grid"])
+        if config.step(burn_in, sweep, burn_in) != config.step(iterations - 1, sweep, burn_in):
+            return (
+                "the step changes after burn-in (sampler.warm_up or decay), so draws have unequal weights, but R-hat "
+                f"and ESS need equal ones: raise burn_in, or give {named('until')} none"
+            )
+        return ""
 
     def _plain(self, processes: int, finest: int | None, until: str | None) -> dict[str, Any]:
         sampler, config = self.sampler.kind, self.sampler.config
@@ -170,10 +319,6 @@ class ChainConfig(Checked):
                 raise InputError(f"{name} must be at least 1")
         sampler.check(config, self.schedule, grid, plain["thin"])
         return {**dict(self), "grid": grid, "until": until, **plain}
-
-    def resolved(self, processes: int = 1, finest: int | None = None) -> ResolvedChain:
-        """Return the resolved configuration. Parameters and errors are those of `plain`."""
-        return ResolvedChain.of(self.plain(processes, finest))
 
 
 class ResolvedChain(ChainConfig):

@@ -9,7 +9,7 @@ import os
 import time
 from typing import Literal
 
-from dsgmcmc.config.sampler import Checked
+from dsgmcmc.config.chain import Checked
 from dsgmcmc.config.units import parse_time
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named, setting

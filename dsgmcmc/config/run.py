@@ -1,27 +1,39 @@
-"""The configuration of a run on ratings: settings of its chains and of the model."""
+"""The configuration of a run on ratings: settings of its chains and of the model.
+
+`build` merges settings from options, a TOML file and ``NAME=VALUE``, and adds defaults that depend on other settings.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field, ValidationInfo, field_validator
 
-from dsgmcmc.config.accuracy import ESS_PER_CHAIN, format_accuracy
-from dsgmcmc.config.chain import ChainConfig, ResolvedChain
-from dsgmcmc.config.sampler import DEFAULT_SAMPLER
+from dsgmcmc.config.chain import DEFAULT_SAMPLER, ChainConfig, ResolvedChain, section_of
+from dsgmcmc.config.units import ESS_PER_CHAIN, format_accuracy
 from dsgmcmc.data.ratings import SIDES, Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods import LIKELIHOODS, Law, LikelihoodSettings
 from dsgmcmc.model.parts import PARTS, PartSettings
 from dsgmcmc.model.quantity import Quantities, sizes_of
+from dsgmcmc.samplers import sampler_named
 from dsgmcmc.settings import named, setting
+from dsgmcmc.storage.files import read_toml
 from dsgmcmc.types import Factor
 
 Rank = Annotated[int, Field(ge=0, le=512)]
 
 #: The largest rank that is chosen automatically.
 MAX_AUTOMATIC_RANK = 32
+
+#: Sampler of a factorisation if the metric of the default sampler may be unstable.
+ROBUST_SAMPLER = "psgld"
+
+#: Burn-in of a factorisation with the default sampler; docs/defaults.md gives the reasons.
+BURN_IN = "50sweeps"
 
 
 def automatic_rank(ratings: int, rows_and_columns: int) -> int:
@@ -167,3 +179,112 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
         distinct = dict.fromkeys(one for part in parts for one in part.quantities_of(self, transposed, features))
         sizes = sizes_of(self.dimension, levels, features, {"time_level": len(self.times)})
         return Quantities(tuple(distinct), sizes)
+
+
+# ---------------------------------------------------------------------- layers of settings
+
+
+def read_settings(
+    options: Mapping[str, Any], config_file: Path | None = None, assignments: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Read and merge the settings of a user.
+
+    Parameters
+    ----------
+    options : mapping of str to object
+        Options of the command line.
+    config_file : Path, optional
+        TOML file; options override its settings. Hyphens in names are read as underscores.
+    assignments : sequence of str, optional
+        Values ``NAME=VALUE`` of ``--set``; they override options.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, or an assignment is malformed.
+    """
+    file = _underscored(read_toml(config_file)) if config_file else {}
+    return merged(file, options, parse_assignments(assignments))
+
+
+def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge settings; later layers take precedence.
+
+    Sampler settings of earlier layers are dropped if a layer names a different sampler. Earlier sampler settings are
+    taken to be settings of the default sampler if no earlier layer names one.
+    """
+    result: dict[str, Any] = {}
+    for layer in layers:
+        section, before = section_of(layer.get("sampler") or {}), result.get("sampler", {})
+        name = before.get("name", DEFAULT_SAMPLER)
+        if section.get("name", name) == name:
+            section = before | section
+        result |= {**layer, "sampler": section}
+    return result
+
+
+def build(*layers: Mapping[str, Any]) -> RunConfig:
+    """Merge and check layers of settings of a factorisation; later layers take precedence.
+
+    Raises
+    ------
+    InputError
+        If any setting is wrong; the message names all of them.
+    """
+    given = merged(*layers)
+    law = LIKELIHOODS.get(str(given.get("likelihood")))
+    settings = merged(law.defaults if law else {}, given)
+    settings["sampler"].setdefault("name", _default_sampler(settings))
+    if settings.get("prior") == "fixed":  # as published, with step sizes for ratings that are not standardised
+        settings = {"noise_precision": 1.0, "prior_precision": 1.0, "standardise": False} | settings
+    if law:
+        settings.setdefault("standardise", law.has_noise)
+    if settings["sampler"]["name"] == DEFAULT_SAMPLER:
+        settings.setdefault("burn_in", BURN_IN)
+    sampler = sampler_named(settings["sampler"]["name"])
+    defaults = sampler.defaults if sampler else {}
+    return RunConfig.of({name: defaults[name] for name in defaults if name in RunConfig.model_fields} | settings)
+
+
+def _default_sampler(settings: Mapping[str, Any]) -> str:
+    """Return the default sampler: BAOAB, unless its diagonal metric may be unstable.
+
+    The metric may be unstable if the factors must explain a common mean, or have a wide prior: without biases, without
+    centring, or with a fixed prior. All three cases diverged on MovieLens 1M. If the user sets a metric, the default is
+    BAOAB in any case, as the sampler that has one.
+    """
+    stable = settings.get("biases", True) and settings.get("center", True) and settings.get("prior") != "fixed"
+    asked = "metric" in settings["sampler"]
+    return DEFAULT_SAMPLER if stable or asked else ROBUST_SAMPLER
+
+
+def _underscored(section: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name.replace("-", "_"): _underscored(value) if isinstance(value, dict) else value
+        for name, value in section.items()
+    }
+
+
+def parse_assignments(assignments: Sequence[str]) -> dict[str, Any]:
+    """Parse ``NAME=VALUE`` and ``sampler.NAME=VALUE``; a value is TOML or else a plain string.
+
+    Raises
+    ------
+    InputError
+        If an assignment has no ``=``.
+    """
+    settings: dict[str, Any] = {}
+    for text in assignments:
+        name, equals, raw = text.partition("=")
+        if not equals:
+            raise InputError(f"--set {text}: expected NAME=VALUE, for example --set sampler.alpha=0.95")
+        try:
+            value = tomllib.loads(f"value = {raw}")["value"]
+        except (ValueError, RecursionError):
+            value = raw
+        name = name.strip().replace("-", "_")
+        if name.startswith("sampler."):
+            settings.setdefault("sampler", {})[name.removeprefix("sampler.")] = value
+        else:
+            settings[name] = value
+    return settings

@@ -1,13 +1,24 @@
-"""Lengths and times in the notation of users. Imports nothing heavy, because job scripts are made on login nodes."""
+"""Lengths, times and target accuracies in the notation of users.
+
+docs/defaults.md gives the reasons for the default target, an ESS of 100 per chain.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from math import isfinite
 
 _LENGTH = re.compile(r"(\d+)(\s*sweeps?)?")
 _CLOCK = re.compile(r"(?:(\d+)-)?(\d+):(\d\d):(\d\d)")
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|h|d)")
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+#: Measures of accuracy, each with a lower bound of its limit.
+MEASURES = {"rhat": 1.0, "ess": 0.0}
+
+LEAST_DRAWS = 4  # per chain; fewer draws give no information about mixing
+ESS_PER_CHAIN = 100  # with a smaller ESS, R-hat and tail quantiles are unreliable [Vehtari 2021, section 5]
 
 
 def parse_length(length: int | str, sweep: int) -> int:
@@ -44,3 +55,34 @@ def parse_time(text: str) -> float | None:
         if minutes < 60 and seconds < 60:
             return 86400.0 * days + 3600 * hours + 60 * minutes + seconds
     return None
+
+
+def parse_accuracy(text: str) -> dict[str, float]:
+    """Parse a target accuracy: ``ess=400``, ``rhat=1.01``, or both, separated by a comma.
+
+    Returns
+    -------
+    dict of str to float
+        Limit of each measure in `text`.
+
+    Raises
+    ------
+    ValueError
+        If `text` is malformed.
+    """
+    wanted: dict[str, float] = {}
+    for part in text.split(","):
+        name, _, number = (word.strip() for word in part.partition("="))
+        try:
+            limit = float(number)
+        except ValueError:
+            limit = 0.0
+        if name not in MEASURES or name in wanted or not isfinite(limit) or limit <= MEASURES[name]:
+            raise ValueError("must be like 'ess=400', 'rhat=1.01' (above 1) or 'ess=400,rhat=1.01', or 'none'")
+        wanted[name] = limit
+    return wanted
+
+
+def format_accuracy(wanted: Mapping[str, float]) -> str:
+    """Format a target accuracy; the inverse of `parse_accuracy`."""
+    return ",".join(f"{name}={limit:g}" for name, limit in wanted.items())

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dsgmcmc.config.accuracy import LEAST_DRAWS
+from dsgmcmc.config.units import LEAST_DRAWS
 from dsgmcmc.diagnostics.convergence import split_subchains
 from dsgmcmc.diagnostics.mixing import equal_weights, ess_bulk, ess_tail, halves, rhat
 from dsgmcmc.posterior.export import datatree

@@ -10,8 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from dsgmcmc.config.chain import ChainConfig, ResolvedChain
-from dsgmcmc.config.sampler import DEFAULT_SAMPLER, section_of
+from dsgmcmc.config.chain import DEFAULT_SAMPLER, ChainConfig, ResolvedChain, section_of
 from dsgmcmc.densities.curvature import with_curvature
 from dsgmcmc.densities.density import D, Density, check_attributes, check_energy, check_gradient
 from dsgmcmc.densities.draws import Draws

@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc.config.accuracy import LEAST_DRAWS, format_accuracy, parse_accuracy
 from dsgmcmc.config.chain import ResolvedChain
+from dsgmcmc.config.units import LEAST_DRAWS, format_accuracy, parse_accuracy
 from dsgmcmc.diagnostics import mixing
 from dsgmcmc.diagnostics.convergence import SHARE_LEFT_OUT, split_subchains
 from dsgmcmc.targets.base import Followed

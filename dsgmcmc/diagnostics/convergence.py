@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc.config.accuracy import ESS_PER_CHAIN, LEAST_DRAWS
+from dsgmcmc.config.units import ESS_PER_CHAIN, LEAST_DRAWS
 from dsgmcmc.diagnostics import mixing
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import (

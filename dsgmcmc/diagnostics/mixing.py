@@ -38,7 +38,7 @@ def rhat(values: Float64) -> Float64:
     Parameters
     ----------
     values : (chains, draws, m) float64
-        At least `dsgmcmc.config.accuracy.LEAST_DRAWS` draws of m quantities. For one chain, its halves are compared.
+        At least `dsgmcmc.config.units.LEAST_DRAWS` draws of m quantities. For one chain, its halves are compared.
 
     Returns
     -------

@@ -25,9 +25,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dsgmcmc.config.chain import SamplerSection
 from dsgmcmc.config.job import Policy
 from dsgmcmc.config.run import ResolvedConfig
-from dsgmcmc.config.sampler import SamplerSection
 from dsgmcmc.errors import AgreedError, DivergenceError, InputError
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.parallel.comm import agree

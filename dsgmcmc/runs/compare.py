@@ -35,8 +35,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from dsgmcmc.config.job import Policy
-from dsgmcmc.config.layers import merged
-from dsgmcmc.config.run import ResolvedConfig
+from dsgmcmc.config.run import ResolvedConfig, merged
 from dsgmcmc.data.inner import InnerSplit
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics.comparison import Comparison, Model

@@ -9,9 +9,8 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
-from dsgmcmc.config.chain import CHANGEABLE
+from dsgmcmc.config.chain import CHANGEABLE, section_of
 from dsgmcmc.config.run import ResolvedConfig
-from dsgmcmc.config.sampler import section_of
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.comm import on_root, oversubscription
 from dsgmcmc.runs.costs import Costs

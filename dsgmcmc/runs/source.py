@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from dsgmcmc.config.chain import DEFAULT_LENGTH
-from dsgmcmc.config.layers import build
-from dsgmcmc.config.run import ResolvedConfig, RunConfig, automatic_rank
+from dsgmcmc.config.run import ResolvedConfig, RunConfig, automatic_rank, build
 from dsgmcmc.data.ratings import Ratings, open_ratings
 from dsgmcmc.diagnostics.baselines import BiasesOnly, advantage, baselines, fit_biases_only
 from dsgmcmc.diagnostics.convergence import agreement, diagnose, slowest, temperatures

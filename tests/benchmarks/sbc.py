@@ -20,8 +20,7 @@ from mpi4py import MPI
 from scipy.stats import chi2
 from shared import arguments
 
-from dsgmcmc.config.layers import build
-from dsgmcmc.config.run import ResolvedConfig
+from dsgmcmc.config.run import ResolvedConfig, build
 from dsgmcmc.data.ratings import open_ratings, write_ratings
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.model import FactorModel

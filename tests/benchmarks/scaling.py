@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from dsgmcmc.config.layers import build
+from dsgmcmc.config.run import build
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.costs import Costs

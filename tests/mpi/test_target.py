@@ -10,7 +10,7 @@ import pytest
 from mpi4py import MPI
 from support import factor_target
 
-from dsgmcmc.config.layers import build
+from dsgmcmc.config.run import build
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.target import FactorTarget

@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
 
 from ours import rows_of, started, steps
 
-from dsgmcmc.config.layers import build
+from dsgmcmc.config.run import build
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.diagnostics.scores import coverage, pit, rmse
 from dsgmcmc.kernels.normal_rows import draw_normal_rows

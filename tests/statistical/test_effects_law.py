@@ -10,7 +10,7 @@ import pytest
 from ours import started
 from support import write_planted
 
-from dsgmcmc.config.layers import build
+from dsgmcmc.config.run import build
 from dsgmcmc.model.likelihoods.negative_binomial import NegativeBinomial
 from dsgmcmc.model.likelihoods.student_t import StudentT
 from dsgmcmc.model.likelihoods.thresholds import CUTS

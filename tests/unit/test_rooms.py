@@ -11,7 +11,7 @@ import typer
 from support import run
 
 from dsgmcmc.cli.app import app
-from dsgmcmc.config.sampler import DEFAULT_SAMPLER
+from dsgmcmc.config.chain import DEFAULT_SAMPLER
 from dsgmcmc.samplers import DENSITY_SAMPLERS, SAMPLERS
 
 PACKAGE = Path(__file__).resolve().parents[2] / "dsgmcmc"
@@ -167,7 +167,7 @@ def test_defining_the_commands_loads_nothing_heavy():
 
 def test_a_run_loads_what_it_needs():
     """Whoever reads a run waits for its own sampler's settings, not for all samplers, the compiler or a database."""
-    found = loaded("from dsgmcmc.config.layers import build\nimport dsgmcmc.posterior.rank\nbuild({})")
+    found = loaded("from dsgmcmc.config.run import build\nimport dsgmcmc.posterior.rank\nbuild({})")
     samplers = {name for name, sampler in {**SAMPLERS, **DENSITY_SAMPLERS}.items() if sampler.__module__ in found}
     assert samplers == {DEFAULT_SAMPLER}
     assert not {"numba", "duckdb", "mpi4py", "scipy.stats"} & found

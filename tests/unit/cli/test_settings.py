@@ -14,8 +14,7 @@ from dsgmcmc import BPMF
 from dsgmcmc.cli.app import app
 from dsgmcmc.cli.settings import settings
 from dsgmcmc.config.job import Policy
-from dsgmcmc.config.layers import build
-from dsgmcmc.config.run import RunConfig
+from dsgmcmc.config.run import RunConfig, build
 from dsgmcmc.errors import InputError
 from dsgmcmc.samplers import DENSITY_SAMPLERS, SAMPLERS
 from dsgmcmc.settings import BPMF_NAMES, in_python, named

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from dsgmcmc.config.accuracy import format_accuracy, parse_accuracy
-from dsgmcmc.config.layers import build
+from dsgmcmc.config.run import build
+from dsgmcmc.config.units import format_accuracy, parse_accuracy
 from dsgmcmc.errors import InputError
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dsgmcmc.config.chain import CHANGEABLE
-from dsgmcmc.config.layers import build
-from dsgmcmc.config.run import ResolvedConfig
+from dsgmcmc.config.run import ResolvedConfig, build
 from dsgmcmc.model.likelihoods import LIKELIHOODS
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support import STEPPING
 
-from dsgmcmc.config.layers import build, parse_assignments, read_settings
+from dsgmcmc.config.run import build, parse_assignments, read_settings
 from dsgmcmc.errors import InputError
 from dsgmcmc.storage.files import read_toml
 

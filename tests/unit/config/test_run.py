@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from support import STEPPING
 
-from dsgmcmc.config.layers import build
-from dsgmcmc.config.run import ResolvedConfig
+from dsgmcmc.config.run import ResolvedConfig, build
 from dsgmcmc.errors import InputError
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.storage.rundir import RunDirectory

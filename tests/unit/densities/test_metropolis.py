@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dsgmcmc.config.layers import build
+from dsgmcmc.config.run import build
 from dsgmcmc.densities.metropolis.base import Metropolis
 from dsgmcmc.densities.regression import LOGISTIC, Link, Regression, student
 from dsgmcmc.densities.sample import vector_target

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dsgmcmc.config.layers import build
+from dsgmcmc.config.run import build
 from dsgmcmc.densities import sample_density
 from dsgmcmc.densities.density import DoubleWell
 from dsgmcmc.densities.regression import Regression

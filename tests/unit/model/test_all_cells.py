@@ -10,7 +10,7 @@ import pytest
 from mpi4py import MPI
 from support import MODEL, cells_of, factor_target, rows_of, write_planted
 
-from dsgmcmc.config.layers import build
+from dsgmcmc.config.run import build
 from dsgmcmc.model.likelihoods.all_cells import AllCells
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig

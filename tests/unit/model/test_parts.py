@@ -9,8 +9,7 @@ import pytest
 from mpi4py import MPI
 from support import write_planted
 
-from dsgmcmc.config.layers import build
-from dsgmcmc.config.run import FactorConfig, ModelConfig
+from dsgmcmc.config.run import FactorConfig, ModelConfig, build
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.parts import PARTS, Noise, Part, RowPriors

@@ -9,7 +9,7 @@ import pytest
 from mpi4py import MPI
 from support import sample, write_planted
 
-from dsgmcmc.config.layers import build
+from dsgmcmc.config.run import build
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.model.quantity import THETA
 from dsgmcmc.parallel.ring import Ring

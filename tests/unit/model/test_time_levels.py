@@ -9,7 +9,7 @@ import pytest
 from mpi4py import MPI
 
 from dsgmcmc import BPMF
-from dsgmcmc.config.layers import build
+from dsgmcmc.config.run import build
 from dsgmcmc.data.prepare import prepare_ratings
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.errors import InputError

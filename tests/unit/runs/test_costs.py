@@ -14,8 +14,7 @@ import pytest
 from mpi4py import MPI
 from support import sample, write_planted
 
-from dsgmcmc.config.layers import build
-from dsgmcmc.config.run import ResolvedConfig
+from dsgmcmc.config.run import ResolvedConfig, build
 from dsgmcmc.data.ratings import Ratings, open_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.ring import Ring

@@ -11,8 +11,8 @@ import pytest
 from mpi4py import MPI
 from support import copied, digest, diverging, metrics, write_planted
 
-from dsgmcmc.config.layers import build
-from dsgmcmc.config.sampler import section_of
+from dsgmcmc.config.chain import section_of
+from dsgmcmc.config.run import build
 from dsgmcmc.diagnostics.summary import read_summary
 from dsgmcmc.runs.chain import fallbacks
 from dsgmcmc.storage.manifest import Key

@@ -10,7 +10,7 @@ import pytest
 from mpi4py import MPI
 from support import factor_target, write_planted
 
-from dsgmcmc.config.layers import build
+from dsgmcmc.config.run import build
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.model.target import FactorTarget

@@ -12,7 +12,7 @@ import pytest
 from mpi4py import MPI
 from support import MODEL, factor_target, write_planted
 
-from dsgmcmc.config.layers import build
+from dsgmcmc.config.run import build
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.philox import NoiseKey, gammas, normals

@@ -13,7 +13,7 @@ from arviz_stats.base import array_stats
 from mpi4py import MPI
 from support import Model, factor_target, write_planted
 
-from dsgmcmc.config.layers import build
+from dsgmcmc.config.run import build
 from dsgmcmc.densities.density import ALL, Data
 from dsgmcmc.densities.sample import sample as sample_vector
 from dsgmcmc.densities.sample import vector_target

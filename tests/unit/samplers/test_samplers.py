@@ -18,7 +18,7 @@ from pydantic import Field
 from support import digest, factor_target, metrics, sample, write_planted
 
 from dsgmcmc import densities, samplers
-from dsgmcmc.config.layers import build
+from dsgmcmc.config.run import build
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.samplers import DENSITY_SAMPLERS, SAMPLERS

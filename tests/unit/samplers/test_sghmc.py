@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dsgmcmc.config.layers import build
+from dsgmcmc.config.run import build
 from dsgmcmc.errors import InputError
 
 
