@@ -1,11 +1,23 @@
-"""Entry point of ``dsgmcmc`` and ``python -m dsgmcmc``: sets up signals, streams and threads before heavy imports."""
+"""Entry point of ``dsgmcmc`` and ``python -m dsgmcmc``: sets up signals, streams and threads before heavy imports.
+
+If writing to a standard stream fails, the command continues, and reports the failure at the end. So neither a full disk
+nor a reader that ends early, such as `head`, causes a traceback or ends a run.
+"""
 
 from __future__ import annotations
 
+import errno
 import gc
+import io
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 
 def main() -> None:
@@ -15,9 +27,8 @@ def main() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback during the first imports
     from dsgmcmc.errors import EXIT_INTERRUPTED
     from dsgmcmc.parallel.signals import interrupt
-    from dsgmcmc.parallel.streams import standard_streams
 
-    with standard_streams():
+    with _standard_streams():
         try:
             if handled:
                 signal.signal(signal.SIGINT, interrupt)
@@ -35,15 +46,14 @@ def main() -> None:
 
 
 def _main() -> None:
-    from dsgmcmc.parallel.machine import THREAD_VARIABLES
     from dsgmcmc.parallel.signals import install_early
+
+    if sys.argv[1:2] == ["sample"]:  # a batch system may send its signal while NumPy and Numba load
+        install_early()
+    from dsgmcmc.parallel.comm import TELL, THREAD_VARIABLES, tell_status
 
     for variable in THREAD_VARIABLES:
         os.environ.setdefault(variable, "1")
-    if sys.argv[1:2] == ["sample"]:  # a batch system may send its signal while NumPy and Numba load
-        install_early()
-    from dsgmcmc.parallel.comm import TELL, tell_status
-
     asked = os.environ.pop(TELL, None)  # for this process, not for its children
     from dsgmcmc.cli.app import main as command_line
 
@@ -53,6 +63,52 @@ def _main() -> None:
         if asked:
             tell_status(end.code)
         raise
+
+
+class _Descriptor(io.FileIO):
+    """A file descriptor that drops all data after a write has failed."""
+
+    failure: OSError | None = None
+
+    def write(self, data: ReadableBuffer) -> int | None:  # type: ignore[override]  # None: it would block
+        if self.failure is None:
+            try:
+                return super().write(data)
+            except OSError as error:
+                self.failure = error
+        return memoryview(data).nbytes
+
+
+def _text_stream(file: _Descriptor, before: Any) -> io.TextIOWrapper:
+    """Make a text stream for a file descriptor, with the encoding and buffering of the stream `before`."""
+    encoding, errors = getattr(before, "encoding", None), getattr(before, "errors", None)
+    at_once = getattr(before, "line_buffering", False) or getattr(before, "write_through", False)
+    return io.TextIOWrapper(io.BufferedWriter(file), encoding, errors, line_buffering=at_once)
+
+
+@contextmanager
+def _standard_streams() -> Iterator[None]:
+    """Context of a command; it ends the process, with status 1 if writing to standard output failed."""
+    from dsgmcmc.errors import EXIT_FAILURE
+    from dsgmcmc.terminal import complain
+
+    for number, mode in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
+        try:
+            os.fstat(number)
+        except OSError:  # closed: no other file may get its number; output then fails, and warnings are lost
+            os.open(os.devnull, mode)
+    output, errors = (_Descriptor(number, "w", closefd=False) for number in (1, 2))
+    sys.stdout, sys.stderr = _text_stream(output, sys.stdout), _text_stream(errors, sys.stderr)
+    status: Any = None
+    try:
+        yield
+    except SystemExit as end:
+        status = end.code
+    sys.stdout.flush()
+    if output.failure and output.failure.errno != errno.EPIPE:  # a reader that has ended is no failure
+        complain(f"standard output cannot be written: {output.failure.strerror}")
+        status = status or EXIT_FAILURE
+    sys.exit(status)
 
 
 if __name__ == "__main__":

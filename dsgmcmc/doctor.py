@@ -22,8 +22,7 @@ import numpy as np
 
 from dsgmcmc._version import __version__
 from dsgmcmc.errors import InputError
-from dsgmcmc.parallel.comm import alone, library, world_comm
-from dsgmcmc.parallel.machine import memory_limit, usable_cores
+from dsgmcmc.parallel.comm import alone, library, memory_limit, usable_cores, world_comm
 from dsgmcmc.parallel.mpirun import find_mpirun, openmpi_environment
 
 TIMEOUT = 60.0  # seconds for one trial; starting Python from a busy shared file system is slow

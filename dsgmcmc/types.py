@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum, unique
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -16,6 +17,9 @@ UInt8 = NDArray[np.uint8]
 UInt64 = NDArray[np.uint64]
 Mask = NDArray[np.bool_]
 Array = NDArray[Any]
+#: Arrays by name, and their shapes.
+Named = Mapping[str, Float64]
+Shapes = Mapping[str, tuple[int, ...]]
 
 #: Admitted values of settings, which `dsgmcmc.config` describes.
 ScheduleName = Literal["shuffled", "cyclic", "random"]
@@ -110,18 +114,6 @@ class Comm(Protocol):
 
     def Recv_init(self, buf: Any, source: int, tag: int = 0) -> Any:
         """Make a persistent request to receive into a buffer."""
-
-    def send(self, obj: Any, dest: int) -> None:
-        """Send an object."""
-
-    def recv(self, *, source: int) -> Any:
-        """Receive an object."""
-
-    def Send(self, buf: Array, dest: int) -> None:
-        """Send an array."""
-
-    def Recv(self, buf: Array, source: int) -> None:
-        """Receive into an array."""
 
     def Isend(self, buf: Array, dest: int, tag: int = 0) -> Any:
         """Begin to send an array; returns a request."""

@@ -91,4 +91,4 @@ tell_open_mpi() {
 }
 
 # Cores by affinity, or fewer where the container's or the job's quota is less.
-usable_cores() { python -c 'from dsgmcmc.parallel.machine import usable_cores; print(usable_cores())'; }
+usable_cores() { python -c 'from dsgmcmc.parallel.comm import usable_cores; print(usable_cores())'; }

@@ -15,7 +15,7 @@ import duckdb
 from pydantic import ByteSize, TypeAdapter, ValidationError
 
 from dsgmcmc.errors import InputError, writing
-from dsgmcmc.parallel.machine import memory_limit
+from dsgmcmc.parallel.comm import memory_limit
 
 T = TypeVar("T")
 

@@ -16,12 +16,11 @@ import numpy as np
 from dsgmcmc.densities.density import ALL, D, Data, check_gradient, prior_energy, prior_gradient
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import RowPrior
-from dsgmcmc.parallel.named import Named, Shapes, pack, unpack
+from dsgmcmc.parallel.ring import Phases, pack, unpack
 from dsgmcmc.parallel.schedule import Schedule
-from dsgmcmc.parallel.timers import Phases
 from dsgmcmc.targets.base import NO_SUMS, Information, Momenta
 from dsgmcmc.targets.state import BlockLayout, ParameterBlock, RandomStream, StateField, gradient_in
-from dsgmcmc.types import Array, Factor, Float64
+from dsgmcmc.types import Array, Factor, Float64, Named, Shapes
 
 #: Message for samplers that draw rows from their conditional distributions.
 NOT_CONDITIONAL = (

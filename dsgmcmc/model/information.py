@@ -20,11 +20,10 @@ from dsgmcmc.kernels.pattern import product_kernel
 from dsgmcmc.kernels.products import gram
 from dsgmcmc.model.circulation import OTHER, Circulation
 from dsgmcmc.model.likelihoods import Law
-from dsgmcmc.parallel.named import Named, Shapes
 from dsgmcmc.targets.base import NO_SUMS, Information
 from dsgmcmc.targets.information import REACH, curvature_bound
 from dsgmcmc.targets.state import ParameterBlock
-from dsgmcmc.types import Array, Factor, Float32, Float64
+from dsgmcmc.types import Array, Factor, Float32, Float64, Named, Shapes
 
 SUMS, SENT, PRODUCT = "statistics", "information.sent", "information.product"
 

@@ -15,8 +15,7 @@ from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.parts import PARTS, Noise, Part, RowPriors
 from dsgmcmc.model.parts.base import DrawContext, Place
 from dsgmcmc.model.quantity import Quantities, Sampled, Sizes, sizes_of
-from dsgmcmc.parallel.named import shapes_of
-from dsgmcmc.parallel.ring import Ring
+from dsgmcmc.parallel.ring import Ring, shapes_of
 from dsgmcmc.targets.state import arrays_of, take_all
 from dsgmcmc.types import Array, Float64, Purpose
 

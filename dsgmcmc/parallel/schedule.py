@@ -37,11 +37,10 @@ class Schedule:
         self._state = self._generator.state  # resetting the state is eight times as fast as a new generator
         self._order: tuple[int, Int64] = (-1, np.zeros(0, np.int64))
         self._orders: tuple[tuple[int, int], Int64] = ((-1, 0), np.zeros((0, 0), np.int64))
-        total = int(self._cumulative[-1])
-        uniform = np.full(self.grid, 1.0 / self.grid)
-        by_size = np.asarray(part_sizes, dtype=np.float64) / max(total, 1)
         #: (B,) float64: the probability (or frequency) p_t with which part t is visited.
-        self.probability = by_size if name == "random" else uniform
+        self.probability = np.full(self.grid, 1.0 / self.grid)
+        if name == "random":
+            self.probability = np.asarray(part_sizes, dtype=np.float64) / max(int(self._cumulative[-1]), 1)
 
     def part(self, iteration: int) -> int:
         """Part that iteration `iteration`, counted from 0, visits."""

@@ -14,7 +14,7 @@ import mmap
 import os
 import tempfile
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from itertools import accumulate
 from pathlib import Path
 
@@ -87,43 +87,25 @@ class SharedColumnBuffers:
 
 def _shared_memory(node: Comm, count: int) -> Float32 | None:
     """`count` zeros in memory shared on a node; None if any process cannot map it. Collective over `node`."""
-    path = node.bcast(_create(count * 4) if node.rank == 0 else None)
-    memory = _map(path, count * 4, node) if path else None
-    everyone = all(node.allgather(memory is not None))
-    if node.rank == 0:
-        _unlink(path)
-    return np.frombuffer(memory, np.float32) if memory is not None and everyone else None
-
-
-def _create(size: int) -> str:
-    """Create a file of `size` bytes for all processes of a node, under a new name; "" if it cannot be created."""
     path = ""
-    try:
-        handle, path = tempfile.mkstemp(prefix="dsgmcmc-", dir=FOLDER)
-        with os.fdopen(handle, "wb") as file:
-            file.truncate(size)
-    except OSError:
-        _unlink(path)
-        return ""
-    return path
-
-
-def _unlink(path: str) -> None:
-    """Unlink the file, if there is one."""
-    if path:
-        with suppress(OSError):
-            Path(path).unlink()
+    with ExitStack() as stack:
+        if node.rank == 0:
+            with suppress(OSError):  # no such folder, or no room in it
+                file = stack.enter_context(tempfile.NamedTemporaryFile(prefix="dsgmcmc-", dir=FOLDER))
+                file.truncate(count * 4)
+                path = file.name
+        path = node.bcast(path)
+        memory = _map(path, count * 4, node) if path else None
+        everyone = all(node.allgather(memory is not None))
+    return np.frombuffer(memory, np.float32) if memory is not None and everyone else None
 
 
 def _map(path: str, size: int, node: Comm) -> mmap.mmap | None:
     """Map the file, after reserving this process's share of its memory, which is then allocated near this process."""
     begin, end = (size * rank // node.size for rank in (node.rank, node.rank + 1))
     try:
-        handle = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
-        try:
-            os.posix_fallocate(handle, begin, end - begin)
-            return mmap.mmap(handle, size)
-        finally:
-            os.close(handle)
+        with os.fdopen(os.open(path, os.O_RDWR | os.O_NOFOLLOW), "r+b", buffering=0) as file:
+            os.posix_fallocate(file.fileno(), begin, end - begin)
+            return mmap.mmap(file.fileno(), size)
     except (OSError, ValueError):
         return None

@@ -33,8 +33,7 @@ from dsgmcmc.errors import (
     DivergenceError,
     WriteError,
 )
-from dsgmcmc.parallel.comm import agree
-from dsgmcmc.parallel.machine import seconds_since_start
+from dsgmcmc.parallel.comm import agree, seconds_since_start
 from dsgmcmc.parallel.partition import chain_group
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.signals import Request, Signals

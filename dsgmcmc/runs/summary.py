@@ -16,9 +16,8 @@ from dsgmcmc.diagnostics.comparison import Comparison
 from dsgmcmc.diagnostics.summary import as_written, read_summary, save_summary
 from dsgmcmc.diagnostics.verdict import verdict
 from dsgmcmc.errors import InputError, WriteError
-from dsgmcmc.parallel.comm import agree, library
-from dsgmcmc.parallel.machine import peak_memory
-from dsgmcmc.parallel.timers import PHASES, Phases
+from dsgmcmc.parallel.comm import agree, library, peak_memory
+from dsgmcmc.parallel.ring import PHASES, Phases
 from dsgmcmc.runs.chain import fallbacks
 from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.storage.facts import versions

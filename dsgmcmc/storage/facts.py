@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict
 
 from dsgmcmc._version import __version__
 from dsgmcmc.errors import InputError
-from dsgmcmc.parallel.machine import cpu_name
+from dsgmcmc.parallel.comm import cpu_name
 from dsgmcmc.storage.manifest import Manifest, Sha256
 
 Facts = dict[str, Any]

@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from dsgmcmc.parallel.named import Named, Shapes
 from dsgmcmc.targets.state import ParameterBlock, RandomStream, Rows
-from dsgmcmc.types import Array, Factor, Float64
+from dsgmcmc.types import Array, Factor, Float64, Named, Shapes
 
 if TYPE_CHECKING:
     from dsgmcmc.storage.manifest import Key

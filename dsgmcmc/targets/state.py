@@ -16,7 +16,7 @@ import numpy as np
 
 from dsgmcmc.kernels.formula import Batch, Formula, Gradient, RowPrior
 from dsgmcmc.kernels.philox import NoiseKey
-from dsgmcmc.parallel.timers import Phases
+from dsgmcmc.parallel.ring import Phases
 from dsgmcmc.types import Array, Factor, Float32, Float64, Int64, Purpose
 
 PRIOR_GRADIENT = Formula("out = grad_prior")

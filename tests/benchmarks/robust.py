@@ -84,7 +84,7 @@ def sample(cell: Cell, data: Path, out: Path) -> dict[str, Any]:
     """Sample a cell; its line of the file."""
     begun = time.monotonic()
     arguments = ["sample", str(data), "--out", str(out), *LENGTH, "--seed", str(cell.seed), *MODELS[cell.model]]
-    done = run_dsgmcmc(arguments, capture_output=True)
+    done = run_dsgmcmc(arguments)
     if done.returncode == EXIT_USAGE and cell.model not in FOR_ALL:
         found: dict[str, Any] = {"outcome": "refused"}
     elif done.returncode:

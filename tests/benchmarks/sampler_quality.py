@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,7 +56,7 @@ def sample(word: str, data: Path, folder: Path, options: list[str]) -> str:
     name, *settings = word.split(",")
     arguments = ["sample", str(data), "--out", str(folder), "--sampler", name, "--until", "none", *options]
     arguments += [part for setting in settings for part in ("--set", f"sampler.{setting}")]
-    done = run_dsgmcmc(arguments, 1, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    done = run_dsgmcmc(arguments)
     said = [line for line in done.stderr.splitlines() if line.startswith("dsgmcmc:")]
     return (said or ["failed"])[0] if done.returncode else ""
 

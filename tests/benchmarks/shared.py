@@ -44,7 +44,7 @@ def processor_seconds() -> float:
 def quietly(*arguments: object, processes: int = 1) -> tuple[str, float]:
     """Run a command of the package: what it printed, and its processor seconds. Its error ends the script."""
     before = processor_seconds()
-    done = run_dsgmcmc([str(argument) for argument in arguments], processes, capture_output=True)
+    done = run_dsgmcmc([str(argument) for argument in arguments], processes)
     if done.returncode:
         raise SystemExit(done.stderr)
     return done.stdout, processor_seconds() - before

@@ -7,9 +7,8 @@ import pytest
 from mpi4py import MPI
 
 from dsgmcmc.errors import AgreedError, InputError
-from dsgmcmc.parallel.named import stacked
 from dsgmcmc.parallel.partition import A_MESSAGE, column_of, owner, row_of, slices_of
-from dsgmcmc.parallel.ring import Move, Ring
+from dsgmcmc.parallel.ring import Move, Ring, stacked
 
 pytestmark = pytest.mark.mpi
 GRIDS = (4, 5, 7)

@@ -35,9 +35,8 @@ from dsgmcmc.kernels.products import add_rotated, gram
 from dsgmcmc.model.circulation import OTHER, Circulation
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.model.predictive.base import Predictive, PredictorDraws
-from dsgmcmc.parallel.named import Named
 from dsgmcmc.settings import setting
-from dsgmcmc.types import Array, Factor, Float32, Float64
+from dsgmcmc.types import Array, Factor, Float32, Float64, Named
 
 
 class ClickSettings(BaseModel):

@@ -63,11 +63,10 @@ from dsgmcmc.model.predictive.counts import (
 )
 from dsgmcmc.model.predictive.mixture import LawOfMoments
 from dsgmcmc.model.quantity import Quantity, Sampled
-from dsgmcmc.parallel.named import Named
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.settings import named
 from dsgmcmc.targets.state import ParameterBlock
-from dsgmcmc.types import Array, Factor, Float32, Float64, Int64
+from dsgmcmc.types import Array, Factor, Float32, Float64, Int64, Named
 
 START_DISPERSION, DISPERSION_BOUNDS = 10.0, (0.1, 1000.0)  # of r
 PRIOR_SD = 2.0

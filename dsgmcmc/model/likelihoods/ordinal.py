@@ -55,8 +55,7 @@ from dsgmcmc.model.predictive.base import Moments, Predictive, PredictorDraws, n
 from dsgmcmc.model.predictive.levels import LevelDistribution, log_probability
 from dsgmcmc.model.predictive.mixture import Scores
 from dsgmcmc.model.quantity import Quantity, Sampled
-from dsgmcmc.parallel.named import shapes_of, stacked
-from dsgmcmc.parallel.ring import Ring
+from dsgmcmc.parallel.ring import Ring, shapes_of, stacked
 from dsgmcmc.settings import named
 from dsgmcmc.targets.state import ParameterBlock, RandomStream, arrays_of, take_all
 from dsgmcmc.types import Array, Factor, Float32, Float64, Int32, Purpose

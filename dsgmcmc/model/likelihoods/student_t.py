@@ -50,10 +50,9 @@ from dsgmcmc.model.parts.base import DrawContext
 from dsgmcmc.model.predictive.base import Moments, Predictive
 from dsgmcmc.model.predictive.mixture import SymmetricMixture
 from dsgmcmc.model.quantity import Quantity, Sampled
-from dsgmcmc.parallel.named import Named, stacked
-from dsgmcmc.parallel.ring import Ring
+from dsgmcmc.parallel.ring import Ring, stacked
 from dsgmcmc.targets.state import ParameterBlock
-from dsgmcmc.types import Array, Factor, Float32, Float64
+from dsgmcmc.types import Array, Factor, Float32, Float64, Named
 
 START_NU = 8.0
 NU_BOUNDS, MAX_LOG_TAU = (2.02, 1000.0), 14.0  # of nu, and of the logarithm of tau in either direction

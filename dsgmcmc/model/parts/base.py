@@ -34,11 +34,10 @@ from dsgmcmc.kernels.formula import RowPrior
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.circulation import Circulation
 from dsgmcmc.model.quantity import Quantity, Sampled, SavedDraw, Sizes
-from dsgmcmc.parallel.named import Named
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.targets.state import ParameterBlock, RandomStream
-from dsgmcmc.types import Array, Factor, Float32, Float64, ImplicitName, Int32, ThresholdsName
+from dsgmcmc.types import Array, Factor, Float32, Float64, ImplicitName, Int32, Named, ThresholdsName
 
 #: Contribution of a row's features to the shift.
 DESCRIBED = Quantity("described", ("column",), of_rows=True, drawn=False)

@@ -42,8 +42,7 @@ from dsgmcmc.model.parts.base import (
     is_due,
 )
 from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled
-from dsgmcmc.parallel.named import shapes_of, stacked
-from dsgmcmc.parallel.ring import Ring
+from dsgmcmc.parallel.ring import Ring, shapes_of, stacked
 from dsgmcmc.settings import named, setting
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Factor, FeaturesName, Float32, Float64, Int64, Purpose

@@ -34,7 +34,7 @@ from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.model.conjugate import GammaPrior
 from dsgmcmc.model.parts.base import DESCRIBED, DrawContext, FeatureSizes, Part, Place, chosen_factors, is_due
 from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled, SavedDraw
-from dsgmcmc.parallel.named import shapes_of, stacked
+from dsgmcmc.parallel.ring import shapes_of, stacked
 from dsgmcmc.settings import named, setting
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Factor, Float64, ImplicitName, Int32, Purpose

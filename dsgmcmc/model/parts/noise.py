@@ -32,11 +32,10 @@ from pydantic import BaseModel, Field
 from dsgmcmc.kernels.philox import gammas
 from dsgmcmc.model.parts.base import DrawContext, FeatureSizes, Part, Place, is_due
 from dsgmcmc.model.quantity import Quantity, Sampled
-from dsgmcmc.parallel.named import Named
 from dsgmcmc.settings import setting
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.targets.state import ParameterBlock, RandomStream
-from dsgmcmc.types import Array, Factor, Float64, NoiseName, Purpose
+from dsgmcmc.types import Array, Factor, Float64, Named, NoiseName, Purpose
 
 NU_START = 12.0
 #: Sweeps between draws of noise scales with full gradients, which must be computed again after a draw.

@@ -43,11 +43,10 @@ from dsgmcmc.model.conjugate import (
 from dsgmcmc.model.parts.base import NO_TERMS, DrawContext, FeatureSizes, Part, Place, PrecisionTerms
 from dsgmcmc.model.parts.translation import FIRST_MOVE, MOVE_EVERY, translate
 from dsgmcmc.model.quantity import SHIFT, Quantity, Sampled, SavedDraw
-from dsgmcmc.parallel.named import Named
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.settings import setting
 from dsgmcmc.targets.state import ParameterBlock, Rows
-from dsgmcmc.types import Factor, Float64, PriorName
+from dsgmcmc.types import Factor, Float64, Named, PriorName
 
 #: Initial value of one m_k of each factor, in units of the square root of the ratings' sd.
 START_MEAN = 1.0

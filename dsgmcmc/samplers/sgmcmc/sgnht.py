@@ -38,7 +38,6 @@ import numpy as np
 from pydantic import Field
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.parallel.named import Named
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.gradients import PartGradient
 from dsgmcmc.samplers.metrics import METRICS, REFRESH_EVERY
@@ -46,7 +45,7 @@ from dsgmcmc.samplers.step_size import RisingStep
 from dsgmcmc.settings import named
 from dsgmcmc.targets.base import Target
 from dsgmcmc.targets.state import ParameterBlock, Replicated, StateField
-from dsgmcmc.types import Float64, Purpose
+from dsgmcmc.types import Float64, Named, Purpose
 
 KICK = """\
 r = r - step * grad

@@ -25,7 +25,7 @@ def test_help_has_whole_names(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "…" not in shown
 
 
-@pytest.mark.parametrize("module", ["dsgmcmc.parallel.signals", "dsgmcmc.parallel.machine", "typer", "duckdb"])
+@pytest.mark.parametrize("module", ["dsgmcmc.parallel.signals", "dsgmcmc.parallel.comm", "typer", "duckdb"])
 @pytest.mark.parametrize("times", [1, 2])
 def test_an_interrupt_while_libraries_load_is_no_traceback(module: str, times: int) -> None:
     """Nobody waits for imports to end before pressing Ctrl-C, and a launcher passes on what the terminal sent."""

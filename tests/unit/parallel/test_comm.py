@@ -1,18 +1,25 @@
-"""What is told to MPI before it is loaded: only what is certain, and never against the user."""
+"""What is known of launchers and of the machine before MPI is loaded: the limits of containers and batch systems, too."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
-from dsgmcmc.parallel.comm import ALONE, LAUNCHER_SIZES, NO_CARDS, TRANSPORTS, on_one_host, sparing_network_cards
+from dsgmcmc.parallel import comm
+from dsgmcmc.parallel.comm import ALONE, LAUNCHERS, NO_CARDS, TRANSPORTS, on_one_host, sparing_network_cards
+
+MACHINE_MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 @pytest.fixture(autouse=True)
-def no_launcher(monkeypatch):
-    for name in (*LAUNCHER_SIZES, "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_RANK", TRANSPORTS):
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder in place of the root of the file system, and no variables of launchers."""
+    for name in (*LAUNCHERS, "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_RANK", TRANSPORTS):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(comm, "FILESYSTEM", tmp_path)
+    return tmp_path
 
 
 @pytest.mark.parametrize(
@@ -26,18 +33,56 @@ def no_launcher(monkeypatch):
     ],
 )
 def test_one_host_is_assumed_only_where_it_is_certain(monkeypatch, variables, certain):
-    """On several hosts Open MPI needs its network cards: without them a cluster would talk by TCP, far slower."""
+    """On several hosts Open MPI needs its network cards: without them the processes would use TCP, which is slower."""
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert on_one_host() == certain
     with sparing_network_cards():
         assert os.environ.get(TRANSPORTS) == ((NO_CARDS if variables else ALONE) if certain else None)
     assert TRANSPORTS not in os.environ  # a process started from here may run on several hosts
-
-
-def test_what_the_user_has_set_stays(monkeypatch):
-    """Who chooses transports knows why."""
-    monkeypatch.setenv(TRANSPORTS, "tcp,self")
+    monkeypatch.setenv(TRANSPORTS, "tcp,self")  # a setting of the user stays
     with sparing_network_cards():
         assert os.environ[TRANSPORTS] == "tcp,self"
     assert os.environ[TRANSPORTS] == "tcp,self"
+
+
+def write_cgroup(root: Path, cgroup: str, files: dict[str, str]) -> None:
+    """Write the files that a kernel would show below `root`."""
+    for name, text in {"proc/self/cgroup": cgroup, **{f"sys/fs/cgroup/{k}": v for k, v in files.items()}}.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+
+
+def test_no_cgroups_means_the_whole_machine():
+    """A machine without cgroups causes neither an error nor a limit."""
+    assert comm.cpu_quota() is None
+    assert comm.usable_cores() == len(os.sched_getaffinity(0))
+    assert comm.memory_limit() == MACHINE_MEMORY
+
+
+def test_version_2_takes_the_smallest_limit_of_the_group_and_its_parents(root):
+    """The group of a batch job may have no limit ('max') inside a slice that has one."""
+    files = {
+        "a.slice/cpu.max": "150000 100000\n",
+        "a.slice/memory.max": "1000000\n",
+        "a.slice/job/cpu.max": "max 100000\n",
+        "a.slice/job/memory.max": "max\n",
+        "b.slice/memory.max": "5\n",
+    }
+    write_cgroup(root, "0::/a.slice/job\n", files)
+    assert comm.cpu_quota() == 1.5
+    assert comm.usable_cores() == 1
+    assert comm.memory_limit() == 1_000_000
+
+
+@pytest.mark.parametrize(("quota", "cores"), [("-1", None), ("400000", 4.0)])
+def test_version_1_inside_a_container(root, quota, cores):
+    """A container sees its group at the top, under a name that only the host's tree has; -1 is no limit."""
+    files = {
+        "cpu/cpu.cfs_quota_us": quota,
+        "cpu/cpu.cfs_period_us": "100000",
+        "memory/memory.limit_in_bytes": "2000000000",
+    }
+    write_cgroup(root, "5:cpuset:/\n4:memory:/docker/1f\n3:cpu,cpuacct:/docker/1f\n0::/\n", files)
+    assert comm.cpu_quota() == cores
+    assert comm.memory_limit() == min(2_000_000_000, MACHINE_MEMORY)

@@ -11,7 +11,7 @@ from support import Model
 
 from dsgmcmc.kernels.formula import Formula, Gradient, RowPrior
 from dsgmcmc.kernels.philox import NoiseKey, noise_words, normals
-from dsgmcmc.parallel.timers import Phases
+from dsgmcmc.parallel.ring import Phases
 from dsgmcmc.samplers.metrics import Fisher
 from dsgmcmc.samplers.sgmcmc.hamcmc import PairProducts
 from dsgmcmc.targets.state import (
