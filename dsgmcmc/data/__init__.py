@@ -1,4 +1,4 @@
-"""Ratings: the ratings file, its preparation from files, arrays or simulation, and tables of pairs and titles.
+"""Data: the ratings file, its preparation from files or arrays, and tables of features, pairs and titles.
 
 The package does not know samplers, runs or predictions.
 """

@@ -47,7 +47,7 @@ def position_of(name: str, names: list[str], width: int) -> int | None:
     return int(name) - 1 if name.isdecimal() and 1 <= int(name) <= width else None
 
 
-def of_clicks() -> str:
+def clicks_advice() -> str:
     """Advice for files of clicks."""
     return f"for clicks, leave the rating column out: {named('columns')} user=NAME,item=NAME"
 
@@ -130,7 +130,7 @@ def assign_columns(
     option = f"{named('columns')} user=NAME,item=NAME,rating=NAME" + (",timestamp=NAME" if timestamp else "")
     if [role for role in needed if role not in places] == ["rating"]:
         have = described(names, width)
-        raise InputError(f"{path} has no rating column ({have}); name it with {option}, or {of_clicks()}")
+        raise InputError(f"{path} has no rating column ({have}); name it with {option}, or {clicks_advice()}")
     require(path, names, width, places, needed, f"use {option}")
     if not timestamp and places.get("timestamp") in {places[role] for role in needed}:
         del places["timestamp"]

@@ -11,23 +11,105 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, get_args
 
 import duckdb
 import numpy as np
+import pydantic
+from pydantic import Field, FiniteFloat, NonNegativeInt, TypeAdapter, ValidationError
 
 from dsgmcmc.data.columns import NAMES, find_column, plain
-from dsgmcmc.data.encoding import KINDS, Code, Encoding, Kind
-from dsgmcmc.data.ratings.format import MAX_FEATURES, Features
+from dsgmcmc.data.ratings import MAX_FEATURES, Features
 from dsgmcmc.data.session import literal, memory_of
-from dsgmcmc.data.tables import TableFile, open_table, read_matrix, scalar, whole_names
+from dsgmcmc.data.tables import IS_INTEGER, TableFile, open_table, read_matrix, scalar, whole_names
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array, Float64, Int64
+
+#: number: standardised. category: one feature for each value. list: values with a separator, one feature for each.
+#: year: a year, or a text that ends with one as in `Heat (1995)`; one feature for each decade. flag: 0 or 1 as it is;
+#: `genres=Comedy` is a feature of the group genres. skip: left out.
+Kind = Literal["number", "category", "list", "year", "flag", "skip"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+
+@pydantic.dataclasses.dataclass(frozen=True)
+class Code:
+    """Encoding of one column as features.
+
+    Attributes
+    ----------
+    name : str
+        Name of the column in its file.
+    kind : Kind
+    atoms : tuple of str
+        Categories in the order of their features, one feature each.
+    mean, sd : float
+        Mean and standard deviation by which numbers are standardised.
+    """
+
+    name: str
+    kind: Kind
+    atoms: tuple[str, ...] = ()
+    mean: FiniteFloat = 0.0
+    sd: Annotated[FiniteFloat, Field(gt=0)] = 1.0
+
+    @property
+    def features(self) -> list[str]:
+        """Names of the column's features."""
+        return [self.name] if self.kind in ("number", "flag") else [f"{self.name}={atom}" for atom in self.atoms]
+
+
+@pydantic.dataclasses.dataclass(frozen=True)
+class Encoding:
+    """Encoding of a table that describes users or items.
+
+    Attributes
+    ----------
+    columns : tuple of Code
+        Encodings of a table's columns, in the order of the features; empty for a matrix.
+    separator : str
+        Separator of the values in a list.
+    width : int
+        Number of columns of a matrix, which serve as features unchanged; 0 for a table.
+    """
+
+    columns: tuple[Code, ...] = ()
+    separator: Annotated[str, Field(min_length=1)] = "|"
+    width: NonNegativeInt = 0
+
+    @property
+    def names(self) -> list[str]:
+        """Names of all features."""
+        return [str(j) for j in range(self.width)] + [name for code in self.columns for name in code.features]
+
+    @property
+    def groups(self) -> list[str]:
+        """Group of each feature: the name of its column, up to an equals sign."""
+        of_columns = [code.name.partition("=")[0] for code in self.columns for _ in code.features]
+        return ["features"] * self.width + of_columns
+
+    def dump(self) -> str:
+        """Return the encoding as JSON."""
+        return _ENCODING.dump_json(self).decode()
+
+    @classmethod
+    def parse(cls, text: str) -> Encoding:
+        """Read the JSON text of `dump`. Raises ValueError if the text is no valid encoding."""
+        try:
+            encoding = _ENCODING.validate_json(text)
+        except ValidationError as error:
+            raise ValueError(f"no encoding of features ({error.errors()[0]['msg']})") from error
+        if bool(encoding.columns) == bool(encoding.width):
+            raise ValueError("no encoding of features (of a table and of a matrix)")
+        return encoding
+
+
+_ENCODING = TypeAdapter(Encoding)
+
 
 MAX_CATEGORIES = 1000
 _MISSING = ("", "na", "n/a", "nan", "null", "\\n", "(no genres listed)")
 _YEAR_AT_END = r"(1[5-9][0-9][0-9]|20[0-9][0-9])\)?$"
-_WHOLE = "coalesce(try_cast(id AS BIGINT)::VARCHAR = id, false)"
 _GENRES = (
     *("unknown", "Action", "Adventure", "Animation", "Children's", "Comedy", "Crime", "Documentary", "Drama"),
     *("Fantasy", "Film-Noir", "Horror", "Musical", "Mystery", "Romance", "Sci-Fi", "Thriller", "War", "Western"),
@@ -156,7 +238,7 @@ def load_description(db: duckdb.DuckDBPyConnection, entity: str, given: Descript
             f"{described.path} describes no {entity} of the ratings: its names are such as {theirs}, those of the "
             f"ratings {ours}. Is its column of names called {entity}, or else the first?"
         )
-    if scalar(db, f"SELECT bool_and({_WHOLE}) FROM {rated}"):
+    if scalar(db, f"SELECT bool_and({IS_INTEGER}) FROM {rated}"):
         _refuse_text(db, described, "ratings")
     return described
 
@@ -240,7 +322,7 @@ def _read_matrix(db: duckdb.DuckDBPyConnection, path: Path, entries: Any, entity
 
 def _refuse_text(db: duckdb.DuckDBPyConnection, described: Described, whose: str) -> None:
     """Raise InputError for names that are not integers; called if the names in `whose`, ratings or run, are."""
-    strange = db.execute(f"SELECT id FROM {described.name} WHERE NOT {_WHOLE} LIMIT 5").fetchall()
+    strange = db.execute(f"SELECT id FROM {described.name} WHERE NOT {IS_INTEGER} LIMIT 5").fetchall()
     if strange:
         shown = ", ".join(repr(name) for (name,) in strange)
         raise InputError(f"{described.path}: the {described.entity}s of the {whose} are integers, and {shown} is not")

@@ -11,8 +11,7 @@ import hashlib
 
 import numpy as np
 
-from dsgmcmc.data.ratings.format import AGES, SPLITS, Features, Side, Split, Times, row_slabs
-from dsgmcmc.data.ratings.reader import Ratings
+from dsgmcmc.data.ratings import AGES, SPLITS, Features, Ratings, Side, Split, Times, row_slabs
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array, Float32, Float64, Int32, Int64, Mask, UInt64
 

@@ -1,4 +1,9 @@
-"""Makes a ratings file from other files or from arrays, within a memory limit; if this fails, no file is written."""
+"""Makes a ratings file from other files or from arrays, within a memory limit; if this fails, no file is written.
+
+DuckDB reads all ratings into a table ``raw``, numbers users and items, merges repeated ratings, splits off the test
+ratings, and sorts. All randomness comes from MD5 hashes of the seed and the original names, so the result depends
+neither on the order of the lines nor on the version of a library.
+"""
 
 from __future__ import annotations
 
@@ -11,23 +16,61 @@ from typing import Any, Literal
 import duckdb
 import numpy as np
 
-from dsgmcmc.data import arrange
-from dsgmcmc.data.columns import parse_columns
+from dsgmcmc.data.columns import assign_columns, clicks_advice, parse_columns
 from dsgmcmc.data.features import Description, check_kinds, encode, load_description
-from dsgmcmc.data.load import RatingsFile, create_raw, inspect, load
-from dsgmcmc.data.ratings import SIDES, SPLITS, Sizes, Slab, Times, check_target, open_ratings, row_slabs, write_slabs
-from dsgmcmc.data.session import interruptible, open_session
-from dsgmcmc.data.tables import TableFile, scalar, whole_names
+from dsgmcmc.data.ratings import (
+    AGES,
+    MAX_ID_BYTES,
+    MAX_SIDE,
+    SIDES,
+    SPLITS,
+    Sizes,
+    Slab,
+    Times,
+    check_target,
+    find_bad_scale,
+    open_ratings,
+    row_slabs,
+    write_slabs,
+)
+from dsgmcmc.data.session import interruptible, memory_of, open_session
+from dsgmcmc.data.tables import (
+    IS_INTEGER,
+    SHOWN,
+    TableFile,
+    is_matrix,
+    is_number,
+    open_table,
+    read_matrix,
+    scalar,
+    whole_names,
+)
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
 from dsgmcmc.types import Array, Int64
-
-Report = Callable[[str], None]
 
 _SLAB = 1_000_000  # ratings in NumPy arrays at a time
 _NAME_BYTES = 1 << 26  # bytes of names in NumPy arrays at a time
 #: Least share of zeros, and their least ratio to the next level, in `_share_not_rated`.
 LEAST_ZEROS, ZEROS_TO_NEXT_LEVEL = 0.1, 5
+
+# SQL for the value and time of a merged rating, by --duplicates; `place` orders ratings by time, then by input line
+_MERGED = {
+    "first": ("arg_min(value, place)", "min(time)"),
+    "last": ("arg_max(value, place)", "max(time)"),
+    "mean": ("avg(value ORDER BY value)::FLOAT", "max(time)"),
+}
+_PLACE_OF_DUPLICATE = "{'time': coalesce(time, '-infinity'::DOUBLE), 'line': raw.rowid}"
+
+# ratings with equal times are in the order of the other side, which is independent of the split
+_PLACE = "(row_number() OVER (PARTITION BY {0} ORDER BY time, {1}) - 1)::INTEGER"
+_PAGE = "(dense_rank() OVER (PARTITION BY {0} ORDER BY floor(time)) - 1)::INTEGER"
+_TIMES = {
+    "rows_place": _PLACE.format("row", "col"),
+    "rows_page": _PAGE.format("row"),
+    "cols_place": _PLACE.format("col", "row"),
+    "cols_page": _PAGE.format("col"),
+}
 
 
 @dataclass(frozen=True)
@@ -76,7 +119,7 @@ def prepare_ratings(
     described: Mapping[str, Description] | None = None,
     memory: int | None = None,
     force: bool = False,
-    report: Report = lambda stage: None,
+    report: Callable[[str], None] = lambda stage: None,
 ) -> Summary:
     """Make a ratings file from other files. Parameters not listed here are options of ``dsgmcmc prepare``.
 
@@ -100,29 +143,37 @@ def prepare_ratings(
     if not 0 <= fraction < 1:
         raise InputError(f"{named('test_fraction')} {fraction}: expected at least 0 and less than 1")
     out, names, temporal, described = Path(out), parse_columns(columns), split == "temporal", described or {}
-    given = [(each if isinstance(each, TableFile) else Path(each), False) for each in inputs]
-    given += [(Path(test), True)] if test else []
-    if any(isinstance(each, Path) and each.resolve() == out.resolve() for each, _ in given):
+    sources = [(source if isinstance(source, TableFile) else Path(source), False) for source in inputs]
+    sources += [(Path(test), True)] if test else []
+    if any(isinstance(source, Path) and source.resolve() == out.resolve() for source, _ in sources):
         raise InputError(f"{out} is one of the inputs; give another name for the output")
     check_target(out, force)
 
     def work(db: duckdb.DuckDBPyConnection) -> Summary:
-        files = [(inspect(db, each, names, temporal or timestamps), held_out) for each, held_out in given]
-        _read(db, files, drop_zeros, report)
+        files = [(inspect(db, source, names, temporal or timestamps), is_test) for source, is_test in sources]
+        for file, is_test in files:
+            report(f"reading {file.path.name}")
+            load(db, file, is_test)
+        if drop_zeros:
+            db.execute("DELETE FROM raw WHERE rating = 0")
+            if not scalar(db, "SELECT count(*) FROM raw WHERE NOT test"):
+                raise InputError("--drop-zeros leaves no ratings: all are 0")
+        for column in ("user_id", "item_id"):
+            whole_names(db, "raw", column)
         not_rated = _share_not_rated(db)
         report("numbering users and items")
-        tables = {entity: load_description(db, entity, each) for entity, each in described.items()}
+        tables = {entity: load_description(db, entity, given) for entity, given in described.items()}
         check_kinds(tables, described)
-        lengths = arrange.number_entities(db, seed, {entity: table.name for entity, table in tables.items()})
-        encoded = {entity: encode(db, tables[entity], each, lengths[entity]) for entity, each in described.items()}
+        lengths = _number_entities(db, seed, {entity: table.name for entity, table in tables.items()})
+        encoded = {entity: encode(db, tables[entity], given, lengths[entity]) for entity, given in described.items()}
         rows, cols = ("item", "user") if lengths["item"] > lengths["user"] else ("user", "item")
         report("matching names")
-        merged = arrange.make_cells(db, seed, duplicates, rows, cols)
+        merged = _make_cells(db, seed, duplicates, rows, cols)
         db.execute("DROP TABLE raw")
         report("splitting")
-        is_test = "test" if test else arrange.split(db, fraction, temporal)
+        held_out = "test" if test else _split(db, fraction, temporal)
         report("sorting")
-        indptr, n_test = arrange.sort_cells(db, is_test, lengths[rows], timestamps, temporal)
+        indptr, n_test = _sort_cells(db, held_out, lengths[rows], timestamps, temporal)
         report(f"writing {out.name}")
         sides = dict(zip(SIDES, (rows, cols), strict=True))
         write_slabs(
@@ -136,7 +187,6 @@ def prepare_ratings(
             source=", ".join(file.path.name for file, _ in files),
             force=force,
         )
-        features = {entity: about for entity, (_, about) in encoded.items()}
         with open_ratings(out) as ratings:
             return Summary(
                 path=str(out),
@@ -150,7 +200,7 @@ def prepare_ratings(
                 maximum=ratings.maximum,
                 content_sha256=ratings.digest,
                 columns=files[0][0].roles,
-                features=features,
+                features={entity: about for entity, (_, about) in encoded.items()},
                 not_rated=not_rated,
                 duplicates=merged,
             )
@@ -159,20 +209,114 @@ def prepare_ratings(
         return interruptible(db, lambda: work(db))
 
 
-def _read(
-    db: duckdb.DuckDBPyConnection, files: Sequence[tuple[RatingsFile, bool]], drop_zeros: bool, report: Report
-) -> None:
-    """Read files, each with a flag for test ratings, into ``raw``."""
-    create_raw(db)
-    for file, held_out in files:
-        report(f"reading {file.path.name}")
-        load(db, file, held_out)
-    if drop_zeros:
-        db.execute("DELETE FROM raw WHERE rating = 0")
-        if not scalar(db, "SELECT count(*) FROM raw WHERE NOT test"):
-            raise InputError("--drop-zeros leaves no ratings: all are 0")
-    for column in ("user_id", "item_id"):
-        whole_names(db, "raw", column)
+# ------------------------------------------------------------------------------------------------ reading
+
+
+@dataclass(frozen=True)
+class RatingsFile:
+    """A file with ratings.
+
+    Attributes
+    ----------
+    path : Path
+    table : TableFile or None
+        None for a sparse matrix.
+    columns : dict of str to int
+        Position, from 0, of the columns "user", "item", "rating" and, if there is one, "timestamp". Without "rating"
+        all ratings are 1.
+    timed : bool
+        Whether every rating must have a time.
+    """
+
+    path: Path
+    table: TableFile | None
+    columns: dict[str, int]
+    timed: bool
+
+    @property
+    def roles(self) -> str:
+        """Roles of the columns, for users to check."""
+        if self.table is None:
+            return "user row, item column"
+        shown = [role for role in self.columns if self.timed or role != "timestamp"]
+        text = ", ".join(f"{role} {self.table.names[self.columns[role]]}" for role in shown)
+        return text if "rating" in self.columns else f"{text}, no rating column: treated as clicks"
+
+
+def inspect(
+    db: duckdb.DuckDBPyConnection, source: Path | TableFile, columns: dict[str, str], timed: bool
+) -> RatingsFile:
+    """Detect the format of a file and the roles of its columns; `columns` are from `parse_columns`.
+
+    Raises InputError if the file is empty, is no table, or lacks a required column (the timestamp too, if `timed`).
+    """
+    if isinstance(source, Path):
+        if is_matrix(source):
+            if columns or timed:
+                raise InputError(f"{source} is a matrix: it has neither {named('columns')} nor timestamps")
+            return RatingsFile(source, None, {}, timed)
+        source = open_table(db, source, lambda fields: not any(map(is_number, fields)))
+    roles = assign_columns(source.path, source.names if source.header else None, source.width, columns, timed)
+    return RatingsFile(source.path, source, roles, timed)
+
+
+def load(db: duckdb.DuckDBPyConnection, file: RatingsFile, test: bool) -> None:
+    """Append a file's ratings to the table ``raw``, in their order; times are in seconds, or NULL.
+
+    Raises InputError if the file cannot be read, holds no ratings, or has rows with missing, non-numeric, infinite or
+    NaN values. The error gives the number of bad rows and the first five.
+    """
+    db.execute(
+        "CREATE TABLE IF NOT EXISTS raw (user_id VARCHAR, item_id VARCHAR, rating FLOAT, time DOUBLE, test BOOLEAN)"
+    )
+    before = scalar(db, "SELECT count(*) FROM raw")
+    if file.table is None:
+        matrix = read_matrix(file.path, memory_of(db))
+        first = 0 if file.path.suffix.lower() == ".npz" else 1  # MatrixMarket counts from 1
+        arrays = {"row": matrix.row + np.int64(first), "col": matrix.col + np.int64(first), "value": matrix.data}
+        table, columns = TableFile.of_arrays(file.path, arrays), {"user": 0, "item": 1, "rating": 2}
+    else:
+        table, columns = file.table, file.columns
+    text = {role: f"{table.column(position)}::VARCHAR" for role, position in columns.items()}
+    rating, time, numbers = "1", "NULL", {}
+    if "rating" in columns:
+        rating = f"try_cast({table.column(columns['rating'])} AS FLOAT)"
+        numbers = {columns["rating"]: "FLOAT"}
+    if "timestamp" in columns:
+        time = f"coalesce(try_cast({text['timestamp']} AS DOUBLE), epoch(try_cast({text['timestamp']} AS TIMESTAMPTZ)))"
+    table.create(
+        db, f"INSERT INTO raw SELECT {text['user']}, {text['item']}, {rating}, {time}, {test} FROM {{table}}", numbers
+    )
+    _refuse_bad_rows(db, file, before)
+    if scalar(db, "SELECT count(*) FROM raw") == before:
+        raise InputError(f"{file.path} has no ratings")
+
+
+def _refuse_bad_rows(db: duckdb.DuckDBPyConnection, file: RatingsFile, before: int) -> None:
+    """Raise InputError if a file has invalid values; its rows in ``raw`` begin at row `before`."""
+    wrong = {
+        "the user is missing": "coalesce(user_id, '') = ''",
+        "the item is missing": "coalesce(item_id, '') = ''",
+        "the rating is missing, or no number": "rating IS NULL",
+        "the rating is not finite": "NOT isfinite(rating)",
+        # a stored name would end at its first zero byte
+        "a name has zero bytes": "contains(user_id, chr(0)) OR contains(item_id, chr(0))",
+    }
+    if file.timed:
+        wrong["the timestamp is missing, or no time"] = "time IS NULL OR NOT isfinite(time)"
+    cases = " ".join(f"WHEN {condition} THEN '{fault}'" for fault, condition in wrong.items())
+    rows = db.execute(
+        f"SELECT rowid - {before}, CASE {cases} END AS fault, user_id, item_id, rating, count(*) OVER () FROM raw "
+        f"WHERE rowid >= {before} AND fault IS NOT NULL ORDER BY rowid LIMIT {SHOWN}"
+    ).fetchall()
+    if not rows:
+        return
+    shown = ""
+    for row, fault, user, item, rating, _ in rows:
+        where = file.table.where(row) if file.table else f"entry {row + 1}"
+        shown += f"\n  {where}: {fault} (user {user}, item {item}, rating {rating})"
+    many = f"{rows[0][-1]} rows have" if len(rows) > 1 else "1 row has"
+    raise InputError(f"{file.path}: {many} missing, non-numeric, infinite or NaN values; correct or remove them{shown}")
 
 
 def _share_not_rated(db: duckdb.DuckDBPyConnection) -> float:
@@ -189,28 +333,160 @@ def _share_not_rated(db: duckdb.DuckDBPyConnection) -> float:
     return share if apart and share >= LEAST_ZEROS else 0.0
 
 
+# ------------------------------------------------------------------------------------------------ arranging
+
+
+def _hash(*fields: str) -> str:
+    """Return SQL for the first 64 bits of the MD5 hash of text fields."""
+    joined = ", chr(31), ".join(fields)
+    return f"('0x' || left(md5(concat({joined})), 16))::UBIGINT"
+
+
+def _number_entities(db: duckdb.DuckDBPyConnection, seed: int, described: Mapping[str, str]) -> dict[str, int]:
+    """Make the tables ``users`` and ``items`` (id, k), k from 0 in a seeded random order; return their lengths.
+
+    `described` maps "user" or "item" to a table whose column ``id`` names further users or items, with or without
+    ratings. Raises InputError if there is a single user or item or there are too many, if all ratings are equal and
+    not 1, or if the scale of the ratings is outside the range of float32.
+    """
+    low, high = db.execute("SELECT min(rating), max(rating) FROM raw").fetchall()[0]
+    if low == high != 1:  # clicks are ratings that all equal 1
+        raise InputError(f"all ratings are {low:g}: there is nothing to learn from them; {clicks_advice()}")
+    if bad := find_bad_scale(low, high):
+        raise InputError(bad)
+    sizes = {}
+    for entity in ("user", "item"):
+        order = _hash(f"'{seed}'", f"'{entity}'", "id")
+        more = f" UNION SELECT id FROM {described[entity]}" if entity in described else ""
+        db.execute(
+            f"CREATE TABLE {entity}s AS "
+            f"SELECT id, (row_number() OVER (ORDER BY {order}, id) - 1)::BIGINT AS k "
+            f"FROM (SELECT DISTINCT {entity}_id AS id FROM raw{more})"
+        )
+        n, longest = db.execute(f"SELECT count(*), max(strlen(id)) FROM {entity}s").fetchall()[0]
+        if not 2 <= n <= MAX_SIDE:
+            raise InputError(f"{n} {entity}(s): a matrix needs two at least, and {MAX_SIDE} at most")
+        if longest > MAX_ID_BYTES:
+            raise InputError(f"a name of {longest} bytes in the {entity} column; at most {MAX_ID_BYTES} are allowed")
+        sizes[entity] = n
+    return sizes
+
+
+def _make_cells(db: duckdb.DuckDBPyConnection, seed: int, duplicates: str, rows: str, cols: str) -> int:
+    """Turn ``raw`` into the table ``cells`` (row, col, value, time, key, test); `rows`, `cols`: "user" or "item".
+
+    Ratings of the same user and item are merged as `duplicates` says; returns how many disappear. Raises InputError if
+    a pair is both in the training and in the test ratings, or if a pair is repeated and `duplicates` is "error".
+    """
+    key = _hash(f"'{seed}'", "'pair'", "raw.user_id", "raw.item_id")
+    numbered = (
+        f"SELECT r.k::INTEGER AS row, c.k::INTEGER AS col, rating AS value, time, {key} AS key, test, "
+        f"{_PLACE_OF_DUPLICATE} AS place "
+        f"FROM raw JOIN {rows}s r ON r.id = raw.{rows}_id JOIN {cols}s c ON c.id = raw.{cols}_id"
+    )
+    db.execute(f"CREATE TABLE cells AS SELECT * EXCLUDE (place) FROM ({numbered})")
+    before = scalar(db, "SELECT count(*) FROM cells")
+    if not scalar(db, "SELECT count(*) FROM (SELECT key FROM cells GROUP BY key HAVING count(*) > 1)"):
+        return 0
+    _refuse_pairs(db, rows, cols, "bool_or(test) AND NOT bool_and(test)", "in both the training and the test files")
+    if duplicates == "error":
+        advice = f"rated more than once; choose with {named('duplicates')} first, last or mean"
+        _refuse_pairs(db, rows, cols, "count(*) > 1", advice)
+    value, time = _MERGED[duplicates]
+    db.execute("DROP TABLE cells")
+    db.execute(
+        f"CREATE TABLE cells AS SELECT row, col, {value} AS value, {time} AS time, any_value(key) AS key, test "
+        f"FROM ({numbered}) GROUP BY row, col, test"
+    )
+    return int(before - scalar(db, "SELECT count(*) FROM cells"))
+
+
+def _refuse_pairs(db: duckdb.DuckDBPyConnection, rows: str, cols: str, condition: str, fault: str) -> None:
+    """Raise InputError, with the first pairs, if pairs of a row and a column in ``cells`` meet a condition."""
+    pairs = db.execute(
+        f"SELECT users.id, items.id, ratings, count(*) OVER () FROM (SELECT row, col, "
+        f"list(value ORDER BY test, value)[:{SHOWN}] AS ratings FROM cells GROUP BY row, col HAVING {condition}) "
+        f"JOIN {rows}s ON {rows}s.k = row JOIN {cols}s ON {cols}s.k = col ORDER BY ALL LIMIT {SHOWN}"
+    ).fetchall()
+    if pairs:
+        lines = [
+            f"\n  user {user}, item {item}: rated {', '.join(f'{value:g}' for value in ratings)}"
+            for user, item, ratings, _ in pairs
+        ]
+        raise InputError(f"{pairs[0][-1]} pair(s) of a user and an item: {fault}:{''.join(lines)}")
+
+
+def _split(db: duckdb.DuckDBPyConnection, fraction: float, temporal: bool) -> str:
+    """Return SQL that is true for test ratings: exactly round(fraction * N) of ``cells``.
+
+    The random split takes the pairs with the smallest hashes; the temporal split takes the latest ratings, ties broken
+    by hash.
+    """
+    total = scalar(db, "SELECT count(*) FROM cells")
+    n_test = int(fraction * total + 0.5)
+    if n_test == 0:
+        return "false"
+    if n_test >= total:
+        raise InputError(f"{named('test_fraction')} {fraction} of {total} ratings leaves none to train on")
+    order = "time DESC, key" if temporal else "key"
+    time, key = db.execute(f"SELECT time, key FROM cells ORDER BY {order} LIMIT 1 OFFSET {n_test - 1}").fetchall()[0]
+    if temporal:
+        return f"(time > {time!r}::DOUBLE OR (time = {time!r}::DOUBLE AND key <= {key}::UBIGINT))"
+    return f"key <= {key}::UBIGINT"
+
+
+def _sort_cells(
+    db: duckdb.DuckDBPyConnection, is_test: str, n_rows: int, timestamps: bool, temporal: bool
+) -> tuple[Int64, int]:
+    """Make the table ``sorted`` (row, col, value, test) for a matrix of `n_rows` rows, ordered by row and column.
+
+    With `timestamps` the table also has the places and pages of ratings (`dsgmcmc.data.ratings.Times`); if the split
+    is `temporal`, it has their ages (`dsgmcmc.data.inner`).
+
+    Returns
+    -------
+    indptr : (I+1,) int64
+        Positions at which the ratings of a row, training and test together, begin.
+    n_test : int
+    """
+    more = "".join(f", {formula} AS {name}" for name, formula in _TIMES.items()) if timestamps else ""
+    if temporal:
+        more += f", (ntile({AGES}) OVER (PARTITION BY {is_test} ORDER BY time DESC, key) - 1)::UTINYINT AS age"
+    db.execute(f"CREATE TABLE sorted AS SELECT row, col, value, {is_test} AS test{more} FROM cells ORDER BY row, col")
+    db.execute("DROP TABLE cells")
+    counts = db.execute("SELECT row, count(*) AS n FROM sorted GROUP BY row").fetchnumpy()
+    indptr = np.zeros(n_rows + 1, dtype=np.int64)
+    indptr[1 + counts["row"]] = counts["n"]
+    np.cumsum(indptr, out=indptr)
+    return indptr, int(scalar(db, "SELECT count(*) FROM sorted WHERE test"))
+
+
+# ------------------------------------------------------------------------------------------------ writing
+
+
 def _slabs(db: duckdb.DuckDBPyConnection, indptr: Int64) -> Iterator[Slab]:
     """Read the table ``sorted`` piece by piece."""
     for start, stop in row_slabs(indptr, _SLAB):
         cells = db.execute(f"SELECT * FROM sorted WHERE row >= {start} AND row < {stop} ORDER BY row, col").fetchnumpy()
         row, col = cells["row"], cells["col"]
         for part, mask in zip(SPLITS, (~cells["test"], cells["test"]), strict=True):
-            own = np.append(0, np.cumsum(np.bincount(row[mask] - start, minlength=stop - start)))
+            ends = np.append(0, np.cumsum(np.bincount(row[mask] - start, minlength=stop - start)))
             times = None
             if "rows_place" in cells:
-                times = {side: Times(*(cells[f"{side}_{what}"][mask] for what in Times._fields)) for side in SIDES}
+                times = {side: Times(*(cells[f"{side}_{name}"][mask] for name in Times._fields)) for side in SIDES}
             ages = cells["age"][mask] if "age" in cells and part == "train" else None
-            yield Slab(part, own, col[mask], cells["value"][mask], times, ages)
+            yield Slab(part, ends, col[mask], cells["value"][mask], times, ages)
 
 
 def _names(db: duckdb.DuckDBPyConnection, entity: str) -> Iterator[Array]:
     """Read names: int64 if all are integers in canonical form, else UTF-8 padded to the longest name."""
-    integers = "bool_and(coalesce(try_cast(id AS BIGINT)::VARCHAR = id, false))"
-    n, whole, longest = db.execute(f"SELECT count(*), {integers}, max(strlen(id)) FROM {entity}s").fetchall()[0]
+    n, integers, longest = db.execute(
+        f"SELECT count(*), bool_and({IS_INTEGER}), max(strlen(id)) FROM {entity}s"
+    ).fetchall()[0]
     step = max(1, _NAME_BYTES // (longest + 64))
     for start in range(0, n, step):
         names = db.execute(
-            f"SELECT id::{'BIGINT' if whole else 'VARCHAR'} AS id FROM {entity}s "
+            f"SELECT id::{'BIGINT' if integers else 'VARCHAR'} AS id FROM {entity}s "
             f"WHERE k >= {start} AND k < {start + step} ORDER BY k"
         ).fetchnumpy()["id"]
-        yield names if whole else np.array([name.encode() for name in names], dtype=f"S{longest}")
+        yield names if integers else np.array([name.encode() for name in names], dtype=f"S{longest}")

@@ -34,6 +34,7 @@ from dsgmcmc.terminal import pass_on
 from dsgmcmc.types import Array
 
 SHOWN = 5  # bad lines in a message
+IS_INTEGER = "coalesce(try_cast(id AS BIGINT)::VARCHAR = id, false)"  # SQL: a name is an integer in canonical form
 _DELIMITERS = ("::", "\t", ",", ";", "|", " ")
 _SAMPLE = 1 << 16  # bytes from which delimiter and header are detected
 _BLOCK = 1 << 20

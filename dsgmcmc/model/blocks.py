@@ -9,8 +9,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.data.ratings.format import row_slabs
+from dsgmcmc.data.ratings import Ratings, row_slabs
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.stored import Numbering, index_type, kernel_arguments, split_columns, turned
 from dsgmcmc.parallel.partition import block_bounds

@@ -12,8 +12,7 @@ from typing import Any, Literal, ParamSpec, Self, TypeVar, overload
 import numpy as np
 import numpy.typing as npt
 
-from dsgmcmc.data.arrays import read_pairs
-from dsgmcmc.data.frames import Table, as_given, read_names
+from dsgmcmc.data.arrays import Table, as_given, read_names, read_pairs
 from dsgmcmc.errors import InputError, not_fitted, retry_if_gone
 from dsgmcmc.model.predictive.base import Prediction
 from dsgmcmc.posterior.draws import KINDS
@@ -51,7 +50,7 @@ class FittedModel:
 
     Pairs, ratings and names may be given as data frames (pandas, polars or others with labelled columns). Predictions
     are arrays, as for scikit-learn's regressors. `recommend` returns a data frame if its users come in one, from the
-    same library, and otherwise a `dsgmcmc.data.frames.Table`; `similar` always returns a Table. A pickled model
+    same library, and otherwise a `dsgmcmc.data.arrays.Table`; `similar` always returns a Table. A pickled model
     contains the files of its run and its ratings file.
 
     Attributes

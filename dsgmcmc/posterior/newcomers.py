@@ -297,8 +297,7 @@ def describe_new(run: Run, kind: str, given: Any) -> dict[Any, csr_matrix]:
     of this kind or no encoding of them, or if the file is invalid.
     """
     from dsgmcmc.data.arrays import read_features
-    from dsgmcmc.data.encoding import Encoding
-    from dsgmcmc.data.features import Description, encode_new
+    from dsgmcmc.data.features import Description, Encoding, encode_new
 
     if not feature_names(run, kind):
         raise InputError(

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from dsgmcmc.config.run import ResolvedConfig, automatic_rank
-from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.data.ratings.format import find_bad_scale, row_slabs
+from dsgmcmc.data.ratings import Ratings, find_bad_scale, row_slabs
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.blocks import SLAB
 from dsgmcmc.model.likelihoods import Law

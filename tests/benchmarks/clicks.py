@@ -19,7 +19,7 @@ import duckdb
 import numpy as np
 from shared import arguments, python_with, quietly
 
-from dsgmcmc.data.load import create_raw, inspect, load
+from dsgmcmc.data.prepare import inspect, load
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.diagnostics.ranking import measures, popular, recommended
 from dsgmcmc.posterior.exposure import Rated
@@ -47,7 +47,6 @@ np.savez(out, users=model.user_factors, items=model.item_factors)
 def clicks_of(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """Names of the user and the item of every rating of 4 and above, in the order of the file."""
     with duckdb.connect() as db:
-        create_raw(db)
         load(db, inspect(db, path, {}, False), False)
         found = db.execute("SELECT user_id::INT AS u, item_id::INT AS i FROM raw WHERE rating >= 4").fetchnumpy()
     return found["u"], found["i"]

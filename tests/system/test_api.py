@@ -20,7 +20,7 @@ from runs import make_run
 from support import planted
 
 from dsgmcmc import BPMF, bpmf, open_run
-from dsgmcmc.data.frames import Table
+from dsgmcmc.data.arrays import Table
 from dsgmcmc.data.prepare import prepare_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.draws import KINDS

@@ -22,8 +22,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from pydantic import BaseModel
 
-from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.data.ratings.format import row_slabs
+from dsgmcmc.data.ratings import Ratings, row_slabs
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.effects import Score, formula_score
 from dsgmcmc.kernels.gradient import gradient_kernel, weigh_kernel

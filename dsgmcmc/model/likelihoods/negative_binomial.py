@@ -44,8 +44,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.data.ratings.format import row_slabs
+from dsgmcmc.data.ratings import Ratings, row_slabs
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.effects import Score
 from dsgmcmc.kernels.shaped import Shaped, shaped_kernel

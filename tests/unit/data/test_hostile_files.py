@@ -14,8 +14,8 @@ import pytest
 import scipy.sparse
 
 from dsgmcmc.data.features import Description, read_description
-from dsgmcmc.data.load import create_raw, inspect, load
 from dsgmcmc.data.pairs import load_pairs
+from dsgmcmc.data.prepare import inspect, load
 from dsgmcmc.data.session import MINIMUM, open_session
 from dsgmcmc.data.titles import read_titles
 from dsgmcmc.errors import InputError
@@ -24,7 +24,6 @@ Read = Callable[[duckdb.DuckDBPyConnection, Path], object]
 
 
 def _ratings(db: duckdb.DuckDBPyConnection, path: Path) -> None:
-    create_raw(db)
     load(db, inspect(db, path, {}, False), False)
 
 

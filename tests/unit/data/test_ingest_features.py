@@ -11,8 +11,7 @@ import scipy.sparse
 from ingest_cases import lines, prepare
 
 from dsgmcmc.data.arrays import prepare_data, read_features
-from dsgmcmc.data.encoding import Encoding
-from dsgmcmc.data.features import Description
+from dsgmcmc.data.features import Description, Encoding
 from dsgmcmc.data.prepare import Summary
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.errors import InputError

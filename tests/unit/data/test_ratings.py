@@ -9,8 +9,7 @@ import h5py
 import numpy as np
 import pytest
 
-from dsgmcmc.data.ratings import Features, Sizes, Slab, open_ratings, write_ratings, write_slabs
-from dsgmcmc.data.ratings.format import CHUNK
+from dsgmcmc.data.ratings import CHUNK, Features, Sizes, Slab, open_ratings, write_ratings, write_slabs
 from dsgmcmc.errors import InputError
 
 TRAIN = (
