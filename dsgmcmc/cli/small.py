@@ -90,7 +90,7 @@ def verify(path: PathArgument, as_json: JsonOption = False) -> None:
             ratings.verify()
             digest = ratings.digest
     else:
-        from dsgmcmc.diagnostics.audit import audit
+        from dsgmcmc.diagnostics.overview import audit
         from dsgmcmc.storage.rundir import RunDirectory
 
         digest = audit(RunDirectory(path))

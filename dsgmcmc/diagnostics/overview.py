@@ -1,4 +1,4 @@
-"""Facts about a run, as lines and tables for ``dsgmcmc info`` and the report."""
+"""Facts about a run, as lines and tables for ``dsgmcmc info`` and the report, and the check of all its files."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from typing import Any, NamedTuple
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.diagnostics import accuracy
 from dsgmcmc.diagnostics.comparison import Comparison
-from dsgmcmc.diagnostics.summary import as_written, read_summary
-from dsgmcmc.diagnostics.verdict import Verdict, ending, verdict, written
-from dsgmcmc.posterior.importance import importance
-from dsgmcmc.posterior.live import LiveProgress, newest_states, progress
-from dsgmcmc.posterior.run import Run
+from dsgmcmc.diagnostics.summary import Verdict, as_written, ending, read_summary, verdict, written
+from dsgmcmc.posterior.run import LiveProgress, Run, newest_states, progress
+from dsgmcmc.posterior.traces import importance
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.series import steps
+from dsgmcmc.storage.verify import verify_run
 from dsgmcmc.terminal import plain
 
 
@@ -63,7 +62,7 @@ def overview(run: RunDirectory) -> Overview:
         accurate = bool(look.get("reached")) and look["until"] == settings.get("until")
         complete = min(reached) >= (look["iteration"] if accurate else config.iterations)
         why = accuracy.ending(look) if look else None
-    under_way = progress(run, config, facts)
+    under_way = progress(run, config, states)
     known: dict[str, Any] = {
         "settings": settings,
         "run": facts,
@@ -183,3 +182,17 @@ def of_scores(scored: Mapping[str, Any] | None) -> list[Table]:
         Table(f"{scored['ratings']:,} test ratings", ("score", "value"), rows),
         Table("By number of training ratings", ("test ratings of", "RMSE", "inside 90% intervals"), groups),
     ]
+
+
+def audit(run: RunDirectory) -> str:
+    """Check every file of a run, and return the digest of its content (`dsgmcmc.storage.verify`).
+
+    Raises InputError naming the first file that is wrong.
+    """
+    ResolvedConfig.of_run(run)
+    digest = verify_run(run)
+    if run.summary_file.exists():
+        read_summary(run.summary_file)
+    if run.comparison_file.exists():
+        Comparison.read(run.comparison_file)
+    return digest

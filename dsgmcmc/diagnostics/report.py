@@ -1,39 +1,60 @@
 """The report of a run: one HTML page with tables and figures, without scripts, readable without a network.
 
-The template ``report.html`` in this folder contains the style, the fixed text, and places for the contents.
+The template ``report.html`` in this folder contains the style, the fixed text, and places for the contents. Matplotlib
+draws the figures as SVG.
 """
 
 from __future__ import annotations
 
 import html
+import io
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import resources
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from string import Template
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dsgmcmc._version import __version__
-from dsgmcmc.diagnostics import figures
 from dsgmcmc.diagnostics.convergence import diagnose
 from dsgmcmc.diagnostics.overview import Table, of_convergence, of_scores, overview
-from dsgmcmc.diagnostics.scores import calibration
+from dsgmcmc.diagnostics.scores import calibration, coverage, pit
 from dsgmcmc.diagnostics.summary import as_written
 from dsgmcmc.errors import InputError, writing
+from dsgmcmc.model.predictive.base import Predictive
+from dsgmcmc.posterior.export import require
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import labels, scalar_traces
 from dsgmcmc.storage.files import write_whole
 from dsgmcmc.types import Float64
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    Panels = Sequence[Axes]
+
 #: Metrics of a run that the figures show.
 METRICS = ("iteration", "time_s", "rmse", "rmse_mean")
 MAX_TRACES = 10
+#: With these settings equal figures have equal bytes, and a dollar sign in a name does not start a formula.
+STYLE: dict[Any, Any] = {
+    "svg.hashsalt": "dsgmcmc",
+    "svg.fonttype": "none",
+    "text.parse_math": False,
+    "font.family": "sans-serif",
+    "font.size": 11,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 12,
+    "legend.frameon": False,
+}
+PANEL = 5.2, 3.2  # inches
 
 
 def write_report(path: Path, out: Path) -> None:
@@ -97,7 +118,7 @@ def _page(run: Run, name: str) -> str:
 def _traces(run: Run) -> str:
     label_of = labels(run)
     traced = {label_of[name]: values for name, values in list(scalar_traces(run).items())[:MAX_TRACES]}
-    return _figure(len(traced), partial(figures.traces, chains=run.chains, shown=traced)) if traced else ""
+    return _figure(len(traced), partial(_draw_traces, chains=run.chains, shown=traced)) if traced else ""
 
 
 def _of_test_ratings(run: Run, scored: Mapping[str, Any]) -> Iterator[str]:
@@ -105,8 +126,8 @@ def _of_test_ratings(run: Run, scored: Mapping[str, Any]) -> Iterator[str]:
     test = predict_test(run)
     predictive = test.predictive(run.config.law, run.levels)
     note = "Strong lines: posterior mean. Faint lines: current draw."
-    yield _section("Error while sampling", _figure(2, partial(figures.errors, metrics=_metrics(run))), note)
-    intervals = partial(figures.calibration, predictive=predictive, ratings=test.rating, counts=scored["pit"])
+    yield _section("Error while sampling", _figure(2, partial(_draw_errors, metrics=_metrics(run))), note)
+    intervals = partial(_draw_calibration, predictive=predictive, ratings=test.rating, counts=scored["pit"])
     scores, groups = of_scores(scored)
     yield _section("Calibration", _figure(2, intervals) + _table(scores))
     yield _section("Where the error is", _table(groups))
@@ -139,7 +160,7 @@ def _section(title: str, content: str, note: str = "") -> str:
 
 
 def _figure(panels: int, fill: partial[None]) -> str:
-    return f"<figure>{figures.svg(panels, fill)}</figure>"
+    return f"<figure>{_svg(panels, fill)}</figure>"
 
 
 def _unbroken(text: str) -> str:
@@ -153,3 +174,77 @@ def _table(table: Table) -> str:
     body = "".join("<tr>" + "".join(f"<td>{html.escape(word)}</td>" for word in row) + "</tr>" for row in table.rows)
     title = f"<p>{html.escape(table.title)}</p>" if table.title else ""
     return f'{title}<div class="scroll"><table><tr>{head}</tr>{body}</table></div>'
+
+
+# ---------------------------------------------------------------------- figures
+
+
+def _svg(count: int, fill: Callable[[Panels], None]) -> str:
+    """Draw a figure with `count` panels in rows of two; `fill` draws their contents.
+
+    Raises
+    ------
+    InputError
+        If Matplotlib is not installed.
+    """
+    require("a report", "matplotlib")
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    rows = -(-count // 2)
+    text = io.StringIO()
+    with mpl.rc_context({**mpl.rcParamsDefault, **STYLE}):
+        figure = Figure(figsize=(2 * PANEL[0], rows * PANEL[1]), layout="constrained")
+        panels = figure.subplots(rows, 2, squeeze=False).ravel()
+        for unused in panels[count:]:
+            unused.set_axis_off()
+        fill(panels[:count].tolist())
+        figure.savefig(text, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
+    return text.getvalue()[text.getvalue().index("<svg") :]
+
+
+def _draw_traces(panels: Panels, chains: Sequence[int], shown: Mapping[str, Float64]) -> None:
+    """Draw traces of scalars, (chains, draws) each, by label."""
+    for panel, (label, values) in zip(panels, shown.items(), strict=True):
+        for chain, trace in zip(chains, values, strict=True):
+            panel.plot(trace, linewidth=0.8, label=f"chain {chain}")
+        panel.set(title=label, xlabel="draw")
+    if len(chains) > 1:
+        panels[0].legend()
+
+
+def _draw_errors(panels: Panels, metrics: Mapping[int, Mapping[str, Float64]]) -> None:
+    """Draw the RMSE of the posterior mean and of each draw on the test ratings, by iteration and by time."""
+    for panel, (axis, label) in zip(panels, (("iteration", "iteration"), ("time_s", "seconds")), strict=True):
+        for number, (chain, columns) in enumerate(metrics.items()):
+            color = f"C{number % 10}"
+            panel.plot(columns[axis], columns["rmse"], color=color, alpha=0.35, linewidth=0.8)
+            panel.plot(columns[axis], columns["rmse_mean"], color=color, label=f"chain {chain}")
+        panel.set(title=f"RMSE by {label}", xlabel=label, ylabel="RMSE on test ratings")
+    if not metrics:
+        return
+    # the scale ignores the first draws, whose errors are much larger
+    settled = [np.r_[c["rmse"][len(c["rmse"]) // 20 :], c["rmse_mean"]] for c in metrics.values()]
+    low, high = np.nanquantile(np.concatenate(settled), (0, 0.98)) * (0.99, 1.01)
+    for panel in panels:
+        panel.legend()
+        if low < high:  # False for NaN, the value before the first draw
+            panel.set_ylim(low, high)
+
+
+def _draw_calibration(panels: Panels, predictive: Predictive, ratings: Float64, counts: Sequence[float]) -> None:
+    """Draw coverage of central predictive intervals, and the probability integral transform, for the test ratings."""
+    covered, transformed = panels
+    levels = np.linspace(0.02, 0.98, 49)
+    inside = coverage(pit(predictive, ratings), levels.tolist())
+    covered.plot([0, 1], [0, 1], "--", color="gray", label="calibrated")
+    covered.plot(levels, list(inside.values()), label="this run")
+    covered.set(title="Test ratings inside their predictive intervals")
+    covered.set(xlabel="nominal coverage", ylabel="observed coverage")
+    density = np.asarray(counts) / max(sum(counts), 1) * len(counts)
+    transformed.stairs(density, np.linspace(0, 1, len(counts) + 1), fill=True, alpha=0.6, label="this run")
+    transformed.axhline(1, linestyle="--", color="gray", label="calibrated")
+    transformed.set(title="Probability integral transform")
+    transformed.set(xlabel="predicted probability below the rating", ylabel="density")
+    for panel in panels:
+        panel.legend()

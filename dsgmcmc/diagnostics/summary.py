@@ -1,21 +1,38 @@
-"""Read and write ``summary.json``, the results and times of a job.
+"""The results and times of a job: ``summary.json``, and a short text about the run that is made from it.
 
-This file and ``comparison.json`` are JSON with a checksum.
+The text has the result, warnings, the speed, and how the run ended. ``dsgmcmc sample`` prints it at its end; ``dsgmcmc
+info`` and the report begin with it. ``summary.json`` and ``comparison.json`` are JSON with a checksum.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from math import inf, sqrt
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from dsgmcmc.diagnostics import accuracy
+from dsgmcmc.diagnostics.convergence import MAX_SHARE_APART
 from dsgmcmc.errors import InputError
 from dsgmcmc.storage.files import open_plain, write_whole
 from dsgmcmc.storage.manifest import seal, unseal
+from dsgmcmc.terminal import plain
 
 MAX_BYTES = 1 << 22
+COVERAGE_OFF = 0.02  # a larger deviation of the coverage from 90 % gives a warning, unless it may be chance
+
+#: A temperature significantly above this value gives a warning.
+WARNED_TEMPERATURE = 1.05
+
+#: Texts for the log scores, by their names in a summary.
+LOG_SCORES = {
+    "log_probability": "log probability of a rating's level",
+    "log_predictive_density": "log predictive density of a rating",
+}
+
+Summary = Mapping[str, Any]
 
 
 def save_summary(path: Path, summary: dict[str, Any]) -> None:
@@ -45,3 +62,209 @@ def as_written(path: Path) -> Iterator[None]:
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         why = f"{type(error).__name__}: {error}"
         raise InputError(f"{path} is not the summary of a run ({why}); move it away, or sample again") from error
+
+
+# ---------------------------------------------------------------------- the text about a run
+
+
+class Verdict(NamedTuple):
+    """The text about a run, in three groups of lines.
+
+    Attributes
+    ----------
+    result : list of str
+        Scores, the agreement of the chains, and the shared parameters that mix most slowly.
+    warnings : list of str
+        Doubts, most of them with a remedy.
+    end : list of str
+        Speed, reason for the end, and how to continue.
+    """
+
+    result: list[str]
+    warnings: list[str]
+    end: list[str]
+
+    def lines(self) -> list[str]:
+        """All lines, as they are printed."""
+        return [*self.result, *(f"warning: {warning}" for warning in self.warnings), *self.end]
+
+
+def verdict(summary: Summary, cautions: Sequence[str] = ()) -> Verdict:
+    """Judge a run by its summary; `cautions` are the warnings given at its start."""
+    result = [*_scores(summary), *_mixing(summary)]
+    return Verdict(result, [*cautions, *doubts(summary)], [*_speed(summary), ending(summary)])
+
+
+def _scores(summary: Summary) -> list[str]:
+    """RMSE, also of the baselines, coverage, and agreement of the chains; for clicks, ranking measures."""
+    if summary.get("rankings"):
+        return _of_clicks(summary["rankings"])
+    if summary.get("rmse_mean") is None:
+        if not summary["draws"]:
+            return ["no RMSE: there is no draw yet"]
+        if summary.get("test_ratings"):  # clicks, which have no RMSE
+            return ["no rankings: they need saved draws, and there are none (--save-draws 0)"]
+        return ["no RMSE: no ratings were held out"]
+    simple = summary.get("baselines")
+    beside = (
+        f" (biases only {written(simple['biases_only'])}, mean only {written(simple['mean_only'])})" if simple else ""
+    )
+    inside = ", ".join(f"{float(level):.0%}: {share:.1%}" for level, share in summary["coverage"].items())
+    noise = "" if summary.get("tau") is None else f", tau {summary['tau']:.4g}"
+    lines = [
+        f"RMSE of the posterior mean {written(summary['rmse_mean'])}{beside}, "
+        f"MAE {written(summary['mae_mean'])}{noise}",
+        *_log_score(summary),
+        f"ratings inside their predictive intervals: {inside}",
+    ]
+    chains = summary.get("agreement")
+    if chains:
+        agree = chains["above"] <= MAX_SHARE_APART
+        lines.append(
+            f"the chains {'agree' if agree else 'do not agree'}: R-hat of predictions {chains['rhat_median']:.3f} "
+            f"(median), {chains['rhat_worst']:.3f} (worst of {chains['pairs']})"
+        )
+    return lines
+
+
+def _log_score(summary: Summary) -> list[str]:
+    """Log score of the model and of biases only; if there is no score of biases only, log probability of the level."""
+    simple = summary.get("over_biases")
+    name = simple["measure"] if simple else "log_probability"
+    if summary.get(name) is None:
+        return []
+    beside = f" (biases only {simple['biases_only']:.4f})" if simple else ""
+    return [f"{LOG_SCORES[name]} {summary[name]:.4f}{beside}"]
+
+
+def _mixing(summary: Summary) -> list[str]:
+    """Name the shared parameter that mixes most slowly; no line if it is unknown."""
+    slow = (summary.get("slowest") or {}).get("shared")
+    if not slow:
+        return []
+    rhat = "" if slow["rhat"] is None else f", R-hat {slow['rhat']:.2f}"
+    return [f"slowest shared parameter: {plain(slow['label'])}, ESS {slow['ess']:,.0f}{rhat}"]
+
+
+def _speed(summary: Summary) -> list[str]:
+    """Seconds, ratings per second, and the process for which the other processes waited, if there was one."""
+    if "seconds_sampling" not in summary:
+        return []
+    rate = in_units(summary["ratings_per_second"])
+    lines = [f"{summary['seconds_sampling']:.1f} s of sampling, {rate} ratings/s on {summary['processes']} process(es)"]
+    if slow := summary.get("straggler"):
+        lines.append(
+            f"process {slow['process']} on {plain(slow['host'])} was the slowest: it worked "
+            f"{slow['busy_seconds']:.1f} s, the others {slow['others_seconds']:.1f} s, and waited for it"
+        )
+    return lines
+
+
+def in_units(rate: float) -> str:
+    """Write a rate in millions or thousands, with at least two digits."""
+    for size, unit in ((1e6, " M"), (1e3, " k")):
+        if rate >= size:
+            return f"{rate / size:.{0 if rate >= 10 * size else 1}f}{unit}"
+    return f"{rate:.0f}"
+
+
+def written(error: float) -> str:
+    """Write an error with four decimals, or with four digits if it is very small or large."""
+    return f"{error:.4f}" if error == 0 or 0.1 <= abs(error) < 1e5 else f"{error:.4g}"
+
+
+def _of_clicks(rankings: Mapping[str, Any]) -> list[str]:
+    """Measures of the rankings, compared with rankings by popularity alone."""
+    return [
+        f"{name.replace('recall', 'Recall').replace('ndcg', 'NDCG')} of held-out clicks {ranking['mean']:.4f} "
+        f"({ranking['low']:.4f} to {ranking['high']:.4f}; by popularity {ranking['popular']:.4f})"
+        for name, ranking in rankings.items()
+        if name != "users"
+    ]
+
+
+def ending(summary: Summary) -> str:
+    """Say which iteration the chains reached, why they ended, and how to continue."""
+    if summary.get("until"):
+        return accuracy.ending(summary["until"])
+    reached, wanted = summary["reached"], summary["iterations"]
+    last = max(reached, default=0)
+    if min(reached, default=0) < wanted:
+        at = f"{last:,}" if len(reached) == 1 else ", ".join(f"{iteration:,}" for iteration in reached)
+        by_chain = "" if len(reached) == 1 else " (by chain)"
+        return f"stopped at iteration {at} of {wanted:,}{by_chain}; continue with the same command and --resume"
+    several = f", {len(reached)} chains" if len(reached) > 1 else ""
+    return f"finished: {wanted:,} iterations{several}"
+
+
+def _stopped(summary: Summary) -> bool:
+    """Whether chains were stopped before their end."""
+    until = summary.get("until")
+    if until:
+        return bool(not until["reached"] and until["iteration"] < until["limit"])
+    return bool(min(summary["reached"], default=0) < summary["iterations"])
+
+
+def _fell_back(event: Mapping[str, Any]) -> str:
+    """Say which model or chain diverged, and what was sampled in its place."""
+    if "model" in event:
+        return f"the model {plain(event['model'])} diverged, and {plain(event['next'])} was sampled in its place"
+    when = f"chain {event['chain']} diverged at iteration {event['iteration']:,}"
+    return f"{when}, and began again with {plain(event['next'])}"
+
+
+def doubts(summary: Summary) -> list[str]:
+    """Return the warnings, most of them with a remedy."""
+    warnings = [_fell_back(event) for event in summary.get("fell_back", [])]
+    if summary["reached"] and not summary["draws"] and min(summary["reached"]) >= summary["iterations"]:
+        warnings.append("no draws, so nothing can be predicted: continue with --resume and more --iterations")
+    rankings = summary.get("rankings") or {}
+    if any(each["mean"] < each["popular"] for name, each in rankings.items() if name != "users"):
+        warnings.append("rankings are worse than by popularity alone: try another --rank, or a smaller zero_weight")
+    warnings += warm(summary.get("temperatures", {}))
+    if summary.get("rmse_mean") is None or _stopped(summary):  # a few draws say little
+        return warnings
+    simple = summary.get("baselines") or {}
+    if summary["rmse_mean"] > simple.get("mean_only", inf):
+        warnings.append(f"the RMSE is worse than that of predicting the mean ({written(simple['mean_only'])})")
+    warnings.extend(no_better(summary))
+    inside = summary["coverage"]["0.9"]
+    if abs(inside - 0.9) > max(COVERAGE_OFF, 3 * sqrt(0.9 * 0.1 / summary.get("test_ratings", 1_000_000))):
+        what = "too wide" if inside > 0.9 else "too narrow"
+        warnings.append(f"90 % intervals contain {inside:.1%} of the test ratings: predictive distributions are {what}")
+    return warnings
+
+
+def no_better(summary: Summary) -> list[str]:
+    """Warn if a run is not better than biases only by a standard error; a run of biases only gets no warning."""
+    over = summary.get("over_biases")
+    if not over:
+        return []
+    gain, error, square = over["gain"], over["gain_error"], over["square"]
+    if gain < error:
+        better = "worse" if gain <= -error else "no better"
+        side = "higher" if gain >= 0 else "lower"
+        return [
+            f"{better} than biases only: the {LOG_SCORES[over['measure']]} is {side} by {abs(gain):.4f} "
+            f"(standard error {error:.4f}); plain biases only, --rank 0, is simpler, and --model auto looks for a "
+            "better model"
+        ]
+    if square < over["square_error"]:
+        side = "lower" if square >= 0 else "higher"
+        return [
+            f"no better than biases only in the mean squared error, which is {side} by {abs(square):.4g} "
+            f"(standard error {over['square_error']:.2g}); its predictive distributions are better"
+        ]
+    return []
+
+
+def warm(temperatures: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Warn of fields whose momenta have a temperature significantly above `WARNED_TEMPERATURE`."""
+    hot = [name for name, field in temperatures.items() if field["value"] - 4 * field["error"] > WARNED_TEMPERATURE]
+    if not hot:
+        return []
+    values = ", ".join(f"{name} {temperatures[name]['value']:.2f}" for name in hot)
+    return [
+        f"temperatures that should be 1 are {values}: the chain has not reached its posterior yet, or its steps "
+        "are too large; sample longer, then try a smaller --step-size"
+    ]

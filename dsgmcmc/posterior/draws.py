@@ -16,7 +16,6 @@ from dsgmcmc.types import Float32, Float64, Int32
 
 KINDS = ("user", "item")
 OTHER = {"user": "item", "item": "user"}
-MOMENTS = ("mean", "variance")
 
 KEPT_BYTES = 1 << 30  # memory limit for draws that are kept once they have been read
 

@@ -42,7 +42,6 @@ from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.parts import PARTS
 from dsgmcmc.posterior.draws import OTHER, Draw, Rows
 from dsgmcmc.posterior.elliptical import RatedRow, Spread, draw_row
-from dsgmcmc.posterior.importance import feature_names
 from dsgmcmc.posterior.names import Vocabulary, unknown_names
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Array, Float32, Float64, Int32
@@ -299,7 +298,7 @@ def describe_new(run: Run, kind: str, given: Any) -> dict[Any, csr_matrix]:
     from dsgmcmc.data.arrays import read_features
     from dsgmcmc.data.features import Description, Encoding, encode_new
 
-    if not feature_names(run, kind):
+    if not run.feature_names(kind):
         raise InputError(
             f"features of {kind}s are given, but {run.path} was sampled without them: leave them out, or prepare the "
             f"ratings with --{kind}-features and sample again"
@@ -329,7 +328,7 @@ def _features_of(run: Run, new: NewRatings, names: Array, known: Int32, data: Pa
 
     Known rows without new features need the ratings file (`data`, if it was moved). None if the run has no features.
     """
-    if not (width := len(feature_names(run, new.kind))):
+    if not (width := len(run.feature_names(new.kind))):
         return None
     from scipy.sparse import csr_matrix, vstack
 

@@ -1,4 +1,4 @@
-r"""Predictive distributions of single ratings.
+r"""Predictive distributions of single ratings, and predictions of a file of pairs.
 
 The distribution of a rating is the mixture over the saved draws d of N(mu + a_i + b_j + W_i . H_j, 1 / (tau g_i g'_j)),
 with all parameters from draw d, and the weights of the draws. Mean, variance and quantiles are those of the mixture,
@@ -15,9 +15,12 @@ mixture, and ``of_mean`` predicts the expected rating. A predictor that is itsel
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -25,10 +28,16 @@ import numpy.typing as npt
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.prediction import cells_kernel
 from dsgmcmc.model.predictive.base import Prediction, Predictive, PredictorDraws
-from dsgmcmc.posterior.draws import Draw, Rows
+from dsgmcmc.posterior.draws import KINDS, Draw, Rows
+from dsgmcmc.posterior.names import unknown_names
 from dsgmcmc.posterior.newcomers import FoldIn
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.types import Float32, Float64, Int32
+from dsgmcmc.types import Array, Float32, Float64, Int32
+
+if TYPE_CHECKING:  # slow to import
+    import duckdb
+
+    from dsgmcmc.data.pairs import PairsTable
 
 BLOCK = 8192  # pairs that are predicted at a time, so that the components fit in the cache
 _KNOWN = np.int32(-2)  # stands for all users, or items, that the run knows
@@ -277,3 +286,77 @@ def of_owners(drawn: Draw, whose: Int32, newcomers: FoldIn | None, number: int) 
         if newcomers is not None and new.any():
             thresholds[new] = newcomers.rows(number, whose[new].astype(np.intp) - len(drawn.own_thresholds)).cuts
     return thresholds
+
+
+# ---------------------------------------------------------------------- a file of pairs
+
+
+def predict_table(
+    run: Run,
+    pairs: Path,
+    out: Path | None,
+    options: PredictOptions,
+    *,
+    unknown: Literal["refuse", "prior"] = "refuse",
+    columns: Mapping[str, str] | None = None,
+) -> dict[str, int]:
+    """Predict a file of pairs in bounded memory, and write the predictions to a file atomically.
+
+    Parameters
+    ----------
+    out : Path or None
+        CSV or Parquet, by the suffix; None writes CSV to standard output.
+    unknown : {"refuse", "prior"}
+        Treatment of unknown users and items: raise an error that names the first five, or predict from the prior.
+    columns : dict of "user" and "item" to str, optional
+        Columns of users and items, by name or position from 1; detected by default.
+
+    Returns
+    -------
+    dict
+        ``pairs``, the number of pairs, and ``unknown``, the number of pairs with an unknown side.
+
+    Raises
+    ------
+    InputError
+        If an argument is invalid; then no file is written.
+    """
+    from dsgmcmc.data.pairs import chunks, load_pairs
+    from dsgmcmc.data.session import interruptible, open_session
+    from dsgmcmc.data.tables import append_results, output_format, write_query
+
+    output_format(out)
+    predictor = Predictor(run, options)
+    integers = run.users.integers, run.items.integers
+
+    def work(db: duckdb.DuckDBPyConnection) -> dict[str, int]:
+        table = load_pairs(db, pairs, columns or {})
+        taken = {name.lower() for name in table.columns} & set(predictor.names)
+        if taken:
+            raise InputError(f"{table.path} has a column {min(taken)!r}, which the predictions need: rename it")
+        if unknown == "refuse":
+            _refuse_unknown(table, chunks(db, table, integers), predictor)
+        counts = {"pairs": 0, "unknown": 0}
+        for names in chunks(db, table, integers):
+            users, items = (predictor.index_of(kind, ids) for kind, ids in zip(KINDS, names, strict=True))
+            append_results(db, predictor.columns(users, items))
+            counts["pairs"] += len(users)
+            counts["unknown"] += int(np.count_nonzero((users < 0) | (items < 0)))
+        write_query(db, "SELECT pairs.*, results.* FROM pairs POSITIONAL JOIN results", out)
+        return counts
+
+    with open_session(out.parent if out else Path(tempfile.gettempdir())) as db:
+        return interruptible(db, lambda: work(db))
+
+
+def _refuse_unknown(table: PairsTable, chunks: Iterable[list[Array]], predictor: Predictor) -> None:
+    """Raise InputError if users or items are unknown, before predictions begin."""
+    missing: dict[str, Counter[Any]] = {kind: Counter() for kind in KINDS}
+    for names in chunks:
+        for kind, ids in zip(KINDS, names, strict=True):
+            missing[kind].update(ids[predictor.index_of(kind, ids) < 0].tolist())
+    messages = [str(unknown_names(kind, list(names))) for kind, names in missing.items() if names]
+    if messages:
+        raise InputError(
+            f"{table.path}: {'; '.join(messages)}. Take them out, or predict them with --unknown prior{table.hint}"
+        )

@@ -1,11 +1,20 @@
-"""A run opened for use: names, draws and moments, read when first needed, without MPI.
+"""A run opened for use, finished or not: names, draws and moments, read when first needed, without MPI.
 
-This module speaks of users and items; only `Index` knows whether the rows of W are users or items.
+A posterior is written when a job ends or is stopped. Until then, the newest checkpoint has the traces of the shared
+parameters, and lists the saved draws that belong to it; its moments cannot be used.
+
+The manifests of snapshots are compared with ``run.toml`` and the index before arrays are read: no array may be missing
+or have another shape. The values of a block are checked by its hash when it is read.
+
+`Run` speaks of users and items; only `Index` knows whether the rows of W are users or items.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from copy import copy
+from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -14,26 +23,108 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
+from dsgmcmc.config.chain import ResolvedChain
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import Ratings, open_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.parts import PARTS
-from dsgmcmc.model.quantity import Quantities
-from dsgmcmc.posterior.draws import (
-    KINDS,
-    MOMENTS,
-    Draw,
-    KeptDraws,
-    PosteriorMoments,
-)
+from dsgmcmc.model.quantity import THETA, Quantity
+from dsgmcmc.posterior.draws import KINDS, Draw, KeptDraws, PosteriorMoments
 from dsgmcmc.posterior.exposure import Exposure, Rated
-from dsgmcmc.posterior.layout import Expected, check_draws, check_posteriors, read_shared
-from dsgmcmc.posterior.live import newest_states, no_moments, no_posterior, unfinished
 from dsgmcmc.posterior.names import Index, Vocabulary
 from dsgmcmc.storage.draws import DrawPlace, SavedDraws
+from dsgmcmc.storage.facts import Facts
+from dsgmcmc.storage.lock import is_held
+from dsgmcmc.storage.logs import Line
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import RunDirectory
+from dsgmcmc.storage.series import steps
+from dsgmcmc.storage.snapshot import Snapshot
 from dsgmcmc.types import Factor, Float32, Float64
+
+Shape = tuple[int, ...]
+ArrayName = tuple[str, str, str]  # object, factor and field
+
+
+def newest_states(run: RunDirectory, facts: Facts) -> list[Snapshot]:
+    """Return for every chain with draws its posterior, or its newest checkpoint if this has later draws.
+
+    Checkpoints without saved draws are skipped. Raises InputError if a snapshot is damaged, or was not made with the
+    settings in ``run.toml``.
+    """
+    states = []
+    for chain in run.chains():
+        done, made = (steps(run.series(kind, chain))[-1:] for kind in ("posterior", "checkpoints"))
+        if made > done:
+            snapshot = run.open_snapshot("checkpoints", chain, made[0], facts)
+            if snapshot.manifest.saved_draws:
+                states.append(snapshot)
+                continue
+        states += [run.open_snapshot("posterior", chain, iteration, facts) for iteration in done]
+    return states
+
+
+def unfinished(snapshots: Iterable[Snapshot]) -> bool:
+    """Whether any chain has a checkpoint in place of a posterior."""
+    return any(snapshot.manifest.kind == "checkpoint" for snapshot in snapshots)
+
+
+@dataclass(frozen=True)
+class LiveProgress:
+    """Progress of a run that has not ended.
+
+    Attributes
+    ----------
+    running : bool
+        Whether a job is sampling the run.
+    iteration : int
+        Last iteration of the slowest chain, according to its metrics and checkpoints.
+    iterations, first_draw : int
+        Iteration at which the run ends, and iteration of its first draw.
+    rmse_mean : float or None
+        RMSE of that chain's posterior mean on the test ratings; None until it is in the metrics.
+    draws : int
+        Number of usable draws of all chains.
+    """
+
+    running: bool
+    iteration: int
+    iterations: int
+    first_draw: int
+    rmse_mean: float | None
+    draws: int
+
+    @classmethod
+    def of(cls, run: RunDirectory, config: ResolvedChain, draws: int) -> LiveProgress:
+        """Read the progress of a run with `draws` usable draws."""
+        last: dict[int, Line] = {line["chain"]: line for line in run.metrics()}
+        lines = [last.get(chain, {}) for chain in range(config.chains)]
+        saved = run.reached(config.chains)
+        reached, behind = min((max(saved[chain], line.get("iteration", 0)), chain) for chain, line in enumerate(lines))
+        error = lines[behind].get("rmse_mean")
+        return cls(is_held(run.lock_file), reached, config.iterations, config.first_draw, error, draws)
+
+    def __str__(self) -> str:
+        at = f"at iteration {self.iteration:,} of {self.iterations:,}"
+        if self.running:
+            return f"being sampled: {at}"
+        return f"not finished: its last job ended {at}; continue it with the same command and --resume"
+
+    def usable(self) -> str:
+        """Describe which draws can be used, or when draws can be used."""
+        if self.draws:
+            return f"{self.draws:,} draw{'s' * (self.draws > 1)} so far can be used"
+        return (
+            f"the first draw is made at iteration {self.first_draw:,}, and can be used from the next checkpoint on "
+            "(with --save-draws 0, when the run ends)"
+        )
+
+
+def progress(run: RunDirectory, config: ResolvedChain, states: list[Snapshot]) -> LiveProgress | None:
+    """Return the progress of a run with these states; None if it has ended. Raises InputError as `read_log`."""
+    if not (unfinished(states) or is_held(run.lock_file)):
+        return None
+    return LiveProgress.of(run, config, sum(len(state.manifest.saved_draws) for state in states))
 
 
 class Run:
@@ -49,6 +140,8 @@ class Run:
     config : ResolvedConfig
     index : Index
         Names of users, items and features, and the pairs of the test ratings.
+    quantities : Quantities
+        All quantities of the model.
     states : list of Snapshot
         For every chain with draws, its posterior, or its newest checkpoint if this has later draws.
     unfinished : bool
@@ -60,19 +153,21 @@ class Run:
         self.path = self.directory.path
         self.config, self.facts = ResolvedConfig.of_run(self.directory)
         self.index = Index(self.directory, self.facts)
+        self.quantities = self.index.quantities(self.config, len(self.facts.get("levels", [])))
         self.mean = float(self.facts["mean"])
-        self._expected = Expected.of(self.config, self.index, len(self.facts.get("levels", [])))
-        self._factor = self.index.factors
+        self._rows, self._tests = self.index.lengths()
         self._ratings_file: Path | None = None  # path at which the file was last opened
         self.states = newest_states(self.directory, self.facts)
-        check_posteriors(self.states, self._expected)
+        for state in self.states:
+            self._check_state(state)
         if not self.states:
-            raise no_posterior(self.directory, self.config)
+            now = LiveProgress.of(self.directory, self.config, draws=0)
+            raise InputError(f"{self.path} has no posterior yet: it is {now}; {now.usable()}")
         self.unfinished = unfinished(self.states)
         if self.unfinished:
             _ = self.traces  # read now, before a later checkpoint replaces this one
         self._saved: dict[int, SavedDraws] = {}
-        self._checked: set[Path] = set()  # snapshots of draws that `check_draws` has passed
+        self._checked: set[Path] = set()  # snapshots of draws whose shapes are right
         self._kept = KeptDraws(self._read_draw)
 
     def __repr__(self) -> str:
@@ -95,6 +190,10 @@ class Run:
     def vocabulary(self, kind: str) -> Vocabulary:
         """Names of the users or of the items."""
         return self.users if kind == "user" else self.items
+
+    def feature_names(self, kind: str) -> list[str]:
+        """Names of the features of the users or of the items; empty if the model has none."""
+        return self.index.features(kind)[0] if f"{kind}.features.strength" in self.traces[0] else []
 
     def counts(self, kind: str) -> npt.NDArray[np.int64]:
         """(n,) int64: training ratings of every user or item."""
@@ -129,11 +228,6 @@ class Run:
             result.append({self.name_of(key.field): snapshot.read(key) for key in keys})
         return result
 
-    @property
-    def quantities(self) -> Quantities:
-        """All quantities of the model."""
-        return self._expected.quantities
-
     @cached_property
     def has_effects(self) -> bool:
         """Whether a part of the model adds effects to the predictors of ratings."""
@@ -142,7 +236,7 @@ class Run:
 
     def kind_of(self, factor: Factor) -> str:
         """Whether the rows of a factor are users or items."""
-        return next(kind for kind, name in self._factor.items() if name == factor.name)
+        return "user" if factor.name == self.index.factors["user"] else "item"
 
     def name_of(self, quantity: str) -> str:
         """Name of a quantity with ``user`` or ``item`` in place of the factor in its name on disk."""
@@ -164,7 +258,7 @@ class Run:
         if self.unfinished:
             none = [np.zeros((len(trace["weight"]), 0), np.float32) for trace in self.traces]
             return np.zeros(0, np.int64), none, scores
-        blocks = range(self._expected.grid)
+        blocks = range(self.config.grid)
         for snapshot in self.states:
             parts = [snapshot.read(Key("trace", "W", b, "prediction")) for b in blocks]
             predictions.append(np.concatenate(parts, axis=1))
@@ -182,10 +276,15 @@ class Run:
         Raises InputError if the run has not ended.
         """
         if self.unfinished:
-            raise no_moments(self.directory)
+            raise InputError(
+                f"{self.path} has no moments yet: it has them when its job ends, or is stopped with SIGUSR1. Its saved "
+                "draws can be used now (export: --draws)"
+            )
+        factors = self.index.factors.items()
         return [
             PosteriorMoments(
-                *({kind: state.read_field("moments", self._factor[kind], name) for kind in KINDS} for name in MOMENTS)
+                mean={kind: state.read_field("moments", factor, "mean") for kind, factor in factors},
+                variance={kind: state.read_field("moments", factor, "variance") for kind, factor in factors},
             )
             for state in self.states
         ]
@@ -242,30 +341,70 @@ class Run:
             self._saved[chain] = SavedDraws(self.directory, chain, self.facts)
         place = self._saved[chain].place(iteration)
         if place.snapshot.path not in self._checked:
-            check_draws(place.snapshot, self._expected)
+            self._check_draws(place.snapshot)
             self._checked.add(place.snapshot.path)
         return place
 
     def effects(self, kind: str) -> Float64:
         """Effects B of features at all saved draws, (draws, F, D); the factors are not read."""
-        key = Key("draw", "run", 0, f"{self._factor[kind]}.features.effects")
+        key = Key("draw", "run", 0, f"{self.index.factors[kind]}.features.effects")
         places = [self.open_draw(draw) for draw in range(len(self.draws))]
         return np.array([snapshot.read_all([key], number)[0] for snapshot, number in places])
 
     def _read_draw(self, draw: int) -> Draw:
         (snapshot, number), (chain, iteration) = self.open_draw(draw), self.draws[draw]
-        shared = {self.name_of(name): array for name, array in read_shared(snapshot, number, self.quantities).items()}
+        names = [quantity.name for quantity in self.quantities.shared]
+        arrays = snapshot.read_all([Key("draw", "run", 0, name) for name in names], number)
+        shared = {self.name_of(name): array for name, array in zip(names, arrays, strict=True)}
         wanted = [
             (kind, factor, quantity.name)
-            for kind, factor in self._factor.items()
-            for quantity in self.quantities.drawn_of_rows
-            if quantity.is_of(Factor[factor])
+            for kind, factor in self.index.factors.items()
+            for quantity, _ in self._of_rows(factor)
         ]
         rows: dict[str, dict[str, Float32]] = {kind: {} for kind in KINDS}
         arrays = snapshot.read_fields("draw", [(factor, name) for _, factor, name in wanted], number)
         for (kind, _, name), array in zip(wanted, arrays, strict=True):
             rows[kind][name] = array
         return Draw(chain, iteration, shared, rows)
+
+    # ------------------------------------------------------------------ checks of manifests
+
+    def _of_rows(self, factor: str) -> list[tuple[Quantity, Shape]]:
+        """Quantities that a draw has of the rows of a factor, and their shapes."""
+        drawn = [quantity for quantity in self.quantities.drawn_of_rows if quantity.is_of(Factor[factor])]
+        return [(quantity, (self._rows[factor], quantity.width(self.quantities.sizes))) for quantity in drawn]
+
+    def _check_state(self, state: Snapshot) -> None:
+        """Check a posterior, or the traces of a checkpoint; raises InputError naming an array that does not fit."""
+        shapes, sizes = _shapes(state), self.quantities.sizes
+        draws = sum(sum(shape[:1]) for shape in shapes["trace", "run", "iteration"])
+        widths = {quantity.name: (*quantity.shape(sizes), 1)[0] for quantity in self.quantities.traced}
+        widths |= {"iteration": 1, "weight": 1}  # the trace of a matrix has its diagonal
+        _compare(state, {("trace", "run", name): (draws, width) for name, width in widths.items()})
+        if state.manifest.kind != "posterior":
+            return
+        wanted: dict[ArrayName, Shape] = {("trace", "W", "log_likelihood"): (draws * self.config.grid,)}
+        for factor in self._rows:
+            for quantity, shape in self._of_rows(factor):
+                prefix = "" if quantity == THETA else f"{quantity.name}_"
+                wanted |= {("moments", factor, f"{prefix}{moment}"): shape for moment in ("mean", "variance")}
+        wanted |= {("test", "W", field): (self._tests,) for field in ("rating", "mean", "variance", "noise_variance")}
+        if parameters := len(self.config.law.starts):
+            wanted["test", "W", "shape"] = self._tests, parameters
+        _compare(state, wanted)
+        followed = sum(sum(shape[:1]) for shape in shapes["trace", "W", "followed"])
+        _compare(state, {("trace", "W", "prediction"): (draws, followed)}, axis=1)
+
+    def _check_draws(self, snapshot: Snapshot) -> None:
+        """Check a snapshot of saved draws; raises as `_check_state`."""
+        draws, sizes = len(snapshot.manifest.saved_draws), self.quantities.sizes
+        shared = self.quantities.shared
+        _compare(snapshot, {("draw", "run", quantity.name): (draws, *quantity.shape(sizes)) for quantity in shared})
+        for factor in self._rows:
+            wanted = {("draw", factor, quantity.name): (draws, *shape) for quantity, shape in self._of_rows(factor)}
+            _compare(snapshot, wanted, axis=1)
+
+    # ------------------------------------------------------------------ exposure and ratings
 
     @property
     def exposure_file(self) -> Path:
@@ -319,3 +458,26 @@ class Run:
             raise InputError(f"{given} does not hold the ratings that {self.path} was sampled from (its hash differs)")
         self._ratings_file = given
         return ratings
+
+
+def _shapes(snapshot: Snapshot) -> dict[ArrayName, list[Shape]]:
+    """Shapes of the blocks of every array of a snapshot."""
+    shapes: dict[ArrayName, list[Shape]] = defaultdict(list)
+    for entry in snapshot.manifest.blocks:
+        shapes[entry.key.object, entry.key.factor, entry.key.field].append(entry.shape)
+    return shapes
+
+
+def _compare(snapshot: Snapshot, wanted: Mapping[ArrayName, Shape], axis: int = 0) -> None:
+    """Compare arrays, whose blocks are joined along `axis`, with the shapes that they must have."""
+    shapes = _shapes(snapshot)
+    for name, shape in wanted.items():
+        others = {(len(block), block[:axis], block[axis + 1 :]) for block in shapes[name]}
+        if (
+            others != {(len(shape), shape[:axis], shape[axis + 1 :])}
+            or sum(block[axis] for block in shapes[name]) != shape[axis]
+        ):
+            raise InputError(
+                f"{snapshot.path} is inconsistent: its blocks of {'/'.join(name)} have the shapes {shapes[name]}; by "
+                f"run.toml and the index they are {shape} together"
+            )

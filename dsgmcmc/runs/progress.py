@@ -14,7 +14,7 @@ from typing import Any
 
 from rich.live import Live
 
-from dsgmcmc.diagnostics.verdict import in_units, written
+from dsgmcmc.diagnostics.summary import in_units, written
 from dsgmcmc.errors import WriteError, failed_file
 from dsgmcmc.parallel.signals import Request, Signals
 from dsgmcmc.settings import named

@@ -13,8 +13,7 @@ import numpy as np
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.diagnostics.accuracy import Look
 from dsgmcmc.diagnostics.comparison import Comparison
-from dsgmcmc.diagnostics.summary import as_written, read_summary, save_summary
-from dsgmcmc.diagnostics.verdict import verdict
+from dsgmcmc.diagnostics.summary import as_written, read_summary, save_summary, verdict
 from dsgmcmc.errors import InputError, WriteError
 from dsgmcmc.parallel.comm import agree, library, peak_memory
 from dsgmcmc.parallel.ring import PHASES, Phases

@@ -16,7 +16,7 @@ import pytest
 from mpi4py import MPI
 from support import Result, dsgmcmc, options_of, run, sample
 
-from dsgmcmc.diagnostics.audit import audit
+from dsgmcmc.diagnostics.overview import audit
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.series import steps
 

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 from dsgmcmc import BPMF
 from dsgmcmc.cli.app import app
 from dsgmcmc.config.job import Policy
-from dsgmcmc.diagnostics.audit import audit
+from dsgmcmc.diagnostics.overview import audit
 from dsgmcmc.errors import DivergenceError, InputError
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.storage.manifest import MANIFEST, read_manifest, seal

@@ -55,8 +55,7 @@ def predict(
     """
     from dsgmcmc.data.columns import parse_columns
     from dsgmcmc.data.pairs import ROLES
-    from dsgmcmc.posterior.predict import PredictOptions
-    from dsgmcmc.posterior.predict_table import predict_table
+    from dsgmcmc.posterior.predict import PredictOptions, predict_table
     from dsgmcmc.posterior.run import Run
 
     options = PredictOptions(of_mean, interval, clip, at_least, probabilities)

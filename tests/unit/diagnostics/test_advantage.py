@@ -11,8 +11,7 @@ from mpi4py import MPI
 from support import csr, sample, typed
 
 from dsgmcmc.data.ratings import write_ratings
-from dsgmcmc.diagnostics.summary import read_summary
-from dsgmcmc.diagnostics.verdict import no_better
+from dsgmcmc.diagnostics.summary import no_better, read_summary
 
 BETTER = {
     "measure": "log_probability",

@@ -13,7 +13,7 @@ from support import csr, sample
 from dsgmcmc.data.ratings import open_ratings, write_ratings
 from dsgmcmc.diagnostics.ranking import click_scores, evaluate
 from dsgmcmc.diagnostics.report import write_report
-from dsgmcmc.diagnostics.verdict import verdict
+from dsgmcmc.diagnostics.summary import verdict
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.names import Vocabulary

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dsgmcmc.diagnostics.verdict import doubts, ending, verdict
+from dsgmcmc.diagnostics.summary import doubts, ending, verdict
 
 GOOD = {
     "rmse_mean": 0.83,

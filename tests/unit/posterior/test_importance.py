@@ -9,10 +9,10 @@ from support import sample, typed
 
 from dsgmcmc.data.features import Description
 from dsgmcmc.data.prepare import prepare_ratings
-from dsgmcmc.posterior.importance import importance
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.rank import Ranking, recommendations
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.traces import importance
 
 SETTINGS = {"rank": 2, "grid": 2, "iterations": 300, "burn_in": 100, "sampler": {"name": "baoab", "step_size": 0.2}}
 

@@ -19,9 +19,8 @@ from dsgmcmc.diagnostics.report import write_report
 from dsgmcmc.errors import GoneError, InputError
 from dsgmcmc.posterior.export import export
 from dsgmcmc.posterior.heldout import predict_test
-from dsgmcmc.posterior.live import progress
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
-from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.run import Run, progress
 from dsgmcmc.storage.lock import Lock
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.series import step_name
@@ -133,8 +132,8 @@ def test_a_run_that_goes_on_has_the_draws_of_before(made: Made, tmp_path: Path) 
     """Its posterior serves until the first checkpoint of the new job; of one that has ended there is nothing to say."""
     path = Path(shutil.copytree(made.path, tmp_path / "run"))
     run = Run(path)
-    assert progress(run.directory, run.config, run.facts) is None
+    assert progress(run.directory, run.config, run.states) is None
     with sampled(path):
-        found = progress(run.directory, run.config, run.facts)
+        found = progress(run.directory, run.config, run.states)
     assert found is not None
     assert found.usable() == f"{len(run.draws)} draws so far can be used"

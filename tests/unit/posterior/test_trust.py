@@ -15,7 +15,7 @@ from runs import Made, make_run
 from support import sample, typed
 
 from dsgmcmc import BPMF
-from dsgmcmc.diagnostics.audit import audit
+from dsgmcmc.diagnostics.overview import audit
 from dsgmcmc.diagnostics.summary import read_summary, save_summary
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.run import Run

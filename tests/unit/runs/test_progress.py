@@ -9,7 +9,7 @@ from mpi4py import MPI
 from support import sample, write_planted
 
 from dsgmcmc.data.ratings import open_ratings
-from dsgmcmc.diagnostics.verdict import in_units
+from dsgmcmc.diagnostics.summary import in_units
 from dsgmcmc.runs import job
 from dsgmcmc.runs.progress import Progress
 

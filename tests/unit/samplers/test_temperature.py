@@ -9,7 +9,7 @@ import pytest
 from mpi4py import MPI
 from support import MODEL, factor_target, write_planted
 
-from dsgmcmc.diagnostics.verdict import warm
+from dsgmcmc.diagnostics.summary import warm
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers.sgmcmc.baoab import BAOAB, BAOABConfig
 from dsgmcmc.samplers.temperature import MIN_MEASUREMENTS, Temperatures
