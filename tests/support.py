@@ -32,7 +32,6 @@ from dsgmcmc.kernels.formula import Batch, Formula, RowPrior
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.likelihoods import Law, Levels
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
-from dsgmcmc.model.model import FactorModel
 from dsgmcmc.model.parts import Noise, Part, RowPriors
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.parallel.mpirun import openmpi_environment
@@ -183,7 +182,7 @@ OF_ANY_TARGET = [name for name, sampler in SAMPLERS.items() if not sampler.draws
 #: Two latent dimensions and biases; everything is drawn.
 @dataclass(frozen=True)
 class Model:
-    """Priors and noise of a factorisation, by the arguments of `RowPriors`, `Noise` and `FactorModel`."""
+    """Priors and noise of a factorisation, by the arguments of `RowPriors`, `Noise` and `FactorTarget`."""
 
     rank: int = 2
     biases: bool = True
@@ -252,9 +251,9 @@ def factor_target(
         own_thresholds=own_thresholds,
     )
     m = len(sampler.positions)
-    whole = FactorModel(law, model.noise(ring.blocks, m), model.rows(m), *parts, first=model.first)
+    whole = (law, model.noise(ring.blocks, m), model.rows(m), *parts)
     keeps = sampler.kept, sampler.working, sampler.positions
-    target = FactorTarget(ring, blocks, order, whole, *keeps, RandomStream(seed, 0))
+    target = FactorTarget(ring, blocks, order, whole, *keeps, RandomStream(seed, 0), first=model.first)
     target.reset()
     return target
 
@@ -274,7 +273,7 @@ def cells_of(path: Path, part: Split = "train") -> tuple[np.ndarray, np.ndarray,
 
 def draw_shared(target: FactorTarget) -> None:
     """Draw what all rows share, whatever the iteration. Collective."""
-    target.model.draw_shared(replace(target.context(), turn=1))
+    target.draw_shared(replace(target.context(), turn=1))
 
 
 def sample(

@@ -48,7 +48,7 @@ def take_start(target: FactorTarget, start: Snapshot) -> None:
             for name, stored in names:
                 block[name][known] = read(stored)[known]
         small = {name: value.array() for name, value in start.manifest.state.items()}
-        for part in target.model.replicated:
+        for part in target.replicated:
             arrays = part.arrays()
             # every interleaved sub-chain gets the same parameters
             part.take({n: np.broadcast_to(small[n], arrays[n].shape).copy() for n in small.keys() & arrays.keys()})
@@ -69,7 +69,7 @@ def fit_biases(target: FactorTarget) -> None:
     """
     likelihood, scratch, position = target.likelihood, target.scratch, target.positions[0]
     normal = likelihood.is_conditionally_gaussian()
-    if not (normal and target.model.rows.biases and scratch and target.sweep_length == 1):
+    if not (normal and target.row_priors.biases and scratch and target.sweep_length == 1):
         return
     tau, (counts, _) = target.noise_precision, likelihood.counts(target.circulation)
     for factor in Factor:

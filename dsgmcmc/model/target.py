@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from dsgmcmc.kernels.formula import RowPrior
+from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.kernels.formula import Formula, RowPrior
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.circulation import Circulation, RatingsCell
-from dsgmcmc.model.divergence import find_divergence
 from dsgmcmc.model.heldout import HeldOut
 from dsgmcmc.model.information import RowInformation
-from dsgmcmc.model.model import FactorModel
-from dsgmcmc.model.parts.base import DrawContext
-from dsgmcmc.model.quantity import SHIFT
-from dsgmcmc.parallel.ring import Ring, stacked
+from dsgmcmc.model.likelihoods import Law
+from dsgmcmc.model.parts import PARTS, Noise, Part, RowPriors
+from dsgmcmc.model.parts.base import DrawContext, Place
+from dsgmcmc.model.quantity import SHIFT, Quantities, Sampled, Sizes, sizes_of
+from dsgmcmc.parallel.ring import Ring, shapes_of, stacked
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.snapshot import Snapshot
@@ -32,7 +34,31 @@ from dsgmcmc.targets.state import (
     arrays_of,
     take_all,
 )
-from dsgmcmc.types import Array, Factor, Float64, Named, Shapes
+from dsgmcmc.types import Array, Factor, Float64, Named, Purpose, Shapes
+
+#: A row has diverged if the mean square of its elements is larger: in units of its prior's mean square (at least 1),
+#: times the squared distance from the centre of the rating that is furthest from it (at least 1, too).
+MAX_MEAN_SQUARE = 1e4
+
+#: Largest finite parameter, in float32.
+MAX_FINITE = float(np.finfo(np.float32).max)
+
+SQUARES = Formula("square = theta * theta", row_sums=("square",))
+
+#: The parts of a chain's model, in the order in which they are drawn.
+Parts = tuple[Law, Noise, RowPriors, *tuple[Part, ...]]
+
+
+def read_parts(config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> list[Any]:
+    """Read from the ratings file what the parts need, once for all chains of a run. Collective."""
+    return [part.read(config, ratings, blocks, ring) for part in (config.law, *PARTS)]
+
+
+def make_parts(place: Place, data: list[Any]) -> Parts:
+    """Make the parts of a chain's model from the result of `read_parts`. Collective."""
+    parts = [part.of(place, read) for part, read in zip((place.config.law, *PARTS), data, strict=True)]
+    likelihood, noise, rows, *others = (part for part in parts if part)
+    return likelihood, noise, rows, *others
 
 
 class FactorTarget(RowInformation):
@@ -46,8 +72,8 @@ class FactorTarget(RowInformation):
         The ratings of this process's rows.
     schedule : Schedule or None
         The part that each iteration visits; None if an iteration uses all the data and column blocks stay at home.
-    model : FactorModel
-        The likelihood and the other parts of the model.
+    parts : tuple of Part
+        The likelihood, the noise, the priors of the rows of both factors, and any other parts.
     kept : sequence of StateField
         The sampler's fields, which are sent with a block.
     working : tuple of str
@@ -56,6 +82,10 @@ class FactorTarget(RowInformation):
         For each interleaved sub-chain, the field that holds its state.
     stream : RandomStream
         Seed and chain.
+    sizes : Sizes, optional
+        Lengths of the axes of the parts' quantities; by default those of axes that every model has.
+    first : int
+        Sweeps before the first draw of the parameters of priors and noise.
     """
 
     def __init__(
@@ -63,25 +93,34 @@ class FactorTarget(RowInformation):
         ring: Ring,
         ratings: RatingBlocks,
         schedule: Schedule | None,
-        model: FactorModel,
+        parts: Parts,
         kept: Sequence[StateField],
         working: tuple[str, ...],
         positions: tuple[str, ...],
         stream: RandomStream,
+        *,
+        sizes: Sizes | None = None,
+        first: int = 1,
     ) -> None:
-        self.ring, self.model, self.stream = ring, model, stream
-        self.ratings = ratings = model.effects.ratings if model.effects else ratings
-        self.likelihood, self.quantities = model.likelihood, model.quantities
+        self.parts = parts
+        self.likelihood, self.noise, self.row_priors, *others = parts
+        self.likelihood.noise_parameters = self.noise.parameters
+        self.effects = next((part for part in others if part.has_effects), None)
+        self.dimension, self._first = self.row_priors.dimension, first
+        quantities = dict.fromkeys(quantity for part in parts for quantity in part.quantities)
+        self.quantities = Quantities(tuple(quantities), sizes or sizes_of(self.dimension, self.likelihood.n_levels))
+        self.ring, self.stream = ring, stream
+        self.ratings = ratings = self.effects.ratings if self.effects else ratings
         self.metric_uses_current_hyperparameters = schedule is None
         self.timers, self.grid = ring.phases, ring.grid
-        self.dimension, self.n_data, self.positions = model.rows.dimension, ratings.n_data, positions
+        self.n_data, self.positions = ratings.n_data, positions
         self.subchain, self.scratch = 0, working[0] if working else None
         self.sweep_length = self.grid if schedule else 1
         self.curvature_bound = ratings.curvature_bound(schedule.probability if schedule else None)
         self.curvature_bound += self.likelihood.curvature_of_all(ratings.shape)
         of_rows = (quantity.field(self.quantities.sizes) for quantity in self.quantities.of_rows)
         self.layout = layout = BlockLayout((*kept, *of_rows), self.dimension)
-        starts = {factor: model.rows.origin(factor).astype(np.float32) for factor in Factor}
+        starts = {factor: self.row_priors.origin(factor).astype(np.float32) for factor in Factor}
         origins = {factor: start if start.any() else None for factor, start in starts.items()}
 
         def make(factor: Factor, **place: Any) -> ParameterBlock:
@@ -96,25 +135,25 @@ class FactorTarget(RowInformation):
         """Begin an iteration."""
         self.stream.iteration = iteration
         sweeps, later = divmod(iteration, self.sweep_length)
-        for part in self.model.parts:
+        for part in self.parts:
             part.begin(self.blocks(), not later)
         if not later:
-            context = self._context(self.model.turn(sweeps))
-            for part in self.model.parts:
+            context = self._context(self._turn_after(sweeps))
+            for part in self.parts:
                 part.move(context)
 
     @property
     def noise_precision(self) -> float:
         """Noise precision tau of the current sub-chain."""
-        return float(self.model.noise.parameters.tau[self.subchain])
+        return float(self.noise.parameters.tau[self.subchain])
 
     def noise_scales_of(self, block: ParameterBlock) -> Array | None:
         """Current noise scales of a block's rows, (n,); None if rows have no noise scales."""
-        return self.likelihood.noise_scale(block) if self.model.noise.factors else None
+        return self.likelihood.noise_scale(block) if self.noise.factors else None
 
     def prior(self, block: ParameterBlock) -> RowPrior:
         """Prior of a block's rows in the current sub-chain."""
-        return self.model.rows.of_block(block, self.subchain)
+        return self.row_priors.of_block(block, self.subchain)
 
     def blocks(self) -> Iterator[ParameterBlock]:
         """All blocks of parameters that this process holds at present.
@@ -146,7 +185,7 @@ class FactorTarget(RowInformation):
         """Add the gradient of minus the log likelihood of a cell, times `scale`, to `out` of its blocks."""
         begin = self.timers.enter()
         error = self.likelihood.add_gradient(cell, position, out, scale, share)
-        self.model.noise.add_error(cell.row.index, error * share)
+        self.noise.add_error(cell.row.index, error * share)
         self.timers.leave("gradient", begin)
 
     def all_data_seen(self) -> None:
@@ -155,23 +194,27 @@ class FactorTarget(RowInformation):
         Called once a sweep.
         """
         context = self.context()
-        self.model.draw(context)
-        self.model.draw_effects(context)
+        self.draw_parts(context)
+        self.draw_effects(context)
 
     @property
     def renews_data(self) -> bool:
         """Whether `all_data_seen` changes the data in this iteration, so that gradients must be computed again."""
-        return any(part.renews_data(self._turn) for part in self.model.parts)
+        return any(part.renews_data(self._turn) for part in self.parts)
 
     @property
     def renews_prior(self) -> bool:
         """Whether `all_data_seen` draws prior means of single rows, given the rows, in this iteration."""
-        return any(part.renews_prior(self._turn) for part in self.model.parts)
+        return any(part.renews_prior(self._turn) for part in self.parts)
 
     @property
     def _turn(self) -> int:
         """Number of the draw of hyperparameters due after the sweep that ends with this iteration; 0 if none is."""
-        return self.model.turn((self.stream.iteration + 1) // self.sweep_length)
+        return self._turn_after((self.stream.iteration + 1) // self.sweep_length)
+
+    def _turn_after(self, sweeps: int) -> int:
+        """Number of the draw of hyperparameters that follows `sweeps` sweeps; 0 if there is none."""
+        return 0 if sweeps < self._first else sweeps
 
     def context(self, factor: Factor | None = None) -> DrawContext:
         """Context in which parts draw: before the rows of `factor` are drawn, or after all rows have moved."""
@@ -187,11 +230,11 @@ class FactorTarget(RowInformation):
         The column blocks must be at home.
         """
         context = self.context(factor)
-        self.model.draw_effects(context)
+        self.draw_effects(context)
         likelihood, statistics = self.likelihood, self.row_statistics(factor, position)
         with self.timers("gradient"):
-            self.model.noise.squared_error[:, 0] = self.keep_errors(statistics, position)
-        self.model.draw(context)
+            self.noise.squared_error[:, 0] = self.keep_errors(statistics, position)
+        self.draw_parts(context)
         for block, sums in statistics.items():
             scale = self.noise_precision * likelihood.noise_scale(block).astype(np.float64)
             block.conditional = Conditional(sums, scale)
@@ -203,7 +246,7 @@ class FactorTarget(RowInformation):
 
         Here: momenta of factors, of biases, and of the rows' parameters in the likelihood.
         """
-        rank, whole = self.model.rows.rank, slice(None)
+        rank, whole = self.row_priors.rank, slice(None)
         columns = {"factors": slice(0, rank), "biases": slice(rank, self.dimension)}
         of_theta = {"rows": whole} if turned else columns
         momenta: dict[str, Momenta] = {}
@@ -220,16 +263,69 @@ class FactorTarget(RowInformation):
         in_order = stacked(partials[block] for pair in self.circulation.pairs() for block in pair)
         return self.ring.sum(in_order, finish, result)
 
+    # ------------------------------------------------------------------ draws of the parts' parameters
+
+    def draw_parts(self, context: DrawContext) -> None:
+        """Draw the parameters of all parts that are due, except effects on ratings. Collective."""
+        if context.is_turn():
+            self.draw_shared(context)
+        for part in self.parts:
+            if part is not self.effects:
+                part.draw(context)
+
+    def draw_effects(self, context: DrawContext) -> None:
+        """Draw the effects on single ratings. Collective."""
+        if self.effects is not None:
+            self.effects.draw(context)
+
+    def draw_shared(self, context: DrawContext) -> None:
+        """Draw the shared parameters from sums over all blocks, which are added in one message. Collective."""
+        partials: dict[str, Float64] = {}
+        drawn = []
+        for part in self.parts:
+            if sums := part.sums(context):
+                partials |= sums
+                drawn.append(part)
+        if not drawn:
+            return
+
+        terms = {factor: term for part in self.parts for factor, term in part.precision_terms().items()}
+        context = replace(context, terms=terms)
+        replicated = [parameters for part in drawn for parameters in part.replicated]
+        before = arrays_of(replicated)
+
+        def draw(sums: dict[str, Float64]) -> dict[str, Float64]:
+            take_all(replicated, {name: array.copy() for name, array in before.items()})
+            rng = context.stream.generator(Purpose.HYPERPARAMETERS)
+            for subchain in range(len(context.positions)):
+                for part in drawn:
+                    part.draw_shared(subchain, sums, context, rng)
+            return arrays_of(replicated)
+
+        take_all(replicated, self.ring.sum(partials, draw, shapes_of(before)))
+
     # ------------------------------------------------------------------ as chains see it
 
-    @property
+    @cached_property
     def units(self) -> dict[str, Array | float]:
         """For each row quantity saved with draws, the factor that converts it to the unit of the data."""
-        return self.model.units
+        columns, rating = self.row_priors.unit, self.row_priors.scale
+        units: dict[str, Array | float] = {}
+        for quantity in self.quantities.drawn_of_rows:
+            unit: Array | float = float(rating**quantity.rating)
+            if quantity.columns:
+                unit = quantity.in_rating_unit(np.ones(len(columns)), columns, rating).astype(np.float32)
+            units[quantity.name] = unit
+        return units
+
+    @property
+    def replicated(self) -> Iterator[Sampled]:
+        """Small parameters, the same on all processes."""
+        return (parameters for part in self.parts for parameters in part.replicated)
 
     def reset(self) -> None:
         """Set all parameters, except the sampler's fields, to their initial values."""
-        for part in self.model.parts:
+        for part in self.parts:
             part.start(self.blocks())
         for shift in (block[SHIFT.name] for block in self.blocks() if SHIFT.name in block.arrays):
             shift.fill(0.0)
@@ -246,12 +342,12 @@ class FactorTarget(RowInformation):
         for block in self.blocks():
             for name in self.layout.names:
                 yield Key("state", block.factor.name, block.index, name), block[name]
-        for part in self.model.parts:
+        for part in self.parts:
             yield from part.saved(self.ring.blocks)
 
     def small(self) -> dict[str, Float64]:
         """The part of the state that is the same on all processes."""
-        return arrays_of(self.model.replicated)
+        return arrays_of(self.replicated)
 
     def load(self, snapshot: Snapshot, but: Collection[str] | None = None) -> None:
         """Load the state of a checkpoint, except fields in `but`; place blocks where the next iteration needs them."""
@@ -261,8 +357,8 @@ class FactorTarget(RowInformation):
             if not but or key.field not in but:
                 array[:] = snapshot.read(key)
         small = {name: value.array() for name, value in snapshot.manifest.state.items()}
-        take_all(self.model.replicated, small)
-        for part in self.model.parts:
+        take_all(self.replicated, small)
+        for part in self.parts:
             part.loaded()
 
     def rows_at_home(self) -> dict[tuple[Factor, int], int]:
@@ -272,18 +368,46 @@ class FactorTarget(RowInformation):
 
     def parameters(self) -> dict[str, Float64]:
         """Shared parameters of the current sub-chain, in the unit of the data."""
-        return self.model.parameters(self.subchain)
+        unit, scale = self.row_priors.unit, self.row_priors.scale
+        drawn = (pair for sampled in self.replicated for pair in sampled.drawn(self.subchain))
+        return {quantity.name: quantity.in_rating_unit(value, unit, scale) for quantity, value in drawn}
 
     def find_divergence(self, position: str) -> str:
         """Describe where the state is not finite or far too large, else return an empty string. Collective."""
-        return find_divergence(self.circulation, self.model, position)
+        mine = next(self._divergent_rows(position), "")
+        return next(filter(None, self.ring.comm.allgather(mine)), "") or next(self._divergent_parameters(), "")
+
+    def _divergent_rows(self, position: str) -> Iterator[str]:
+        """Yield a description of every block on this process with a row that is out of bounds."""
+        largest = MAX_MEAN_SQUARE * self.row_priors.expected_square * max(1.0, self.ratings.extreme**2)
+        drawn = [quantity.name for quantity in self.quantities.of_rows if quantity.drawn]
+        for rows in self.rows_by_factor():
+            squares = rows.update(SQUARES, theta=position)["square"] / rows.dimension
+            for block, mean in rows.by_block(squares):
+                worst = mean.max()  # NaN if one is
+                if not worst <= largest:
+                    yield f"block {block.index} of {block.factor.name} has a row of mean square {worst:.3g}"
+                for name in drawn:
+                    size = np.abs(block[name]).max(initial=0.0) if name in block.arrays else 0.0
+                    if not size <= MAX_FINITE:
+                        yield f"block {block.index} of {block.factor.name} has a row whose {name} is {size:.3g}"
+
+    def _divergent_parameters(self) -> Iterator[str]:
+        """Yield a description of every shared parameter that is out of bounds."""
+        for quantity, value in (pair for sampled in self.replicated for pair in sampled.drawn()):
+            numbers = np.diag(value) if quantity.positive and value.ndim == 2 else np.ravel(value)
+            sound = np.abs(numbers) <= MAX_FINITE  # of NaN false
+            if quantity.positive:
+                sound &= numbers > 0
+            if not sound.all():
+                yield f"{quantity.name} is {numbers[np.argmin(sound)]:.3g}"
 
     def recorders(self) -> Sequence[HeldOut]:
         """Recorders specific to the target, in addition to the recorder of moments and draws that every run has.
 
         Here: predictions of the test ratings.
         """
-        return [HeldOut(self.circulation, self.likelihood, lambda: self.noise_precision, self.model.effects)]
+        return [HeldOut(self.circulation, self.likelihood, lambda: self.noise_precision, self.effects)]
 
 
 @dataclass

@@ -19,11 +19,10 @@ from dsgmcmc.diagnostics.ranking import click_scores
 from dsgmcmc.diagnostics.scores import held_out_scores
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.blocks import RatingBlocks
-from dsgmcmc.model.model import FactorModel
 from dsgmcmc.model.parts import PARTS
 from dsgmcmc.model.parts.base import Place
 from dsgmcmc.model.start import fit_biases, take_start
-from dsgmcmc.model.target import FactorTarget
+from dsgmcmc.model.target import FactorTarget, make_parts, read_parts
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.posterior.heldout import posteriors, test_parts
@@ -240,14 +239,14 @@ def targets_of(config: ResolvedConfig, ratings: Ratings, ring: Ring) -> MakeTarg
     levels = ring.agree(partial(config.law.levels_of, ratings))
     centre, codes = _centre(config, ratings), partial(config.law.codes, levels=levels)
     blocks = RatingBlocks(ratings, ring, centre, config.standardise, codes)
-    data, sizes = FactorModel.read(config, ratings, blocks, ring), config.quantities_for(ratings).sizes
+    data, sizes = read_parts(config, ratings, blocks, ring), config.quantities_for(ratings).sizes
 
     def make(chain: int, sampler: Sampler[Any, Any]) -> FactorTarget:
         by_parts = sampler.gradient.by_parts
         place = Place(config, ratings.transposed, blocks, ring, sizes, len(sampler.positions), by_parts)
         schedule = Schedule(config.schedule, blocks.part_sizes.tolist(), config.seed, chain) if by_parts else None
-        model, stream = FactorModel.of(place, data), RandomStream(config.seed, chain)
+        parts, stream = make_parts(place, data), RandomStream(config.seed, chain)
         keeps = sampler.kept, sampler.working, sampler.positions
-        return FactorTarget(ring, blocks, schedule, model, *keeps, stream)
+        return FactorTarget(ring, blocks, schedule, parts, *keeps, stream, sizes=sizes, first=config.hyper_start)
 
     return make

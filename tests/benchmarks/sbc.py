@@ -23,10 +23,9 @@ from shared import arguments
 from dsgmcmc.config.run import ResolvedConfig, build
 from dsgmcmc.data.ratings import open_ratings, write_ratings
 from dsgmcmc.model.blocks import RatingBlocks
-from dsgmcmc.model.model import FactorModel
 from dsgmcmc.model.parts import RowPriors
 from dsgmcmc.model.parts.base import Place
-from dsgmcmc.model.target import FactorTarget
+from dsgmcmc.model.target import FactorTarget, make_parts, read_parts
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.targets.state import RandomStream
@@ -96,7 +95,7 @@ def state_of(target: FactorTarget) -> tuple[np.ndarray, float]:
         np.concatenate([block["theta"] for block in target.blocks() if block.factor == factor]).astype(np.float64)
         for factor in Factor
     )
-    return w[:, :RANK] @ h[:, :RANK].T + w[:, RANK:] + h[:, RANK], float(target.model.noise.parameters.tau[0])
+    return w[:, :RANK] @ h[:, :RANK].T + w[:, RANK:] + h[:, RANK], float(target.noise.parameters.tau[0])
 
 
 def make(path: Path, config: ResolvedConfig, sampler: Sampler[Any, Any]) -> FactorTarget:
@@ -105,9 +104,10 @@ def make(path: Path, config: ResolvedConfig, sampler: Sampler[Any, Any]) -> Fact
     with open_ratings(path) as ratings:
         blocks = RatingBlocks(ratings, ring, 0.0, codes=lambda values: config.law.codes(values, None))
         place = Place(config, ratings.transposed, blocks, ring, config.quantities_for(ratings).sizes, by_parts=False)
-        model = FactorModel.of(place, FactorModel.read(config, ratings, blocks, ring))
+        parts = make_parts(place, read_parts(config, ratings, blocks, ring))
         keeps = sampler.kept, sampler.working, sampler.positions
-        return FactorTarget(ring, blocks, None, model, *keeps, RandomStream(config.seed, 0))
+        stream, first = RandomStream(config.seed, 0), config.hyper_start
+        return FactorTarget(ring, blocks, None, parts, *keeps, stream, sizes=place.sizes, first=first)
 
 
 def ranks(seed: int, noise: str, sampler: str, n: int, scale: float) -> Ranked | None:

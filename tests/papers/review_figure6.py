@@ -101,7 +101,7 @@ class Chain:
     def mode(self) -> Theta:
         """The mode next to the state, given the hyperparameters: rows and columns take their means in turns."""
         target: Any = self.target
-        target.model.draw = lambda context: None
+        target.draw_parts = lambda context: None
         for _ in range(ASCENT):
             target.begin(target.stream.iteration + 1)
             for factor in Factor:

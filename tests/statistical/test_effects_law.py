@@ -25,7 +25,7 @@ AT, LOG_PRECISIONS = np.linspace(-9, 9, 721), np.linspace(-3, 7, 141)
 def given_else(target: FactorTarget) -> tuple[np.ndarray, np.ndarray]:
     """Of every rating its group, and the log density at its predictor plus each of `AT`, (n, len(AT))."""
     law, found, numbers = target.likelihood, [], []
-    effects = target.model.effects
+    effects = target.effects
     for cell in target.circulation.tour(("theta", *law.drawn)):
         row, column, ratings = cell.row, cell.column, cell.ratings
         rows = np.repeat(np.arange(len(row.counts)), np.diff(ratings.indptr))
@@ -87,11 +87,11 @@ def test_effects_have_their_law_given_all_else(tmp_path: Path, settings: dict[st
         for name in {"weight", CUTS} & set(target.layout.names):
             move = rng.normal(0, 0.3, block[name].shape)
             block[name][:] = np.sort(block[name] + move, axis=1) if name == CUTS else np.exp(move)
-    effects = target.model.effects
+    effects = target.effects
     found, precisions = [], []
     for number in range(DRAWS):
         target.begin(10 * number)
-        target.model.draw_effects(target.context())
+        target.draw_effects(target.context())
         found.append(np.concatenate([values.copy() for values in effects.values[0].values()]))
         precisions.append(np.log(effects.parameters.precision[0]))
     centre, width, mean, sd = exact(*given_else(target), len(found[0]))

@@ -61,8 +61,8 @@ class Problem:
     def target(self, grid: int, schedule: ScheduleName, sampler: Sampler[Any, Any]) -> FactorTarget:
         model = Model(RANK, True, "fixed", 1.0, TAU)
         target = factor_target(MPI.COMM_SELF, self.path, grid, schedule, model, sampler)
-        target.model.rows.parameters.mean[Factor.W][0] = self.prior_mean
-        target.model.rows.parameters.precision[Factor.W][0] = self.prior_precision
+        target.row_priors.parameters.mean[Factor.W][0] = self.prior_mean
+        target.row_priors.parameters.precision[Factor.W][0] = self.prior_precision
         self.hold(target)
         return target
 

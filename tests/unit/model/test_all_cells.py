@@ -77,7 +77,7 @@ def test_bounds_hold_for_the_curvature_of_rows_in_the_diagonal_metric(
     information, theta = target.information("theta"), [rows_of(target, factor) for factor in Factor]
     for side, factor in enumerate(Factor):
         other = theta[1 - side]
-        common = np.diag(target.model.rows.parameters.precision[factor][0]) + TAU * A0 * other.T @ other
+        common = np.diag(target.row_priors.parameters.precision[factor][0]) + TAU * A0 * other.T @ other
         np.testing.assert_allclose(information.common[factor], common, rtol=1e-5)
         blocks = [block for block in target.blocks() if block.factor == factor]
         bound = np.concatenate([information.bound[block] for block in blocks])

@@ -32,7 +32,7 @@ def test_a_single_row_is_found(target: FactorTarget) -> None:
 @pytest.mark.parametrize("value", [np.nan, np.inf, 0.0, -1.0])
 def test_a_precision_is_positive_and_finite(target: FactorTarget, value: float) -> None:
     """Of the noise, and of a factor's prior."""
-    rows, noise = target.model.rows.parameters, target.model.noise.parameters
+    rows, noise = target.row_priors.parameters, target.noise.parameters
     for array, name in ((noise.tau, "tau"), (rows.precision[Factor.W][0], "W.precision")):
         before = array.copy()
         array[-1] = value

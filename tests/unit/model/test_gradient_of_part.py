@@ -49,8 +49,8 @@ class Problem:
 
     def put(self, target: FactorTarget) -> None:
         """Set a target to this state."""
-        target.model.noise.parameters.tau[:] = TAU
-        prior = target.model.rows.parameters
+        target.noise.parameters.tau[:] = TAU
+        prior = target.row_priors.parameters
         prior.mean = {f: value[None] for f, value in self.mean.items()}
         prior.precision = {f: value[None] for f, value in self.precision.items()}
         for block in target.blocks():
@@ -125,14 +125,14 @@ def test_the_mean_over_parts_is_the_full_gradient(
     squared_error = 0.0
     for part in parts(target):
         problem.put(target)
-        target.model.noise.squared_error[:] = 0.0
+        target.noise.squared_error[:] = 0.0
         assert target.circulation.part_probability == target.circulation.schedule.probability[part]
         for cell in target.visit():
             cell.gradient("theta", "g", prior=prior != "without")
             for block in cell.blocks:
                 rows = slice(block.start, block.start + len(block.counts))
                 mean[block.factor][rows] += target.circulation.part_probability * block["g"]
-        squared_error += target.circulation.part_probability * target.model.noise.squared_error.sum()
+        squared_error += target.circulation.part_probability * target.noise.squared_error.sum()
     full, size, expected = problem.gradient(path, biases, prior != "without")
     for f in Factor:
         assert np.abs(full[f]).max() > 1
@@ -151,7 +151,7 @@ def test_errors_count_for_the_sweep_in_which_they_were_made(path: Path) -> None:
         for cell in target.visit(send=True):
             cell.gradient("theta", "g", errors=iteration != 7)
         rows = sum(float((block["weight"] * block["row_error"]).sum()) for block in target.blocks() if not block.factor)
-        found.append(float(target.model.noise.squared_error.sum()))
+        found.append(float(target.noise.squared_error.sum()))
         assert rows == pytest.approx(found[-1], rel=1e-5)
     assert (np.diff(found[:5]) > 0).all()
     assert found[5:7] == found[:2]

@@ -40,8 +40,8 @@ def test_every_subchain_has_a_set_of_its_own(tmp_path: Path) -> None:
     for block in target.blocks():
         block["theta0"][:], block["theta1"][:] = 0.1, 10.0
     draw_shared(target)
-    assert target.model.noise.parameters.tau.shape == (2,)
-    for mean in target.model.rows.parameters.mean.values():
+    assert target.noise.parameters.tau.shape == (2,)
+    for mean in target.row_priors.parameters.mean.values():
         assert (np.abs(mean[0] - 0.1) < 1).all()
         assert (np.abs(mean[1] - 10) < 2).all()
     found = []

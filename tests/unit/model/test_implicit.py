@@ -34,13 +34,13 @@ def target_of(tmp_path: Path) -> tuple[FactorTarget, np.ndarray]:
 def draw(target: FactorTarget, iteration: int) -> None:
     """Draw all implicit features once."""
     target.stream.iteration = iteration
-    target.model.parts[-1].draw(replace(target.context(), turn=1))
+    target.parts[-1].draw(replace(target.context(), turn=1))
 
 
 def test_y_has_its_conditional_law(tmp_path: Path) -> None:
     """Mean and variance of y | theta at fixed beta, over a chain of its own, which must leave that law invariant."""
     target, pattern = target_of(tmp_path)
-    part = target.model.parts[-1]
+    part = target.parts[-1]
     assert isinstance(part, ImplicitFeatures)
     found = []
     for iteration in range(DRAWS):
@@ -79,7 +79,7 @@ def test_a_row_without_ratings_has_the_shifts_of_the_others(tmp_path: Path) -> N
     for iteration in range(DRAWS):
         draw(target, iteration)
         shifts.append(rows_of(target, Factor.H, "shift")[column])
-        parameters = target.model.parts[-1].parameters.arrays()
+        parameters = target.parts[-1].parameters.arrays()
         mean, variance = parameters["H.implicit.mean"], parameters["H.implicit.variance"]
         precision = 1 / variance + 2.0
         theta = rows_of(target, Factor.H, "theta")[column]

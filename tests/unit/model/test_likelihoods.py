@@ -102,7 +102,7 @@ class Conformance:
             np.add.at(expected, index, -e[:, None] * feature)
             np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
         if not target.likelihood.has_parameters():  # these draw from sums of their own
-            assert target.model.noise.squared_error.sum() == pytest.approx(e @ e, rel=1e-5)
+            assert target.noise.squared_error.sum() == pytest.approx(e @ e, rel=1e-5)
 
     def test_random_quantiles_have_the_mean_and_the_variance_that_were_said(self, name: str) -> None:
         """Within 5 standard errors of 40,000 samples, for several predictors and precisions of the noise."""

@@ -85,7 +85,7 @@ def test_a_chain_has_what_a_part_says(tmp_path: Path, part: type[Part], sampler:
     made, ring = config.make_sampler(), Ring(MPI.COMM_SELF, 2)
     with open_ratings(path) as ratings:
         target = targets_of(config, ratings, ring)(0, made)
-    (found,) = (each for each in target.model.parts if type(each) is part)
+    (found,) = (each for each in target.parts if type(each) is part)
     assert found.quantities == part.quantities_of(config, False, THERE)
     target.reset()
     made.start(target, 0.3)

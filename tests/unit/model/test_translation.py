@@ -29,7 +29,7 @@ def planted_target(path: Path, model: Model, **more: Any) -> FactorTarget:
     rng = np.random.default_rng(3)
     for block in target.blocks():
         block["theta"][:] = rng.normal(0.3, 0.7, block["theta"].shape)
-    for mean in target.model.rows.parameters.mean.values():
+    for mean in target.row_priors.parameters.mean.values():
         mean[:, :K] = rng.normal(0.3, 0.7, K)
     return target
 
@@ -49,9 +49,9 @@ def predictors(rows: dict[Factor, Float64]) -> Float64:
 def test_predictors_and_distances_from_means_stay(tmp_path: Path) -> None:
     """What the likelihood and the priors of the factors' columns see is as before; means and biases are not."""
     target = planted_target(write_planted(tmp_path / "r.h5"), Model(K, exchanges=True))
-    before, parameters = state_of(target), target.model.rows.parameters
+    before, parameters = state_of(target), target.row_priors.parameters
     means = {factor: parameters.mean[factor][0].copy() for factor in Factor}
-    target.model.rows.move(replace(target.context(), turn=1))
+    target.row_priors.move(replace(target.context(), turn=1))
     after = state_of(target)
     np.testing.assert_allclose(predictors(after), predictors(before), atol=1e-5)
     for factor in Factor:

@@ -74,7 +74,7 @@ def record(target: FactorTarget, draws: DrawRecorder, others: list[Recorder]) ->
             block["theta"][:] = state[block.factor.name][rows]
             if target.likelihood.heteroscedastic:
                 block["weight"][:, 0] = state[f"{block.factor.name}.g"][rows]
-        target.model.noise.parameters.tau[:] = state["tau"]
+        target.noise.parameters.tau[:] = state["tau"]
         draw = None if weight is None else draws.next(iteration + 1, weight)
         for recorder in (draws, *others):
             recorder.record("theta", draw)

@@ -61,8 +61,8 @@ def test_it_is_unbiased_on_the_ring(data: Path) -> None:
     sampler.gradient.burn_in = -1
     for block in target.blocks():
         block["theta"][:] += 0.2 * np.sin(np.arange(block["theta"].size)).reshape(block["theta"].shape)
-    target.model.noise.parameters.tau[:] = 2.5
-    target.model.draw_shared = lambda context: None
+    target.noise.parameters.tau[:] = 2.5
+    target.draw_shared = lambda context: None
     p = target.circulation.schedule.probability
     mean = np.average(gradients(target, sampler), 0, p)
     full = SGLD(SGLDConfig(gradient="full"), 0)
@@ -75,9 +75,9 @@ def like(data: Path, other: FactorTarget, sampler: Sampler[Any, Any]) -> FactorT
     target = factor_target(MPI.COMM_SELF, data, GRID, sampler=sampler)
     for block, same in zip(whole(target), whole(other), strict=True):
         block["theta"][:] = same["theta"]
-    for part, same in zip(target.model.replicated, other.model.replicated, strict=True):
+    for part, same in zip(target.replicated, other.replicated, strict=True):
         part.take(same.arrays())
-    target.model.draw_shared = lambda context: None
+    target.draw_shared = lambda context: None
     return target
 
 

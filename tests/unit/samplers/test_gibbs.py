@@ -18,7 +18,6 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.philox import NoiseKey, gammas, normals
 from dsgmcmc.model.likelihoods import LIKELIHOODS, Likelihood
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
-from dsgmcmc.model.model import FactorModel
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers.gibbs import Gibbs, GibbsConfig
 from dsgmcmc.types import Factor, Purpose
@@ -39,7 +38,7 @@ def made(data: Path, sd: float = 0.7, **model: Any) -> FactorTarget:
     sampler.start(target, sd)
     rng = np.random.default_rng(1)
     for block in target.blocks():
-        if block.factor in target.model.noise.factors:
+        if block.factor in target.noise.factors:
             block.row("weight")[:] = rng.gamma(4, 0.25, len(block.counts))
     target.begin(TURN)
     return target
@@ -56,7 +55,7 @@ def whole(target: FactorTarget, field: str = "theta") -> list[np.ndarray]:
 
 
 def scales(target: FactorTarget) -> list[np.ndarray]:
-    return [g[:, 0] for g in whole(target, "weight")] if target.model.noise.factors else [np.ones(60), np.ones(40)]
+    return [g[:, 0] for g in whole(target, "weight")] if target.noise.factors else [np.ones(60), np.ones(40)]
 
 
 def reference_of(data: Path, target: FactorTarget) -> tuple[gibbs.State, np.ndarray, list[gibbs.View], gibbs.Model]:
@@ -65,7 +64,7 @@ def reference_of(data: Path, target: FactorTarget) -> tuple[gibbs.State, np.ndar
         indptr, columns, values = ratings.slab("train", 0, ratings.n_rows)
         residuals = values.astype(np.float64) - ratings.mean
     rows = np.repeat(np.arange(60), np.diff(indptr))
-    model = gibbs.Model(target.model.rows.rank, biases=target.model.rows.biases)
+    model = gibbs.Model(target.row_priors.rank, biases=target.row_priors.biases)
     state = gibbs.start(model, (60, 40), np.random.default_rng(0))
     state.theta, state.g = whole(target), scales(target)
     return state, residuals, gibbs.views(rows, columns.astype(np.int64), (60, 40)), model
@@ -73,7 +72,7 @@ def reference_of(data: Path, target: FactorTarget) -> tuple[gibbs.State, np.ndar
 
 def take_parameters(state: gibbs.State, target: FactorTarget) -> None:
     """Tau, nu and priors as they were drawn."""
-    drawn, noise = target.model.rows.parameters, target.model.noise.parameters
+    drawn, noise = target.row_priors.parameters, target.noise.parameters
     state.tau = float(noise.tau[0])
     state.nu = [float(noise.nu[f][0]) if f in noise.nu else 1.0 for f in Factor]
     precisions = [drawn.precision[f][0] for f in Factor]
@@ -127,8 +126,8 @@ def test_tau_is_drawn_from_the_errors_of_the_state_as_it_is(
     state, residuals, sides, model = reference_of(data, target)
     expected = float(state.g[0] @ squared_errors(state, residuals, sides, model, 0))
     found: list[float] = []
-    noted = target.model.noise.squared_error
-    monkeypatch.setattr(FactorModel, "draw_shared", lambda model, context: found.append(noted.sum()))
+    noted = target.noise.squared_error
+    monkeypatch.setattr(FactorTarget, "draw_shared", lambda model, context: found.append(noted.sum()))
     step(target)
     assert found == [pytest.approx(expected, rel=1e-5)]
 

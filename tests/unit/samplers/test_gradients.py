@@ -13,7 +13,6 @@ from support import MODEL, STEPPING, factor_target, write_planted
 
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.kernels.philox import NoiseKey, normals
-from dsgmcmc.model.model import FactorModel
 from dsgmcmc.model.parts.base import DrawContext
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers import SAMPLERS
@@ -69,8 +68,8 @@ def prior_gradient(target: FactorTarget, theta: Whole) -> Whole:
     """At the hyperparameters of this moment."""
     found = {}
     for factor, value in theta.items():
-        mean = target.model.rows.parameters.mean[factor][0]
-        precision = target.model.rows.parameters.precision[factor][0]
+        mean = target.row_priors.parameters.mean[factor][0]
+        precision = target.row_priors.parameters.precision[factor][0]
         found[factor] = (value - mean) @ precision if precision.ndim == 2 else (value - mean) * precision
     return found
 
@@ -109,15 +108,15 @@ def test_a_step_of_sgld_along_the_full_gradient(data: Path, prior: Any) -> None:
 
 
 class Drawn:
-    """Stands for `FactorModel.draw_shared`: notes at which state it is asked, and sets tau to a number of its own."""
+    """Stands for `FactorTarget.draw_shared`: notes at which state it is asked, and sets tau to a number of its own."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.at: list[int] = []
         self.states: list[Whole] = []
         self.errors: list[float] = []
-        monkeypatch.setattr(FactorModel, "draw_shared", lambda model, context: self.note(model, context))
+        monkeypatch.setattr(FactorTarget, "draw_shared", lambda model, context: self.note(model, context))
 
-    def note(self, model: FactorModel, context: DrawContext) -> None:
+    def note(self, model: FactorTarget, context: DrawContext) -> None:
         self.at.append(context.stream.iteration)
         self.states.append(whole(context.circulation, context.positions[-1]))
         self.errors.append(float(model.noise.squared_error.sum()))

@@ -202,7 +202,7 @@ def test_blocks_move_as_one_vector(data: Path) -> None:
         sampler.step(target, iteration)
         np.testing.assert_allclose(flat(sampler.position(iteration)), dense, rtol=0, atol=2e-4)
     # tau is drawn from the errors of a sweep's drift gradients; those of the pairs' second ones do not count
-    assert target.model.noise.squared_error.sum() == pytest.approx(sum(squared_errors[::2][-target.grid :]), rel=1e-4)
+    assert target.noise.squared_error.sum() == pytest.approx(sum(squared_errors[::2][-target.grid :]), rel=1e-4)
 
 
 # ---------------------------------------------------------------------- sub-chains

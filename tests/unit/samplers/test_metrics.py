@@ -33,7 +33,7 @@ def target(tmp_path: Path, request: Any) -> FactorTarget:
     rng = np.random.default_rng(0)
     d = target.dimension
     for factor in Factor:
-        precision = target.model.rows.parameters.precision[factor]
+        precision = target.row_priors.parameters.precision[factor]
         root = rng.normal(size=(d, d))
         precision[0] = root @ root.T + np.eye(d) if precision.ndim == 3 else rng.uniform(0.5, 3, d)
     move(target, rng)
@@ -54,7 +54,7 @@ def information(target: FactorTarget) -> dict[Factor, np.ndarray]:
     counts: dict[Factor, list[np.ndarray]] = {factor: [] for factor in Factor}
     for block in target.blocks():
         rows = block["theta"].astype(np.float64)
-        if target.model.rows.biases:
+        if target.row_priors.biases:
             rows[:, -1] = 1.0
         features[block.factor].append(rows)
         counts[block.factor].append(block.counts)
@@ -70,7 +70,7 @@ def features(target: FactorTarget) -> dict[Factor, np.ndarray]:
     found: dict[Factor, list[np.ndarray]] = {factor: [] for factor in Factor}
     for block in sorted(target.blocks(), key=lambda block: block.index):
         rows = block["theta"].astype(np.float64)
-        if target.model.rows.biases:
+        if target.row_priors.biases:
             rows[:, -1] = 1.0
         found[block.factor].append(rows)
     return {factor: np.concatenate(rows) for factor, rows in found.items()}
@@ -137,9 +137,9 @@ def test_bounds_are_computed_anew_where_a_row_has_grown(target: FactorTarget, ki
 
     before = steps()
     grown = next(block for block in target.blocks() if block.factor == Factor.H)
-    grown["theta"][0, : target.model.rows.rank] *= 2  # four times its mean square, and chance is left room
+    grown["theta"][0, : target.row_priors.rank] *= 2  # four times its mean square, and chance is left room
     np.testing.assert_array_equal(steps(), before)
-    grown["theta"][0, : target.model.rows.rank] *= 20
+    grown["theta"][0, : target.row_priors.rank] *= 20
     after = steps()
     assert (after <= before).all()
     assert (after < before).mean() > 0.8
@@ -159,7 +159,7 @@ def test_a_move_is_that_of_the_whole_matrix(target: FactorTarget) -> None:
         block.begin_gradient("theta", "g", prior=True)
         block["g"][:] += np.random.default_rng(block.index).normal(size=block["g"].shape)
         before, gradient = block["theta"].astype(np.float64), block["g"].astype(np.float64)
-        precision = target.model.rows.parameters.precision[block.factor][0]
+        precision = target.row_priors.parameters.precision[block.factor][0]
         dense = precision if precision.ndim == 2 else np.diag(precision)
         h = 0.7 * block.row("h").astype(np.float64)
         metric.update(target, block, drift, 0.7)
@@ -191,10 +191,10 @@ def test_the_diagonal_metric_has_what_was_drawn_last(target: FactorTarget, follo
     Those of older states would make posteriors too narrow.
     """
     target.metric_uses_current_hyperparameters = follows
-    metric, state = Fisher(), target.model.rows.parameters
+    metric, state = Fisher(), target.row_priors.parameters
     metric.take_from(target)
     tau, lambdas = target.noise_precision, {factor: state.precision[factor][0].copy() for factor in Factor}
-    target.model.noise.parameters.tau[0] *= 1.7
+    target.noise.parameters.tau[0] *= 1.7
     for factor in Factor:
         state.precision[factor][0] *= 0.6
     for block in target.blocks():
