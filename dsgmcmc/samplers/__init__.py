@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 #: Samplers of any target.
 SAMPLERS: Registry[Sampler[Any, Any]] = Registry(
     {
-        "sgld": "samplers.sgmcmc.sgld.SGLD",
-        "psgld": "samplers.sgmcmc.psgld.PSGLD",
-        "hamcmc": "samplers.sgmcmc.hamcmc.HAMCMC",
-        "baoab": "samplers.sgmcmc.baoab.BAOAB",
+        "sgld": "samplers.sgld.SGLD",
+        "psgld": "samplers.psgld.PSGLD",
+        "hamcmc": "samplers.hamcmc.HAMCMC",
+        "baoab": "samplers.baoab.BAOAB",
         "gibbs": "samplers.gibbs.Gibbs",
-        "sghmc": "samplers.sgmcmc.sghmc.SGHMC",
-        "sgnht": "samplers.sgmcmc.sgnht.SGNHT",
-        "sgrld": "samplers.sgmcmc.sgrld.SGRLD",
+        "sghmc": "samplers.sghmc.SGHMC",
+        "sgnht": "samplers.sgnht.SGNHT",
+        "sgrld": "samplers.sgrld.SGRLD",
     }
 )
 

@@ -15,9 +15,8 @@ from mpi4py import MPI
 from support import digest, metrics, sample
 
 from dsgmcmc.parallel import ring
-from dsgmcmc.samplers import SAMPLERS
+from dsgmcmc.samplers import SAMPLERS, baoab
 from dsgmcmc.samplers.gradients import GRADIENTS
-from dsgmcmc.samplers.sgmcmc import baoab
 from dsgmcmc.storage.series import steps
 
 pytestmark = pytest.mark.mpi

@@ -15,8 +15,8 @@ from dsgmcmc.densities.density import Gaussian
 from dsgmcmc.densities.recipe import Dynamics, drift, euler, residual
 from dsgmcmc.densities.sample import sample, vector_target
 from dsgmcmc.densities.stein import stein_kernel
-from dsgmcmc.samplers.sgmcmc.sghmc import SGHMC, SGHMCConfig
-from dsgmcmc.samplers.sgmcmc.sgnht import SGNHT, SGNHTConfig
+from dsgmcmc.samplers.sghmc import SGHMC, SGHMCConfig
+from dsgmcmc.samplers.sgnht import SGNHT, SGNHTConfig
 
 RNG = np.random.default_rng(0)
 POINTS = np.linspace(-2, 2, 9)[:, None]

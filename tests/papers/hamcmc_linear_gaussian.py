@@ -31,9 +31,9 @@ from dsgmcmc.densities.density import ALL, Data
 from dsgmcmc.densities.sample import sample, vector_target
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.samplers.sgmcmc.hamcmc import HAMCMC, HAMCMCConfig
-from dsgmcmc.samplers.sgmcmc.psgld import PSGLD, PSGLDConfig
-from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
+from dsgmcmc.samplers.hamcmc import HAMCMC, HAMCMCConfig
+from dsgmcmc.samplers.psgld import PSGLD, PSGLDConfig
+from dsgmcmc.samplers.sgld import SGLD, SGLDConfig
 from dsgmcmc.samplers.step_size import StepSize
 from dsgmcmc.targets.base import Target
 

@@ -17,8 +17,8 @@ from common import axes, command, head, row, save
 from dsgmcmc.densities.density import ALL, DoubleWell, Gaussian
 from dsgmcmc.densities.sample import sample, vector_target
 from dsgmcmc.densities.sgmcmc.gsgrhmc import GSGRHMC, GSGRHMCConfig
-from dsgmcmc.samplers.sgmcmc.sghmc import SGHMC, SGHMCConfig
-from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
+from dsgmcmc.samplers.sghmc import SGHMC, SGHMCConfig
+from dsgmcmc.samplers.sgld import SGLD, SGLDConfig
 
 TIME, BURN_IN, CHAINS = 150, 30, 4000
 EDGES = np.linspace(-4, 4, 81)

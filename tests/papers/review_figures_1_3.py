@@ -32,7 +32,7 @@ from dsgmcmc.densities.regression import Regression
 from dsgmcmc.densities.sample import sample, vector_target
 from dsgmcmc.densities.stein import kernel_stein_discrepancy
 from dsgmcmc.samplers import sampler_named
-from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
+from dsgmcmc.samplers.sgld import SGLD, SGLDConfig
 
 BATCH, CV = 1000, {"gradient": "control-variate"}
 PLAIN = {"metric": "identity", "warm_up": 0}

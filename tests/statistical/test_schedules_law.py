@@ -7,7 +7,7 @@ import pytest
 
 from dsgmcmc.densities.density import ALL, Data
 from dsgmcmc.densities.sample import sample, vector_target
-from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
+from dsgmcmc.samplers.sgld import SGLD, SGLDConfig
 from dsgmcmc.types import ScheduleName
 
 pytestmark = pytest.mark.statistical

@@ -8,7 +8,7 @@ import pytest
 from dsgmcmc.densities.regression import Link, Regression
 from dsgmcmc.densities.sample import sample, vector_target
 from dsgmcmc.densities.sgmcmc.adjusted_sgld import AdjustedSGLD, AdjustedSGLDConfig
-from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
+from dsgmcmc.samplers.sgld import SGLD, SGLDConfig
 
 D, N, STEP, ITERATIONS = 6, 60, 0.3, 20_000
 #: Columns orthogonal, of one length: the posterior's precision is LAMBDA in every direction.

@@ -22,7 +22,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.gradients import DATUM_GRADIENTS
-from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
+from dsgmcmc.samplers.sgld import SGLD, SGLDConfig
 
 FEATURES = np.random.default_rng(0).normal(size=(5, 2)) * np.array([1.0, 3.0])
 FIVE = Regression(FEATURES, [0, 1, 1, 0, 1], prior_mean=0.5, prior_precision=[1.0, 2.0])

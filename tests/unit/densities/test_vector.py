@@ -12,8 +12,8 @@ from dsgmcmc.densities.density import ALL, Gaussian, prior_energy
 from dsgmcmc.densities.sample import sample, vector_target
 from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.errors import InputError
-from dsgmcmc.samplers.sgmcmc.baoab import BAOAB, BAOABConfig
-from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
+from dsgmcmc.samplers.baoab import BAOAB, BAOABConfig
+from dsgmcmc.samplers.sgld import SGLD, SGLDConfig
 from dsgmcmc.types import ScheduleName
 
 PARTS = 7

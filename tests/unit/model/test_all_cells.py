@@ -13,7 +13,7 @@ from support import MODEL, cells_of, factor_target, rows_of, write_planted
 from dsgmcmc.config.run import build
 from dsgmcmc.model.likelihoods.all_cells import AllCells
 from dsgmcmc.model.target import FactorTarget
-from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
+from dsgmcmc.samplers.sgld import SGLD, SGLDConfig
 from dsgmcmc.types import Factor
 
 ROWS, COLUMNS, RANK, TAU, A0 = 29, 17, 3, 5.0, 0.2

@@ -11,7 +11,7 @@ from scipy import stats
 from support import Model, draw_shared, factor_target, write_planted
 
 from dsgmcmc.model.conjugate import draw_wishart
-from dsgmcmc.samplers.sgmcmc.hamcmc import HAMCMC, HAMCMCConfig
+from dsgmcmc.samplers.hamcmc import HAMCMC, HAMCMCConfig
 
 ROWS, COLUMNS = 29, 17
 

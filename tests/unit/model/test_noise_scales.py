@@ -8,8 +8,8 @@ import numpy as np
 from mpi4py import MPI
 from support import Model, factor_target, write_planted
 
+from dsgmcmc.samplers.baoab import BAOAB, BAOABConfig
 from dsgmcmc.samplers.gradients import FullGradient
-from dsgmcmc.samplers.sgmcmc.baoab import BAOAB, BAOABConfig
 from dsgmcmc.types import Factor
 
 ROWS, COLUMNS, TAU, DRAWS = 12, 9, 2.0, 1500

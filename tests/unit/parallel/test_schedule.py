@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from dsgmcmc.parallel.schedule import Schedule
-from dsgmcmc.samplers.sgmcmc.psgld import PSGLDConfig
+from dsgmcmc.samplers.psgld import PSGLDConfig
 from dsgmcmc.samplers.step_size import RisingStep, StepSize
 from dsgmcmc.types import ScheduleName
 

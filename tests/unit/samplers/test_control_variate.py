@@ -16,7 +16,7 @@ from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
+from dsgmcmc.samplers.sgld import SGLD, SGLDConfig
 from dsgmcmc.targets.base import Target
 
 GRID = 4

@@ -16,9 +16,9 @@ from dsgmcmc.kernels.philox import NoiseKey, normals
 from dsgmcmc.model.parts.base import DrawContext
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers import SAMPLERS
+from dsgmcmc.samplers.baoab import BAOAB, BAOABConfig
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.samplers.sgmcmc.baoab import BAOAB, BAOABConfig
-from dsgmcmc.samplers.sgmcmc.sgld import SGLD, SGLDConfig
+from dsgmcmc.samplers.sgld import SGLD, SGLDConfig
 from dsgmcmc.types import Factor, Purpose
 
 ROWS, COLUMNS, GRID, SEED = 29, 17, 4, 5

@@ -22,7 +22,7 @@ from dsgmcmc.diagnostics.convergence import split_subchains
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.philox import NoiseKey, normals
 from dsgmcmc.parallel.partition import column_of
-from dsgmcmc.samplers.sgmcmc.hamcmc import HAMCMC, HAMCMCConfig
+from dsgmcmc.samplers.hamcmc import HAMCMC, HAMCMCConfig
 from dsgmcmc.types import Factor, Purpose
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "reference"))

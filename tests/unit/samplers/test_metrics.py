@@ -12,8 +12,8 @@ from mpi4py import MPI
 from support import MODEL, Model, factor_target, write_planted
 
 from dsgmcmc.model.target import FactorTarget
+from dsgmcmc.samplers.baoab import BAOAB, BAOABConfig
 from dsgmcmc.samplers.metrics import EARLY_UNTIL, Fisher, Kronecker
-from dsgmcmc.samplers.sgmcmc.baoab import BAOAB, BAOABConfig
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Factor
 

@@ -11,8 +11,8 @@ from mpi4py import MPI
 from support import Model, factor_target, write_planted
 
 from dsgmcmc.model.target import FactorTarget
-from dsgmcmc.samplers.sgmcmc.baoab import BAOAB, BAOABConfig
-from dsgmcmc.samplers.sgmcmc.sghmc import SGHMC, SGHMCConfig
+from dsgmcmc.samplers.baoab import BAOAB, BAOABConfig
+from dsgmcmc.samplers.sghmc import SGHMC, SGHMCConfig
 from dsgmcmc.samplers.underdamped import Underdamped
 
 

@@ -12,8 +12,8 @@ from support import Model
 from dsgmcmc.kernels.formula import Formula, Gradient, RowPrior
 from dsgmcmc.kernels.philox import NoiseKey, noise_words, normals
 from dsgmcmc.parallel.ring import Phases
+from dsgmcmc.samplers.hamcmc import PairProducts
 from dsgmcmc.samplers.metrics import Fisher
-from dsgmcmc.samplers.sgmcmc.hamcmc import PairProducts
 from dsgmcmc.targets.state import (
     BlockLayout,
     ParameterBlock,

@@ -31,7 +31,7 @@ eps then has to be smaller for the directions where U is steep.
 
 *In one reduction.* All vectors of the recursions lie in the span of {s_i, y_i, g, z} and, with a diagonal metric, of
 these vectors times H^0. So a block forms its partial dot products in float64, one ordered reduction adds them, the
-recursions run on coefficients (`dsgmcmc.samplers.sgmcmc.lbfgs`), and each block forms its new state in one pass; z is
+recursions run on coefficients (`two_loops`, `square_root`), and each block forms its new state in one pass; z is
 never stored but generated again from its counter. Products among old pairs are kept from earlier iterations, unless the
 metric has changed since.
 
@@ -61,7 +61,6 @@ from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.gradients import PartGradient
 from dsgmcmc.samplers.metrics import Fisher
-from dsgmcmc.samplers.sgmcmc.lbfgs import Products, coefficients
 from dsgmcmc.samplers.step_size import StepSize
 from dsgmcmc.settings import named
 from dsgmcmc.targets.base import Target
@@ -246,7 +245,7 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
         """Compute the coefficients from the summed dot products; runs at the root."""
         m = self.pairs
         sums = dict(zip(names, total["products"].tolist(), strict=True))
-        slots = [self._slot(iteration, age) for age in range(m)]
+        slots = np.array([self._slot(iteration, age) for age in range(m)])
         kept = {kind: getattr(self.products, kind).copy() for kind in PAIR_PRODUCTS}
         for kind, i, j in product(PAIR_PRODUCTS, range(m), range(m)):
             if f"{kind}_{i}_{j}" in sums:
@@ -254,9 +253,12 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
         started = iteration >= 2 * self.memory + 1
         good = (np.diag(kept["sy"]) > 0.1 * self.config.trust * np.diag(kept["sbs"]))[slots]
         skipped = self.products.skipped + float(started and not good[-1])
-        pairs = {kind: matrix[slots][:, slots] for kind, matrix in kept.items()}
-        others = {kind: np.array([sums[f"{kind}_{i}"] for i in range(m)]) for kind in ("sg", "yhg", "yrz", "sbrz")}
-        a, b, e = coefficients(Products(**pairs, **others), good & started)
+        use = np.flatnonzero(good & started)
+        sy, yhy, sbs = (kept[kind][slots[use]][:, slots[use]] for kind in PAIR_PRODUCTS)
+        sg, yhg, yrz, sbrz = (np.array([sums[f"{kind}_{i}"] for i in use]) for kind in ("sg", "yhg", "yrz", "sbrz"))
+        a, b, e = np.zeros((3, m))
+        a[use], b[use] = two_loops(sy, yhy, sg, yhg)
+        e[use] = square_root(sy, sbs, yrz, sbrz)
         return {**kept, "skipped": skipped, "a": a, "b": b, "e": e}
 
     def _combine(self, solution: dict[str, Float64], scalars: dict[str, float]) -> dict[str, float]:
@@ -326,3 +328,65 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
     def _pair(self) -> Formula:
         """Formula of y: the difference of the gradients plus trust B^0 s."""
         return self._formula(f"{self._h}\ny = grad - g + trust * b * s")
+
+
+# ---------------------------------------------------------------------- L-BFGS on coefficients
+
+
+def two_loops(sy: Float64, yhy: Float64, sg: Float64, yhg: Float64) -> tuple[Float64, Float64]:
+    """Compute H g = H^0 (g + sum a_i y_i) + sum b_i s_i by the two-loop recursion [Nocedal 1980].
+
+    Parameters
+    ----------
+    sy, yhy : (m, m) float64
+        s_i . y_j and y_i . H^0 y_j, the oldest pair first; s_i . y_i is positive.
+    sg, yhg : (m,) float64
+        s_i . g and y_i . H^0 g.
+
+    Returns
+    -------
+    a, b : (m,) float64
+    """
+    m = len(sg)
+    alpha, b = np.zeros(m), np.zeros(m)
+    for i in reversed(range(m)):  # q = g - sum alpha_j y_j
+        alpha[i] = (sg[i] - sy[i] @ alpha) / sy[i, i]
+    for i in range(m):  # r = H^0 q + sum b_j s_j
+        beta = (yhg[i] - yhy[i] @ alpha + sy[:, i] @ b) / sy[i, i]
+        b[i] = alpha[i] - beta
+    return -alpha, b
+
+
+def square_root(sy: Float64, sbs: Float64, yrz: Float64, sbrz: Float64) -> Float64:
+    """Compute S z = r z + sum e_i s_i with r r = H^0, by S <- (I - p q^T) S as at the head of the module.
+
+    B is the direct BFGS matrix; B s_i lies in the span of {B^0 s_j, y_j}: rows of `u` and `w`.
+
+    Parameters
+    ----------
+    sy, sbs : (m, m) float64
+        s_i . y_j and s_i . B^0 s_j, the oldest pair first; s_i . y_i is positive.
+    yrz, sbrz : (m,) float64
+        y_i . r z and s_i . B^0 r z.
+
+    Returns
+    -------
+    e : (m,) float64
+    """
+    m = len(yrz)
+    u, w = np.zeros((m, m)), np.zeros((m, m))  # B_i s_i = sum u_ij B^0 s_j + sum w_ij y_j
+    curvature, e = np.zeros(m), np.zeros(m)  # curvature: s_i . B_i s_i
+    for i in range(m):
+        u[i, i] = 1.0
+        for j in range(i):  # B <- B - B s s^T B / s.Bs + y y^T / s.y
+            s_b_s = u[j] @ sbs[:, i] + w[j] @ sy[i]  # s_i . B_j s_j
+            u[i] -= s_b_s / curvature[j] * u[j]
+            w[i] -= s_b_s / curvature[j] * w[j]
+            w[i, j] += sy[i, j] / sy[j, j]
+        curvature[i] = u[i] @ sbs[:, i] + w[i] @ sy[i]
+        root = np.sqrt(sy[i, i] / curvature[i])
+        # q_i . (S z so far), with S z so far = r z + sum e_j s_j
+        y_z = yrz[i] + sy[:, i] @ e
+        b_z = u[i] @ (sbrz + sbs @ e) + w[i] @ (yrz + sy.T @ e)
+        e[i] = -(y_z - root * b_z) / sy[i, i]
+    return e

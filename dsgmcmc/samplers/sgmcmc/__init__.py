@@ -1,1 +1,0 @@
-"""Stochastic-gradient and Langevin samplers: one algorithm a file, from the equations to the step."""
