@@ -23,7 +23,7 @@ from dsgmcmc.types import Comm
 
 if TYPE_CHECKING:  # these modules load Numba's compiler
     from dsgmcmc.diagnostics.comparison import Comparison
-    from dsgmcmc.runs.scores import Metric
+    from dsgmcmc.runs.compare import Metric
 
 #: Admitted values of parameters that are not settings of the run.
 ADMITTED: dict[str, tuple[Any, ...]] = {

@@ -32,7 +32,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.storage.rundir import RunDirectory
-from dsgmcmc.storage.snapshot import Snapshot
+from dsgmcmc.storage.store import Snapshot
 
 REFUSED, HARMLESS, WORDLESS, WRONG, CRASHED = 10, 11, 12, 13, 14
 #: Address space in bytes beyond that of the libraries, and seconds.

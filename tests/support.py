@@ -44,10 +44,8 @@ from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.sgld import SGLD, SGLDConfig
 from dsgmcmc.samplers.step_size import StepSize
-from dsgmcmc.storage.rundir import RunDirectory
-from dsgmcmc.storage.series import step_name, steps
-from dsgmcmc.storage.snapshot import Snapshot
-from dsgmcmc.storage.verify import verify_run
+from dsgmcmc.storage.rundir import RunDirectory, verify_run
+from dsgmcmc.storage.store import Snapshot, step_name, steps
 from dsgmcmc.targets.state import RandomStream
 from dsgmcmc.types import Factor, PriorName, ScheduleName
 

@@ -25,8 +25,7 @@ from dsgmcmc.targets.state import MAX_ITERATIONS
 from dsgmcmc.types import ScheduleName
 
 if TYPE_CHECKING:
-    from dsgmcmc.storage.facts import Facts
-    from dsgmcmc.storage.rundir import RunDirectory
+    from dsgmcmc.storage.rundir import Facts, RunDirectory
 
 #: Settings that may change when a run is resumed, because they do not affect the draws.
 CHANGEABLE = ("iterations", "until", "checkpoint_every", "chains")

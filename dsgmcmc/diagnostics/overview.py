@@ -12,9 +12,8 @@ from dsgmcmc.diagnostics.comparison import Comparison
 from dsgmcmc.diagnostics.summary import Verdict, as_written, ending, read_summary, verdict, written
 from dsgmcmc.posterior.run import LiveProgress, Run, newest_states, progress
 from dsgmcmc.posterior.traces import importance
-from dsgmcmc.storage.rundir import RunDirectory
-from dsgmcmc.storage.series import steps
-from dsgmcmc.storage.verify import verify_run
+from dsgmcmc.storage.rundir import RunDirectory, verify_run
+from dsgmcmc.storage.store import steps
 from dsgmcmc.terminal import plain
 
 
@@ -185,7 +184,7 @@ def of_scores(scored: Mapping[str, Any] | None) -> list[Table]:
 
 
 def audit(run: RunDirectory) -> str:
-    """Check every file of a run, and return the digest of its content (`dsgmcmc.storage.verify`).
+    """Check every file of a run, and return the digest of its content (`dsgmcmc.storage.rundir`).
 
     Raises InputError naming the first file that is wrong.
     """

@@ -17,7 +17,7 @@ from dsgmcmc.diagnostics import accuracy
 from dsgmcmc.diagnostics.convergence import MAX_SHARE_APART
 from dsgmcmc.errors import InputError
 from dsgmcmc.storage.files import open_plain, write_whole
-from dsgmcmc.storage.manifest import seal, unseal
+from dsgmcmc.storage.store import seal, unseal
 from dsgmcmc.terminal import plain
 
 MAX_BYTES = 1 << 22

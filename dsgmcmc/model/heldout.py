@@ -20,8 +20,7 @@ from dsgmcmc.model.circulation import Circulation, RatingsCell
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.likelihoods.base import State
 from dsgmcmc.model.parts import Part
-from dsgmcmc.storage.manifest import Key
-from dsgmcmc.storage.snapshot import Lazy, Snapshot
+from dsgmcmc.storage.store import Key, Lazy, Snapshot
 from dsgmcmc.targets.base import DrawInfo, Followed
 from dsgmcmc.targets.moments import RunningMoments
 from dsgmcmc.types import Float32, Float64

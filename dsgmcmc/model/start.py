@@ -13,8 +13,7 @@ import numpy as np
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.quantity import THETA
 from dsgmcmc.model.target import FactorTarget
-from dsgmcmc.storage.manifest import Key
-from dsgmcmc.storage.snapshot import Snapshot
+from dsgmcmc.storage.store import Key, Snapshot
 from dsgmcmc.types import Factor
 
 #: Name of the array that marks the known rows of a block.

@@ -21,8 +21,7 @@ from dsgmcmc.model.parts.base import DrawContext, Place
 from dsgmcmc.model.quantity import SHIFT, Quantities, Sampled, Sizes, sizes_of
 from dsgmcmc.parallel.ring import Ring, shapes_of, stacked
 from dsgmcmc.parallel.schedule import Schedule
-from dsgmcmc.storage.manifest import Key
-from dsgmcmc.storage.snapshot import Snapshot
+from dsgmcmc.storage.store import Key, Snapshot
 from dsgmcmc.targets.base import Momenta
 from dsgmcmc.targets.state import (
     BlockLayout,

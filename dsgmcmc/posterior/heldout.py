@@ -13,10 +13,8 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.predictive.base import Moments, Predictive
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import RunDirectory
-from dsgmcmc.storage.series import steps
-from dsgmcmc.storage.snapshot import Snapshot
+from dsgmcmc.storage.store import Key, Snapshot, steps
 from dsgmcmc.types import Array, Float64
 
 #: Number of test ratings in a part of `test_parts`.

@@ -33,10 +33,8 @@ from dsgmcmc.data.ratings import SIDES, Ratings, Side
 from dsgmcmc.data.titles import read_titles
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.quantity import Quantities
-from dsgmcmc.storage.facts import Facts, header
-from dsgmcmc.storage.manifest import Key
-from dsgmcmc.storage.rundir import INDEX, RunDirectory
-from dsgmcmc.storage.writer import is_whole, write_snapshot
+from dsgmcmc.storage.rundir import INDEX, Facts, RunDirectory, header
+from dsgmcmc.storage.store import Key, is_whole, write_snapshot
 from dsgmcmc.types import Array, Factor, Float64, Int32, Int64
 
 _STEP = 1 << 20  # rows whose features are read at a time
@@ -45,7 +43,7 @@ _STEP = 1 << 20  # rows whose features are read at a time
 def write_index(run: RunDirectory, ratings: Ratings, config_hash: str, made: Facts) -> None:
     """Write the index of a run that this process has locked, unless the index is complete.
 
-    `made` has the facts that the run's snapshots must agree with (`dsgmcmc.storage.facts`).
+    `made` has the facts that the run's snapshots must agree with (`dsgmcmc.storage.rundir`).
     """
     if is_whole(run.path / INDEX, "it is written again"):
         return

@@ -32,14 +32,9 @@ from dsgmcmc.model.quantity import THETA, Quantity
 from dsgmcmc.posterior.draws import KINDS, Draw, KeptDraws, PosteriorMoments
 from dsgmcmc.posterior.exposure import Exposure, Rated
 from dsgmcmc.posterior.names import Index, Vocabulary
-from dsgmcmc.storage.draws import DrawPlace, SavedDraws
-from dsgmcmc.storage.facts import Facts
 from dsgmcmc.storage.lock import is_held
-from dsgmcmc.storage.logs import Line
-from dsgmcmc.storage.manifest import Key
-from dsgmcmc.storage.rundir import RunDirectory
-from dsgmcmc.storage.series import steps
-from dsgmcmc.storage.snapshot import Snapshot
+from dsgmcmc.storage.rundir import DrawPlace, Facts, Line, RunDirectory, SavedDraws
+from dsgmcmc.storage.store import Key, Snapshot, steps
 from dsgmcmc.types import Factor, Float32, Float64
 
 Shape = tuple[int, ...]

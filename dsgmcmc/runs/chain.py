@@ -39,11 +39,8 @@ from dsgmcmc.runs.recorder import DrawRecorder
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.settings import named
-from dsgmcmc.storage.facts import Facts, versions
-from dsgmcmc.storage.manifest import Manifest
-from dsgmcmc.storage.rundir import RunDirectory
-from dsgmcmc.storage.series import step_name
-from dsgmcmc.storage.snapshot import Snapshot
+from dsgmcmc.storage.rundir import Facts, RunDirectory, versions
+from dsgmcmc.storage.store import Manifest, Snapshot, step_name
 from dsgmcmc.targets.base import Followed
 from dsgmcmc.targets.state import restarted_chain
 from dsgmcmc.types import Float64
@@ -72,7 +69,7 @@ class Chain:
     chain : int
         Number of the chain.
     facts : dict
-        Facts that its snapshots record (`dsgmcmc.storage.facts`).
+        Facts that its snapshots record (`dsgmcmc.storage.rundir`).
     control : Control
         Decides when to save a checkpoint and when to stop.
     policy : Policy

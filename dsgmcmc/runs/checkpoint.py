@@ -25,13 +25,20 @@ from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.control import Control
 from dsgmcmc.runs.recorder import DrawRecorder
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.storage.draws import SavedDraws
-from dsgmcmc.storage.facts import Facts, header
-from dsgmcmc.storage.manifest import DIVERGED, SAVED_DRAWS, Key, SmallArray
-from dsgmcmc.storage.rundir import SERIES, RunDirectory
-from dsgmcmc.storage.series import prune, step_name, steps
-from dsgmcmc.storage.snapshot import Lazy, Snapshot
-from dsgmcmc.storage.writer import SnapshotWriter, is_whole
+from dsgmcmc.storage.rundir import SERIES, Facts, RunDirectory, SavedDraws, header
+from dsgmcmc.storage.store import (
+    DIVERGED,
+    SAVED_DRAWS,
+    Key,
+    Lazy,
+    SmallArray,
+    Snapshot,
+    SnapshotWriter,
+    is_whole,
+    prune,
+    step_name,
+    steps,
+)
 from dsgmcmc.targets.base import Recorder
 from dsgmcmc.types import Array
 
@@ -185,7 +192,7 @@ class Checkpoints:
     chain : int
         Number of the chain.
     facts : dict
-        Facts that the snapshots record (`dsgmcmc.storage.facts`).
+        Facts that the snapshots record (`dsgmcmc.storage.rundir`).
     control : Control
         Waits for other processes, and reserves time for writing before the wall time ends.
     but : int, optional

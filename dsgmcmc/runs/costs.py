@@ -17,7 +17,7 @@ from dsgmcmc.model.parts.time_levels import costs_of, time_levels_of
 from dsgmcmc.model.quantity import Quantities
 from dsgmcmc.parallel.partition import owner
 from dsgmcmc.runs.checkpoint import DRAWS_PER_STATE, LEAST_DRAWS
-from dsgmcmc.storage.writer import MAX_WRITERS
+from dsgmcmc.storage.store import MAX_WRITERS
 from dsgmcmc.targets.state import BlockLayout
 from dsgmcmc.types import Factor
 

@@ -16,11 +16,9 @@ from dsgmcmc.parallel.comm import on_root, oversubscription
 from dsgmcmc.runs.costs import Costs
 from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.settings import named
-from dsgmcmc.storage.facts import Facts, check_made_with, made_with, versions
 from dsgmcmc.storage.lock import Lock, is_held
-from dsgmcmc.storage.manifest import read_manifest
-from dsgmcmc.storage.rundir import INDEX, RunDirectory
-from dsgmcmc.storage.series import clean
+from dsgmcmc.storage.rundir import INDEX, Facts, RunDirectory, check_made_with, made_with, versions
+from dsgmcmc.storage.store import clean, read_manifest
 from dsgmcmc.types import Comm
 
 log = logging.getLogger(__name__)
@@ -154,7 +152,7 @@ def opened(
 ) -> Iterator[Facts]:
     """Context in which the run directory is locked for this job, and its settings are written. Collective.
 
-    Yields the facts that its snapshots record (`dsgmcmc.storage.facts`).
+    Yields the facts that its snapshots record (`dsgmcmc.storage.rundir`).
 
     Raises
     ------

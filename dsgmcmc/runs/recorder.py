@@ -15,8 +15,7 @@ from functools import partial
 import numpy as np
 
 from dsgmcmc.model.target import FactorTarget
-from dsgmcmc.storage.manifest import SAVED_DRAWS, Key
-from dsgmcmc.storage.snapshot import Lazy, Snapshot
+from dsgmcmc.storage.store import SAVED_DRAWS, Key, Lazy, Snapshot
 from dsgmcmc.targets.base import DrawInfo, Followed
 from dsgmcmc.targets.moments import RunningMoments
 from dsgmcmc.types import Array, Float64

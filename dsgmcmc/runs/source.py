@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -12,34 +12,37 @@ import numpy as np
 
 from dsgmcmc.config.chain import DEFAULT_LENGTH
 from dsgmcmc.config.run import ResolvedConfig, RunConfig, automatic_rank, build
-from dsgmcmc.data.ratings import Ratings, open_ratings
+from dsgmcmc.data.ratings import Ratings, find_bad_scale, open_ratings, row_slabs
 from dsgmcmc.diagnostics.baselines import BiasesOnly, advantage, baselines, fit_biases_only
 from dsgmcmc.diagnostics.convergence import agreement, diagnose, slowest, temperatures
 from dsgmcmc.diagnostics.ranking import click_scores
 from dsgmcmc.diagnostics.scores import held_out_scores
 from dsgmcmc.errors import InputError
-from dsgmcmc.model.blocks import RatingBlocks
+from dsgmcmc.model.blocks import SLAB, RatingBlocks
+from dsgmcmc.model.likelihoods import Law
+from dsgmcmc.model.likelihoods.ordinal import scale_of
 from dsgmcmc.model.parts import PARTS
 from dsgmcmc.model.parts.base import Place
 from dsgmcmc.model.start import fit_biases, take_start
 from dsgmcmc.model.target import FactorTarget, make_parts, read_parts
+from dsgmcmc.parallel.partition import block_bounds
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.posterior.heldout import posteriors, test_parts
 from dsgmcmc.posterior.names import write_index
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.runs.checks import check_limits, check_values, levels_of_scale, warnings_for_data
 from dsgmcmc.runs.warm_start import WarmStart, start_digest
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.settings import named
-from dsgmcmc.storage.facts import Facts, made_with
-from dsgmcmc.storage.manifest import Key
-from dsgmcmc.storage.rundir import RunDirectory
+from dsgmcmc.storage.rundir import Facts, RunDirectory, made_with
+from dsgmcmc.storage.store import Key
 from dsgmcmc.targets.state import RandomStream
 from dsgmcmc.types import Float64
 
 log = logging.getLogger(__name__)
 
+#: Elements of the factors per rating above which even exact Gibbs sampling mistook noise for structure.
+MAX_NUMBERS_PER_RATING = 3
 #: Makes the target of a chain in its state before the first iteration, given the chain number for random numbers
 #: (`dsgmcmc.targets.state.again`) and the sampler.
 MakeTarget = Callable[[int, Sampler[Any, Any]], FactorTarget]
@@ -250,3 +253,50 @@ def targets_of(config: ResolvedConfig, ratings: Ratings, ring: Ring) -> MakeTarg
         return FactorTarget(ring, blocks, schedule, parts, *keeps, stream, sizes=sizes, first=config.hyper_start)
 
     return make
+
+
+# ---------------------------------------------------------------------- checks of a configuration against the ratings
+
+
+def warnings_for_data(config: ResolvedConfig, ratings: Ratings) -> list[str]:
+    """Return warnings about a run on these ratings: doubtful, but not an error."""
+    return [*_of_small_data(config, ratings), *config.law.warnings_for_data(ratings, config.likelihood)]
+
+
+def _of_small_data(config: ResolvedConfig, ratings: Ratings) -> Iterator[str]:
+    """Warn if the rank is so large that the ratings hardly determine tau."""
+    rows_and_columns = ratings.n_rows + ratings.n_cols
+    numbers = config.rank * rows_and_columns
+    if config.law.is_sum_over_ratings and numbers > MAX_NUMBERS_PER_RATING * ratings.nnz:
+        published = "" if config.standardise else ", and leave out standardise: the published priors are too wide here"
+        yield (
+            f"{numbers:,} numbers in the factors for {ratings.nnz:,} training ratings: the data hardly tell noise from "
+            f"factors, so tau means little; leave out --rank, or try --rank "
+            f"{automatic_rank(ratings.nnz, rows_and_columns)}{published}"
+        )
+
+
+def check_values(ratings: Ratings, config: ResolvedConfig) -> None:
+    """Refuse ratings that the likelihood does not accept, or whose squares or variances exceed float32."""
+    config.law.check_ratings(config, ratings)
+    low, high = ratings.minimum, ratings.maximum
+    for start, stop in row_slabs(ratings.test_indptr, SLAB):
+        x = ratings.slab("test", start, stop)[2]
+        if len(x):
+            low, high = min(low, float(x.min())), max(high, float(x.max()))
+    if bad := find_bad_scale(low, high):
+        raise InputError(f"{ratings.path}: {bad}")
+
+
+def levels_of_scale(ratings: Ratings, law: type[Law]) -> list[float] | None:
+    """Return the distinct training ratings, sorted, if they are levels of the likelihood or of a scale; else None."""
+    levels = law.levels_of(ratings)
+    levels = scale_of(ratings) if levels is None else levels
+    return None if levels is None else levels.tolist()
+
+
+def check_limits(config: ResolvedConfig, ratings: Ratings) -> None:
+    """Refuse more test ratings in a block of rows than positions of 32 bits can count."""
+    tested = int(np.diff(ratings.test_indptr[block_bounds(ratings.row_indptr, config.grid)]).max())
+    if tested >= 2**31:
+        raise InputError(f"a block of rows would have {tested:,} test ratings, too many: use a larger {named('grid')}")

@@ -19,10 +19,8 @@ from dsgmcmc.parallel.comm import agree, library, peak_memory
 from dsgmcmc.parallel.ring import PHASES, Phases
 from dsgmcmc.runs.chain import fallbacks
 from dsgmcmc.runs.source import RatingsSource
-from dsgmcmc.storage.facts import versions
-from dsgmcmc.storage.manifest import read_manifest
-from dsgmcmc.storage.rundir import RunDirectory, now
-from dsgmcmc.storage.series import step_name
+from dsgmcmc.storage.rundir import RunDirectory, now, versions
+from dsgmcmc.storage.store import read_manifest, step_name
 from dsgmcmc.types import Comm
 
 WAITING = ("exchange", "reduce", "checkpoint")  # phases in which a process mostly waits for other processes

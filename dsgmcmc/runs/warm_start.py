@@ -27,13 +27,8 @@ from dsgmcmc.model.start import KNOWN
 from dsgmcmc.parallel.partition import block_bounds
 from dsgmcmc.posterior.names import Index, Vocabulary
 from dsgmcmc.settings import named
-from dsgmcmc.storage.facts import Facts, header
-from dsgmcmc.storage.manifest import Key, SmallArray
-from dsgmcmc.storage.rundir import RunDirectory
-from dsgmcmc.storage.series import steps
-from dsgmcmc.storage.snapshot import Lazy, Snapshot
-from dsgmcmc.storage.verify import snapshot_lines
-from dsgmcmc.storage.writer import write_snapshot
+from dsgmcmc.storage.rundir import Facts, RunDirectory, header, snapshot_lines
+from dsgmcmc.storage.store import Key, Lazy, SmallArray, Snapshot, steps, write_snapshot
 from dsgmcmc.types import Array, Factor, Float64, Int32
 
 #: Settings of the model that change when parameters are drawn, but not the posterior.
@@ -129,7 +124,7 @@ class WarmStart:
         config : ResolvedConfig
             Settings of the new run.
         made : dict
-            Facts that its snapshots record (`dsgmcmc.storage.facts`).
+            Facts that its snapshots record (`dsgmcmc.storage.rundir`).
         """
         rows = self.rows_of(ratings)
         factors = dict(zip("WH", "HW" if ratings.transposed != self._transposed else "WH", strict=True))

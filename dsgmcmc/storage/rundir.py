@@ -1,7 +1,7 @@
 """The run directory, with all files of a run.
 
 =========================  ============================================================================
-``run.toml``               resolved configuration, seed, versions, hashes
+``run.toml``               resolved configuration and, in section ``[run]``, facts: hashes, versions, ...
 ``index/``                 original names of users and items (a snapshot)
 ``exposure-HASH.npy``      exposure of users to items, from the ratings with this hash; written by the first ranking
 ``comparison.json``        models that were compared, if the model was chosen by comparison
@@ -15,31 +15,67 @@
 ``lock``                   host and number of the process that works in the directory
 ``listening``              present while a signal can ask all processes of a job to stop
 =========================  ============================================================================
+
+The manifest of every snapshot has the hashes of the configuration and of the data. It also has, in
+``about.made_with``, the facts that results depend on: centre, range and levels of the ratings, and which side is W. A
+reader compares both with ``run.toml``, and refuses a file that has been changed.
+
+A snapshot of draws holds the draws up to its iteration that are not in an earlier snapshot. A data set
+``draw/FACTOR/BLOCK/FIELD`` has one entry per draw along its first axis, in order; ``draw/run/000000/NAME`` has shared
+parameters. A snapshot of draws is never rewritten, and is kept as long as a checkpoint refers to one of its draws.
+
+The logs, ``metrics.jsonl`` and ``events.jsonl``, are not part of a chain. A reader skips a damaged line: a process that
+was killed may leave a torn line, and some file systems mix the lines of several hosts.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import platform
 import re
 import shutil
-from collections.abc import Callable
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, NamedTuple
 
+import h5py
 import numpy as np
 import tomli_w
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
-from dsgmcmc.errors import InputError
-from dsgmcmc.storage.facts import Facts, FactsModel, check_made_with
-from dsgmcmc.storage.files import read_toml, write_whole
-from dsgmcmc.storage.logs import Line, append, is_event, is_metrics, read_log
-from dsgmcmc.storage.manifest import VERSION, read_manifest
-from dsgmcmc.storage.series import clean, remove, step_name, steps
-from dsgmcmc.storage.snapshot import Snapshot
+from dsgmcmc._version import __version__
+from dsgmcmc.errors import GoneError, InputError, naming
+from dsgmcmc.parallel.comm import cpu_name
+from dsgmcmc.storage.files import open_plain, read_toml, write_whole
+from dsgmcmc.storage.store import (
+    VERSION,
+    Manifest,
+    Sha256,
+    Snapshot,
+    block_hash,
+    clean,
+    read_manifest,
+    remove,
+    step_name,
+    steps,
+)
 
+Facts = dict[str, Any]
+Line = dict[str, Any]  # of a log
+
+#: Hashes that identify a run; every manifest has separate fields for them.
+IDENTITY_FACTS = ("data_hash", "config_hash")
+#: Facts that are not in a manifest: path of the data and warnings about them, which may change from job to job, the
+#: hashes, and versions.
+OTHER_FACTS = ("data", "cautions", *IDENTITY_FACTS, "versions")
+MAX_LINE_BYTES = 1 << 16
+MAX_LOG_BYTES = 1 << 25
 INDEX, START = "index", "start"
 #: Name of the event that a job begins.
 JOB = "job"
@@ -47,6 +83,123 @@ JOB = "job"
 SERIES = {"checkpoints": "checkpoint", "draws": "draws", "posterior": "posterior"}
 MAX_COMMAND = 4096  # characters
 _CHAIN = re.compile(r"chain-(0|[1-9][0-9]{0,4})")
+
+# ---------------------------------------------------------------------- facts
+
+
+class FactsModel(BaseModel):
+    """Section ``[run]`` of ``run.toml``: the facts that no snapshot has recorded, and any other facts."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    data: str = ""
+    given_of_sampler: list[str] = []
+    cautions: list[str] = []
+    versions: dict[str, str] = {}
+    start: Sha256 = ""
+    data_hash: Sha256 = ""
+    config_hash: Sha256 = ""
+
+
+def made_with(facts: Mapping[str, Any]) -> Facts:
+    """Return the facts that a snapshot must agree with."""
+    return {name: value for name, value in facts.items() if name not in OTHER_FACTS}
+
+
+def header(
+    kind: str, chain: int, iteration: int, grid: int, facts: Facts, state: Mapping[str, Any] | None = None, **about: Any
+) -> dict[str, Any]:
+    """Return the fields of a manifest but its blocks; `about` are further facts outside the digest."""
+    known = {"versions": versions(), "made_with": made_with(facts), **about}
+    place = {"kind": kind, "chain": chain, "iteration": iteration, "grid": grid, "state": state or {}, "about": known}
+    return place | {name: facts[name] for name in IDENTITY_FACTS}
+
+
+def check_made_with(manifest: Manifest, facts: Mapping[str, Any], path: Path) -> None:
+    """Compare the manifest of a snapshot at `path` with the facts in its run's ``run.toml``.
+
+    Raises InputError naming the facts that differ.
+    """
+    hashes = {name: getattr(manifest, name) for name in IDENTITY_FACTS if facts.get(name)}
+    before = manifest.about.get("made_with", {}) | hashes
+    changed = [name for name, value in before.items() if facts.get(name) != value]
+    if changed:
+        raise InputError(f"run.toml has been changed since {path} was made: {', '.join(changed)}")
+
+
+def versions() -> dict[str, str]:
+    """Versions of the software and the processor, on which the bits of a chain may depend."""
+    import numba  # slow to import, and needed by new runs only
+
+    return {
+        "dsgmcmc": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "numba": numba.__version__,
+        "h5py": h5py.__version__,
+        "cpu": cpu_name(),
+    }
+
+
+# ---------------------------------------------------------------------- logs
+
+
+def append(path: Path, line: Line) -> None:
+    """Append a line to a log; raises OSError, also if the log is a link."""
+    handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+    with naming(path), os.fdopen(handle, "r+b", buffering=0) as file:
+        _cut_unfinished(file)
+        text = json.dumps(line).encode() + b"\n"
+        while text:
+            text = text[file.write(text) :]
+
+
+def _cut_unfinished(file: IO[bytes]) -> None:
+    """Remove the partial line that a failed write has left."""
+    size = file.seek(0, os.SEEK_END)
+    if size and os.pread(file.fileno(), 1, size - 1) != b"\n":
+        end = os.pread(file.fileno(), MAX_LINE_BYTES, max(0, size - MAX_LINE_BYTES))
+        file.truncate(size - len(end) + end.rfind(b"\n") + 1)
+
+
+def read_log(path: Path, is_line: Callable[[Line], bool]) -> list[Line]:
+    """Read the lines of a log that are JSON objects and that `is_line` accepts; a missing log has none.
+
+    Raises InputError if the log cannot be read.
+    """
+    try:
+        with open_plain(path, MAX_LOG_BYTES) as file:
+            texts = file.read(MAX_LOG_BYTES).split(b"\n")
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+    lines = []
+    for text in texts:
+        with suppress(ValueError, RecursionError):
+            line = json.loads(text) if len(text) < MAX_LINE_BYTES else None
+            if isinstance(line, dict) and is_line(line):
+                lines.append(line)
+    return lines
+
+
+def is_metrics(line: Line) -> bool:
+    """Whether a line has what a line of metrics must have, and numbers or texts beside it."""
+    plain = all(isinstance(value, int | float | str | None) for value in line.values())
+    numbers = all(isinstance(line.get(name, None), int | float | None) for name in ("rmse", "rmse_mean"))
+    return plain and numbers and _has(line, chain=int, iteration=int, sweep=int | float, time_s=int | float)
+
+
+def is_event(line: Line) -> bool:
+    """Whether a line has what an event must have."""
+    return _has({"command": "", "processes": 1, **line}, time=str, event=str, command=str, processes=int)
+
+
+def _has(line: Line, **kinds: Any) -> bool:
+    return all(isinstance(line.get(name), kind) for name, kind in kinds.items())
+
+
+# ---------------------------------------------------------------------- the directory
 
 
 def now() -> str:
@@ -247,3 +400,112 @@ class RunDirectory:
     def events(self) -> list[Line]:
         """All events, without damaged lines."""
         return read_log(self._events, is_event)
+
+
+# ---------------------------------------------------------------------- saved draws
+
+
+class DrawPlace(NamedTuple):
+    """Place of a draw: its snapshot, and its index along the first axis of every data set there."""
+
+    snapshot: Snapshot
+    number: int
+
+
+class SavedDraws:
+    """The saved draws of a chain, for reading. A snapshot is opened when one of its draws is first requested.
+
+    Parameters
+    ----------
+    run : RunDirectory
+    chain : int
+    facts : dict
+        Section ``[run]`` of ``run.toml``.
+    """
+
+    def __init__(self, run: RunDirectory, chain: int, facts: Facts) -> None:
+        self._run, self._chain, self._facts = run, chain, facts
+        self.path = run.series("draws", chain)
+        #: Iterations at which the snapshots were written, in order.
+        self.steps = steps(self.path)
+        self._opened: dict[int, Snapshot] = {}
+        self._numbers: dict[int, dict[int, int]] = {}
+
+    def open(self, step: int) -> Snapshot:
+        """Open a snapshot. Raises InputError if the snapshot is damaged, belongs to another run, or is gone."""
+        if step not in self._opened:
+            snapshot = self._run.open_snapshot("draws", self._chain, step, self._facts)
+            self._numbers[step] = {iteration: number for number, iteration in enumerate(snapshot.manifest.saved_draws)}
+            self._opened[step] = snapshot
+        return self._opened[step]
+
+    def place(self, iteration: int) -> DrawPlace:
+        """Find the draw of an iteration; raises as `open`, and GoneError if there is no such draw."""
+        later = bisect_left(self.steps, iteration)
+        if later < len(self.steps):
+            snapshot = self.open(self.steps[later])
+            number = self._numbers[self.steps[later]].get(iteration)
+            if number is not None:
+                return DrawPlace(snapshot, number)
+        raise GoneError(
+            f"{self.path} has no draw of iteration {iteration}: the run has removed it since. Open the run again"
+        )
+
+    def snapshots(self, iterations: Iterable[int]) -> list[Snapshot]:
+        """Open the snapshots with the draws of `iterations`, in order and without repeats; raises as `place`."""
+        holders = [self.place(iteration).snapshot for iteration in iterations]
+        return list({snapshot.path: snapshot for snapshot in holders}.values())
+
+
+# ---------------------------------------------------------------------- verification
+
+
+def snapshot_lines(snapshot: Snapshot, label: str) -> list[str]:
+    """Return one line, with name and hash, for every array in a snapshot."""
+    chain = snapshot.manifest.chain
+    lines = [
+        f"{chain} {label} {entry.key.object} {entry.key.factor} {entry.key.block} {entry.key.field} {entry.sha256}"
+        for entry in snapshot.manifest.blocks
+    ]
+    small = snapshot.manifest.state
+    lines += [f"{chain} {label} replicated {name} {block_hash(small[name].array())}" for name in small]
+    return sorted(lines)
+
+
+def verify_run(run: RunDirectory) -> str:
+    """Check all snapshots of a run, and return its content digest.
+
+    Raises InputError naming the first bad file, or GoneError if the run, which is being sampled, has removed a snapshot
+    meanwhile: then verify again.
+    """
+    _, facts = run.read_settings()
+    for snapshot in (run.open_index(facts), *map(Snapshot, run.starts())):
+        snapshot.verify()
+    lines = [line for chain in run.chains() for line in _chain_lines(run, chain, facts)]
+    if not lines:
+        raise InputError(f"{run.path} has no snapshot yet")
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def _chain_lines(run: RunDirectory, chain: int, facts: Facts) -> list[str]:
+    """Check all snapshots of a chain; return lines for its newest checkpoint, the draws of this, and its posterior."""
+    lines = []
+    draws = SavedDraws(run, chain, facts)
+    for snapshot in map(draws.open, draws.steps):
+        snapshot.verify()
+    for kind in ("checkpoints", "posterior"):
+        snapshots = [run.open_snapshot(kind, chain, step, facts) for step in steps(run.series(kind, chain))]
+        for snapshot in snapshots:
+            snapshot.verify()
+        for newest in snapshots[-1:]:
+            lines += snapshot_lines(newest, f"{kind} {newest.manifest.iteration}")
+            for saved in newest.manifest.saved_draws if kind == "checkpoints" else ():
+                lines += _draw_lines(draws, chain, saved)
+    return lines
+
+
+def _draw_lines(draws: SavedDraws, chain: int, iteration: int) -> list[str]:
+    """Return one line, with name and hash, for every array of a draw."""
+    snapshot, number = draws.place(iteration)
+    hashes = snapshot.hashes_of(number)
+    return sorted(f"{chain} draws {iteration} {key.path} {sha256}" for key, sha256 in hashes.items())

@@ -18,8 +18,7 @@ from dsgmcmc.targets.state import ParameterBlock, RandomStream, Rows
 from dsgmcmc.types import Array, Factor, Float64, Named, Shapes
 
 if TYPE_CHECKING:
-    from dsgmcmc.storage.manifest import Key
-    from dsgmcmc.storage.snapshot import Lazy, Snapshot
+    from dsgmcmc.storage.store import Key, Lazy, Snapshot
 
 
 class Cell(Protocol):

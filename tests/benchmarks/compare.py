@@ -28,7 +28,7 @@ from dsgmcmc.diagnostics.scores import difference
 from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.runs.candidates import candidates
-from dsgmcmc.runs.scores import Scores, ranking_scores, recorded_values, scores_of
+from dsgmcmc.runs.compare import Scores, ranking_scores, recorded_values, scores_of
 
 
 def splits(folder: Path, out: Path) -> Iterator[tuple[str, Path]]:

@@ -16,7 +16,7 @@ from batch_runs import SLOW, expected, prepare, write_script
 from slurm_cluster import SYSTEM_PATH, Slurm, log, missing
 from support import digest, dsgmcmc, run
 
-from dsgmcmc.storage.series import steps
+from dsgmcmc.storage.store import steps
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.long

@@ -17,7 +17,7 @@ from support import digest, metrics, sample
 from dsgmcmc.parallel import ring
 from dsgmcmc.samplers import SAMPLERS, baoab
 from dsgmcmc.samplers.gradients import GRADIENTS
-from dsgmcmc.storage.series import steps
+from dsgmcmc.storage.store import steps
 
 pytestmark = pytest.mark.mpi
 SCHEDULES = ("shuffled", "cyclic", "random")

@@ -10,9 +10,7 @@ from mpi4py import MPI
 
 from dsgmcmc.parallel.partition import blocks_of
 from dsgmcmc.storage import writer
-from dsgmcmc.storage.manifest import Key
-from dsgmcmc.storage.snapshot import Snapshot
-from dsgmcmc.storage.writer import SnapshotWriter
+from dsgmcmc.storage.store import Key, Snapshot, SnapshotWriter
 
 pytestmark = pytest.mark.mpi
 GRID = 7

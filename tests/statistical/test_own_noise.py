@@ -13,8 +13,8 @@ from synthetic import SyntheticOptions, generate
 
 from dsgmcmc.posterior.heldout import posteriors, predict_test
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import RunDirectory
+from dsgmcmc.storage.store import Key
 
 pytestmark = pytest.mark.statistical
 RANK, SIGMA = 4, 0.8

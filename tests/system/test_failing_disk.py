@@ -18,7 +18,7 @@ from support import Result, dsgmcmc, options_of, run, sample
 
 from dsgmcmc.diagnostics.overview import audit
 from dsgmcmc.storage.rundir import RunDirectory
-from dsgmcmc.storage.series import steps
+from dsgmcmc.storage.store import steps
 
 SOURCE = Path(__file__).parent / "failing_disk.c"
 WRITING = "write,pwrite,pwrite64,writev,fsync,ftruncate,ftruncate64"

@@ -12,7 +12,7 @@ import pytest
 from support import Running, copied, injected, newest, rank_pid, run
 from tiny import FOREVER, expect_same, go_on, resuming
 
-from dsgmcmc.storage.series import steps
+from dsgmcmc.storage.store import steps
 
 OFTEN = {"checkpoint_every": 15}
 

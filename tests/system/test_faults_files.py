@@ -25,9 +25,8 @@ from dsgmcmc.config.job import Policy
 from dsgmcmc.diagnostics.overview import audit
 from dsgmcmc.errors import DivergenceError, InputError
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.storage.manifest import MANIFEST, read_manifest, seal
 from dsgmcmc.storage.rundir import RunDirectory
-from dsgmcmc.storage.series import step_name
+from dsgmcmc.storage.store import MANIFEST, read_manifest, seal, step_name
 
 EVERY = {"checkpoint_every": 20}
 command = partial(resuming, iterations=80, **EVERY)

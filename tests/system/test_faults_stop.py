@@ -14,7 +14,7 @@ from support import Running, digest, injected, metrics, newest, rank_pid, run
 from tiny import expect_same, go_on, resuming
 
 from dsgmcmc.parallel.signals import ONE_PRESS
-from dsgmcmc.storage.series import steps
+from dsgmcmc.storage.store import steps
 
 
 def sampling(running: Running, out: Path, before: int) -> None:

@@ -17,7 +17,7 @@ FIT_TWICE = """
 from pathlib import Path
 import numpy as np
 from dsgmcmc import BPMF
-from dsgmcmc.storage.series import steps
+from dsgmcmc.storage.store import steps
 X = np.load("x.npy")
 model = BPMF(rank=2, iterations=10**7, burn_in=20, out="run", options={"grid": 4}, n_jobs=2)
 try:

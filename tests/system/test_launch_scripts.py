@@ -13,7 +13,7 @@ import pytest
 from support import Running, kill_session, metrics, newest, rank_pid, run, write_planted
 from tiny import content
 
-from dsgmcmc.storage.series import steps
+from dsgmcmc.storage.store import steps
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = [

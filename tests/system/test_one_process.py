@@ -25,7 +25,7 @@ from tiny import alone
 from dsgmcmc import BPMF, sample_density
 from dsgmcmc.errors import DivergenceError, InputError, StoppedError
 from dsgmcmc.storage.lock import is_held
-from dsgmcmc.storage.series import steps
+from dsgmcmc.storage.store import steps
 
 X = np.column_stack(planted(30, 20, 0.6))
 BURN_IN = 30  # the state at its end is kept: a chain that diverges goes back to it

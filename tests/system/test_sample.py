@@ -11,7 +11,7 @@ from support import Running, digest, dsgmcmc, metrics, run, typed
 from tiny import BURN_IN, alone, command, content
 
 from dsgmcmc.storage.lock import is_held
-from dsgmcmc.storage.series import steps
+from dsgmcmc.storage.store import steps
 
 # ---------------------------------------------------------------------- the invariant
 

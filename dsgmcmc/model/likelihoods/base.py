@@ -33,7 +33,7 @@ from dsgmcmc.model.parts.noise import NoiseParameters, heteroscedastic_factors
 from dsgmcmc.model.predictive.base import Moments, Predictive, PredictorDraws
 from dsgmcmc.model.predictive.mixture import LawOfMoments, Mixture, Scores
 from dsgmcmc.model.quantity import WEIGHT, Quantity
-from dsgmcmc.storage.manifest import Key
+from dsgmcmc.storage.store import Key
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Array, Factor, Float32, Float64, Int32, Int64
 

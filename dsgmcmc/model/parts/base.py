@@ -35,7 +35,7 @@ from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.circulation import Circulation
 from dsgmcmc.model.quantity import Quantity, Sampled, SavedDraw, Sizes
 from dsgmcmc.parallel.ring import Ring
-from dsgmcmc.storage.manifest import Key
+from dsgmcmc.storage.store import Key
 from dsgmcmc.targets.state import ParameterBlock, RandomStream
 from dsgmcmc.types import Array, Factor, Float32, Float64, ImplicitName, Int32, Named, ThresholdsName
 

@@ -33,7 +33,7 @@ from dsgmcmc.kernels.philox import gammas
 from dsgmcmc.model.parts.base import DrawContext, FeatureSizes, Part, Place, is_due
 from dsgmcmc.model.quantity import Quantity, Sampled
 from dsgmcmc.settings import setting
-from dsgmcmc.storage.manifest import Key
+from dsgmcmc.storage.store import Key
 from dsgmcmc.targets.state import ParameterBlock, RandomStream
 from dsgmcmc.types import Array, Factor, Float64, Named, NoiseName, Purpose
 

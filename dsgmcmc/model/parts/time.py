@@ -70,7 +70,7 @@ from dsgmcmc.model.parts.time_levels import RatingGroups, canonical_levels, coun
 from dsgmcmc.model.quantity import WEIGHT, Quantity, Sampled, SavedDraw
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.settings import named, setting
-from dsgmcmc.storage.manifest import Key
+from dsgmcmc.storage.store import Key
 from dsgmcmc.targets.state import ParameterBlock, RandomStream
 from dsgmcmc.types import Array, Factor, Float32, Float64, Int32, Purpose
 

@@ -19,7 +19,7 @@ from dsgmcmc.model.likelihoods.base import State
 from dsgmcmc.model.predictive.base import Moments, Predictive, PredictorDraws
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers.sgld import SGLD, SGLDConfig
-from dsgmcmc.storage.manifest import Key
+from dsgmcmc.storage.store import Key
 from dsgmcmc.targets.base import DrawInfo
 from dsgmcmc.types import Factor
 

@@ -27,7 +27,7 @@ from dsgmcmc.model.likelihoods.thresholds import (
 from dsgmcmc.model.predictive.base import nearest_level
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers.sgld import SGLD, SGLDConfig
-from dsgmcmc.storage.manifest import Key
+from dsgmcmc.storage.store import Key
 from dsgmcmc.targets.base import DrawInfo
 from dsgmcmc.types import Factor
 

@@ -23,7 +23,7 @@ from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.run import Run, progress
 from dsgmcmc.storage.lock import Lock
 from dsgmcmc.storage.rundir import RunDirectory
-from dsgmcmc.storage.series import step_name
+from dsgmcmc.storage.store import step_name
 
 
 @pytest.fixture(scope="module")

@@ -19,10 +19,8 @@ from dsgmcmc.diagnostics.overview import audit
 from dsgmcmc.diagnostics.summary import read_summary, save_summary
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.storage.manifest import Key, SmallArray
 from dsgmcmc.storage.rundir import INDEX, RunDirectory
-from dsgmcmc.storage.snapshot import Snapshot
-from dsgmcmc.storage.writer import write_snapshot
+from dsgmcmc.storage.store import Key, SmallArray, Snapshot, write_snapshot
 from dsgmcmc.types import Array
 
 SHORT = {"grid": 2, "iterations": 60, "burn_in": 20, "evaluate_every": 20, "save_draws": 2}

@@ -13,9 +13,7 @@ from support import digest, metrics, sample, spoil, write_planted
 
 from dsgmcmc.errors import DivergenceError, InputError
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.storage.manifest import Key
-from dsgmcmc.storage.series import step_name, steps
-from dsgmcmc.storage.snapshot import Snapshot
+from dsgmcmc.storage.store import Key, Snapshot, step_name, steps
 
 SELF = MPI.COMM_SELF
 

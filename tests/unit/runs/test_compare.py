@@ -24,9 +24,8 @@ from dsgmcmc.model.predictive.base import Moments
 from dsgmcmc.parallel.comm import Alone
 from dsgmcmc.runs import compare as comparing
 from dsgmcmc.runs.candidates import candidates, laws_for
-from dsgmcmc.runs.compare import Comparing, best_of, helpful, recommended, sample_recommended
+from dsgmcmc.runs.compare import Comparing, Scores, best_of, helpful, recommended, recorded_values, sample_recommended
 from dsgmcmc.runs.job import Job
-from dsgmcmc.runs.scores import Scores, recorded_values
 from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.storage.rundir import RunDirectory
 

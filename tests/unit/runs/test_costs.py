@@ -18,10 +18,9 @@ from dsgmcmc.config.run import ResolvedConfig, build
 from dsgmcmc.data.ratings import Ratings, open_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.ring import Ring
-from dsgmcmc.runs.checks import check_limits
 from dsgmcmc.runs.costs import INTERPRETER, Costs
 from dsgmcmc.runs.recorder import DrawRecorder
-from dsgmcmc.runs.source import targets_of
+from dsgmcmc.runs.source import check_limits, targets_of
 
 SETTINGS: dict[str, Any] = {"rank": 8, "grid": 5, "save_draws": 3}
 

@@ -14,7 +14,7 @@ from support import MODEL, factor_target, write_planted
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.runs.recorder import DrawNumbers, DrawRecorder
-from dsgmcmc.storage.manifest import Key
+from dsgmcmc.storage.store import Key
 from dsgmcmc.targets.base import Recorder
 from dsgmcmc.types import Factor
 

@@ -15,10 +15,8 @@ from dsgmcmc.config.chain import section_of
 from dsgmcmc.config.run import build
 from dsgmcmc.diagnostics.summary import read_summary
 from dsgmcmc.runs.chain import fallbacks
-from dsgmcmc.storage.manifest import Key
 from dsgmcmc.storage.rundir import RunDirectory
-from dsgmcmc.storage.series import step_name
-from dsgmcmc.storage.snapshot import Snapshot
+from dsgmcmc.storage.store import Key, Snapshot, step_name
 
 ALL = ["half the step", "a quarter of the step", "the Kronecker metric", "the sampler gibbs"]
 

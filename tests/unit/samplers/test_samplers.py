@@ -25,9 +25,7 @@ from dsgmcmc.samplers import DENSITY_SAMPLERS, SAMPLERS
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.gradients import GRADIENTS
 from dsgmcmc.samplers.step_size import StepSize
-from dsgmcmc.storage.manifest import Key
-from dsgmcmc.storage.series import step_name
-from dsgmcmc.storage.snapshot import Snapshot
+from dsgmcmc.storage.store import Key, Snapshot, step_name
 from dsgmcmc.targets.base import Target
 from dsgmcmc.targets.state import Replicated, StateField
 

@@ -18,9 +18,8 @@ from runs import make_run
 from support import csr, planted
 
 from dsgmcmc.data.ratings import write_ratings
-from dsgmcmc.storage.manifest import Key, SmallArray
 from dsgmcmc.storage.rundir import RunDirectory
-from dsgmcmc.storage.writer import write_snapshot
+from dsgmcmc.storage.store import Key, SmallArray, write_snapshot
 
 #: How often files are damaged.
 COUNTS = [40, pytest.param(500, marks=pytest.mark.long)]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.storage.manifest import MANIFEST, Key, Manifest, SmallArray, read_manifest, seal
+from dsgmcmc.storage.store import MANIFEST, Key, Manifest, SmallArray, read_manifest, seal
 
 HASH = "0123456789abcdef" * 4
 CONTENT: dict[str, Any] = {

@@ -14,10 +14,18 @@ import pytest
 from support import spoil
 
 from dsgmcmc.errors import GoneError, InputError
-from dsgmcmc.storage.manifest import MANIFEST, Key, SmallArray
-from dsgmcmc.storage.series import clean, prune, step_name, steps
-from dsgmcmc.storage.snapshot import Snapshot, block_hash
-from dsgmcmc.storage.writer import write_snapshot
+from dsgmcmc.storage.store import (
+    MANIFEST,
+    Key,
+    SmallArray,
+    Snapshot,
+    block_hash,
+    clean,
+    prune,
+    step_name,
+    steps,
+    write_snapshot,
+)
 
 SHARD = "shard-00000.h5"
 THETA = Key("state", "W", 0, "theta")

@@ -1,0 +1,518 @@
+"""Snapshots: directories of blocks of arrays, which are either complete or absent.
+
+Format ``dsgmcmc-snapshot``, version 2: a directory of HDF5 files, the shards, and ``manifest.json``. A shard is written
+by one process and holds whole blocks (data sets ``/OBJECT/FACTOR/BLOCK/FIELD``). The manifest is plain JSON: it lists
+the shard and the SHA-256 of every block, and holds small arrays of the chain's state. Its last member, ``sha256``, is
+the hash of the text before it. A snapshot is written into ``NAME.tmp-XXXX``, synced, agreed on by all processes, and
+renamed. A reader rejects an incomplete or damaged snapshot with an error. Nothing in a snapshot is executed or
+unpickled.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import logging
+import math
+import re
+import secrets
+import shutil
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar
+
+import h5py
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from typing_extensions import TypedDict  # Pydantic needs it before Python 3.12
+
+from dsgmcmc.errors import GoneError, InputError
+from dsgmcmc.parallel.comm import Alone
+from dsgmcmc.storage.files import open_plain, sync, write_whole
+from dsgmcmc.storage.hdf5 import new_hdf5, plain_dataset
+from dsgmcmc.types import Array, Comm, Float64
+
+T = TypeVar("T")
+Lazy = Array | Callable[[], Array]  # an array, or a function that computes it when it is written
+
+log = logging.getLogger(__name__)
+
+MAX_WRITERS = 64
+_VISIBLE_SECONDS = 60.0  # the latest that a network file system shows a new directory to other hosts
+_PIECE = 1 << 22  # bytes of a block that are read at a time to check it
+
+MANIFEST = "manifest.json"
+MAX_MANIFEST_BYTES = 1 << 28
+#: Member of `state` that lists iterations of saved draws: the draws that a checkpoint or posterior refers to, or the
+#: draws in a snapshot of draws.
+SAVED_DRAWS = "observer.kept"
+#: Member of a checkpoint's `state` that lists the iterations at which the chain has diverged; absent if there are none.
+DIVERGED = "chain.diverged"
+
+#: Version of the format of runs and their snapshots; other versions are refused.
+VERSION = 2
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}$")]
+Size = Annotated[int, Field(ge=0)]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class Key(NamedTuple):
+    """Name of a block: object, factor, block number and field."""
+
+    object: Name
+    factor: Name
+    block: Size
+    field: Name
+
+    @property
+    def path(self) -> str:
+        """Name of the data set in the shard."""
+        return f"{self.object}/{self.factor}/{self.block:06d}/{self.field}"
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, ser_json_inf_nan="constants")
+
+
+class BlockEntry(_Strict):
+    """An array of the snapshot."""
+
+    key: Key
+    shard: Annotated[str, Field(pattern=r"^shard-[0-9]{5,}\.h5$")]
+    shape: tuple[Size, ...]
+    dtype: Annotated[str, Field(pattern=r"^(<[fi][48]|\|u1)$")]
+    sha256: Sha256
+
+
+class SmallArray(_Strict):
+    """A small replicated array; JSON keeps every bit of a float64."""
+
+    shape: tuple[Size, ...]
+    values: list[float]
+
+    @model_validator(mode="after")
+    def _check_shape(self) -> Self:
+        if math.prod(self.shape) != len(self.values):
+            raise ValueError(f"{len(self.values)} values do not have the shape {self.shape}")
+        return self
+
+    @classmethod
+    def of(cls, array: npt.ArrayLike) -> SmallArray:
+        """Convert from a float64 array."""
+        data = np.asarray(array, dtype=np.float64)
+        return cls(shape=data.shape, values=data.ravel().tolist())
+
+    def array(self) -> Float64:
+        """Convert to a float64 array."""
+        return np.array(self.values, dtype=np.float64).reshape(self.shape)
+
+
+class About(TypedDict, total=False):
+    """Facts about a snapshot that are not in its digest."""
+
+    versions: dict[str, str]
+    processes: int
+    seconds: float
+    made_with: dict[str, Any]
+
+
+class Manifest(_Strict):
+    """Content of ``manifest.json``.
+
+    Attributes
+    ----------
+    kind : {"checkpoint", "draws", "posterior", "index", "start"}
+        Kind of the snapshot.
+    chain, iteration, grid : int
+        Chain, number of completed iterations, and grid size B of the run.
+    config_hash, data_hash : str
+        Hashes of the configuration and of the ratings.
+    state : dict of str to SmallArray
+        Small arrays that are equal on all processes; part of the content digest.
+    about : About
+        Facts outside the digest: versions, seconds, number of processes, and facts about the data
+        (`dsgmcmc.storage.rundir`).
+    """
+
+    format: Literal["dsgmcmc-snapshot"] = "dsgmcmc-snapshot"
+    version: Literal[2] = 2
+    kind: Literal["checkpoint", "draws", "posterior", "index", "start"]
+    chain: int = Field(ge=0)
+    iteration: int = Field(ge=0)
+    grid: int = Field(ge=1)
+    config_hash: Sha256
+    data_hash: Sha256
+    state: dict[str, SmallArray]
+    about: About
+    blocks: list[BlockEntry]
+
+    @property
+    def shards(self) -> list[str]:
+        """Files that hold the blocks, in order."""
+        return sorted({entry.shard for entry in self.blocks})
+
+    @property
+    def saved_draws(self) -> list[int]:
+        """Iterations of the saved draws that the snapshot holds or refers to, in order."""
+        kept = self.state.get(SAVED_DRAWS)
+        return [int(number) for number in kept.values] if kept else []
+
+    @property
+    def diverged(self) -> tuple[int, ...]:
+        """Iterations at which the chain diverged and was restarted."""
+        diverged = self.state.get(DIVERGED)
+        return tuple(map(int, diverged.values)) if diverged else ()
+
+    @model_validator(mode="after")
+    def _of_iterations(self) -> Self:
+        _ = self.saved_draws, self.diverged
+        return self
+
+
+def seal(text: str) -> str:
+    """Add to the text of a JSON object, as its last member, the hash of the preceding text."""
+    body = text.rstrip().removesuffix("}").rstrip()
+    return f'{body},\n "sha256": "{hashlib.sha256(body.encode()).hexdigest()}"\n}}\n'
+
+
+def unseal(text: str, path: Path) -> str:
+    """Return the JSON object that was sealed. Raises InputError if the text does not match its hash."""
+    body = text[: text.rfind(',\n "sha256"')] + "}"
+    if seal(body) != text:
+        raise InputError(f"{path} is incomplete or damaged: it does not match its own checksum")
+    return body
+
+
+def read_part(path: Path, read: Callable[[], T]) -> T:
+    """Read a file of a snapshot: all errors of missing and damaged files become an InputError that names the file.
+
+    Raises GoneError if the whole snapshot is gone. As a snapshot is renamed before it is removed, a file that is
+    missing in an existing directory means damage. If another host has just renamed the directory, a network file system
+    may have cached that a name was missing or belonged to another file; listing the directory refreshes the cache.
+    """
+    try:
+        try:
+            return read()
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ESTALE):
+                raise
+            list(path.parent.iterdir())
+            return read()
+    except InputError:
+        raise
+    except (OSError, KeyError, RuntimeError, ValueError, TypeError) as error:  # of HDF5, h5py and Python
+        if not path.parent.is_dir():
+            raise GoneError(f"{path.parent} is gone: the run has removed it since. Open the run again") from error
+        raise InputError(f"{path} is missing or damaged: {error}") from error
+
+
+def read_manifest(directory: Path) -> Manifest:
+    """Read and check the manifest of a snapshot directory; raises as `read_part`."""
+    path = directory / MANIFEST
+
+    def read() -> str:
+        with open_plain(path, MAX_MANIFEST_BYTES) as file:
+            return file.read().decode()
+
+    text = unseal(read_part(path, read), path)
+    try:
+        return Manifest.model_validate_json(text)
+    except (ValidationError, ArithmeticError) as error:
+        why = str(error).replace("\n", " ")
+        raise InputError(f"{path} is not a snapshot this version reads: {why[:200]}") from error
+
+
+# ---------------------------------------------------------------------- reading
+
+
+def block_hash(array: Array) -> str:
+    """SHA-256 of an array's type, shape and little-endian bytes in C order."""
+    return _hash(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")))
+
+
+def _hash(data: Any) -> str:
+    """SHA-256 of an array or data set, which is read piece by piece."""
+    digest = hashlib.sha256(f"{data.dtype.str} {data.shape}\n".encode())
+    for piece in _pieces(data) if data.shape else [data[...]]:
+        digest.update(piece.reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
+
+
+def _pieces(data: Any) -> Iterator[Array]:
+    step = max(1, _PIECE * len(data) // max(1, data.nbytes))
+    for start in range(0, len(data), step):
+        yield data[start : start + step]
+
+
+class Snapshot:
+    """A snapshot, read block by block; every block is checked against its hash.
+
+    Raises InputError if it is incomplete, damaged, or of another version.
+
+    Parameters
+    ----------
+    path : Path
+        Directory of the snapshot.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.manifest = read_manifest(path)
+        self._entries = {entry.key: entry for entry in self.manifest.blocks}
+        self._checked: set[Key] = set()  # blocks that have been checked against their hashes
+
+    def names(self) -> Iterable[Key]:
+        """Keys of all blocks."""
+        return self._entries.keys()
+
+    def read(self, key: Key) -> Array:
+        """Read a block and check it; raises as `read_all`."""
+        return self.read_all([key])[0]
+
+    def read_all(self, keys: Iterable[Key], number: int | None = None) -> list[Array]:
+        """Read blocks and check them; a shard is opened once for consecutive keys.
+
+        With a `number`, only this entry along the first axis of each block is kept in memory. The whole block is
+        checked when it, or one of its entries, is first read.
+
+        Raises InputError if a block is missing, differs from the manifest, or is not stored in its shard.
+        """
+        arrays: list[Array] = []
+        for shard, entries in groupby(map(self._entry, keys), attrgetter("shard")):
+            arrays += self._read_shard(self.path / shard, list(entries), ... if number is None else number)
+        return arrays
+
+    def read_field(self, thing: str, factor: str, field: str) -> Array:
+        """Read a field of an object and factor, its blocks joined; raises as `read_all`."""
+        return self.read_fields(thing, [(factor, field)])[0]
+
+    def read_fields(self, thing: str, wanted: Sequence[tuple[str, str]], number: int | None = None) -> list[Array]:
+        """Read several fields, (factor, field) each, as `read_field` does, opening a shard once for adjacent blocks.
+
+        With a `number`, only this entry of every block is read, as in `read_all`.
+        """
+        blocks: dict[str, set[int]] = {factor: set() for factor, _ in wanted}
+        for key in self._entries:
+            if key.object == thing and key.factor in blocks:
+                blocks[key.factor].add(key.block)
+        keys = [[Key(thing, factor, b, field) for b in sorted(blocks[factor])] for factor, field in wanted]
+        read = iter(self.read_all([key for several in keys for key in several], number))
+        return [np.concatenate([next(read) for _ in several]) for several in keys]
+
+    def _entry(self, key: Key) -> BlockEntry:
+        entry = self._entries.get(key)
+        if entry is None:
+            raise InputError(f"{self.path} has no block {key.path}")
+        return entry
+
+    def _read_shard(self, shard: Path, entries: list[BlockEntry], part: Any) -> list[Array]:
+        """Read a part of each block, and check the blocks that have not been checked."""
+
+        def read() -> list[Array]:
+            status = shard.stat()
+            if not stat.S_ISREG(status.st_mode):
+                raise ValueError("it is a directory, a pipe or a device")
+            with h5py.File(shard, "r", locking=False) as file:
+                return [self._read(file, entry, status.st_size, part) for entry in entries]
+
+        return read_part(shard, read)
+
+    def _read(self, file: Any, entry: BlockEntry, file_bytes: int, part: Any) -> Array:
+        name = entry.key.path
+        data = plain_dataset(file, name, file_bytes)
+        if data.shape != entry.shape or data.dtype.str != entry.dtype:
+            found = f"{data.dtype.str} {data.shape}"
+            raise ValueError(f"{name} is {found}; the manifest says {entry.dtype} {entry.shape}")
+        if part is ...:
+            data = np.asarray(data[...])  # read once, and checked in memory
+        if entry.key not in self._checked and _hash(data) != entry.sha256:
+            raise ValueError(f"{name} does not match its checksum")
+        self._checked.add(entry.key)
+        return np.asarray(data[part])
+
+    def verify(self) -> None:
+        """Check every block against its hash, in little memory. Raises InputError naming the first bad block."""
+        for shard in self.manifest.shards:
+            self.check_shard(shard)
+
+    def check_shard(self, shard: str) -> None:
+        """Check the blocks in a shard against their hashes; raises as `verify`."""
+        entries = [entry for entry in self._entries.values() if entry.shard == shard]
+        self._read_shard(self.path / shard, entries, slice(0))
+
+    def hashes_of(self, number: int) -> dict[Key, str]:
+        """Hashes, by key, of entry `number` along the first axis of every block; raises as `read_all`."""
+        arrays = self.read_all(self._entries, number)
+        return {key: block_hash(array) for key, array in zip(self._entries, arrays, strict=True)}
+
+
+# ---------------------------------------------------------------------- writing
+
+
+class SnapshotWriter:
+    """A snapshot that is being written: it appears complete, or not at all.
+
+    `make`, `shard` and `commit` make no MPI calls, so a thread can run them while the chain continues. Constructing a
+    writer is collective and does not touch the disk.
+
+    Parameters
+    ----------
+    parent : Path
+        Directory for the snapshot; created if missing.
+    blocks : mapping of Key to array, or to a function that computes the array when it is written
+        The blocks of this process; no key is on two processes. The arrays must not change until `shard` is done.
+    header : mapping
+        The remaining fields of the manifest (`dsgmcmc.storage.rundir.header`); needed on process 0.
+    comm : MPI.Comm
+        All processes that hold blocks.
+    """
+
+    def __init__(
+        self, parent: Path, name: str, blocks: Mapping[Key, Lazy], header: Mapping[str, Any], comm: Comm
+    ) -> None:
+        self.final = parent / name
+        self._header, self._comm = header, comm
+        temporary = parent / f"{name}.tmp-{secrets.token_hex(4)}"
+        self._temporary = Path(comm.bcast(str(temporary), root=0))
+        self._blocks = _collect(blocks, comm)
+        self._entries: list[BlockEntry] = []
+
+    def make(self) -> None:
+        """Create the temporary directory; on process 0, before `shard` on any process."""
+        self.final.parent.mkdir(parents=True, exist_ok=True)
+        self._temporary.mkdir()
+
+    def shard(self) -> None:
+        """Write the blocks of this process to a shard, and sync it."""
+        if self._blocks:
+            _wait_for(self._temporary)
+            path = self._temporary / f"shard-{self._comm.rank:05d}.h5"
+            self._entries = _write_shard(path, self._blocks)
+            sync(path)
+        self._blocks = {}
+
+    def gather(self) -> None:
+        """Send the entries of all shards to process 0. Collective."""
+        everything = self._comm.gather(self._entries, root=0)
+        self._entries = [entry for several in everything or [] for entry in several]
+
+    def commit(self) -> None:
+        """Write the manifest and give the snapshot its name, in place of an earlier snapshot; on process 0."""
+        manifest = Manifest(blocks=sorted(self._entries, key=lambda entry: entry.key), **self._header)
+        write_whole(self._temporary / MANIFEST, seal(manifest.model_dump_json(indent=1)))
+        sync(self._temporary)
+        if self.final.exists():
+            remove(self.final)
+        self._temporary.rename(self.final)
+        sync(self.final.parent)
+
+    def discard(self) -> None:
+        """Delete the files that were written; on process 0. Harmless after `commit`."""
+        shutil.rmtree(self._temporary, ignore_errors=True)
+
+
+def write_snapshot(parent: Path, name: str, blocks: Mapping[Key, Lazy], header: Mapping[str, Any]) -> Path:
+    """Write a snapshot by this process alone and return its directory; parameters as of `SnapshotWriter`.
+
+    Raises OSError if writing fails.
+    """
+    draft = SnapshotWriter(parent, name, blocks, header, Alone())
+    try:
+        for step in (draft.make, draft.shard, draft.commit):
+            step()
+    finally:
+        draft.discard()
+    return draft.final
+
+
+def is_whole(path: Path, otherwise: str) -> bool:
+    """Whether a snapshot exists and is intact; a damaged one is logged, with `otherwise` as its consequence."""
+    try:
+        if path.exists():
+            Snapshot(path).verify()
+            return True
+    except InputError as error:
+        log.warning("%s: %s", error, otherwise)
+    return False
+
+
+def _wait_for(directory: Path) -> None:
+    """Wait until this host sees a directory that another host has created on a shared file system."""
+    end = monotonic() + _VISIBLE_SECONDS
+    while not directory.is_dir() and monotonic() < end:
+        sleep(0.05)
+
+
+def _collect(blocks: Mapping[Key, Lazy], comm: Comm) -> dict[Key, Lazy]:
+    """Send the blocks of neighbouring processes to one writer, if there are more than `MAX_WRITERS` processes."""
+    stride = -(-comm.size // MAX_WRITERS)
+    if stride == 1:
+        return dict(blocks)
+    neighbours = comm.Split(comm.rank // stride, comm.rank)
+    here = {key: block() if callable(block) else block for key, block in blocks.items()}
+    everything = neighbours.gather(here, root=0)
+    neighbours.Free()
+    return {key: array for several in everything or [] for key, array in several.items()}
+
+
+def _write_shard(path: Path, blocks: Mapping[Key, Lazy]) -> list[BlockEntry]:
+    entries = []
+    with new_hdf5(path) as (file, check):
+        for key, block in blocks.items():
+            array = block() if callable(block) else block
+            stored = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+            file.create_dataset(key.path, data=stored)
+            check()
+            hashed = block_hash(array)
+            entries.append(
+                BlockEntry(key=key, shard=path.name, shape=array.shape, dtype=stored.dtype.str, sha256=hashed)
+            )
+            del array, stored  # before the next block is computed
+    return entries
+
+
+# ---------------------------------------------------------------------- series of snapshots
+
+
+_STEP = re.compile(r"step-([0-9]{12,})")  # only names that this module gives
+_LEFT = re.compile(r".+\.(tmp|trash)-[0-9a-f]{8}")
+
+
+def step_name(iteration: int) -> str:
+    """Directory name of the snapshot after `iteration` iterations."""
+    return f"step-{iteration:012d}"
+
+
+def steps(parent: Path) -> list[int]:
+    """Iterations of the snapshots in a directory, oldest first; other names are ignored."""
+    if not parent.is_dir():
+        return []
+    matches = [_STEP.fullmatch(path.name) for path in parent.iterdir() if path.is_dir()]
+    return sorted(int(match[1]) for match in matches if match)
+
+
+def remove(path: Path) -> None:
+    """Delete a snapshot so that no reader sees a part of it."""
+    trash = path.with_name(f"{path.name}.trash-{secrets.token_hex(4)}")
+    path.rename(trash)
+    shutil.rmtree(trash, ignore_errors=True)
+
+
+def prune(parent: Path, keep: int, but: int | None = None) -> None:
+    """Delete all snapshots but the newest `keep` and the one of iteration `but`."""
+    for iteration in steps(parent)[:-keep]:
+        if iteration != but:
+            remove(parent / step_name(iteration))
+
+
+def clean(parent: Path) -> None:
+    """Delete remains of interrupted writes and deletions; other names are kept."""
+    for path in parent.iterdir() if parent.is_dir() else ():
+        if _LEFT.fullmatch(path.name):
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
