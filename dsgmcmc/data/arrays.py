@@ -1,10 +1,10 @@
-"""Reads ratings, pairs and features from sparse matrices, data frames or arrays."""
+"""Reads ratings, pairs, names and features from sparse matrices, data frames or arrays; returns tables as columns."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from dsgmcmc.data.tables import TableFile
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array, Float32, Float64, Mask
 
-_SHOWN = 10
+_SHOWN = 10  # rows of a table that are printed
 
 
 class Table(dict[str, Array]):
@@ -55,8 +55,8 @@ def as_given(given: Any, table: Table) -> Any:
     return table.frame_of(library) if hasattr(import_module(library), "DataFrame") else table
 
 
-def read_names(given: Any, role: str) -> list[Any]:
-    """Read names of users or items from a single name, a sequence, or a column of a data frame.
+def list_names(given: Any, role: str) -> list[Any]:
+    """List names of users or items: a single name, a sequence, or a column of a data frame.
 
     Raises InputError if `given` is anything else.
     """
@@ -101,21 +101,33 @@ def read_triples(X: Any, y: Any = None, timed: bool = False, columns: str | None
     """
     import scipy.sparse  # slow to import
 
+    times = None
     if scipy.sparse.issparse(X):
         if timed:
             raise InputError("time levels need timestamps: a sparse matrix has none, give a data frame or array")
         if y is not None:
             raise InputError("X is a matrix of ratings: leave out y")
         matrix = X.tocoo()
-        return _checked(matrix.row.astype(np.int64), matrix.col.astype(np.int64), matrix.data)
-    roles = ["user", "item"]
-    if y is None:
-        roles.append("rating")
-    if timed:
-        roles.append("timestamp")
-    given = dict(zip(roles, _columns(X, tuple(roles), parse_columns(columns)), strict=True))
-    triples = _checked(given["user"], given["item"], given["rating"] if y is None else np.asarray(y))
-    return replace(triples, times=_seconds(given["timestamp"])) if timed else triples
+        users, items, ratings = matrix.row.astype(np.int64), matrix.col.astype(np.int64), matrix.data
+    else:
+        roles = ["user", "item"]
+        if y is None:
+            roles.append("rating")
+        if timed:
+            roles.append("timestamp")
+        given = dict(zip(roles, _columns(X, roles, parse_columns(columns)), strict=True))
+        users, items, ratings = given["user"], given["item"], given["rating"] if y is None else np.asarray(y)
+        times = _seconds(given["timestamp"]) if timed else None
+    try:
+        values = ratings.astype(np.float32)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"ratings must be numbers ({error})") from error
+    if values.shape != users.shape:
+        raise InputError(f"{len(users)} pairs of user and item, but {values.shape} ratings")
+    if not len(values):
+        raise InputError("there are no ratings")
+    _refuse(~np.isfinite(values), "rating")
+    return Triples(users, items, values, times)
 
 
 def has_times(X: Any, y: Any, columns: str | None = None) -> bool:
@@ -138,25 +150,11 @@ def _seconds(times: Array) -> Float64:
     return seconds
 
 
-def _checked(users: Array, items: Array, ratings: Any) -> Triples:
-    """Return triples; raise InputError unless the ratings are finite numbers, one for each pair."""
-    try:
-        values = np.asarray(ratings).astype(np.float32)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"ratings must be numbers ({error})") from error
-    if values.shape != users.shape:
-        raise InputError(f"{len(users)} pairs of user and item, but {values.shape} ratings")
-    if not len(values):
-        raise InputError("there are no ratings")
-    _refuse(~np.isfinite(values), "rating")
-    return Triples(users, items, values)
-
-
-def _refuse(bad: Mask, what: str) -> None:
+def _refuse(bad: Mask, kind: str) -> None:
     """Raise InputError if rows are `bad`, with the numbers of the first rows, counted from 0."""
     rows = np.flatnonzero(bad)
     if len(rows):
-        number = f"{len(rows):,} {what}s are" if len(rows) > 1 else f"one {what} is"
+        number = f"{len(rows):,} {kind}s are" if len(rows) > 1 else f"one {kind} is"
         shown = f"row{'s' * (len(rows) > 1)} {', '.join(map(str, rows[:5]))}{', ...' if len(rows) > 5 else ''}"
         raise InputError(f"{number} missing, NaN or infinite: {shown} (the first is row 0)")
 
@@ -173,32 +171,32 @@ def read_pairs(X: Any, columns: str | None = None) -> tuple[Array, Array]:
     return users, items
 
 
-def _places(labels: Sequence[Any], roles: tuple[str, ...], named: Mapping[str, str]) -> list[int]:
-    """Positions of roles among the columns of a data frame; if columns have only numbers, in the order of roles."""
-    given = {role: name for role, name in named.items() if role in roles}
-    numbered = not given and all(isinstance(label, int | np.integer) for label in labels)
-    if numbered and len(labels) != len(roles):
-        raise InputError(f"expected a column for each of {', '.join(roles)}; the data frame has {len(labels)} columns")
-    names = None if numbered else [str(label) for label in labels]
-    places = locate("the data frame", names, len(labels), given, roles)
-    advice = f'rename them, or give BPMF(columns="{",".join(f"{role}=NAME" for role in roles)}")'
-    require("the data frame", names, len(labels), places, roles, advice)
-    return [places[role] for role in roles]
+def _columns(X: Any, roles: Sequence[str], named: Mapping[str, str]) -> list[Array]:
+    """Return the column of each role; `named` are names of columns of a data frame by role.
 
-
-def _columns(X: Any, roles: tuple[str, ...], named: Mapping[str, str]) -> list[Array]:
+    Arrays, and data frames whose columns have numbers for names, have one column for each role, in their order.
+    """
     labels = getattr(X, "columns", None)
-    if labels is not None:
-        columns = [np.asarray(X[labels[k]]) for k in _places(labels, roles, named)]
-    else:
+    if labels is None:
         array = X if isinstance(X, np.ndarray) else np.array(X, object)  # text would turn numbers into text, too
         if array.ndim != 2 or array.shape[1] != len(roles):
             raise InputError(f"expected an array of shape (n, {len(roles)}): {', '.join(roles)}; found {array.shape}")
         columns = list(array.T)
-    return [*(names_of(column, role) for column, role in zip(columns[:2], roles, strict=False)), *columns[2:]]
+    else:
+        named = {role: name for role, name in named.items() if role in roles}
+        numbered = not named and all(isinstance(label, int | np.integer) for label in labels)
+        width = len(labels)
+        if numbered and width != len(roles):
+            raise InputError(f"expected a column for each of {', '.join(roles)}; the data frame has {width} columns")
+        names = None if numbered else [str(label) for label in labels]
+        places = locate("the data frame", names, width, named, roles)
+        advice = f'rename them, or give BPMF(columns="{",".join(f"{role}=NAME" for role in roles)}")'
+        require("the data frame", names, width, places, roles, advice)
+        columns = [np.asarray(X[labels[places[role]]]) for role in roles]
+    return [*(_names(column, role) for column, role in zip(columns[:2], roles, strict=False)), *columns[2:]]
 
 
-def names_of(column: Array, role: str) -> Array:
+def _names(column: Array, role: str) -> Array:
     """Convert a column of names to int64 or to an object array of str."""
     if column.dtype == object:
         missing = [value is None or value != value or value == "" for value in column]  # NaN is not itself
@@ -292,7 +290,7 @@ def _feature_columns(given: Any, entity: str) -> tuple[Array, dict[str, Array]]:
         array = np.asarray(given)
         if array.ndim != 2 or array.shape[1] < 2:
             raise InputError(f"{entity}_features: expected an array (n, 1 + F), names first; found {array.shape}")
-        return names_of(array[:, 0], entity), {f"feature_{k}": array[:, k] for k in range(1, array.shape[1])}
+        return _names(array[:, 0], entity), {f"feature_{k}": array[:, k] for k in range(1, array.shape[1])}
     place = find_column(labels, entity)
     called = None if place is None else labels[place]
     if place is not None:
@@ -300,7 +298,7 @@ def _feature_columns(given: Any, entity: str) -> tuple[Array, dict[str, Array]]:
     else:
         names = np.asarray(given.index) if hasattr(given, "index") else np.arange(len(given))
     columns = {str(label): np.asarray(given[label]) for label in labels if label != called}
-    return names_of(names, entity), columns
+    return _names(names, entity), columns
 
 
 def _texts(column: Array, separator: str) -> Array:

@@ -40,13 +40,6 @@ def find_column(names: Iterable[object], role: str) -> int | None:
     return next((known.index(name) for name in NAMES[role] if name in known), None)
 
 
-def position_of(name: str, names: list[str], width: int) -> int | None:
-    """Position, from 0, of a column given by its name or by its number from 1; None if it does not exist."""
-    if name in names:
-        return names.index(name)
-    return int(name) - 1 if name.isdecimal() and 1 <= int(name) <= width else None
-
-
 def clicks_advice() -> str:
     """Advice for files of clicks."""
     return f"for clicks, leave the rating column out: {named('columns')} user=NAME,item=NAME"
@@ -79,14 +72,15 @@ def locate(
         return {role: k for k, role in enumerate(roles) if k < width}
     places: dict[str, int] = {}
     for role, name in columns.items():
-        position = position_of(name, list(names or ()), width)
-        if position is None:
+        if names and name in names:
+            places[role] = names.index(name)
+        elif name.isdecimal() and 1 <= int(name) <= width:
+            places[role] = int(name) - 1
+        else:
             raise InputError(f"{where} has {described(names, width)}, and no {name!r}, which was named as {role}")
-        places[role] = position
     for role in roles:
-        match = None if role in places else find_column(names or (), role)
-        if match is not None:
-            places[role] = match
+        if role not in places and (place := find_column(names or (), role)) is not None:
+            places[role] = place
     return places
 
 

@@ -8,6 +8,7 @@ new users or items from another table. A sparse matrix is used unchanged, as one
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,8 +21,8 @@ from pydantic import Field, FiniteFloat, NonNegativeInt, TypeAdapter, Validation
 
 from dsgmcmc.data.columns import NAMES, find_column, plain
 from dsgmcmc.data.ratings import MAX_FEATURES, Features
-from dsgmcmc.data.session import literal, memory_of
-from dsgmcmc.data.tables import IS_INTEGER, TableFile, open_table, read_matrix, scalar, whole_names
+from dsgmcmc.data.session import literal
+from dsgmcmc.data.tables import IS_INTEGER, SHOWN, TableFile, first_column, open_table, read_matrix, scalar, whole_names
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array, Float64, Int64
 
@@ -206,18 +207,16 @@ def read_description(db: duckdb.DuckDBPyConnection, entity: str, given: Descript
     """
     source = given.given
     if isinstance(source, Path) and source.suffix == ".npz":
-        described = _read_matrix(db, source, read_matrix(source, memory_of(db)), entity)
+        described = _read_matrix(db, source, read_matrix(db, source), entity)
     elif isinstance(source, Path | TableFile):
         described = _read_table(db, source, entity, given)
     else:
         described = _read_matrix(db, Path(f"{entity}_features"), source.tocoo(), entity)
     columns = ", ".join(described.columns.values()) or "r"
-    differ = db.execute(
-        f"SELECT id FROM {described.name} GROUP BY id HAVING count(DISTINCT row({columns})) > 1 ORDER BY id"
-    ).fetchall()
-    if differ:
-        shown = ", ".join(str(name) for (name,) in differ[:5])
-        raise InputError(f"{described.path} describes {len(differ)} {entity}(s) more than once: {shown}")
+    query = f"SELECT id FROM {described.name} GROUP BY id HAVING count(DISTINCT row({columns})) > 1 ORDER BY id"
+    if repeated := first_column(db, query):
+        shown = ", ".join(repeated[:SHOWN])
+        raise InputError(f"{described.path} describes {len(repeated)} {entity}(s) more than once: {shown}")
     db.execute(f"DELETE FROM {described.name} WHERE rowid NOT IN (SELECT min(rowid) FROM {described.name} GROUP BY id)")
     return described
 
@@ -231,7 +230,7 @@ def load_description(db: duckdb.DuckDBPyConnection, entity: str, given: Descript
     rated = f"(SELECT DISTINCT {entity}_id AS id FROM raw)"
     if not scalar(db, f"SELECT count(*) FROM {described.name} JOIN {rated} USING (id)"):
         theirs, ours = (
-            ", ".join(str(name) for (name,) in db.execute(f"SELECT id FROM {source} ORDER BY id LIMIT 3").fetchall())
+            ", ".join(first_column(db, f"SELECT id FROM {source} ORDER BY id LIMIT 3"))
             for source in (described.name, rated)
         )
         raise InputError(
@@ -261,7 +260,10 @@ def _read_table(db: duckdb.DuckDBPyConnection, source: Path | TableFile, entity:
         source = open_table(
             db, source, lambda fields: len(fields) != len(known) or plain(fields[0]) in NAMES[entity], latin1=True
         )
-    names, path = source.names if source.header else list(known), source.path
+    names, path, kinds = source.names, source.path, dict(given.kinds)
+    if not source.header:
+        names = list(known)
+        kinds = {name: kind for name, kind in known.items() if kind != "id"} | kinds
     if any(re.fullmatch(r"[+-]?[0-9.]+", name) for name in names):
         raise InputError(f"{path} has no header: its first line must name the columns, and has {', '.join(names)[:60]}")
     if len({name.lower() for name in names}) < len(names):
@@ -270,17 +272,15 @@ def _read_table(db: duckdb.DuckDBPyConnection, source: Path | TableFile, entity:
         raise InputError(f"{path} has one column: expected an id and its features")
     position = find_column(names, entity) or 0
     others = [k for k in range(len(names)) if k != position]
-    kinds = {name: kind for name, kind in known.items() if kind != "id"} if not source.header else {}
-    described = Described(path, entity, {names[k]: f"c{k}" for k in others}, {**kinds, **given.kinds}, source)
+    described = Described(path, entity, {names[k]: f"c{k}" for k in others}, kinds, source)
     text = [_text(source, k, given.separator) for k in range(len(names))]
     cleaned = [f"CASE WHEN NOT {_is_missing(text[k])} THEN trim({text[k]}) END AS c{k}" for k in others]
     columns = ", ".join([f"nullif(trim({text[position]}), '') AS id", *cleaned])
     source.create(db, f"CREATE TABLE {described.name} AS SELECT {columns} FROM {{table}}")
     if not scalar(db, f"SELECT count(*) FROM {described.name}"):
         raise InputError(f"{path} has no rows")
-    nameless = db.execute(f"SELECT rowid FROM {described.name} WHERE id IS NULL LIMIT 5").fetchall()
-    if nameless:
-        raise InputError(f"{path}: the {entity} is missing in {described.where([row for (row,) in nameless])}")
+    if nameless := first_column(db, f"SELECT rowid FROM {described.name} WHERE id IS NULL LIMIT {SHOWN}"):
+        raise InputError(f"{path}: the {entity} is missing in {described.where(nameless)}")
     whole_names(db, described.name, "id")
     return described
 
@@ -288,7 +288,7 @@ def _read_table(db: duckdb.DuckDBPyConnection, source: Path | TableFile, entity:
 def _text(table: TableFile, k: int, separator: str) -> str:
     """Return SQL for a column as text."""
     name = table.column(k)
-    if table.types[k].endswith("[]") and table.kind == "parquet":
+    if table.kind == "parquet" and table.types[k].endswith("[]"):
         return f"array_to_string({name}, {literal(separator)})"
     return f"{name}::VARCHAR"
 
@@ -322,9 +322,8 @@ def _read_matrix(db: duckdb.DuckDBPyConnection, path: Path, entries: Any, entity
 
 def _refuse_text(db: duckdb.DuckDBPyConnection, described: Described, whose: str) -> None:
     """Raise InputError for names that are not integers; called if the names in `whose`, ratings or run, are."""
-    strange = db.execute(f"SELECT id FROM {described.name} WHERE NOT {IS_INTEGER} LIMIT 5").fetchall()
-    if strange:
-        shown = ", ".join(repr(name) for (name,) in strange)
+    if strange := first_column(db, f"SELECT id FROM {described.name} WHERE NOT {IS_INTEGER} LIMIT {SHOWN}"):
+        shown = ", ".join(map(repr, strange))
         raise InputError(f"{described.path}: the {described.entity}s of the {whose} are integers, and {shown} is not")
 
 
@@ -346,8 +345,12 @@ def encode(
     features = apply(db, described, encoding, n)
     unrated = scalar(db, f"SELECT count(*) FROM {described.name} d ANTI JOIN raw ON raw.{described.entity}_id = d.id")
     unknown = int((np.diff(features.indptr) == 0).sum())
-    groups = {group: features.groups.count(group) for group in dict.fromkeys(features.groups)}
-    return features, {"groups": groups, "unknown": unknown, "unrated": int(unrated), "notes": notes}
+    return features, {
+        "groups": dict(Counter(features.groups)),
+        "unknown": unknown,
+        "unrated": int(unrated),
+        "notes": notes,
+    }
 
 
 def encode_new(entity: str, given: Description, encoding: Encoding, integers: bool) -> tuple[Array, Features]:
@@ -366,7 +369,7 @@ def encode_new(entity: str, given: Description, encoding: Encoding, integers: bo
         db.execute(
             f"CREATE TABLE {entity}s AS SELECT id, row_number() OVER (ORDER BY id) - 1 AS k FROM {described.name}"
         )
-        names = np.array([name for (name,) in db.execute(f"SELECT id FROM {entity}s ORDER BY k").fetchall()], object)
+        names = np.array(first_column(db, f"SELECT id FROM {entity}s ORDER BY k"), object)
         return names, apply(db, described, encoding, len(names))
 
 
@@ -429,12 +432,7 @@ def _learn_column(
             raise _too_large(described, name)
         return Code(name, kind, (), mean, sd), ""
     held = _select_atoms(described, name, kind, given.separator)
-    atoms = [
-        atom
-        for (atom,) in db.execute(
-            f"SELECT DISTINCT atom FROM ({held}) ORDER BY atom LIMIT {MAX_CATEGORIES + 1}"
-        ).fetchall()
-    ]
+    atoms = first_column(db, f"SELECT DISTINCT atom FROM ({held}) ORDER BY atom LIMIT {MAX_CATEGORIES + 1}")
     most = MAX_CATEGORIES if name in given.kinds else min(MAX_CATEGORIES, max(20, filled / 2))
     if 0 < len(atoms) <= most:
         return Code(name, kind, tuple(atoms)), ""
@@ -454,7 +452,9 @@ def _check_values(db: duckdb.DuckDBPyConnection, described: Described, name: str
         return
     c = described.columns[name]
     wrong = f"NOT {_is_number(c)}" if kind == "number" else f"{c} NOT IN ('0', '1')"
-    rows = db.execute(f"SELECT rowid, {c} FROM {described.name} WHERE {c} IS NOT NULL AND {wrong} LIMIT 5").fetchall()
+    rows = db.execute(
+        f"SELECT rowid, {c} FROM {described.name} WHERE {c} IS NOT NULL AND {wrong} LIMIT {SHOWN}"
+    ).fetchall()
     if rows:
         where, texts = described.where([row for row, _ in rows]), ", ".join(repr(text) for _, text in rows)
         raise InputError(

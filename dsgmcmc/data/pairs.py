@@ -39,11 +39,6 @@ class PairsTable:
     columns: list[str]
 
     @property
-    def path(self) -> Path:
-        """Path of the file."""
-        return self.file.path
-
-    @property
     def hint(self) -> str:
         """Advice after unknown names: a header without known column names may have been read as a pair."""
         if self.file.header:
@@ -94,7 +89,7 @@ def chunks(db: duckdb.DuckDBPyConnection, table: PairsTable, integers: tuple[boo
         lines = "\n  ".join(f"{table.file.where(row)}: user {user}, item {item}" for row, user, item in rows)
         kinds = " and ".join(role for role, whole in zip(ROLES, integers, strict=True) if whole)
         needed = f", or no integer as those of the run are ({kinds})" if kinds else ""
-        raise InputError(f"{table.path}: in {number} pairs a name is missing{needed}\n  {lines}{table.hint}")
+        raise InputError(f"{table.file.path}: in {number} pairs a name is missing{needed}\n  {lines}{table.hint}")
     picked = ", ".join(
         f"{name}::{'BIGINT' if whole else 'VARCHAR'} AS {role}"
         for name, whole, role in zip(columns, integers, ROLES, strict=True)

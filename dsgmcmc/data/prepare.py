@@ -33,18 +33,8 @@ from dsgmcmc.data.ratings import (
     row_slabs,
     write_slabs,
 )
-from dsgmcmc.data.session import interruptible, memory_of, open_session
-from dsgmcmc.data.tables import (
-    IS_INTEGER,
-    SHOWN,
-    TableFile,
-    is_matrix,
-    is_number,
-    open_table,
-    read_matrix,
-    scalar,
-    whole_names,
-)
+from dsgmcmc.data.session import interruptible, open_session
+from dsgmcmc.data.tables import IS_INTEGER, SHOWN, TableFile, is_matrix, open_table, scalar, whole_names
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
 from dsgmcmc.types import Array, Int64
@@ -133,7 +123,7 @@ def prepare_ratings(
     described : dict of str to Description
         Features by "user" and "item". The users and items in them belong to the matrix, rated or not.
     memory : int
-        Memory limit of the process in bytes; default `dsgmcmc.data.session.default_memory`.
+        Memory limit of the process in bytes; default 60 % of what it may use.
     report : callable(stage)
         Called as a stage of the work begins.
     """
@@ -142,7 +132,8 @@ def prepare_ratings(
     fraction = 0.1 if test_fraction is None else test_fraction
     if not 0 <= fraction < 1:
         raise InputError(f"{named('test_fraction')} {fraction}: expected at least 0 and less than 1")
-    out, names, temporal, described = Path(out), parse_columns(columns), split == "temporal", described or {}
+    out, names, described = Path(out), parse_columns(columns), described or {}
+    temporal, timed = split == "temporal", timestamps or split == "temporal"
     sources = [(source if isinstance(source, TableFile) else Path(source), False) for source in inputs]
     sources += [(Path(test), True)] if test else []
     if any(isinstance(source, Path) and source.resolve() == out.resolve() for source, _ in sources):
@@ -150,10 +141,10 @@ def prepare_ratings(
     check_target(out, force)
 
     def work(db: duckdb.DuckDBPyConnection) -> Summary:
-        files = [(inspect(db, source, names, temporal or timestamps), is_test) for source, is_test in sources]
-        for file, is_test in files:
-            report(f"reading {file.path.name}")
-            load(db, file, is_test)
+        tables = [inspect(db, source, names, timed) for source, _ in sources]
+        for (table, positions), (_, is_test) in zip(tables, sources, strict=True):
+            report(f"reading {table.path.name}")
+            load(db, table, positions, timed, is_test)
         if drop_zeros:
             db.execute("DELETE FROM raw WHERE rating = 0")
             if not scalar(db, "SELECT count(*) FROM raw WHERE NOT test"):
@@ -162,10 +153,10 @@ def prepare_ratings(
             whole_names(db, "raw", column)
         not_rated = _share_not_rated(db)
         report("numbering users and items")
-        tables = {entity: load_description(db, entity, given) for entity, given in described.items()}
-        check_kinds(tables, described)
-        lengths = _number_entities(db, seed, {entity: table.name for entity, table in tables.items()})
-        encoded = {entity: encode(db, tables[entity], given, lengths[entity]) for entity, given in described.items()}
+        features = {entity: load_description(db, entity, given) for entity, given in described.items()}
+        check_kinds(features, described)
+        lengths = _number_entities(db, seed, {entity: table.name for entity, table in features.items()})
+        encoded = {entity: encode(db, features[entity], given, lengths[entity]) for entity, given in described.items()}
         rows, cols = ("item", "user") if lengths["item"] > lengths["user"] else ("user", "item")
         report("matching names")
         merged = _make_cells(db, seed, duplicates, rows, cols)
@@ -184,7 +175,7 @@ def prepare_ratings(
             features={side: encoded[entity][0] for side, entity in sides.items() if entity in encoded},
             seed=seed,
             transposed=rows == "item",
-            source=", ".join(file.path.name for file, _ in files),
+            source=", ".join(table.path.name for table, _ in tables),
             force=force,
         )
         with open_ratings(out) as ratings:
@@ -199,7 +190,7 @@ def prepare_ratings(
                 minimum=ratings.minimum,
                 maximum=ratings.maximum,
                 content_sha256=ratings.digest,
-                columns=files[0][0].roles,
+                columns=_roles(*tables[0], timed),
                 features={entity: about for entity, (_, about) in encoded.items()},
                 not_rated=not_rated,
                 duplicates=merged,
@@ -212,87 +203,57 @@ def prepare_ratings(
 # ------------------------------------------------------------------------------------------------ reading
 
 
-@dataclass(frozen=True)
-class RatingsFile:
-    """A file with ratings.
-
-    Attributes
-    ----------
-    path : Path
-    table : TableFile or None
-        None for a sparse matrix.
-    columns : dict of str to int
-        Position, from 0, of the columns "user", "item", "rating" and, if there is one, "timestamp". Without "rating"
-        all ratings are 1.
-    timed : bool
-        Whether every rating must have a time.
-    """
-
-    path: Path
-    table: TableFile | None
-    columns: dict[str, int]
-    timed: bool
-
-    @property
-    def roles(self) -> str:
-        """Roles of the columns, for users to check."""
-        if self.table is None:
-            return "user row, item column"
-        shown = [role for role in self.columns if self.timed or role != "timestamp"]
-        text = ", ".join(f"{role} {self.table.names[self.columns[role]]}" for role in shown)
-        return text if "rating" in self.columns else f"{text}, no rating column: treated as clicks"
-
-
 def inspect(
     db: duckdb.DuckDBPyConnection, source: Path | TableFile, columns: dict[str, str], timed: bool
-) -> RatingsFile:
-    """Detect the format of a file and the roles of its columns; `columns` are from `parse_columns`.
+) -> tuple[TableFile, dict[str, int]]:
+    """Return the table in a file, and the positions of its columns by role; `columns` are from `parse_columns`.
 
+    The roles are "user", "item", "rating" and, if there is one, "timestamp". Without "rating" all ratings are 1.
     Raises InputError if the file is empty, is no table, or lacks a required column (the timestamp too, if `timed`).
     """
     if isinstance(source, Path):
         if is_matrix(source):
             if columns or timed:
                 raise InputError(f"{source} is a matrix: it has neither {named('columns')} nor timestamps")
-            return RatingsFile(source, None, {}, timed)
-        source = open_table(db, source, lambda fields: not any(map(is_number, fields)))
-    roles = assign_columns(source.path, source.names if source.header else None, source.width, columns, timed)
-    return RatingsFile(source.path, source, roles, timed)
+            return TableFile(source, "matrix", ["row", "col", "value"]), {"user": 0, "item": 1, "rating": 2}
+        source = open_table(db, source, lambda fields: not any(map(_is_number, fields)))
+    names = source.names if source.header else None
+    return source, assign_columns(source.path, names, source.width, columns, timed)
 
 
-def load(db: duckdb.DuckDBPyConnection, file: RatingsFile, test: bool) -> None:
+def _is_number(field: str) -> bool:
+    """Whether a text field is a number."""
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True
+
+
+def load(db: duckdb.DuckDBPyConnection, table: TableFile, columns: dict[str, int], timed: bool, test: bool) -> None:
     """Append a file's ratings to the table ``raw``, in their order; times are in seconds, or NULL.
 
     Raises InputError if the file cannot be read, holds no ratings, or has rows with missing, non-numeric, infinite or
-    NaN values. The error gives the number of bad rows and the first five.
+    NaN values (also of times, if `timed`). The error gives the number of bad rows and the first five.
     """
     db.execute(
         "CREATE TABLE IF NOT EXISTS raw (user_id VARCHAR, item_id VARCHAR, rating FLOAT, time DOUBLE, test BOOLEAN)"
     )
     before = scalar(db, "SELECT count(*) FROM raw")
-    if file.table is None:
-        matrix = read_matrix(file.path, memory_of(db))
-        first = 0 if file.path.suffix.lower() == ".npz" else 1  # MatrixMarket counts from 1
-        arrays = {"row": matrix.row + np.int64(first), "col": matrix.col + np.int64(first), "value": matrix.data}
-        table, columns = TableFile.of_arrays(file.path, arrays), {"user": 0, "item": 1, "rating": 2}
-    else:
-        table, columns = file.table, file.columns
     text = {role: f"{table.column(position)}::VARCHAR" for role, position in columns.items()}
-    rating, time, numbers = "1", "NULL", {}
+    rating, time = "1", "NULL"
     if "rating" in columns:
         rating = f"try_cast({table.column(columns['rating'])} AS FLOAT)"
-        numbers = {columns["rating"]: "FLOAT"}
     if "timestamp" in columns:
         time = f"coalesce(try_cast({text['timestamp']} AS DOUBLE), epoch(try_cast({text['timestamp']} AS TIMESTAMPTZ)))"
-    table.create(
-        db, f"INSERT INTO raw SELECT {text['user']}, {text['item']}, {rating}, {time}, {test} FROM {{table}}", numbers
-    )
-    _refuse_bad_rows(db, file, before)
+    query = f"INSERT INTO raw SELECT {text['user']}, {text['item']}, {rating}, {time}, {test} FROM {{table}}"
+    table.create(db, query, number=columns.get("rating"))
+    _refuse_bad_rows(db, table, timed, before)
     if scalar(db, "SELECT count(*) FROM raw") == before:
-        raise InputError(f"{file.path} has no ratings")
+        raise InputError(f"{table.path} has no ratings")
 
 
-def _refuse_bad_rows(db: duckdb.DuckDBPyConnection, file: RatingsFile, before: int) -> None:
+def _refuse_bad_rows(db: duckdb.DuckDBPyConnection, table: TableFile, timed: bool, before: int) -> None:
     """Raise InputError if a file has invalid values; its rows in ``raw`` begin at row `before`."""
     wrong = {
         "the user is missing": "coalesce(user_id, '') = ''",
@@ -302,7 +263,7 @@ def _refuse_bad_rows(db: duckdb.DuckDBPyConnection, file: RatingsFile, before: i
         # a stored name would end at its first zero byte
         "a name has zero bytes": "contains(user_id, chr(0)) OR contains(item_id, chr(0))",
     }
-    if file.timed:
+    if timed:
         wrong["the timestamp is missing, or no time"] = "time IS NULL OR NOT isfinite(time)"
     cases = " ".join(f"WHEN {condition} THEN '{fault}'" for fault, condition in wrong.items())
     rows = db.execute(
@@ -313,10 +274,20 @@ def _refuse_bad_rows(db: duckdb.DuckDBPyConnection, file: RatingsFile, before: i
         return
     shown = ""
     for row, fault, user, item, rating, _ in rows:
-        where = file.table.where(row) if file.table else f"entry {row + 1}"
-        shown += f"\n  {where}: {fault} (user {user}, item {item}, rating {rating})"
+        shown += f"\n  {table.where(row)}: {fault} (user {user}, item {item}, rating {rating})"
     many = f"{rows[0][-1]} rows have" if len(rows) > 1 else "1 row has"
-    raise InputError(f"{file.path}: {many} missing, non-numeric, infinite or NaN values; correct or remove them{shown}")
+    raise InputError(
+        f"{table.path}: {many} missing, non-numeric, infinite or NaN values; correct or remove them{shown}"
+    )
+
+
+def _roles(table: TableFile, columns: dict[str, int], timed: bool) -> str:
+    """Return the columns by role, for users to check."""
+    if table.kind == "matrix":
+        return "user row, item column"
+    shown = [role for role in columns if timed or role != "timestamp"]
+    text = ", ".join(f"{role} {table.names[columns[role]]}" for role in shown)
+    return text if "rating" in columns else f"{text}, no rating column: treated as clicks"
 
 
 def _share_not_rated(db: duckdb.DuckDBPyConnection) -> float:

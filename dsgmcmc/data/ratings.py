@@ -770,8 +770,6 @@ def write_ratings(
     `attributes` may be ``features``, ``seed``, ``transposed``, ``source`` and ``force`` of `write_slabs`.
     """
     sizes = Sizes(len(row_ids), len(col_ids), len(train[1]), len(test[1]))
-    slabs = (
-        Slab(part, *ratings, times[k] if times else None)
-        for k, (part, ratings) in enumerate(zip(SPLITS, (train, test), strict=True))
-    )
+    placed = times or (None, None)
+    slabs = [Slab("train", *train, placed[0]), Slab("test", *test, placed[1])]
     write_slabs(path, sizes, {"rows": [row_ids], "cols": [col_ids]}, slabs, **attributes)

@@ -33,11 +33,6 @@ def parse_bytes(text: str) -> int:
         raise InputError(f"{text!r} is not a size: expected, for example, 2GB or 512MB") from error
 
 
-def default_memory() -> int:
-    """Return 60 % of the bytes that this process may use."""
-    return int(0.6 * memory_limit())
-
-
 @contextlib.contextmanager
 def open_session(parent: Path, memory: int | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open DuckDB in memory, spilling to a folder in `parent` that is removed at the end.
@@ -48,9 +43,9 @@ def open_session(parent: Path, memory: int | None = None) -> Iterator[duckdb.Duc
     Parameters
     ----------
     memory : int
-        Limit on the memory of the whole process, in bytes; default `default_memory`.
+        Limit on the memory of the whole process, in bytes; default 60 % of what it may use.
     """
-    memory = default_memory() if memory is None else memory
+    memory = int(0.6 * memory_limit()) if memory is None else memory
     if memory < MINIMUM:
         raise InputError(
             f"{memory / 1e6:.0f} MB of memory are not enough; at least {MINIMUM / 1e6:.0f} MB are needed (--memory)"

@@ -21,13 +21,14 @@ import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, cast
 
 import duckdb
+import numpy as np
 
-from dsgmcmc.data.session import identifier, in_short, literal, open_session, reading
+from dsgmcmc.data.session import identifier, in_short, literal, memory_of, open_session, reading
 from dsgmcmc.errors import InputError, WriteError, writing
 from dsgmcmc.storage.files import sync
 from dsgmcmc.terminal import pass_on
@@ -51,6 +52,11 @@ def scalar(db: duckdb.DuckDBPyConnection, query: str) -> Any:
     return db.execute(query).fetchall()[0][0]
 
 
+def first_column(db: duckdb.DuckDBPyConnection, query: str) -> list[Any]:
+    """Return the first value of each row of a query."""
+    return [row[0] for row in db.execute(query).fetchall()]
+
+
 def _quoted(path: Path) -> str:
     """Return a path as an SQL string in which wildcards stand for themselves."""
     return literal(glob.escape(str(path.absolute())))
@@ -63,8 +69,8 @@ class TableFile:
     Attributes
     ----------
     path : Path
-        The file; of arrays what they are, for messages.
-    kind : {"text", "json", "parquet", "arrays"}
+        The file; for arrays a name for messages.
+    kind : {"text", "json", "parquet", "matrix", "arrays"}
     names : list of str
         Names of the columns; ``column 1`` and so on if the file has no header.
     header : bool
@@ -72,13 +78,13 @@ class TableFile:
     first_line : int
         Line number of the first row; 0 if rows are not lines.
     types : list of str
-        DuckDB types of the columns.
+        DuckDB types of the columns of a Parquet or JSON file.
     """
 
     path: Path
     kind: str
     names: list[str]
-    types: list[str]
+    types: list[str] = field(default_factory=list)
     header: bool = True
     first_line: int = 0
     packed: bool = False
@@ -89,7 +95,7 @@ class TableFile:
     @classmethod
     def of_arrays(cls, path: Path, arrays: Mapping[str, Array]) -> TableFile:
         """Make a table of arrays (n,), numbers or objects that are text or None, by name."""
-        return cls(path, "arrays", list(arrays), ["VARCHAR"] * len(arrays), arrays=arrays)
+        return cls(path, "arrays", list(arrays), arrays=arrays)
 
     @property
     def width(self) -> int:
@@ -98,42 +104,49 @@ class TableFile:
 
     def where(self, row: int) -> str:
         """Return the position of a row (from 0) in the file, for messages; blank lines are not counted."""
-        return f"line {row + self.first_line}" if self.first_line else f"row {row + 1}"
+        if self.first_line:
+            return f"line {row + self.first_line}"
+        return f"{'entry' if self.kind == 'matrix' else 'row'} {row + 1}"
 
     def column(self, position: int) -> str:
         """Return the SQL name of a column."""
         return f"c{position}" if self.kind == "text" else identifier(self.names[position])
 
-    def create(self, db: duckdb.DuckDBPyConnection, query: str, numbers: Mapping[int, str] | None = None) -> None:
+    def create(self, db: duckdb.DuckDBPyConnection, query: str, number: int | None = None) -> None:
         """Run a query whose ``{table}`` is this table, such as ``CREATE TABLE t AS SELECT c0 FROM {table}``.
 
-        Columns of text and JSON files are read as text; in text files, `numbers` maps the positions of other columns to
-        their DuckDB types. JSON columns that the query does not name are not read. Raises InputError if the file is
-        damaged, or if lines have a wrong number of columns or text in place of a number. The error gives the number of
-        bad lines and the first five.
+        Columns of text and JSON files are read as text, except for the column at position `number` of a text file,
+        which has float32 numbers. JSON columns that the query does not name are not read. Raises InputError if the file
+        is damaged, or if lines have a wrong number of columns or text in place of a number. The error gives the number
+        of bad lines and the first five.
         """
         if self.packed or self.kind == "text":
-            _check_whole(self.path, self.packed, self.kind == "text")
-        if self.arrays is not None:
-            db.register("arrays", self.arrays)
+            self._check_end()
+        arrays = self.arrays
+        if self.kind == "matrix":
+            matrix = read_matrix(db, self.path)  # its rows and columns are numbered from 1 in MatrixMarket
+            first = np.int64(0 if self.path.suffix.lower() == ".npz" else 1)
+            arrays = {"row": matrix.row + first, "col": matrix.col + first, "value": matrix.data}
+        if arrays is not None:
+            db.register("arrays", arrays)
         with reading(self.path):
             try:
-                db.execute(query.replace("{table}", self._source(query, numbers or {})))
+                db.execute(query.replace("{table}", self._source(query, number)))
             except duckdb.InvalidInputException:
                 if self.kind != "text":
                     raise
                 # some lines end in \r\n and others in \n
                 db.execute("DROP TABLE IF EXISTS reject_errors; DROP TABLE IF EXISTS reject_scans")
-                db.execute(query.replace("{table}", self._source(query, numbers or {}, mixed_ends=True)))
+                db.execute(query.replace("{table}", self._source(query, number, mixed_ends=True)))
         if self.kind == "text":
             self._refuse_rejected(db)
 
-    def _source(self, query: str, numbers: Mapping[int, str], mixed_ends: bool = False) -> str:
+    def _source(self, query: str, number: int | None, mixed_ends: bool = False) -> str:
         """Return SQL for the table; `mixed_ends`: lines of text end in different ways.
 
         DuckDB ignores surplus columns in such lines, so a query of them fails at the first.
         """
-        if self.kind == "arrays":
+        if self.kind in ("arrays", "matrix"):
             return "arrays"
         if self.kind == "parquet":
             return f"read_parquet({_quoted(self.path)})"
@@ -143,7 +156,7 @@ class TableFile:
             columns = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in wanted)
             return f"read_json({_quoted(self.path)}, columns = {{{columns}}}, compression = '{compression}')"
         quote = "" if self.delimiter == "::" else '"'
-        fields = ", ".join(f"c{k}: '{numbers.get(k, 'VARCHAR')}'" for k in range(self.width + mixed_ends))
+        fields = ", ".join(f"c{k}: '{'FLOAT' if k == number else 'VARCHAR'}'" for k in range(self.width + mixed_ends))
         source = (
             f"read_csv({_quoted(self.path)}, auto_detect = false, header = false, skip = {self.first_line - 1}, "
             f"delim = {literal(self.delimiter)}, quote = '{quote}', escape = '{quote}', columns = {{{fields}}}, "
@@ -157,6 +170,17 @@ class TableFile:
             f"(SELECT * FROM {source}, strict_mode = false, null_padding = true, parallel = false) "
             f"WHERE CASE WHEN c{self.width} IS NULL THEN true ELSE error({surplus} || c0) END)"
         )
+
+    def _check_end(self) -> None:
+        """Refuse two faults that DuckDB overlooks: damaged compression, and a last line of text that is too long."""
+        end = b""
+        with _opened(self.path) as file:
+            if not self.packed:
+                file.seek(max(0, file.seek(0, io.SEEK_END) - _LONGEST))
+            while block := file.read(_BLOCK):
+                end = (end + block)[-_LONGEST:]
+        if self.kind == "text" and len(end) == _LONGEST and b"\n" not in end and b"\r" not in end:
+            raise InputError(f"{self.path} is no table: its last line has more than {_LONGEST:,} bytes")
 
     def _refuse_rejected(self, db: duckdb.DuckDBPyConnection) -> None:
         """Raise InputError if DuckDB could not read some lines."""
@@ -217,7 +241,7 @@ def open_table(
         raise InputError(f"{path} has one column: expected several, with a delimiter between them")
     names = fields if header else [f"column {k + 1}" for k in range(len(fields))]
     first_line = filled[0] + 1 + header
-    return TableFile(path, "text", names, ["VARCHAR"] * len(names), header, first_line, packed, delimiter, encoding)
+    return TableFile(path, "text", names, [], header, first_line, packed, delimiter, encoding)
 
 
 def _describe(db: duckdb.DuckDBPyConnection, path: Path, kind: str, source: str, packed: bool = False) -> TableFile:
@@ -249,15 +273,6 @@ def _detect_delimiter(lines: list[str]) -> str:
         if first > 1 and (set(others) <= {first} or set(others) == {first + 1})
     ]
     return max(same or _DELIMITERS, key=lambda delimiter: counts[delimiter][0] if same else counts[delimiter][0] > 1)
-
-
-def is_number(field: str) -> bool:
-    """Whether a text field is a number."""
-    try:
-        float(field)
-    except ValueError:
-        return False
-    return True
 
 
 @contextlib.contextmanager
@@ -300,18 +315,6 @@ def _decode(path: Path, head: bytes, encoding: str) -> str:
     return text
 
 
-def _check_whole(path: Path, packed: bool, lines: bool) -> None:
-    """Refuse two faults that DuckDB overlooks: damaged compression and, if `lines`, a last line that is too long."""
-    end = b""
-    with _opened(path) as file:
-        if not packed:
-            file.seek(max(0, file.seek(0, io.SEEK_END) - _LONGEST))
-        while block := file.read(_BLOCK):
-            end = (end + block)[-_LONGEST:]
-    if lines and len(end) == _LONGEST and b"\n" not in end and b"\r" not in end:
-        raise InputError(f"{path} is no table: its last line has more than {_LONGEST:,} bytes")
-
-
 def is_matrix(path: Path) -> bool:
     """Whether a file is a sparse matrix, to be read by `read_matrix`."""
     if path.suffix.lower() == ".npz" or not path.is_file():
@@ -320,10 +323,10 @@ def is_matrix(path: Path) -> bool:
         return file.read(14).lower() == b"%%matrixmarket"
 
 
-def read_matrix(path: Path, memory: int) -> Any:
+def read_matrix(db: duckdb.DuckDBPyConnection, path: Path) -> Any:
     """Read a sparse matrix of numbers, .npz or MatrixMarket, as scipy.sparse.coo_array or coo_matrix.
 
-    Raises InputError if the file is no such matrix, or if unpacking it takes more than `memory` bytes.
+    Raises InputError if the file is no such matrix, or if unpacking it takes more memory than the limit of `db`.
     """
     import scipy.io  # slow to import
     import scipy.sparse
@@ -332,7 +335,7 @@ def read_matrix(path: Path, memory: int) -> Any:
         if path.suffix.lower() == ".npz":
             with zipfile.ZipFile(path) as archive:
                 size = sum(info.file_size for info in archive.infolist())
-            if _COPIES * size > memory:
+            if _COPIES * size > memory_of(db):
                 raise ValueError(
                     f"it holds {size / 1e6:,.0f} MB, and about {_COPIES} times as much memory is needed: raise --memory"
                 )

@@ -23,23 +23,35 @@ def read_titles(path: Path, matching: str | None = None) -> dict[str, str]:
     from dsgmcmc.data.tables import open_table
 
     try:
-        wanted = re.compile(matching or "", re.IGNORECASE)
+        pattern = re.compile(matching or "", re.IGNORECASE)
     except re.error as error:
         raise InputError(f"{matching!r} is not a regular expression: {error}") from error
     with duckdb.connect() as db:
         table = open_table(db, path, lambda fields: _find_id(fields) is not None, latin1=True)
-        identifier, title = 0, 1
+        identifier: int | None = 0
+        title: int | None = 1
         if table.header:
-            identifier, title = _find_columns(path, table.names)
+            identifier = _find_id(table.names)
+            title = next((k for k, name in enumerate(table.names) if plain(name) in _TITLES), None)
+        if identifier is None or title is None:
+            columns = ", ".join(table.names)
+            raise InputError(f"{path} has no column with names of items: its columns are {columns}")
         fields = ", ".join(f"{table.column(k)}::VARCHAR" for k in range(table.width))
         table.create(db, f"CREATE TABLE titles AS SELECT {fields} FROM {{table}}")
         rows = db.execute("SELECT * FROM titles ORDER BY rowid").fetchall()
     titles = {}
     for row in rows:
         texts = [text or "" for text in row]
-        if wanted.search(table.delimiter.join(texts)) and texts[identifier]:
+        if pattern.search(table.delimiter.join(texts)) and texts[identifier]:
             titles[texts[identifier].strip()] = texts[title].strip()
     return titles
+
+
+def _find_id(header: list[str]) -> int | None:
+    """Position of the column of ids, by its name in the header; None if there is no such column."""
+    place = find_column(header, "item")
+    names = [plain(name) for name in header]
+    return names.index("id") if place is None and "id" in names else place
 
 
 def read_names(path: Path) -> list[str]:
@@ -54,21 +66,3 @@ def read_names(path: Path) -> list[str]:
     if not names:
         raise InputError(f"{path} is empty: expected a name on every line")
     return names
-
-
-def _find_id(header: list[str]) -> int | None:
-    """Position of the column of ids, by its name in the header; None if there is no such column."""
-    names = [plain(name) for name in header]
-    place = find_column(names, "item")
-    if place is None and "id" in names:
-        place = names.index("id")
-    return place
-
-
-def _find_columns(path: Path, header: list[str]) -> tuple[int, int]:
-    """Positions of the columns of ids and titles, by their names in the header."""
-    identifier = _find_id(header)
-    title = next((k for k, name in enumerate(header) if plain(name) in _TITLES), None)
-    if identifier is None or title is None:
-        raise InputError(f"{path} has no column with names of items: its columns are {', '.join(header)}")
-    return identifier, title

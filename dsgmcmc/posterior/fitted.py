@@ -12,7 +12,7 @@ from typing import Any, Literal, ParamSpec, Self, TypeVar, overload
 import numpy as np
 import numpy.typing as npt
 
-from dsgmcmc.data.arrays import Table, as_given, read_names, read_pairs
+from dsgmcmc.data.arrays import Table, as_given, list_names, read_pairs
 from dsgmcmc.errors import InputError, not_fitted, retry_if_gone
 from dsgmcmc.model.predictive.base import Prediction
 from dsgmcmc.posterior.draws import KINDS
@@ -344,11 +344,11 @@ class FittedModel:
         newcomers = self._newcomers if self._newcomers is not None and self._newcomers.kind == "user" else None
         if newcomers is None and self._newcomers is not None:
             raise InputError("this model has folded-in items, which cannot be ranked: recommend from the run itself")
-        names = np.sort(run.users.ids).tolist() if users is None else read_names(users, "user")
+        names = np.sort(run.users.ids).tolist() if users is None else list_names(users, "user")
         rows = Predictor(run, PredictOptions(), newcomers).index_of("user", names)
         run.users.index_of([name for name, row in zip(names, rows.tolist(), strict=True) if row < 0], refuse=True)
         among = those_among(
-            run, *(each if each is None else read_names(each, "item") for each in (candidates, exclude))
+            run, *(each if each is None else list_names(each, "item") for each in (candidates, exclude))
         )
         blocks = list(recommendations(run, rows, ranking, rated, newcomers=newcomers, among=among))
         table = Table({name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]} if blocks else {})

@@ -333,7 +333,7 @@ def predict_table(
         table = load_pairs(db, pairs, columns or {})
         taken = {name.lower() for name in table.columns} & set(predictor.names)
         if taken:
-            raise InputError(f"{table.path} has a column {min(taken)!r}, which the predictions need: rename it")
+            raise InputError(f"{table.file.path} has a column {min(taken)!r}, which the predictions need: rename it")
         if unknown == "refuse":
             _refuse_unknown(table, chunks(db, table, integers), predictor)
         counts = {"pairs": 0, "unknown": 0}
@@ -358,5 +358,5 @@ def _refuse_unknown(table: PairsTable, chunks: Iterable[list[Array]], predictor:
     messages = [str(unknown_names(kind, list(names))) for kind, names in missing.items() if names]
     if messages:
         raise InputError(
-            f"{table.path}: {'; '.join(messages)}. Take them out, or predict them with --unknown prior{table.hint}"
+            f"{table.file.path}: {'; '.join(messages)}. Take them out, or predict them with --unknown prior{table.hint}"
         )

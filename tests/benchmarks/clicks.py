@@ -47,7 +47,7 @@ np.savez(out, users=model.user_factors, items=model.item_factors)
 def clicks_of(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """Names of the user and the item of every rating of 4 and above, in the order of the file."""
     with duckdb.connect() as db:
-        load(db, inspect(db, path, {}, False), False)
+        load(db, *inspect(db, path, {}, False), False, False)
         found = db.execute("SELECT user_id::INT AS u, item_id::INT AS i FROM raw WHERE rating >= 4").fetchnumpy()
     return found["u"], found["i"]
 

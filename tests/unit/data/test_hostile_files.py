@@ -24,7 +24,7 @@ Read = Callable[[duckdb.DuckDBPyConnection, Path], object]
 
 
 def _ratings(db: duckdb.DuckDBPyConnection, path: Path) -> None:
-    load(db, inspect(db, path, {}, False), False)
+    load(db, *inspect(db, path, {}, False), False, False)
 
 
 READERS: dict[str, Read] = {
