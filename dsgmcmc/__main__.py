@@ -50,11 +50,11 @@ def _main() -> None:
 
     if sys.argv[1:2] == ["sample"]:  # a batch system may send its signal while NumPy and Numba load
         install_early()
-    from dsgmcmc.parallel.comm import TELL, THREAD_VARIABLES, tell_status
+    from dsgmcmc.parallel.comm import TELL_STATUS, THREAD_VARIABLES, tell_status
 
     for variable in THREAD_VARIABLES:
         os.environ.setdefault(variable, "1")
-    asked = os.environ.pop(TELL, None)  # for this process, not for its children
+    asked = os.environ.pop(TELL_STATUS, None)  # for this process, not for its children
     from dsgmcmc.cli.app import main as command_line
 
     try:

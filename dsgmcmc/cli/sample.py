@@ -79,14 +79,14 @@ def sample(
     comm = processes()
     from dsgmcmc.config.job import Policy
     from dsgmcmc.config.run import read_settings
-    from dsgmcmc.parallel.mpirun import COMMAND
+    from dsgmcmc.parallel.mpirun import COMMAND_VARIABLE
     from dsgmcmc.parallel.signals import installed
     from dsgmcmc.runs.compare import sample_recommended
     from dsgmcmc.runs.job import Job
     from dsgmcmc.runs.source import RatingsSource
 
     of_job, of_run = _split(given)
-    command = os.environ.get(COMMAND)  # set if `BPMF` started this process
+    command = os.environ.get(COMMAND_VARIABLE)  # set if `BPMF` started this process
 
     def work() -> int:
         source, signals = RatingsSource(data, start), installed()

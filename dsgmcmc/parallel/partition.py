@@ -17,7 +17,7 @@ from dsgmcmc.types import Int64
 
 #: Cost of a message, in units of the time in which a process receives and adds one float64. The two times, 1.4
 #: microseconds and 0.9 ns, were measured within a node; the ratio differs little in networks between nodes.
-A_MESSAGE = 1600
+MESSAGE_COST = 1600
 
 
 def block_bounds(prefix: Int64, grid: int) -> Int64:
@@ -121,8 +121,8 @@ def slices_of(width: int, addends: int, size: int) -> tuple[Slice, ...]:
 
     If the root adds the whole sum, it receives `size` messages with addends * width elements. With n slices, a process
     receives addends * width / n elements, but every process sends n more messages, and the root receives n more
-    messages. The total cost is least for n^2 = addends * width / (2 `A_MESSAGE`), and for n >= 2 it is less than that
-    of one slice.
+    messages. The total cost is least for n^2 = addends * width / (2 `MESSAGE_COST`), and for n >= 2 it is less than
+    that of one slice.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def slices_of(width: int, addends: int, size: int) -> tuple[Slice, ...]:
     size : int
         Number of processes.
     """
-    number = isqrt(addends * width // (2 * A_MESSAGE))
+    number = isqrt(addends * width // (2 * MESSAGE_COST))
     number = max(1, min(number, size, width // 2))  # NumPy adds a single column in a different order
     edges = pairwise(s * width // number for s in range(number + 1))
     return tuple(Slice(s * size // number, *ends) for s, ends in enumerate(edges))

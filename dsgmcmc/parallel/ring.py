@@ -24,7 +24,7 @@ import numpy as np
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.comm import agree, processes_here
 from dsgmcmc.parallel.partition import Slice, blocks_of, column_of, route, slices_of
-from dsgmcmc.parallel.shared_buffers import LARGEST, SharedColumnBuffers
+from dsgmcmc.parallel.shared_buffers import MAX_BLOCK_BYTES, SharedColumnBuffers
 from dsgmcmc.settings import named
 from dsgmcmc.types import Comm, Float32, Float64, Named, Shapes
 
@@ -96,7 +96,7 @@ class Ring:
         self.grid = grid
         self.rank, self.size = comm.rank, comm.size
         self.blocks = blocks_of(comm.rank, comm.size, grid)
-        self._blocks_of_each = [len(blocks_of(rank, comm.size, grid)) for rank in range(comm.size)]
+        self._block_counts = [len(blocks_of(rank, comm.size, grid)) for rank in range(comm.size)]
         self.phases = Phases()
 
     # ------------------------------------------------------------------ moving column blocks
@@ -159,7 +159,7 @@ class Ring:
         SharedColumnBuffers or None
             None if the memory cannot be allocated, is of no use, or a block is too large.
         """
-        if self.size == 1 or 4 * max(sizes) > LARGEST:
+        if self.size == 1 or 4 * max(sizes) > MAX_BLOCK_BYTES:
             return None
         node = processes_here(self.comm)
         shared = SharedColumnBuffers.allocate(self.comm, node, sizes)
@@ -198,7 +198,7 @@ class Ring:
         if self.size == 1:
             return np.asarray(combine.reduce(partials, axis=0))
         per_block, width = len(partials) // len(self.blocks), partials.shape[1]
-        rows, addends = [per_block * n for n in self._blocks_of_each], per_block * self.grid
+        rows, addends = [per_block * n for n in self._block_counts], per_block * self.grid
         slices = slices_of(width, addends, self.size)
         here = next((part for part in slices if part.process == self.rank), None)
         everything = None if here is None else np.empty((addends, here.width))
@@ -427,19 +427,19 @@ class SharedTour:
     def __init__(self, ring: Ring, shared: SharedColumnBuffers, length: Callable[[int], int]) -> None:
         self._ring, self._shared, self._length = ring, shared, length
         self._legs: list[_Leg] = []
-        came: dict[int, MPI.Prequest] = {}
+        arriving: dict[int, MPI.Prequest] = {}
         for step in range(ring.grid):
-            came = self._add_leg(step, came)
+            arriving = self._add_leg(step, arriving)
         atexit.register(_free, [message for leg in self._legs for message in (*leg.receives, *leg.sends)])
 
-    def _add_leg(self, step: int, came: dict[int, MPI.Prequest]) -> dict[int, MPI.Prequest]:
+    def _add_leg(self, step: int, arriving: dict[int, MPI.Prequest]) -> dict[int, MPI.Prequest]:
         """Add a step, given the messages by which its column blocks arrive; return the messages that it receives."""
         ring, comm = self._ring, self._ring.comm
         way = route(ring.rank, ring.size, ring.grid, step, (step + 1) % ring.grid)
         coming = {c: comm.Recv_init(self._sent(c, p), source=p, tag=c) for c, p in way.arriving.items()}
         going = {c: comm.Send_init(self._sent(c, p), dest=p, tag=c) for c, p in way.departing.items()}
         here = [(b, column_of(b, step, ring.grid)) for b in way.order]
-        pairs = [(b, c, came.get(c), going.get(c)) for b, c in here]
+        pairs = [(b, c, arriving.get(c), going.get(c)) for b, c in here]
         filled = [coming[c] for c, p in way.arriving.items() if p not in self._shared.peers]
         filled += [going[c] for c, p in way.departing.items() if p not in self._shared.peers]
         self._legs.append(_Leg(pairs, [*coming.values()], [*going.values()], filled))
@@ -464,12 +464,12 @@ class SharedTour:
             travel = come_home or leg is not last
             if travel:
                 MPI.Prequest.Startall(leg.receives)
-            for b, c, came, goes in leg.pairs:
-                if came:
-                    self._wait([came])
+            for b, c, arriving, departing in leg.pairs:
+                if arriving:
+                    self._wait([arriving])
                 yield b, c
-                if travel and goes:
-                    goes.Start()
+                if travel and departing:
+                    departing.Start()
                 if leg.filled:
                     MPI.Request.Testall(leg.filled)  # lets the library make progress while we compute
             if travel:

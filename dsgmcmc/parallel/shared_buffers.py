@@ -25,8 +25,8 @@ from dsgmcmc.types import Comm, Float32
 FOLDER = Path("/dev/shm")
 #: Bytes of the largest block in shared memory. Copying a larger block costs little compared with the work on it, and
 #: copies are in huge pages, which shared memory lacks.
-LARGEST = 1 << 22
-LINE = 16  # float32 values per cache line; no two blocks share a line
+MAX_BLOCK_BYTES = 1 << 22
+CACHE_LINE = 16  # float32 values per cache line; no two blocks share a line
 
 
 class SharedColumnBuffers:
@@ -63,7 +63,7 @@ class SharedColumnBuffers:
         """
         if max(comm.allgather(node.size)) == 1:
             return None
-        offsets = [0, *accumulate(-(-size // LINE) * LINE for size in sizes)]
+        offsets = [0, *accumulate(-(-size // CACHE_LINE) * CACHE_LINE for size in sizes)]
         memory = _shared_memory(node, offsets[-1])
         everywhere = all(comm.allgather(memory is not None))
         peers = frozenset(node.allgather(comm.rank))

@@ -55,15 +55,15 @@ class Signals:
     Attributes
     ----------
     request : Request
-    came : set of int
+    received : set of int
         The signals received.
     """
 
     def __init__(self) -> None:
         self.request = Request.GO_ON
-        self.came: set[int] = set()
+        self.received: set[int] = set()
         self._interrupted = 0.0
-        self._second: Any = signal.SIG_DFL  # handler of a second Ctrl-C
+        self._second_handler: Any = signal.SIG_DFL  # handler of a second Ctrl-C
 
     def install(self) -> None:
         """Install the handlers; a second Ctrl-C ends the process at once."""
@@ -86,7 +86,7 @@ class Signals:
             return
         handlers = {number: signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)}
         handlers = {number: handler for number, handler in handlers.items() if handler not in (None, signal.SIG_IGN)}
-        self._second = handlers.get(signal.SIGINT)
+        self._second_handler = handlers.get(signal.SIGINT)
         try:
             for number in handlers:
                 signal.signal(number, self._interrupt if number == signal.SIGINT else self._stop)
@@ -94,24 +94,24 @@ class Signals:
         finally:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
-            for came in self.came:
-                if callable(handlers.get(signal.Signals(came))):
-                    signal.raise_signal(came)
-                elif came == signal.SIGINT:
+            for number in map(signal.Signals, self.received):
+                if callable(handlers.get(number)):
+                    signal.raise_signal(number)
+                elif number == signal.SIGINT:
                     raise KeyboardInterrupt
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
-        self.came.add(number)
+        self.received.add(number)
         self.request = max(self.request, Request.STOP)
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         if self.request != Request.INTERRUPT:
             self._interrupted = monotonic()
         elif monotonic() - self._interrupted >= ONE_PRESS:
-            self.came.discard(number)
-            signal.signal(number, self._second)
+            self.received.discard(number)
+            signal.signal(number, self._second_handler)
             signal.raise_signal(number)
-        self.came.add(number)
+        self.received.add(number)
         self.request = Request.INTERRUPT
 
 

@@ -15,7 +15,7 @@ from dsgmcmc.diagnostics.accuracy import Look
 from dsgmcmc.diagnostics.comparison import Comparison
 from dsgmcmc.diagnostics.summary import as_written, read_summary, save_summary, verdict
 from dsgmcmc.errors import InputError, WriteError
-from dsgmcmc.parallel.comm import agree, library, peak_memory
+from dsgmcmc.parallel.comm import agree, mpi_library, peak_memory
 from dsgmcmc.parallel.ring import PHASES, Phases
 from dsgmcmc.runs.chain import fallbacks
 from dsgmcmc.runs.source import RatingsSource
@@ -118,7 +118,7 @@ def write_summary(
             "events": run.events(),
             "fell_back": _fell_back(run, config),
             "peak_rss_bytes": [peak_memory(), *rss[1:]],  # process 0 has since scored the test ratings
-            "versions": {**versions(), "mpi": library()},
+            "versions": {**versions(), "mpi": mpi_library()},
         }
         save_summary(run.summary_file, summary)
         return _result(summary, run.path)

@@ -165,7 +165,7 @@ def test_blocks_that_are_large(
     comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sampler: str
 ) -> None:
     """They travel as messages."""
-    monkeypatch.setattr(ring, "LARGEST", 0)
+    monkeypatch.setattr(ring, "MAX_BLOCK_BYTES", 0)
     settings = settings_of(sampler, noise="both")
     compare(comm, together, data, mpi_tmp_path, settings, [7, 17])
 

@@ -7,7 +7,7 @@ import pytest
 from mpi4py import MPI
 
 from dsgmcmc.errors import AgreedError, InputError
-from dsgmcmc.parallel.partition import A_MESSAGE, column_of, owner, row_of, slices_of
+from dsgmcmc.parallel.partition import MESSAGE_COST, column_of, owner, row_of, slices_of
 from dsgmcmc.parallel.ring import Move, Ring, stacked
 
 pytestmark = pytest.mark.mpi
@@ -70,7 +70,7 @@ def test_a_tour_shows_every_row_block_every_column_block(comm: MPI.Comm, togethe
             assert (buffer == expected).all()
 
 
-@pytest.mark.parametrize("width", [1, 3, 20 * A_MESSAGE + 1])
+@pytest.mark.parametrize("width", [1, 3, 20 * MESSAGE_COST + 1])
 @pytest.mark.parametrize("grid", GRIDS)
 def test_sums_have_the_bits_of_one_process(comm: MPI.Comm, together, grid: int, width: int) -> None:
     """Partials are added in block order, narrow or in slices; the root makes the result that all get.
@@ -94,7 +94,7 @@ def test_sums_have_the_bits_of_one_process(comm: MPI.Comm, together, grid: int, 
         assert result.tolist() == [total[-1], width]
         assert ran == ([0] if comm.rank == 0 else []), "only the root computes what follows from a sum"
         assert most.tobytes() == everything.max(axis=0).tobytes()
-        if comm.size > 1 and width > 10 * A_MESSAGE:
+        if comm.size > 1 and width > 10 * MESSAGE_COST:
             assert len(slices_of(width, grid, comm.size)) > 1
 
 
@@ -102,7 +102,7 @@ def test_named_sums_have_the_bits_of_one_process(comm: MPI.Comm, together) -> No
     """Several addends of a row block are added one after the other, in block order, each array by its name."""
     ring = Ring(comm, 5)
     rng = np.random.default_rng(1)
-    shapes = {"scalar": (), "matrix": (2, 3), "none": (0,), "wide": (2, A_MESSAGE)}
+    shapes = {"scalar": (), "matrix": (2, 3), "none": (0,), "wide": (2, MESSAGE_COST)}
     addends = [
         {name: rng.standard_normal(shape) * 10.0 ** rng.integers(-8, 8) for name, shape in shapes.items()}
         for _ in range(10)

@@ -12,7 +12,7 @@ from mpi4py import MPI
 
 from dsgmcmc.parallel import shared_buffers
 from dsgmcmc.parallel.ring import Ring, SharedTour
-from dsgmcmc.parallel.shared_buffers import LARGEST, SharedColumnBuffers
+from dsgmcmc.parallel.shared_buffers import MAX_BLOCK_BYTES, SharedColumnBuffers
 
 pytestmark = pytest.mark.mpi
 GRID = 5
@@ -87,7 +87,7 @@ def test_without_shared_memory_there_are_no_shared_buffers(comm: MPI.Comm, toget
         held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (held + (8 << 20), memory[1]))  # of 20 MiB that are asked for
     try:
-        shared = Ring(comm, GRID).shared_buffers([LARGEST // 4] * GRID)
+        shared = Ring(comm, GRID).shared_buffers([MAX_BLOCK_BYTES // 4] * GRID)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, files)
         resource.setrlimit(resource.RLIMIT_AS, memory)

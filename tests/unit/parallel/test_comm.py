@@ -1,4 +1,4 @@
-"""What is known of launchers and of the machine before MPI is loaded: the limits of containers and batch systems, too."""
+"""Launchers, transports, and the limits that containers and batch systems set, all known before MPI is loaded."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from dsgmcmc.parallel import comm
-from dsgmcmc.parallel.comm import ALONE, LAUNCHERS, NO_CARDS, TRANSPORTS, on_one_host, sparing_network_cards
+from dsgmcmc.parallel.comm import (
+    LAUNCHERS,
+    NO_NETWORK_CARDS,
+    NO_TRANSPORT,
+    TRANSPORT_VARIABLE,
+    on_one_host,
+    sparing_network_cards,
+)
 
 MACHINE_MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
@@ -16,7 +23,7 @@ MACHINE_MEMORY = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 @pytest.fixture(autouse=True)
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder in place of the root of the file system, and no variables of launchers."""
-    for name in (*LAUNCHERS, "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_RANK", TRANSPORTS):
+    for name in (*LAUNCHERS, "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_RANK", TRANSPORT_VARIABLE):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(comm, "FILESYSTEM", tmp_path)
     return tmp_path
@@ -38,12 +45,14 @@ def test_one_host_is_assumed_only_where_it_is_certain(monkeypatch, variables, ce
         monkeypatch.setenv(name, value)
     assert on_one_host() == certain
     with sparing_network_cards():
-        assert os.environ.get(TRANSPORTS) == ((NO_CARDS if variables else ALONE) if certain else None)
-    assert TRANSPORTS not in os.environ  # a process started from here may run on several hosts
-    monkeypatch.setenv(TRANSPORTS, "tcp,self")  # a setting of the user stays
+        assert os.environ.get(TRANSPORT_VARIABLE) == (
+            (NO_NETWORK_CARDS if variables else NO_TRANSPORT) if certain else None
+        )
+    assert TRANSPORT_VARIABLE not in os.environ  # a process started from here may run on several hosts
+    monkeypatch.setenv(TRANSPORT_VARIABLE, "tcp,self")  # a setting of the user stays
     with sparing_network_cards():
-        assert os.environ[TRANSPORTS] == "tcp,self"
-    assert os.environ[TRANSPORTS] == "tcp,self"
+        assert os.environ[TRANSPORT_VARIABLE] == "tcp,self"
+    assert os.environ[TRANSPORT_VARIABLE] == "tcp,self"
 
 
 def write_cgroup(root: Path, cgroup: str, files: dict[str, str]) -> None:

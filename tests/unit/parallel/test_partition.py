@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dsgmcmc.parallel.partition import (
-    A_MESSAGE,
+    MESSAGE_COST,
     block_bounds,
     blocks_of,
     chain_group,
@@ -101,4 +101,4 @@ def test_slices_are_a_sum_and_cost_no_more_than_one(size: int, width: int) -> No
     most = max(each.width for each in found)
     assert min(each.width for each in found) >= min(2, width)
     if len(found) > 1:
-        assert size * most + 2 * len(found) * A_MESSAGE < size * width
+        assert size * most + 2 * len(found) * MESSAGE_COST < size * width
