@@ -2,24 +2,24 @@
 
     python tests/benchmarks/accuracy.py DATASETS [--only u1,folds,1m,longer,splits,temporal] [--processes 2]
 
-DATASETS has the folders ml-100k and ml-1m. Every table has RMSE, MAE, log probability of the level, how many test
-ratings central intervals of 50, 80, 90 and 95 % hold, and the processor seconds of the command. Of u1 the table also
-has RMSE and log probability on a tenth of u1.base, with the other nine for training: by these a model is chosen, not by
-the test ratings. Means over folds and splits have the standard error over them, which says how much these differ: folds
-share most of their training ratings. One chain each, of a fixed length, but for two that are twice as long. Not part
-of the tests.
+DATASETS has the folders ml-100k and ml-1m. Every table has RMSE, MAE, log probability of the level, the share of test
+ratings in central intervals of 50, 80, 90 and 95 %, and the processor seconds of the command. For u1 the table also has
+RMSE and log probability on a tenth of u1.base, with the other nine for training: a model is chosen by these, not by the
+test ratings. Means over folds and splits have the standard error over them, which is too small for folds: they share
+most of their training ratings. There is one chain each, of a fixed length; `longer` has two, each twice as long. Not
+part of the tests.
 """
 
 from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from shared import arguments, movielens, quietly, say
+from bench import arguments, movielens, quietly, say, say_head
 
 NOISE, IMPLICIT, TIME = "--noise both", "--implicit-features both", "--time-levels user"
 ORDINAL = "--likelihood ordinal-logit --thresholds user"
@@ -41,10 +41,10 @@ ALL, ALL_ORDINAL = (
     "own noise, features, implicit features, time",
     "ordinal, own noise, features, implicit features, time",
 )
-#: Those that are sampled on all folds and splits.
+#: Models that are sampled on all folds and splits.
 REPEATED = ("plain", ALL, ALL_ORDINAL)
-#: Of a temporal split: the future has no groups of its own.
-OF_THE_FUTURE = ("plain", "own noise", "own noise, time", "own noise, implicit features", "ordinal, own noise")
+#: Models for a temporal split: the future has no groups of its own.
+FUTURE_MODELS = ("plain", "own noise", "own noise, time", "own noise, implicit features", "ordinal, own noise")
 SWEEPS = {"ml-100k": 1500, "ml-1m": 700}
 COLUMNS = ("rmse_mean", "mae_mean", "log_probability")
 
@@ -59,7 +59,7 @@ class Bench:
     """
 
     def __init__(self, datasets: Path, folder: Path, processes: int) -> None:
-        self._datasets, self._folder, self._processes, self._made = datasets, folder, processes, 0
+        self._datasets, self._folder, self._processes, self._runs = datasets, folder, processes, 0
 
     def prepare(self, name: str, dataset: str, *options: str) -> Path:
         """Ratings file with the features of users and items, and times."""
@@ -69,64 +69,55 @@ class Bench:
         """One of the five folds of MovieLens 100K."""
         return self.prepare(f"u{k}", "ml-100k", f"u{k}.base", f"--test={self._datasets / 'ml-100k' / f'u{k}.test'}")
 
-    def sample(
-        self, data: Path, dataset: str, models: tuple[str, ...] = tuple(MODELS), chains: int = 1
-    ) -> Iterator[dict[str, Any]]:
-        """Sample by these models; their rows. Several chains are longer, too."""
+    def split(self, k: int) -> Path:
+        """A random split of MovieLens 1M."""
+        return self.prepare(f"1m-{k}", "ml-1m", "ratings.dat", f"--seed={k}")
+
+    def sample(self, data: Path, dataset: str, model: str, chains: int = 1) -> dict[str, Any]:
+        """Sample a model; its scores. Several chains are longer, too."""
+        self._runs += 1
+        run = self._folder / f"run-{self._runs}"
+        options = (f"--chains={chains}", f"--iterations={chains * SWEEPS[dataset]}sweeps", *MODELS[model].split())
+        command = ("sample", data, "--out", run, "--rank=32", "--save-draws=0", *options)
+        _, cpu = quietly(*command, processes=self._processes)
+        summary: dict[str, Any] = json.loads((run / "summary.json").read_text(encoding="utf-8"))
+        return {**summary, "cpu": cpu}
+
+    def table(
+        self,
+        title: str,
+        data: Path,
+        dataset: str,
+        models: Iterable[str] = MODELS,
+        inner: Path | None = None,
+        chains: int = 1,
+    ) -> None:
+        """Print a row for each model, with the scores on another file if `inner` is given."""
+        within = ("RMSE, inner", "log p, inner") if inner else ()
+        print()
+        say_head(title, *within, "RMSE", "MAE", "log p", "50 / 80 / 90 / 95 % intervals hold", "CPU s")
         for model in models:
-            self._made += 1
-            run = self._folder / f"run-{self._made}"
-            length = (f"--chains={chains}", f"--iterations={chains * SWEEPS[dataset]}sweeps")
-            options = ("--rank=32", "--save-draws=0", *length, *MODELS[model].split())
-            _, cpu = quietly("sample", data, "--out", run, *options, processes=self._processes)
-            summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
-            yield {"model": model, "cpu": cpu, "coverage": summary["coverage"]} | {
-                name: summary[name] for name in COLUMNS
-            }
+            cells = [model]
+            if inner:
+                scores = self.sample(inner, dataset, model)
+                cells += [f"{scores[name]:.4f}" for name in ("rmse_mean", "log_probability")]
+            scores = self.sample(data, dataset, model, chains)
+            held = " / ".join(f"{100 * share:.1f}" for share in scores["coverage"].values())
+            say(*cells, *(f"{scores[name]:.4f}" for name in COLUMNS), f"{held} %", f"{scores['cpu']:.0f}")
 
-
-def cells(row: dict[str, Any]) -> list[str]:
-    """RMSE, MAE, log probability, coverage and seconds of a row."""
-    held = " / ".join(f"{100 * share:.1f}" for share in row["coverage"].values())
-    return [*(f"{row[name]:.4f}" for name in COLUMNS), f"{held} %", f"{row['cpu']:.0f}"]
-
-
-def heading(title: str, *more: str) -> None:
-    """Print the head of a table."""
-    print()
-    say(title, *more, "RMSE", "MAE", "log p", "50 / 80 / 90 / 95 % intervals hold", "CPU s")
-    say(*["---"] * (6 + len(more)))
-
-
-def of_u1(bench: Bench) -> None:
-    """All models on u1, beside a tenth of its training ratings."""
-    inner = bench.prepare("inner", "ml-100k", "u1.base", "--seed=1")
-    heading("MovieLens 100K, u1", "RMSE, inner", "log p, inner")
-    rows = zip(bench.sample(inner, "ml-100k"), bench.sample(bench.fold(1), "ml-100k"), strict=True)
-    for within, row in rows:
-        say(row["model"], f"{within['rmse_mean']:.4f}", f"{within['log_probability']:.4f}", *cells(row))
-
-
-def of_each(bench: Bench, title: str, data: Path, dataset: str, *models: str, chains: int = 1) -> None:
-    """A row for each model, or all of them."""
-    heading(title)
-    for row in bench.sample(data, dataset, models or tuple(MODELS), chains):
-        say(row["model"], *cells(row))
-
-
-def repeated(bench: Bench, title: str, dataset: str, files: list[Path]) -> None:
-    """Means over several splits, with the standard errors over them."""
-    print()
-    say(title, "RMSE", "se", "MAE", "se", "log p", "se")
-    say(*["---"] * 7)
-    for model in REPEATED:
-        found = [[row[name] for name in COLUMNS] for data in files for row in bench.sample(data, dataset, (model,))]
-        mean, error = np.mean(found, axis=0), np.std(found, axis=0, ddof=1) / np.sqrt(len(found))
-        say(model, *(f"{x:.4f}" for pair in zip(mean, error, strict=True) for x in pair))
+    def means(self, title: str, dataset: str, files: list[Path]) -> None:
+        """Print means over several splits, with the standard errors over them."""
+        print()
+        say_head(title, "RMSE", "se", "MAE", "se", "log p", "se")
+        for model in REPEATED:
+            runs = [self.sample(data, dataset, model) for data in files]
+            scores = np.array([[run[name] for name in COLUMNS] for run in runs])
+            mean, error = scores.mean(axis=0), scores.std(axis=0, ddof=1) / np.sqrt(len(files))
+            say(model, *(f"{x:.4f}" for x in np.column_stack([mean, error]).ravel()))
 
 
 def main() -> None:
-    """Make the tables that are asked for."""
+    """Print the tables that are asked for."""
     parser = arguments(__doc__)
     parser.add_argument("datasets", type=Path)
     parser.add_argument("--only", default="u1,folds,1m,longer,splits,temporal")
@@ -136,23 +127,21 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="dsgmcmc-accuracy-") as folder:
         bench = Bench(given.datasets.resolve(), Path(folder), given.processes)
         if "u1" in wanted:
-            of_u1(bench)
+            inner = bench.prepare("inner", "ml-100k", "u1.base", "--seed=1")
+            bench.table("MovieLens 100K, u1", bench.fold(1), "ml-100k", inner=inner)
         if "folds" in wanted:
-            repeated(bench, "MovieLens 100K, mean of u1 to u5", "ml-100k", [bench.fold(k) for k in range(1, 6)])
+            bench.means("MovieLens 100K, mean of u1 to u5", "ml-100k", [bench.fold(k) for k in range(1, 6)])
         if "1m" in wanted:
-            of_each(
-                bench, "MovieLens 1M, one 90/10 split", bench.prepare("1m", "ml-1m", "ratings.dat", "--seed=1"), "ml-1m"
-            )
+            bench.table("MovieLens 1M, one 90/10 split", bench.split(1), "ml-1m")
         if "longer" in wanted:
             title = "MovieLens 100K, u1: two chains, each twice as long"
-            of_each(bench, title, bench.fold(1), "ml-100k", ALL, ALL_ORDINAL, chains=2)
+            bench.table(title, bench.fold(1), "ml-100k", (ALL, ALL_ORDINAL), chains=2)
         if "splits" in wanted:
-            files = [bench.prepare(f"1m-{k}", "ml-1m", "ratings.dat", f"--seed={k}") for k in range(1, 6)]
-            repeated(bench, "MovieLens 1M, mean of five 90/10 splits", "ml-1m", files)
+            bench.means("MovieLens 1M, mean of five 90/10 splits", "ml-1m", [bench.split(k) for k in range(1, 6)])
         if "temporal" in wanted:
             for dataset, ratings in (("ml-1m", "ratings.dat"), ("ml-100k", "u.data")):
                 data = bench.prepare(f"{dataset}-temporal", dataset, ratings, "--split=temporal")
-                of_each(bench, f"{dataset}, the latest tenth", data, dataset, *OF_THE_FUTURE)
+                bench.table(f"{dataset}, the latest tenth", data, dataset, FUTURE_MODELS)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""New users, or items, by what is known of them and by few ratings: fold-in with features and without.
+"""New users, or items, with few ratings: fold-in with features and without.
 
     python tests/benchmarks/cold_start.py ml-100k --out cold [--new items] [--splits 5] [--sweeps 300]
 
@@ -15,70 +15,70 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from shared import arguments, quietly
+from bench import arguments, quietly
 
 from dsgmcmc import open_run
+from dsgmcmc.diagnostics.scores import rmse
 
 SHOWN = (0, 1, 3, 10)
 FILES = {"user": "u.user", "item": "u.item"}
-Folder = dict[str, Path]
 
 
-def divided(source: Path, out: Path, kind: str, held: set[int]) -> tuple[Folder, Path]:
-    """Files that describe everybody but who is held out, and those who are; under the names by which they are known."""
+def divide(source: Path, out: Path, kind: str, held: np.ndarray) -> None:
+    """Write the features of known and of new users (or items) into OUT/known and OUT/new."""
     lines = (source / FILES[kind]).read_text(encoding="latin-1").splitlines(keepends=True)
-    found = {}
-    for part, wanted in (("known", False), ("new", True)):
-        found[part] = out / part / FILES[kind]
-        found[part].parent.mkdir(parents=True, exist_ok=True)
-        chosen = [line for line in lines if (int(line.split("|")[0]) in held) == wanted]
-        found[part].write_text("".join(chosen), encoding="latin-1")
-    return {each: source / FILES[each] for each in FILES} | {kind: found["known"]}, found["new"]
+    new = np.isin([int(line.split("|")[0]) for line in lines], held)
+    for part, chosen in (("known", ~new), ("new", new)):
+        (out / part).mkdir(parents=True)
+        text = "".join(line for line, wanted in zip(lines, chosen, strict=True) if wanted)
+        (out / part / FILES[kind]).write_text(text, encoding="latin-1")
 
 
-def sampled(out: Path, rows: np.ndarray, described: Folder, options: list[str]) -> dict[str, Path]:
-    """Runs of these ratings with features of both sides, and without."""
+def sample(out: Path, rows: np.ndarray, files: dict[str, Path], options: list[str]) -> None:
+    """Sample these ratings with features of both sides, and without: runs OUT/features-yes and OUT/features-no."""
     np.savetxt(out / "known.csv", rows, "%d", ",", header="user,item,rating", comments="")
-    data = out / "known.h5"
-    files = [f"--{kind}-features={path}" for kind, path in described.items()]
-    quietly("prepare", out / "known.csv", data, "--test-fraction=0", "--force", *files)
-    runs = {}
-    for features in ("yes", "no"):
-        runs[features] = out / f"features-{features}"
-        quietly("sample", data, f"--out={runs[features]}", f"--features={features}", *options)
-    return runs
+    features = [f"--{kind}-features={path}" for kind, path in files.items()]
+    quietly("prepare", out / "known.csv", out / "known.h5", "--test-fraction=0", *features)
+    for used in ("yes", "no"):
+        quietly("sample", out / "known.h5", "--out", out / f"features-{used}", f"--features={used}", *options)
 
 
 def errors(source: Path, out: Path, kind: str, seed: int, options: list[str]) -> np.ndarray:
-    """RMSE by what is known, (4, ratings shown): nothing, sampled without features, folded in without and with."""
+    """RMSE (4, ratings shown) of the training mean, without features, and with features that are unknown or known."""
     if (out / "rmse.npy").exists():
         return np.load(out / "rmse.npy")
     shutil.rmtree(out, ignore_errors=True)
     ratings = np.loadtxt(source / "u.data", np.int64)[:, :3]
     rng = np.random.default_rng(seed)
-    own = ratings[:, 0 if kind == "user" else 1]
-    held = rng.permutation(np.unique(own))[: len(np.unique(own)) // 10]
-    new = np.isin(own, held)
-    described, theirs = divided(source, out, kind, set(held.tolist()))
-    runs = sampled(out, ratings[~new], described, options)
-    known = ratings[~new, 1 if kind == "user" else 0]
-    rows = rng.permutation(ratings[new & np.isin(ratings[:, 1 if kind == "user" else 0], known)])
-    of = rows[:, 0 if kind == "user" else 1]
-    order = np.argsort(of, kind="stable")
-    rows, of = rows[order], of[order]
-    place = np.arange(len(rows)) - np.searchsorted(of, of)
+    side, other = (0, 1) if kind == "user" else (1, 0)
+    names = np.unique(ratings[:, side])
+    held = rng.permutation(names)[: len(names) // 10]
+    new = np.isin(ratings[:, side], held)
+    divide(source, out, kind, held)
+    files = {each: source / name for each, name in FILES.items()} | {kind: out / "known" / FILES[kind]}
+    sample(out, ratings[~new], files, options)
+    rows = rng.permutation(ratings[new & np.isin(ratings[:, other], ratings[~new, other])])
+    rows = rows[np.argsort(rows[:, side], kind="stable")]
+    place = np.arange(len(rows)) - np.searchsorted(rows[:, side], rows[:, side])
     target = rows[place >= max(SHOWN)]
     found = np.empty((4, len(SHOWN)))
-    found[0] = np.sqrt(np.mean((ratings[~new, 2].mean() - target[:, 2]) ** 2))
+    found[0] = rmse(target[:, 2], ratings[~new, 2].mean())
     for at, number in enumerate(SHOWN):
         shown = rows[place < number] if number else None
-        for line, run, features in ((1, "no", None), (2, "yes", None), (3, "yes", theirs)):
-            model = open_run(runs[run])
+        for line, used, features in ((1, "no", None), (2, "yes", None), (3, "yes", out / "new" / FILES[kind])):
+            model = open_run(out / f"features-{used}")
             if shown is not None or features is not None:
                 model = model.fold_in(shown, kind=kind, features=features)
-            found[line, at] = np.sqrt(np.mean((model.predict(target[:, :2]) - target[:, 2]) ** 2))
+            found[line, at] = rmse(target[:, 2], model.predict(target[:, :2]))
     np.save(out / "rmse.npy", found)
     return found
+
+
+def say_line(label: str, values: np.ndarray) -> None:
+    """Print means over splits, (splits, ratings shown), with their standard errors."""
+    means, standard_errors = values.mean(axis=0), values.std(axis=0, ddof=1) / np.sqrt(len(values))
+    cells = (f"{mean:.4f} +- {error:.4f}" for mean, error in zip(means, standard_errors, strict=True))
+    print(f"{label:26}" + "  ".join(cells))
 
 
 def main() -> None:
@@ -92,22 +92,15 @@ def main() -> None:
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     options = ["--rank=32", "--noise=both", f"--iterations={given.sweeps}sweeps"]
-    found = np.array(
-        [
-            errors(given.source, given.out / f"{given.new}-{seed}", given.new[:-1], seed, [*options, f"--seed={seed}"])
-            for seed in range(given.splits)
-        ]
-    )
-    mean, error = found.mean(axis=0), found.std(axis=0, ddof=1) / np.sqrt(given.splits)
+    splits = []
+    for seed in range(given.splits):
+        out = given.out / f"{given.new}-{seed}"
+        splits.append(errors(given.source, out, given.new[:-1], seed, [*options, f"--seed={seed}"]))
+    found = np.array(splits)
     print(f"new {given.new}; ratings of each that are given: {', '.join(map(str, SHOWN))}")
-    labels = ("training mean", "sampled without features", "features not given", "features given")
-    for label, values, errs in zip(labels, mean, error, strict=True):
-        print(f"{label:26}" + "  ".join(f"{v:.4f} +- {e:.4f}" for v, e in zip(values, errs, strict=True)))
-    gain = found[:, 2] - found[:, 3]
-    text = "  ".join(
-        f"{v:.4f} +- {e:.4f}" for v, e in zip(gain.mean(0), gain.std(0, ddof=1) / np.sqrt(len(gain)), strict=True)
-    )
-    print(f"{'gain by giving them':26}{text}")
+    for line, label in enumerate(("training mean", "sampled without features", "features not given", "features given")):
+        say_line(label, found[:, line])
+    say_line("gain by giving them", found[:, 2] - found[:, 3])
 
 
 if __name__ == "__main__":

@@ -1,33 +1,29 @@
-"""The numbers of many small runs, as digests, before and after a change that must not move them.
+"""Digests of the numbers of many small runs, before and after a change that must not move them.
 
     python tests/benchmarks/digests.py before.json        # before: writes the table
     python tests/benchmarks/digests.py before.json        # after: compares with it, status 1 where a number has moved
     python tests/benchmarks/digests.py before.json --only gibbs --processes 1
 
-Every configuration is sampled whole by one process, whole by two, and on three processes in two goes, the second of
-them on two; all must agree. What is digested are the numbers that a run exports: hyperparameters and predictions of
-held-out ratings by draw (netCDF), and factors by draw and on average (Parquet). A digest is of little-endian bytes and
-has the public name of the numbers. A name that has changed is said, and counts as no change where the numbers are still
-there.
+Every configuration is sampled by one process, by two, and by three that are stopped and resumed as two; all must agree.
+The digests are those of the numbers that a run exports, as little-endian bytes and under their public names:
+hyperparameters and predictions of held-out ratings by draw (netCDF), and factors by draw and on average (Parquet). A
+changed name is printed, but is no failure if its numbers are there under another name.
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pyarrow.parquet as parquet
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from dataclasses import replace
-
+from bench import arguments
 from shapes import Ratings, counts, half_stars, normal
 from support import dsgmcmc, run
 
@@ -84,29 +80,24 @@ def prepared(folder: Path) -> None:
         ratings.prepare(folder / f"{name}.h5")
 
 
-def numbers(out: Path, folder: Path) -> Iterator[tuple[str, np.ndarray]]:
-    """All numbers that a run exports, by their names."""
-    for options in ((), ("--draws",)):
+def digests(out: Path, folder: Path) -> Digests:
+    """Digests of all numbers that a run exports, by their names."""
+    arrays: dict[str, np.ndarray] = {}
+    for kind, options in (("moments", ()), ("draws", ("--draws",))):
         run(*dsgmcmc("export", out, "--out", folder / "x.parquet", "--force", *options)).expect(0)
         table = parquet.read_table(folder / "x.parquet")
         for name in table.column_names:
-            column = table.column(name).to_pylist()
-            yield f"{'draws' if options else 'moments'}/{name}", np.array([str(each) for each in column], "S40")
+            arrays[f"{kind}/{name}"] = np.array([str(value) for value in table.column(name).to_pylist()], "S40")
     run(*dsgmcmc("export", out, "--out", folder / "x.nc", "--force")).expect(0)
-    found: dict[str, np.ndarray] = {}
+
+    def take(name: str, item: h5py.Dataset | h5py.Group) -> None:
+        if isinstance(item, h5py.Dataset) and item.dtype.kind in "fiuS":
+            arrays[name] = item[()]
+
     with h5py.File(folder / "x.nc") as file:
-        file.visititems(lambda name, each: found.update({name: each[()]}) if isinstance(each, h5py.Dataset) else None)
-    yield from found.items()
-
-
-def digests(out: Path, folder: Path) -> Digests:
-    """Digests of all numbers that a run exports, by their names."""
-    made = {}
-    for name, values in numbers(out, folder):
-        if values.dtype.kind in "fiuS":
-            bytes_of = np.ascontiguousarray(values, values.dtype.newbyteorder("<")).tobytes()
-            made[name] = hashlib.sha256(bytes_of).hexdigest()[:16]
-    return made
+        file.visititems(take)
+    little_endian = {name: np.ascontiguousarray(a, a.dtype.newbyteorder("<")).tobytes() for name, a in arrays.items()}
+    return {name: hashlib.sha256(content).hexdigest()[:16] for name, content in little_endian.items()}
 
 
 def sampled(name: str, data: Path, folder: Path, processes: int) -> Digests:
@@ -143,23 +134,23 @@ def changes(before: Digests, after: Digests) -> Iterator[str]:
 
 def main() -> int:
     """Write the table, or compare with it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("table", type=Path)
     parser.add_argument("--only", default="", help="configurations whose names contain this")
     parser.add_argument("--processes", type=int, default=3, choices=(1, 2, 3), help="the most; default 3")
-    arguments = parser.parse_args()
-    before = json.loads(arguments.table.read_text(encoding="utf-8")) if arguments.table.exists() else {}
+    given = parser.parse_args()
+    before = json.loads(given.table.read_text(encoding="utf-8")) if given.table.exists() else {}
     after, moved = {}, 0
     with tempfile.TemporaryDirectory() as place:
         prepared(data := Path(place))
-        for name in [name for name in CONFIGURATIONS if arguments.only in name]:
+        for name in [name for name in CONFIGURATIONS if given.only in name]:
             with tempfile.TemporaryDirectory(dir=place) as folder:
-                after[name] = sampled(name, data, Path(folder), arguments.processes)
+                after[name] = sampled(name, data, Path(folder), given.processes)
             said = list(changes(before[name], after[name])) if name in before else [f"{len(after[name])} numbers"]
             moved += any(line.startswith("!") for line in said)
             print(f"{name}: {'; '.join(said) or 'as before'}", flush=True)
     if not before:
-        arguments.table.write_text(json.dumps(after, indent=1) + "\n", encoding="utf-8")
+        given.table.write_text(json.dumps(after, indent=1) + "\n", encoding="utf-8")
     return int(moved > 0)
 
 

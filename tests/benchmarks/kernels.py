@@ -1,19 +1,19 @@
-"""The kernels that go through the ratings, on one core, beside the most that the core can do.
+"""Speed of the kernels that go through the ratings, on one core, compared with the peak of the core.
 
     python tests/benchmarks/kernels.py [--ranks 16,32,64]
 
-Millions of ratings a second of the gradient, plain and with noise scales, and of the sums of outer products that Gibbs
-sampling takes; of these the billions of operations a second that the result needs, (D + 1)(D + 2) a rating, and the
-share of the core's peak that this is. Fastest of many repetitions.
+Millions of ratings a second for the gradient, plain and with noise scales, and for the sums of outer products of Gibbs
+sampling; for these sums also billions of operations a second, (D + 1)(D + 2) a rating, and their share of the peak of
+the core. All are the fastest of many repetitions.
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from time import perf_counter
 
 import numpy as np
+from bench import arguments
 
 from dsgmcmc.kernels import jit
 from dsgmcmc.kernels.gradient import gradient_kernel
@@ -70,7 +70,7 @@ def measure(k: int, most: float) -> list[float]:
 
 def main() -> None:
     """Print a line for each rank."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--ranks", default="16,32,64")
     most = peak()
     print(

@@ -15,9 +15,8 @@ largest of any direction, in coordinates in which the true covariance is the ide
 
 from __future__ import annotations
 
-import argparse
-
 import numpy as np
+from bench import arguments, say, say_head
 
 from dsgmcmc.densities import KERNELS
 from dsgmcmc.densities.density import DoubleWell, Gaussian
@@ -51,19 +50,19 @@ def targets():
     }
 
 
-def made(name, grid, schedule="shuffled", step=None):
+def make(name, grid, schedule="shuffled", step=None):
     """The sampler that `sample_density` makes."""
     section = {"name": name, **({"step_size": step} if step else {})}
-    found = DensityConfig.build({"sampler": section, "grid": grid, "schedule": schedule, "thin": 1}).resolved().sampler
-    return found.kind(found.config, 1000)
+    config = DensityConfig.build({"sampler": section, "grid": grid, "schedule": schedule, "thin": 1}).resolved()
+    return config.sampler.kind(config.sampler.config, 1000)
 
 
 def of_all_data(names, step):
     """Print the table of all data."""
-    print("| sampler | target | error of the mean | standard error | sd / true |\n|---|---|---|---|---|")
+    say_head("sampler", "target", "error of the mean", "standard error", "sd / true")
     for name in names:
         for label, (density, mean, sd) in targets().items():
-            sampler = made(name, 1, step=step)
+            sampler = make(name, 1, step=step)
             try:
                 target = vector_target(density, sampler, rows=200, seed=1)
                 with np.errstate(all="ignore"):
@@ -72,7 +71,7 @@ def of_all_data(names, step):
                 continue
             draws = (np.array(states) - mean) / sd
             cells = draws.mean(axis=(0, 1)), draws.mean(axis=0).std(axis=0) / 200**0.5, (draws**2).mean((0, 1)) ** 0.5
-            print(f"| {name} | {label} | " + " | ".join(" ".join(f"{x:.3f}" for x in cell) for cell in cells) + " |")
+            say(name, label, *(" ".join(f"{x:.3f}" for x in cell) for cell in cells))
 
 
 def of_parts(names, step):
@@ -80,16 +79,16 @@ def of_parts(names, step):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(1000, 2)) @ [[1.0, 0.6], [0.0, 0.8]]
     density = Regression(x, rng.random(1000) < 1 / (1 + np.exp(-x @ [1.0, -0.5])))
-    exact = made("hmc", 1)
+    exact = make("hmc", 1)
     target = vector_target(density, exact, rows=400, seed=2)
     draws = np.concatenate([theta.copy() for theta in sample(target, exact, 1500, sd=0.1)][1000::5])
     root = np.linalg.inv(np.linalg.cholesky(np.cov(draws.T)))
-    print("| sampler | random parts | shuffled parts |\n|---|---|---|")
+    say_head("sampler", "random parts", "shuffled parts")
     for name in names:
         cells = []
         for schedule in ("random", "shuffled"):
             try:
-                sampler = made(name, 10, schedule, step)
+                sampler = make(name, 10, schedule, step)
                 if not sampler.gradient.by_parts:
                     break
                 target = vector_target(density, sampler, rows=200, grid=10, schedule=schedule, seed=1)
@@ -101,12 +100,12 @@ def of_parts(names, step):
             values = np.sqrt(np.linalg.eigvalsh(np.cov(np.concatenate(states).T)))
             cells.append(f"{values[0]:.2f} to {values[1]:.2f}")
         if any(cells):
-            print(f"| {name} | " + " | ".join(cells) + " |")
+            say(name, *cells)
 
 
 def main():
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = arguments(__doc__)
     parser.add_argument("samplers", nargs="*", help="all, if none is named")
     parser.add_argument("--step", type=float, help="step in the place of the default")
     parser.add_argument("--parts", action="store_true", help="with minibatches")

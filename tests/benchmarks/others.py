@@ -1,31 +1,29 @@
-"""What people use for recommendations, beside ours: RMSE, ranking, seconds and memory.
+"""Recommenders that people use, compared with ours: RMSE, ranking, seconds and memory.
 
     python tests/benchmarks/others.py DATA.h5 --out others [--only dsgmcmc,implicit,Spark]
 
-Every tool is installed from PyPI into an environment of its own below OUT at the first call (Spark needs a Java
-runtime: `apt install default-jre-headless`); what does not install is said. Settings of the tools are chosen on a tenth
-of the training ratings; ours are the defaults, and what `--model auto` chooses. NDCG@10 is of items that were rated 4
-or more among the test ratings, over all items that a user has not rated in training. Seconds, on the clock and of the
-processors, are of one fit, ours with start-up, and with the comparison; all have two cores. Not part of the tests.
+Every tool is installed from PyPI into its own environment below OUT at the first call (Spark needs a Java runtime: `apt
+install default-jre-headless`); the table says which tools do not install. Settings of the tools are chosen on a tenth
+of the training ratings; ours are the defaults, and those that `--model auto` chooses. NDCG@10 counts items that were
+rated 4 or more among the test ratings, and ranks all items that a user has not rated in training. Seconds, on the clock
+and of the processors, are those of one fit; ours include start-up and the comparison. All have two cores. Not part of
+the tests.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from bench import arguments, export, python_with, quietly, run_program, say, say_head
 from others_run import LIKED, THREADS, TOOLS, matrix, ndcg
-from shared import arguments, python_with, quietly, say, triplets
 
 from dsgmcmc import open_run
-from dsgmcmc.data.ratings import open_ratings
 
-HERE = Path(__file__).resolve().parent
 PACKAGES = {
     "implicit": ("implicit", "scipy"),
     "LensKit": ("lenskit", "scipy"),
@@ -35,37 +33,17 @@ PACKAGES = {
 OURS = {"dsgmcmc by default": "--features no", "dsgmcmc --model auto": "--model auto"}
 
 
-def export(data: Path, out: Path) -> dict[str, Any]:
-    """Write the split as plain arrays, users first."""
-    arrays: dict[str, Any] = {}
-    with open_ratings(data) as ratings:
-        for part in ("train", "test"):
-            rows, columns, values = triplets(ratings, part)
-            sides = (columns, rows) if ratings.transposed else (rows, columns)
-            arrays |= {f"{part}_{name}": side for name, side in zip(("users", "items"), sides, strict=True)}
-            arrays[f"{part}_values"] = values
-        arrays["shape"] = np.array([ratings.n_rows, ratings.n_cols][:: -1 if ratings.transposed else 1])
-    np.savez(out, **arrays)
-    return arrays
-
-
-def theirs(name: str, out: Path) -> dict[str, Any] | str:
-    """What a tool does, or why it does nothing."""
+def theirs(name: str, out: Path) -> dict[str, Any]:
+    """Results of a tool."""
     family, result = name.split()[0], out / f"{name.replace(' ', '-')}.json"
-    try:
-        python = python_with(out / f"env-{family}", *PACKAGES[family])
-    except RuntimeError as error:
-        return str(error)
-    command = [python, HERE / "others_run.py", name, out / "split.npz", result]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    if done.returncode:
-        return "fails: " + (done.stderr.strip().splitlines() or ["?"])[-1][:200]
-    found: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
-    return found
+    python = python_with(out / f"env-{family}", *PACKAGES[family])
+    run_program(python, Path(__file__).with_name("others_run.py"), name, out / "split.npz", result)
+    results: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
+    return results
 
 
 def ours(name: str, data: Path, out: Path, arrays: dict[str, Any]) -> dict[str, Any]:
-    """What one of our models does."""
+    """Results of one of our models."""
     run = out / name.replace(" ", "-")
     shutil.rmtree(run, ignore_errors=True)
     before = time.perf_counter()
@@ -89,7 +67,7 @@ def ours(name: str, data: Path, out: Path, arrays: dict[str, Any]) -> dict[str, 
 
 
 def main() -> None:
-    """Run all, and print the table."""
+    """Run everything, and print the table."""
     parser = arguments(__doc__)
     parser.add_argument("data", type=Path)
     parser.add_argument("--out", type=Path, default=Path("others"))
@@ -97,15 +75,19 @@ def main() -> None:
     given = parser.parse_args()
     given.out.mkdir(exist_ok=True)
     arrays = export(given.data, given.out / "split.npz")
-    say("", "RMSE", "log p", "NDCG@10", "seconds", "of processors", "memory, MB")
-    say(*["---"] * 7)
-    for name in (name for name in (*OURS, *TOOLS) if name.startswith(tuple(given.only.split(",")))):
-        found = ours(name, given.data, given.out, arrays) if name in OURS else theirs(name, given.out)
-        if isinstance(found, str):
-            say(name, found)
+    say_head("", "RMSE", "log p", "NDCG@10", "seconds", "of processors", "memory, MB")
+    for name in (*OURS, *TOOLS):
+        if not name.startswith(tuple(given.only.split(","))):
             continue
-        shown = ["" if each is None else f"{each:.4f}" for each in (found["rmse"], found.get("log_p"), found["ndcg"])]
-        say(name, *shown, f"{found['seconds']:.1f}", f"{found['cpu']:.1f}", f"{found['peak'] / 1e6:,.0f}")
+        try:
+            results = ours(name, given.data, given.out, arrays) if name in OURS else theirs(name, given.out)
+        except RuntimeError as error:
+            say(name, str(error))
+            continue
+        scores = (results["rmse"], results.get("log_p"), results["ndcg"])
+        numbers = ["" if score is None else f"{score:.4f}" for score in scores]
+        seconds = f"{results['seconds']:.1f}", f"{results['cpu']:.1f}"
+        say(name, *numbers, *seconds, f"{results['peak'] / 1e6:,.0f}")
 
 
 if __name__ == "__main__":

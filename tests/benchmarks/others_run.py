@@ -1,8 +1,8 @@
-"""Run what people use for recommendations on a split: python others_run.py NAME SPLIT.npz RESULT.json.
+"""Run a recommender that people use on a split: python others_run.py NAME SPLIT.npz RESULT.json.
 
-Runs in an environment of its own, without dsgmcmc. Each function below is what a user writes: it takes training ratings
-(users, items, values), the matrix's shape and one of the function's settings, and returns two functions: predicted
-ratings of pairs, or None where it has none, and scores of all items for users. The setting is chosen on a tenth of the
+Runs in its own environment, without dsgmcmc. Each function below is the code of a user: it takes training ratings
+(users, items, values), the shape of the matrix and one setting, and returns two functions: predicted ratings of pairs,
+or None if the tool has none, and scores of all items for users. The setting is chosen on a tenth of the
 training ratings, by RMSE where there is one, else by NDCG@10; seconds, memory and results are those of one more fit,
 with the processes that the tool starts.
 """
@@ -24,7 +24,7 @@ RANK, THREADS, TOP, LIKED = 32, 2, 10, 4.0
 
 
 def matrix(train, shape, values=None):
-    """Training ratings, or what stands for them, as a sparse matrix of users and items."""
+    """Training ratings, or other values of these pairs, as a sparse matrix of users and items."""
     return sparse.csr_matrix((train[2] if values is None else values, (train[0], train[1])), shape=shape)
 
 
@@ -154,18 +154,13 @@ def ndcg(lists, liked):
     return float((hits[some] / np.cumsum(gains)[most[some] - 1]).mean())
 
 
-def rmse_of(fitted, test):
-    """RMSE, None without predicted ratings."""
-    predict, _ = fitted
-    return None if predict is None else float(np.sqrt(np.mean((predict(test[0], test[1]) - test[2]) ** 2)))
-
-
-def ndcg_of(fitted, train, test, shape):
-    """NDCG@10."""
-    _, scores = fitted
+def scores_of(fitted, train, test, shape):
+    """RMSE, None without predicted ratings, and NDCG@10."""
+    predict, scores = fitted
+    rmse = None if predict is None else float(np.sqrt(np.mean((predict(test[0], test[1]) - test[2]) ** 2)))
     liked, rated = matrix([part[test[2] >= LIKED] for part in test], shape) > 0, matrix(train, shape)
     lists = [best(scores(some), rated[some]) for some in np.array_split(np.arange(shape[0]), max(1, shape[0] // 500))]
-    return ndcg(np.concatenate(lists), liked)
+    return rmse, ndcg(np.concatenate(lists), liked)
 
 
 def used(process="self"):
@@ -183,15 +178,16 @@ def validated(tool, settings, train, shape):
     """Return the setting that does best on a tenth of the training ratings."""
     inner = np.random.default_rng(0).random(len(train[0])) < 0.1
     parts = [[part[chosen] for part in train] for chosen in (~inner, inner)]
-    found = {}
-    for setting in settings:
-        fitted = tool(parts[0], shape, setting)
-        found[setting] = rmse_of(fitted, parts[1]) or -ndcg_of(fitted, *parts, shape)
-    return min(found, key=found.get)
+
+    def loss(setting):
+        rmse, score = scores_of(tool(parts[0], shape, setting), *parts, shape)
+        return -score if rmse is None else rmse
+
+    return min(settings, key=loss)
 
 
 def main(name, split, out):
-    """Choose the setting, fit once more, and write what comes out."""
+    """Choose the setting, fit once more, and write the results."""
     with np.load(split) as arrays:
         shape = tuple(int(n) for n in arrays["shape"])
         train, test = ([arrays[f"{part}_{k}"] for k in ("users", "items", "values")] for part in ("train", "test"))
@@ -200,7 +196,7 @@ def main(name, split, out):
     wall, (cpu, _) = perf_counter(), used()
     fitted = tool(train, shape, chosen)
     seconds, (both, peak) = perf_counter() - wall, used()
-    rmse, score = rmse_of(fitted, test), ndcg_of(fitted, train, test, shape)
+    rmse, score = scores_of(fitted, train, test, shape)
     result = {"setting": chosen, "rmse": rmse, "ndcg": score, "seconds": seconds, "cpu": both - cpu, "peak": peak}
     Path(out).write_text(json.dumps(result), encoding="utf-8")
 

@@ -1,38 +1,34 @@
-"""Time to a given RMSE: our samplers and the tools that people pick today, on one file and its own split.
+"""Time to a given RMSE: our samplers and other tools, on one file and its split.
 
     python tests/benchmarks/rivals.py ml-1m.h5 --out rivals [--processes 2] [--gibbs 400]
 
 Rivals are installed from PyPI into OUT/environment at the first call: SMURFF (Gibbs, threads), myFM (Gibbs, one core)
-and LIBMF (a point estimate, several lengths). Of a file with features there are models with these, and with implicit
-features, too, and SMURFF's Macau and myFM with both beside them. Ours run under mpirun. Everything runs alone, one
-after another, on the same number of cores; seconds are those of sampling, all inclusive, without loading and start-up,
-for all alike. With --gibbs also a long run of Gibbs sampling, whose predictive standard deviations the others' are
-compared with. Prints a table. Not part of the tests.
+and LIBMF (a point estimate, several lengths). For a file with features there are models with features, and with
+implicit features, too, and SMURFF's Macau and myFM with both. Ours run under mpirun. Everything runs alone, one after
+another, on the same number of cores; seconds are those of sampling, without loading and start-up. With --gibbs also a
+long run of Gibbs sampling, with whose predictive standard deviations the others' are compared. Prints a table in
+Markdown. Not part of the tests.
 """
 
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from shared import arguments, python_with, quietly, triplets
+from bench import arguments, export, python_with, quietly, run_program, say, say_head
 
-from dsgmcmc.data.ratings import SIDES, open_ratings
-from dsgmcmc.diagnostics.scores import coverage, pit
+from dsgmcmc.diagnostics.scores import coverage, pit, rmse
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
-from dsgmcmc.model.predictive.base import Moments
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.storage.rundir import RunDirectory
 
-HERE = Path(__file__).resolve().parent
 RANK = 32
 PACKAGES = ["smurff", "myfm", "libmf", "scipy"]
-#: Ours, with the options of `sample`; those of which features are no part first.
+#: Ours, with the options of `sample`; models without features first.
 OURS = {
     "BAOAB, tau 1.6": "--features no --noise-precision 1.6",
     "BAOAB": "--features no",
@@ -46,88 +42,48 @@ OURS = {
 }
 RIVALS = ("smurff", "myfm", "libmf", "smurff, features", "myfm, features", "myfm, features, implicit")
 LENGTHS = {"Gibbs": "100sweeps"}  # as many as SMURFF makes
-EARLY = ["--burn-in", "30sweeps", "--set", "evaluate_every=5sweeps", "--save-draws", "0"]
-
-
-def export(data: Path, out: Path) -> tuple[np.ndarray, bool]:
-    """Write the split as plain arrays for the rivals; returns the test ratings, and whether there are features."""
-    arrays: dict[str, Any] = {}
-    with open_ratings(data) as ratings:
-        for part in ("train", "test"):
-            names = (f"{part}_{name}" for name in ("rows", "columns", "values"))
-            arrays |= zip(names, triplets(ratings, part), strict=True)
-        for side, n in zip(SIDES, (ratings.n_rows, ratings.n_cols), strict=True) if ratings.features else ():
-            found = ratings.feature_slab(side, 0, n)
-            arrays |= {f"{side}_features_{name}": getattr(found, name) for name in ("indptr", "indices", "values")}
-            arrays[f"{side}_features_shape"] = np.array([n, len(found.names)])
-        np.savez(out / "split.npz", shape=[ratings.n_rows, ratings.n_cols], mean=ratings.mean, **arrays)
-        return arrays["test_values"], bool(ratings.features)
+EARLY = ("--burn-in", "30sweeps", "--set", "evaluate_every=5sweeps", "--save-draws", "0")
 
 
 def run_ours(label: str, data: Path, out: Path, processes: int, iterations: str) -> dict[str, Any]:
     """Sample with one of our samplers; the curve and the predictions."""
     folder = out / label.replace(", ", "-").replace(" ", "-")
-    options = ["sample", str(data), "--out", str(folder), "--rank", str(RANK), *OURS[label].split()]
-    options += ["--grid", str(max(4, 2 * processes)), "--iterations", iterations, *EARLY]
-    quietly(*options, processes=processes)
+    options = (*OURS[label].split(), f"--grid={max(4, 2 * processes)}", f"--iterations={iterations}", *EARLY)
+    quietly("sample", data, "--out", folder, f"--rank={RANK}", *options, processes=processes)
     run = RunDirectory(folder)
-    lines = [line for line in run.metrics() if line["rmse_mean"] is not None]
-    found = predict_test(Run(run.path))
-    summary = json.loads(run.summary_file.read_text(encoding="utf-8"))
+    test = predict_test(Run(folder))
     return {
-        "curve": [(line["time_s"], line["rmse_mean"]) for line in lines],
-        "tau": summary["tau"],
-        "mean": found.mean,
-        "sd": np.sqrt(found.variance),
-        "noise_variance": found.noise_variance,
+        "curve": [(line["time_s"], line["rmse_mean"]) for line in run.metrics() if line["rmse_mean"] is not None],
+        "tau": json.loads(run.summary_file.read_text(encoding="utf-8"))["tau"],
+        "mean": test.mean,
+        "sd": np.sqrt(test.variance),
+        "predictive": test.predictive(Gaussian, None),
     }
 
 
-def run_rival(name: str, python: Path, out: Path, threads: int) -> dict[str, Any] | None:
-    """Run a rival in its own process and environment; None if it fails."""
-    result = out / f"{name.replace(', ', '-')}.npz"
-    command = [python, HERE / "rivals_run.py", name, out / "split.npz", result, str(RANK), str(threads)]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    if done.returncode:
-        print(f"{name} failed: {done.stderr.strip().splitlines()[-1:]}", file=sys.stderr)
-        return None
+def run_rival(name: str, out: Path, threads: int) -> dict[str, Any]:
+    """Run a rival in its own process and environment; the curve and the predictions."""
+    python, result = python_with(out / "environment", *PACKAGES), out / f"{name.replace(', ', '-')}.npz"
+    script = Path(__file__).with_name("rivals_run.py")
+    run_program(python, script, name, out / "split.npz", result, RANK, threads)
     with np.load(result) as arrays:
-        found = {key: arrays[key] for key in arrays.files}
-    return {**found, "curve": found["curve"].tolist(), "tau": float(found["tau"])}
+        return {"tau": None, **arrays}
 
 
-def describe(
-    found: dict[str, Any], ratings: np.ndarray, target: float | None, reference: np.ndarray | None
-) -> dict[str, Any]:
-    """One line of the table."""
-    curve = np.array(found["curve"]).reshape(-1, 2)
-    line: dict[str, Any] = {"rmse": float(np.sqrt(np.mean((found["mean"] - ratings) ** 2)))}
-    line["seconds"] = float(curve[-1, 0]) if len(curve) else None
-    reached = curve[curve[:, 1] <= target, 0] if target is not None else []
-    line["seconds_to_target"] = float(reached[0]) if len(reached) else None
-    line["tau"] = found["tau"] if np.isfinite(found["tau"]) else None
-    if "sd" in found:
-        total = found["sd"] ** 2 + found["noise_variance"]
-        line["predictive_sd"] = float(found["sd"].mean())
-        predicted = Gaussian.predictive_of_moments(Moments(found["mean"], total))
-        line["log_predictive_density"] = float(predicted.log_density(ratings).mean())
-        line["coverage"] = {str(level): share for level, share in coverage(pit(predicted, ratings)).items()}
-        if reference is not None:
-            line["sd_ratio_to_gibbs"] = float(np.mean(found["sd"]) / np.mean(reference))
-            line["sd_correlation_with_gibbs"] = float(np.corrcoef(found["sd"], reference)[0, 1])
-    return line
-
-
-def show(table: dict[str, dict[str, Any]], target: float | None) -> None:
-    """Print the table."""
-    print(f"target: RMSE {target:.4f}, SMURFF's end" if target else "no target: SMURFF did not run")
-    columns = ("rmse", "seconds", "seconds_to_target", "tau", "predictive_sd", "log_predictive_density")
-    columns += ("sd_ratio_to_gibbs", "sd_correlation_with_gibbs")
-    print(f"{'':38}" + "".join(f"{name.replace('seconds_to_', 's to ')[:13]:>15}" for name in columns) + "  coverage")
-    for label, line in table.items():
-        cells = "".join(f"{'-' if line.get(name) is None else format(line[name], '.4f'):>15}" for name in columns)
-        inside = " ".join(f"{share:.3f}" for share in line.get("coverage", {}).values())
-        print(f"{label:38}{cells}  {inside}")
+def line(results: dict[str, Any], values: np.ndarray, target: float, gibbs: np.ndarray | None) -> list[str]:
+    """A line of the table."""
+    curve = np.reshape(results["curve"], (-1, 2))
+    reached = curve[curve[:, 1] <= target, 0]
+    numbers = [rmse(values, results["mean"]), curve[-1, 0], reached[0] if len(reached) else None, results["tau"]]
+    covered: dict[float, float] = {}
+    if "sd" in results:
+        sd, predicted = results["sd"], results["predictive"]
+        numbers += [sd.mean(), predicted.log_density(values).mean()]
+        if gibbs is not None:
+            numbers += [sd.mean() / gibbs.mean(), np.corrcoef(sd, gibbs)[0, 1]]
+        covered = coverage(pit(predicted, values))
+    cells = ["-" if number is None else f"{number:.4f}" for number in [*numbers, *[None] * (8 - len(numbers))]]
+    return [*cells, " / ".join(f"{share:.3f}" for share in covered.values()) or "-"]
 
 
 def main() -> None:
@@ -137,30 +93,35 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("rivals"))
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--iterations", default="700sweeps")
-    parser.add_argument("--only", help="labels, by commas, with ' / ' for a comma of their own")
+    parser.add_argument("--only", help="labels, by commas, with ' / ' for a comma in a label")
     parser.add_argument("--gibbs", type=int, default=0, metavar="SWEEPS", help="also run exact Gibbs so long")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
-    ratings, featured = export(given.data, given.out)
-    wanted = [label for label in (*OURS, *RIVALS) if featured or "features" not in label]
+    arrays = export(given.data, given.out / "split.npz")
+    labels = [label for label in (*OURS, *RIVALS) if "users_features" in arrays or "features" not in label]
     if given.only:
-        wanted = [label.replace(" / ", ", ") for label in given.only.split(",")]
-    found: dict[str, dict[str, Any] | None] = {}
-    for label in wanted:
-        if label in OURS:
-            length = LENGTHS.get(label, given.iterations)
-            found[label] = run_ours(label, given.data, given.out, given.processes, length)
-        else:
-            python = python_with(given.out / "environment", *PACKAGES)
-            found[label] = run_rival(label, python, given.out, given.processes)
+        labels = [label.replace(" / ", ", ") for label in given.only.split(",")]
+    results: dict[str, dict[str, Any]] = {}
+    for label in labels:
+        try:
+            if label in OURS:
+                length = LENGTHS.get(label, given.iterations)
+                results[label] = run_ours(label, given.data, given.out, given.processes, length)
+            else:
+                results[label] = run_rival(label, given.out, given.processes)
+        except RuntimeError as error:
+            print(f"{label} {error}", file=sys.stderr)
+    gibbs, target = None, -np.inf
     if given.gibbs:
-        found["Gibbs, long"] = run_ours(
-            "Gibbs", given.data, given.out / "long", given.processes, f"{given.gibbs}sweeps"
-        )
-    complete = {label: result for label, result in found.items() if result is not None}
-    target = complete["smurff"]["curve"][-1][1] if "smurff" in complete else None
-    reference = complete["Gibbs, long"]["sd"] if given.gibbs else None
-    show({label: describe(result, ratings, target, reference) for label, result in complete.items()}, target)
+        length = f"{given.gibbs}sweeps"
+        results["Gibbs, long"] = run_ours("Gibbs", given.data, given.out / "long", given.processes, length)
+        gibbs = results["Gibbs, long"]["sd"]
+    if "smurff" in results:
+        target = results["smurff"]["curve"][-1][1]
+    titles = ("RMSE", "seconds", f"until RMSE {target:.4f}, the end of SMURFF", "tau", "predictive sd")
+    say_head("", *titles, "log predictive density", "sd / Gibbs", "correlation", "50 / 80 / 90 / 95 % intervals hold")
+    for label, found in results.items():
+        say(label, *line(found, arrays["test_values"], target, gibbs))
 
 
 if __name__ == "__main__":

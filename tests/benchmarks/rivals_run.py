@@ -13,13 +13,12 @@ import numpy as np
 from scipy import sparse
 
 BURN_IN, DRAWS = 20, 80
-SIDES = ("rows", "cols")
 
 
 def load(path):
-    """The split: shape, mean, and (rows, columns, values) of both parts."""
+    """The split: shape, mean, and (users, items, values) of both parts."""
     with np.load(path) as arrays:
-        parts = [[arrays[f"{part}_{name}"] for name in ("rows", "columns", "values")] for part in ("train", "test")]
+        parts = [[arrays[f"{part}_{name}"] for name in ("users", "items", "values")] for part in ("train", "test")]
         return tuple(int(n) for n in arrays["shape"]), float(arrays["mean"]), *parts
 
 
@@ -28,10 +27,10 @@ def load_features(path):
     with np.load(path) as arrays:
         return [
             sparse.csr_matrix(
-                tuple(arrays[f"{side}_features_{name}"] for name in ("values", "indices", "indptr")),
-                shape=arrays[f"{side}_features_shape"],
+                tuple(arrays[f"{side}_{name}"] for name in ("values", "indices", "indptr")),
+                shape=(n, int(arrays[f"{side}_features"])),
             )
-            for side in SIDES
+            for side, n in zip(("users", "items"), arrays["shape"], strict=True)
         ]
 
 
@@ -55,20 +54,17 @@ def smurff(shape, mean, train, test, rank, threads, features=()):
     curve = []
     begin = perf_counter()
     session.init()
-    step = 0
     while session.step():
-        step += 1
-        if step > BURN_IN:
-            curve.append((perf_counter() - begin, session.getStatus().rmse_avg))
-    found = {tuple(p.coords): (p.pred_avg, p.var) for p in session.getTestPredictions()}
-    pairs = np.array([found[r, c] for r, c in zip(test[0].tolist(), test[1].tolist(), strict=True)])
-    return {"curve": curve, "mean": pairs[:, 0] + mean, "tau": np.nan}
+        curve.append((perf_counter() - begin, session.getStatus().rmse_avg))
+    predicted = {tuple(p.coords): p.pred_avg for p in session.getTestPredictions()}
+    pairs = np.array([predicted[pair] for pair in zip(test[0].tolist(), test[1].tolist(), strict=True)])
+    return {"curve": curve[BURN_IN:], "mean": pairs + mean}
 
 
 def myfm(shape, mean, train, test, rank, threads, features=(), implicit=False):
     """MyFM's Gibbs sampler for factorisation machines on the two one-hot encodings; one core.
 
-    With features of both sides, and with `implicit` what each user and item has ratings with, as blocks of relations.
+    Features of both sides, and with `implicit` the partners of each user and item, are blocks of relations.
     """
     from myfm import MyFMGibbsRegressor, RelationBlock
 
@@ -100,7 +96,7 @@ def myfm(shape, mean, train, test, rank, threads, features=(), implicit=False):
     groups = [part.shape[1] for parts in sides for part in parts] or list(shape)
     lengths = {"n_iter": BURN_IN + DRAWS, "n_kept_samples": 1}
     model.fit(x, train[2], relations, group_shapes=groups, callback=watch, **lengths)
-    return {"curve": curve, "mean": total / DRAWS, "tau": np.nan}
+    return {"curve": curve, "mean": total / DRAWS}
 
 
 def libmf(shape, mean, train, test, rank, threads):
@@ -108,7 +104,7 @@ def libmf(shape, mean, train, test, rank, threads):
     from libmf.mf import MF
 
     data = np.stack([*train[:2], train[2]], axis=1).astype(np.float32)
-    curve, best = [], (np.inf, None)
+    curve, predictions = [], []
     for epochs in (5, 10, 15, 20, 30, 40):
         model = MF(k=rank, nr_threads=threads, nr_iters=epochs, quiet=True, lambda_p2=0.05, lambda_q2=0.05)
         begin = perf_counter()
@@ -119,8 +115,8 @@ def libmf(shape, mean, train, test, rank, threads):
         prediction = np.where(np.isnan(prediction), mean, prediction)
         rmse = np.sqrt(np.mean((prediction - test[2]) ** 2))
         curve.append((seconds, rmse))
-        best = min(best, (rmse, prediction), key=lambda pair: pair[0])
-    return {"curve": curve, "mean": best[1], "tau": np.nan}
+        predictions.append(prediction)
+    return {"curve": curve, "mean": predictions[np.argmin(curve, axis=0)[1]]}
 
 
 if __name__ == "__main__":

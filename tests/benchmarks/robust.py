@@ -18,21 +18,18 @@ baseline, biases only; its standard error is that of the differences over seeds.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import shutil
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
+from bench import arguments
 from shapes import SHAPES
 
 from dsgmcmc import open_run
@@ -145,114 +142,108 @@ def read(path: Path) -> Lines:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 
 
-def grouped(lines: Lines) -> Callable[..., Lines]:
-    """A function that finds lines by what they have."""
-    return lambda **wanted: [line for line in lines if all(line.get(name) == value for name, value in wanted.items())]
+def select(lines: Lines, **wanted: str) -> Lines:
+    """Lines with these values."""
+    return [line for line in lines if all(line.get(name) == value for name, value in wanted.items())]
 
 
-class Gain(NamedTuple):
-    """Mean over seeds, and its standard error, which is not a number with one seed."""
-
-    mean: float
-    error: float
-
-    @property
-    def worse(self) -> bool:
-        """Whether it is below zero by more than two standard errors."""
-        return self.mean < -2 * self.error
-
-    def __str__(self) -> str:
-        text = f"{self.mean:+.3f}" + ("" if math.isnan(self.error) else f" ± {self.error:.3f}")
-        return f"**{text}**" if self.worse else text
-
-
-def gain(lines: Lines) -> Gain | None:
-    """Gain over biases only; None where it is not known of any seed."""
+def gain(lines: Lines) -> tuple[float, float] | None:
+    """Mean gain over biases only and its standard error, NaN for one seed; None if no seed has a gain."""
     known = np.array([line["gain"] for line in lines if line.get("gain") is not None])
     error = known.std(ddof=1) / np.sqrt(len(known)) if len(known) > 1 else np.nan
-    return Gain(float(known.mean()), float(error)) if len(known) else None
+    return (float(known.mean()), float(error)) if len(known) else None
 
 
-def of_gain(lines: Lines) -> str:
-    """An entry of the second table."""
-    failed, found = sum(line["outcome"] == "failed" for line in lines), gain(lines)
-    return ", ".join([*([str(found)] if found else []), *([f"**{failed} failed**"] if failed else [])])
+def is_worse(mean: float, error: float) -> bool:
+    """Whether a gain is below zero by more than two standard errors."""
+    return mean < -2 * error
 
 
-def covered(lines: Lines) -> tuple[float, int, float]:
-    """Coverage over all test ratings, their number, and how far from 0.9 it may be."""
-    number = sum(line["test_ratings"] for line in lines)
-    share = sum(line["coverage"] * line["test_ratings"] for line in lines) / number
-    return share, number, 0.02 + 2 * math.sqrt(0.9 * 0.1 / number)
+def gain_cell(lines: Lines) -> str:
+    """Gain and failures of a model on a shape."""
+    cell = []
+    if estimate := gain(lines):
+        mean, error = estimate
+        text = f"{mean:+.3f}" if math.isnan(error) else f"{mean:+.3f} ± {error:.3f}"
+        cell.append(f"**{text}**" if is_worse(mean, error) else text)
+    if failed := select(lines, outcome="failed"):
+        cell.append(f"**{len(failed)} failed**")
+    return ", ".join(cell)
 
 
-def table(title: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def table(titles: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     """A table in Markdown."""
-    return "\n".join(f"| {' | '.join(row)} |" for row in (title, ("---",) * len(title), *rows))
+    return "\n".join(f"| {' | '.join(row)} |" for row in (titles, ("---",) * len(titles), *rows))
 
 
 def by_model(lines: Lines) -> str:
-    """How many runs there are of each model, and what became of them."""
-    of, rows = grouped(lines), []
-    for model in [name for name in MODELS if of(model=name)]:
-        all_of, done = of(model=model), of(model=model, outcome="done")
-        found = {name: gain(of(model=model, shape=name)) for name in SHAPES}
-        judged = any(each and not math.isnan(each.error) for each in found.values())
-        worse = ", ".join(name for name, each in found.items() if each and each.worse) or "none"
-        numbers = [
-            *(len(all_of), len(of(model=model, outcome="refused")), len(of(model=model, outcome="failed"))),
-            *(sum(line["not_finite"] > 0 for line in done), sum(line["recoveries"] > 0 for line in done)),
-        ]
-        rows.append((f"`{model}`", *map(str, numbers), worse if judged else "one seed does not tell"))
+    """Numbers of runs of each model, by outcome."""
+    rows = []
+    for model in MODELS:
+        runs = select(lines, model=model)
+        done = select(runs, outcome="done")
+        gains = {name: estimate for name in SHAPES if (estimate := gain(select(runs, shape=name)))}
+        worse = ", ".join(name for name, estimate in gains.items() if is_worse(*estimate)) or "none"
+        if all(math.isnan(error) for _, error in gains.values()):
+            worse = "one seed does not tell"
+        numbers = (
+            len(runs),
+            *(len(select(runs, outcome=outcome)) for outcome in ("refused", "failed")),
+            *(sum(line[name] > 0 for line in done) for name in ("not_finite", "recoveries")),
+        )
+        rows += [(f"`{model}`", *map(str, numbers), worse)] if runs else []
     titles = ("model", "runs", "values refused", "failed", "with numbers that are not finite", "recovered")
     return table((*titles, "worse than biases only on"), rows)
 
 
 def by_shape(lines: Lines) -> str:
     """Gain over biases only of every model on every shape."""
-    of = grouped(lines)
-    models = [name for name in MODELS if of(model=name)]
-    rows = [(name, *(of_gain(of(shape=name, model=model)) for model in models)) for name in SHAPES if of(shape=name)]
+    models = [name for name in MODELS if select(lines, model=name)]
+    rows = []
+    for name in SHAPES:
+        if runs := select(lines, shape=name):
+            rows.append((name, *(gain_cell(select(runs, model=model)) for model in models)))
     return table(("shape", *(f"`{model}`" for model in models)), rows)
 
 
 def by_truth(lines: Lines) -> str:
-    """Coverage where the likelihood is that by which the ratings were made."""
-    of, rows = grouped(lines), []
-    for name, shape in SHAPES.items():
-        for model in shape.true:
-            if done := of(shape=name, model=model, outcome="done"):
-                share, number, allowed = covered(done)
-                held = "yes" if abs(share - 0.9) <= allowed else "**no**"
-                rows.append((name, f"`{model}`", f"{number:,}", f"{share:.4f}", f"0.9 ± {allowed:.4f}", held))
+    """Coverage where the likelihood is the one that made the ratings."""
+    rows = []
+    for name, model in [(name, model) for name, shape in SHAPES.items() for model in shape.true]:
+        done = select(lines, shape=name, model=model, outcome="done")
+        number = sum(line["test_ratings"] for line in done)
+        if number:
+            share = sum(line["coverage"] * line["test_ratings"] for line in done) / number
+            allowed = 0.02 + 2 * math.sqrt(0.9 * 0.1 / number)
+            holds = "yes" if abs(share - 0.9) <= allowed else "**no**"
+            rows.append((name, f"`{model}`", f"{number:,}", f"{share:.4f}", f"0.9 ± {allowed:.4f}", holds))
     return table(("shape", "model", "test ratings", "in their 90 % intervals", "allowed", "holds"), rows)
 
 
 def chosen(lines: Lines) -> str:
-    """The model that `auto` took on every shape."""
-    of = grouped([line for line in lines if line.get("chosen")])
-    rows = [(name, "; ".join(line["chosen"] for line in of(shape=name))) for name in SHAPES if of(shape=name)]
+    """Models that `auto` took on every shape."""
+    models = {name: [line["chosen"] for line in select(lines, shape=name) if line.get("chosen")] for name in SHAPES}
+    rows = [(name, "; ".join(taken)) for name, taken in models.items() if taken]
     return table(("shape", "model that `auto` took, by seed"), rows)
 
 
 def page(lines: Lines) -> str:
     """All tables; tables without rows are left out."""
-    parts = {
-        "Runs": by_model,
-        "Log score less that of biases only": by_shape,
-        "Coverage where the likelihood is the true one": by_truth,
-        "Models that were chosen": chosen,
+    tables = {
+        "Runs": by_model(lines),
+        "Log score less that of biases only": by_shape(lines),
+        "Coverage where the likelihood is the true one": by_truth(lines),
+        "Models that were chosen": chosen(lines),
     }
-    made = {title: make(lines) for title, make in parts.items()}
-    return "\n\n".join(f"## {title}\n\n{text}" for title, text in made.items() if text.count("\n") > 1) + "\n"
+    return "\n\n".join(f"## {title}\n\n{text}" for title, text in tables.items() if text.count("\n") > 1) + "\n"
 
 
 # ---------------------------------------------------------------------- from the command line
 
 
-def names(text: str | None, known: dict[str, Any]) -> list[str]:
-    """Names that are separated by commas, or all; those that are not known end the script."""
-    wanted = list(known) if text is None else [name.strip() for name in text.replace(", ", ",").split(",")]
+def names(text: str | None, known: Collection[str]) -> list[str]:
+    """Names that are separated by commas, or all; unknown names end the script."""
+    wanted = list(known) if text is None else [name.strip() for name in text.split(",")]
     if unknown := set(wanted) - set(known):
         raise SystemExit(f"unknown: {', '.join(sorted(unknown))}; there are {'; '.join(known)}")
     return wanted
@@ -260,34 +251,31 @@ def names(text: str | None, known: dict[str, Any]) -> list[str]:
 
 def main() -> None:
     """Sample cells that are not in the file, or write the tables of those that are."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("file", type=Path, help="JSON, a line for each cell")
     parser.add_argument("--shapes", help="names, separated by commas; default all")
     parser.add_argument("--models", help="names, separated by commas; default all")
     parser.add_argument("--seeds", type=int, default=10, help="their number")
     parser.add_argument("--part", default="1/1", metavar="K/N", help="the K-th of N parts")
     parser.add_argument("--table", type=Path, metavar="PAGE.md", help="write the tables into this page")
-    arguments = parser.parse_args()
-    if arguments.table:
-        head = arguments.table.read_text(encoding="utf-8").partition(MARK)[0]
-        arguments.table.write_text(f"{head}{MARK}\n{page(read(arguments.file))}", encoding="utf-8")
+    given = parser.parse_args()
+    if given.table:
+        head = given.table.read_text(encoding="utf-8").partition(MARK)[0]
+        given.table.write_text(f"{head}{MARK}\n{page(read(given.file))}", encoding="utf-8")
         return
-    part, parts = map(int, arguments.part.split("/"))
-    wanted = names(arguments.shapes, SHAPES), names(arguments.models, MODELS)
-    known = {Cell(line["shape"], line["model"], line["seed"]) for line in read(arguments.file)}
+    part, parts = map(int, given.part.split("/"))
+    wanted = names(given.shapes, SHAPES), names(given.models, MODELS)
+    known = {Cell(line["shape"], line["model"], line["seed"]) for line in read(given.file)}
     with tempfile.TemporaryDirectory() as folder:
-        data, made = Path(folder) / "ratings.h5", None
-        for cell in cells(*wanted, arguments.seeds, part - 1, parts):
+        for cell in cells(*wanted, given.seeds, part - 1, parts):
             if cell in known:
                 continue
-            if made != (cell.shape, cell.seed):
-                shutil.rmtree(data.with_suffix(".tables"), ignore_errors=True)
-                data.unlink(missing_ok=True)
+            data = Path(folder) / f"{cell.shape} {cell.seed}.h5"
+            if not data.exists():
                 SHAPES[cell.shape].make(cell.seed).prepare(data, cell.seed)
-                made = cell.shape, cell.seed
             line = sample(cell, data, Path(folder) / "run")
             shutil.rmtree(Path(folder) / "run", ignore_errors=True)
-            with arguments.file.open("a", encoding="utf-8") as file:
+            with given.file.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
             print(f"{cell.shape}, {cell.model}, seed {cell.seed}: {line['outcome']}, {line['seconds']} s", flush=True)
 

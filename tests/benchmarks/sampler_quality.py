@@ -14,14 +14,13 @@ of the tests.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
+from bench import arguments, say, say_head
 
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.diagnostics.convergence import diagnose
@@ -43,82 +42,75 @@ TITLES = (
 )
 
 
-@dataclass
-class Reference:
-    """What exact Gibbs has found: the RMSE of the mean prediction, and the standard deviations of the predictors."""
+class Reference(NamedTuple):
+    """RMSE of the mean prediction, and standard deviations of the predictors, by exact Gibbs sampling."""
 
     rmse: float
     sd: np.ndarray
 
 
 def sample(word: str, data: Path, folder: Path, options: list[str]) -> str:
-    """Sample; what went wrong, or nothing."""
+    """Sample; the error, or empty."""
     name, *settings = word.split(",")
-    arguments = ["sample", str(data), "--out", str(folder), "--sampler", name, "--until", "none", *options]
-    arguments += [part for setting in settings for part in ("--set", f"sampler.{setting}")]
-    done = run_dsgmcmc(arguments)
-    said = [line for line in done.stderr.splitlines() if line.startswith("dsgmcmc:")]
-    return (said or ["failed"])[0] if done.returncode else ""
+    command = ["sample", str(data), "--out", str(folder), "--sampler", name, "--until", "none", *options]
+    command += [part for setting in settings for part in ("--set", f"sampler.{setting}")]
+    done = run_dsgmcmc(command)
+    errors = [line for line in done.stderr.splitlines() if line.startswith("dsgmcmc:")]
+    return (errors or ["failed"])[0] if done.returncode else ""
 
 
-def passes(config: Any) -> int:
-    """Looks at all the data in a sweep."""
-    twice = config.sampler.name in ("gibbs", "hamcmc") or config.sampler.config.gradient == "control-variate"
-    return 2 if twice else 1
-
-
-def line(word: str, data: Path, folder: Path, exact: Reference | None) -> tuple[str, Reference]:
-    """A line of the table, and what the run may serve others for."""
+def line(word: str, data: Path, folder: Path, exact: Reference | None) -> tuple[list[str], Reference]:
+    """Cells of a line of the table, and the run as a reference for others."""
     directory, opened = RunDirectory(folder), Run(folder)
-    found, summary = predict_test(opened), json.loads(directory.summary_file.read_text(encoding="utf-8"))
+    test, summary = predict_test(opened), json.loads(directory.summary_file.read_text(encoding="utf-8"))
     with open_ratings(data) as ratings:
         values = ratings.slab("test", 0, ratings.n_rows)[2]
-    sd, last = np.sqrt(found.variance), rmse(values, found.mean)
+    sd, last = np.sqrt(test.variance), rmse(values, test.mean)
     exact = exact or Reference(last, sd)
     config, lines = opened.config, list(directory.metrics())
-    each = passes(config) / config.sweep_length
+    twice = config.sampler.name in ("gibbs", "hamcmc") or config.sampler.config.gradient == "control-variate"
+    each = (2 if twice else 1) / config.sweep_length  # passes in an iteration
     seconds, made = lines[-1]["time_s"], config.iterations * each
     near = next((at for at in lines if at["rmse_mean"] and at["rmse_mean"] < exact.rmse + CLOSE), None)
-    covered = coverage(pit(found.predictive(Gaussian, None), values))
+    covered = coverage(pit(test.predictive(Gaussian, None), values))
     ess = diagnose(opened)["predictions"]["ess_bulk"]
     median = float(np.median(ess)) if ess else float("nan")
     drawn = 1 - config.burn_in / config.iterations
-    cells = (
+    cells = [
         *(f"`{word}`", f"{last:.4f}", f"{seconds:.0f} s, {made:,.0f}"),
         f"{near['time_s']:.0f} s, {near['iteration'] * each:,.0f}" if near else "not reached",
         *(f"{summary['tau']:.2f}", f"{sd.mean() / exact.sd.mean():.3f}", f"{np.corrcoef(sd, exact.sd)[0, 1]:.3f}"),
         f"{100 * covered[0.5]:.1f} / {100 * covered[0.9]:.1f} %",
         *(f"{1000 * median / (made * drawn):.0f}", f"{median / (seconds * drawn):.1f}"),
-    )
-    return f"| {' | '.join(cells)} |", Reference(last, sd)
+    ]
+    return cells, Reference(last, sd)
 
 
 def main() -> None:
     """Sample with everything that is asked for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("data", type=Path)
     parser.add_argument("samplers", nargs="*", default=ALL, metavar="NAME[,SETTING=VALUE...]")
     parser.add_argument("--out", type=Path, required=True, help="folder for the runs; must not have them yet")
     parser.add_argument("--gibbs", type=int, default=0, metavar="SWEEPS", help="of exact Gibbs, a fifth of it burn-in")
-    given, options = sys.argv[1:], []
-    if "--" in given:
-        given, options = given[: given.index("--")], given[given.index("--") + 1 :]
-    arguments = parser.parse_intermixed_args(given)
-    print(f"| {' | '.join(TITLES)} |\n|{'---|' * len(TITLES)}")
-    runs = [(word, options) for word in arguments.samplers]
-    if arguments.gibbs:
-        length = [f"--iterations={arguments.gibbs}", f"--burn-in={arguments.gibbs // 5}", "--set=evaluate_every=5"]
+    words = sys.argv[1:]
+    end = words.index("--") if "--" in words else len(words)
+    given, options = parser.parse_intermixed_args(words[:end]), words[end + 1 :]
+    say_head(*TITLES)
+    runs = [(word, options) for word in given.samplers]
+    if given.gibbs:
+        length = [f"--iterations={given.gibbs}", f"--burn-in={given.gibbs // 5}", "--set=evaluate_every=5"]
         runs.insert(0, ("gibbs", [*options, *length]))
     exact = None
     for word, more in runs:
-        folder = arguments.out / word.replace("=", "-").replace(",", "-")
-        failed = sample(word, arguments.data, folder, more)
-        if failed:
-            print(f"| `{word}` | {failed} |", flush=True)
+        folder = given.out / word.replace("=", "-").replace(",", "-")
+        failure = sample(word, given.data, folder, more)
+        if failure:
+            say(f"`{word}`", failure)
             continue
-        text, found = line(word, arguments.data, folder, exact)
-        exact = exact or (found if arguments.gibbs else None)
-        print(text, flush=True)
+        cells, reference = line(word, given.data, folder, exact)
+        exact = exact or (reference if given.gibbs else None)
+        say(*cells)
 
 
 if __name__ == "__main__":

@@ -4,9 +4,9 @@
 
 Each replicate draws hyperparameters, factors and noise from the model's own prior, ratings from them, and samples the
 posterior at the default step of so few data. The rank of the truth among thinned draws must then be uniform: of the
-predictor of pairs that were not rated, of the mean squared predictor, and of tau. Prints the mean of rank / L of each
-with its standard error (.5 if right; above: the posterior is too low), the chi-square of ten bins and its p, and how
-many chains diverged.
+predictor of pairs without a rating, of the mean squared predictor, and of tau. Prints for each the mean of rank / L
+with its standard error (0.5 if right; the posterior is too low if it is more), the chi-square of ten bins and its p,
+and the number of chains that diverged.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from bench import arguments
 from mpi4py import MPI
 from scipy.stats import chi2
-from shared import arguments
+from support import csr, rows_of
 
 from dsgmcmc.config.run import ResolvedConfig, build
 from dsgmcmc.data.ratings import open_ratings, write_ratings
@@ -39,31 +40,25 @@ Ranked = dict[str, np.ndarray]
 
 
 class Truth:
-    """Parameters from the prior, and ratings of n pairs; others are asked for."""
+    """Parameters from the prior, ratings of n pairs, and PAIRS other pairs whose predictors are ranked."""
 
     def __init__(self, rng: np.random.Generator, config: ResolvedConfig, n: int) -> None:
         eta = predictors(rng, config.law.width)
         cells = rng.permutation(ROWS * COLUMNS)
-        self.rated, self.asked = (
-            np.transpose(np.divmod(each, COLUMNS)) for each in (np.sort(cells[:n]), cells[n : n + PAIRS])
-        )
+        self._rated, self._asked = (np.divmod(chosen, COLUMNS) for chosen in (np.sort(cells[:n]), cells[n : n + PAIRS]))
         tau = rng.gamma(1.0)
-        noise = rng.normal(size=eta.shape) / np.sqrt(tau * own_noise(rng, config.noise))
-        self.ranked = self.of(eta, tau)
-        self.ratings = (eta + noise)[tuple(self.rated.T)]
+        noise = rng.normal(size=eta.shape) / np.sqrt(tau * noise_factors(rng, config.noise))
+        self.ranked = self.quantities(eta, tau)
+        self._ratings = (eta + noise)[self._rated]
 
-    def of(self, eta: np.ndarray, tau: float) -> Ranked:
-        """What is ranked of predictors (ROWS, COLUMNS) and tau, by name."""
-        found = {"predictor": eta[tuple(self.asked.T)], "mean square": [(eta**2).mean()], "tau": [tau]}
-        return {name: np.asarray(values) for name, values in found.items()}
+    def quantities(self, eta: np.ndarray, tau: float) -> Ranked:
+        """Quantities that are ranked, by name, for predictors (ROWS, COLUMNS) and tau."""
+        return {"predictor": eta[self._asked], "mean square": np.array([(eta**2).mean()]), "tau": np.array([tau])}
 
     def write(self, path: Path) -> None:
         """Write the ratings file."""
-        i, j = self.rated.T
-        indptr = np.searchsorted(i, np.arange(ROWS + 1)).astype(np.int64)
-        part = (indptr, j.astype(np.int32), self.ratings.astype(np.float32))
-        none = (np.zeros(ROWS + 1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
-        write_ratings(path, part, none, np.arange(ROWS), np.arange(COLUMNS), seed=0, source="prior")
+        parts = csr(ROWS, *self._rated, self._ratings), csr(ROWS, *np.zeros((3, 0)))
+        write_ratings(path, *parts, np.arange(ROWS), np.arange(COLUMNS), seed=0, source="prior")
 
 
 def predictors(rng: np.random.Generator, width: float) -> np.ndarray:
@@ -80,21 +75,18 @@ def predictors(rng: np.random.Generator, width: float) -> np.ndarray:
     return a[:, None] + b + w @ h.T
 
 
-def own_noise(rng: np.random.Generator, noise: str) -> np.ndarray:
-    """What tau is multiplied by, (ROWS, COLUMNS)."""
-    found = np.ones((ROWS, COLUMNS))
+def noise_factors(rng: np.random.Generator, noise: str) -> np.ndarray:
+    """Factors (ROWS, COLUMNS) of the precision tau."""
+    factors = np.ones((ROWS, COLUMNS))
     for shape in ((ROWS, 1), (1, COLUMNS)) if noise == "both" else ():
         nu = 2 ** (rng.integers(65) / 8 + 2)
-        found *= rng.gamma(nu / 2, 2 / nu, shape)
-    return found
+        factors *= rng.gamma(nu / 2, 2 / nu, shape)
+    return factors
 
 
 def state_of(target: FactorTarget) -> tuple[np.ndarray, float]:
-    """Predictors of all pairs, and tau, of a chain's state."""
-    w, h = (
-        np.concatenate([block["theta"] for block in target.blocks() if block.factor == factor]).astype(np.float64)
-        for factor in Factor
-    )
+    """Predictors of all pairs, and tau, in the state of a chain."""
+    w, h = (rows_of(target, factor) for factor in Factor)
     return w[:, :RANK] @ h[:, :RANK].T + w[:, RANK:] + h[:, RANK], float(target.noise.parameters.tau[0])
 
 
@@ -130,19 +122,19 @@ def ranks(seed: int, noise: str, sampler: str, n: int, scale: float) -> Ranked |
         target.begin(iteration)
         maker.step(target, iteration)
         if iteration >= BURN_IN and (iteration - BURN_IN) % THIN == THIN - 1:
-            for name, values in truth.of(*state_of(target)).items():
+            for name, values in truth.quantities(*state_of(target)).items():
                 if not np.isfinite(values).all():
                     return None
                 below[name] += values < truth.ranked[name]
     return below
 
 
-def tell(name: str, found: np.ndarray) -> str:
+def tell(name: str, below: np.ndarray) -> str:
     """One line on ranks (replicates, quantities): mean of rank / L, and the chi-square of bins."""
-    share = (found + 0.5) / (DRAWS + 1)
-    error = share.mean(axis=1).std(ddof=1) / np.sqrt(len(found))
+    share = (below + 0.5) / (DRAWS + 1)
+    error = share.mean(axis=1).std(ddof=1) / np.sqrt(len(below))
     counts, _ = np.histogram(share[:, 0], BINS, (0, 1))
-    square = ((counts - len(found) / BINS) ** 2).sum() / (len(found) / BINS)
+    square = ((counts - len(below) / BINS) ** 2).sum() / (len(below) / BINS)
     p = chi2.sf(square, BINS - 1)
     return f"{name:22} mean rank {share.mean():.3f} +- {error:.3f}   chi-square {square:5.1f} of {BINS - 1}, p {p:.3f}"
 
@@ -156,11 +148,11 @@ def main() -> None:
     parser.add_argument("--step", type=float, default=1.0, help="times the default step")
     given = parser.parse_args()
     for noise in NOISE:
-        each = [ranks(seed, noise, given.sampler, given.ratings, given.step) for seed in range(given.replicates)]
-        found = [ranked for ranked in each if ranked is not None]
-        print(f"noise {noise}: {len(each) - len(found)} of {len(each)} diverged")
-        for name in found[0]:
-            print(tell(f"  {name}", np.array([ranked[name] for ranked in found])), flush=True)
+        all_ranks = [ranks(seed, noise, given.sampler, given.ratings, given.step) for seed in range(given.replicates)]
+        kept = [ranked for ranked in all_ranks if ranked is not None]
+        print(f"noise {noise}: {len(all_ranks) - len(kept)} of {len(all_ranks)} diverged")
+        for name in kept[0]:
+            print(tell(f"  {name}", np.array([ranked[name] for ranked in kept])), flush=True)
 
 
 if __name__ == "__main__":

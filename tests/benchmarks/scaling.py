@@ -1,4 +1,4 @@
-"""How far an allocation scales: sweeps of the same ratings on 1, 2, 4, ... of its processes, as a table and a plot.
+"""How far an allocation scales: sweeps through the same ratings on 1, 2, 4, ... of its processes, table and plot.
 
     python data/synthetic.py ratings.csv && dsgmcmc prepare ratings.csv ratings.h5
     mpirun -n 8 python tests/benchmarks/scaling.py ratings.h5 --out scaling.png
@@ -12,14 +12,14 @@ allocation for all numbers of processes, as for a run that is resumed on fewer.
 
 from __future__ import annotations
 
-import argparse
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from bench import arguments
 from mpi4py import MPI
+from support import rest
 
 from dsgmcmc.config.run import build
 from dsgmcmc.data.ratings import open_ratings
@@ -54,23 +54,16 @@ class Sweeps:
             self.sampler.advance(self.target, self._made * length, length)
             self._made += 1
 
-    def seconds(self, repeats: int, clock: Callable[[], float] = time.perf_counter) -> list[float]:
+    def seconds(self, repeats: int) -> list[float]:
         """Seconds of a sweep in each of `repeats` cycles; phases of the ring count from zero."""
         self.ring.phases.clear()
         taken = []
         with np.errstate(all="ignore"):
             for _ in range(repeats):
-                begin = clock()
+                begin = time.perf_counter()
                 self.cycle()
-                taken.append((clock() - begin) / CYCLE)
+                taken.append((time.perf_counter() - begin) / CYCLE)
         return taken
-
-
-def asleep(comm: MPI.Comm) -> None:
-    """Wait for all processes without keeping a core busy."""
-    request = comm.Ibarrier()
-    while not request.Test():
-        time.sleep(0.01)
 
 
 def measure(data: Path, settings: dict[str, Any], comm: MPI.Comm, repeats: int) -> dict[str, float]:
@@ -105,7 +98,7 @@ def plot(lines: list[dict[str, float]], out: Path) -> None:
 
 def main() -> None:
     """Measure, and print a line for each number of processes."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("data", type=Path, metavar="DATA.h5", help="ratings file, which all processes see")
     parser.add_argument("--sampler", default="baoab")
     parser.add_argument("--rank", type=int, default=32)
@@ -129,7 +122,7 @@ def main() -> None:
                     f"{line['sent'] / 1e6:10.2f}",
                     flush=True,
                 )
-        asleep(world)
+        rest(world)
         comm.Free()
     if world.rank == 0 and given.out:
         plot(lines, given.out)

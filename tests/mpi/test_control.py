@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from mpi4py import MPI
-from support import sample
 
-from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.signals import Request, Signals
 from dsgmcmc.runs.control import Control
 
@@ -69,11 +65,3 @@ def test_all_know_whether_any_process_still_writes(comm: MPI.Comm, together) -> 
             assert comm.size == 1 or not busy[1]
             assert idle[1]
         control.finish()
-
-
-def test_more_processes_than_blocks_are_refused(comm: MPI.Comm, data: Path, mpi_tmp_path: Path) -> None:
-    """Some would have nothing to do; the same error on all."""
-    if comm.size == 1:
-        pytest.skip("one process has all blocks")
-    with pytest.raises(InputError, match="cannot share a grid"):
-        sample(comm, data, mpi_tmp_path / "run", rank=2, grid=comm.size - 1, iterations=4)

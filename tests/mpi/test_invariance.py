@@ -6,14 +6,16 @@ Everything is compared with what one process makes in one go. On three processes
 from __future__ import annotations
 
 import json
+import shutil
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from mpi4py import MPI
-from support import digest, metrics, sample
+from support import digest, diverging, metrics, sample, write_planted
 
+from dsgmcmc.diagnostics.summary import read_summary
 from dsgmcmc.parallel import ring
 from dsgmcmc.samplers import SAMPLERS, baoab
 from dsgmcmc.samplers.gradients import GRADIENTS
@@ -74,21 +76,15 @@ def test_number_of_processes_and_resuming(
     compare(comm, together, data, mpi_tmp_path, settings, [7, 17])
 
 
-class Case(NamedTuple):
-    """A sampler, settings of it and of the run, which of the files, and sweeps after which it stops and ends."""
-
-    sampler: str
-    section: dict[str, Any]
-    settings: dict[str, Any]
-    file: str
-    stops: tuple[float, int] | None
+#: A sampler, its settings, those of the run, the file, and the sweeps after which it stops and ends, if not 7 and 17.
+Case = tuple[str, dict[str, Any], dict[str, Any], str, tuple[float, int] | None]
 
 
 def case(
     sampler: str, file: str = "plain", stops: tuple[float, int] | None = None, *, of: Any = (), **settings: Any
 ) -> Case:
     """A case; `of` are settings of the sampler."""
-    return Case(sampler, dict(of), settings, file, stops)
+    return sampler, dict(of), settings, file, stops
 
 
 BOTH = {"noise": "both"}
@@ -196,12 +192,8 @@ def test_chains_end_together_when_they_are_accurate(
     comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path, chains: int, until: str
 ) -> None:
     """At the same look on any number of processes, also where limits stopped them before, between looks and at one."""
-    settings = settings_of("baoab", chains=chains, until=until, iterations=300, thin=1, burn_in=20)
-    settings |= {
-        "sampler": {"name": "baoab", "step_size": 0.15},
-        "prior": "fixed",
-        "prior_precision": 20.0,
-    }  # mixes fast
+    mixing_fast = {"sampler": {"name": "baoab", "step_size": 0.15}, "prior": "fixed", "prior_precision": 20.0}
+    settings = {**BASE, **mixing_fast, "chains": chains, "until": until, "iterations": 300, "thin": 1, "burn_in": 20}
     compare(comm, together, data, mpi_tmp_path, settings, [44, 60, 300])
     with together():
         if comm.rank == 0:
@@ -223,3 +215,62 @@ def test_times_of_checkpoints_do_not_matter(comm: MPI.Comm, together, data: Path
         if comm.rank == 0:
             assert digest(rare) == digest(often)
             assert steps(often / "checkpoints" / "chain-0") == [4, 16, 17]  # 4 is the end of burn-in, which stays
+
+
+@pytest.mark.once
+@pytest.mark.parametrize(
+    ("memory", "schedule", "more"),
+    [(2, "cyclic", {}), (3, "random", {"metric": "diagonal"})],
+)
+def test_hamcmc_is_resumed_at_every_phase_of_its_memory(
+    comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path, memory: int, schedule: str, more: dict[str, Any]
+) -> None:
+    """Before the first step of every sub-chain, among the first 2M + 1 steps, while v is frozen, and after."""
+    settings = settings_of("hamcmc", schedule=schedule, prior="normal-gamma", thin=5)
+    settings["sampler"] |= {"memory": memory, **more}
+    compare(comm, together, data, mpi_tmp_path, settings, [*range(1, 2 * memory + 5), 17])
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("chains", [1, 2])
+def test_a_chain_that_diverged_begins_again_alike(
+    comm: MPI.Comm, together, mpi_tmp_path: Path, data: Path, chains: int
+) -> None:
+    """In one go by one process, and by several in parts that end where the state is not looked at otherwise."""
+    out, alone = mpi_tmp_path / "run", mpi_tmp_path / "alone"
+    with together():
+        if comm.rank == 0:  # first, so that one process compiles the kernels of all
+            assert diverging(MPI.COMM_SELF, data, alone, chains=chains) == 0
+    for iterations in (23, 27, 41, 60):
+        assert diverging(comm, data, out, iterations, chains=chains) == 0
+    with together():
+        if comm.rank == 0:
+            assert len(read_summary(alone / "summary.json")["fell_back"]) >= chains
+            assert digest(out) == digest(alone)
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("sampler", ["gibbs", "psgld"])
+def test_a_warm_start_is_a_function_of_the_run_and_the_seed(
+    comm: MPI.Comm, together, mpi_tmp_path: Path, sampler: str
+) -> None:
+    """A run on more ratings, on all processes and resumed after the earlier run is gone, is that of one process."""
+    folder, model = mpi_tmp_path, {"rank": 3, "noise": "both", "prior": "normal-wishart"}
+    settings = {"grid": 5, "burn_in": 2, "thin": 2, "evaluate_every": 4, "save_draws": 2}
+    chains = {"sampler": {"name": sampler}, "chains": 2, **settings}
+    grown, started = folder / "grown.h5", {"start": folder / "run", **chains}
+    with together():
+        if comm.rank == 0:
+            few = write_planted(folder / "few.h5", rows=22, columns=15)
+            write_planted(grown)
+            assert sample(MPI.COMM_SELF, few, folder / "run", iterations=9, **model, **settings) == 0
+            assert sample(MPI.COMM_SELF, grown, folder / "one", iterations=11, **started) == 0
+            assert sample(MPI.COMM_SELF, grown, folder / "cold", iterations=11, hyper_start=1, **model, **chains) == 0
+    assert sample(comm, grown, folder / "many", iterations=5, **started) == 0
+    with together():
+        if comm.rank == 0:
+            shutil.rmtree(folder / "run")
+    assert sample(comm, grown, folder / "many", resume=True, iterations=11) == 0
+    with together():
+        if comm.rank == 0:
+            assert digest(folder / "many") == digest(folder / "one") != digest(folder / "cold")

@@ -1,0 +1,106 @@
+"""Code that benchmarks share: commands, environments for other packages, ratings as arrays, tables."""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dsgmcmc.data.ratings import Ratings, open_ratings
+from dsgmcmc.parallel.mpirun import run_dsgmcmc
+
+TESTS = Path(__file__).parents[1]
+sys.path += [
+    str(TESTS.parent / "data"),
+    str(TESTS),
+]  # `synthetic`, `shapes` and `support` are imported after this module
+
+
+def arguments(description: str | None) -> argparse.ArgumentParser:
+    """Command line whose help is the docstring of the script."""
+    return argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+
+def python_with(folder: Path, *packages: str) -> Path:
+    """Python of an environment in `folder` with these packages, installed from PyPI at the first call.
+
+    Raises
+    ------
+    RuntimeError
+        With the message of pip, if a package cannot be installed.
+    """
+    python = folder.resolve() / "bin" / "python"
+    if not (folder / "whole").exists():
+        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+        run_program(python, "-m", "pip", "install", "--quiet", *packages)
+        (folder / "whole").touch()
+    return python
+
+
+def run_program(*command: object) -> None:
+    """Run a program of another package; RuntimeError with the last line of its messages if it fails."""
+    done = subprocess.run([str(word) for word in command], check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError("failed: " + (done.stderr.strip().splitlines() or ["?"])[-1][:200])
+
+
+def processor_seconds() -> float:
+    """Processor seconds of all processes that were started and have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def quietly(*words: object, processes: int = 1) -> tuple[str, float]:
+    """Run a ``dsgmcmc`` command; its output and processor seconds. An error ends the script."""
+    before = processor_seconds()
+    done = run_dsgmcmc([str(word) for word in words], processes)
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    return done.stdout, processor_seconds() - before
+
+
+def movielens(folder: Path, data: Path, ratings: str, *options: str) -> Path:
+    """Prepare ratings of a folder of MovieLens 100K or 1M, with times and the features of users and items."""
+    users, items = ("users.dat", "movies.dat") if (folder / "users.dat").exists() else ("u.user", "u.item")
+    known = (f"--user-features={folder / users}", f"--item-features={folder / items}", "--timestamps", "--force")
+    quietly("prepare", folder / ratings, data, *options, *known)
+    return data
+
+
+def triplets(ratings: Ratings, part: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows, columns and values of a part of a ratings file, (n,) each."""
+    indptr, columns, values = ratings.slab(part, 0, ratings.n_rows)
+    return np.repeat(np.arange(ratings.n_rows, dtype=np.int32), np.diff(indptr)), columns, values
+
+
+def export(data: Path, out: Path) -> dict[str, Any]:
+    """Write the split as plain arrays, users first, with the features of both sides if there are any."""
+    with open_ratings(data) as ratings:
+        order = -1 if ratings.transposed else 1
+        arrays: dict[str, Any] = {"shape": (ratings.n_rows, ratings.n_cols)[::order], "mean": ratings.mean}
+        for part in ("train", "test"):
+            rows, columns, values = triplets(ratings, part)
+            users, items = (rows, columns)[::order]
+            arrays |= {f"{part}_users": users, f"{part}_items": items, f"{part}_values": values}
+        for side, name in zip(("rows", "cols")[::order], ("users", "items"), strict=True) if ratings.features else ():
+            features = ratings.feature_slab(side, 0, ratings.n_rows if side == "rows" else ratings.n_cols)
+            arrays |= {f"{name}_{field}": getattr(features, field) for field in ("indptr", "indices", "values")}
+            arrays[f"{name}_features"] = len(features.names)
+    np.savez(out, **arrays)
+    return arrays
+
+
+def say(*cells: str) -> None:
+    """Print a line of a table in Markdown."""
+    print(f"| {' | '.join(cells)} |", flush=True)
+
+
+def say_head(*titles: str) -> None:
+    """Print the head of a table in Markdown."""
+    say(*titles)
+    say(*["---"] * len(titles))
