@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from dsgmcmc.cli.settings import Fields, declared, sections
+from dsgmcmc.cli.sample import declared, sections
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.step_size import StepSize
 
@@ -38,7 +38,7 @@ def page() -> str:
     return "\n".join(parts)
 
 
-def _page_table(own: Fields, gradient: str = "") -> str:
+def _page_table(own: dict[str, FieldInfo], gradient: str = "") -> str:
     """Rows of a table; of a sampler's settings, if its own `gradient` is given."""
     lines = ["| setting | option | values | default | |", "|---|---|---|---|---|"]
     for name, field in own.items():

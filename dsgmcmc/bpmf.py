@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
+import operator
 import os
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from dsgmcmc._estimator import Estimator, brief, seed_of
+import numpy as np
+
 from dsgmcmc.config.run import RunConfig
 from dsgmcmc.data.arrays import has_times, prepare_data, read_features
 from dsgmcmc.errors import InputError, StoppedError
-from dsgmcmc.parallel.comm import Alone, agree
+from dsgmcmc.parallel.comm import Alone, on_root
 from dsgmcmc.parallel.mpirun import processes_wanted, sample_apart
 from dsgmcmc.posterior.fitted import FittedModel
 from dsgmcmc.posterior.run import Run
@@ -31,6 +34,68 @@ ADMITTED: dict[str, tuple[Any, ...]] = {
     "duplicates": ("error", "first", "last", "mean"),
     "model": ("auto", None),
 }
+
+
+def _brief(value: Any) -> str:
+    """Representation of a value; only the class name for data."""
+    plain = isinstance(value, (str, int, float, dict, os.PathLike, type(None)))
+    return repr(str(value) if isinstance(value, os.PathLike) else value) if plain else f"<{type(value).__name__}>"
+
+
+def seed_of(random_state: Any) -> int:
+    """Seed from scikit-learn's `random_state`: an int, a `RandomState`, or None for a random seed."""
+    if random_state is None:
+        return int(np.random.SeedSequence().generate_state(1, np.uint64)[0]) >> 1
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31 - 1))
+    try:
+        return operator.index(random_state)
+    except TypeError:
+        raise ValueError(f"random_state {random_state!r}: expected an int, a RandomState or None") from None
+
+
+class Estimator:
+    """A regressor whose parameters are the arguments of its constructor, stored as attributes."""
+
+    _estimator_type = "regressor"
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters by name; `deep` has no effect, and is required by scikit-learn."""
+        return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by name.
+
+        Raises
+        ------
+        ValueError
+            If there is no such parameter.
+        """
+        known = self.get_params()
+        for name, value in params.items():
+            if name not in known:
+                raise ValueError(f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}")
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        defaults = inspect.signature(type(self)).parameters
+        given = {k: v for k, v in self.get_params().items() if v is not defaults[k].default}
+        return f"{type(self).__name__}({', '.join(f'{name}={_brief(value)}' for name, value in given.items())})"
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return any(name.endswith("_") and not name.startswith("_") for name in vars(self))
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import InputTags, RegressorTags, Tags, TargetTags  # only scikit-learn calls this
+
+        return Tags(
+            estimator_type="regressor",
+            target_tags=TargetTags(required=False),
+            input_tags=InputTags(categorical=True, string=True, sparse=True),
+            regressor_tags=RegressorTags(),
+            requires_fit=True,
+        )
 
 
 @dataclass(repr=False, eq=False)
@@ -181,37 +246,40 @@ class BPMF(Estimator, FittedModel):
             If a chain diverges, or sampling was stopped at a checkpoint.
         """
         settings = self._settings()
-        command = f"{self!r}.fit({', '.join(map(brief, [X] if y is None else [X, y]))})"
-        begin, earlier = None, getattr(self, "_scratch", None)  # keeps the run of `start`, which may be there
+        command = f"{self!r}.fit({', '.join(map(_brief, [X] if y is None else [X, y]))})"
+        earlier_run = None
         if start is not None:
-            begin = start.run_.path if isinstance(start, FittedModel) else Path(start)
+            earlier_run = start.run_.path if isinstance(start, FittedModel) else Path(start)
         if self.comm is not None and self.out is None:
             raise InputError("with comm=, say where the run goes with out=: all processes write there")
-        if not (self.warm_start and hasattr(self, "_scratch")):
+        before = getattr(self, "_scratch", None)  # keeps its folder, in which the run of `start` may be
+        if before is None or not self.warm_start:
             self._scratch = Scratch()
-        own = self._scratch.path
-        out = Path(self.out) if self.out is not None else own / "run"
-        comm = Alone() if self.comm is None else self.comm
+        folder = self._scratch.path
+        out = folder / "run" if self.out is None else Path(self.out)
+        stored = folder / "ratings.h5" if self.out is None else out.with_name(f"{out.name}.ratings.h5")
+        comm = self.comm or Alone()
         jobs = processes_wanted(self.n_jobs) if self.comm is None else 1
-        beside = out.with_name(f"{out.name}.ratings.h5") if self.out is not None else own / "ratings.h5"
-        data = self._prepare(X, y, beside, comm, settings["seed"])
-        shown = bool(self.verbose or (self.verbose is None and in_notebook()))
+        data = self._prepare(X, y, stored, comm, settings["seed"])
+        shown = in_notebook() if self.verbose is None else bool(self.verbose)
         try:
             if jobs > 1:
-                sample_apart(data, out, settings, self.warm_start, jobs, shown, own, begin, command, self.model)
+                sample_apart(
+                    data, out, settings, self.warm_start, jobs, shown, folder, earlier_run, command, self.model
+                )
             else:
                 from dsgmcmc.runs.compare import sample_recommended
                 from dsgmcmc.runs.job import Job  # loads Numba's compiler, which reading a model does not need
                 from dsgmcmc.runs.source import RatingsSource
 
-                source = RatingsSource(data, start=begin)
+                source = RatingsSource(data, start=earlier_run)
                 job = Job(comm, source, out, settings, self.warm_start, command=command, quiet=not shown)
                 if job.run() if self.model is None else sample_recommended(job):
                     raise StoppedError("stopped before its end, at a checkpoint: go on with warm_start=True")
         except KeyboardInterrupt as error:
             error.add_note("The chains are kept as far as they came: `fit` with warm_start=True goes on.")
             raise
-        del earlier
+        del before
         return self._adopt(Run(out))
 
     @in_python()
@@ -248,21 +316,19 @@ class BPMF(Estimator, FittedModel):
         folder = Path(comm.bcast(str(scratch.path / "compare")))
         return Comparing(comm, RatingsSource(data), folder, settings, metric, quiet=not self.verbose).run()
 
-    def _prepare(self, X: Any, y: Any, beside: Path, comm: Comm, seed: int, compared: bool = False) -> Path:
-        """Write the ratings to a file, unless X is a ratings file; return the path of the file. Collective."""
+    def _prepare(self, X: Any, y: Any, path: Path, comm: Comm, seed: int, compared: bool = False) -> Path:
+        """Write the ratings to `path`, unless X is a ratings file; return the path of the ratings file. Collective."""
 
-        def prepare() -> str:
-            if comm.rank != 0:
-                return ""
+        def prepare() -> Path:
             given = {"user": self.user_features, "item": self.item_features}
-            described = {kind: read_features(each, kind) for kind, each in given.items() if each is not None}
+            features = {kind: read_features(table, kind) for kind, table in given.items() if table is not None}
             timed = self.time_levels not in (None, "no")
             if not timed and (compared or self.model == "auto"):
                 timed = has_times(X, y, self.columns)
-            settled = (seed, described, timed, self.duplicates, self.columns)
-            return str(prepare_data(X, y, beside, self.test_fraction, *settled).resolve())
+            options = (seed, features, timed, self.duplicates, self.columns)
+            return prepare_data(X, y, path, self.test_fraction, *options).resolve()
 
-        return Path(comm.bcast(agree(comm, prepare, "fit"), root=0))
+        return on_root(comm, prepare, "fit")
 
     @classmethod
     def load(cls, run: str | os.PathLike[str], *, data: str | os.PathLike[str] | None = None) -> Self:
@@ -295,19 +361,21 @@ class BPMF(Estimator, FittedModel):
         return model._adopt(opened, data)
 
     def _settings(self) -> dict[str, Any]:
+        """Settings of the run by name: the parameters that are given, and `options`."""
+        parameters = self.get_params()
         for name, admitted in ADMITTED.items():
-            if getattr(self, name) not in admitted:
-                raise InputError(f"{name}={getattr(self, name)!r}: expected {' or '.join(map(repr, admitted))}")
+            if parameters[name] not in admitted:
+                raise InputError(f"{name}={parameters[name]!r}: expected {' or '.join(map(repr, admitted))}")
         if not isinstance(self.options, Mapping | None):
             raise InputError(f"options={self.options!r}: expected a dict of settings by their names")
         settings = dict(self.options or {})
-        twice = settings.keys() & (self.get_params().keys() | {"seed"}) - {"sampler"}
+        twice = settings.keys() & (parameters.keys() | {"seed"}) - {"sampler"}
         if twice:
             raise InputError(f"options has {min(twice)!r}, which is a parameter of its own: BPMF({min(twice)}=...)")
         section = settings.pop("sampler", {})
         section = {"name": section} if isinstance(section, str) else dict(section)
         if self.sampler is not None:
             section["name"] = self.sampler
-        named = {name: value for name, value in self.get_params().items() if name in RunConfig.model_fields}
-        settings |= named | {"sampler": section or None, "seed": seed_of(self.random_state)}
+        settings |= {name: value for name, value in parameters.items() if name in RunConfig.model_fields}
+        settings |= {"sampler": section or None, "seed": seed_of(self.random_state)}
         return {name: value for name, value in settings.items() if value is not None}

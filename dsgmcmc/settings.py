@@ -1,6 +1,6 @@
 """Declaration of settings, and their names in messages: options of ``dsgmcmc sample``, or arguments in Python.
 
-A setting is declared once, by `setting`, in a Pydantic class. `dsgmcmc.cli.settings` makes its option from the
+A setting is declared once, by `setting`, in a Pydantic class. `dsgmcmc.cli.sample` makes its option from the
 declaration, and ``python docs/settings.py`` its line in docs/settings.md.
 """
 

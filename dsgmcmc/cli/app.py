@@ -11,14 +11,10 @@ import typer
 
 from dsgmcmc._version import __version__
 from dsgmcmc.cli.compare import compare
-from dsgmcmc.cli.data.fetch import fetch
-from dsgmcmc.cli.data.prepare import prepare
-from dsgmcmc.cli.info import info
-from dsgmcmc.cli.posterior.evaluate import evaluate
-from dsgmcmc.cli.posterior.predict import predict
-from dsgmcmc.cli.posterior.recommend import recommend
+from dsgmcmc.cli.info import doctor, info, report, verify
+from dsgmcmc.cli.posterior import evaluate, export, predict, recommend
+from dsgmcmc.cli.prepare import fetch, prepare
 from dsgmcmc.cli.sample import SampleCommand, sample, with_settings
-from dsgmcmc.cli.small import doctor, export, report, verify
 from dsgmcmc.errors import EXIT_FAILURE, EXIT_USAGE, InputError, WriteError, failed_file
 from dsgmcmc.terminal import complain, say
 
@@ -58,15 +54,15 @@ app.command(short_help="Check every checksum, print the digest.")(verify)
 app.command(short_help="Check that this machine can sample.")(doctor)
 
 
-def asked_for(words: list[str]) -> typer.Typer:
-    """Return the program with only the command in the first word, if it is one: making all commands takes longer."""
-    one = copy(app)
-    commands = {getattr(each.callback, "__name__", ""): each for each in app.registered_commands}
-    named = [commands[word] for word in words[:1] if word in commands]
-    one.registered_commands = named or app.registered_commands
-    if words[:1] == ["sample"]:
+def _program_for(words: list[str]) -> typer.Typer:
+    """Return the program with only the command that the first word names, because making all commands takes longer."""
+    first = words[:1]
+    smaller = copy(app)
+    named = [command for command in app.registered_commands if [getattr(command.callback, "__name__", "")] == first]
+    smaller.registered_commands = named or app.registered_commands
+    if first == ["sample"]:
         with_settings()
-    return one
+    return smaller
 
 
 def main() -> None:
@@ -78,10 +74,10 @@ def main() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")  # names may have letters outside the locale
     words = sys.argv[1:] or ["--help"]
     try:
-        status = asked_for(words)(words, standalone_mode=False)
+        status = _program_for(words)(words, standalone_mode=False)
     except REFUSED as error:
         message = error.format_message().replace("Value error, ", "")
-        complain(f"{message} (--help shows what there is)")
+        complain(f"{message} (--help lists commands and options)")
         sys.exit(EXIT_USAGE)
     except InputError as error:
         complain(error)

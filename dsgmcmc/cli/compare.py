@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from dsgmcmc.cli.options import JsonOption, Metric
+from dsgmcmc.cli import JsonOption
 from dsgmcmc.errors import InputError, StoppedError, writing
 from dsgmcmc.parallel.comm import on_root, processes, run_parallel
 from dsgmcmc.terminal import say, say_json, show_table
@@ -23,10 +23,10 @@ def compare(
         Path, typer.Option("--out", "-o", metavar="FILE.toml", help="Settings of the recommended model.")
     ] = Path("best.toml"),
     metric: Annotated[
-        Metric | None,
+        Literal["log-probability", "log-density", "rmse", "ndcg"] | None,
         typer.Option(
-            help="What models are compared by.",
-            show_default="log-probability, of ratings without levels log-density, of clicks ndcg",
+            help="Criterion by which models are compared.",
+            show_default="log-probability; log-density if ratings have no levels; ndcg for clicks",
         ),
     ] = None,
     config: Annotated[
@@ -62,19 +62,17 @@ def compare(
     from dsgmcmc.runs.source import RatingsSource
     from dsgmcmc.storage.files import write_whole
 
-    def refuse() -> None:
+    def settings() -> dict[str, Any]:
         if out.exists() and not force:
             raise InputError(f"{out} exists: give --force to replace it, or another --out")
+        return read_settings({} if seed is None else {"seed": seed}, config, assign or ())
 
     def write(comparison: Comparison) -> None:
         with writing(out):
             write_whole(out, comparison.toml())
 
     def work() -> int:
-        on_root(comm, refuse)
-        options = {} if seed is None else {"seed": seed}
-        given = on_root(comm, partial(read_settings, options, config, assign or ()))
-        folder = out.with_name(f"{out.name}.compare")
+        given, folder = on_root(comm, settings), out.with_name(f"{out.name}.compare")
         try:
             source, signals = RatingsSource(data), installed()
             comparison = Comparing(comm, source, folder, given, metric, signals=signals, quiet=as_json).run()
@@ -100,13 +98,13 @@ def _show(comparison: Comparison) -> None:
     short = {"log-probability": "log p", "log-density": "density", "rmse": "RMSE", "ndcg": "NDCG"}[comparison.metric]
     headings = ("model", short, "behind", "se", "RMSE", "time")
     rows = []
-    for each in comparison.models:
-        scores = (each.criterion, each.behind, each.error, each.rmse)
+    for model in comparison.models:
+        scores = (model.criterion, model.behind, model.error, model.rmse)
         shown = ("-" if number is None else f"{number:.4f}" for number in scores)
-        rows.append([each.name, *shown, "-" if each.seconds is None else f"{each.seconds:,.1f} s"])
+        rows.append([model.name, *shown, "-" if model.seconds is None else f"{model.seconds:,.1f} s"])
     show_table(headings, rows, title, left=headings[:1])
     sweeps = comparison.models[0].sweeps
-    say(f"simplest first, {sweeps} sweeps each; behind: the best model; se: its standard error; time: of these sweeps")
+    say(f"simplest model first, {sweeps} sweeps of each; behind: the best model; se: standard error of the difference")
     if comparison.left_out:
-        say(f"not sampled: {len(comparison.left_out)} other models, with a law or a part that had lost by itself")
+        say(f"not sampled: {len(comparison.left_out)} other models, whose likelihood or a part did not help by itself")
     say(comparison.sentence())

@@ -1,19 +1,33 @@
-"""``dsgmcmc info``: describes a file or run, and the quality of a run."""
+"""Commands that describe and check: ``info``, ``report`` and ``verify`` a file or run, ``doctor`` the machine."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dsgmcmc.cli.options import JsonOption, PathArgument, kind_of
-from dsgmcmc.errors import retry_if_gone
-from dsgmcmc.terminal import say, say_json, show_facts, show_table
+from dsgmcmc.cli import JsonOption, RunArgument
+from dsgmcmc.errors import EXIT_FAILURE, InputError, retry_if_gone
+from dsgmcmc.terminal import pass_on, say, say_json, show_facts, show_table
 
 if TYPE_CHECKING:
     from dsgmcmc.diagnostics.overview import Table
+
+PathArgument = Annotated[Path, typer.Argument(metavar="PATH", help="Ratings file or run directory.")]
+
+
+def _kind_of(path: Path) -> str:
+    """Kind of a path: ``ratings file`` or ``run``; raises InputError for any other path."""
+    if path.is_file():
+        return "ratings file"
+    if (path / "run.toml").exists():
+        return "run"
+    problem = "has no run.toml" if path.is_dir() else "does not exist"
+    raise InputError(f"{path} {problem}: expected a ratings file or a run directory")
 
 
 @retry_if_gone
@@ -35,8 +49,17 @@ def info(
     if diagnostics:
         _diagnose(path, as_json)
         return
-    kind = kind_of(path)
-    facts, lines, shown, tables = (_describe_run if kind == "run" else _describe_ratings)(path)
+    kind = _kind_of(path)
+    lines: list[str] = []
+    tables: list[Table] = []
+    if kind == "run":
+        from dsgmcmc.diagnostics.overview import overview
+        from dsgmcmc.storage.rundir import RunDirectory
+
+        facts, verdict, shown, tables = overview(RunDirectory(path))
+        lines = verdict.lines()
+    else:
+        facts, shown = _describe_ratings(path)
     if as_json:
         say_json({"kind": kind, **facts})
         return
@@ -68,12 +91,8 @@ def _diagnose(path: Path, as_json: bool) -> None:
     say("", *(f"warning: {warning}" for warning in convergence["warnings"]), convergence["note"])
 
 
-#: Facts for scripts; and for people, lines, facts by label, and tables.
-Description = tuple[dict[str, Any], list[str], dict[str, Any], "list[Table]"]
-
-
-def _describe_ratings(path: Path) -> Description:
-    """Describe a ratings file, with the labels of `dsgmcmc prepare`."""
+def _describe_ratings(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Facts about a ratings file: for scripts, and for people with the labels of `dsgmcmc prepare`."""
     from dsgmcmc.data.ratings import open_ratings
 
     with open_ratings(path) as ratings:
@@ -99,15 +118,7 @@ def _describe_ratings(path: Path) -> Description:
         "seed": facts["seed"],
         "digest": facts["digest"],
     }
-    return facts | features, [], shown, []
-
-
-def _describe_run(path: Path) -> Description:
-    from dsgmcmc.diagnostics.overview import overview
-    from dsgmcmc.storage.rundir import RunDirectory
-
-    facts, verdict, settings, tables = overview(RunDirectory(path))
-    return facts, verdict.lines(), settings, tables
+    return facts | features, shown
 
 
 def _text(value: Any) -> str | list[str]:
@@ -117,3 +128,87 @@ def _text(value: Any) -> str | list[str]:
     if isinstance(value, float):
         return f"{value:.6g}"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+@retry_if_gone
+def report(
+    run: RunArgument,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="FILE.html", help="The page.", show_default="RUN/report.html"),
+    ] = None,
+) -> None:
+    """Write one HTML file with convergence, traces, errors, calibration, residuals, times and configuration.
+
+    The file is self-contained and needs no network. Its figures need Matplotlib, which `pip install 'dsgmcmc[report]'`
+    installs.
+
+    \b
+    Examples:
+      dsgmcmc report run
+      dsgmcmc report run -o page.html
+    """
+    from dsgmcmc.diagnostics.report import write_report
+
+    if not run.is_dir():
+        raise InputError(f"{run} is not a run directory")
+    page = run / "report.html" if out is None else out
+    if not page.parent.is_dir():
+        raise InputError(f"the folder {page.parent} does not exist")
+    write_report(run, page)
+    pass_on([os.fsencode(f"{page}\n")])
+
+
+@retry_if_gone
+def verify(path: PathArgument, as_json: JsonOption = False) -> None:
+    """Check all checksums and the structure, and print the digest of the content.
+
+    The digest of a run covers its newest checkpoint, its saved draws and its posterior. It does not depend on the
+    number of processes that wrote them, nor on how often the run was resumed.
+
+    \b
+    Examples:
+      dsgmcmc verify run
+      dsgmcmc verify run --json | jq -r .digest
+    """
+    kind = _kind_of(path)
+    if kind == "ratings file":
+        from dsgmcmc.data.ratings import open_ratings
+
+        with open_ratings(path) as ratings:
+            ratings.verify()
+            digest = ratings.digest
+    else:
+        from dsgmcmc.diagnostics.overview import audit
+        from dsgmcmc.storage.rundir import RunDirectory
+
+        digest = audit(RunDirectory(path))
+    if as_json:
+        say_json({"path": str(path), "kind": kind, "valid": True, "digest": digest}, indent=None)
+    else:
+        say(f"{path}: a valid {kind}, digest {digest}")
+
+
+def doctor(
+    launch: Annotated[
+        bool, typer.Option("--launch/--no-launch", help="Whether to start MPI processes; login nodes may forbid it.")
+    ] = True,
+    as_json: JsonOption = False,
+) -> None:
+    """Check that this machine can sample, and say how to fix any problem.
+
+    The exit status is 1 if sampling cannot work. On a login node: dsgmcmc doctor --no-launch
+    """
+    from dsgmcmc.doctor import examine
+
+    findings = list(examine(launch))
+    problems = sum(finding.level == "error" for finding in findings)
+    if as_json:
+        say_json({"can_sample": not problems, "findings": [asdict(finding) for finding in findings]})
+    else:
+        for finding in findings:
+            say(f"{finding.level:8} {finding.name:15} {finding.found}")
+            if finding.advice:
+                say(f"{'':24} -> {finding.advice}")
+        say("Sampling can work here." if not problems else f"Sampling cannot work here: {problems} error(s).")
+    raise typer.Exit(EXIT_FAILURE if problems else 0)

@@ -1,4 +1,4 @@
-"""``dsgmcmc sample``: the options of a run."""
+"""``dsgmcmc sample``, whose options are made from the settings that classes declare with `dsgmcmc.settings.setting`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,17 @@ import sys
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from types import NoneType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import typer
 from typer.core import TyperCommand
 
 from dsgmcmc.parallel.comm import agree, on_root, processes, run_parallel
 from dsgmcmc.settings import in_python
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
 
 
 class SampleCommand(TyperCommand):
@@ -103,22 +107,6 @@ def sample(
         run_parallel(comm, work)
 
 
-#: Parameters of `sample` without ``**given``, which `with_settings` replaces by the options of settings.
-_OWN = [each for each in inspect.signature(sample, eval_str=True).parameters.values() if each.name != "given"]
-sample.__signature__ = inspect.Signature(_OWN)  # type: ignore[attr-defined]
-
-
-def with_settings() -> None:
-    """Give `sample` an option for every setting.
-
-    The classes that declare settings load NumPy and Pydantic, which would slow the start of other commands.
-    """
-    from dsgmcmc.cli.settings import settings
-
-    options = [each.parameter for each in settings()]
-    sample.__signature__ = inspect.Signature([*_OWN, *options])  # type: ignore[attr-defined]
-
-
 def _split(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Split the given options into settings of the job and settings of the run; step_size goes to the sampler."""
     from dsgmcmc.config.job import Policy
@@ -130,3 +118,78 @@ def _split(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     if "step_size" in given:
         given["sampler"] = {**given.get("sampler", {}), "step_size": given.pop("step_size")}
     return of_job, given
+
+
+# ---------------------------------------------------------------------- options of settings
+
+#: Parameters of `sample` without ``**given``, which `with_settings` replaces by the options of settings.
+_FIXED = [each for each in inspect.signature(sample, eval_str=True).parameters.values() if each.name != "given"]
+sample.__signature__ = inspect.Signature(_FIXED)  # type: ignore[attr-defined]
+
+
+def with_settings() -> None:
+    """Give `sample` an option for every setting that has one, in the order of the help.
+
+    The classes that declare settings load NumPy and Pydantic, which would slow the start of other commands.
+    """
+    options = [
+        _option(section, name, field)
+        for section, fields in sections().items()
+        for name, field in fields.items()
+        if declared(field)["offered"]
+    ]
+    sample.__signature__ = inspect.Signature([*_FIXED, *options])  # type: ignore[attr-defined]
+
+
+def sections() -> dict[str, dict[str, FieldInfo]]:
+    """Settings of the model, the chain and the job; among sampler settings only the step size, which has an option."""
+    from dsgmcmc.config.chain import ChainConfig
+    from dsgmcmc.config.job import Policy
+    from dsgmcmc.config.run import ModelConfig
+    from dsgmcmc.samplers.step_size import StepSize
+
+    chain = dict(ChainConfig.model_fields)
+    step = StepSize.model_fields["step_size"]
+    return {
+        "model": dict(ModelConfig.model_fields),
+        "chain": {"sampler": chain.pop("sampler"), "step_size": step, **chain},
+        "job": dict(Policy.model_fields),
+    }
+
+
+def declared(field: FieldInfo) -> dict[str, Any]:
+    """Return the declaration of an option by `setting`; most settings of samplers have no option."""
+    extra: Any = field.json_schema_extra or {}
+    return {"shown": "", "offered": False, "metavar": "", "short": "", **extra.get("option", {})}
+
+
+def _option(section: str, name: str, field: FieldInfo) -> inspect.Parameter:
+    """Option of a setting; its default is None if it is not given."""
+    how, description = declared(field), field.description or ""
+    option = f"--{name.replace('_', '-')}"
+    default = how["shown"] or _shown(field.default)
+    made = typer.Option(
+        f"{option}/--no-{option[2:]}" if field.default is True else option,
+        *([how["short"]] if how["short"] else []),
+        metavar=how["metavar"] or None,
+        help=f"{description} [default: {default}]" if default else description,
+        rich_help_panel=f"Settings of the {section}",
+    )
+    kind: Any = Annotated[_type(field) | None, made]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+
+
+def _type(field: FieldInfo) -> Any:
+    """Type of the option; text if the setting admits several types, as its class parses the text."""
+    annotation: Any = field.annotation
+    if get_origin(annotation) is Literal:
+        return annotation
+    types = [kind for kind in get_args(annotation) or [annotation] if kind is not NoneType]
+    return types[0] if types in ([int], [float], [bool]) else str
+
+
+def _shown(value: Any) -> str:
+    """Format a default for the help."""
+    if value is None or isinstance(value, bool):
+        return "on" if value else ""
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -73,7 +73,7 @@ def test_what_there_is_to_say(tmp_path):
     (tmp_path / "r.csv").write_text("userId,movie,stars\n1,1,2\n1,2,3\n2,1,4\n2,1,3\n")
     run = typed("prepare", tmp_path / "r.csv", tmp_path / "out.h5").expect(0)
     assert "user userId, item movie, rating stars" in run.out
-    for text in ("1 ratings are of a user and an item", "3 ratings are few", "no ratings are held out"):
+    for text in ("1 ratings repeat the user and item", "3 ratings are few", "no ratings are held out"):
         assert text in run.err
 
 

@@ -18,7 +18,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "dsgmcmc"
 FILES = {str(path.relative_to(PACKAGE)): path for path in sorted(PACKAGE.rglob("*.py"))}
 #: The rooms, one way only: a file imports from its own room and from what stands to the left of it.
 ORDER = (
-    "errors types terminal settings _version _estimator",
+    "errors types terminal settings _version",
     "kernels parallel",
     "storage",
     "data",
@@ -113,7 +113,7 @@ def test_samplers_and_kernels_know_neither_processes_nor_files():
 
 
 def test_samplers_and_commands_do_not_know_each_other():
-    """One algorithm, or one command, one file; what two of them share has a file of its own below them."""
+    """One algorithm, or the commands of one kind, one file; what two of them share is in a file below them."""
     algorithms = {sampler.__module__ for sampler in (*SAMPLERS.values(), *DENSITY_SAMPLERS.values())}
     commands = {module for module in imports("cli/app.py") if f"{module}.".startswith("dsgmcmc.cli.")}
     for name in FILES:

@@ -12,7 +12,7 @@ import typer
 
 from dsgmcmc import BPMF
 from dsgmcmc.cli.app import app
-from dsgmcmc.cli.settings import settings
+from dsgmcmc.cli.sample import declared, sections
 from dsgmcmc.config.job import Policy
 from dsgmcmc.config.run import RunConfig, build
 from dsgmcmc.errors import InputError
@@ -21,14 +21,18 @@ from dsgmcmc.settings import BPMF_NAMES, in_python, named
 
 ROOT = Path(__file__).resolve().parents[3]
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+#: Settings that have options, by section and name.
+OFFERED = {
+    section: {name: field for name, field in fields.items() if declared(field)["offered"]}
+    for section, fields in sections().items()
+}
 #: Options of `sample` that are no settings.
 OTHERS = {"data", "out", "config", "assign", "model", "resume", "start", "dry_run"}
 
 
 def test_every_option_of_sample_goes_somewhere() -> None:
     """One that no setting bears the name of would be read and forgotten."""
-    of_run = {each.name for each in settings() if each.section != "job"}
-    of_job = {each.name for each in settings() if each.section == "job"}
+    of_job, of_run = set(OFFERED["job"]), OFFERED["model"].keys() | OFFERED["chain"].keys()
     assert {parameter.name for parameter in COMMANDS["sample"].params} == OTHERS | of_run | of_job
     assert of_run - {"step_size"} <= set(RunConfig.model_fields), "the step is of the sampler"
     assert of_job == set(Policy.model_fields)
@@ -38,12 +42,12 @@ def test_parameters_of_bpmf_are_as_declared() -> None:
     """Their defaults are those of the run, or None, and the docstring says of them what the help does."""
     documented = re.split(r"\n(?=\w[\w, ]* : )", inspect.getdoc(BPMF) or "")
     said = {entry.partition(" : ")[0]: " ".join(entry.split("\n", 1)[1].split()) for entry in documented[1:]}
-    declared = {each.name: each.help for each in settings()}
+    options = OFFERED["model"] | OFFERED["chain"]
     parameters = inspect.signature(BPMF).parameters
-    shared = parameters.keys() & declared.keys()
+    shared = parameters.keys() & options.keys()
     assert {"rank", "sampler", "noise", "time_levels", "until"} <= shared
     for name in shared:
-        assert said[name].startswith(declared[name].rstrip(".")), name
+        assert said[name].startswith(str(options[name].description).rstrip(".")), name
         assert parameters[name].default in (None, RunConfig.model_fields[name].default), name
 
 

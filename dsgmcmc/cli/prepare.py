@@ -1,24 +1,49 @@
-"""``dsgmcmc prepare``: make a ratings file from files with ratings."""
+"""Commands that make a ratings file: ``prepare``, and ``fetch``, which downloads MovieLens."""
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from dataclasses import asdict
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from dsgmcmc.data.movielens import DATA_SETS, LICENCE
+from dsgmcmc.data.movielens import fetch as fetch_data
 from dsgmcmc.errors import EXIT_INTERRUPTED
 from dsgmcmc.parallel.signals import interrupt
-from dsgmcmc.terminal import console, plain, say, say_json, show_facts
+from dsgmcmc.terminal import console, pass_on, plain, say, say_json, show_facts
 
 if TYPE_CHECKING:
     from dsgmcmc.data.prepare import Summary
 
+FEW_RATINGS = 50  # with fewer ratings a prediction is mostly the prior's
 
-FEW = 50  # ratings: below, a model knows little
+Name = StrEnum("Name", {name: name for name in DATA_SETS})  # type: ignore[misc]
+
+
+def fetch(
+    name: Annotated[Name, typer.Argument(help="Data set.", show_default=False)],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Parent folder of the data set's folder.")] = Path(
+        "downloads"
+    ),
+) -> None:
+    """Download a MovieLens data set, check it and unpack it; files that are already there are not fetched again.
+
+    Prints the path of the file with the ratings, for dsgmcmc prepare.
+    """
+    from rich.progress import Progress
+
+    shown = console(stderr=True)
+    with Progress(console=shown, transient=True, disable=not shown.is_terminal) as bar:
+        task = bar.add_task(f"downloading {name.value}", total=None)
+        ratings = fetch_data(name.value, out, lambda done, total: bar.update(task, completed=done, total=total or None))
+    say(LICENCE.format(folder=ratings.parent), file=sys.stderr)
+    pass_on([os.fsencode(f"{ratings}\n")])
 
 
 def prepare(
@@ -28,7 +53,7 @@ def prepare(
         str | None,
         typer.Option(
             metavar="user=U,item=I,rating=R,timestamp=T",
-            help="Names in the header, or positions from 1, of those that are not detected, as in item=joke. "
+            help="Names in the header, or positions from 1, of columns that are not detected, as in item=joke. "
             "User and item without rating: clicks.",
         ),
     ] = None,
@@ -49,12 +74,12 @@ def prepare(
     duplicates: Annotated[
         Literal["error", "first", "last", "mean"],
         typer.Option(
-            help="Rating that counts if a user rated an item more than once: the first or last by timestamp, and of "
-            "equal or no timestamps by line; their mean; or error to refuse them."
+            help="Rating to use if a user rated an item more than once: the first or last by timestamp (by line if "
+            "timestamps are equal or missing), or the mean; error: refuse such ratings."
         ),
     ] = "last",
     drop_zeros: Annotated[
-        bool, typer.Option("--drop-zeros", help="Leave ratings of 0 out, where 0 means that a user did not rate.")
+        bool, typer.Option("--drop-zeros", help="Leave out ratings of 0, for data in which 0 means not rated.")
     ] = False,
     user_features: Annotated[
         Path | None,
@@ -69,7 +94,7 @@ def prepare(
         str | None,
         typer.Option(
             metavar="COLUMN=KIND,...",
-            help="Kinds of columns, if not the detected ones: number, category, list, year, flag, skip.",
+            help="Kinds of columns, instead of the detected ones: number, category, list, year, flag, skip.",
         ),
     ] = None,
     separator: Annotated[str, typer.Option(help="Separator of the values of a list.")] = "|",
@@ -77,7 +102,7 @@ def prepare(
         str | None,
         typer.Option(
             metavar="SIZE",
-            help="Memory to stay within, e.g. 2GB.",
+            help="Memory limit, e.g. 2GB.",
             show_default="60 % of the machine's or of the cgroup's limit",
         ),
     ] = None,
@@ -86,9 +111,10 @@ def prepare(
 ) -> None:
     """Make a ratings file from text with any delimiter, JSON, Parquet, MatrixMarket or SciPy files.
 
-    The content of a file says what it is; text, JSON and MatrixMarket may be compressed with gzip. Read anything else
-    into a data frame, and write that as Parquet, or use BPMF in Python. Names of users and items may be numbers or any
-    text. Features are of the users or items in a column with such a name, or else in the first column.
+    The format is detected from the content of a file; text, JSON and MatrixMarket may be compressed with gzip. Read any
+    other format into a data frame, and write it as Parquet, or use BPMF in Python. Names of users and items may be
+    numbers or any text. A file of features names its users or items in a column that is called so, or else in its first
+    column.
 
     \b
     Examples:
@@ -99,8 +125,7 @@ def prepare(
       dsgmcmc prepare ml-1m/ratings.dat ml-1m.h5 --user-features ml-1m/users.dat --item-features ml-1m/movies.dat
       dsgmcmc prepare r.csv r.h5 --user-features users.csv --feature-kinds age=number,occupation=category
     """
-    # a batch system's stop leaves no temporary files either
-    signal.signal(signal.SIGTERM, interrupt)
+    signal.signal(signal.SIGTERM, interrupt)  # a stop by a batch system leaves no temporary files either
     from rich.text import Text
 
     from dsgmcmc.data.features import describe
@@ -135,8 +160,8 @@ def prepare(
         _show(summary, duplicates, test_fraction != 0)
 
 
-def _show(summary: Summary, duplicates: str, wanted: bool) -> None:
-    """Show a summary, and hints on standard error; `wanted`: whether test ratings are."""
+def _show(summary: Summary, duplicates: str, asked_for_test: bool) -> None:
+    """Show a summary, and on standard error hints, one of them if there are no test ratings although asked for."""
     facts = {
         "users": f"{summary.users:,}",
         "items": f"{summary.items:,}",
@@ -152,20 +177,20 @@ def _show(summary: Summary, duplicates: str, wanted: bool) -> None:
     notes = [note for features in summary.features.values() for note in features["notes"]]
     if summary.duplicates:
         notes.append(
-            f"{summary.duplicates:,} ratings are of a user and an item that have another: the {duplicates} of each "
-            "counts (--duplicates)"
+            f"{summary.duplicates:,} ratings repeat the user and item of another rating: the {duplicates} counts "
+            "(--duplicates)"
         )
     if summary.not_rated:
         notes.append(
             f"{summary.not_rated:.0%} of the ratings are 0, far more than of any level near it: 0 probably means "
-            "not rated, and a model would learn it as the worst rating; --drop-zeros leaves these out"
+            "not rated, and a model would learn it as the worst rating; --drop-zeros leaves these ratings out"
         )
-    if summary.ratings < FEW:
+    if summary.ratings < FEW_RATINGS:
         notes.append(
-            f"{summary.ratings} ratings are few: what a model says of them is mostly its prior, and intervals are wide "
+            f"{summary.ratings} ratings are few: predictions are mostly those of the prior, and intervals are wide "
             "(docs/small-data.md)"
         )
-    if not summary.test and wanted:
+    if not summary.test and asked_for_test:
         notes.append(
             "no ratings are held out for testing, so a run can neither measure its error nor end by its accuracy: "
             "--test-fraction 0.2 holds out a fifth"
@@ -175,6 +200,7 @@ def _show(summary: Summary, duplicates: str, wanted: bool) -> None:
 
 
 def _features(entity: str, features: dict[str, Any]) -> str:
+    """Describe the features of users or items: the size of each group, and how many users or items have none."""
     groups = ", ".join(f"{group} {number}" if number > 1 else group for group, number in features["groups"].items())
     without = f"; {features['unknown']:,} {entity}s have none" if features["unknown"] else ""
     cold = f"; {features['unrated']:,} {entity}s have features but no ratings" if features["unrated"] else ""

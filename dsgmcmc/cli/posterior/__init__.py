@@ -1,1 +1,0 @@
-"""Commands that use the draws of a run."""
