@@ -153,7 +153,6 @@ def recommend(
     import numpy as np
 
     from dsgmcmc.data.titles import read_names
-    from dsgmcmc.posterior.exposure import Rated
     from dsgmcmc.posterior.names import item_titles
     from dsgmcmc.posterior.rank import PATTERN_RULES, Ranking, recommendations, those_among
     from dsgmcmc.posterior.run import Run
@@ -182,8 +181,7 @@ def recommend(
         users = opened.users.index_of(list(dict.fromkeys(user or [])), refuse=True)
     rated = None
     if not include_rated or by in PATTERN_RULES:
-        with opened.open_ratings(data) as ratings:
-            rated = Rated(ratings, users)
+        rated = opened.rated(data, users)
     if by in PATTERN_RULES and sys.stderr.isatty() and not opened.exposure_file.exists():
         say("working out who rates what; the run keeps the result", file=sys.stderr)
     blocks = recommendations(opened, users, ranking, rated, titles=titles, among=among)
@@ -245,13 +243,10 @@ def evaluate(
     """
     from dsgmcmc.diagnostics.ranking import MEASURES, USERS
     from dsgmcmc.diagnostics.ranking import evaluate as compare
-    from dsgmcmc.posterior.exposure import Rated
     from dsgmcmc.posterior.run import Run
 
     opened = Run(run)
-    with opened.open_ratings(data) as ratings:
-        rated = Rated(ratings)
-    scores = compare(opened, rated, at, liked, None if everyone else USERS)
+    scores = compare(opened, opened.rated(data), at, liked, None if everyone else USERS)
     if as_json:
         say_json(scores)
         return

@@ -114,11 +114,8 @@ def look_at(
         From every process two dicts: the monitored values, by chain and block; and by chain the pair of its iteration
         and the weights of its draws, (draws,) float64.
     """
-    followed: dict[tuple[int, int], Followed] = {}
-    facts: dict[int, tuple[int, Float64]] = {}
-    for parts, about in gathered:
-        followed.update(parts)
-        facts.update(about)
+    followed = {key: values for blocks, _ in gathered for key, values in blocks.items()}
+    facts = {chain: progress for _, chains in gathered for chain, progress in chains.items()}
     chains, scores = [], []
     for number in sorted(facts):
         blocks = [followed[key] for key in sorted(followed) if key[0] == number]
@@ -178,8 +175,8 @@ def accuracy(
     """
     result = _worst(values, interleaved, measures)
     if shared is not None and result:
-        of_shared = _worst(shared[..., None], interleaved, measures)
-        result |= {f"shared_{name}": value for name, value in of_shared.items()}
+        for name, value in _worst(shared[..., None], interleaved, measures).items():
+            result[f"shared_{name}"] = value
     return result
 
 
@@ -187,17 +184,17 @@ def _worst(values: Float64, interleaved: int, measures: Sequence[str]) -> dict[s
     """Measures of the worst quantity, after leaving out the fraction `SHARE_LEFT_OUT` of the quantities."""
     chains = split_subchains(values, interleaved)
     compared = mixing.halves(chains) if len(values) == 1 else chains
-    result: dict[str, float] = {}
     if compared.shape[1] < LEAST_DRAWS:
-        return result
+        return {}
+    result = {}
     if "rhat" in measures:
-        result["rhat"] = _spared(mixing.rhat(compared))
+        result["rhat"] = _largest(mixing.rhat(compared))
     if "ess" in measures:
-        result["ess"] = -_spared(-np.minimum(mixing.ess_bulk(chains), mixing.ess_tail(chains)))
+        result["ess"] = -_largest(-np.minimum(mixing.ess_bulk(chains), mixing.ess_tail(chains)))
     return result
 
 
-def _spared(values: Float64) -> float:
+def _largest(values: Float64) -> float:
     """Largest value, after leaving out the fraction `SHARE_LEFT_OUT` of the values."""
     return float(np.nanquantile(values, 1 - SHARE_LEFT_OUT, method="inverted_cdf"))
 

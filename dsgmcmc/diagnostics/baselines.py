@@ -110,8 +110,8 @@ def _sweep(ratings: Ratings, means: tuple[Float64, Float64], tau: float, strengt
     sums, squares = np.zeros(ratings.n_cols), 0.0
     for rows, columns, left in _deviations(ratings, "train", ratings.row_indptr):
         span = slice(int(rows[0]), int(rows[-1]) + 1)
-        own = np.bincount(rows - span.start, left - means[1][columns])
-        means[0][span] = tau * own / (tau * np.diff(ratings.row_indptr[span.start : span.stop + 1]) + strength)
+        sums_of_rows = np.bincount(rows - span.start, left - means[1][columns])
+        means[0][span] = tau * sums_of_rows / (tau * np.diff(ratings.row_indptr[span.start : span.stop + 1]) + strength)
         left -= means[0][rows]
         sums += np.bincount(columns, left, minlength=len(sums))
         squares += float(left @ left)
@@ -171,15 +171,16 @@ def advantage(
         rows, columns = _pairs(ratings, start, start + len(test.rating))
         start += len(test.rating)
         model, simple = test.predictive(law, levels), biases.predictive(rows, columns, levels)
-        own, other = _log_scores(model, test.rating, model.whole), _log_scores(simple, test.rating, model.whole)
+        logs = _log_scores(model, test.rating, model.whole)
+        simple_logs = _log_scores(simple, test.rating, model.whole)
         owners = columns if ratings.transposed else rows
-        squares = np.square(test.rating - simple.mean) - np.square(test.rating - test.mean)
-        for total_of_users, each in ((counts, 1), (sums[0], own - other), (sums[1], squares)):
-            np.add.at(total_of_users, owners, each)
-        total += float(other.sum())
+        np.add.at(counts, owners, 1)
+        np.add.at(sums[0], owners, logs - simple_logs)
+        np.add.at(sums[1], owners, np.square(test.rating - simple.mean) - np.square(test.rating - test.mean))
+        total += float(simple_logs.sum())
     if np.count_nonzero(counts) < 2:
         return None
-    gain, square = (of_sums(each, counts) for each in sums)
+    gain, square = of_sums(sums[0], counts), of_sums(sums[1], counts)
     return {
         "measure": "log_probability" if _has_levels(model) else "log_predictive_density",
         "biases_only": total / start,

@@ -89,7 +89,7 @@ class Comparison(BaseModel):
 
     def model(self, name: str) -> Model:
         """Return the model with this name."""
-        return next(each for each in self.models if each.name == name)
+        return next(model for model in self.models if model.name == name)
 
     @property
     def settings(self) -> dict[str, str | int]:
@@ -99,12 +99,13 @@ class Comparison(BaseModel):
     def without_recommended(self) -> Self | None:
         """Recommend the best other model, after the recommended one diverged; None if no other model has a score."""
         given_up = [*self.given_up, self.recommended]
-        others = [each for each in self.models if each.criterion is not None and each.name not in given_up]
+        scores = {model.name: model.criterion for model in self.models if model.criterion is not None}
+        others = [name for name in scores if name not in given_up]
         if not others:
             return None
-        smaller_is_better = self.metric == "rmse"
-        best = max(others, key=lambda each: (each.criterion or 0.0) * (-1 if smaller_is_better else 1))
-        return self.model_copy(update={"recommended": best.name, "given_up": given_up})
+        sign = -1 if self.metric == "rmse" else 1
+        best = max(others, key=lambda name: sign * scores[name])
+        return self.model_copy(update={"recommended": best, "given_up": given_up})
 
     def sentence(self) -> str:
         """Write the recommendation as a sentence."""

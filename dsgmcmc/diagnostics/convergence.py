@@ -58,12 +58,13 @@ def diagnose(run: Run) -> dict[str, Any]:
         lists ``rhat``, ``ess_bulk`` and ``ess_tail`` with one value per pair), ``warnings``, ``note``. Unknown values
         are None.
     """
-    weights, label_of = draw_weights(run), labels(run)
+    weights, traces = draw_weights(run), scalar_traces(run)
     chains, draws = weights.shape
+    label_of = labels(run, traces)
     interleaved = len(run.config.make_sampler().positions)
     withheld = _withheld(weights, interleaved)
     quantities = []
-    for name, values in scalar_traces(run).items():
+    for name, values in traces.items():
         mean = np.average(values, weights=weights)
         sd = np.sqrt(np.average((values - mean) ** 2, weights=weights))
         measured = _measures(values[..., None], interleaved, withheld is not None)

@@ -47,7 +47,7 @@ class Overview(NamedTuple):
 
 
 def overview(run: RunDirectory) -> Overview:
-    """Collect the facts about a run, which may still be going on."""
+    """Collect the facts about a run, which need not have ended."""
     config, facts = ResolvedConfig.of_run(run)
     settings, states, reached = config.table(), newest_states(run, facts), run.reached(config.chains)
     draws = {state.manifest.chain: len(state.manifest.saved_draws) for state in states}
@@ -77,26 +77,26 @@ def overview(run: RunDirectory) -> Overview:
     if run.comparison_file.exists():
         known["comparison"] = Comparison.read(run.comparison_file).table()
     with as_written(run.summary_file):
-        said = _under_way(under_way, facts) if under_way else _verdict(known)
-        shown = _settings(known)
-    found = importance(Run(run.path)) if states else {}
-    known["importance"] = {title: [each._asdict() for each in estimates] for title, estimates in found.items()}
-    parts = []
-    for title, estimates in found.items():
-        rows = [[each.name, *(f"{x:.3f}" for x in each[1:])] for each in estimates[:10]]
-        parts.append(Table(title, ("name", "mean", "5 %", "95 %"), rows))
-    return Overview(known, said, shown, parts)
+        text = _progress(under_way, facts) if under_way else _verdict(known)
+        labelled = _settings(known)
+    known["importance"], tables = {}, []
+    for title, estimates in (importance(Run(run.path)) if states else {}).items():
+        known["importance"][title] = [estimate._asdict() for estimate in estimates]
+        rows = [[name, *(f"{value:.3f}" for value in values)] for name, *values in estimates[:10]]
+        tables.append(Table(title, ("name", "mean", "5 %", "95 %"), rows))
+    return Overview(known, text, labelled, tables)
 
 
-def _under_way(under_way: LiveProgress, facts: Mapping[str, Any]) -> Verdict:
-    """Say how far a run is that is going on."""
-    error = under_way.rmse_mean
-    result = [] if error is None else [f"RMSE of the posterior mean {written(error)}"]
-    return Verdict([str(under_way), "; ".join([under_way.usable(), *result])], facts.get("cautions", []), [])
+def _progress(under_way: LiveProgress, facts: Mapping[str, Any]) -> Verdict:
+    """Say how far an unfinished run is."""
+    usable = under_way.usable()
+    if under_way.rmse_mean is not None:
+        usable += f"; RMSE of the posterior mean {written(under_way.rmse_mean)}"
+    return Verdict([str(under_way), usable], facts.get("cautions", []), [])
 
 
 def _verdict(known: Mapping[str, Any]) -> Verdict:
-    """Judge a run that is not going on."""
+    """Judge a run that has ended."""
     summary, cautions = known["summary"], known["run"].get("cautions", [])
     now = {"reached": known["reached"], "iterations": known["settings"]["iterations"]}
     if summary is None:
@@ -109,32 +109,31 @@ def _verdict(known: Mapping[str, Any]) -> Verdict:
 
 def _settings(known: Mapping[str, Any]) -> dict[str, Any]:
     """Settings, commands and contents by label; hashes and times are in ``run.toml``."""
-    shown: dict[str, Any] = {}
+    facts, jobs, comparison = known["run"], known["jobs"], known.get("comparison")
+    labelled: dict[str, Any] = {}
     for name, value in known["settings"].items():
-        shown |= {f"{name}.{key}": v for key, v in value.items()} if isinstance(value, dict) else {name: value}
-    facts = known["run"]
-    jobs = known["jobs"]
+        labelled |= {f"{name}.{key}": v for key, v in value.items()} if isinstance(value, dict) else {name: value}
     if jobs:
-        shown["started with"] = _command(jobs[0])
+        labelled["started with"] = _command(jobs[0])
     if len(jobs) > 1:
-        shown[f"job {len(jobs)}"] = _command(jobs[-1])
-    shown |= {"sampled from": facts.get("data", ""), "config_hash": facts.get("config_hash", "")}
-    shown["versions"] = ", ".join(f"{name} {version}" for name, version in facts.get("versions", {}).items())
+        labelled[f"job {len(jobs)}"] = _command(jobs[-1])
+    labelled |= {"sampled from": facts.get("data", ""), "config_hash": facts.get("config_hash", "")}
+    labelled["versions"] = ", ".join(f"{name} {version}" for name, version in facts.get("versions", {}).items())
     if known["summary"]:
-        shown["last result"] = known["summary"]["time"]
-    if "comparison" in known:
-        comparison = known["comparison"]
-        shown["model"] = f"{comparison['recommended']}: recommended of {len(comparison['models'])} that were compared"
+        labelled["last result"] = known["summary"]["time"]
+    if comparison:
+        models = len(comparison["models"])
+        labelled["model"] = f"{comparison['recommended']}: recommended of {models} that were compared"
     for number, chain in enumerate(known["chains"]):
-        made = ", ".join(f"{iteration:,}" for iteration in chain["checkpoints"])
-        shown[f"chain {number}"] = f"checkpoints {made or 'none'}; {chain['saved_draws']} saved draws"
-    return shown
+        checkpoints = ", ".join(f"{iteration:,}" for iteration in chain["checkpoints"])
+        labelled[f"chain {number}"] = f"checkpoints {checkpoints or 'none'}; {chain['saved_draws']} saved draws"
+    return labelled
 
 
 def _command(job: Mapping[str, Any]) -> str:
     """Write the command of a job, with the number of processes if there were several."""
-    several = job.get("processes", 1)
-    return plain(job["command"]) + (f"  (on {several} processes)" if several > 1 else "")
+    processes = job.get("processes", 1)
+    return plain(job["command"]) + (f"  (on {processes} processes)" if processes > 1 else "")
 
 
 def of_convergence(diagnosis: Mapping[str, Any]) -> Table:
@@ -143,9 +142,9 @@ def of_convergence(diagnosis: Mapping[str, Any]) -> Table:
         [line["label"], f"{line['mean']:.5g}", f"{line['sd']:.3g}", *_measures(line)]
         for line in diagnosis["quantities"]
     ]
-    many = diagnosis["predictions"]
-    if many["pairs"]:
-        rows.append([f"worst of {many['pairs']} predictions", "", "", *_measures(many)])
+    predictions = diagnosis["predictions"]
+    if predictions["pairs"]:
+        rows.append([f"worst of {predictions['pairs']} predictions", "", "", *_measures(predictions)])
     title = f"{diagnosis['chains']} chain(s) of {diagnosis['draws']} draws"
     return Table(title, ("quantity", "mean", "sd", "R-hat", "ESS bulk", "ESS tail"), rows)
 

@@ -25,7 +25,7 @@ from dsgmcmc.diagnostics.scores import difference
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.heldout import predict_test
-from dsgmcmc.posterior.rank import By, Ranking, liked_from, recommend
+from dsgmcmc.posterior.rank import By, Ranking, liked_from, places, recommend
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Float64, Int32, Int64
 
@@ -88,29 +88,26 @@ def evaluate(
     InputError
         If no test rating is liked.
     """
-    if rated is None:
-        with run.open_ratings() as ratings:
-            rated = Rated(ratings)
+    rated = run.rated() if rated is None else rated
     liked = liked_from(run) if liked is None else liked
     chosen = predict_test(run).rating >= liked
     if not chosen.any():
         raise InputError(
             f"no test rating of {run.path} is {liked:g} or more: nothing counts as liked; give another --liked"
         )
-    whose, items = (side[chosen] for side in run.test_pairs())
-    everyone = np.unique(whose)
-    those = evenly(everyone, users)
-    asked = np.isin(whose, those)
-    rows, of_default = [], None
-    for name, lists in _lists(run, those, rated, at, liked).items():
-        values = measures(those, lists, whose[asked], items[asked])
+    liked_users, liked_items = (side[chosen] for side in run.test_pairs())
+    everyone = np.unique(liked_users)
+    asked = evenly(everyone, users)
+    pairs = np.isin(liked_users, asked)
+    rules, of_default = [], None
+    for name, lists in _lists(run, asked, rated, at, liked).items():
+        values = measures(asked, lists, liked_users[pairs], liked_items[pairs])
         of_default = values["ndcg"] if of_default is None else of_default
-        change = difference(values["ndcg"], of_default, those)
-        shown = {measure: average(by_user) for measure, by_user in values.items()}
+        change = difference(values["ndcg"], of_default, asked)
+        averages = {measure: average(by_user) for measure, by_user in values.items()}
         se = min(change.error, 1.0)  # unknown for a single user
-        rows.append({"rule": name, **shown, "difference": {"mean": change.mean, "se": se}})
-    facts = {"at": at, "liked": liked, "users": len(those), "of_users": len(everyone)}
-    return {**facts, "rules": rows}
+        rules.append({"rule": name, **averages, "difference": {"mean": change.mean, "se": se}})
+    return {"at": at, "liked": liked, "users": len(asked), "of_users": len(everyone), "rules": rules}
 
 
 def evenly(users: Int32, most: int | None) -> Int32:
@@ -121,11 +118,10 @@ def evenly(users: Int32, most: int | None) -> Int32:
 
 def _lists(run: Run, users: Int32, rated: Rated, top: int, liked: float) -> dict[str, Lists]:
     """Lists by every rule, and by popularity."""
-    least = liked if run.config.law.can_be_evaluated else None  # clicks have no probability of being liked
     lists = {}
     for name, (by, z) in RULES.items():
-        ranking = Ranking(top, by, z, at_least=least if by == "likely" else None)
-        lists[name] = recommended(run, users, ranking, rated)
+        with_bound = by == "likely" and run.config.law.can_be_evaluated  # clicks have no probability of being liked
+        lists[name] = recommended(run, users, Ranking(top, by, z, at_least=liked if with_bound else None), rated)
     return {**lists, "most popular": popular(run, users, rated, top)}
 
 
@@ -140,15 +136,14 @@ def click_scores(run: Run, ratings: Ratings) -> dict[str, Any] | None:
     if not len(users):
         return None
     chosen = np.isin(test_users, users)
-    pairs = test_users[chosen], test_items[chosen]
     rated, longest = Rated(ratings), max(LENGTHS.values())
-    by_mean = recommended(run, users, Ranking(longest, "mean"), rated)
-    by_popularity = popular(run, users, rated, longest)
+    lists = recommended(run, users, Ranking(longest, "mean"), rated), popular(run, users, rated, longest)
     scores: dict[str, Any] = {"users": len(users)}
     for measure, k in LENGTHS.items():
-        score = average(measures(users, by_mean[:, :k], *pairs)[measure])
-        popular_score = average(measures(users, by_popularity[:, :k], *pairs)[measure])
-        scores[f"{measure}@{k}"] = {**score, "popular": popular_score["mean"]}
+        by_mean, by_popularity = (
+            average(measures(users, items[:, :k], test_users[chosen], test_items[chosen])[measure]) for items in lists
+        )
+        scores[f"{measure}@{k}"] = {**by_mean, "popular": by_popularity["mean"]}
     return scores
 
 
@@ -198,9 +193,7 @@ def recommended(run: Run, users: Int32, ranking: Ranking, rated: Rated) -> Lists
     """List the items that are recommended to each user."""
     lists = np.full((len(users), ranking.top), -1, np.int32)
     for rows, items, _ in recommend(run, users, ranking, rated):
-        first = np.flatnonzero(np.diff(rows, prepend=-1))
-        place = np.arange(len(rows)) - np.repeat(first, np.diff(np.append(first, len(rows))))
-        lists[np.searchsorted(users, rows), place] = items
+        lists[np.searchsorted(users, rows), places(rows)] = items
     return lists
 
 

@@ -116,8 +116,9 @@ def _page(run: Run, name: str) -> str:
 
 
 def _traces(run: Run) -> str:
-    label_of = labels(run)
-    traced = {label_of[name]: values for name, values in list(scalar_traces(run).items())[:MAX_TRACES]}
+    traces = scalar_traces(run)
+    label_of = labels(run, traces)
+    traced = {label_of[name]: values for name, values in list(traces.items())[:MAX_TRACES]}
     return _figure(len(traced), partial(_draw_traces, chains=run.chains, shown=traced)) if traced else ""
 
 

@@ -106,16 +106,16 @@ def _scores(summary: Summary) -> list[str]:
             return ["no rankings: they need saved draws, and there are none (--save-draws 0)"]
         return ["no RMSE: no ratings were held out"]
     simple = summary.get("baselines")
-    beside = (
-        f" (biases only {written(simple['biases_only'])}, mean only {written(simple['mean_only'])})" if simple else ""
-    )
-    inside = ", ".join(f"{float(level):.0%}: {share:.1%}" for level, share in summary["coverage"].items())
+    compared = ""
+    if simple:
+        compared = f" (biases only {written(simple['biases_only'])}, mean only {written(simple['mean_only'])})"
+    coverage = ", ".join(f"{float(level):.0%}: {share:.1%}" for level, share in summary["coverage"].items())
     noise = "" if summary.get("tau") is None else f", tau {summary['tau']:.4g}"
     lines = [
-        f"RMSE of the posterior mean {written(summary['rmse_mean'])}{beside}, "
+        f"RMSE of the posterior mean {written(summary['rmse_mean'])}{compared}, "
         f"MAE {written(summary['mae_mean'])}{noise}",
         *_log_score(summary),
-        f"ratings inside their predictive intervals: {inside}",
+        f"ratings inside their predictive intervals: {coverage}",
     ]
     chains = summary.get("agreement")
     if chains:
@@ -133,8 +133,8 @@ def _log_score(summary: Summary) -> list[str]:
     name = simple["measure"] if simple else "log_probability"
     if summary.get(name) is None:
         return []
-    beside = f" (biases only {simple['biases_only']:.4f})" if simple else ""
-    return [f"{LOG_SCORES[name]} {summary[name]:.4f}{beside}"]
+    compared = f" (biases only {simple['biases_only']:.4f})" if simple else ""
+    return [f"{LOG_SCORES[name]} {summary[name]:.4f}{compared}"]
 
 
 def _mixing(summary: Summary) -> list[str]:
@@ -188,10 +188,8 @@ def ending(summary: Summary) -> str:
     if summary.get("until"):
         return accuracy.ending(summary["until"])
     reached, wanted = summary["reached"], summary["iterations"]
-    last = max(reached, default=0)
     if min(reached, default=0) < wanted:
-        at = f"{last:,}" if len(reached) == 1 else ", ".join(f"{iteration:,}" for iteration in reached)
-        by_chain = "" if len(reached) == 1 else " (by chain)"
+        at, by_chain = ", ".join(f"{iteration:,}" for iteration in reached), "" if len(reached) == 1 else " (by chain)"
         return f"stopped at iteration {at} of {wanted:,}{by_chain}; continue with the same command and --resume"
     several = f", {len(reached)} chains" if len(reached) > 1 else ""
     return f"finished: {wanted:,} iterations{several}"
@@ -209,8 +207,8 @@ def _fell_back(event: Mapping[str, Any]) -> str:
     """Say which model or chain diverged, and what was sampled in its place."""
     if "model" in event:
         return f"the model {plain(event['model'])} diverged, and {plain(event['next'])} was sampled in its place"
-    when = f"chain {event['chain']} diverged at iteration {event['iteration']:,}"
-    return f"{when}, and began again with {plain(event['next'])}"
+    next_sampler = plain(event["next"])
+    return f"chain {event['chain']} diverged at iteration {event['iteration']:,}, and began again with {next_sampler}"
 
 
 def doubts(summary: Summary) -> list[str]:
@@ -219,7 +217,7 @@ def doubts(summary: Summary) -> list[str]:
     if summary["reached"] and not summary["draws"] and min(summary["reached"]) >= summary["iterations"]:
         warnings.append("no draws, so nothing can be predicted: continue with --resume and more --iterations")
     rankings = summary.get("rankings") or {}
-    if any(each["mean"] < each["popular"] for name, each in rankings.items() if name != "users"):
+    if any(ranking["mean"] < ranking["popular"] for name, ranking in rankings.items() if name != "users"):
         warnings.append("rankings are worse than by popularity alone: try another --rank, or a smaller zero_weight")
     warnings += warm(summary.get("temperatures", {}))
     if summary.get("rmse_mean") is None or _stopped(summary):  # a few draws say little
@@ -230,8 +228,8 @@ def doubts(summary: Summary) -> list[str]:
     warnings.extend(no_better(summary))
     inside = summary["coverage"]["0.9"]
     if abs(inside - 0.9) > max(COVERAGE_OFF, 3 * sqrt(0.9 * 0.1 / summary.get("test_ratings", 1_000_000))):
-        what = "too wide" if inside > 0.9 else "too narrow"
-        warnings.append(f"90 % intervals contain {inside:.1%} of the test ratings: predictive distributions are {what}")
+        size = "too wide" if inside > 0.9 else "too narrow"
+        warnings.append(f"90 % intervals contain {inside:.1%} of the test ratings: predictive distributions are {size}")
     return warnings
 
 

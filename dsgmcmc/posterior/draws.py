@@ -95,11 +95,12 @@ class Draw:
 
     @cached_property
     def unseen(self) -> dict[str, Prior]:
-        """Distribution of a row without ratings and features, by kind: the sum over all parts of the model."""
+        """Distribution of a row without ratings and features, by kind: a sum of terms of all parts of the model."""
         priors = {}
         for kind in KINDS:
             terms = [term for part in PARTS if (term := part.of_unseen(self, kind))]
-            priors[kind] = Prior(*(functools.reduce(np.add, each) for each in zip(*terms, strict=True)))
+            mean, covariance = (functools.reduce(np.add, moments) for moments in zip(*terms, strict=True))
+            priors[kind] = Prior(mean, covariance)
         return priors
 
     def of_ratings(self, users: Int32, items: Int32) -> tuple[Float32 | float, Float32 | float]:

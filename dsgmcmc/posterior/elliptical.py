@@ -77,10 +77,9 @@ class Spread(NamedTuple):
         """Scale and thresholds at z, given the shared thresholds."""
         n = len(self.scale)
         scale = exp(log_scale(self.scale * z[:n], self.bound)[0]) if n else 1.0
-        if not len(self.gaps):
-            return scale, thresholds
-        assert thresholds is not None
-        return scale, cuts_of(coordinates_of(thresholds), self.gaps * z[n:])
+        if len(self.gaps) and thresholds is not None:
+            thresholds = cuts_of(coordinates_of(thresholds), self.gaps * z[n:])
+        return scale, thresholds
 
 
 def draw_row(
@@ -104,34 +103,34 @@ def draw_row(
     thresholds : array or None
         Thresholds of the row if it has individual ones, otherwise as given.
     """
+    nodes = [(np.sqrt(row.effects) * node, log(share)) for node, share in EFFECT_NODES]
+    if not np.any(row.effects):
+        nodes = [(np.zeros(()), 0.0)]
 
     def log_density(eta: Float64, z: Float64) -> Float64:
         scale, cuts = spread.at(z, thresholds)
-        nodes = [(np.sqrt(row.effects) * node, log(share)) for node, share in EFFECT_NODES]
-        if not np.any(row.effects):
-            nodes = [(np.zeros(()), 0.0)]
         terms = [law.log_likelihood_of_predictors(row.x, eta + d, scale * others, cuts) + share for d, share in nodes]
         total: Float64 = np.logaddexp.reduce(terms, axis=0)
         return total
 
-    def of_theta(u: Float64) -> float:
+    def log_weight_of_theta(u: Float64) -> float:
         theta = mode + inverse.T @ u
         from_centre = theta - row.centre
         prior = float(from_centre @ row.precision @ from_centre)
         return float(log_density(row.features @ theta + row.offset, z).sum()) + (float(u @ u) - prior) / 2
 
-    def of_own(z: Float64) -> float:
+    def log_weight_of_z(z: Float64) -> float:
         return float(log_density(eta, z).sum())
 
     z = np.zeros(len(spread.scale) + len(spread.gaps))
     mode, inverse = laplace(row.features, row.offset, partial(log_density, z=z), row.centre, row.precision)
     u = rng.standard_normal(len(row.centre))
     for _ in range(TURNS if len(z) else SLICES):
-        u = slice_on_ellipse(u, of_theta, rng)
+        u = slice_on_ellipse(u, log_weight_of_theta, rng)
         theta = mode + inverse.T @ u
         if len(z):
             eta = row.features @ theta + row.offset
-            z = slice_on_ellipse(z, of_own, rng)
+            z = slice_on_ellipse(z, log_weight_of_z, rng)
     return theta, *spread.at(z, thresholds)
 
 

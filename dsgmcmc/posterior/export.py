@@ -74,7 +74,8 @@ def export(run: Run, out: Path, *, draws: bool = False, force: bool = False) -> 
 
     with writing(out):
         if kind == "netcdf":
-            write_whole(out, [_to_netcdf(run)])
+            require("`dsgmcmc export --out RUN.nc`", "arviz_base", "h5netcdf")
+            write_whole(out, [to_datatree(run).to_netcdf(engine="h5netcdf")])
         else:
             write_blocks(_draw_tables(run) if draws else _moment_tables(run), out)
 
@@ -146,22 +147,21 @@ def to_datatree(run: Run) -> Any:
     }
     if "test_log_likelihood" in posterior:
         statistics["test_log_likelihood"] = posterior.pop("test_log_likelihood")
-    groups: dict[str, dict[str, Any]] = {"posterior": posterior, "sample_stats": statistics}
     index, values = predictions(run)
-    coords: dict[str, Any] = {"column": np.arange(run.config.dimension)}
-    observed: dict[str, Any] = {"rating": np.zeros(0)}
+    observed = np.zeros(0)
+    groups: dict[str, dict[str, Any]] = {"posterior": posterior, "sample_stats": statistics}
     if len(index):
         users, items = run.test_pairs()
         posterior["prediction"] = values
-        observed = {"rating": predict_test(run).rating[index]}
+        observed = predict_test(run).rating[index]
         constant = {"user": run.users.ids[users[index]], "item": run.items.ids[items[index]]}
         groups["constant_data"] = {
             name: ids if ids.dtype.kind == "i" else ids.astype(np.str_) for name, ids in constant.items()
         }
         dims |= {name: ["pair"] for name in ("prediction", "user", "item")}
     dims["rating"] = ["pair"]
-    coords["pair"] = index
-    groups["observed_data"] = observed
+    groups["observed_data"] = {"rating": observed}
+    coords = {"column": np.arange(run.config.dimension), "pair": index}
     return datatree(groups, coords, dims, run.config.sampler.name)
 
 
@@ -176,10 +176,3 @@ def datatree(
     return arviz_base.from_dict(
         groups, coords=coords, dims=dims, attrs={"/": attributes, **dict.fromkeys(groups, attributes)}
     )
-
-
-def _to_netcdf(run: Run) -> memoryview:
-    """Return the tree of `to_datatree` as the bytes of a netCDF 4 file."""
-    require("`dsgmcmc export --out RUN.nc`", "arviz_base", "h5netcdf")
-    content: memoryview = to_datatree(run).to_netcdf(engine="h5netcdf")
-    return content

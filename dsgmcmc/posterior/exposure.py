@@ -91,8 +91,8 @@ class Exposure:
     @classmethod
     def of_ratings(cls, rated: Rated, shares: Float64) -> Exposure:
         """Estimate the exposure from the training ratings of all users."""
-        some = rated.pattern[:, _most(shares)]
-        inverse = np.linalg.inv((some.T @ some).toarray() + PENALTY * np.eye(some.shape[1]))
+        pattern = rated.pattern[:, _regressed(shares)]
+        inverse = np.linalg.inv((pattern.T @ pattern).toarray() + PENALTY * np.eye(pattern.shape[1]))
         weights = inverse / -np.diag(inverse)
         np.fill_diagonal(weights, 0.0)
         return cls(shares, weights.astype(np.float32))
@@ -100,7 +100,7 @@ class Exposure:
     @classmethod
     def read(cls, path: Path, shares: Float64) -> Exposure | None:
         """Open a file written by `write`; None if the file is missing or does not fit the number of items."""
-        n = len(_most(shares))
+        n = len(_regressed(shares))
         with suppress(OSError, ValueError):
             weights = np.lib.format.open_memmap(path, mode="r")
             if weights.shape == (n, n) and weights.dtype == np.float32:
@@ -116,15 +116,15 @@ class Exposure:
 
     def of(self, rated: Sequence[Int32]) -> Float32:
         """Exposures, (users, items) float32; `rated` has the items that each user rated."""
-        some, place = _most(self.shares), np.full(len(self.shares), -1)
-        place[some] = np.arange(len(some))
+        regressed, place = _regressed(self.shares), np.full(len(self.shares), -1)
+        place[regressed] = np.arange(len(regressed))
         exposure = np.tile((FLOOR * self.shares).astype(np.float32), (len(rated), 1))
         for row, items in zip(exposure, rated, strict=True):
             places = place[items]
-            row[some] = np.maximum(row[some], self.weights[places[places >= 0]].sum(axis=0))
+            row[regressed] = np.maximum(row[regressed], self.weights[places[places >= 0]].sum(axis=0))
         return np.power(exposure, POWER, dtype=np.float32)
 
 
-def _most(shares: Float64) -> Int32:
+def _regressed(shares: Float64) -> Int32:
     """Items that take part in the regressions, those with the most ratings, in ascending order."""
     return np.sort(np.argsort(-shares, kind="stable")[:MAX_ITEMS]).astype(np.int32)

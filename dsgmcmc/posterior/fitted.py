@@ -38,11 +38,11 @@ def renewing(method: Callable[P, T]) -> Callable[P, T]:
     """Decorate a method to reopen its run and start again if a running job has removed the files it reads."""
 
     @wraps(method)
-    def begun(*args: P.args, **kwargs: P.kwargs) -> T:
+    def repeated(*args: P.args, **kwargs: P.kwargs) -> T:
         model: Any = args[0]
         return retry_if_gone(method, model._renew)(*args, **kwargs)
 
-    return begun
+    return repeated
 
 
 class FittedModel:
@@ -164,10 +164,11 @@ class FittedModel:
         run = self._fitted()
         if options not in self._predictors:
             self._predictors[options] = Predictor(run, options, self._newcomers)
-        predictor, given = self._predictors[options], dict(zip(KINDS, read_pairs(X, self.columns), strict=True))
-        rows = {kind: predictor.index_of(kind, names) for kind, names in given.items()}
-        for kind, names in given.items() if self.unknown == "refuse" else ():
-            run.vocabulary(kind).index_of(names[rows[kind] < 0], refuse=True)
+        predictor, rows = self._predictors[options], {}
+        for kind, names in zip(KINDS, read_pairs(X, self.columns), strict=True):
+            rows[kind] = predictor.index_of(kind, names)
+            if self.unknown == "refuse":
+                run.vocabulary(kind).index_of(names[rows[kind] < 0], refuse=True)
         return predictor, rows["user"], rows["item"]
 
     @overload
@@ -290,12 +291,6 @@ class FittedModel:
 
     # ------------------------------------------------------------------ rankings
 
-    def _ratings(self) -> Rated:
-        if self._rated is None:
-            with self._fitted().open_ratings(self._data) as ratings:
-                self._rated = Rated(ratings)
-        return self._rated
-
     @renewing
     def recommend(
         self,
@@ -340,17 +335,18 @@ class FittedModel:
         """
         run = self._fitted()
         ranking = Ranking(n, by, z, seed=seed, clip=self.clip, at_least=at_least, include_rated=include_rated)
-        rated = None if include_rated and by not in PATTERN_RULES else self._ratings()
+        needs_rated = not include_rated or by in PATTERN_RULES
+        if needs_rated and self._rated is None:
+            self._rated = run.rated(self._data)
         newcomers = self._newcomers if self._newcomers is not None and self._newcomers.kind == "user" else None
         if newcomers is None and self._newcomers is not None:
             raise InputError("this model has folded-in items, which cannot be ranked: recommend from the run itself")
         names = np.sort(run.users.ids).tolist() if users is None else list_names(users, "user")
         rows = Predictor(run, PredictOptions(), newcomers).index_of("user", names)
         run.users.index_of([name for name, row in zip(names, rows.tolist(), strict=True) if row < 0], refuse=True)
-        among = those_among(
-            run, *(each if each is None else list_names(each, "item") for each in (candidates, exclude))
-        )
-        blocks = list(recommendations(run, rows, ranking, rated, newcomers=newcomers, among=among))
+        named = (None if items is None else list_names(items, "item") for items in (candidates, exclude))
+        rated = self._rated if needs_rated else None
+        blocks = list(recommendations(run, rows, ranking, rated, newcomers=newcomers, among=those_among(run, *named)))
         table = Table({name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]} if blocks else {})
         return as_given(users, table)
 

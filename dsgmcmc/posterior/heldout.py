@@ -12,9 +12,9 @@ import numpy as np
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.predictive.base import Moments, Predictive
-from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.run import Run, newest_states
 from dsgmcmc.storage.rundir import RunDirectory
-from dsgmcmc.storage.store import Key, Snapshot, steps
+from dsgmcmc.storage.store import Key, Snapshot
 from dsgmcmc.types import Array, Float64
 
 #: Number of test ratings in a part of `test_parts`.
@@ -52,27 +52,17 @@ class TestPredictions:
         return law.predictive_of_moments(Moments(self.mean, variance, self.probability, levels, *more))
 
 
-def posteriors(run: RunDirectory) -> list[Snapshot]:
-    """Return the newest posterior of every chain that has draws.
-
-    Raises InputError if a posterior is damaged or does not agree with ``run.toml``.
-    """
-    _, facts = run.read_settings()
-    return [
-        run.open_snapshot("posterior", chain, iteration, facts)
-        for chain in run.chains()
-        for iteration in steps(run.series("posterior", chain))[-1:]
-    ]
-
-
 def test_parts(run: RunDirectory) -> Iterator[TestPredictions]:
-    """Yield predictions of the test ratings, pooled over chains, at most `PART` at a time to limit memory."""
-    snapshots = posteriors(run)
-    for block in sorted({key.block for each in snapshots for key in each.names() if key.object == "test"}):
+    """Yield predictions of the test ratings of a run that has ended, at most `PART` at a time to limit memory.
+
+    They are pooled over chains. Raises InputError if a posterior is damaged or does not agree with ``run.toml``.
+    """
+    snapshots = newest_states(run, run.read_settings()[1])
+    for block in sorted({key.block for snapshot in snapshots for key in snapshot.names() if key.object == "test"}):
         fields = _fields(snapshots)
-        read = [each.read_all(Key("test", "W", block, field) for field in fields) for each in snapshots]
-        for start in range(0, len(read[0][0]), PART):
-            part = [[array[start : start + PART] for array in chain] for chain in read]
+        chains = [snapshot.read_all(Key("test", "W", block, field) for field in fields) for snapshot in snapshots]
+        for start in range(0, len(chains[0][0]), PART):
+            part = [[array[start : start + PART] for array in chain] for chain in chains]
             yield _pool(dict(zip(fields, zip(*part, strict=True), strict=True)))
 
 
@@ -88,25 +78,22 @@ def predict_test(run: Run) -> TestPredictions:
     InputError
         If the run had no test ratings, or has not ended.
     """
-    if run not in _PREDICTED:
-        _PREDICTED[run] = _predict_test(run)
-    return _PREDICTED[run]
-
-
-def _predict_test(run: Run) -> TestPredictions:
-    """Make the predictions of `predict_test`."""
+    if run in _PREDICTED:
+        return _PREDICTED[run]
     if not len(run.test_pairs()[0]):
         raise InputError(f"{run.path} was sampled without test ratings (prepare --test-fraction 0?)")
     if run.unfinished:
         raise InputError(f"{run.path} has not ended: its test ratings are scored when its job ends, or is stopped")
     fields = _fields(run.states)
-    return _pool({field: [snapshot.read_field("test", "W", field) for snapshot in run.states] for field in fields})
+    stored = {field: [posterior.read_field("test", "W", field) for posterior in run.states] for field in fields}
+    _PREDICTED[run] = _pool(stored)
+    return _PREDICTED[run]
 
 
 def _fields(posteriors: list[Snapshot]) -> list[str]:
     """Fields that are stored for test ratings."""
-    kept = {key.field for key in posteriors[0].names() if key.object == "test"}
-    return [field.name for field in dataclasses.fields(TestPredictions) if field.name in kept]
+    stored = {key.field for key in posteriors[0].names() if key.object == "test"}
+    return [field.name for field in dataclasses.fields(TestPredictions) if field.name in stored]
 
 
 def _pool(chains: Mapping[str, Sequence[Array]]) -> TestPredictions:

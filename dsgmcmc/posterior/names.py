@@ -40,16 +40,16 @@ from dsgmcmc.types import Array, Factor, Float64, Int32, Int64
 _STEP = 1 << 20  # rows whose features are read at a time
 
 
-def write_index(run: RunDirectory, ratings: Ratings, config_hash: str, made: Facts) -> None:
+def write_index(run: RunDirectory, ratings: Ratings, config_hash: str, facts: Facts) -> None:
     """Write the index of a run that this process has locked, unless the index is complete.
 
-    `made` has the facts that the run's snapshots must agree with (`dsgmcmc.storage.rundir`).
+    `facts` are those that the run's snapshots must agree with (`dsgmcmc.storage.rundir`).
     """
     if is_whole(run.path / INDEX, "it is written again"):
         return
 
-    facts = {**made, "config_hash": config_hash, "data_hash": ratings.digest}
-    write_snapshot(run.path, INDEX, _blocks(ratings), header("index", 0, 0, 1, facts))
+    recorded = {**facts, "config_hash": config_hash, "data_hash": ratings.digest}
+    write_snapshot(run.path, INDEX, _blocks(ratings), header("index", 0, 0, 1, recorded))
 
 
 def _blocks(ratings: Ratings) -> dict[Key, Array]:
@@ -57,16 +57,13 @@ def _blocks(ratings: Ratings) -> dict[Key, Array]:
     counts = {"W": np.diff(ratings.row_indptr), "H": ratings.column_counts}
     for factor, ids in (("W", ratings.row_ids()), ("H", ratings.col_ids())):
         blocks[Key("ratings", factor, 0, "count")] = counts[factor]
-        if ids.dtype == np.int64:
-            blocks[Key("ids", factor, 0, "integers")] = ids
-            continue
-        blocks |= _texts("ids", factor, ids)
+        integers = {Key("ids", factor, 0, "integers"): ids}
+        blocks |= integers if ids.dtype == np.int64 else _texts("ids", factor, ids)
     for side, stored in ratings.features.items():
         factor = "WH"[SIDES.index(side)]
-        blocks |= _texts("features", factor, stored.names, "names_") | _texts(
-            "features", factor, stored.groups, "groups_"
-        )
-        blocks[Key("features", factor, 0, "centre")] = feature_means(ratings, side)
+        blocks |= _texts("features", factor, stored.names, "names_")
+        blocks |= _texts("features", factor, stored.groups, "groups_")
+        blocks[Key("features", factor, 0, "centre")] = _feature_means(ratings, side)
         if stored.encoding:
             blocks[Key("features", factor, 0, "encoding")] = np.frombuffer(stored.encoding.encode(), np.uint8)
     indptr, columns, _ = ratings.slab("test", 0, ratings.n_rows)
@@ -76,7 +73,7 @@ def _blocks(ratings: Ratings) -> dict[Key, Array]:
     return blocks
 
 
-def feature_means(ratings: Ratings, side: Side) -> Float64:
+def _feature_means(ratings: Ratings, side: Side) -> Float64:
     """Means of the features over the rows (or columns) that have any, (F,) float64, for centring the features."""
     stored = ratings.features[side]
     total, n = np.zeros(len(stored.names)), len(stored.indptr) - 1
@@ -159,12 +156,12 @@ class Vocabulary:
                 raise ValueError
         except (TypeError, ValueError, OverflowError):
             raise InputError(
-                f"{some(given.tolist())}: not all are integers, and names of {self.kind}s of this run are integers"
+                f"{listed(given.tolist())}: not all are integers, and names of {self.kind}s of this run are integers"
             ) from None
         return numbers
 
 
-def some(names: list[Any]) -> str:
+def listed(names: list[Any]) -> str:
     """Return the first five names as text, followed by "..." if there are more."""
     return ", ".join(str(name)[:80] for name in names[:5]) + (", ..." if len(names) > 5 else "")
 
@@ -172,7 +169,7 @@ def some(names: list[Any]) -> str:
 def unknown_names(kind: str, names: list[Any]) -> InputError:
     """Return the error for names that the run does not know."""
     plural = f"{len(names)} {kind}s are" if len(names) > 1 else f"one {kind} is"
-    return InputError(f"{plural} unknown to the run: {some(names)}")
+    return InputError(f"{plural} unknown to the run: {listed(names)}")
 
 
 def item_titles(items: Vocabulary, path: Path, matching: str | None = None) -> dict[int, str]:
@@ -243,8 +240,8 @@ class Index:
         """Encoding of the features as JSON, empty if the ratings file has none, and the means of the features."""
         factor = self.factors[kind]
         text, centre = (Key("features", factor, 0, name) for name in ("encoding", "centre"))
-        told = self._snapshot.read(text).tobytes().decode() if text in set(self._snapshot.names()) else ""
-        return told, self._snapshot.read(centre)
+        encoding = self._snapshot.read(text).tobytes().decode() if text in set(self._snapshot.names()) else ""
+        return encoding, self._snapshot.read(centre)
 
     def _texts(self, thing: str, factor: str, prefix: str = "") -> list[str]:
         text = self._snapshot.read(Key(thing, factor, 0, f"{prefix}text")).tobytes()

@@ -9,7 +9,7 @@ normal distribution [Salakhutdinov 2008, eq. 11]
 where m includes the implicit features from the items that the row rated, if the model has them, and the term B^T x from
 the features of the row. A row without ratings has its prior distribution, which depends only on its features.
 
-Mixed over all saved draws, this is the posterior of the row given its ratings and the old ratings of all other rows.
+The mixture over all saved draws is the posterior of the row given its ratings and the old ratings of all other rows.
 The only approximation is that the new ratings do not change other parameters. For a row that the run knows, x has both
 the old ratings and the new ratings. If rows have individual noise scales, theta | g and g | theta ~ Gamma((nu + n) / 2,
 (nu + tau SSE) / 2) are drawn in turns, `GIBBS` times from g = 1; the distribution of theta given the last g is used.
@@ -96,7 +96,7 @@ class FoldIn:
         run.need_draws()
         self.run, self.kind, self.vocabulary, self.seed = run, kind, vocabulary, seed
         self._features = features
-        self._own_cuts = kind == "user" and run.config.thresholds != "shared"
+        self._has_cuts = kind == "user" and run.config.thresholds != "shared"
         order = np.argsort(rows, kind="stable")
         self._others = others[order]
         run.config.law.check_new(values)
@@ -133,8 +133,8 @@ class FoldIn:
     def drawn(self, number: int, rng: np.random.Generator) -> FoldIn:
         """Return a copy in which every row at a saved draw is one draw from its distribution."""
         rows, result = self.rows(number, np.arange(len(self.vocabulary))), copy(self)
-        laws = zip(rows.mean, rows.covariance, strict=True)
-        mean = np.array([rng.multivariate_normal(*law) for law in laws])
+        normals = zip(rows.mean, rows.covariance, strict=True)
+        mean = np.array([rng.multivariate_normal(*normal) for normal in normals])
         result._rows = {number: replace(rows, mean=mean, covariance=np.zeros_like(rows.covariance))}
         return result
 
@@ -150,17 +150,19 @@ class FoldIn:
             shifts = self._features @ effects - np.outer(np.diff(self._features.indptr) > 0, centre @ effects)
         precision = np.linalg.inv(draw.prior[self.kind].covariance).astype(np.float64)
         rng = np.random.default_rng([self.seed, number])
-        cuts = np.tile(draw.thresholds, (n, 1)) if self._own_cuts and draw.thresholds is not None else None
+        cuts = np.tile(draw.thresholds, (n, 1)) if self._has_cuts and draw.thresholds is not None else None
         result = Rows(np.empty((n, d)), np.empty((n, d, d)), np.ones(n), cuts)
         for row in range(n):
             part = slice(self._ends[row], self._ends[row + 1])
             if part.start == part.stop:
                 result.mean[row], result.covariance[row] = unseen.mean + shifts[row], unseen.covariance
                 continue
-            law = self._law(draw, part, shifts[row], precision, background, rng)
-            result.mean[row], result.covariance[row], result.noise[row] = law[:3]
+            mean, covariance, noise, cuts_of_row = self._given_ratings(
+                draw, part, shifts[row], precision, background, rng
+            )
+            result.mean[row], result.covariance[row], result.noise[row] = mean, covariance, noise
             if cuts is not None:
-                cuts[row] = law[3]
+                cuts[row] = cuts_of_row
         return result
 
     def _shared(self, draw: Draw, name: str) -> float | None:
@@ -168,7 +170,7 @@ class FoldIn:
         value = draw.shared.get(f"{self.kind}.{name}")
         return None if value is None else value.item()
 
-    def _law(
+    def _given_ratings(
         self,
         draw: Draw,
         part: slice,
@@ -200,9 +202,9 @@ class FoldIn:
                 noise_precision = 1 / (1 / noise_precision + variance)
             return *_normal(config.law, row, noise_precision, background, self._shared(draw, "nu"), rng), None
         cuts: Array | None = config.law.shape_of(draw.shared) if draw.thresholds is None else draw.thresholds
-        if draw.own_thresholds is not None and not self._own_cuts:
+        if draw.own_thresholds is not None and not self._has_cuts:
             cuts = draw.own_thresholds[rated]
-        gaps = draw.shared["thresholds.precision"] if self._own_cuts else None
+        gaps = draw.shared["thresholds.precision"] if self._has_cuts else None
         sd = Spread.of(config.law, self._shared(draw, "scales"), gaps)
         theta, scale, cuts = draw_row(config.law, row, scales * draw.tau, cuts, sd, rng)
         return theta, np.zeros((len(theta), len(theta))), 1 / scale, cuts
@@ -342,7 +344,7 @@ def _features_of(run: Run, new: NewRatings, names: Array, known: Int32, data: Pa
     return vstack(rows, "csr")
 
 
-def own_ratings(ratings: Ratings, kind: str, rows: Int32) -> tuple[npt.NDArray[np.intp], Int32, Float32]:
+def training_ratings(ratings: Ratings, kind: str, rows: Int32) -> tuple[npt.NDArray[np.intp], Int32, Float32]:
     """Read the training ratings of users (or items), given by distinct rows (q,) int32.
 
     Returns
@@ -389,20 +391,19 @@ def fold_in(run: Run, new: NewRatings, data: Path | None = None) -> tuple[FoldIn
     """
     vocabulary, other = run.vocabulary(new.kind), run.vocabulary(OTHER[new.kind])
     columns, notes = other.index_of(new.others), list[str]()
-    taken = columns >= 0
-    if not taken.all():
-        unknown = list(dict.fromkeys(new.others[~taken].tolist()))
-        notes.append(f"{int((~taken).sum())} rating(s) left out: {unknown_names(other.kind, unknown)}")
-    names, columns, values = vocabulary.typed(new.names)[taken], columns[taken], np.asarray(new.values)[taken]
-    everybody = sorted({*names.tolist(), *new.described})
-    if not everybody:
+    used = columns >= 0
+    if not used.all():
+        unknown = list(dict.fromkeys(new.others[~used].tolist()))
+        notes.append(f"{int((~used).sum())} rating(s) left out: {unknown_names(other.kind, unknown)}")
+    names, columns, values = vocabulary.typed(new.names)[used], columns[used], np.asarray(new.values)[used]
+    ids = np.array(sorted({*names.tolist(), *new.described}), vocabulary.ids.dtype)
+    if not len(ids):
         raise InputError("; ".join([*notes, "nothing is left to fold in"]))
-    ids = np.array(everybody, vocabulary.ids.dtype)
     folded, known = Vocabulary(new.kind, ids), vocabulary.index_of(ids)
     which, old = folded.index_of(names), np.flatnonzero(known >= 0)
     if len(old):
         with run.open_ratings(data) as ratings:
-            places, others, before = own_ratings(ratings, new.kind, known[old])
+            places, others, before = training_ratings(ratings, new.kind, known[old])
         which = np.concatenate([old[places], which])
         columns, values = np.concatenate([others, columns]), np.concatenate([before, values])
     pairs = which.astype(np.int64) * len(other) + columns

@@ -28,7 +28,7 @@ import numpy.typing as npt
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.prediction import cells_kernel
 from dsgmcmc.model.predictive.base import Prediction, Predictive, PredictorDraws
-from dsgmcmc.posterior.draws import KINDS, Draw, Rows
+from dsgmcmc.posterior.draws import KINDS, Rows
 from dsgmcmc.posterior.names import unknown_names
 from dsgmcmc.posterior.newcomers import FoldIn
 from dsgmcmc.posterior.run import Run
@@ -87,11 +87,6 @@ class PredictOptions:
         low, high = (f"q{np.format_float_positional(round(level, 10))[2:].ljust(2, '0')}" for level in self.levels)
         return "mean", "sd", low, high
 
-    @property
-    def with_probabilities(self) -> bool:
-        """Whether probabilities are predicted, too."""
-        return self.at_least is not None or self.probabilities
-
 
 class Predictor:
     """Predicts ratings of pairs of users and items, which are given by index.
@@ -103,6 +98,11 @@ class Predictor:
     newcomers : FoldIn, optional
         New users (or items), whose indices follow those of the known ones.
 
+    Attributes
+    ----------
+    names : list of str
+        Names of the columns: ``mean, sd, q05, q95`` and, if requested, ``at_least_4`` and ``p_1, p_2`` of levels.
+
     Raises
     ------
     InputError
@@ -113,14 +113,18 @@ class Predictor:
         run.need_draws()
         self.run, self.options, self.newcomers = run, options, newcomers
         config = run.config
-        self._law, self._biases, self._rank = config.law, config.biases, config.rank
-        rated = config.law.can_be_evaluated
-        if options.with_probabilities and not rated:
+        scores_only = not config.law.can_be_evaluated
+        self.names = [*options.columns]
+        if scores_only and (options.at_least is not None or options.probabilities):
             raise InputError(f"{run.path}: {config.likelihood} predicts scores, not ratings, without probabilities")
-        if options.probabilities and run.levels is None:
-            raise InputError(f"{run.path}: its ratings have no levels, so there are no probabilities of levels")
-        self._cells = cells_kernel(self._rank, self._biases)
-        self._clip = options.clip and rated
+        if options.at_least is not None:
+            self.names.append(f"at_least_{options.at_least:g}")
+        if options.probabilities:
+            if run.levels is None:
+                raise InputError(f"{run.path}: its ratings have no levels, so there are no probabilities of levels")
+            self.names += [f"p_{level:g}" for level in run.levels.tolist()]
+        self._cells = cells_kernel(config.rank, config.biases)
+        self._clip = options.clip and not scores_only
         self._range = run.facts["minimum"], run.facts["maximum"]
 
     def __call__(self, users: Int32, items: Int32) -> Prediction:
@@ -144,20 +148,13 @@ class Predictor:
         columns = {name: np.empty(len(users), np.float32) for name in self.names}
         for rows, predictive in self.distributions(users, items):
             for name, values in zip(self.options.columns, predictive.summary(*self.options.levels), strict=True):
-                columns[name][rows] = np.clip(values, *self._range) if self._clip and name != "sd" else values
+                clipped = self._clip and name != "sd"
+                columns[name][rows] = np.clip(values, *self._range) if clipped else values
             probabilities = [] if self.options.at_least is None else [predictive.at_least(self.options.at_least)]
             probabilities += [*predictive.probabilities().T] if self.options.probabilities else []
             for name, probability in zip(self.names[4:], probabilities, strict=True):
                 columns[name][rows] = probability
         return columns
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the columns: ``mean, sd, q05, q95`` and, if requested, ``at_least_4`` and ``p_1, p_2`` of levels."""
-        options, levels = self.options, self.run.levels
-        names = [*options.columns, *([] if options.at_least is None else [f"at_least_{options.at_least:g}"])]
-        shown = [] if levels is None or not options.probabilities else levels.tolist()
-        return names + [f"p_{level:g}" for level in shown]
 
     def probabilities(self, users: Int32, items: Int32) -> Float32:
         """Requested probabilities, (q, m) float32: of a rating of at least the bound, and of every level."""
@@ -177,11 +174,12 @@ class Predictor:
     ) -> Iterator[tuple[npt.NDArray[np.intp], Predictive]]:
         """Yield positions of pairs and their predictive distributions, in batches; parameters as for `draws`."""
         users, items = np.ascontiguousarray(users, np.int32), np.ascontiguousarray(items, np.int32)
-        make = self._law.expectation if self.options.of_mean else self._law.predictive
+        law = self.run.config.law
+        make = law.expectation if self.options.of_mean else law.predictive
         for start in range(0, len(users), BLOCK):
             part = slice(start, start + BLOCK)
-            for rows, some in self.draws(users[part], items[part], numbers).by_certainty():
-                yield start + rows, make(some, self.run.mean, self.run.levels)
+            for rows, draws in self.draws(users[part], items[part], numbers).by_certainty():
+                yield start + rows, make(draws, self.run.mean, self.run.levels)
 
     # ------------------------------------------------------------------ draws of the predictors
 
@@ -191,11 +189,12 @@ class Predictor:
         new_user = (users < 0) | (users >= len(run.users))
         new_item = (items < 0) | (items >= len(run.items))
         known_users, known_items = np.where(new_user, np.int32(-1), users), np.where(new_item, np.int32(-1), items)
-        unseen = _alike(np.where(new_user, users, _KNOWN), np.where(new_item, items, _KNOWN))
+        unseen = _grouped(np.where(new_user, users, _KNOWN), np.where(new_item, items, _KNOWN))
         eta = np.empty((len(users), len(numbers)), np.float32)
         noise, spread = np.empty_like(eta), np.zeros_like(eta)
         effects = np.zeros_like(eta) if run.has_effects else None
-        whose, owner = owners(run, users)
+        by_user = run.config.thresholds != "shared"
+        owners, owner = np.unique(users if by_user else np.zeros_like(users), return_inverse=True)
         thresholds, shapes = [], []
         for column, number in enumerate(numbers):
             draw = run.draw(number)
@@ -203,15 +202,15 @@ class Predictor:
                 *(np.maximum(known_users, 0), np.maximum(known_items, 0), draw.theta["user"], draw.theta["item"]),
                 *(draw.inverse_scale["user"], draw.inverse_scale["item"], 1 / draw.tau, column, eta, noise),
             )
-            for some in unseen:
-                user, item = self._rows(number, "user", users[some]), self._rows(number, "item", items[some])
-                eta[some, column], spread[some, column] = self._join(user, item)
-                noise[some, column] = user.noise * item.noise / draw.tau
+            for pairs in unseen:
+                user, item = self._rows(number, "user", users[pairs]), self._rows(number, "item", items[pairs])
+                eta[pairs, column], spread[pairs, column] = self._join(user, item)
+                noise[pairs, column] = user.noise * item.noise / draw.tau
             if effects is not None:
                 added, effects[:, column] = draw.of_ratings(known_users, known_items)
                 eta[:, column] += np.float32(added)
-            thresholds.append(of_owners(draw, whose, self.newcomers, number))
-            shapes.append(self._law.shape_of(draw.shared))
+            thresholds.append(self._thresholds(number, owners))
+            shapes.append(run.config.law.shape_of(draw.shared))
         weights = run.draw_weights[list(numbers)]
         return PredictorDraws(
             eta=eta,
@@ -219,7 +218,7 @@ class Predictor:
             spread=spread,
             weights=weights / weights.sum(),
             thresholds=None if thresholds[0] is None else np.array(thresholds),
-            owner=None if thresholds[0] is None else owner,
+            owner=None if thresholds[0] is None else owner.astype(np.int32),
             effects=effects if effects is not None and effects.any() else None,
             shape=None if shapes[0] is None else np.array(shapes)[None],
         )
@@ -238,54 +237,49 @@ class Predictor:
         assert self.newcomers is not None
         return self.newcomers.rows(number, np.array([first - len(theta)]))
 
+    def _thresholds(self, number: int, users: Int32) -> Float64 | None:
+        """Thresholds of users at a draw, (m, R - 1); None if ratings are not ordinal.
+
+        Unknown users get the shared thresholds; so do all users if the model has no thresholds per user.
+        """
+        draw = self.run.draw(number)
+        if draw.thresholds is None:
+            return None
+        thresholds = np.tile(draw.thresholds, (len(users), 1))
+        if draw.own_thresholds is not None:
+            first = len(draw.own_thresholds)
+            known, new = (users >= 0) & (users < first), users >= first
+            thresholds[known] = draw.own_thresholds[users[known]]
+            if self.newcomers is not None and new.any():
+                thresholds[new] = self.newcomers.rows(number, users[new].astype(np.intp) - first).cuts
+        return thresholds
+
     def _join(self, user: Rows, item: Rows) -> tuple[Float64, Float64]:
         """Mean and variance of the predictor of pairs whose rows are independent."""
-        k = self._rank
+        k, biases = self.run.config.rank, self.run.config.biases
         centre = (user.mean[:, :k] * item.mean[:, :k]).sum(axis=1)
         spread = (user.covariance[0, :k, :k] * item.covariance[0, :k, :k]).sum()
-        if self._biases:
+        if biases:
             centre = centre + user.mean[:, k] + item.mean[:, k]
         for side, other in ((user, item), (item, user)):
             across = other.mean.copy()
-            if self._biases:
+            if biases:
                 across[:, k] = 1.0
             spread = spread + ((across @ side.covariance[0]) * across).sum(axis=1)
         return centre, spread
 
 
-def _alike(users: Int32, items: Int32) -> list[npt.NDArray[np.intp]]:
-    """Positions of pairs with an unknown or folded-in side, in groups with the same such sides; others are `_KNOWN`."""
+def _grouped(users: Int32, items: Int32) -> list[npt.NDArray[np.intp]]:
+    """Group pairs by their sides that are unknown or folded in; the other sides are `_KNOWN`.
+
+    Returns the positions of the pairs in every group; pairs of two known sides are in none.
+    """
     new = np.flatnonzero((users != _KNOWN) | (items != _KNOWN))
     if not len(new):
         return []
     order = new[np.lexsort((items[new], users[new]))]
     change = np.any(np.diff([users[order], items[order]]) != 0, axis=0)
     return np.split(order, np.flatnonzero(change) + 1)
-
-
-def owners(run: Run, users: Int32) -> tuple[Int32, Int32]:
-    """Distinct users whose thresholds are needed (one if shared), and the position of each of `users` among them."""
-    if run.config.thresholds == "shared":
-        return np.zeros(1, np.int32), np.zeros(len(users), np.int32)
-    whose, owner = np.unique(users, return_inverse=True)
-    return whose, owner.astype(np.int32)
-
-
-def of_owners(drawn: Draw, whose: Int32, newcomers: FoldIn | None, number: int) -> Float64 | None:
-    """Thresholds of users at a draw, (m, R - 1); None if ratings are not ordinal.
-
-    Unknown users get the shared thresholds; so do all users if the model has no thresholds per user.
-    """
-    if drawn.thresholds is None:
-        return None
-    thresholds = np.tile(drawn.thresholds, (len(whose), 1))
-    if drawn.own_thresholds is not None:
-        known = (whose >= 0) & (whose < len(drawn.own_thresholds))
-        thresholds[known] = drawn.own_thresholds[whose[known]]
-        new = whose >= len(drawn.own_thresholds)
-        if newcomers is not None and new.any():
-            thresholds[new] = newcomers.rows(number, whose[new].astype(np.intp) - len(drawn.own_thresholds)).cuts
-    return thresholds
 
 
 # ---------------------------------------------------------------------- a file of pairs

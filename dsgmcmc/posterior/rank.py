@@ -173,8 +173,8 @@ class Scorer:
             which, newcomers = np.flatnonzero(chosen == number), predictor.newcomers
             if newcomers is not None:
                 newcomers = newcomers.drawn(number, np.random.default_rng([entropy, 0, number]))
-            of_draw = Predictor(self.run, predictor.options, newcomers)
-            scores[which] = self._scores(of_draw, users[which], [number])
+            at_draw = Predictor(self.run, predictor.options, newcomers)
+            scores[which] = self._scores(at_draw, users[which], [number])
         return scores
 
 
@@ -219,19 +219,19 @@ def recommend(
     scorer = None if ranking.by == "exposure" else Scorer(run, ranking, newcomers)
     step = max(1, _CELLS // len(run.items))
     for start in range(0, len(users), step):
-        some = users[start : start + step]
-        rated_items = [_rated_by(user, len(run.users), rated, newcomers) for user in some.tolist()]
-        scores = scorer.scores(some, start) if scorer else np.ones((len(some), len(run.items)), np.float32)
+        block = users[start : start + step]
+        rated_items = [_rated_by(user, len(run.users), rated, newcomers) for user in block.tolist()]
+        scores = scorer.scores(block, start) if scorer else np.ones((len(block), len(run.items)), np.float32)
         if ranking.by in PATTERN_RULES:
             scores *= run.exposure.of(rated_items)
         if not ranking.include_rated:
-            for row, of_user in zip(scores, rated_items, strict=True):
-                row[of_user] = -np.inf
+            for row, items in zip(scores, rated_items, strict=True):
+                row[items] = -np.inf
         if among is not None:
             scores[:, ~among] = -np.inf
-        items, values = best(scores, ranking.top)
-        open_to = np.isfinite(values)
-        yield np.repeat(some, open_to.sum(axis=1)), items[open_to], values[open_to]
+        items, values = _best(scores, ranking.top)
+        allowed = np.isfinite(values)
+        yield np.repeat(block, allowed.sum(axis=1)), items[allowed], values[allowed]
 
 
 def _rated_by(user: int, known: int, rated: Rated | None, newcomers: FoldIn | None) -> Int32:
@@ -240,13 +240,19 @@ def _rated_by(user: int, known: int, rated: Rated | None, newcomers: FoldIn | No
     return rated.of(user) if rated is not None and user < known else np.zeros(0, np.int32)
 
 
-def best(scores: Float32, top: int) -> tuple[Int32, Float32]:
+def _best(scores: Float32, top: int) -> tuple[Int32, Float32]:
     """Items with the highest scores for each user, in descending order, (users, top), and the scores."""
     top = min(top, scores.shape[1])
-    some = np.argpartition(scores, -top, axis=1)[:, -top:]
-    values = np.take_along_axis(scores, some, axis=1)
-    order = np.lexsort((some, -values), axis=1)  # ties are ordered by row, for reproducibility
-    return np.take_along_axis(some, order, axis=1).astype(np.int32), np.take_along_axis(values, order, axis=1)
+    items = np.argpartition(scores, -top, axis=1)[:, -top:]
+    values = np.take_along_axis(scores, items, axis=1)
+    order = np.lexsort((items, -values), axis=1)  # ties are ordered by row, for reproducibility
+    return np.take_along_axis(items, order, axis=1).astype(np.int32), np.take_along_axis(values, order, axis=1)
+
+
+def places(users: Int32) -> Int32:
+    """Places, from 0, of the items in the list of their user; `users` is as yielded by `recommend`."""
+    first = np.flatnonzero(np.diff(users, prepend=-1))
+    return (np.arange(len(users)) - np.repeat(first, np.diff(np.append(first, len(users))))).astype(np.int32)
 
 
 def those_among(run: Run, candidates: Any = None, exclude: Any = None) -> Mask | None:
@@ -285,21 +291,21 @@ def recommendations(
         rule; ``ratings``, the number of training ratings of the item; and, with `titles` (by row), ``item_name``.
     """
     predictor = Predictor(run, PredictOptions(of_mean=True, clip=ranking.clip), newcomers)
-    counts = run.counts("item")
-    names = run.users.ids
+    counts, names = run.counts("item"), run.users.ids
     if newcomers is not None:
         names = np.concatenate([names, newcomers.vocabulary.ids])
     for rows, items, score in recommend(run, users, ranking, rated, newcomers, among):
-        first = np.flatnonzero(np.diff(rows, prepend=-1))
-        lengths = np.diff(np.append(first, len(rows)))
+        prediction = predictor(rows, items)
         columns: Columns = {
             "user_id": names[rows],
             "item_id": run.items.ids[items],
-            "score": score.astype(np.float32),
-            "rank": (np.arange(len(rows)) - np.repeat(first, lengths) + 1).astype(np.int32),
+            "score": score,
+            "rank": places(rows) + np.int32(1),
+            "sd": prediction.sd,
+            "q05": prediction.low,
+            "q95": prediction.high,
+            "ratings": counts[items],
         }
-        prediction = predictor(rows, items)
-        columns |= {"sd": prediction.sd, "q05": prediction.low, "q95": prediction.high, "ratings": counts[items]}
         if titles is not None:
             columns["item_name"] = np.array([titles.get(item, "") for item in items.tolist()], dtype=object)
         yield columns
@@ -357,11 +363,10 @@ def similar(run: Run, kind: str, name: Any, n: int = 10) -> Columns:
     mean = weights @ draws
     mean[row] = -np.inf
     best = np.argsort(-mean, kind="stable")[: min(n, len(mean) - 1)]
-    of_best = draws[:, best]
     return {
         f"{kind}_id": vocabulary.ids[best],
         "similarity": mean[best].astype(np.float32),
         "rank": np.arange(1, len(best) + 1, dtype=np.int32),
-        "sd": np.sqrt(weights @ (of_best - mean[best]) ** 2).astype(np.float32),
+        "sd": np.sqrt(weights @ (draws[:, best] - mean[best]) ** 2).astype(np.float32),
         "ratings": run.counts(kind)[best],
     }

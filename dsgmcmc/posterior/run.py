@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 
 from dsgmcmc.config.chain import ResolvedChain
 from dsgmcmc.config.run import ResolvedConfig
@@ -35,7 +34,7 @@ from dsgmcmc.posterior.names import Index, Vocabulary
 from dsgmcmc.storage.lock import is_held
 from dsgmcmc.storage.rundir import DrawPlace, Facts, Line, RunDirectory, SavedDraws
 from dsgmcmc.storage.store import Key, Snapshot, steps
-from dsgmcmc.types import Factor, Float32, Float64
+from dsgmcmc.types import Factor, Float32, Float64, Int32, Int64
 
 Shape = tuple[int, ...]
 ArrayName = tuple[str, str, str]  # object, factor and field
@@ -49,9 +48,9 @@ def newest_states(run: RunDirectory, facts: Facts) -> list[Snapshot]:
     """
     states = []
     for chain in run.chains():
-        done, made = (steps(run.series(kind, chain))[-1:] for kind in ("posterior", "checkpoints"))
-        if made > done:
-            snapshot = run.open_snapshot("checkpoints", chain, made[0], facts)
+        done, saved = (steps(run.series(kind, chain))[-1:] for kind in ("posterior", "checkpoints"))
+        if saved > done:
+            snapshot = run.open_snapshot("checkpoints", chain, saved[0], facts)
             if snapshot.manifest.saved_draws:
                 states.append(snapshot)
                 continue
@@ -190,11 +189,11 @@ class Run:
         """Names of the features of the users or of the items; empty if the model has none."""
         return self.index.features(kind)[0] if f"{kind}.features.strength" in self.traces[0] else []
 
-    def counts(self, kind: str) -> npt.NDArray[np.int64]:
+    def counts(self, kind: str) -> Int64:
         """(n,) int64: training ratings of every user or item."""
         return self.index.counts(kind)
 
-    def test_pairs(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    def test_pairs(self) -> tuple[Int32, Int32]:
         """Rows of the users and the items of the test ratings, (q,) int32 each."""
         return self.index.test_pairs()
 
@@ -238,7 +237,7 @@ class Run:
         factor, dot, rest = quantity.partition(".")
         return f"{self.kind_of(Factor[factor])}.{rest}" if dot and factor in Factor.__members__ else quantity
 
-    def followed(self) -> tuple[npt.NDArray[np.int64], list[Float32], list[Float64]]:
+    def followed(self) -> tuple[Int64, list[Float32], list[Float64]]:
         """Predictions of the monitored test ratings at every draw; none if the run has not ended.
 
         Returns
@@ -418,10 +417,14 @@ class Run:
         shares = self.counts("item") / len(self.users)
         exposure = Exposure.read(self.exposure_file, shares)
         if exposure is None:
-            with self.open_ratings() as ratings:
-                exposure = Exposure.of_ratings(Rated(ratings), shares)
+            exposure = Exposure.of_ratings(self.rated(), shares)
             exposure.write(self.exposure_file)
         return exposure
+
+    def rated(self, data: Path | None = None, users: Int32 | None = None) -> Rated:
+        """Read which items each user rated in training; parameters as in `open_ratings` and `Rated`."""
+        with self.open_ratings(data) as ratings:
+            return Rated(ratings, users)
 
     def need_draws(self) -> None:
         """Raise InputError if there are no saved draws, which predictions need."""

@@ -23,16 +23,15 @@ the latent dimensions. For a level of time, it is the sd of its effects.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from dsgmcmc.model.quantity import Quantity
 from dsgmcmc.posterior.draws import KINDS
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.types import Float64
+from dsgmcmc.types import Float64, Int64
 
 LEVEL = 0.9  # probability of the intervals of `importance`
 TEST_LOG_LIKELIHOOD = "test_log_likelihood"
@@ -97,9 +96,9 @@ def _of_priors(run: Run, take: Callable[[str], Float64]) -> dict[str, Float64]:
     return traces
 
 
-def labels(run: Run) -> dict[str, str]:
-    """Labels of the scalars of `scalar_traces`; by default the name with spaces for underscores."""
-    texts = {name: name.replace("_", " ") for name in scalar_traces(run)} | LABELS
+def labels(run: Run, names: Iterable[str]) -> dict[str, str]:
+    """Labels of scalars of `scalar_traces`; by default the name with spaces for underscores."""
+    texts = {name: name.replace("_", " ") for name in names} | LABELS
     for quantity in run.quantities.traced:
         if quantity.label:
             kind = "" if quantity.factor is None else run.kind_of(quantity.factor)
@@ -107,7 +106,7 @@ def labels(run: Run) -> dict[str, str]:
     return texts
 
 
-def predictions(run: Run) -> tuple[npt.NDArray[np.int64], Float64]:
+def predictions(run: Run) -> tuple[Int64, Float64]:
     """Predictions of the monitored test pairs.
 
     Returns

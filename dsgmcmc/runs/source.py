@@ -28,9 +28,9 @@ from dsgmcmc.model.target import FactorTarget, make_parts, read_parts
 from dsgmcmc.parallel.partition import block_bounds
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.schedule import Schedule
-from dsgmcmc.posterior.heldout import posteriors, test_parts
+from dsgmcmc.posterior.heldout import test_parts
 from dsgmcmc.posterior.names import write_index
-from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.run import Run, newest_states
 from dsgmcmc.runs.warm_start import WarmStart, start_digest
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.settings import named
@@ -194,7 +194,7 @@ class RatingsSource:
             test ratings, and for clicks, ``rmse_mean`` and ``mae_mean`` are null. Clicks have ``rankings`` from saved
             draws instead (`dsgmcmc.diagnostics.ranking`).
         """
-        taus = [snapshot.read(Key("trace", "run", 0, "tau")) for snapshot in posteriors(run)]
+        taus = [snapshot.read(Key("trace", "run", 0, "tau")) for snapshot in newest_states(run, run.read_settings()[1])]
         tau = float(np.concatenate(taus).mean()) if taus and config.law.has_noise else None
         common: dict[str, Any] = {"tau": tau, "rank": config.rank, "draws": sum(map(len, taus))}
         common["temperatures"] = temperatures(run, self.ratings.transposed)

@@ -11,10 +11,8 @@ from gibbs import from_ratings, gibbs
 from support import typed
 from synthetic import SyntheticOptions, generate
 
-from dsgmcmc.posterior.heldout import posteriors, predict_test
+from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.storage.rundir import RunDirectory
-from dsgmcmc.storage.store import Key
 
 pytestmark = pytest.mark.statistical
 RANK, SIGMA = 4, 0.8
@@ -36,8 +34,8 @@ def sampled(data: Path, out: Path, noise: str, sweeps: int = 1500, sampler: str 
     options = ("--sampler", sampler, "--noise", noise, "--rank", str(RANK), "--save-draws", "0")
     length = ("--burn-in", "200sweeps", "--iterations", f"{sweeps}sweeps", "--thin", "2sweeps")
     typed("sample", data, "--out", out, *options, *length).expect()
-    directory = RunDirectory(out)
-    return json.loads((out / "summary.json").read_text()), predict_test(Run(out)), directory
+    run = Run(out)
+    return json.loads((out / "summary.json").read_text()), predict_test(run), run
 
 
 @pytest.fixture(scope="module")
@@ -77,9 +75,8 @@ def test_own_noise_does_no_harm_where_noise_is_equal(equal):
     """With one noise for all, nu grows until the weights are one, and RMSE does not get worse."""
     _, runs = equal
     assert runs["both"][0]["rmse_mean"] < runs["shared"][0]["rmse_mean"] + 0.001
-    snapshot = posteriors(runs["both"][2])[0]
-    for factor in "WH":
-        assert snapshot.read(Key("trace", "run", 0, f"{factor}.nu")).mean() > 50
+    for kind in ("user", "item"):
+        assert runs["both"][2].traces[0][f"{kind}.nu"].mean() > 50
 
 
 def test_baoab_agrees_with_gibbs(equal, exact):

@@ -7,7 +7,7 @@ import pytest
 from runs import make_run
 
 from dsgmcmc.posterior.names import Vocabulary
-from dsgmcmc.posterior.newcomers import FoldIn, NewRatings, fold_in, own_ratings
+from dsgmcmc.posterior.newcomers import FoldIn, NewRatings, fold_in, training_ratings
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.rank import Ranking, recommend
 
@@ -114,7 +114,7 @@ def test_a_known_row_is_worked_out_from_its_old_and_its_new_ratings(run, kind):
     other = {"user": "item", "item": "user"}[kind]
     row = 3
     with run.open_ratings() as ratings:
-        _, rated, known = own_ratings(ratings, kind, np.int32([row]))
+        _, rated, known = training_ratings(ratings, kind, np.int32([row]))
     other_one = int(np.setdiff1d(np.arange(len(run.vocabulary(other))), rated)[0])
     others = run.vocabulary(other).ids[[rated[0], other_one]].tolist()
     names = np.full(3, run.vocabulary(kind).ids[row])
