@@ -313,13 +313,7 @@ class Circulation:
             buffer = np.empty(self._length(c, copies.layout.width), np.float32)
         return self._column(c, copies.layout, buffer)
 
-    def _moved(
-        self,
-        buffers: dict[int, Float32],
-        copies: _Copies,
-        part: int,
-        after: int,
-    ) -> dict[int, Float32]:
+    def _moved(self, buffers: dict[int, Float32], copies: _Copies, part: int, after: int) -> dict[int, Float32]:
         """Move copies from the processes where column blocks rest in `part` to those of `after`. Collective."""
         if part == after:
             return buffers

@@ -57,8 +57,7 @@ class GammaPrior(NamedTuple):
 
     def draw(self, squares: Array | float, n: Array | float, rng: np.random.Generator) -> Float64:
         """Draw precisions given the sum of squares of n numbers from N(0, 1 / precision), elementwise."""
-        precisions: Float64 = rng.gamma(self.shape + n / 2, 1 / (self.rate + squares / 2))
-        return precisions
+        return np.asarray(rng.gamma(self.shape + n / 2, 1 / (self.rate + squares / 2)))
 
 
 PUBLISHED_PRIOR = GammaPrior(1.0, 5.0)
@@ -125,16 +124,11 @@ def draw_wishart(freedom: int, scale: Float64, rng: np.random.Generator) -> Floa
     root[np.tril_indices(k, -1)] = rng.normal(size=k * (k - 1) // 2)
     root[np.diag_indices(k)] = np.sqrt([rng.chisquare(freedom - i) for i in range(k)])
     root = cholesky(scale, lower=True) @ root
-    drawn: Float64 = root @ root.T
-    return drawn
+    return np.asarray(root @ root.T)
 
 
 def draw_normal_wishart(
-    average: Float64,
-    outer: Float64,
-    n: int,
-    rng: np.random.Generator,
-    more: PrecisionTerms = NO_TERMS,
+    average: Float64, outer: Float64, n: int, rng: np.random.Generator, more: PrecisionTerms = NO_TERMS
 ) -> tuple[Float64, Float64]:
     """Draw (m, Lambda) of a Gaussian given n rows [Salakhutdinov 2008, eq. 14], with W0 = I, nu0 = K, beta0 = 2.
 

@@ -21,8 +21,7 @@ from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.likelihoods.base import State
 from dsgmcmc.model.parts import Part
 from dsgmcmc.storage.store import Key, Lazy, Snapshot
-from dsgmcmc.targets.base import DrawInfo, Followed
-from dsgmcmc.targets.moments import RunningMoments
+from dsgmcmc.targets.base import DrawInfo, Followed, RunningMoments
 from dsgmcmc.types import Float32, Float64
 
 #: About this many test ratings, evenly spaced in every row block, have their prediction at every draw in the trace.
@@ -241,5 +240,4 @@ class HeldOutRows:
 
 def _rating(x: Float32, centre: float, scale: float) -> Float32:
     """Convert standardised ratings to the ratings' own unit."""
-    ratings: Float32 = x * np.float32(scale) + np.float32(centre)
-    return ratings
+    return np.asarray(x * np.float32(scale) + np.float32(centre))

@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dsgmcmc.model.likelihoods.thresholds import CUTS
+from dsgmcmc.model.likelihoods.ordinal import CUTS
 from dsgmcmc.model.parts import PARTS, RowPriors
 from dsgmcmc.model.quantity import WEIGHT
 from dsgmcmc.types import Float32, Float64, Int32

@@ -25,8 +25,8 @@ from typing import NamedTuple
 import numpy as np
 
 from dsgmcmc.model.likelihoods import Law
+from dsgmcmc.model.likelihoods.ordinal import coordinates_of, cuts_of
 from dsgmcmc.model.likelihoods.scales import log_scale
-from dsgmcmc.model.likelihoods.thresholds import coordinates_of, cuts_of
 from dsgmcmc.model.predictive.base import EFFECT_NODES
 from dsgmcmc.types import Array, Float64
 

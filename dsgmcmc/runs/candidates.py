@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dsgmcmc.model.likelihoods import Levels
-from dsgmcmc.model.likelihoods.ordinal import MAX_THRESHOLDS
-from dsgmcmc.model.likelihoods.thresholds import LEAST_LEVELS
+from dsgmcmc.model.likelihoods.ordinal import LEAST_LEVELS, MAX_THRESHOLDS
 
 #: Name of the model without factors, which has no additions.
 BIASES_ONLY = "biases only"

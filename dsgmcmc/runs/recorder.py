@@ -16,8 +16,7 @@ import numpy as np
 
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.storage.store import SAVED_DRAWS, Key, Lazy, Snapshot
-from dsgmcmc.targets.base import DrawInfo, Followed
-from dsgmcmc.targets.moments import RunningMoments
+from dsgmcmc.targets.base import DrawInfo, Followed, RunningMoments
 from dsgmcmc.types import Array, Float64
 
 THETA = "theta"

@@ -11,9 +11,14 @@ order. The *energy* U is minus the log posterior density, up to a constant.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+import numpy as np
+import numpy.typing as npt
+
+from dsgmcmc.kernels.formula import Batch, Formula
 from dsgmcmc.targets.state import ParameterBlock, RandomStream, Rows
 from dsgmcmc.types import Array, Factor, Float64, Named, Shapes
 
@@ -255,10 +260,7 @@ class Target(Protocol):
         """
 
     def sum(
-        self,
-        partials: Mapping[ParameterBlock, Named],
-        finish: Callable[[dict[str, Float64]], Named],
-        result: Shapes,
+        self, partials: Mapping[ParameterBlock, Named], finish: Callable[[dict[str, Float64]], Named], result: Shapes
     ) -> dict[str, Float64]:
         """Add the named partial sums of all blocks, in block order; every process gets `finish(totals)`. Collective."""
 
@@ -294,6 +296,37 @@ class Followed(NamedTuple):
 
     values: Array
     score: Float64
+
+
+_COUNT = Formula(
+    """
+delta = x - mean
+mean = mean + share * delta
+m2 = m2 + weight * delta * (x - mean)
+"""
+)
+
+
+@dataclass
+class RunningMoments:
+    """Weighted mean and weighted sum of squared deviations, elementwise, (n, D) each."""
+
+    mean: Array
+    m2: Array
+
+    def __post_init__(self) -> None:
+        self._arrays: dict[str, Array] = {}
+        self._batch = Batch([self._arrays])
+
+    @classmethod
+    def zeros(cls, rows: int, width: int, dtype: npt.DTypeLike) -> RunningMoments:
+        """Return the moments of no draws."""
+        return cls(*(np.zeros((rows, width), dtype) for _ in range(2)))
+
+    def count(self, x: Array, draw: DrawInfo) -> None:
+        """Add a draw."""
+        self._arrays |= {"x": x, "mean": self.mean, "m2": self.m2}
+        _COUNT.apply(self._batch, {"share": draw.share, "weight": draw.weight})
 
 
 class Recorder(Protocol):

@@ -55,8 +55,7 @@ def curvature_bound(rows: Rows, n: Array, squares: Array, **metric: Any) -> Floa
     shares = rows.update(SHARE, **metric, n=n)
     effective = np.maximum(n * n / np.maximum(squares, 1e-30), 1e-30)
     per_datum = np.where(n > 0, shares["p"] / effective, 0.0)
-    bound: Float64 = 1 + per_datum + 2 * np.sqrt(shares["largest"] * per_datum)
-    return bound
+    return np.asarray(1 + per_datum + 2 * np.sqrt(shares["largest"] * per_datum))
 
 
 def alignment(rows: Rows, aligned: str, n: Array, tau: float, **metric: Any) -> Float64:

@@ -12,8 +12,8 @@ from support import write_planted
 
 from dsgmcmc.config.run import build
 from dsgmcmc.model.likelihoods.negative_binomial import NegativeBinomial
+from dsgmcmc.model.likelihoods.ordinal import CUTS
 from dsgmcmc.model.likelihoods.student_t import StudentT
-from dsgmcmc.model.likelihoods.thresholds import CUTS
 from dsgmcmc.model.target import FactorTarget
 
 pytestmark = pytest.mark.statistical

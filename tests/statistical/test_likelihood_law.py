@@ -16,8 +16,8 @@ from support import csr, sample
 from dsgmcmc.data.ratings import open_ratings, write_ratings
 from dsgmcmc.model.likelihoods import Levels
 from dsgmcmc.model.likelihoods.negative_binomial import NODES, PRIOR_SD, START_DISPERSION, draw_dispersion
+from dsgmcmc.model.likelihoods.ordinal import GAP_SD, MIDDLE_SD, values_of
 from dsgmcmc.model.likelihoods.student_t import PRIOR_RATE, TAU_SD, draw_tails
-from dsgmcmc.model.likelihoods.thresholds import GAP_SD, MIDDLE_SD, values_of
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.run import Run
 

@@ -7,7 +7,7 @@ predictor, and a step away from there is unbounded.
 
 If ratings are levels, the ratings of a user with a small s depend little on the item; s^2 then plays the role of g in
 Gaussian noise. lambda is drawn from Gamma(1 + n / 2, 0.02 + sum u^2 / 2). The u are moved once a sweep by
-BAOAB, as the thresholds are (`dsgmcmc.model.likelihoods.thresholds`), row by row in the metric a n_i + lambda: n_i is
+BAOAB, as the thresholds are (`dsgmcmc.model.likelihoods.ordinal`), row by row in the metric a n_i + lambda: n_i is
 the number of the row's ratings, a the Fisher information of a rating on log s. A kick is bounded by three
 standard deviations of the momentum.
 
@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import sqrt
 from typing import ClassVar
 
 import numpy as np
@@ -26,17 +27,17 @@ import numpy as np
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.model.conjugate import GammaPrior
 from dsgmcmc.model.likelihoods.base import Law
-from dsgmcmc.model.likelihoods.thresholds import MOVE, STEP
 from dsgmcmc.model.quantity import WEIGHT, Quantity, Sampled
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Factor, Float32, Float64, Purpose
 
+EPS, CURVATURE, FRICTION = 0.35, 2.0, 0.9
+STEP, SPREAD = sqrt(2 * EPS / CURVATURE), sqrt(1 - FRICTION**2)  # h, and the share of new noise in a momentum
+#: Given to the formulas that move rows' own parameters; the largest kick is in standard deviations of the momentum.
+MOVE = {"most": 3.0, "damp": FRICTION, "spread": SPREAD}
+
 DRIFT = "drift"
-SCALE_QUANTITIES = (
-    WEIGHT,
-    Quantity("slope", of_rows=True, drawn=False),
-    Quantity(DRIFT, of_rows=True, drawn=False),
-)
+SCALE_QUANTITIES = (WEIGHT, Quantity("slope", of_rows=True, drawn=False), Quantity(DRIFT, of_rows=True, drawn=False))
 SCALE_PRIOR = GammaPrior(1.0, 0.02)  # of lambda
 START_PRECISION = 10.0  # precision of u before it is first drawn
 

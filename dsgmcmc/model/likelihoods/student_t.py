@@ -240,7 +240,12 @@ class StudentT(ScaledRows, Likelihood):
     @staticmethod
     def log_density(x: Array, mean: Array, variance: Array, *shape: Array | float) -> Array:
         """Log density of ratings with these means and variances, in nats, elementwise."""
-        return log_density_of(x - mean, np.asarray(variance, np.float64) / shape[0], np.asarray(shape[0], np.float64))
+        from scipy.special import gammaln
+
+        inflation = np.asarray(shape[0], np.float64)
+        nu, square = 2 * inflation / (inflation - 1), np.asarray(variance, np.float64) / shape[0]
+        constant = gammaln((nu + 1) / 2) - gammaln(nu / 2) - np.log(nu * pi) / 2
+        return np.asarray(constant - np.log(square) / 2 - (nu + 1) / 2 * np.log1p(np.square(x - mean) / square / nu))
 
     @staticmethod
     def cdf(x: Array, mean: Array, variance: Array, *shape: Array | float) -> Float64:
@@ -249,8 +254,7 @@ class StudentT(ScaledRows, Likelihood):
 
         inflation = np.asarray(shape[0], np.float64)
         nu = 2 * inflation / (inflation - 1)
-        probability: Float64 = stdtr(nu, (x - mean) / np.sqrt(variance / inflation))
-        return probability
+        return np.asarray(stdtr(nu, (x - mean) / np.sqrt(variance / inflation)))
 
     @classmethod
     def predictive_of_moments(cls, moments: Moments) -> Predictive:
@@ -261,16 +265,6 @@ class StudentT(ScaledRows, Likelihood):
         sd = np.sqrt(np.maximum(variance - noise, 0.0))
         at = mean[:, None] + sd[:, None] * _NODES
         return cls.mixture(cls, at, noise[:, None], _SHARES, levels=levels, shape=(shape[:, :1],))
-
-
-def log_density_of(error: Array, square: Array, inflation: Array) -> Array:
-    """Log density of Student-t noise of this squared scale, and nu / (nu - 2)."""
-    from scipy.special import gammaln
-
-    nu = 2 * inflation / (inflation - 1)
-    constant = gammaln((nu + 1) / 2) - gammaln(nu / 2) - np.log(nu * pi) / 2
-    log_density: Array = constant - np.log(square) / 2 - (nu + 1) / 2 * np.log1p(np.square(error) / square / nu)
-    return log_density
 
 
 def draw_tails(

@@ -15,13 +15,4 @@ class PartSettings(TimeSettings, FeatureSettings, ImplicitSettings, NoiseSetting
     """Settings of all parts; those of the last base come first."""
 
 
-__all__ = [
-    "PARTS",
-    "FeatureEffects",
-    "ImplicitFeatures",
-    "Noise",
-    "Part",
-    "PartSettings",
-    "RowPriors",
-    "TimeEffects",
-]
+__all__ = ["PARTS", "FeatureEffects", "ImplicitFeatures", "Noise", "Part", "PartSettings", "RowPriors", "TimeEffects"]

@@ -56,11 +56,6 @@ MAX_DENSE = 4000
 _SLICE = 1 << 20  # numbers of the Gram matrix that are added at a time
 
 
-def gram_width(size: int) -> int:
-    """Number of elements of the (size, size) Gram matrix that are added at a time."""
-    return max(1, _SLICE // size) * size
-
-
 def used_factors(features: FeaturesName, there: Collection[Factor], transposed: bool) -> tuple[Factor, ...]:
     """Factors whose features are used, among `there`, which have some; `transposed`: the rows of W are items."""
     wanted = chosen_factors("both" if features == "yes" else features, transposed)
@@ -123,17 +118,15 @@ class Design:
     def product(self, block: int, effects: Float64) -> Float32:
         """X B of a block, (n, D) float32, for B (F, D) float64."""
         centred = self._x[block] @ effects - np.outer(self._known[block], self.centre @ effects)
-        product: Float32 = centred.astype(np.float32)
-        return product
+        return np.asarray(centred.astype(np.float32))
 
     def moment(self, block: int, residual: Float64) -> Float64:
         """X^T R of a block, (F, D), for R (n, D)."""
-        moment: Float64 = self._x[block].T @ residual - np.outer(self.centre, self._known[block] @ residual)
-        return moment
+        return np.asarray(self._x[block].T @ residual - np.outer(self.centre, self._known[block] @ residual))
 
     def gram(self, ring: Ring) -> Float64:
         """X^T X over all blocks, (F, F). Collective."""
-        step = gram_width(self.size) // self.size
+        step = max(1, _SLICE // self.size)
         rows = []
         for start in range(0, self.size, step):
             part = slice(start, start + step)
@@ -146,8 +139,7 @@ class Design:
         total = weight @ x
         across = np.outer(self.centre[part], total) + np.outer(total[part], self.centre)
         square = weight.sum() * np.outer(self.centre[part], self.centre)
-        rows: Float64 = (x[:, part].T @ x).toarray() - across + square
-        return rows
+        return np.asarray((x[:, part].T @ x).toarray() - across + square)
 
 
 @dataclass
@@ -318,31 +310,15 @@ class FeatureEffects(Part):
         for factor, design in self.designs.items():
             lambda_ = precision[factor].astype(np.float64)
             dense = lambda_ if lambda_.ndim == 2 else np.diag(lambda_)
-            strength = draw_strength(self.parameters.effects[factor], design.groups, dense, rng)
+            squares = ((self.parameters.effects[factor] @ dense) * self.parameters.effects[factor]).sum(axis=1)
+            numbers = np.bincount(design.groups) * self._dimension
+            strength = STRENGTH_PRIOR.draw(np.bincount(design.groups, squares), numbers, rng)
             gram, moment = self._grams[factor], sums[f"{factor.name}.moment"]
             drawn.strength[factor] = strength
             effects = draw_effects(gram, moment, strength[design.groups], dense, rng)
             drawn.effects[factor] = effects
             drawn.explained[factor] = explained(effects, gram / max(design.rows, 1.0), design.groups, dense)
         return drawn.arrays()
-
-
-def draw_strength(effects: Float64, groups: Int64, precision: Float64, rng: np.random.Generator) -> Float64:
-    """Draw the strength of every group given B.
-
-    Parameters
-    ----------
-    effects : (F, D)
-    groups : (F,) int
-    precision : (D, D)
-    rng : Generator
-
-    Returns
-    -------
-    (groups,) float64
-    """
-    squares = np.bincount(groups, ((effects @ precision) * effects).sum(axis=1))
-    return STRENGTH_PRIOR.draw(squares, np.bincount(groups) * effects.shape[1], rng)
 
 
 def draw_effects(

@@ -54,9 +54,7 @@ SEND, GOT = SCRATCH["send"], SCRATCH["got"]
 WEIGHT, DIAGONAL = "implicit.weight", "implicit.diagonal"
 
 RESIDUAL = Formula(
-    "send = rho * (theta - mean - shift + sqrt(1 / lambda_) * z)",
-    columns=("mean", "lambda_"),
-    rows=("rho",),
+    "send = rho * (theta - mean - shift + sqrt(1 / lambda_) * z)", columns=("mean", "lambda_"), rows=("rho",)
 )
 BEGIN = Formula(
     """
@@ -214,8 +212,7 @@ class ImplicitFeatures(Part):
         if f"{kind}.implicit.mean" not in draw.shared:
             return None
         y = draw.rows["item" if kind == "user" else "user"][IMPLICIT.name][others]
-        shift: Float64 = y.sum(axis=0) / np.sqrt(len(others))
-        return shift
+        return np.asarray(y.sum(axis=0) / np.sqrt(len(others)))
 
     def renews_prior(self, turn: int) -> bool:
         """Whether the draw at this turn changes prior means of single rows, given the rows' current values."""

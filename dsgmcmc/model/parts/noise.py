@@ -34,7 +34,7 @@ from dsgmcmc.model.parts.base import DrawContext, FeatureSizes, Part, Place, is_
 from dsgmcmc.model.quantity import Quantity, Sampled
 from dsgmcmc.settings import setting
 from dsgmcmc.storage.store import Key
-from dsgmcmc.targets.state import ParameterBlock, RandomStream
+from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Array, Factor, Float64, Named, NoiseName, Purpose
 
 NU_START = 12.0
@@ -233,12 +233,17 @@ class Noise(Part):
         blocks = [block for pair in context.circulation.pairs() for block in pair if block.factor == factor]
 
         def draw(sums: dict[str, Float64]) -> dict[str, Float64]:
-            return {"nu": np.array([draw_nu(sums["log_density"], context.stream.generator(Purpose.NU))])}
+            weights = np.exp(sums["log_density"] - sums["log_density"].max())
+            rng = context.stream.generator(Purpose.NU)
+            return {"nu": np.array([rng.choice(NU_GRID, p=weights / weights.sum())])}
 
         partials = {"log_density": np.array([nu_log_density(block, tau) for block in blocks])}
         drawn = context.circulation.ring.sum(partials, draw, {"nu": (1,)})["nu"]
         nu[factor] = np.full_like(nu[factor], drawn)
-        draw_noise_scales(blocks, float(drawn[0]), tau, context.stream)
+        for block in blocks:
+            key = context.stream.key(Purpose.NOISE_SCALE, factor, block.start)
+            rate = (drawn[0] + tau * block.row("row_error").astype(np.float64)) / 2
+            block.row("weight")[:] = gammas((drawn[0] + block.counts) / 2, key) / rate
 
 
 def nu_log_density(block: ParameterBlock, tau: float) -> Float64:
@@ -251,8 +256,7 @@ def nu_log_density(block: ParameterBlock, tau: float) -> Float64:
     totals = logs.sum(axis=1, dtype=np.float64)
     logs *= (block.counts / 2).astype(np.float32)
     powers = NU_GRID / 2 * totals + logs.sum(axis=1, dtype=np.float64)
-    density: Float64 = _nu_log_normaliser(block.counts.tobytes()) - powers
-    return density
+    return np.asarray(_nu_log_normaliser(block.counts.tobytes()) - powers)
 
 
 @lru_cache(maxsize=4096)
@@ -262,18 +266,4 @@ def _nu_log_normaliser(counts: bytes) -> Float64:
 
     n, rows = np.unique(np.frombuffer(counts, np.int64), return_counts=True)
     half = NU_GRID[:, None] / 2
-    density: Float64 = (gammaln(half + n / 2) - gammaln(half) - n / 2 * np.log(half)) @ rows
-    return density
-
-
-def draw_nu(log_density: Float64, rng: np.random.Generator) -> float:
-    """Draw nu from the grid, given its log density there, up to a constant."""
-    weights = np.exp(log_density - log_density.max())
-    return float(rng.choice(NU_GRID, p=weights / weights.sum()))
-
-
-def draw_noise_scales(blocks: Iterable[ParameterBlock], nu: float, tau: float, stream: RandomStream) -> None:
-    """Draw the g of all rows of a factor's blocks given their squared errors of the last sweep."""
-    for block in blocks:
-        drawn = gammas((nu + block.counts) / 2, stream.key(Purpose.NOISE_SCALE, block.factor, block.start))
-        block.row("weight")[:] = drawn / ((nu + tau * block.row("row_error").astype(np.float64)) / 2)
+    return np.asarray((gammaln(half + n / 2) - gammaln(half) - n / 2 * np.log(half)) @ rows)

@@ -236,8 +236,7 @@ class Predictive(ABC):
 
 def nearest_level(x: Array, levels: Float64) -> Int64:
     """Index of the level nearest to each rating, (q,) int64; the upper one if two are equally near."""
-    nearest: Int64 = np.searchsorted((levels[1:] + levels[:-1]) / 2, np.asarray(x, np.float64), side="right")
-    return nearest
+    return np.asarray(np.searchsorted((levels[1:] + levels[:-1]) / 2, np.asarray(x, np.float64), side="right"))
 
 
 def solve(predictive: Predictive, p: Float64) -> Float64:

@@ -11,8 +11,7 @@ from dsgmcmc.types import Array, Float64, Int64
 def log_probability(p: Array, level: Int64) -> Float64:
     """Log probability of each rating's level, (q,) float64."""
     chosen = np.take_along_axis(p, level[:, None], axis=1)[:, 0]
-    log_p: Float64 = np.log(np.maximum(chosen, SMALLEST), dtype=np.float64)
-    return log_p
+    return np.asarray(np.log(np.maximum(chosen, SMALLEST), dtype=np.float64))
 
 
 class LevelDistribution(Predictive):
@@ -35,15 +34,13 @@ class LevelDistribution(Predictive):
     @property
     def mean(self) -> Float64:
         """Expected ratings, (q,) float64."""
-        mean: Float64 = self._probability @ self.levels
-        return mean
+        return np.asarray(self._probability @ self.levels)
 
     @property
     def sd(self) -> Float64:
         """Standard deviations of the ratings, (q,) float64."""
         square = np.square(self.levels - self.mean[:, None])
-        sd: Float64 = np.sqrt(np.einsum("qr,qr->q", self._probability, square) + 1e-12)
-        return sd
+        return np.asarray(np.sqrt(np.einsum("qr,qr->q", self._probability, square) + 1e-12))
 
     def _up_to(self, levels: Int64) -> Float64:
         """Probability of the first `levels` levels."""
@@ -51,8 +48,7 @@ class LevelDistribution(Predictive):
         np.cumsum(self._probability, axis=1, out=table[:, 1:])
         np.minimum(table, 1.0, out=table)
         table[:, -1] = 1.0
-        probability: Float64 = table[np.arange(len(table)), levels]
-        return probability
+        return np.asarray(table[np.arange(len(table)), levels])
 
     def cdf(self, x: Array | float) -> Float64:
         """F(x): probability that a rating is at most `x`."""
@@ -68,8 +64,7 @@ class LevelDistribution(Predictive):
         Here: the smallest level at which F reaches p, to 1e-6.
         """
         below = np.cumsum(self._probability, axis=1)[:, :-1]
-        quantile: Float64 = self.levels[(below < np.reshape(p, (-1, 1)) - 1e-6).sum(axis=1)]
-        return quantile
+        return np.asarray(self.levels[(below < np.reshape(p, (-1, 1)) - 1e-6).sum(axis=1)])
 
     def probabilities(self) -> Float64:
         """Probability of every level, (q, R) float64: that of all values that are rounded to it."""

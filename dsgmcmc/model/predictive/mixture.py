@@ -60,33 +60,34 @@ class Mixture(Predictive):
     @property
     def mean(self) -> Float64:
         """Expected ratings, (q,) float64."""
-        mean: Float64 = self._mean @ self._weights + self._centre
-        return mean
+        return np.asarray(self._mean @ self._weights + self._centre)
 
     @property
     def sd(self) -> Float64:
         """Standard deviations of the ratings, (q,) float64."""
         apart = self._mean - (self._mean @ self._weights)[:, None]
-        sd: Float64 = np.sqrt((np.square(apart) + self._variance) @ self._weights)
-        return sd
+        return np.asarray(np.sqrt((np.square(apart) + self._variance) @ self._weights))
 
     def _less_centre(self, x: Array | float) -> Float64:
         """Ratings, less the centre, for every component: (q, 1), or (1, 1)."""
-        shifted: Float64 = np.reshape(np.asarray(x, np.float64) - self._centre, (-1, 1))
-        return shifted
+        return np.asarray(np.reshape(np.asarray(x, np.float64) - self._centre, (-1, 1)))
 
     def cdf(self, x: Array | float) -> Float64:
         """F(x): probability that a rating is at most `x`."""
         given = self._less_centre(x), self._mean, self._variance
-        probability: Float64 = self._law.cdf(*given, *self._shape) @ self._weights
-        return probability
+        return np.asarray(self._law.cdf(*given, *self._shape) @ self._weights)
 
     def log_density(self, x: Array | float) -> Float64:
         """Log density of the rating `x`, in nats; for discrete ratings, its log probability."""
         logs = self._law.log_density(self._less_centre(x), self._mean, self._variance, *self._shape)
         largest = logs.max(axis=1)
-        log_density: Float64 = largest + np.log(np.exp(logs - largest[:, None]) @ self._weights)
-        return log_density
+        return np.asarray(largest + np.log(np.exp(logs - largest[:, None]) @ self._weights))
+
+
+class CountMixture(Mixture):
+    """Mixtures of distributions of counts: whole numbers from 0 or from 1 on."""
+
+    whole = True
 
 
 class SymmetricMixture(Mixture):
@@ -101,8 +102,7 @@ class SymmetricMixture(Mixture):
         above = low + high > 2 * self._mean
         ends = (np.where(above, 2 * self._mean - end, end) for end in (low, high))
         up_to = [self._law.cdf(end, self._mean, self._variance, *self._shape) for end in ends]
-        probability: Float64 = np.abs(up_to[1] - up_to[0]) @ self._weights
-        return probability
+        return np.asarray(np.abs(up_to[1] - up_to[0]) @ self._weights)
 
 
 class Normal:
@@ -111,14 +111,12 @@ class Normal:
     @staticmethod
     def cdf(x: Array, mean: Array, variance: Array, *shape: Array | float) -> Float64:
         """Probability that a rating is at most `x`."""
-        probability: Float64 = ndtr((x - mean) / np.sqrt(variance))
-        return probability
+        return np.asarray(ndtr((x - mean) / np.sqrt(variance)))
 
     @staticmethod
     def log_density(x: Array, mean: Array, variance: Array, *shape: Array | float) -> Array:
         """Log density of ratings."""
-        log_density: Array = -0.5 * (np.square(mean - x) / variance + np.log(2 * np.pi * variance))
-        return log_density
+        return np.asarray(-0.5 * (np.square(mean - x) / variance + np.log(2 * np.pi * variance)))
 
 
 class NormalMixture(SymmetricMixture):
@@ -149,8 +147,7 @@ class Scores(NormalMixture):
     def cdf(self, x: Array | float) -> Float64:
         """F(x): probability that a rating is at most `x`."""
         error, sd = self._less_centre(x) - self._mean, np.sqrt(self._variance)
-        probability: Float64 = np.where(sd > 0, ndtr(error / np.where(sd > 0, sd, 1.0)), error >= 0) @ self._weights
-        return probability
+        return np.asarray(np.where(sd > 0, ndtr(error / np.where(sd > 0, sd, 1.0)), error >= 0) @ self._weights)
 
     def quantile(self, p: Array | float) -> Float64:
         """Quantile at probability `p`: for discrete ratings, the smallest x with F(x) >= p."""

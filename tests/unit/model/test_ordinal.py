@@ -11,13 +11,13 @@ from mpi4py import MPI
 from scipy.special import expit
 from support import MODEL, cells_of, factor_target, rows_of, write_planted
 
-from dsgmcmc.model.likelihoods.ordinal import Ordinal
-from dsgmcmc.model.likelihoods.thresholds import (
+from dsgmcmc.model.likelihoods.ordinal import (
     CUTS,
     GAP_SD,
     GAPS,
     MAX_DEVIATION,
     MIDDLE_SD,
+    Ordinal,
     ThresholdModel,
     coordinates_of,
     re_anchored,

@@ -8,11 +8,10 @@ from scipy.special import expit
 from scipy.stats import nbinom, norm, t
 
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
-from dsgmcmc.model.likelihoods.negative_binomial import NegativeBinomial
+from dsgmcmc.model.likelihoods.negative_binomial import NegativeBinomial, moments_above_zero, rate_above_zero
 from dsgmcmc.model.likelihoods.ordinal import Ordinal
 from dsgmcmc.model.likelihoods.student_t import StudentT
 from dsgmcmc.model.predictive.base import Moments, PredictorDraws
-from dsgmcmc.model.predictive.counts import moments_above_zero, rate_above_zero
 from dsgmcmc.model.predictive.levels import LevelDistribution
 from dsgmcmc.model.predictive.mixture import NormalMixture
 

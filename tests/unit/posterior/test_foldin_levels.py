@@ -15,7 +15,7 @@ from scipy import stats
 from scipy.special import expit
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.model.likelihoods.thresholds import MAX_DEVIATION
+from dsgmcmc.model.likelihoods.ordinal import MAX_DEVIATION
 from dsgmcmc.posterior.names import Vocabulary
 from dsgmcmc.posterior.newcomers import FoldIn, NewRatings, fold_in
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
