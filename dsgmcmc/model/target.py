@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula, RowPrior
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.circulation import Circulation, RatingsCell
@@ -18,7 +19,7 @@ from dsgmcmc.model.information import RowInformation
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.parts import PARTS, Noise, Part, RowPriors
 from dsgmcmc.model.parts.base import DrawContext, Place
-from dsgmcmc.model.quantity import SHIFT, Quantities, Sampled, Sizes, sizes_of
+from dsgmcmc.model.quantity import SHIFT, THETA, Quantities, Sampled, Sizes, sizes_of
 from dsgmcmc.parallel.ring import Ring, shapes_of, stacked
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.storage.store import Key, Snapshot
@@ -41,6 +42,9 @@ MAX_MEAN_SQUARE = 1e4
 
 #: Largest finite parameter, in float32.
 MAX_FINITE = float(np.finfo(np.float32).max)
+
+#: Name of the array of a warm start that marks the known rows of a block.
+KNOWN = "known"
 
 SQUARES = Formula("square = theta * theta", row_sums=("square",))
 
@@ -359,6 +363,60 @@ class FactorTarget(RowInformation):
         take_all(self.replicated, small)
         for part in self.parts:
             part.loaded()
+
+    def take_start(self, start: Snapshot) -> None:
+        """Set the known rows and parameters to those of a warm start, which has the blocks of this grid.
+
+        A warm start (`dsgmcmc.runs.warm_start`) has the state of an earlier chain on other ratings, for the rows and
+        parameters that both chains have: the factors, the rows' noise and prior parameters, and the shared parameters.
+        Others keep their usual initial values: new rows, momenta, and shifts of the rows' prior means, which are then
+        drawn given the factors and the new ratings.
+
+        Raises
+        ------
+        InputError
+            If `start` is damaged, or its shapes do not fit the target.
+        """
+        try:
+            for block in self.blocks():
+                place = "start", block.factor.name, block.index
+                known = start.read(Key(*place, KNOWN)).astype(bool)
+                names = [(position, THETA.name) for position in self.positions]
+                names += [(q.name, q.name) for q in self.quantities.of_rows if q.started]
+                for name, stored in names:
+                    block[name][known] = start.read(Key(*place, stored))[known]
+            small = {name: value.array() for name, value in start.manifest.state.items()}
+            for part in self.replicated:
+                arrays = part.arrays()
+                # every interleaved sub-chain gets the same parameters
+                part.take({n: np.broadcast_to(small[n], arrays[n].shape).copy() for n in small.keys() & arrays.keys()})
+            for block in self.blocks():
+                self.likelihood.refresh_derived_fields(block)
+        except InputError:
+            raise
+        except (ValueError, IndexError) as error:
+            raise InputError(f"{start.path} does not have the shapes of the model: {error}") from error
+
+    def fit_biases(self) -> None:
+        """Set biases to their conditional means, first in W, then in H. Collective.
+
+        Biases account for most of the variance of ratings. If they had to learn it from gradients, the factors would
+        move with them. This is done only for Gaussian ratings, where the conditional mean is known in closed form, and
+        where an iteration uses all ratings.
+        """
+        likelihood, scratch, position = self.likelihood, self.scratch, self.positions[0]
+        normal = likelihood.is_conditionally_gaussian()
+        if not (normal and self.row_priors.biases and scratch and self.sweep_length == 1):
+            return
+        tau, (counts, _) = self.noise_precision, likelihood.counts(self.circulation)
+        for factor in Factor:
+            self.full_gradient(position, scratch, errors=False)
+            for block in self.blocks():
+                if block.factor == factor:
+                    prior, bias = block.prior(block), block[position][:, -1]
+                    strength = np.atleast_1d(prior.precision[-1])[-1]
+                    away = bias - prior.mean[-1] - (0.0 if prior.shift is None else prior.shift[:, -1])
+                    bias -= (tau * block[scratch][:, -1] + strength * away) / (tau * counts[block] + strength)
 
     def rows_at_home(self) -> dict[tuple[Factor, int], int]:
         """Number of rows of every block that `home` yields."""

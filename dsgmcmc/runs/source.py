@@ -23,7 +23,6 @@ from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.likelihoods.ordinal import scale_of
 from dsgmcmc.model.parts import PARTS
 from dsgmcmc.model.parts.base import Place
-from dsgmcmc.model.start import fit_biases, take_start
 from dsgmcmc.model.target import FactorTarget, make_parts, read_parts
 from dsgmcmc.parallel.partition import block_bounds
 from dsgmcmc.parallel.ring import Ring
@@ -177,9 +176,9 @@ class RatingsSource:
         Collective.
         """
         if "start" in facts:
-            target.ring.agree(lambda: take_start(target, run.open_start(chain, facts)), "starting from another run")
+            target.ring.agree(lambda: target.take_start(run.open_start(chain, facts)), "starting from another run")
         else:
-            fit_biases(target)
+            target.fit_biases()
 
     def results(self, run: RunDirectory, config: ResolvedConfig) -> dict[str, Any]:
         """Results of a run.

@@ -1,7 +1,7 @@
 """Starting values from an earlier run, usually on fewer ratings: shared users and items start from its last state.
 
 The newest checkpoint of every chain of the earlier run is read once, before the first iteration. The starting values
-(`dsgmcmc.model.start`) are matched by name and written to ``RUN/start/chain-c`` for the blocks of the new grid; chain c
+(`dsgmcmc.model.target`) are matched by name and written to ``RUN/start/chain-c`` for the blocks of the new grid; chain c
 starts from chain c modulo the number of earlier chains. So the new chains depend on the files in ``RUN/start`` alone,
 and a resumed run does not need the earlier one. ``start`` in ``run.toml`` is the digest of these files.
 
@@ -23,7 +23,7 @@ from dsgmcmc.config.run import ModelConfig, ResolvedConfig
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.quantity import THETA
-from dsgmcmc.model.start import KNOWN
+from dsgmcmc.model.target import KNOWN
 from dsgmcmc.parallel.partition import block_bounds
 from dsgmcmc.posterior.names import Index, Vocabulary
 from dsgmcmc.settings import named

@@ -20,7 +20,6 @@ from ours import make, rows_of, steps, z_scores
 from support import Model, csr, factor_target, write_planted
 
 from dsgmcmc.data.ratings import open_ratings, write_ratings
-from dsgmcmc.model.start import fit_biases
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.types import Factor, ScheduleName
@@ -168,7 +167,7 @@ def test_biases_alone(tmp_path: Path, name: str, section: dict[str, Any]) -> Non
     model, sampler = Model(0, True, "fixed", lambda_, tau), make(name, sweeps // 10, **section)
     target = factor_target(MPI.COMM_SELF, data, 2, model=model, sampler=sampler, seed=1)
     sampler.start(target, 0.1)
-    fit_biases(target)
+    target.fit_biases()
     states = [
         np.concatenate([rows_of(target, factor)[:, 0] for factor in Factor])
         for _ in steps(target, sampler, sweeps // 10 + sweeps)

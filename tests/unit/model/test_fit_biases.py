@@ -9,7 +9,6 @@ import pytest
 from mpi4py import MPI
 from support import Model, factor_target, write_planted
 
-from dsgmcmc.model.start import fit_biases
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.types import Factor
 
@@ -25,7 +24,7 @@ def test_biases_start_at_their_conditional_means(tmp_path: Path, sampler: str, f
     for number, block in enumerate(target.blocks()):
         block["theta"][:] = np.random.default_rng(number).normal(0, 0.5, block["theta"].shape)
     before = {block: block["theta"].copy() for block in target.blocks()}
-    fit_biases(target)
+    target.fit_biases()
     for block, theta in before.items():
         np.testing.assert_array_equal(block["theta"][:, :-1], theta[:, :-1])
         assert (block["theta"][:, -1] != theta[:, -1]).any() == fits
