@@ -92,13 +92,6 @@ class TestRows:
     by_column: list[tuple[Int32, Int32, Int32]]
 
 
-def trim_memory() -> None:
-    """Return memory that was freed to the system, where the C library can (glibc)."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
-
-
 class RatingBlocks:
     """The blocks of the rows that this process owns. Collective.
 
@@ -162,7 +155,9 @@ class RatingBlocks:
         self.scale = self._standardise(ring) if standardise else 1.0
         self.extreme = max(abs(ratings.minimum - centre), abs(ratings.maximum - centre)) / self.scale
         self._peak = int(max(np.diff(ratings.row_indptr).max(), self.column_counts.max()))
-        trim_memory()
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:  # the C library can return memory that was freed to the system
+            trim(0)
 
     def bounds(self, factor: Factor, index: int) -> tuple[int, int]:
         """First and last + 1 global row of a block of a factor."""

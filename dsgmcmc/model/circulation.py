@@ -161,22 +161,23 @@ class Circulation:
         block.arrays |= {name: whole[: len(block.counts)] for name, whole in self._scratch[index].items()}
         return block
 
-    def _column(self, index: int, layout: BlockLayout, buffer: Float32) -> ParameterBlock:
-        """Column block `index`, with the fields of `layout` in this buffer."""
-        start, stop = self.ratings.bounds(Factor.H, index)
+    def _block(self, factor: Factor, index: int, layout: BlockLayout, buffer: Float32) -> ParameterBlock:
+        """Block `index` of a factor, with the fields of `layout` in this buffer."""
+        start, stop = self.ratings.bounds(factor, index)
+        counts = self.ratings.row_counts[index] if factor == Factor.W else self.ratings.column_counts[start:stop]
         arrays = layout.views(buffer, stop - start)
-        counts = self.ratings.column_counts[start:stop]
-        return self._make(factor=Factor.H, index=index, start=start, counts=counts, arrays=arrays, buffer=buffer)
+        return self._make(factor=factor, index=index, start=start, counts=counts, arrays=arrays, buffer=buffer)
 
     def _row(self, index: int) -> ParameterBlock:
         """Row block `index`, filled with zeros."""
-        start, stop = self.ratings.bounds(Factor.W, index)
-        buffer = np.zeros((stop - start) * self.layout.width, np.float32)
-        arrays = self.layout.views(buffer, stop - start)
-        for name in self._scratch_names:
-            arrays[name] = np.zeros((stop - start, self._dimension), np.float32)
-        counts = self.ratings.row_counts[index]
-        return self._make(factor=Factor.W, index=index, start=start, counts=counts, arrays=arrays, buffer=buffer)
+        n = len(self.ratings.row_counts[index])
+        block = self._block(Factor.W, index, self.layout, np.zeros(n * self.layout.width, np.float32))
+        block.arrays |= {name: np.zeros((n, self._dimension), np.float32) for name in self._scratch_names}
+        return block
+
+    def _column(self, index: int, layout: BlockLayout, buffer: Float32) -> ParameterBlock:
+        """Column block `index`, with the fields of `layout` in this buffer."""
+        return self._block(Factor.H, index, layout, buffer)
 
     # ------------------------------------------------------------------ sending blocks
 
@@ -268,10 +269,9 @@ class Circulation:
 
     def _copies_of(self, names: tuple[str, ...]) -> _Copies:
         """Layout and memory of copies of these arrays, reused in every tour. Collective."""
-        copies = self._copies.get(names)
-        if copies is None:
-            copies = self._copies[names] = self._new_copies(self._layout(names))
-        return copies
+        if names not in self._copies:
+            self._copies[names] = self._new_copies(self._layout(names))
+        return self._copies[names]
 
     def _new_copies(self, layout: BlockLayout) -> _Copies:
         length = partial(self._length, width=layout.width)

@@ -80,7 +80,9 @@ class HeldOut:
         tau = {"tau": self._noise_precision() / scale**2} if self._has_noise else {}
         if not self._has_errors:
             return {"rmse": None, "rmse_mean": None, **tau}
-        errors = self._ring.total(np.array([rows.squared_errors() for rows in self._rows.values()]))
+        predictions = [(rows.rows.values, (rows.prediction, rows.mean)) for rows in self._rows.values()]
+        squares = [[np.square(p - x).sum(dtype=np.float64) for p in both] for x, both in predictions]
+        errors = self._ring.total(np.array(squares))
         now, mean = (scale * np.sqrt(errors / n)).tolist()
         return {"rmse": now, "rmse_mean": mean if self._has_draws else None, **tau}
 
@@ -187,11 +189,6 @@ class HeldOutRows:
         self.followed_predictions.append(self.prediction[self.followed])
         state = State(self.prediction, self.noise, self.probability)
         self.log_likelihoods.append(self.likelihood.log_likelihood(self.rows.values, state))
-
-    def squared_errors(self) -> Float64:
-        """Sums of squared errors of the last recorded state and of the mean prediction, (2,) float64."""
-        x = self.rows.values
-        return np.array([np.square(p - x).sum(dtype=np.float64) for p in (self.prediction, self.mean)])
 
     # ------------------------------------------------------------------ saving
 

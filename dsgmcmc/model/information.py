@@ -15,13 +15,12 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from dsgmcmc.kernels.formula import Formula, RowPrior
-from dsgmcmc.kernels.outer import add_outer_products, squared_errors, statistics_width
+from dsgmcmc.kernels.outer import add_outer_products, statistics_width
 from dsgmcmc.kernels.pattern import product_kernel
 from dsgmcmc.kernels.products import gram
 from dsgmcmc.model.circulation import OTHER, Circulation
 from dsgmcmc.model.likelihoods import Law
-from dsgmcmc.targets.base import NO_SUMS, Information
-from dsgmcmc.targets.information import REACH, curvature_bound
+from dsgmcmc.targets.base import NO_SUMS, REACH, Information, curvature_bound
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Array, Factor, Float32, Float64, Named, Shapes
 
@@ -96,15 +95,6 @@ class RowInformation(ABC):
             for block in blocks:
                 block.arrays[SUMS][:, : len(common)] += common
         return {block: block.arrays.pop(SUMS) for block in blocks}
-
-    def keep_errors(self, statistics: dict[ParameterBlock, Float32], position: str) -> Float64:
-        """Pass rows' squared errors to the likelihood; return their sum, weighted by noise scale, for each block."""
-        sums = []
-        for block, of_rows in statistics.items():
-            errors = squared_errors(block[position], of_rows)
-            self.likelihood.keep_errors(block, errors)
-            sums.append((self.likelihood.noise_scale(block) * errors).sum())
-        return np.array(sums)
 
     def information(
         self, position: str, bound: bool = True, earlier: Mapping[Factor, Float64] = NO_SUMS

@@ -12,6 +12,7 @@ import numpy as np
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula, RowPrior
+from dsgmcmc.kernels.outer import squared_errors
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.circulation import Circulation, RatingsCell
 from dsgmcmc.model.heldout import HeldOut
@@ -141,7 +142,7 @@ class FactorTarget(RowInformation):
         for part in self.parts:
             part.begin(self.blocks(), not later)
         if not later:
-            context = self._context(self._turn_after(sweeps))
+            context = self.context(turn=self._turn_after(sweeps))
             for part in self.parts:
                 part.move(context)
 
@@ -219,12 +220,12 @@ class FactorTarget(RowInformation):
         """Number of the draw of hyperparameters that follows `sweeps` sweeps; 0 if there is none."""
         return 0 if sweeps < self._first else sweeps
 
-    def context(self, factor: Factor | None = None) -> DrawContext:
-        """Context in which parts draw: before the rows of `factor` are drawn, or after all rows have moved."""
-        return self._context(self._turn, factor)
+    def context(self, factor: Factor | None = None, turn: int | None = None) -> DrawContext:
+        """Context in which parts draw: before the rows of `factor` are drawn, or after all rows have moved.
 
-    def _context(self, turn: int, factor: Factor | None = None) -> DrawContext:
-        place = (self.circulation, self.prior, self.positions, self.stream)
+        By default the turn is that of the sweep that ends with this iteration.
+        """
+        place, turn = (self.circulation, self.prior, self.positions, self.stream), self._turn if turn is None else turn
         return DrawContext(*place, lambda: self.noise_precision, turn, factor, self.likelihood)
 
     def conditionals(self, factor: Factor, position: str) -> Iterator[ParameterBlock]:
@@ -236,7 +237,10 @@ class FactorTarget(RowInformation):
         self.draw_effects(context)
         likelihood, statistics = self.likelihood, self.row_statistics(factor, position)
         with self.timers("gradient"):
-            self.noise.squared_error[:, 0] = self.keep_errors(statistics, position)
+            for number, (block, sums) in enumerate(statistics.items()):
+                errors = squared_errors(block[position], sums)
+                likelihood.keep_errors(block, errors)
+                self.noise.squared_error[number, 0] = (likelihood.noise_scale(block) * errors).sum()
         self.draw_parts(context)
         for block, sums in statistics.items():
             scale = self.noise_precision * likelihood.noise_scale(block).astype(np.float64)

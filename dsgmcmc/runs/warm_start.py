@@ -1,9 +1,10 @@
 """Starting values from an earlier run, usually on fewer ratings: shared users and items start from its last state.
 
-The newest checkpoint of every chain of the earlier run is read once, before the first iteration. The starting values
-(`dsgmcmc.model.target`) are matched by name and written to ``RUN/start/chain-c`` for the blocks of the new grid; chain c
-starts from chain c modulo the number of earlier chains. So the new chains depend on the files in ``RUN/start`` alone,
-and a resumed run does not need the earlier one. ``start`` in ``run.toml`` is the digest of these files.
+The newest checkpoint of every chain of the earlier run is read once, before the first iteration. Starting values are
+matched by name and written to ``RUN/start/chain-c`` for the blocks of the new grid, from where
+`dsgmcmc.model.target.FactorTarget.take_start` reads them; chain c starts from chain c modulo the number of earlier
+chains. So the new chains depend on the files in ``RUN/start`` alone, and a resumed run does not need the earlier one.
+``start`` in ``run.toml`` is the digest of these files.
 
 If ratings are standardised, the values are not rescaled to the standard deviation of the new ratings: it changes little
 when data are added, and starting values need not be exact.

@@ -26,8 +26,7 @@ import numpy as np
 
 from dsgmcmc.kernels.formula import Formula, Gradient
 from dsgmcmc.kernels.products import add_rotated
-from dsgmcmc.targets.base import Information, Target
-from dsgmcmc.targets.information import REACH, alignment, curvature_bound
+from dsgmcmc.targets.base import REACH, Information, Target, alignment, curvature_bound
 from dsgmcmc.targets.state import ParameterBlock, Replicated, Rows, StateField
 from dsgmcmc.types import Array, Factor, Float64, Purpose
 
@@ -157,13 +156,13 @@ class Fisher(Metric):
     P_ik = tau n_i c_k + lambda_k, where n_i is the number of ratings, c_k the mean square, over the ratings, of the
     covariate that multiplies theta_ik (1 for the bias), and lambda_k the prior's precision. h_i = h / sqrt(l_i), where
     l_i is the larger of two numbers: a bound on the average curvature due to the interaction of the factors
-    (`dsgmcmc.targets.information.curvature_bound`), and half the largest eigenvalue of M_i = P_i^-1/2 (A_i + Lambda)
+    (`dsgmcmc.targets.base.curvature_bound`), and half the largest eigenvalue of M_i = P_i^-1/2 (A_i + Lambda)
     P_i^-1/2, with A_i = tau sum_j w_ij phi_j phi_j^T over the row's data. By (h . x + w . y)^2 <= 2 (h . x)^2 + 2 (w .
     y)^2, the energy of both factors has at most twice the curvature of the two blocks alone, which is four times l_i.
     BAOAB at its largest default step, 0.35, is stable up to 5.7 times l_i.
 
     The larger of two estimates of the eigenvalue is used. One is the curvature along the mean covariate of the row
-    (`dsgmcmc.targets.information.alignment`), which is accurate where covariates are similar. The other is by power
+    (`dsgmcmc.targets.base.alignment`), which is accurate where covariates are similar. The other is by power
     iteration, which detects the effect of a few large covariates: ``direction`` is a unit vector v_i for every row,
     |M_i v_i| is the estimate, which is never above the eigenvalue (and this never above the trace), and
     M_i v_i / |M_i v_i| is the next v_i. Both estimates together cost about three gradients. If the size of a row is

@@ -218,16 +218,12 @@ class NegativeBinomial(Likelihood):
         """Add the gradient of a cell's energy, times `scale`, to `out` of both blocks."""
         ratings, blocks = cell.ratings, (cell.row, cell.column)
         kernel = shaped_kernel(self.rank, self.biases, LAWS[self._truncated], offset=ratings.offsets is not None)
-        parameters, sums = np.array([1 / self._top, *self._dispersions()], np.float32), np.zeros(len(NODES))
+        parameters, sums = np.array([1 / self._top, *self.dispersion * np.exp(NODES)], np.float32), np.zeros(len(NODES))
         arrays = [block[name] for name in (position, out) for block in blocks]
         kernel(*ratings.arrays, *arrays, parameters, sums, scale)
         if share:
             self.sums_of(cell.row.index)[:] += share * sums
         return 0.0
-
-    def _dispersions(self) -> Float64:
-        """Dispersions at which the sums are taken, (5,)."""
-        return np.asarray(self.dispersion * np.exp(NODES))
 
     def scores(self, cell: RatingsCell) -> tuple[Score, Float32]:
         """Score at noise precision 1, and its arguments: the count, and the parameters of all."""

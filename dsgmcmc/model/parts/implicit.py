@@ -290,7 +290,12 @@ class _Draw:
         self.circulation.spread(SEND, GOT)
         first = rp = self._sum(BEGIN)
         for _ in range(MOST_STEPS):
-            self._through_rows()
+            for block, _ in self._coefficients():
+                block[SEND][:] = block[SCRATCH["p"]]
+            self.circulation.spread(SEND, GOT)
+            for block, factor in self._rows():
+                self._update(block, factor, THROUGH_ROWS, Purpose.IMPLICIT)
+            self.circulation.spread(SEND, GOT)  # X^T X p of the coefficients
             pq = self._sum(CURVATURE)
             new = self._sum(STEP, alpha=_quotient(rp, pq))
             gain, rp = _quotient(new, rp), new
@@ -298,15 +303,6 @@ class _Draw:
                 self._update(block, factor, DIRECTION, Purpose.IMPLICIT, gain=gain[factor])
             if not any((new[factor] > TOLERANCE**2 * first[factor]).any() for factor in self.factors):
                 break  # also where the chain has diverged
-
-    def _through_rows(self) -> None:
-        """Set ``got`` of the coefficients to X^T X p. Collective."""
-        for block, _ in self._coefficients():
-            block[SEND][:] = block[SCRATCH["p"]]
-        self.circulation.spread(SEND, GOT)
-        for block, factor in self._rows():
-            self._update(block, factor, THROUGH_ROWS, Purpose.IMPLICIT)
-        self.circulation.spread(SEND, GOT)
 
     def _sum(self, formula: Formula, **columns: dict[Factor, Float64]) -> dict[Factor, Float64]:
         """Apply a formula to all coefficients, and return the sum that it makes, by system. Collective."""

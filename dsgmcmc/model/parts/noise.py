@@ -42,25 +42,6 @@ NU_START = 12.0
 NOISE_EVERY = 5
 NU_GRID = 2.0 ** np.arange(2, 10.0625, 0.125)  # from 4 on 1 / g has a variance
 
-TAU = Quantity(
-    "tau",
-    rating=-2,
-    positive=True,
-    started=True,
-    per_chain=True,
-    diagnosed="tau",
-    label="tau, the precision of the noise",
-)
-NU = Quantity(
-    "{}.nu",
-    positive=True,
-    started=True,
-    per_chain=True,
-    diagnosed="{kind}_nu",
-    label="nu, degrees of freedom of the {kind}s' noise",
-)
-TURN = Quantity("noise.turn", ("one",), drawn=False)
-
 
 def heteroscedastic_factors(noise: NoiseName, transposed: bool) -> tuple[Factor, ...]:
     """Factors whose rows have noise scales; `transposed` says that the rows of W are items."""
@@ -72,11 +53,6 @@ def drawn_factors(config: Any, transposed: bool) -> tuple[Factor, ...]:
     """Factors whose rows' noise is drawn here: none where the likelihood has no noise, or draws it itself."""
     drawn = config.law.has_noise and not config.law.draws_precision
     return heteroscedastic_factors(config.noise, transposed) if drawn else ()
-
-
-def noise_quantities(factors: Sequence[Factor]) -> tuple[Quantity, ...]:
-    """The quantities of the noise, where the rows of these factors have noise of their own."""
-    return (TAU, *(NU.of(factor) for factor in factors), *((TURN,) if factors else ()))
 
 
 @dataclass
@@ -93,11 +69,35 @@ class NoiseParameters(Sampled):
         Number of draws of their noise, which is drawn in turns.
     """
 
-    quantities: ClassVar[Mapping[str, Quantity]] = {"tau": TAU, "nu": NU, "turn": TURN}
+    quantities: ClassVar[Mapping[str, Quantity]] = {
+        "tau": Quantity(
+            "tau",
+            rating=-2,
+            positive=True,
+            started=True,
+            per_chain=True,
+            diagnosed="tau",
+            label="tau, the precision of the noise",
+        ),
+        "nu": Quantity(
+            "{}.nu",
+            positive=True,
+            started=True,
+            per_chain=True,
+            diagnosed="{kind}_nu",
+            label="nu, degrees of freedom of the {kind}s' noise",
+        ),
+        "turn": Quantity("noise.turn", ("one",), drawn=False),
+    }
 
     tau: Float64
     nu: dict[Factor, Float64]
     turn: Float64 | None = None
+
+    @classmethod
+    def about(cls, factors: Sequence[Factor]) -> tuple[Quantity, ...]:
+        """Its quantities; tau alone where no factor's rows have noise of their own."""
+        return super().about(factors)[: None if factors else 1]
 
 
 class NoiseSettings(BaseModel):
@@ -151,7 +151,7 @@ class Noise(Part):
     ) -> None:
         self.precision, self.factors, self.every = precision, factors, every
         self._scale, self._subchains, self._first = scale, subchains, row_blocks.start
-        self.quantities = noise_quantities(factors)
+        self.quantities = NoiseParameters.about(factors)
         self.squared_error = np.zeros((len(row_blocks), 1))
         self.parameters = NoiseParameters(np.zeros(0), {})
         self.start(())
@@ -159,7 +159,7 @@ class Noise(Part):
     @classmethod
     def quantities_of(cls, config: Any, transposed: bool, features: FeatureSizes) -> tuple[Quantity, ...]:
         """The part's quantities; none if the run does not use the part."""
-        return noise_quantities(drawn_factors(config, transposed))
+        return NoiseParameters.about(drawn_factors(config, transposed))
 
     @classmethod
     def of(cls, place: Place, data: None) -> Self:

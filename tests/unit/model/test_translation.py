@@ -13,7 +13,7 @@ from scipy import stats
 from support import Model, factor_target, rows_of, write_planted
 
 from dsgmcmc.model.parts.base import Intercept
-from dsgmcmc.model.parts.translation import draw
+from dsgmcmc.model.parts.rows import draw_translation
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers.gibbs import Gibbs, GibbsConfig
 from dsgmcmc.types import Factor, Float64
@@ -87,7 +87,7 @@ def test_move_leaves_the_prior_as_it_is(dense: bool, intercept: bool) -> None:
             centred = rows[factor] - np.append(np.zeros(K), bias_mean)
             sums[factor] = np.concatenate([centred.T @ centred, centred.sum(axis=0)[None]])
         given = Intercept(rng.normal(0, 0.5), 4.0) if intercept else None
-        steps, biases = draw(mean, precision, sums, COUNTS, kappa, rng, given)
+        steps, biases = draw_translation(mean, precision, sums, COUNTS, kappa, rng, given)
         rows[Factor.W][:, K] += biases[Factor.W] - rows[Factor.W][:, :K] @ steps[Factor.H]
         rows[Factor.H][:, K] += biases[Factor.H] - (rows[Factor.H][:, :K] + steps[Factor.H]) @ steps[Factor.W]
         if given is not None:
