@@ -1,4 +1,4 @@
 """The Bayesian matrix factorisation on the ring: its blocks and cells, likelihoods, priors, noise, held-out ratings.
 
-Which sampler moves it, and how predictions are made of its draws, is not known here.
+It knows neither the sampler that moves it nor the predictions that are made from its draws.
 """

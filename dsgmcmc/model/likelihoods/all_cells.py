@@ -102,14 +102,9 @@ class AllCells(Gaussian):
             for block in circulation.blocks():
                 add_rotated(block[out], block[position], matrices[block.factor])
 
-    @property
-    def _weight(self) -> float:
-        """a0."""
-        return self.background or 0.0
-
     def curvature_of_all(self, shape: tuple[int, int]) -> float:
         """Bound on a row's curvature from the sum over all pairs, in units of the mean square of the covariates."""
-        return self._weight * max(shape)
+        return self.background * max(shape)
 
     def gram_of_all(self, circulation: Circulation, position: str, factor: Factor) -> Float32:
         """Precision (D, D) of a factor's rows from the sum over all pairs, at noise precision 1. Collective."""
@@ -117,7 +112,7 @@ class AllCells(Gaussian):
 
     def _grams(self, circulation: Circulation, position: str) -> dict[Factor, Float32]:
         """For each factor, a0 times the Gram matrix (D, D) of the other factor's rows. Collective."""
-        sums, weight = circulation.ring.sum(_partial_grams(circulation, position)), np.float32(self._weight)
+        sums, weight = circulation.ring.sum(_partial_grams(circulation, position)), np.float32(self.background)
         return {factor: weight * sums[other.name].astype(np.float32) for factor, other in OTHER.items()}
 
     def common_precision(
@@ -132,7 +127,7 @@ class AllCells(Gaussian):
             result = {}
             for factor, precision in prior.items():
                 dense = precision if precision.ndim == 2 else np.diag(precision)
-                whole = dense + tau * self._weight * sums[OTHER[factor].name]
+                whole = dense + tau * self.background * sums[OTHER[factor].name]
                 root = np.sqrt(np.diag(whole))
                 result[factor.name] = whole
                 result[f"{factor.name}.curvature"] = np.linalg.eigvalsh(whole / np.outer(root, root))[-1:]

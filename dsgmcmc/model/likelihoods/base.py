@@ -174,7 +174,7 @@ class Law(Part):
         background: float | None = None,
         own_thresholds: Factor | None = None,
     ) -> None:
-        self.background, self.own_thresholds = background, own_thresholds
+        self.background, self.own_thresholds = background or 0.0, own_thresholds
         self.rank, self.biases, self.factors, self.heteroscedastic = rank, biases, factors, bool(factors)
         self.quantities = self.quantities_with(factors, own_thresholds)
         of_rows = [quantity for quantity in self.quantities if quantity.of_rows]

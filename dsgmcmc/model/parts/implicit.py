@@ -22,7 +22,7 @@ mean and variance of the other rows' shifts, and is drawn given the row's theta.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -235,8 +235,12 @@ class _Draw:
     def __init__(self, factors: tuple[Factor, ...], parameters: ImplicitParameters, context: DrawContext) -> None:
         self.factors, self.parameters, self.context = factors, parameters, context
         self.circulation = context.circulation
+        #: Blocks whose means are shifted, and blocks that have coefficients; both with the factor of their system.
+        self.rows = [(block, block.factor) for block in self.circulation.blocks() if block.factor in factors]
+        others = [(block, Factor(1 - block.factor)) for block in self.circulation.blocks()]
+        self.coefficients = [(block, factor) for block, factor in others if factor in factors]
         self.columns: dict[Factor, dict[str, Any]] = {}
-        for block, factor in self._rows():
+        for block, factor in self.rows:
             prior = context.prior(block)
             ratio = (parameters.precision[factor] / prior.precision).astype(block.dtype)
             self.columns[factor] = {"ratio": ratio, "lambda_": prior.precision, "mean": prior.mean}
@@ -253,18 +257,6 @@ class _Draw:
         for block in self.circulation.blocks():
             for name in (*SCRATCH.values(), WEIGHT, DIAGONAL):
                 del block.arrays[name]
-
-    def _rows(self) -> Iterator[tuple[ParameterBlock, Factor]]:
-        """Blocks whose means are shifted, and the system that they have rows of."""
-        for block in self.circulation.blocks():
-            if block.factor in self.factors:
-                yield block, block.factor
-
-    def _coefficients(self) -> Iterator[tuple[ParameterBlock, Factor]]:
-        """Blocks that have coefficients, and of which system."""
-        for block in self.circulation.blocks():
-            if (factor := Factor(1 - block.factor)) in self.factors:
-                yield block, factor
 
     def _update(
         self, block: ParameterBlock, factor: Factor, formula: Formula, purpose: Purpose, **columns: Float64
@@ -283,23 +275,23 @@ class _Draw:
 
     def _solve(self) -> None:
         """Draw all y by conjugate gradients. Collective."""
-        for block, factor in self._rows():
+        for block, factor in self.rows:
             self._update(block, factor, RESIDUAL, Purpose.IMPLICIT_FIT)
             block.row(WEIGHT)[:] = (block.counts > 0) / np.maximum(block.counts, 1)
         self.circulation.spread(WEIGHT, DIAGONAL)
         self.circulation.spread(SEND, GOT)
         first = rp = self._sum(BEGIN)
         for _ in range(MOST_STEPS):
-            for block, _ in self._coefficients():
+            for block, _ in self.coefficients:
                 block[SEND][:] = block[SCRATCH["p"]]
             self.circulation.spread(SEND, GOT)
-            for block, factor in self._rows():
+            for block, factor in self.rows:
                 self._update(block, factor, THROUGH_ROWS, Purpose.IMPLICIT)
             self.circulation.spread(SEND, GOT)  # X^T X p of the coefficients
             pq = self._sum(CURVATURE)
             new = self._sum(STEP, alpha=_quotient(rp, pq))
             gain, rp = _quotient(new, rp), new
-            for block, factor in self._coefficients():
+            for block, factor in self.coefficients:
                 self._update(block, factor, DIRECTION, Purpose.IMPLICIT, gain=gain[factor])
             if not any((new[factor] > TOLERANCE**2 * first[factor]).any() for factor in self.factors):
                 break  # also where the chain has diverged
@@ -307,7 +299,7 @@ class _Draw:
     def _sum(self, formula: Formula, **columns: dict[Factor, Float64]) -> dict[Factor, Float64]:
         """Apply a formula to all coefficients, and return the sum that it makes, by system. Collective."""
         of_blocks = {}
-        for block, factor in self._coefficients():
+        for block, factor in self.coefficients:
             given = {name: column[factor] for name, column in columns.items()}
             (of_blocks[block],) = self._update(block, factor, formula, Purpose.IMPLICIT, **given).values()
         partials = [
@@ -322,10 +314,10 @@ class _Draw:
         """Shift the rows' means by the change of y; draw beta, and the shifts of rows without ratings. Collective."""
         squares = {
             block: self._update(block, factor, CHANGE, Purpose.IMPLICIT)["square"]
-            for block, factor in self._coefficients()
+            for block, factor in self.coefficients
         }
         self.circulation.spread(SEND, GOT)
-        shifts = {block: self._update(block, factor, MOVE, Purpose.IMPLICIT) for block, factor in self._rows()}
+        shifts = {block: self._update(block, factor, MOVE, Purpose.IMPLICIT) for block, factor in self.rows}
         partials: list[dict[str, Float64]] = []
         for pair in self.circulation.pairs():
             sums: dict[str, Float64] = {}
@@ -338,7 +330,7 @@ class _Draw:
             partials.append(sums)
         shapes = shapes_of(self.parameters.arrays())
         self.parameters.take(self.circulation.ring.sum(stacked(partials), self._draw_parameters, shapes))
-        for block, factor in self._rows():
+        for block, factor in self.rows:
             law = {"average": self.parameters.average[factor], "variance": self.parameters.variance[factor]}
             self._update(block, factor, UNKNOWN, Purpose.IMPLICIT_UNKNOWN, **law)
 

@@ -40,7 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from pydantic import BaseModel
@@ -260,7 +260,32 @@ class RowPriors(Part):
         kappa = WISHART_BETA if self.prior == "normal-wishart" else 1.0
         mean = {factor: means[0] for factor, means in self.parameters.mean.items()}
         precision = {factor: precisions[0] for factor, precisions in self.parameters.precision.items()}
-        translate(context, mean, precision, self.bias_mean, kappa)
+        circulation, k, law = context.circulation, self.rank, context.law
+        counts = dict(zip(Factor, circulation.ratings.shape, strict=True))
+
+        def finish(total: dict[str, Float64]) -> dict[str, Float64]:
+            by_factor = {factor: total[factor.name] for factor in Factor}
+            rng = context.stream.generator(Purpose.HYPERPARAMETERS, part=3)
+            steps, biases = draw_translation(mean, precision, by_factor, counts, kappa, rng, law.intercept)
+            return {factor.name: np.append(steps[factor], biases[factor]) for factor in Factor}
+
+        groups = list(circulation.rows_by_factor())
+        partials = {rows.factor.name: exchange_sums(rows, context.position, self.bias_mean) for rows in groups}
+        moved = circulation.ring.sum(partials, finish, {factor.name: (k + 1,) for factor in Factor})
+        steps = {factor: moved[factor.name][:k] for factor in Factor}
+        offset = float(steps[Factor.W] @ steps[Factor.H])
+        for rows in groups:
+            step, across = (np.append(steps[f], 0.0).astype(rows.dtype) for f in (rows.factor, Factor(1 - rows.factor)))
+            exchanged = rows.update(MOVE, theta=context.position, step=step, across=across)["exchanged"]
+            exchanged -= moved[rows.factor.name][k]
+            if rows.factor == Factor.W:  # H has moved before W
+                exchanged -= offset
+            for block, taken in rows.by_block(exchanged):
+                block[context.position][:, -1] -= taken.astype(block.dtype)
+        for factor in Factor:
+            mean[factor][:k] += steps[factor]
+        if law.intercept is not None:
+            law.move_intercept(circulation.blocks(), sum(float(moved[factor.name][k]) for factor in Factor))
 
     def sums(self, context: DrawContext) -> Named | None:
         """Total and products of `sums_of_rows` for every sub-chain, by factor, (blocks here, ...) each."""
@@ -310,22 +335,6 @@ class RowPriors(Part):
 # ---------------------------------------------------------------------- exchange of means and biases
 
 
-class Translation(NamedTuple):
-    """The steps of all rows and biases.
-
-    Attributes
-    ----------
-    rows : dict of Factor to (K,) float64
-        Step of all rows of a factor, and of their mean.
-    biases : dict of Factor to float
-        Step of all biases of a factor, besides the exchange with the rows of the other. The intercept moves by the sum
-        of both.
-    """
-
-    rows: dict[Factor, Float64]
-    biases: dict[Factor, float]
-
-
 def exchange_sums(rows: Rows, position: str, bias_mean: float) -> Float64:
     """Sums over each block's rows of W_i W_i^T, r_i W_i and W_i: the outer products of (W_i, r_i), and their sum.
 
@@ -353,7 +362,7 @@ def draw_translation(
     kappa: float,
     rng: np.random.Generator,
     intercept: Intercept | None = None,
-) -> Translation:
+) -> tuple[dict[Factor, Float64], dict[Factor, float]]:
     """Draw the steps of all rows: first those of H, then those of W given the new H.
 
     Parameters
@@ -369,72 +378,37 @@ def draw_translation(
     rng : Generator
     intercept : Intercept, optional
         Intercept of the likelihood, if it has one.
+
+    Returns
+    -------
+    rows : dict of Factor to (K,) float64
+        Step of all rows of a factor, and of their mean.
+    biases : dict of Factor to float
+        Step of all biases of a factor, besides the exchange with the rows of the other. The intercept moves by the sum
+        of both.
     """
     k = len(mean[Factor.W]) - 1
-    drawn = Translation({}, {})
+    rows: dict[Factor, Float64] = {}
+    biases: dict[Factor, float] = {}
     for factor, other in ((Factor.H, Factor.W), (Factor.W, Factor.H)):  # of the factor, against the other's biases
         dense = precision[factor] if precision[factor].ndim == 2 else np.diag(precision[factor])
         prior, centre = kappa * dense[:k, :k], mean[factor][:k]
         strength, n = np.atleast_1d(precision[other][-1])[-1], counts[other]
         products, fit = sums[other][:k, :k], sums[other][k, :k]
         total, bias = sums[other][-1, :k], sums[other][-1, k]
-        if other in drawn.rows:
-            before = drawn.rows[other]
+        if other in rows:
+            before = rows[other]
             cross = np.outer(total, before)
             products = products + cross + cross.T + n * np.outer(before, before)
             fit, total = fit + bias * before, total + n * before
         if intercept is not None:
-            now = intercept.value + sum(drawn.biases.values())
+            now = intercept.value + sum(biases.values())
             prior = np.block([[prior, np.zeros((k, 1))], [np.zeros((1, k)), np.full((1, 1), intercept.precision)]])
             products = np.block([[products, -total[:, None]], [-total[None], np.full((1, 1), float(n))]])
             fit, centre = np.append(fit, -bias), np.append(centre, now)
         root = np.linalg.cholesky(prior + strength * products)
         scaled = np.linalg.solve(root, strength * fit - prior @ centre)
         step = np.linalg.solve(root.T, scaled + rng.standard_normal(len(scaled)))
-        drawn.rows[factor] = step[:k].astype(np.float64)
-        drawn.biases[other] = 0.0 if intercept is None else float(step[k])
-    return drawn
-
-
-def translate(
-    context: DrawContext, mean: dict[Factor, Float64], precision: dict[Factor, Float64], bias_mean: float, kappa: float
-) -> None:
-    """Move the rows of both factors, their means, which change in place, and their biases. Collective.
-
-    Parameters
-    ----------
-    context : DrawContext
-    mean, precision : dict of Factor to (D,), and to (D,) or (D, D) float64
-        Means and precisions of the rows' priors.
-    bias_mean : float
-        Prior mean of the biases.
-    kappa : float
-        Precision of m in units of Lambda.
-    """
-    circulation, k, law = context.circulation, len(mean[Factor.W]) - 1, context.law
-    counts = dict(zip(Factor, circulation.ratings.shape, strict=True))
-
-    def finish(total: dict[str, Float64]) -> dict[str, Float64]:
-        by_factor = {factor: total[factor.name] for factor in Factor}
-        rng = context.stream.generator(Purpose.HYPERPARAMETERS, part=3)
-        drawn = draw_translation(mean, precision, by_factor, counts, kappa, rng, law.intercept)
-        return {factor.name: np.append(drawn.rows[factor], drawn.biases[factor]) for factor in Factor}
-
-    partials = {
-        rows.factor.name: exchange_sums(rows, context.position, bias_mean) for rows in circulation.rows_by_factor()
-    }
-    moved = circulation.ring.sum(partials, finish, {factor.name: (k + 1,) for factor in Factor})
-    steps = {factor: moved[factor.name][:k] for factor in Factor}
-    offset = float(steps[Factor.W] @ steps[Factor.H])
-    for rows in circulation.rows_by_factor():
-        step, across = (np.append(steps[f], 0.0).astype(rows.dtype) for f in (rows.factor, Factor(1 - rows.factor)))
-        exchanged = rows.update(MOVE, theta=context.position, step=step, across=across)["exchanged"]
-        exchanged -= moved[rows.factor.name][k]
-        if rows.factor == Factor.W:  # H has moved before W
-            exchanged -= offset
-        for block, taken in rows.by_block(exchanged):
-            block[context.position][:, -1] -= taken.astype(block.dtype)
-    for factor in Factor:
-        mean[factor][:k] += steps[factor]
-    if law.intercept is not None:
-        law.move_intercept(circulation.blocks(), sum(float(moved[factor.name][k]) for factor in Factor))
+        rows[factor] = step[:k].astype(np.float64)
+        biases[other] = 0.0 if intercept is None else float(step[k])
+    return rows, biases

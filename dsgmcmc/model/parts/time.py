@@ -414,22 +414,17 @@ class TimeEffects(Part):
             cell: np.array(block.values) if self._normal else np.zeros(len(block.indices), np.float32)
             for cell, block in self.given.items()
         }
-        self.test = self._subtract(left)
+        self.test = {b: np.zeros(len(rows.values), np.float32) for b, rows in self.ratings.test.items()}
+        for number, values in enumerate(self.values):
+            for (b, c), effects in self.visit(number, values):
+                subtract_groups(self.groups.train[number][b, c], effects, left[b, c])
+                chosen = self.ratings.test[b].by_column[c][0]
+                self.test[b][chosen] += effects[self.groups.test[number][b][chosen]]
         self.ratings.train = {
             cell: block.with_values(left[cell]) if self._normal else replace(block, offsets=-left[cell])
             for cell, block in self.given.items()
         }
         self._applied = True
-
-    def _subtract(self, left: CellRatings) -> dict[int, Float32]:
-        """Subtract all effects from `left`; return the test ratings' effects, by row block. Collective."""
-        test = {b: np.zeros(len(rows.values), np.float32) for b, rows in self.ratings.test.items()}
-        for number, values in enumerate(self.values):
-            for (b, c), effects in self.visit(number, values):
-                subtract_groups(self.groups.train[number][b, c], effects, left[b, c])
-                chosen = self.ratings.test[b].by_column[c][0]
-                test[b][chosen] += effects[self.groups.test[number][b][chosen]]
-        return test
 
     def visit(
         self, number: int, arrays: dict[int, Float32], width: int = 1, returning: bool = False

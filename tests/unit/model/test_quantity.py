@@ -20,11 +20,7 @@ from dsgmcmc.runs.source import RatingsSource, targets_of
 MODELS: dict[str, dict[str, Any]] = {
     "shared": {},
     "dense": {"prior": "normal-wishart", "noise": "by-user"},
-    "groups": {
-        "implicit_features": "user",
-        "time_levels": "user:page,item:2",
-        "noise": "both",
-    },
+    "groups": {"implicit_features": "user", "time_levels": "user:page,item:2", "noise": "both"},
     "levels": {
         "likelihood": "ordinal-logit",
         "thresholds": "user",

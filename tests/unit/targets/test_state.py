@@ -35,11 +35,7 @@ D = 3
 class Example(Replicated):
     """One array of every kind."""
 
-    saved_as: ClassVar[dict[str, str]] = {
-        "number": "our.number",
-        "things": "{}.thing",
-        "perhaps": "our.perhaps",
-    }
+    saved_as: ClassVar[dict[str, str]] = {"number": "our.number", "things": "{}.thing", "perhaps": "our.perhaps"}
 
     number: np.ndarray
     things: dict[Factor, np.ndarray]
