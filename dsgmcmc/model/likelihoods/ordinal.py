@@ -17,7 +17,7 @@ m = (R - 1) // 2, and the logarithms of the gaps between neighbours, so that thr
 Priors: phi_m ~ N(0, 5^2), the log gaps ~ N(0, 3^2), which the data of any level outweigh.
 
 They are moved once a sweep, from the gradient at the same state as the factors, by BAOAB [Leimkuhler & Matthews 2013]
-in the metric P, as `dsgmcmc.samplers.sgmcmc.baoab` moves the factors: with L L^T = P,
+in the metric P, as `dsgmcmc.samplers.baoab` moves the factors: with L L^T = P,
 
     r     <- r - h L^-1 grad U
     r'     = c r + sqrt(1 - c^2) z
