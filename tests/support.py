@@ -262,6 +262,12 @@ def rows_of(target: FactorTarget, factor: Factor, field: str = "theta") -> np.nd
     return np.concatenate([array for _, array in blocks]).astype(np.float64)
 
 
+def predictors(target: FactorTarget, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+    """Predictors W_i . H_j + a_i + b_j of pairs."""
+    k, w, h = target.row_priors.rank, rows_of(target, Factor.W)[i], rows_of(target, Factor.H)[j]
+    return (w[:, :k] * h[:, :k]).sum(axis=1) + w[:, k:].sum(axis=1) + h[:, k:].sum(axis=1)
+
+
 def cells_of(path: Path, part: Split = "train") -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Rows, columns and values of training or test ratings, in the order of the file."""
     with open_ratings(path) as ratings:

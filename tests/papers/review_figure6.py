@@ -24,9 +24,11 @@ from typing import Any
 import numpy as np
 from common import axes, command, head, row, save
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
+TESTS = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(TESTS), str(TESTS / "reference")]
 
-from ours import rows_of, started, steps
+from ours import started, steps
+from support import rows_of
 
 from dsgmcmc.config.run import build
 from dsgmcmc.data.ratings import open_ratings

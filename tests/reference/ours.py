@@ -17,7 +17,6 @@ from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.source import targets_of
 from dsgmcmc.samplers import sampler_named
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.types import Factor
 
 
 def make(name: str, burn_in: int = 0, **section: Any) -> Sampler[Any, Any]:
@@ -51,12 +50,6 @@ def steps(target: FactorTarget, sampler: Sampler[Any, Any], iterations: int) -> 
         target.begin(iteration)
         sampler.step(target, iteration)
         yield iteration
-
-
-def rows_of(target: FactorTarget, factor: Factor, field: str = "theta") -> np.ndarray:
-    """A field of all rows of a factor, (n, width) float64."""
-    blocks = sorted(target.blocks(), key=lambda block: block.index)
-    return np.concatenate([b[field] for b in blocks if b.factor == factor]).astype(np.float64)
 
 
 def z_scores(batches: np.ndarray, expected: np.ndarray | float) -> np.ndarray:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import scipy.sparse
 from features_gibbs import Side, gibbs
-from ours import rows_of, started, steps
-from support import csr
+from ours import started, steps
+from support import csr, rows_of
 
 from dsgmcmc.config.run import RunConfig
 from dsgmcmc.data.ratings import Features, open_ratings, write_ratings

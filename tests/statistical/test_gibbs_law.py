@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 from mpi4py import MPI
-from ours import make, rows_of, steps
-from support import MODEL, csr, factor_target
+from ours import make, steps
+from support import MODEL, csr, factor_target, rows_of
 
 from dsgmcmc.data.ratings import write_ratings
 from dsgmcmc.types import Factor

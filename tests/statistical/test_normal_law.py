@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 from mpi4py import MPI
-from ours import make, rows_of, steps, z_scores
-from support import Model, csr, factor_target, write_planted
+from ours import make, steps, z_scores
+from support import Model, csr, factor_target, rows_of, write_planted
 
 from dsgmcmc.data.ratings import open_ratings, write_ratings
 from dsgmcmc.model.target import FactorTarget

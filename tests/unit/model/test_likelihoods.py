@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from mpi4py import MPI
-from support import MODEL, cells_of, factor_target, rows_of, write_planted
+from support import MODEL, cells_of, factor_target, predictors, rows_of, write_planted
 
 from dsgmcmc.model import likelihoods
 from dsgmcmc.model.likelihoods import LIKELIHOODS, Law, Likelihood
@@ -45,10 +45,9 @@ def target_of(data: Path, name: str, rank: int = 2, biases: bool = True) -> Fact
 
 def moments_at(likelihood: type[Likelihood], eta: np.ndarray, tau: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
     """Mean and variance of a rating at predictors, with noise of precision tau."""
-    variance = np.asarray(likelihood.variance(eta, 1 / tau, *shape_of(likelihood)), np.float64)
-    return np.asarray(likelihood.mean(eta, *shape_of(likelihood)), np.float64), np.broadcast_to(
-        variance, eta.shape
-    ).copy()
+    shape = shape_of(likelihood)
+    mean, variance = likelihood.mean(eta, *shape), likelihood.variance(eta, 1 / tau, *shape)
+    return np.asarray(mean, np.float64), np.full(eta.shape, variance, np.float64)
 
 
 def shape_of(likelihood: type[Likelihood]) -> list[float]:
@@ -90,8 +89,7 @@ class Conformance:
         target.full_gradient("theta", "g")
         i, j, x = cells_of(data)
         x = target.likelihood.codes(x.astype(np.float64), None) - target.ratings.centre
-        w, h = rows_of(target, Factor.W)[i], rows_of(target, Factor.H)[j]
-        eta = (w[:, :rank] * h[:, :rank]).sum(axis=1) + w[:, rank:].sum(axis=1) + h[:, rank:].sum(axis=1)
+        w, h, eta = rows_of(target, Factor.W)[i], rows_of(target, Factor.H)[j], predictors(target, i, j)
         law, step, shape = LIKELIHOODS[name], 1e-5, shape_of(LIKELIHOODS[name])
         up, down = (law.log_density(x, *moments_at(law, eta + sign * step), *shape) for sign in (1, -1))
         e = (up - down) / (2 * step)
@@ -159,8 +157,7 @@ class Conformance:
         found = {key: block() if callable(block) else block for key, block in held_out.posterior(1.0)}
         i, j, x = cells_of(data, "test")
         centre = np.float32(target.ratings.centre)
-        w, h = rows_of(target, Factor.W)[i], rows_of(target, Factor.H)[j]
-        eta = (w[:, :-1] * h[:, :-1]).sum(axis=1) + w[:, -1] + h[:, -1]
+        eta = predictors(target, i, j)
         mean, variance = moments_at(target.likelihood, eta, target.noise_precision)
         assert len(eta) > 20
         predicted = np.concatenate([found[Key("test", "W", b, "mean")] for b in target.ring.blocks])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 from scipy.special import expit
-from support import MODEL, cells_of, factor_target, rows_of, write_planted
+from support import MODEL, cells_of, factor_target, predictors, rows_of, write_planted
 
 from dsgmcmc.model.likelihoods.ordinal import (
     CUTS,
@@ -53,12 +53,6 @@ def target_of(data: Path, scaled: bool = False, owner: Factor | None = None) -> 
             block[GAPS][:] = rng.normal(0, 0.3, block[GAPS].shape)
         law.refresh_derived_fields(block)
     return target
-
-
-def predictors(target: FactorTarget, i: np.ndarray, j: np.ndarray) -> np.ndarray:
-    """W_i . H_j + a_i + b_j of pairs."""
-    w, h = rows_of(target, Factor.W)[i], rows_of(target, Factor.H)[j]
-    return (w[:, :-1] * h[:, :-1]).sum(axis=1) + w[:, -1] + h[:, -1]
 
 
 def probabilities(eta: np.ndarray, cuts: np.ndarray, scale: float | np.ndarray = 1.0) -> np.ndarray:
