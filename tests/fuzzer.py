@@ -1,8 +1,8 @@
-"""Damages files and opens each in a process of its own with limits of memory and time; run by the tests as a program.
+"""Damages files, and opens each in a separate process with limits of memory and time; a program that tests run.
 
-One process loads the libraries and forks once for every damaged file. How an attempt ends: refused with one line (10),
-harmless (11), refused without a word or in several lines (12), other content than was written (13), a crash (14); a
-signal is negative.
+One process loads the libraries and forks once for every damaged file. An attempt is refused with one line (10),
+harmless (11), refused without a message or in several lines (12), gives other content than was written (13), or crashes
+(14); the number of a signal is negative.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import signal
 import sys
 import tomllib
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -38,15 +39,14 @@ REFUSED, HARMLESS, WORDLESS, WRONG, CRASHED = 10, 11, 12, 13, 14
 #: Address space in bytes beyond that of the libraries, and seconds.
 LIMITS = {"ratings": (256 << 20, 20), "snapshot": (256 << 20, 20), "run": (400 << 20, 20)}
 
-#: What is done to a file or directory, by its name.
+#: Changes of a file or directory, by its name.
 Changes = Iterator[tuple[str, Callable[[Path], Any]]]
 
 
-# ---------------------------------------------------------------------- what a file says
+# ---------------------------------------------------------------------- content of a file
 
 
-def content_of_ratings(path: Path) -> Any:
-    """Everything that a ratings file holds."""
+def _ratings(path: Path) -> Any:
     with open_ratings(path) as ratings:
         parts = [ratings.slab(part, 0, ratings.n_rows) for part in ("train", "test")]
         ids = [ratings.row_ids().tolist(), ratings.col_ids().tolist()]
@@ -54,26 +54,14 @@ def content_of_ratings(path: Path) -> Any:
         return [ratings.n_rows, ratings.n_cols, ratings.transposed, ratings.mean, ratings.digest, ids, arrays]
 
 
-def content_of_snapshot(path: Path) -> Any:
-    """Everything that a snapshot holds."""
+def _snapshot(path: Path) -> Any:
     snapshot = Snapshot(path)
     snapshot.verify()
     return [(key, snapshot.read(key).tobytes()) for key in sorted(snapshot.names())]
 
 
-def content_of_run(path: Path, name: str = "") -> dict[str, Any]:
-    """What the readers of one of its files find in a run, by their names; errors for those that refuse it."""
-    found: dict[str, Any] = {}
-    for read in READERS.get(name, EVERY):
-        try:
-            found[read.__name__] = read(path)
-        except InputError as error:
-            found[read.__name__] = error
-    return found
-
-
-def said(*arguments: str) -> str:
-    """What a command prints."""
+def output_of(*arguments: str) -> str:
+    """Output of a command."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         COMMAND.main(list(arguments), standalone_mode=False)
@@ -82,18 +70,17 @@ def said(*arguments: str) -> str:
 
 def _predictions(path: Path) -> Any:
     run, both = Run(path), np.arange(5, dtype=np.int32)
-    return Predictor(run, PredictOptions(clip=True))(both, both).mean.tolist(), [
-        float(m.variance["user"].sum()) for m in run.moments
-    ]
+    variances = [float(m.variance["user"].sum()) for m in run.moments]
+    return Predictor(run, PredictOptions(clip=True))(both, both).mean.tolist(), variances
 
 
 def _ranking(path: Path) -> str:
-    return said("recommend", str(path), "--user", "3", "--include-rated", "--json")
+    return output_of("recommend", str(path), "--user", "3", "--include-rated", "--json")
 
 
 def _summary(path: Path) -> Any:
-    said("info", str(path))
-    facts = json.loads(said("info", str(path), "--json"))
+    output_of("info", str(path))
+    facts = json.loads(output_of("info", str(path), "--json"))
     if facts["summary"] is None:
         raise InputError("no summary")
     return facts["summary"], facts["run"]["mean"], facts["settings"]["rank"]
@@ -108,35 +95,47 @@ def _events(path: Path) -> list[str]:
 
 
 def _page(path: Path) -> str:
-    return said("report", str(path), "--out", f"{path}.html") and ""
+    return output_of("report", str(path), "--out", f"{path}.html") and ""
 
 
 def _verified(path: Path) -> str:
-    return str(json.loads(said("verify", str(path), "--json"))["digest"])
+    return str(json.loads(output_of("verify", str(path), "--json"))["digest"])
 
 
-def _prepared(path: Path) -> str:
-    """What a job does to the metrics before it goes on."""
-    RunDirectory(path).cut_metrics(0, 10)
-    return ""
+def _prepared(path: Path) -> None:
+    RunDirectory(path).cut_metrics(0, 10)  # a job does this before it goes on
 
 
-EVERY = (_predictions, _ranking, _summary, _log, _events, _page, _verified, _prepared)
-READERS = {
+#: Readers of a kind of target, or of one file of a run.
+READERS: dict[str, tuple[Callable[[Path], Any], ...]] = {
+    "ratings": (_ratings,),
+    "snapshot": (_snapshot,),
+    "run": (_predictions, _ranking, _summary, _log, _events, _page, _verified, _prepared),
     "run.toml": (_predictions, _summary, _verified),
     "summary.json": (_summary, _page, _verified),
     "metrics.jsonl": (_log, _page, _prepared),
     "events.jsonl": (_events, _summary),
 }
-FILES = tuple(READERS)
+FILES = ("run.toml", "summary.json", "metrics.jsonl", "events.jsonl")
 COMMAND = typer.main.get_command(app)
 
 
-# ---------------------------------------------------------------------- what is done to it
+def content(kind: str, path: Path, name: str = "") -> dict[str, Any]:
+    """Results of the readers of a target, or of its file `name`; errors of those that refuse it."""
+    found: dict[str, Any] = {}
+    for read in READERS.get(name, READERS[kind]):
+        try:
+            found[read.__name__] = read(path)
+        except InputError as error:
+            found[read.__name__] = error
+    return found
+
+
+# ---------------------------------------------------------------------- damage
 
 
 def mutate(data: bytes, choice: random.Random) -> tuple[str, bytes]:
-    """Damage bytes at random, and say how."""
+    """Damage bytes at random; the name of the damage, and the bytes."""
     content = bytearray(data)
     how = choice.choice(("bit", "bit", "byte", "bytes", "word", "cut", "copy", "zero", "insert"))
     at = choice.randrange(len(content))
@@ -164,7 +163,7 @@ def mutate(data: bytes, choice: random.Random) -> tuple[str, bytes]:
 
 
 def at_random(names: list[str], count: int, seed: int) -> Changes:
-    """Damage one of the named files, or what is the whole target where there is no name."""
+    """Damage one of the named files, or the whole target if the name is empty."""
     choice = random.Random(seed)
     for _ in range(count):
         name = choice.choice(names)
@@ -179,7 +178,7 @@ def at_random(names: list[str], count: int, seed: int) -> Changes:
         yield name, change
 
 
-#: What a value may be replaced by.
+#: Replacements of a value.
 ODD = (-1, 0, 500, 1e308, True, "many", "[bold]x[/nothing]\x1b[2J", [], [1], {"a": 1}, 10**30)
 TEXTS = {
     "empty": b"",
@@ -204,7 +203,7 @@ TEXTS = {
 
 
 def hostile(source: Path, seed: int) -> Changes:
-    """Texts that are no run's, what is no file, and values of other types, in the text files of a run."""
+    """Replace text files of a run: by other texts, by things that are no files, and by values of other types."""
     for name in FILES:
         for what, text in TEXTS.items():
             yield f"{name}: {what}", lambda run, name=name, text=text: (run / name).write_bytes(text)
@@ -223,8 +222,9 @@ def hostile(source: Path, seed: int) -> Changes:
         value = choice.choice(ODD)
         if choice.random() < 0.4:  # other places with another seed
             continue
-        changed = _with(settings, place, value)
-        yield f"run.toml: old {place} = {str(value)[:30]}", lambda run, changed=changed: _save_settings(run, changed)
+        text = tomli_w.dumps(_with(settings, place, value)).encode()
+        name = f"run.toml: old {place} = {str(value)[:30]}"
+        yield name, lambda run, text=text: (run / "run.toml").write_bytes(text)
     line = {"chain": 0, "iteration": 1, "sweep": 1.0, "time_s": 0.0, "rmse": 1.0, "rmse_mean": None}
     for name in (*line, *line):
         value = choice.choice(ODD)
@@ -242,10 +242,6 @@ def _replace(path: Path, make: Callable[[Path], Any]) -> None:
     make(path)
 
 
-def _save_settings(run: Path, content: dict[str, Any]) -> None:
-    (run / "run.toml").write_text(tomli_w.dumps(content), encoding="utf-8")
-
-
 def _leaves(tree: Any, place: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     """Places of all values of a table and of its tables."""
     for name, value in tree.items():
@@ -259,42 +255,28 @@ def _with(tree: dict[str, Any], place: tuple[str, ...], value: Any) -> dict[str,
     return {**tree, first: _with(tree[first], tuple(rest), value) if rest else value}
 
 
-# ---------------------------------------------------------------------- what comes of it
+# ---------------------------------------------------------------------- attempts
 
 
-def attempt(kind: str, target: Path, name: str, expected: Any) -> int:
-    """Read a damaged target within the limits, and say how it ended."""
+def attempt(kind: str, target: Path, name: str, expected: dict[str, Any] | None) -> int:
+    """Read a damaged target within the limits; the way it ended."""
     memory, seconds = LIMITS[kind]
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
     limit = pages * os.sysconf("SC_PAGE_SIZE") + memory
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
     signal.alarm(5 * seconds)
-    if kind == "run":
-        found = content_of_run(target, name)
-        errors = [str(part) for part in found.values() if isinstance(part, InputError)]
-        right = not expected or all(_right(expected, reader, part) for reader, part in found.items())
-    else:
-        errors, right = [], True
-        try:
-            right = CONTENT[kind](target) == expected
-        except InputError as error:
-            errors = [str(error)]
+    found = content(kind, target, name)
+    errors = [str(part) for part in found.values() if isinstance(part, InputError)]
     if any("\n" in error or not error for error in errors):
         return WORDLESS
-    return WRONG if not right else REFUSED if errors else HARMLESS
-
-
-def _right(expected: dict[str, Any], reader: str, found: Any) -> bool:
-    """Whether a reader found what was written, or refused it; logs have no checksum."""
-    return isinstance(found, InputError) or reader in ("_log", "_events") or bool(found == expected[reader])
-
-
-CONTENT: dict[str, Callable[[Path], Any]] = {
-    "ratings": content_of_ratings,
-    "snapshot": content_of_snapshot,
-    "run": content_of_run,
-}
+    unsealed = ("_log", "_events")  # logs have no checksum
+    sealed = {reader: part for reader, part in found.items() if reader not in unsealed}
+    if expected and any(
+        part != expected[reader] for reader, part in sealed.items() if not isinstance(part, InputError)
+    ):
+        return WRONG
+    return REFUSED if errors else HARMLESS
 
 
 def _copied(source: Path, place: Path) -> Path:
@@ -307,10 +289,10 @@ def _copied(source: Path, place: Path) -> Path:
 
 
 def main(kind: str, source: Path, place: Path, names: list[str], count: int, seed: int) -> None:
-    """Damage and open `count` times one of the named files of a target; print how often it ended how."""
-    expected = CONTENT[kind](_copied(source, place))
+    """Damage and open one of the named files of a target `count` times; print the numbers of outcomes."""
+    expected = content(kind, _copied(source, place))
     changes = hostile(source, seed) if kind == "run" and not count else at_random(names, count, seed)
-    results: dict[int, int] = {}
+    results: Counter[int] = Counter()
     wrong = []
     for number, (name, change) in enumerate(changes):
         target = _copied(source, place)
@@ -319,7 +301,7 @@ def main(kind: str, source: Path, place: Path, names: list[str], count: int, see
         if not child:
             try:
                 code = attempt(kind, target, name.split(":")[0], None if "old" in name else expected)
-            except BaseException as error:  # whatever it is, the reader did not expect it
+            except BaseException as error:  # the reader did not expect it
                 print(f"{number} {name} {how}: {error!r:.300}", file=sys.stderr)
                 traceback.print_exc()
                 code = CRASHED
@@ -327,7 +309,7 @@ def main(kind: str, source: Path, place: Path, names: list[str], count: int, see
             os._exit(code)
         _, status = os.waitpid(child, 0)
         code = os.waitstatus_to_exitcode(status)
-        results[code] = results.get(code, 0) + 1
+        results[code] += 1
         if code not in (REFUSED, HARMLESS):
             wrong.append([number, name, how if isinstance(how, str) else "", code])
     print(json.dumps({"results": results, "wrong": wrong}))

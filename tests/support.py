@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,6 +21,7 @@ from typing import Any
 
 import h5py
 import numpy as np
+import pyarrow.csv
 import scipy.sparse
 from faulty import faults
 from mpi4py import MPI
@@ -138,26 +139,19 @@ def write_planted(
     return path
 
 
-# ---------------------------------------------------------------------- inside this process
-
-
 def write_synthetic(path: Path, n_users: int, n_items: int, n: int) -> int:
-    """Write about `n` ratings as CSV, popularity skewed; return their exact number."""
+    """Write about `n` ratings as CSV, of skewed popularity; return their exact number."""
     rng = np.random.default_rng(0)
-    per_user = round(n / n_users)
-    total = 0
-    cells = np.array(
-        [f"{item * 7 + 1},{k / 2:.1f},964982703\n" for item in range(n_items) for k in range(1, 11)], object
-    )
-    with path.open("w") as file:
-        file.write("userId,movieId,rating,timestamp\n")
-        for user in range(n_users):
-            items = np.unique((rng.random(per_user) ** 1.5 * n_items).astype(np.int64))
-            parts = cells[items * 10 + rng.integers(0, 10, len(items))]
-            prefix = f"{user * 3 + 1},"
-            file.write(prefix + prefix.join(parts.tolist()))
-            total += len(items)
-    return total
+    users = np.repeat(np.arange(n_users), round(n / n_users))
+    pairs = np.sort(users * n_items + (rng.random(len(users)) ** 1.5 * n_items).astype(np.int64))
+    pairs = pairs[np.diff(pairs, prepend=-1) > 0]  # np.unique is slower
+    ratings = {"userId": 3 * (pairs // n_items) + 1, "movieId": 7 * (pairs % n_items) + 1}
+    ratings |= {"rating": rng.integers(1, 11, len(pairs)) / 2, "timestamp": np.full(len(pairs), 964982703)}
+    pyarrow.csv.write_csv(pyarrow.table(ratings), path, pyarrow.csv.WriteOptions(quoting_header="none"))
+    return len(pairs)
+
+
+# ---------------------------------------------------------------------- inside this process
 
 
 def applied(
@@ -382,18 +376,27 @@ class Running:
         return Result(self.command, self.process.returncode, out, err)
 
     def wait_for(self, path: Path, lines: int, timeout: float = TIMEOUT) -> None:
-        """Wait until a file has so many lines."""
-        end = time.monotonic() + timeout
-        while not (path.exists() and path.read_bytes().count(b"\n") >= lines):
-            assert time.monotonic() < end, f"{path} had not {lines} lines after {timeout} s"
-            if self.process.poll() is not None:
-                result = self.wait()
-                raise AssertionError(f"{result} ended before {path} had {lines} lines\n{result.err}")
-            time.sleep(0.01)
+        """Wait until a file has so many lines; fail if the command ends before."""
+
+        def written() -> bool:
+            ended = self.process.poll() is not None
+            whole = path.exists() and path.read_bytes().count(b"\n") >= lines
+            assert whole or not ended, f"ended before {path} had {lines} lines: {self.wait()}"
+            return whole
+
+        wait_until(written, lambda: f"{path} has not {lines} lines", timeout)
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the command itself, not to its children."""
         self.process.send_signal(number)
+
+
+def wait_until(condition: Callable[[], object], complaint: Callable[[], object], timeout: float = TIMEOUT) -> None:
+    """Wait until a condition holds; fail with the complaint if that takes too long."""
+    end = time.monotonic() + timeout
+    while not condition():
+        assert time.monotonic() < end, f"after {timeout} s: {complaint()}"
+        time.sleep(0.01)
 
 
 def processes() -> Iterator[tuple[int, int, list[bytes]]]:
@@ -406,10 +409,14 @@ def processes() -> Iterator[tuple[int, int, list[bytes]]]:
 
 def kill_session(session: int) -> None:
     """Kill all processes of a session, also those that left its process group."""
-    for pid, of, _ in processes():
-        if of == session:
-            with suppress(OSError):
-                os.kill(pid, signal.SIGKILL)
+    kill(pid for pid, other, _ in processes() if other == session)
+
+
+def kill(pids: Iterable[int]) -> None:
+    """Kill processes, unless they have ended meanwhile."""
+    for pid in pids:
+        with suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def remove_left_sessions() -> None:
@@ -517,13 +524,15 @@ def copied(fault: str, work: Callable[[], object]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 
 
-def rank_pid(running: Running, rank: int, timeout: float = TIMEOUT) -> int:
+def rank_pid(running: Running, rank: int) -> int:
     """Process id of an MPI process of a command, as soon as it exists."""
-    end, variable = time.monotonic() + timeout, f"OMPI_COMM_WORLD_RANK={rank}".encode()
-    while time.monotonic() < end:
-        for pid, session, variables in processes():
-            if session == running.process.pid and variable in variables:
-                return pid
+    variable, pids = f"OMPI_COMM_WORLD_RANK={rank}".encode(), []
+
+    def exists() -> bool:
         assert running.process.poll() is None, f"ended before it had a process {rank}: {running.wait()}"
-        time.sleep(0.01)
-    raise AssertionError(f"no process {rank} after {timeout} s")
+        session = running.process.pid
+        pids.extend(pid for pid, found, variables in processes() if found == session and variable in variables)
+        return bool(pids)
+
+    wait_until(exists, lambda: f"no process {rank}")
+    return int(pids[0])

@@ -1,4 +1,4 @@
-"""What the tests of job scripts share: small ratings, a script for them, and the digest that a run must have."""
+"""Helpers for tests of job scripts: small ratings, a script for them, and the digest of a run."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import functools
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from mpi4py import MPI
@@ -21,23 +22,23 @@ SCRIPTS = {
 }
 
 SETTINGS: dict[str, Any] = {"rank": 3, "grid": 5, "burn_in": 6, "thin": 3, "save_draws": 3, "evaluate_every": 4}
-#: What makes an iteration last, so that a job can be stopped in the middle, on fast and on slow machines.
+#: Faults that delay iterations, so that a job can be stopped in the middle on fast and on slow machines.
 SLOW = injected("iteration=sleep:0.1,at=*")
 
 
 def prepare(folder: Path) -> Path:
-    """Have ratings in a folder that jobs are submitted from; their script, run and logs will lie there, too."""
+    """Write ratings into the folder that jobs are submitted from; their script, run and logs go there, too."""
     write_planted(folder / "ratings.h5", rows=200, columns=120)  # the default sampler's step is too large for fewer
     return folder
 
 
-def write_script(kind: str, folder: Path, edits: Mapping[str, str] | None = None, **settings: Any) -> Path:
-    """The script of `launch/`, edited as by a user: for two processes, with the settings of the run, and `edits`."""
+def write_script(kind: str, folder: Path, edits: Mapping[str, str] = MappingProxyType({}), **settings: Any) -> Path:
+    """Write the script of `launch/`, edited as by a user: two processes, the settings of the run, and `edits`."""
     name, fewer = SCRIPTS[kind]
     given = options_of(SETTINGS | settings)
     options = {"options=(--resume)": f"options=(--resume --sampler=psgld {' '.join(given)})"}
     text = (LAUNCH / name).read_text(encoding="utf-8")
-    for old, new in {**fewer, **options, **(edits or {})}.items():
+    for old, new in {**fewer, **options, **edits}.items():
         assert text.count(old) == 1, f"{name}: {old}"
         text = text.replace(old, new)
     path = folder / f"job.{kind}"

@@ -30,20 +30,17 @@ def find_compose() -> tuple[str, ...] | None:
     return None
 
 
-def what_is_missing() -> str:
-    """Why no containers can be started here; empty if they can."""
+def missing() -> str:
+    """Reason why no containers can be started here, empty if they can; makes the base image of ours if needed."""
     if not shutil.which("docker"):
         return "no docker command"
     answer = run("docker", "version")
     if answer.code != 0:
         return f"no Docker engine answers: {answer.err.strip()}"
-    return "" if find_compose() else "neither Compose v2 nor docker-compose"
-
-
-def no_base_image() -> str:
-    """Make the image that ours is built on, where it is not here yet; why it cannot be had, empty if it can."""
-    made = run(Path(__file__).parent / "base_image.sh", timeout=600)
-    return "" if made.code == 0 else made.err.strip() or f"base_image.sh ended with {made.code}"
+    if not find_compose():
+        return "neither Compose v2 nor docker-compose"
+    done = run(Path(__file__).parent / "base_image.sh", timeout=600)
+    return "" if done.code == 0 else done.err.strip() or f"base_image.sh ended with {done.code}"
 
 
 def readme_commands() -> list[str]:
@@ -64,8 +61,7 @@ class Cluster:
 
     def __init__(self, work: Path) -> None:
         self.work = work
-        self.name = f"dsgmcmc-test-{secrets.token_hex(4)}"
-        self.image = self.name
+        self.name = self.image = f"dsgmcmc-test-{secrets.token_hex(4)}"
         os.chown(work, UID, -1)
         self._compose = find_compose() or ()
         self._env = {"COMPOSE_PROJECT_NAME": self.name, "DSGMCMC_IMAGE": self.image}
@@ -128,9 +124,10 @@ class Cluster:
             found[container] = [(int(row.split()[1]), row.split(maxsplit=2)[2]) for row in rows]
         return found
 
-    def inspect(self, container: str) -> dict[str, Any]:
-        """All that the engine knows of a container."""
-        return dict(json.loads(docker("inspect", container))[0])
+
+def inspect(container: str) -> dict[str, Any]:
+    """Facts of the engine about a container."""
+    return dict(json.loads(docker("inspect", container))[0])
 
 
 def docker(*arguments: str) -> str:

@@ -6,18 +6,18 @@ import ctypes.util
 import os
 import re
 import shutil
-import signal
 import socket
 import subprocess
 import tempfile
 import time
-from contextlib import suppress
+from collections.abc import Callable
 from pathlib import Path
 
-from support import TIMEOUT, Result, kill_session, processes, run
+from support import Result, kill, kill_session, processes, run, wait_until
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol", "scancel", "squeue")
 SYSTEM_PATH = f"{os.environ['PATH']}{os.pathsep}/usr/sbin{os.pathsep}/usr/local/sbin"
+ENDED = ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL")
 #: A requeued job waits until its credential cannot be valid any more: cred_expire, by default 120 s.
 CONFIGURATION = """
 ClusterName=dsgmcmc-test
@@ -83,16 +83,13 @@ class Slurm:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _kill_started(self) -> None:
-        """Kill what slurmd has started, which is in sessions of its own."""
+        """Kill the processes that slurmd has started, which are in their own sessions."""
         mark = f"SLURM_CONF={self.environment['SLURM_CONF']}".encode()
-        ours = {daemon.pid for daemon in self._daemons}
-        for pid, _, variables in processes():
-            if mark in variables and pid not in ours:
-                with suppress(OSError):  # it ended meanwhile
-                    os.kill(pid, signal.SIGKILL)
+        daemons = {daemon.pid for daemon in self._daemons}
+        kill(pid for pid, _, variables in processes() if mark in variables and pid not in daemons)
 
     def lose_node(self) -> None:
-        """The node dies: slurmd and all that it has started; the controller is told that it is DOWN."""
+        """Let the node die, with slurmd and all that it has started; the controller is told that it is DOWN."""
         slurmd = self._daemons.pop()
         kill_session(slurmd.pid)
         slurmd.wait()
@@ -100,7 +97,7 @@ class Slurm:
         self.command("scontrol", "update", "NodeName=ALL", "State=DOWN", "Reason=lost").expect(0)
 
     def repair_node(self) -> None:
-        """The node is there again."""
+        """Start the node again."""
         self._daemon("slurmd", "-D")
         self.command("scontrol", "update", "NodeName=ALL", "State=RESUME").expect(0)
 
@@ -110,7 +107,10 @@ class Slurm:
         key = self.folder / "munge.key"
         key.touch(0o600)
         key.write_bytes(os.urandom(128))
-        ports = dict(zip(("port", "port_of_slurmd"), _free_ports(2), strict=True))
+        with socket.socket() as first, socket.socket() as second:
+            for one in (first, second):
+                one.bind(("127.0.0.1", 0))
+            ports = {"port": first.getsockname()[1], "port_of_slurmd": second.getsockname()[1]}
         text = CONFIGURATION.format(host=socket.gethostname().partition(".")[0], folder=self.folder, **ports)
         (self.folder / "slurm.conf").write_text(text, encoding="utf-8")
         files = {"socket": "socket", "key-file": "key", "pid-file": "pid", "log-file": "log", "seed-file": "seed"}
@@ -135,13 +135,13 @@ class Slurm:
                 )
             )
 
-    def _until(self, condition) -> None:
-        end = time.monotonic() + 60
-        while not condition():
+    def _until(self, condition: Callable[[], bool]) -> None:
+        def holds() -> bool:
             ended = [daemon.args for daemon in self._daemons if daemon.poll() is not None]
-            if ended or time.monotonic() > end:
-                raise AssertionError(f"Slurm does not start; ended: {ended}\n{self._logs()}")
-            time.sleep(0.1)
+            assert not ended, f"Slurm does not start; ended: {ended}\n{self._logs()}"
+            return condition()
+
+        wait_until(holds, lambda: f"Slurm does not start\n{self._logs()}", 60)
 
     def _logs(self) -> str:
         return "\n".join(f"{path.name}:\n{path.read_text()[-3000:]}" for path in self.folder.glob("*.out"))
@@ -162,28 +162,22 @@ class Slurm:
         shown = self.command("scontrol", "--oneliner", "show", "job", number).expect(0).out
         return dict(re.findall(r"(\S+?)=(\S*)", shown))
 
-    def wait(self, number: str, folder: Path, state: str, timeout: float = TIMEOUT) -> dict[str, str]:
+    def wait(self, number: str, folder: Path, state: str) -> dict[str, str]:
         """Wait until a job is in a state; fail with its log if it ends in another."""
-        end = time.monotonic() + timeout
-        while (found := self.job(number))["JobState"] != state:
-            over = found["JobState"] in ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL")
-            if over or time.monotonic() > end:
-                raise AssertionError(f"job {number} is not {state}: {found}\n{log(folder)}\n{self._logs()}")
+
+        def complaint() -> str:
+            return f"job {number} is not {state}: {self.job(number)}\n{log(folder)}\n{self._logs()}"
+
+        def reached() -> bool:
             time.sleep(0.3)
-        return found
+            now = self.job(number)["JobState"]
+            assert now == state or now not in ENDED, complaint()
+            return now == state
+
+        wait_until(reached, complaint)
+        return self.job(number)
 
 
 def log(folder: Path) -> str:
     """Everything that the jobs of a folder have logged."""
     return "\n".join(path.read_text() for path in sorted(folder.glob("*.log")))
-
-
-def _free_ports(number: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(number)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from containers import BUILD_TIMEOUT, UID, WORKERS, Cluster, docker, no_base_image, readme_commands, what_is_missing
+from containers import BUILD_TIMEOUT, UID, WORKERS, Cluster, docker, inspect, missing, readme_commands
 from support import Running, digest, metrics, newest, options_of, run, write_planted
 
 #: The first test waits for the base image, and for the image.
@@ -23,8 +22,7 @@ NOTICED = 120.0
 @pytest.fixture(scope="module")
 def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A cluster as the first command of the README starts it, with the base image made if it cannot be pulled."""
-    reason = what_is_missing() or no_base_image()
-    if reason:
+    if reason := missing():
         (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
     cluster = Cluster(tmp_path_factory.mktemp("work"))
     try:
@@ -49,11 +47,6 @@ def cluster(started: Cluster) -> Cluster:
 def forever(out: str, *more: str) -> tuple[str, ...]:
     """Command line, in the head, of a run that does not end by itself."""
     return ("cluster-run", "sample", "planted.h5", "--out", out, f"--iterations={FOREVER}", *OPTIONS, *more)
-
-
-def sampling(running: Running, out: Path) -> None:
-    """Wait until a run is well on its way."""
-    running.wait_for(out / "metrics.jsonl", 10)
 
 
 def sampling_in_each(cluster: Cluster) -> list[int]:
@@ -88,7 +81,7 @@ def test_the_commands_of_the_readme_sample_on_four_containers(started: Cluster) 
 def test_more_processes_than_containers_and_a_signal(cluster: Cluster) -> None:
     """They are spread evenly; SIGUSR1 to mpirun, from another terminal, is a checkpoint everywhere and status 75."""
     with cluster.starting("cluster-run", "-n", "5", *forever("five")[1:]) as running:
-        sampling(running, cluster.work / "five")
+        running.wait_for(cluster.work / "five" / "metrics.jsonl", 10)
         assert sampling_in_each(cluster) == [1, 1, 1, 2]
         cluster.head("pkill", "-USR1", "-x", "prterun").expect(0)
         assert "5 process(es) on up to 4 container(s)" in running.wait().expect(75).err
@@ -104,7 +97,7 @@ def test_one_machine(cluster: Cluster) -> None:
     command = ("docker", "run", "--rm", "--name", name, *locked_up, *mounted, cluster.image)
     try:
         with Running((*command, "mpirun", "-n", "2", "--oversubscribe", *sample)) as running:
-            sampling(running, out)
+            running.wait_for(out / "metrics.jsonl", 10)
             docker("stop", "--time", "60", name)
             running.wait().expect(75)
     finally:
@@ -118,7 +111,7 @@ def test_one_machine(cluster: Cluster) -> None:
 def test_stopping_the_cluster_writes_a_checkpoint(cluster: Cluster) -> None:
     """`docker compose stop` loses nothing of a run: the head goes first, while the workers still answer."""
     with cluster.starting(*forever("stopped")) as running:
-        sampling(running, cluster.work / "stopped")
+        running.wait_for(cluster.work / "stopped" / "metrics.jsonl", 10)
         before = metrics(cluster.work / "stopped")[-1]["iteration"]
         cluster.compose("stop").expect(0)
         running.wait()
@@ -136,11 +129,11 @@ WATCHDOG = 30
 def test_a_lost_worker_is_dropped_and_the_run_goes_on_by_itself(cluster: Cluster, loss: str) -> None:
     """Its machine hangs, or is cut off without a word: the others go on, and say who is gone."""
     worker, out = cluster.containers("worker")[1], cluster.work / loss
-    ((name, network),) = cluster.inspect(worker)["NetworkSettings"]["Networks"].items()
+    ((name, network),) = inspect(worker)["NetworkSettings"]["Networks"].items()
     command = ("--checkpoint-every=100", f"--watchdog={WATCHDOG}")
     try:
         with cluster.starting("cluster-run", "--retries", "1", *forever(loss, *command)[1:]) as running:
-            sampling(running, out)
+            running.wait_for(out / "metrics.jsonl", 10)
             docker(*(("pause",) if loss == "frozen" else ("network", "disconnect", name)), worker)
             running.wait_for(out / "events.jsonl", 3, timeout=NOTICED)  # a job, another one, and what it goes on from
             running.wait_for(out / "metrics.jsonl", len(metrics(out)) + 2)
@@ -162,7 +155,7 @@ def test_nothing_has_privileges_and_nothing_is_open(cluster: Cluster) -> None:
     for container, rows in cluster.processes().items():
         assert {uid for uid, _ in rows} == {UID}
         assert docker("exec", container, "sh", "-c", ask) == none
-        facts = cluster.inspect(container)
+        facts = inspect(container)
         assert not facts["HostConfig"]["PortBindings"]
         assert not any(facts["NetworkSettings"]["Ports"].values())
         (network,) = facts["NetworkSettings"]["Networks"]
@@ -172,7 +165,7 @@ def test_nothing_has_privileges_and_nothing_is_open(cluster: Cluster) -> None:
 
 def test_only_the_head_is_let_in(cluster: Cluster) -> None:
     """A worker has no key that opens another, and a password is not even asked for."""
-    one, other = (cluster.inspect(worker) for worker in cluster.containers("worker")[:2])
+    one, other = (inspect(worker) for worker in cluster.containers("worker")[:2])
     (network,) = other["NetworkSettings"]["Networks"].values()
     answer = run("docker", "exec", one["Id"], "ssh", network["IPAddress"], "true")
     assert answer.code == 255

@@ -6,15 +6,14 @@ import os
 import re
 import shlex
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 from batch_runs import SLOW, expected, prepare, write_script
 from slurm_cluster import SYSTEM_PATH, Slurm, log, missing
-from support import digest, dsgmcmc, run
+from support import digest, dsgmcmc, run, wait_until
 
 from dsgmcmc.storage.store import steps
 
@@ -28,11 +27,8 @@ script = partial(write_script, "slurm", iterations=ITERATIONS)
 
 @pytest.fixture(scope="module")
 def slurm() -> Iterator[Slurm]:
-    reason = missing()
-    if reason:
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
+    if reason := missing():
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
     with Slurm() as running:
         # jobs have the environment of the submission, with the tests' dsgmcmc and mpirun
         running.environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{SYSTEM_PATH}"
@@ -64,14 +60,6 @@ def slow_once(folder: Path) -> dict[str, str]:
     slow = " ".join(f"{name}={shlex.quote(value)}" for name, value in SLOW.items())
     activate.write_text(f"[ -e was-slow ] || {{ touch was-slow; export {slow}; }}\n")
     return {'# . "$HOME/dsgmcmc/bin/activate"': f". {shlex.quote(str(activate))}"}
-
-
-def wait_until(condition: Callable[[], bool], said: Callable[[], object]) -> None:
-    """Wait for something that happens soon; if it does not, fail with what is said then."""
-    end = time.monotonic() + 100
-    while not condition():
-        assert time.monotonic() < end, said()
-        time.sleep(0.01)
 
 
 def sampling(slurm: Slurm, number: str, folder: Path) -> None:

@@ -12,7 +12,6 @@ import shutil
 import signal
 import socket
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -59,21 +58,17 @@ class Batch:
             path.chmod(0o755)
         hosts = self.home / "hosts"
         hosts.write_text(f"{socket.gethostname()}\n" * 2)
-        beside = str(Path(sys.executable).parent)
-        path = os.pathsep.join((str(self.home / "bin"), beside, os.environ["PATH"]))
+        path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
         self.environment = {
-            "PATH": path,
+            "PATH": f"{self.home / 'bin'}{os.pathsep}{path}",
             "STUB_CALLS": str(self.home / "calls"),
-            "STUB_MPIRUN": str(shutil.which("mpirun", path=os.pathsep.join((beside, os.environ["PATH"])))),
+            "STUB_MPIRUN": str(shutil.which("mpirun", path=path)),
             "STUB_WALLTIME": "01:00:00",
         } | {
             "pbs": {"PBS_JOBID": "42.stub", "PBS_O_WORKDIR": str(folder), "PBS_NODEFILE": str(hosts)},
             "lsf": {"LSB_JOBID": "42", "LSB_DJOB_HOSTFILE": str(hosts), "LSB_DJOB_NUMPROC": "2"},
             "flux": {"FLUX_JOB_ID": "f42"},
         }[kind]
-
-    def script(self, edits: Mapping[str, str] | None = None, *, iterations: int) -> Path:
-        return write_script(self.kind, self.folder, edits, iterations=iterations)
 
     def run(self, script: Path, code: int, *, warned: bool = False, **environment: str) -> str:
         """Run a job, which is `warned` after a few iterations, to its end, which has this status; what it has logged.
@@ -97,14 +92,15 @@ class Batch:
         assert result.code == code, log
         return log
 
-    def calls(self) -> list[str]:
-        """How the system's commands and mpirun were called."""
+    def calls(self, *starts: str) -> list[str]:
+        """Calls of the system's commands and of mpirun that start so."""
         file = self.home / "calls"
-        return [line.strip() for line in file.read_text().splitlines()] if file.exists() else []
+        lines = file.read_text().splitlines() if file.exists() else []
+        return [line.strip() for line in lines if line.startswith(starts)]
 
     def requeues(self) -> list[str]:
-        """How the script asked to be started again; LSF is asked by the exit status."""
-        return [call for call in self.calls() if call.startswith(("qsub", "flux --parent batch"))]
+        """Calls by which the script asks to be started again; LSF learns it from the exit status."""
+        return self.calls("qsub", "flux --parent batch")
 
 
 @pytest.fixture(params=["pbs", *(pytest.param(kind, marks=pytest.mark.long) for kind in ("lsf", "flux"))])
@@ -122,7 +118,7 @@ def test_the_warning_stops_and_requeues_once_and_the_next_job_goes_on(batch):
 
     The launcher's command line is one that a real mpirun takes, on the machines that the system names.
     """
-    script = batch.script(iterations=60)
+    script = write_script(batch.kind, batch.folder, iterations=60)
     batch.run(script, 75, warned=True, **SLOW)
     if batch.kind == "lsf":
         assert '#BSUB -Q "75"' in script.read_text().splitlines()
@@ -136,7 +132,7 @@ def test_the_warning_stops_and_requeues_once_and_the_next_job_goes_on(batch):
     assert len(batch.requeues()) == (batch.kind != "lsf")
     by_hosts = f"mpirun --hostfile {batch.home}/hosts -n 2 --bind-to core "
     launch = "flux run --nodes=1 --ntasks=2 -o cpu-affinity=per-task " if batch.kind == "flux" else by_hosts
-    assert sum(call.startswith(launch) for call in batch.calls()) == 2
+    assert len(batch.calls(launch)) == 2
 
 
 @pytest.mark.parametrize(
@@ -146,7 +142,7 @@ def test_the_warning_stops_and_requeues_once_and_the_next_job_goes_on(batch):
 def test_a_run_that_does_not_get_on_is_not_requeued(batch, status, said):
     """Else a job whose limit is too short would start for ever; nor is it done, as mpirun said that had lost a host."""
     not_getting_on(batch.home, sys.executable, status)
-    assert said in batch.run(batch.script(iterations=40), 1)
+    assert said in batch.run(write_script(batch.kind, batch.folder, iterations=40), 1)
     assert not batch.requeues()
 
 
@@ -154,7 +150,7 @@ def test_a_run_that_does_not_get_on_is_not_requeued(batch, status, said):
 @pbs
 def test_pbs_is_warned_by_the_script_itself(batch):
     """PBS sends nothing before the walltime is over, which the script therefore asks for."""
-    script = batch.script({"warning=120": "warning=90"}, iterations=100000)
+    script = write_script(batch.kind, batch.folder, {"warning=120": "warning=90"}, iterations=100000)
     batch.run(script, 75, STUB_WALLTIME="00:01:36", **SLOW)
     assert len(batch.requeues()) == 1
 
@@ -166,8 +162,8 @@ def test_intel_mpi_is_started_by_its_hydra(batch):
     mpirun = batch.home / "bin" / "mpirun"
     shutil.copy(mpirun, mpirun.with_name("mpiexec.hydra"))
     mpirun.write_text("#!/bin/sh\nexit 99\n")
-    batch.run(batch.script(iterations=40), 0)
-    assert any(call.startswith("mpiexec.hydra --hostfile") for call in batch.calls())
+    batch.run(write_script(batch.kind, batch.folder, iterations=40), 0)
+    assert batch.calls("mpiexec.hydra --hostfile")
 
 
 @pytest.mark.long
@@ -175,6 +171,6 @@ def test_intel_mpi_is_started_by_its_hydra(batch):
 def test_a_refused_submission_prints_the_command_to_go_on(batch):
     """Some sites allow no qsub on their nodes."""
     (batch.home / "bin" / "qsub").write_text("#!/bin/sh\necho 'qsub: no jobs from here' >&2\nexit 1\n")
-    log = batch.run(batch.script(iterations=100000), 1, warned=True, **SLOW)
+    log = batch.run(write_script(batch.kind, batch.folder, iterations=100000), 1, warned=True, **SLOW)
     assert "qsub: no jobs from here" in log
     assert log.splitlines()[-1].endswith("&& qsub run.pbs.sh")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
-import subprocess
 import sysconfig
 from pathlib import Path
 
 import pytest
-from support import MPI_ENVIRONMENT, write_planted
+from support import run, write_planted
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = Path(sysconfig.get_path("scripts"))
@@ -25,23 +25,13 @@ def blocks() -> list[str]:
 
 
 def shell(script: str, folder: Path, *before: str, **environment: str) -> str:
-    """Run lines as their reader would, stopping at the first that fails; what they printed."""
-    process = subprocess.run(
-        [*before, "bash", "-euo", "pipefail", "-c", script],
-        cwd=folder,
-        env={**os.environ, **MPI_ENVIRONMENT, **environment},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=TIMEOUT,
-    )
-    assert process.returncode == 0, f"{script}\n{process.stdout}"
-    return process.stdout
+    """Run lines as their reader would, up to the first that fails; their output."""
+    lines = f"exec 2>&1; cd {shlex.quote(str(folder))}\n{script}"
+    return run(*before, "bash", "-euo", "pipefail", "-c", lines, env=environment, timeout=TIMEOUT).expect(0).out
 
 
-def _own(folder: str, names: list[str]) -> set[str]:
-    """What a copy of the repository leaves out: environments and what is made there, at its top."""
+def _left_out(folder: str, names: list[str]) -> set[str]:
+    """Names at the top of the repository that a copy leaves out: environments, and files that are made there."""
     left_out = shutil.ignore_patterns(".venv*", ".git", "runs", "downloads")
     return left_out(folder, names) if folder == str(ROOT) else set()
 
@@ -50,14 +40,14 @@ def _own(folder: str, names: list[str]) -> set[str]:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can cut the network of a process (unshare --net)")
 @pytest.mark.timeout(2 * TIMEOUT)
 def test_the_wheelhouse_is_all_that_a_node_needs(tmp_path: Path) -> None:
-    """A cluster's user gets one attempt without a network: all wheels are there, mpi4py is of the module's MPI."""
+    """All wheels are there, and mpi4py is built with the MPI of the module."""
     missing = [name for name in ("gcc", "unshare") if shutil.which(name) is None]
     if missing:
         assert not os.environ.get("CI"), f"not installed: {missing}"
         pytest.skip(f"not installed: {missing}")
     collect, install = blocks()
     source = tmp_path / "source"
-    shutil.copytree(ROOT, source, ignore=_own)
+    shutil.copytree(ROOT, source, ignore=_left_out)
     shell(collect, source)
 
     # the module: an MPI in a folder of its own, as far from the environment as a cluster's
@@ -72,13 +62,13 @@ def test_the_wheelhouse_is_all_that_a_node_needs(tmp_path: Path) -> None:
     offline = ("unshare", "--net")
     clean = {"HOME": str(home), "PIP_CACHE_DIR": str(tmp_path / "none"), "PIP_FIND_LINKS": ""}
     # unoptimised, because the compiler would take minutes over the layer between Python and MPI
-    said = shell(loaded + install, source, *offline, **clean, CFLAGS="-O0 -g0")
-    assert "Sampling can work here" in said
+    output = shell(loaded + install, source, *offline, **clean, CFLAGS="-O0 -g0")
+    assert "Sampling can work here" in output
 
     python = home / "dsgmcmc" / "bin" / "python"
     libraries = (home / "dsgmcmc").glob("lib/python3*/site-packages/mpi4py/MPI*.so")
     assert [path.name.count(".") for path in libraries] == [2], "a wheel's, which has one for every kind of MPI"
     data = write_planted(tmp_path / "r.h5")
     up = f"ip link set lo up 2>/dev/null || true; {module}/mpirun -n 2 {python.parent}/dsgmcmc"
-    said = shell(f"{up} sample {data} --out run --rank 2 --iterations 8 --grid 2", tmp_path, *offline, HOME=str(home))
-    assert "on 2 process(es)" in said
+    output = shell(f"{up} sample {data} --out run --rank 2 --iterations 8 --grid 2", tmp_path, *offline, HOME=str(home))
+    assert "on 2 process(es)" in output
