@@ -206,7 +206,7 @@ def _find_bad_cells(indptr: Int64, indices: Int32, values: Float32, n_cols: int)
     ascending[0] = True
     np.greater(indices[1:], indices[:-1], out=ascending[1:])
     starts = indptr[:-1]
-    ascending[starts[starts < len(indices)]] = True  # the first index of a row may be any
+    ascending[starts[starts < len(indices)]] = True  # the first index of a row follows no other
     if not ascending.all():
         return "indices that do not ascend in their row"
     if not np.isfinite(values).all():
@@ -292,17 +292,16 @@ class Ratings:
             self._file = h5py.File(self.path, "r", locking=False, rdcc_nbytes=0)
         except OSError as error:
             if not h5py.is_hdf5(self.path):
-                advice = f"make one of it with `dsgmcmc prepare {self.path} OUT.h5`"
+                advice = f"make a ratings file from it with `dsgmcmc prepare {self.path} OUT.h5`"
                 raise self._wrong(f"it is not HDF5; if it holds ratings, {advice}") from error
             raise self._wrong(f"it cannot be opened as HDF5 ({error})") from error
         try:
             self._check_attributes()
             self._check_arrays()
-        except InputError:
-            self._file.close()
-            raise
         except (OSError, KeyError, RuntimeError, TypeError, ValueError, MemoryError) as error:
             self._file.close()
+            if isinstance(error, InputError):
+                raise
             raise self._wrong(f"its structure cannot be read ({error})") from error
 
     def __enter__(self) -> Ratings:
@@ -373,14 +372,14 @@ class Ratings:
     def _levels(self) -> Float64 | None:
         numbering = Numbering()
         for first in range(0, self.nnz, _PIECE):
-            if numbering.numbers(self._read("train/values", first, min(first + _PIECE, self.nnz))) is None:
+            if numbering.numbers(self._read("train/values", first, first + _PIECE)) is None:
                 return None
         return np.unique(numbering.values).astype(np.float64)
 
     @property
     def value_bytes(self) -> int:
         """Bytes per training rating in memory (`dsgmcmc.kernels.stored`), judged by the first ratings."""
-        first = Numbering().numbers(self._read("train/values", 0, min(_PIECE, self.nnz)))
+        first = Numbering().numbers(self._read("train/values", 0, _PIECE))
         return 4 if first is None else 1
 
     def feature_slab(self, side: Side, start: int, stop: int) -> Features:
@@ -411,7 +410,7 @@ class Ratings:
         for name, counts in zip(Times.datasets(side, part), (self.times or {})[side], strict=True):
             numbers = self._read(name, first, last)
             if len(owners) and (numbers.min() < 0 or (numbers >= counts[owners]).any()):
-                raise self._wrong(f"/{name} has numbers outside those of their {side}")
+                raise self._wrong(f"/{name} has positions outside those of its {side}")
             arrays.append(numbers)
         return Times(*arrays)
 
@@ -448,8 +447,8 @@ class Ratings:
         if content.hexdigest(self.n_rows, self.n_cols, self.transposed) != self.digest:
             raise self._wrong("its content does not match its content_sha256; prepare it again")
 
-    def _wrong(self, what: str) -> InputError:
-        return InputError(f"{self.path} is not a usable ratings file: {what}")
+    def _wrong(self, fault: str) -> InputError:
+        return InputError(f"{self.path} is not a usable ratings file: {fault}")
 
     def _read(self, name: str, start: int, stop: int) -> Array:
         try:
@@ -544,7 +543,7 @@ class Ratings:
         """Read and check the numbers of places and pages of a side with n rows."""
         place, page = (self._dataset(name, n, np.int32)[:] for name in Times.datasets(side))
         if page.min() < 0 or (page > place).any() or place.sum(dtype=np.int64) != self.nnz + self.nnz_test:
-            raise self._wrong(f"/{side}/times has numbers of places or pages that cannot be")
+            raise self._wrong(f"/{side}/times has impossible numbers of places or pages")
         for part, nnz in zip(SPLITS, (self.nnz, self.nnz_test), strict=True):
             for name in Times.datasets(side, part):
                 self._dataset(name, nnz, np.int32)
@@ -556,16 +555,13 @@ class Ratings:
 
     def _dataset(self, name: str, length: int | None, dtype: type | None) -> Any:
         """Check a data set and put it into `_data`; `length` None: any length; `dtype` None: int64 or text."""
-        try:
-            data = checked_dataset(self._file, name, CHUNK)
-            if dtype is None:
-                wrong = data.dtype != np.int64 and not (data.dtype.kind == "S" and data.dtype.itemsize <= MAX_ID_BYTES)
-            else:
-                wrong = data.dtype != dtype
-            if data.ndim != 1 or length not in (None, len(data)) or wrong:
-                raise ValueError(f"/{name} has shape {data.shape} and type {data.dtype}")
-        except ValueError as error:
-            raise self._wrong(str(error)) from error
+        data = checked_dataset(self._file, name, CHUNK)
+        if dtype is None:
+            wrong = data.dtype != np.int64 and not (data.dtype.kind == "S" and data.dtype.itemsize <= MAX_ID_BYTES)
+        else:
+            wrong = data.dtype != dtype
+        if data.ndim != 1 or length not in (None, len(data)) or wrong:
+            raise self._wrong(f"/{name} has shape {data.shape} and type {data.dtype}")
         self._data[name] = data
         return data
 
@@ -576,7 +572,7 @@ def open_ratings(path: str | os.PathLike[str]) -> Ratings:
 
 
 class Slab(NamedTuple):
-    """Ratings of a part in the rows that follow those of the part's slab before.
+    """Ratings of a part in the next rows, which follow the rows of the part's last slab.
 
     Attributes
     ----------
@@ -628,7 +624,7 @@ def write_slabs(
     source: str = "",
     force: bool = False,
 ) -> None:
-    """Write a ratings file slab by slab: a temporary file beside it, which is synced and renamed when it is complete.
+    """Write a ratings file slab by slab, to a temporary file beside it, which is synced and renamed when it is complete.
 
     Raises InputError if `path` exists without `force`, and WriteError if the file cannot be written.
 
@@ -679,7 +675,7 @@ class _Content:
         self._minimum, self._maximum = np.inf, -np.inf
 
     def append(self, name: str, array: Array, length: int, identity: bool = True) -> None:
-        """Append to a data set of final length `length`; bytes are UTF-8. `identity`: include it in the hash."""
+        """Append to a data set of final length `length`; text is UTF-8. `identity`: include the data in the hash."""
         if name not in self._file:
             stored = h5py.string_dtype("utf-8", array.dtype.itemsize) if array.dtype.kind == "S" else array.dtype
             chunks = (min(length, CHUNK),) if length else None  # an empty data set has no chunks
@@ -734,7 +730,7 @@ class _Content:
             self._row_sums.append(np.add.reduceat(values.astype(np.float64), starts))
 
     def finish(self, attributes: dict[str, Any]) -> None:
-        """Add the numbers of ratings of columns and of times, and the attributes."""
+        """Add the number of ratings of each column, the numbers of places and pages, and the attributes."""
         sizes = self._sizes
         for name, filled in self._filled.items():
             if filled != len(self._file[name]):

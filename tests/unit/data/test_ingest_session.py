@@ -1,4 +1,4 @@
-"""The DuckDB session: limits of memory, and signals."""
+"""The DuckDB session: limits of memory, signals, and tables that are written."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ import sys
 import threading
 from pathlib import Path
 
+import duckdb
+import numpy as np
 import pytest
 from ingest_cases import everything, lines, prepare
 
 from dsgmcmc.data.session import MINIMUM, interruptible, open_session, parse_bytes
+from dsgmcmc.data.tables import write_blocks
 from dsgmcmc.errors import InputError
 
 QUERY = "SELECT count(*) FROM range(1000000) a, range(1000000) b WHERE a.range * b.range % 7 = 3"  # takes hours
@@ -43,6 +46,15 @@ def test_a_signal_ends_a_query(tmp_path):
     timer.join()
     assert list(tmp_path.iterdir()) == []
     assert threading.active_count() == threads
+
+
+def test_a_table_is_written_whole(tmp_path):
+    """Blocks follow each other, and nothing but the file remains."""
+    blocks = [{"id": np.array(["a", None, "c"], dtype=object), "x": np.arange(3, dtype=np.float32)}] * 2
+    write_blocks(blocks, tmp_path / "t.parquet")
+    assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]
+    rows = duckdb.sql(f"SELECT * FROM '{tmp_path / 't.parquet'}'").fetchall()
+    assert rows == [("a", 0.0), (None, 1.0), ("c", 2.0)] * 2
 
 
 def test_sizes():

@@ -8,6 +8,7 @@ import random
 import numpy as np
 import pytest
 from ingest_cases import RATINGS, everything, lines, prepare, read_back
+from support import typed
 
 from dsgmcmc.data.prepare import prepare_ratings
 from dsgmcmc.data.ratings import open_ratings
@@ -97,17 +98,12 @@ def test_temporal_takes_the_latest(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "when",
-    [
-        lambda t: f"{1e9 + t:.3f}",
-        lambda t: f"2024-01-{t + 1:02d}",
-        lambda t: f"2024-01-01T10:{t:02d}:00Z",
-        lambda t: f"2024-01-01T{10 + t % 2:02d}:{t:02d}:00+{2 + t % 2:02d}:00",
-    ],
+    "form", ["1e9", "2024-01-{0:02d}", "2024-01-01T10:{0:02d}:00Z", "2024-01-01T1{1}:{0:02d}:00+0{1}:00"]
 )
-def test_forms_of_time(tmp_path, when):
+def test_forms_of_time(tmp_path, form):
     """Seconds and ISO dates both order ratings."""
-    text = "user,item,rating,timestamp\n" + "".join(f"{k},{k % 2},{k % 5},{when(k)}\n" for k in range(10))
+    times = [1e9 + k if form == "1e9" else form.format(k + 1, k % 2) for k in range(10)]
+    text = "user,item,rating,timestamp\n" + "".join(f"{k},{k % 2},{k % 5},{times[k]}\n" for k in range(10))
     prepare(tmp_path, text, split="temporal", test_fraction=0.3)
     assert {user for user, _ in read_back(tmp_path / "out.h5")["test"]} == {7, 8, 9}
 
@@ -126,13 +122,12 @@ def test_test_file(tmp_path):
     assert counts[777] == counts[666] == columns[888] == columns[555] == 0
 
 
-def test_pair_in_both_files_is_refused(tmp_path):
+@pytest.mark.parametrize("duplicates", ["error", "first", "mean"])
+def test_pair_in_both_files_is_refused(tmp_path, duplicates):
     """A rating that is to be predicted must not be trained on; no --duplicates changes that."""
     (tmp_path / "test.csv").write_text("3,31,1\n58,12,2\n")
-    for duplicates in ("error", "first", "mean"):
-        with pytest.raises(InputError, match=r"1 pair\(s\) .* in both.*\n  user 58, item 12: rated 1, 2"):
-            prepare(tmp_path, lines(), test=str(tmp_path / "test.csv"), duplicates=duplicates)
-    assert not (tmp_path / "out.h5").exists()
+    with pytest.raises(InputError, match=r"1 pair\(s\) .* in both.*\n  user 58, item 12: rated 1, 2"):
+        prepare(tmp_path, lines(), test=str(tmp_path / "test.csv"), duplicates=duplicates)
 
 
 @pytest.mark.parametrize("n_users", [3, 9])
@@ -176,7 +171,39 @@ def test_mean_of_duplicates_does_not_depend_on_their_order(tmp_path):
     assert len(digests) == 1
 
 
+#: Lowest level, and number of ratings of each level, in fives; whether zeros probably mean "not rated".
+LEVELS = {
+    "two thirds not rated": (0, [60, 1, 1, 2, 2, 4, 6, 8, 9, 6, 5], True),
+    "a bad film": (0, [2, 1, 3, 5, 4, 2], False),
+    "a scale whose worst level is frequent": (0, [12, 9, 8, 10, 14, 12], False),
+    "counts with many zeros": (0, [60, 9, 4, 2, 1], False),
+    "likes": (0, [60, 6], False),
+    "from 1 on": (1, [60, 1, 2, 6, 9], False),
+    "from -5 to 5": (-5, [1, 1, 1, 2, 2, 60, 1, 2, 8, 9, 5], False),
+}
+
+
+def of_levels(name: str) -> str:
+    """Return lines with as many ratings of each level; users and items take turns."""
+    lowest, counts, _ = LEVELS[name]
+    values = np.repeat(np.arange(len(counts)) + lowest, 5 * np.array(counts))
+    return lines(ratings=[(k % 20, k // 20, value, 0) for k, value in enumerate(values)])
+
+
+@pytest.mark.parametrize("name", LEVELS)
+def test_zeros_that_stand_apart(tmp_path, name):
+    """Zeros are suspect if the scale rises again above them, not if counts fall all the way or 0 is one of many."""
+    _, counts, apart = LEVELS[name]
+    summary = prepare(tmp_path, of_levels(name))
+    assert summary.not_rated == (pytest.approx(counts[0] / sum(counts)) if apart else 0)
+
+
 def test_zeros_are_left_out(tmp_path):
-    """With the users and items that have nothing else."""
+    """A hint names the option, which leaves out zeros, and the users and items that have no other ratings."""
+    (tmp_path / "r.csv").write_text(of_levels("two thirds not rated"))
+    hint = typed("prepare", tmp_path / "r.csv", tmp_path / "r.h5").expect(0).err
+    assert "58% of the ratings are 0, far more than of any level near it" in hint
+    assert "--drop-zeros leaves these out" in hint
+    assert "--drop-zeros" not in typed("prepare", tmp_path / "r.csv", tmp_path / "s.h5", "--drop-zeros").expect(0).err
     summary = prepare(tmp_path, lines() + "5,7,0,1\n3,8,0,1\n", drop_zeros=True)
     assert (summary.users, summary.items, summary.ratings, summary.minimum) == (5, 4, 10, 0.5)
