@@ -18,7 +18,6 @@ from dsgmcmc.data.prepare import prepare_ratings
 from dsgmcmc.errors import InputError
 
 GOOD = lines(header=True)
-CLICKS = "user,item\n" + "".join(f"{k},{k % 7}\n" for k in range(10**5))
 JSON = "".join(f'{{"user": {k}, "item": {k}, "rating": {k}}}\n' for k in (1, 2))
 MTX = "%%MatrixMarket matrix coordinate real general\n"
 
@@ -41,12 +40,9 @@ def parquet(**columns: object) -> bytes:
     return buffer.getvalue()
 
 
-LINES = lines(header=True).splitlines()
-
-
 def spoil(*replacements: tuple[int, str]) -> str:
     """Replace lines of a good file, counted from 1."""
-    changed = list(LINES)
+    changed = GOOD.splitlines()
     for number, text in replacements:
         changed[number - 1] = text
     return "\n".join(changed) + "\n"
@@ -55,14 +51,16 @@ def spoil(*replacements: tuple[int, str]) -> str:
 # name: (file name, content, options, part of the message)
 BAD: dict[str, tuple[str, str | bytes, dict[str, object], str]] = {
     "empty": ("r.csv", b"\xef\xbb\xbf", {}, "r.csv is empty"),
-    "empty gzip": ("r.csv", gzip.compress(b""), {}, "r.csv is empty"),
     "header only": ("r.csv", "userId,movieId,rating\n", {}, "r.csv has no ratings"),
     "missing user": ("r.csv", spoil((3, ",7,4,1")), {}, "1 row has .*\n  line 3: the user is missing"),
-    "missing rating": ("r.csv", spoil((4, "1,7,,1")), {}, "line 4: the rating is missing"),
     "text": ("r.csv", spoil((11, "1,7,good,1")), {}, r"1 line cannot.*\n  line 11: .*\"rating\".*\"good\".*1,7,good,1"),
     "decimal comma": ("r.csv", '1;b;"3,5"\n2;d;4.5\n', {}, 'line 1: .*"3,5"'),
-    "nan": ("r.csv", spoil((5, "1,7,NaN,1")), {}, "line 5: the rating is not finite"),
-    "beyond float32": ("r.csv", spoil((5, "1,7,1e39,1")), {}, "line 5: the rating is not finite"),
+    "not finite": (
+        "r.csv",
+        spoil((4, "1,7,,1"), (5, "1,7,NaN,1"), (6, "1,7,1e39,1")),
+        {},
+        "line 4: the rating is missing.*\n  line 5: the rating is not finite.*\n  line 6: the rating is not finite",
+    ),
     "ragged and bad": (
         "r.csv",
         spoil((6, "1,7,3,4,5"), (8, "1,7,x,4"), (9, "1")),
@@ -83,15 +81,13 @@ BAD: dict[str, tuple[str, str | bytes, dict[str, object], str]] = {
         {},
         r"a line has more than \d columns, and begins with 1",
     ),
-    "not UTF-8": ("r.csv", spoil((7, "Am\xe9lie,7,1,1")).encode("latin-1"), {}, "neither UTF-8 .* iconv"),
     "not UTF-8, late": (
         "r.csv",
         (GOOD + "".join(f"{k},1,1,1\n" for k in range(10**4)) + "\xe9,1,1,1\n").encode("latin-1"),
         {},
         "1 line cannot .*\n  line 10012: Invalid unicode",
     ),
-    "UTF-16": ("r.csv", GOOD.encode("utf-16"), {}, "neither UTF-8 .* iconv"),
-    "UTF-16 without a mark": ("r.csv", GOOD.encode("utf-16-le"), {}, "neither UTF-8 .* iconv"),
+    "not UTF-8": ("r.csv", spoil((7, "Am\xe9lie,7,1,1")).encode("latin-1"), {}, "neither UTF-8 .* iconv"),
     "open quote": ("r.csv", spoil((6, '"1,7,3,4')), {}, "1 line cannot .*\n  line 6: Value with unterminated quote"),
     "no time": (
         "r.csv",
@@ -101,7 +97,6 @@ BAD: dict[str, tuple[str, str | bytes, dict[str, object], str]] = {
     ),
     "no time column": ("r.csv", "1,2,3\n2,3,4\n", {"split": "temporal"}, "cannot tell which column is timestamp"),
     "Excel": ("r.xlsx", b"PK\x03\x04" + bytes(100), {}, "neither UTF-8 text .* data frame"),
-    "cut gzip": ("r.csv.gz", gzip.compress(GOOD.encode())[:-20], {}, "r.csv.gz cannot be read: Compressed file ended"),
     "gzip with a wrong checksum": (
         "r.csv.gz",
         gzip.compress(GOOD.encode())[:-8] + bytes(4) + gzip.compress(GOOD.encode())[-4:],
@@ -117,9 +112,7 @@ BAD: dict[str, tuple[str, str | bytes, dict[str, object], str]] = {
     "long first line": ("r.csv", "user,item,rating,note\n1,1,1," + "x" * 3_000_000 + "\n", {}, "r.csv"),
     "JSON with a missing rating": ("r.jsonl", JSON + '{"user": 2, "item": 3}\n', {}, "row 3: the rating is missing"),
     "JSON cut": ("r.jsonl", JSON + "{\n", {}, "r.jsonl cannot be read: "),
-    "JSON of no objects": ("r.json", "[1, 2]", {}, "r.json"),
     "deep JSON": ("r.jsonl", '{"user": ' + "[" * 3000, {}, "r.jsonl cannot be read: "),
-    "very small": ("r.csv", "1,1,1e-30\n2,2,3e-30\n", {}, r"multiply them by 1e\+30"),
     "very large": ("r.csv", "1,1,-2e38\n2,2,3e38\n", {}, "multiply them by 1e-38"),
     "prose": ("r.txt", "Dear user,\nthank you\n", {}, "cannot tell which column is item, rating"),
     "tags": (
@@ -151,12 +144,6 @@ BAD: dict[str, tuple[str, str | bytes, dict[str, object], str]] = {
     ),
     "columns name": ("r.csv", GOOD, {"columns": "user=userId,item=film,rating=rating"}, "no 'film'"),
     "columns twice": ("r.csv", lines(), {"columns": "user=1,item=1,rating=3"}, "one column twice"),
-    "parquet cut": (
-        "r.parquet",
-        parquet(user=[1, 2], item=[1, 2], rating=[1, 2])[:-9],
-        {},
-        "r.parquet cannot be read: ",
-    ),
     "parquet nulls": (
         "r.parquet",
         parquet(user=[1, None, 2], item=[1, 2, 2], rating=[1.0, 2.0, float("nan")]),
@@ -166,11 +153,9 @@ BAD: dict[str, tuple[str, str | bytes, dict[str, object], str]] = {
     "matrix dense": ("r.mtx", "%%MatrixMarket matrix array real general\n1 1\n1\n", {}, "is not a sparse matrix"),
     "matrix complex": ("r.mtx", MTX.replace("real", "complex") + "2 2 1\n1 1 1 1\n", {}, "its values are complex"),
     "matrix of huge sizes": ("r.mtx", MTX + "9" * 5000 + " 2 1\n1 1 1\n", {}, "is not a sparse matrix"),
-    "matrix of very many": ("r.mtx", MTX + f"2 2 {10**13}\n1 1 1\n", {}, "is not a sparse matrix"),
     "matrix cut": ("r.mtx", MTX + "2 2 3\n1 1 1\n2 2 2\n", {}, "Truncated file"),
     "matrix from 0": ("r.mtx", MTX + "2 2 2\n1 1 1\n0 1 2\n", {}, "Line 4: Row index out of bounds"),
     "matrix temporal": ("r.mtx", MTX + "2 2 1\n1 1 1\n", {"split": "temporal"}, "is a matrix"),
-    "npz text": ("r.npz", GOOD, {}, "is not a sparse matrix .*: File is not a zip file"),
     "npz pickled": ("r.npz", npz(format=np.array([{}], dtype=object)), {}, "is not a sparse matrix"),
     "npz of blocks": ("r.npz", saved(scipy.sparse.eye(4, format="bsr")), {}, "its format is bsr"),
     "npz empty": ("r.npz", saved(scipy.sparse.csr_matrix((3, 3))), {}, "has no ratings"),

@@ -141,14 +141,11 @@ def test_parquet_and_matrix(tmp_path):
         (USERS.replace("30,nurse, ", "3O,nurse, "), {}, r"line 3: the number age is '3O'; correct it"),
         (USERS + "3,31,nurse,rock,00124\n", {}, "more than once: 3"),
         (USERS + "x9,31,nurse,rock,00124\n", {}, "the users of the ratings are integers, and 'x9' is not"),
-        (USERS + "41,31\n", {}, "1 line cannot be read; correct or remove them\n  line 8"),
         (USERS + ",31,nurse,rock,1\n", {}, "the user is missing in line 8"),
         (USERS.replace("age", "zip"), {}, "two columns have the same name"),
         ("3,20\n58,30\n", {}, "has no header"),
         ("userId\n3\n", {}, "has one column"),
         ("userId,age\n", {}, "has no rows"),
-        ("", {}, "is empty"),
-        (b"\xff\xfe\x00a", {}, "convert text with iconv"),
         (
             "userId,age\n3,20\n58,20\n",
             {},
@@ -236,13 +233,8 @@ def test_the_encoding_is_kept_and_nothing_else_is_taken_for_one(tmp_path):
     assert (found.names, found.groups) == (list(stored.names), list(stored.groups))
     assert [code.kind for code in found.columns] == ["number", "category", "list", "skip"]
     assert Encoding.parse(found.dump()) == found
-    for wrong in (
-        "",
-        "[]",
-        "[" * 100_000,
-        stored.encoding.replace("list", "lost"),
-        stored.encoding.replace('"sd":1.0', '"sd":0.0'),
-    ):
+    lost = stored.encoding.replace("list", "lost")
+    for wrong in ("", "[]", "[" * 100_000, lost, stored.encoding.replace('"sd":1.0', '"sd":0.0')):
         with pytest.raises(ValueError, match=r"^no encoding of features .*$"):
             Encoding.parse(wrong)
     content = (tmp_path / "out.h5").read_bytes()
