@@ -33,7 +33,7 @@ from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.parallel.comm import agree
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.signals import Request
-from dsgmcmc.runs.checkpoint import ChainState, Checkpoints, SavedChain
+from dsgmcmc.runs.checkpoint import ChainState, Checkpoints
 from dsgmcmc.runs.control import Control
 from dsgmcmc.runs.recorder import DrawRecorder
 from dsgmcmc.samplers import SAMPLERS
@@ -81,7 +81,7 @@ class Chain:
     ----------
     iteration : int
         Iterations since the chain was last started or restarted.
-    made : int
+    sampled : int
         Iterations in this job, including the iterations with samplers that diverged.
     """
 
@@ -101,7 +101,7 @@ class Chain:
         self.config, self.ring, self.run_directory, self.chain = config, ring, run, chain
         self._make_target, self._move_to_start = make_target, move_to_start
         self._facts, self._control, self._policy, self._fallbacks = facts, control, policy, fallbacks
-        self.made = 0
+        self.sampled = 0
         self._seconds_before = 0.0  # sampling time until `advance` was last called
         self._begin: float | None = None
         self._looked = False  # whether the current state has been checked for divergence
@@ -134,7 +134,7 @@ class Chain:
         """Wall seconds of sampling this chain, including evaluation and checkpoints."""
         return self._seconds_before + (0.0 if self._begin is None else perf_counter() - self._begin)
 
-    # ------------------------------------------------------------------ the loop
+    # ------------------------------------------------------------------ loop
 
     def start(self) -> None:
         """Set the initial state. Collective."""
@@ -184,10 +184,11 @@ class Chain:
             self.ring.phases.leave("reduce", begin)
             if idle:
                 self.checkpoints.advance()
-            due = (every and self.iteration % every == 0) or self.iteration == self._restart_iteration
-            due = due or self.checkpoints.has_many_draws
-            if request == Request.CHECKPOINT or due:
-                self.save(last=request >= Request.STOP or self.iteration >= self.config.iterations)
+            at_restart = self.iteration == self._restart_iteration
+            due = (every and self.iteration % every == 0) or at_restart or self.checkpoints.has_many_draws
+            if (request == Request.CHECKPOINT or due) and not self._is_lost():
+                is_last = request >= Request.STOP or self.iteration >= self.config.iterations
+                self.checkpoints.save(self.iteration, self.seconds, wait=is_last or at_restart)
         self.checkpoints.settle()
         return request
 
@@ -195,7 +196,7 @@ class Chain:
         """Make one iteration; record the state if it is a draw or due for metrics. Collective."""
         target, sampler, iteration, config = self.target, self.sampler, self.iteration, self.config
         self.iteration = done = iteration + 1
-        self.made += 1
+        self.sampled += 1
         sampler.advance(target, iteration, 1)
         is_draw = done > config.burn_in and (done - config.burn_in) % config.thin == 0
         is_line = done % config.evaluate_every == 0 or done == 1
@@ -232,7 +233,7 @@ class Chain:
         return self.target.find_divergence(position) or self.sampler.find_divergence()
 
     def _is_lost(self) -> bool:
-        """Whether a state that `_iterate` has not checked has diverged; the next check will raise. Collective."""
+        """Whether a state that `_iterate` has not checked has diverged; the next check raises an error. Collective."""
         return not self._looked and bool(self._find_divergence())
 
     def _check_finite(self) -> None:
@@ -262,14 +263,6 @@ class Chain:
         """End the writer's thread after its last write."""
         self.checkpoints.close()
 
-    def save(self, last: bool = False) -> None:
-        """Begin to write a checkpoint and its draws, unless the state has diverged. Collective.
-
-        The `last` checkpoint of a job is waited for.
-        """
-        if not self._is_lost():
-            self.checkpoints.save(self.iteration, self.seconds, wait=last or self.iteration == self._restart_iteration)
-
     # ------------------------------------------------------------------ after divergence
 
     def _fall_back(self, error: DivergenceError) -> None:
@@ -279,7 +272,7 @@ class Chain:
         with the sampler that diverged, repeats the same iterations, and falls back again.
         """
         at, diverged = self.iteration, (*self.state.diverged, self.iteration)
-        name = self._fallbacks[len(diverged) - 1].name
+        name = self._fallbacks[len(self.state.diverged)].name
         restart = self._restart_iteration if at > self.config.burn_in else None
         self.checkpoints.close()
         self._make(diverged)
@@ -315,10 +308,10 @@ class Chain:
         InputError
             If there are checkpoints, but none is complete.
         """
-        saved, why = SavedChain(self.ring, self.run_directory, self.chain, self._facts), ""
-        for iteration in saved.iterations():
+        why = ""
+        for iteration in self.checkpoints.iterations():
             try:
-                snapshot = saved.read(iteration)
+                snapshot = self.checkpoints.read(iteration)
                 self._load(snapshot)
             except InputError as error:
                 why = str(error)
@@ -326,8 +319,8 @@ class Chain:
                     log.warning("%s; falling back to the checkpoint before it", error)
                     self.run_directory.note("fell back", chain=self.chain, iteration=iteration, error=why)
                 continue
-            saved.cut(iteration)
-            self.iteration = self.checkpoints.newest = iteration
+            self.checkpoints.cut(iteration)
+            self.iteration = iteration
             self._seconds_before = float(snapshot.manifest.about.get("seconds", 0.0))
             self._resumed_from = snapshot.manifest
             return True
@@ -336,7 +329,7 @@ class Chain:
                 f"no checkpoint in {self.run_directory.series('checkpoints', self.chain)} can be read with its draws "
                 f"({why}); start again in a new directory: the same settings give the same draws"
             )
-        saved.cut(0)
+        self.checkpoints.cut(0)
         return False
 
     def _load(self, snapshot: Snapshot) -> None:
@@ -370,7 +363,7 @@ class Chain:
         facts = {"processes": self.ring.size, **({"changes": changes} if changes else {})}
         self.run_directory.note("resumed", chain=self.chain, iteration=manifest.iteration, **facts)
 
-    # ------------------------------------------------------------------ its draws
+    # ------------------------------------------------------------------ accuracy
 
     def followed(self) -> dict[int, Followed]:
         """Values from which ESS and R-hat are computed, for the blocks of this process (`Recorder.followed`)."""
@@ -408,9 +401,12 @@ def fallbacks(config: ResolvedConfig, given: Collection[str]) -> list[Fallback]:
     """
     section = config.sampler
     safer = section.kind.safer(section.config, given)
-    own = [Fallback(name, section.model_copy(update={"config": each})) for name, each in safer.items()]
+    samplers = [Fallback(name, section.model_copy(update={"config": settings})) for name, settings in safer.items()]
     if NAMED_SETTINGS & set(given) or not config.law.is_conditionally_gaussian():
-        return own
-    exact = [SamplerSection.of(name) for name, kind in SAMPLERS.items() if kind.draws_conditionals]
-    same_sweeps = [each for each in exact if each.kind.sweep_length(each.config, config.grid) == config.sweep_length]
-    return own + [Fallback(f"the sampler {each.name}", each) for each in same_sweeps if each.name != section.name]
+        return samplers
+    for name, kind in SAMPLERS.items():
+        if kind.draws_conditionals and name != section.name:
+            exact = SamplerSection.of(name)
+            if kind.sweep_length(exact.config, config.grid) == config.sweep_length:
+                samplers.append(Fallback(f"the sampler {name}", exact))
+    return samplers

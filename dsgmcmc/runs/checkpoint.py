@@ -1,7 +1,7 @@
 """Snapshots of a chain: checkpoints of its whole state, its saved draws, and the posterior.
 
-`ChainState` is the content of a checkpoint. `Checkpoints` writes snapshots while the chain is sampled. `SavedChain`
-reads the checkpoints of a chain that is resumed.
+`ChainState` is the content of a checkpoint. `Checkpoints` writes snapshots while the chain is sampled, and reads the
+checkpoints of a chain that is resumed.
 """
 
 from __future__ import annotations
@@ -215,6 +215,7 @@ class Checkpoints:
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._write: _Write | None = None
         self._longest = 0.0
+        self._checked: set[Path] = set()  # snapshots of draws already checked: checkpoints share them
         #: Iteration of the newest complete checkpoint; the posterior is written after the checkpoint of its iteration.
         self.newest = 0
         size = sum(array.nbytes for _, array in state.saved())
@@ -351,34 +352,16 @@ class Checkpoints:
         self._begin(iteration, begin, [draft], partial(prune, parent, 1))
         self.settle()
 
-
-class SavedChain:
-    """The checkpoints of a chain on disk, for a job that resumes the chain. All methods are collective.
-
-    Parameters
-    ----------
-    ring : Ring
-        The processes of the chain.
-    run : RunDirectory
-        Directory of the snapshots.
-    chain : int
-        Number of the chain.
-    facts : dict
-        Facts that its snapshots must have recorded.
-    """
-
-    def __init__(self, ring: Ring, run: RunDirectory, chain: int, facts: Facts) -> None:
-        self._ring, self._run, self._chain, self._facts = ring, run, chain, facts
-        self._checked: set[Path] = set()  # snapshots of draws already checked: checkpoints share them
+    # ------------------------------------------------------------------ resuming
 
     def iterations(self) -> list[int]:
-        """Iterations of the checkpoints, the newest first."""
+        """Iterations of the checkpoints on disk, the newest first. Collective."""
         return on_root(self._ring.comm, partial(steps, self._run.series("checkpoints", self._chain)))[::-1]
 
     def read(self, iteration: int) -> Snapshot:
-        """Open a checkpoint, and check its manifest and the files of its saved draws, divided among the processes.
+        """Open a checkpoint, and check its manifest and the files of its saved draws. Collective.
 
-        `ChainState.load` checks the files of the checkpoint.
+        The processes divide the files among themselves. `ChainState.load` checks the files of the checkpoint.
 
         Raises
         ------
@@ -386,31 +369,31 @@ class SavedChain:
             If a file is missing or damaged, or is not of this chain.
         """
 
-        def opened() -> tuple[Snapshot, list[Snapshot]]:
+        def open_all() -> tuple[Snapshot, list[Snapshot]]:
             checkpoint = self._run.open_snapshot("checkpoints", self._chain, iteration, self._facts)
             if checkpoint.manifest.grid != self._ring.grid:
                 raise InputError(f"{checkpoint.path} holds something else: its grid is {checkpoint.manifest.grid}")
             draws = SavedDraws(self._run, self._chain, self._facts).snapshots(checkpoint.manifest.saved_draws)
             return checkpoint, draws
 
-        comm = self._ring.comm
-        checkpoint, draws = on_root(comm, opened, "reading a checkpoint")
-        new = [each for each in draws if each.path not in self._checked]
-        files = [(each, shard) for each in new for shard in each.manifest.shards]
+        checkpoint, draws = on_root(self._ring.comm, open_all, "reading a checkpoint")
+        unchecked = [snapshot for snapshot in draws if snapshot.path not in self._checked]
+        shards = [(snapshot, shard) for snapshot in unchecked for shard in snapshot.manifest.shards]
 
         def check() -> None:
-            for each, shard in files[self._ring.rank :: self._ring.size]:
-                each.check_shard(shard)
+            for snapshot, shard in shards[self._ring.rank :: self._ring.size]:
+                snapshot.check_shard(shard)
 
-        agree(comm, check, "checking saved files")
-        self._checked.update(each.path for each in new)
+        agree(self._ring.comm, check, "checking saved files")
+        self._checked.update(snapshot.path for snapshot in unchecked)
         return checkpoint
 
     def cut(self, iteration: int) -> None:
-        """Remove snapshots and metrics of later iterations, and draws that no checkpoint needs."""
+        """Remove snapshots and metrics of later iterations, and draws that no checkpoint needs. Collective."""
 
         def work() -> None:
             self._run.cut(self._chain, iteration)
             self._run.prune_draws(self._chain)
 
         on_root(self._ring.comm, work, "preparing to sample")
+        self.newest = iteration

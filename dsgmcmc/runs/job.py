@@ -106,7 +106,7 @@ class Job:
         self._request = Request.GO_ON  # the last request
         self._failure: AgreedError | DivergenceError | None = None  # first error of a chain, known to its whole group
         self._look: Look | None = None  # the last check of the accuracy of all chains
-        self._made, self._timed = 0, 0  # all iterations of this job, and its iterations after the first sweep
+        self._sampled, self._timed = 0, 0  # all iterations of this job, and its iterations after the first sweep
 
     def _resolve(self) -> tuple[ResolvedConfig, list[str]]:
         return resolve(self.comm, self.source, self.run_directory, self.given, self._usual, self.resume)
@@ -173,7 +173,7 @@ class Job:
             group, groups = chain_group(comm.rank, comm.size, config.chains)
             ring = Ring(comm.Split(group, comm.rank), config.grid)
             ratings = ring.agree(lambda: self.source.ratings)
-            make_target, n_data = targets_of(config, ratings, ring), ratings.nnz
+            make_target, data_per_iteration = targets_of(config, ratings, ring), ratings.nnz / config.sweep_length
             _, seconds = config.checkpoint_interval()
             control = Control(ring.comm, self._signals, seconds, deadline, watchdog)
 
@@ -186,25 +186,28 @@ class Job:
                 return chain
 
             self._startup, self._begin = self._age(), perf_counter()
-            with Progress(config.iterations, n_data / config.sweep_length, self.quiet) as progress:
+            with Progress(config.iterations, data_per_iteration, self.quiet) as progress:
                 self._sample_chains(config, range(group, config.chains, groups), open_chain, control, progress)
                 sampling = perf_counter() - self._begin if self._timed else 0.0
             watchdog.stop()  # the chains of other groups may take much longer
-            self._share(self._failure)
+            failures = [failure for failure in comm.allgather(self._failure) if failure]
+            if failures:
+                raise type(failures[0])("; ".join(dict.fromkeys(map(str, failures))))
             agree(comm, log_errors.check, "writing a log", WriteError)
             request = max(comm.allgather(self._request))
-            counts = (self._made, self._timed) if ring.rank == 0 else (0, 0)
-            self._finish(config, ring, n_data, RunTimes(self._startup, sampling, *counts))
+            self._finish(config, ring, sampling)
         if request == Request.INTERRUPT:
             return EXIT_INTERRUPTED
         return EXIT_RESUME if request == Request.STOP else EXIT_DONE
 
-    def _finish(self, config: ResolvedConfig, ring: Ring, n_data: int, times: RunTimes) -> None:
+    def _finish(self, config: ResolvedConfig, ring: Ring, sampling: float) -> None:
         """Write the summary of all chains, unless there is one and this job sampled nothing. Collective."""
         comm, run = self.comm, self.run_directory
         before = saved_result(run) if self._at_root else []
-        if any(comm.allgather(self._made > 0 or before is None)):  # another group may have sampled
-            self.result = write_summary(comm, self.source, config, ring.phases, n_data, times, run, self._look)
+        if any(comm.allgather(self._sampled > 0 or before is None)):  # another group may have sampled
+            counts = (self._sampled, self._timed) if ring.rank == 0 else (0, 0)
+            times = RunTimes(self._startup, sampling, *counts, ring.phases)
+            self.result = write_summary(comm, self.source, config, times, run, self._look)
         else:
             self.result = before or []
 
@@ -249,8 +252,8 @@ class Job:
         """
         goal = config.iterations
         if config.until:
-            made = self.comm.allgather(max((chain.iteration for chain in chains), default=0))
-            goal = next_look(max(made), config.burn_in, config.sweep_length)
+            reached = self.comm.allgather(max((chain.iteration for chain in chains), default=0))
+            goal = next_look(max(reached), config.burn_in, config.sweep_length)
         while True:
             for chain in list(chains):
                 ahead = min(goal, config.iterations)
@@ -275,19 +278,19 @@ class Job:
 
         The first sweep of a job compiles or loads kernels: the clock starts after this sweep.
         """
-        if not self._made:
+        if not self._sampled:
             if self._at_root and self._command:  # a job with nothing to do leaves the run unchanged
                 self.run_directory.note_job(self._command, self.comm.size)
             first = min(goal, chain.iteration + chain.config.sweep_length)
             self._request = chain.advance(first, progress, timed=False)
-            self._made = chain.made
+            self._sampled = chain.sampled
             self._startup, self._begin = self._age(), perf_counter()
             chain.ring.phases.clear()
-        before = chain.made
+        before = chain.sampled
         if not self._stopped:
             self._request = chain.advance(goal, progress)
-        self._made += chain.made - before
-        self._timed += chain.made - before
+        self._sampled += chain.sampled - before
+        self._timed += chain.sampled - before
         return True
 
     def _attempt(self, control: Control, work: Callable[[], T]) -> T | None:
@@ -307,9 +310,3 @@ class Job:
         everything = self.comm.gather((followed, draws))
         look: Look = self.comm.bcast(None if everything is None else look_at(config, everything))
         return look
-
-    def _share(self, failure: AgreedError | DivergenceError | None) -> None:
-        """Raise the errors of all chains on all processes. Collective."""
-        failures = [each for each in self.comm.allgather(failure) if each]
-        if failures:
-            raise type(failures[0])("; ".join(dict.fromkeys(map(str, failures))))

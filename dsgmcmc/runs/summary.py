@@ -29,7 +29,7 @@ SLOW_SHARE = 0.05  # and the others wait longer than this share of the sampling 
 
 
 class RunTimes(NamedTuple):
-    """Times and iterations of this process.
+    """Times and iterations of this process in a job.
 
     Attributes
     ----------
@@ -37,20 +37,21 @@ class RunTimes(NamedTuple):
         Seconds up to the end of the first sweep, and seconds of sampling after it.
     iterations, timed : int
         Number of all iterations, and of iterations after the first sweep; 0 except on process 0 of each group.
+    phases : Phases
+        Seconds by phase.
     """
 
     startup: float
     sampling: float
     iterations: int
     timed: int
+    phases: Phases
 
 
 def write_summary(
     comm: Comm,
     source: RatingsSource,
     config: ResolvedConfig,
-    phases: Phases,
-    n_data: int,
     times: RunTimes,
     run: RunDirectory,
     look: Look | None = None,
@@ -65,10 +66,6 @@ def write_summary(
         Ratings of the run.
     config : ResolvedConfig
         Settings of the run.
-    phases : Phases
-        Seconds of this process by phase.
-    n_data : int
-        Number of training ratings.
     times : RunTimes
         Times of this process.
     run : RunDirectory
@@ -86,23 +83,23 @@ def write_summary(
     WriteError
         If the file cannot be written.
     """
-    everyone = np.array(comm.allgather([phases.seconds[name] for name in PHASES]))
+    everyone = np.array(comm.allgather([times.phases.seconds[name] for name in PHASES]))
     rss = comm.allgather(peak_memory())
     sampling = comm.allgather(times.sampling)
     hosts = comm.allgather(platform.node())
-    made, timed, longest = comm.allreduce(times.iterations), comm.allreduce(times.timed), max(sampling)
+    iterations, timed, longest = comm.allreduce(times.iterations), comm.allreduce(times.timed), max(sampling)
 
     def write() -> list[str]:
         if comm.rank != 0:
             return []
-        per_iteration = n_data / config.sweep_length
+        per_iteration = source.ratings.nnz / config.sweep_length
         waited = [sum(row[PHASES.index(name)] for name in WAITING) for row in everyone]
         summary = {
             **source.results(run, config),
             "time": now(),
             "iterations": config.iterations,
             "reached": run.reached(config.chains),
-            "iterations_made": made,
+            "iterations_made": iterations,
             "until": None if look is None else look.table(),
             "processes": comm.size,
             "grid": config.grid,

@@ -67,15 +67,14 @@ from dsgmcmc.storage.store import (
 )
 
 Facts = dict[str, Any]
-Line = dict[str, Any]  # of a log
+Line = dict[str, Any]  # a line of a log
 
 #: Hashes that identify a run; every manifest has separate fields for them.
 IDENTITY_FACTS = ("data_hash", "config_hash")
 #: Facts that are not in a manifest: path of the data and warnings about them, which may change from job to job, the
 #: hashes, and versions.
 OTHER_FACTS = ("data", "cautions", *IDENTITY_FACTS, "versions")
-MAX_LINE_BYTES = 1 << 16
-MAX_LOG_BYTES = 1 << 25
+MAX_LINE_BYTES, MAX_LOG_BYTES = 1 << 16, 1 << 25
 INDEX, START = "index", "start"
 #: Name of the event that a job begins.
 JOB = "job"
@@ -88,7 +87,7 @@ _CHAIN = re.compile(r"chain-(0|[1-9][0-9]{0,4})")
 
 
 class FactsModel(BaseModel):
-    """Section ``[run]`` of ``run.toml``: the facts that no snapshot has recorded, and any other facts."""
+    """Section ``[run]`` of ``run.toml``: the facts that are not in a manifest, and any other facts."""
 
     model_config = ConfigDict(strict=True, extra="allow")
 
@@ -109,10 +108,10 @@ def made_with(facts: Mapping[str, Any]) -> Facts:
 def header(
     kind: str, chain: int, iteration: int, grid: int, facts: Facts, state: Mapping[str, Any] | None = None, **about: Any
 ) -> dict[str, Any]:
-    """Return the fields of a manifest but its blocks; `about` are further facts outside the digest."""
-    known = {"versions": versions(), "made_with": made_with(facts), **about}
-    place = {"kind": kind, "chain": chain, "iteration": iteration, "grid": grid, "state": state or {}, "about": known}
-    return place | {name: facts[name] for name in IDENTITY_FACTS}
+    """Return the fields of a manifest except its blocks; `about` has further facts that are not in the digest."""
+    about = {"versions": versions(), "made_with": made_with(facts), **about}
+    fields = {"kind": kind, "chain": chain, "iteration": iteration, "grid": grid, "state": state or {}, "about": about}
+    return fields | {name: facts[name] for name in IDENTITY_FACTS}
 
 
 def check_made_with(manifest: Manifest, facts: Mapping[str, Any], path: Path) -> None:
@@ -121,15 +120,15 @@ def check_made_with(manifest: Manifest, facts: Mapping[str, Any], path: Path) ->
     Raises InputError naming the facts that differ.
     """
     hashes = {name: getattr(manifest, name) for name in IDENTITY_FACTS if facts.get(name)}
-    before = manifest.about.get("made_with", {}) | hashes
-    changed = [name for name, value in before.items() if facts.get(name) != value]
+    recorded = manifest.about.get("made_with", {}) | hashes
+    changed = [name for name, value in recorded.items() if facts.get(name) != value]
     if changed:
         raise InputError(f"run.toml has been changed since {path} was made: {', '.join(changed)}")
 
 
 def versions() -> dict[str, str]:
     """Versions of the software and the processor, on which the bits of a chain may depend."""
-    import numba  # slow to import, and needed by new runs only
+    import numba  # slow to import; readers of a run do not need it
 
     return {
         "dsgmcmc": __version__,
@@ -184,14 +183,14 @@ def read_log(path: Path, is_line: Callable[[Line], bool]) -> list[Line]:
 
 
 def is_metrics(line: Line) -> bool:
-    """Whether a line has what a line of metrics must have, and numbers or texts beside it."""
+    """Whether a line has all required metrics, and its other values are numbers, texts or null."""
     plain = all(isinstance(value, int | float | str | None) for value in line.values())
-    numbers = all(isinstance(line.get(name, None), int | float | None) for name in ("rmse", "rmse_mean"))
+    numbers = all(isinstance(line.get(name), int | float | None) for name in ("rmse", "rmse_mean"))
     return plain and numbers and _has(line, chain=int, iteration=int, sweep=int | float, time_s=int | float)
 
 
 def is_event(line: Line) -> bool:
-    """Whether a line has what an event must have."""
+    """Whether a line has the members that an event must have."""
     return _has({"command": "", "processes": 1, **line}, time=str, event=str, command=str, processes=int)
 
 
@@ -250,7 +249,7 @@ class RunDirectory:
         self.cut_metrics(chain, iteration)
 
     def forget(self) -> None:
-        """Remove all files of the run except events, the model comparison and start states; settings go first."""
+        """Remove all files of the run except events, the comparison of models and start states; settings go first."""
         self.settings_file.unlink(missing_ok=True)
         for chain in self.chains():
             self.cut(chain, -1)  # so that a job that is killed leaves no snapshot that cannot be read
@@ -287,15 +286,15 @@ class RunDirectory:
         facts : dict
             Section ``[run]`` of ``run.toml``.
         """
-        return self._opened(self.path / INDEX, ("index", 0, 0), facts)
+        return self._open(self.path / INDEX, ("index", 0, 0), facts)
 
     def open_snapshot(self, kind: str, chain: int, iteration: int, facts: Facts) -> Snapshot:
         """Open a snapshot of a chain, of a kind in `SERIES`; raises as `open_index`."""
         path = self.series(kind, chain) / step_name(iteration)
-        return self._opened(path, (SERIES[kind], chain, iteration), facts)
+        return self._open(path, (SERIES[kind], chain, iteration), facts)
 
     @staticmethod
-    def _opened(path: Path, expected: tuple[str, int, int], facts: Facts) -> Snapshot:
+    def _open(path: Path, expected: tuple[str, int, int], facts: Facts) -> Snapshot:
         snapshot = Snapshot(path)
         manifest = snapshot.manifest
         identity = (manifest.kind, manifest.chain, manifest.iteration)
@@ -318,7 +317,7 @@ class RunDirectory:
         if not starts:
             raise InputError(f"{self.start()} is missing: the run starts from it")
         number = chain % len(starts)
-        return self._opened(self.start(number), ("start", number, 0), facts)
+        return self._open(self.start(number), ("start", number, 0), facts)
 
     # ------------------------------------------------------------------ configuration
 
@@ -406,7 +405,7 @@ class RunDirectory:
 
 
 class DrawPlace(NamedTuple):
-    """Place of a draw: its snapshot, and its index along the first axis of every data set there."""
+    """Place of a draw: its snapshot, and its index along the first axis of every data set in the snapshot."""
 
     snapshot: Snapshot
     number: int
@@ -429,27 +428,26 @@ class SavedDraws:
         #: Iterations at which the snapshots were written, in order.
         self.steps = steps(self.path)
         self._opened: dict[int, Snapshot] = {}
-        self._numbers: dict[int, dict[int, int]] = {}
+        self._places: dict[int, DrawPlace] = {}  # of all draws in the opened snapshots, by iteration
 
     def open(self, step: int) -> Snapshot:
         """Open a snapshot. Raises InputError if the snapshot is damaged, belongs to another run, or is gone."""
         if step not in self._opened:
-            snapshot = self._run.open_snapshot("draws", self._chain, step, self._facts)
-            self._numbers[step] = {iteration: number for number, iteration in enumerate(snapshot.manifest.saved_draws)}
-            self._opened[step] = snapshot
+            self._opened[step] = snapshot = self._run.open_snapshot("draws", self._chain, step, self._facts)
+            numbers = enumerate(snapshot.manifest.saved_draws)
+            self._places |= {iteration: DrawPlace(snapshot, number) for number, iteration in numbers}
         return self._opened[step]
 
     def place(self, iteration: int) -> DrawPlace:
         """Find the draw of an iteration; raises as `open`, and GoneError if there is no such draw."""
         later = bisect_left(self.steps, iteration)
         if later < len(self.steps):
-            snapshot = self.open(self.steps[later])
-            number = self._numbers[self.steps[later]].get(iteration)
-            if number is not None:
-                return DrawPlace(snapshot, number)
-        raise GoneError(
-            f"{self.path} has no draw of iteration {iteration}: the run has removed it since. Open the run again"
-        )
+            self.open(self.steps[later])
+        if iteration not in self._places:
+            raise GoneError(
+                f"{self.path} has no draw of iteration {iteration}: the run has removed it since. Open the run again"
+            )
+        return self._places[iteration]
 
     def snapshots(self, iterations: Iterable[int]) -> list[Snapshot]:
         """Open the snapshots with the draws of `iterations`, in order and without repeats; raises as `place`."""
@@ -462,18 +460,18 @@ class SavedDraws:
 
 def snapshot_lines(snapshot: Snapshot, label: str) -> list[str]:
     """Return one line, with name and hash, for every array in a snapshot."""
-    chain = snapshot.manifest.chain
-    lines = [
-        f"{chain} {label} {entry.key.object} {entry.key.factor} {entry.key.block} {entry.key.field} {entry.sha256}"
-        for entry in snapshot.manifest.blocks
-    ]
-    small = snapshot.manifest.state
-    lines += [f"{chain} {label} replicated {name} {block_hash(small[name].array())}" for name in small]
-    return sorted(lines)
+    manifest = snapshot.manifest
+    hashes = [(" ".join(map(str, entry.key)), entry.sha256) for entry in manifest.blocks]
+    hashes += [(f"replicated {name}", block_hash(array.array())) for name, array in manifest.state.items()]
+    return sorted(f"{manifest.chain} {label} {name} {sha256}" for name, sha256 in hashes)
 
 
 def verify_run(run: RunDirectory) -> str:
-    """Check all snapshots of a run, and return its content digest.
+    """Check all snapshots of a run, and return the digest of its content.
+
+    The digest is the SHA-256 of the block hashes of the newest checkpoint, the saved draws that belong to it, and the
+    posterior, ordered by (chain, object, factor, block, field). It does not depend on times, versions, the number of
+    processes, or the division of draws into snapshots.
 
     Raises InputError naming the first bad file, or GoneError if the run, which is being sampled, has removed a snapshot
     meanwhile: then verify again.
@@ -488,8 +486,8 @@ def verify_run(run: RunDirectory) -> str:
 
 
 def _chain_lines(run: RunDirectory, chain: int, facts: Facts) -> list[str]:
-    """Check all snapshots of a chain; return lines for its newest checkpoint, the draws of this, and its posterior."""
-    lines = []
+    """Check all snapshots of a chain; return lines for its newest checkpoint with its draws, and for its posterior."""
+    lines: list[str] = []
     draws = SavedDraws(run, chain, facts)
     for snapshot in map(draws.open, draws.steps):
         snapshot.verify()
@@ -499,13 +497,9 @@ def _chain_lines(run: RunDirectory, chain: int, facts: Facts) -> list[str]:
             snapshot.verify()
         for newest in snapshots[-1:]:
             lines += snapshot_lines(newest, f"{kind} {newest.manifest.iteration}")
-            for saved in newest.manifest.saved_draws if kind == "checkpoints" else ():
-                lines += _draw_lines(draws, chain, saved)
+            if kind == "checkpoints":
+                for iteration in newest.manifest.saved_draws:
+                    holder, number = draws.place(iteration)
+                    hashes = holder.hashes_of(number)
+                    lines += sorted(f"{chain} draws {iteration} {key.path} {sha256}" for key, sha256 in hashes.items())
     return lines
-
-
-def _draw_lines(draws: SavedDraws, chain: int, iteration: int) -> list[str]:
-    """Return one line, with name and hash, for every array of a draw."""
-    snapshot, number = draws.place(iteration)
-    hashes = snapshot.hashes_of(number)
-    return sorted(f"{chain} draws {iteration} {key.path} {sha256}" for key, sha256 in hashes.items())

@@ -18,7 +18,7 @@ import re
 import secrets
 import shutil
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
@@ -48,8 +48,8 @@ _PIECE = 1 << 22  # bytes of a block that are read at a time to check it
 
 MANIFEST = "manifest.json"
 MAX_MANIFEST_BYTES = 1 << 28
-#: Member of `state` that lists iterations of saved draws: the draws that a checkpoint or posterior refers to, or the
-#: draws in a snapshot of draws.
+#: Member of `state` that lists iterations of saved draws: those to which a checkpoint or posterior refers, or those in
+#: a snapshot of draws.
 SAVED_DRAWS = "observer.kept"
 #: Member of a checkpoint's `state` that lists the iterations at which the chain has diverged; absent if there are none.
 DIVERGED = "chain.diverged"
@@ -239,15 +239,12 @@ def block_hash(array: Array) -> str:
 def _hash(data: Any) -> str:
     """SHA-256 of an array or data set, which is read piece by piece."""
     digest = hashlib.sha256(f"{data.dtype.str} {data.shape}\n".encode())
-    for piece in _pieces(data) if data.shape else [data[...]]:
+    rows = len(data) if data.shape else 1
+    step = max(1, _PIECE * rows // max(1, data.nbytes))
+    for start in range(0, rows, step):
+        piece = data[start : start + step] if data.shape else data[...]
         digest.update(piece.reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
-
-
-def _pieces(data: Any) -> Iterator[Array]:
-    step = max(1, _PIECE * len(data) // max(1, data.nbytes))
-    for start in range(0, len(data), step):
-        yield data[start : start + step]
 
 
 class Snapshot:
@@ -289,11 +286,11 @@ class Snapshot:
         return arrays
 
     def read_field(self, thing: str, factor: str, field: str) -> Array:
-        """Read a field of an object and factor, its blocks joined; raises as `read_all`."""
+        """Read a field of an object and factor, and join its blocks; raises as `read_all`."""
         return self.read_fields(thing, [(factor, field)])[0]
 
     def read_fields(self, thing: str, wanted: Sequence[tuple[str, str]], number: int | None = None) -> list[Array]:
-        """Read several fields, (factor, field) each, as `read_field` does, opening a shard once for adjacent blocks.
+        """Read several fields, each given as (factor, field), like `read_field`; open a shard once for adjacent blocks.
 
         With a `number`, only this entry of every block is read, as in `read_all`.
         """
@@ -302,8 +299,8 @@ class Snapshot:
             if key.object == thing and key.factor in blocks:
                 blocks[key.factor].add(key.block)
         keys = [[Key(thing, factor, b, field) for b in sorted(blocks[factor])] for factor, field in wanted]
-        read = iter(self.read_all([key for several in keys for key in several], number))
-        return [np.concatenate([next(read) for _ in several]) for several in keys]
+        arrays = iter(self.read_all([key for of_field in keys for key in of_field], number))
+        return [np.concatenate([next(arrays) for _ in of_field]) for of_field in keys]
 
     def _entry(self, key: Key) -> BlockEntry:
         entry = self._entries.get(key)
@@ -327,8 +324,8 @@ class Snapshot:
         name = entry.key.path
         data = plain_dataset(file, name, file_bytes)
         if data.shape != entry.shape or data.dtype.str != entry.dtype:
-            found = f"{data.dtype.str} {data.shape}"
-            raise ValueError(f"{name} is {found}; the manifest says {entry.dtype} {entry.shape}")
+            stored = f"{data.dtype.str} {data.shape}"
+            raise ValueError(f"{name} is {stored}; the manifest says {entry.dtype} {entry.shape}")
         if part is ...:
             data = np.asarray(data[...])  # read once, and checked in memory
         if entry.key not in self._checked and _hash(data) != entry.sha256:
@@ -399,8 +396,8 @@ class SnapshotWriter:
 
     def gather(self) -> None:
         """Send the entries of all shards to process 0. Collective."""
-        everything = self._comm.gather(self._entries, root=0)
-        self._entries = [entry for several in everything or [] for entry in several]
+        entries = self._comm.gather(self._entries, root=0)
+        self._entries = [entry for of_shard in entries or [] for entry in of_shard]
 
     def commit(self) -> None:
         """Write the manifest and give the snapshot its name, in place of an earlier snapshot; on process 0."""
@@ -418,21 +415,22 @@ class SnapshotWriter:
 
 
 def write_snapshot(parent: Path, name: str, blocks: Mapping[Key, Lazy], header: Mapping[str, Any]) -> Path:
-    """Write a snapshot by this process alone and return its directory; parameters as of `SnapshotWriter`.
+    """Write a snapshot by this process alone, and return its directory; parameters are as in `SnapshotWriter`.
 
     Raises OSError if writing fails.
     """
-    draft = SnapshotWriter(parent, name, blocks, header, Alone())
+    writer = SnapshotWriter(parent, name, blocks, header, Alone())
     try:
-        for step in (draft.make, draft.shard, draft.commit):
-            step()
+        writer.make()
+        writer.shard()
+        writer.commit()
     finally:
-        draft.discard()
-    return draft.final
+        writer.discard()
+    return writer.final
 
 
 def is_whole(path: Path, otherwise: str) -> bool:
-    """Whether a snapshot exists and is intact; a damaged one is logged, with `otherwise` as its consequence."""
+    """Whether a snapshot exists and is intact; damage is logged, with `otherwise` as its consequence."""
     try:
         if path.exists():
             Snapshot(path).verify()
@@ -456,9 +454,9 @@ def _collect(blocks: Mapping[Key, Lazy], comm: Comm) -> dict[Key, Lazy]:
         return dict(blocks)
     neighbours = comm.Split(comm.rank // stride, comm.rank)
     here = {key: block() if callable(block) else block for key, block in blocks.items()}
-    everything = neighbours.gather(here, root=0)
+    blocks_of_all = neighbours.gather(here, root=0)
     neighbours.Free()
-    return {key: array for several in everything or [] for key, array in several.items()}
+    return {key: array for blocks in blocks_of_all or [] for key, array in blocks.items()}
 
 
 def _write_shard(path: Path, blocks: Mapping[Key, Lazy]) -> list[BlockEntry]:
@@ -469,10 +467,8 @@ def _write_shard(path: Path, blocks: Mapping[Key, Lazy]) -> list[BlockEntry]:
             stored = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
             file.create_dataset(key.path, data=stored)
             check()
-            hashed = block_hash(array)
-            entries.append(
-                BlockEntry(key=key, shard=path.name, shape=array.shape, dtype=stored.dtype.str, sha256=hashed)
-            )
+            sha256, dtype = block_hash(array), stored.dtype.str
+            entries.append(BlockEntry(key=key, shard=path.name, shape=array.shape, dtype=dtype, sha256=sha256))
             del array, stored  # before the next block is computed
     return entries
 
@@ -505,7 +501,7 @@ def remove(path: Path) -> None:
 
 
 def prune(parent: Path, keep: int, but: int | None = None) -> None:
-    """Delete all snapshots but the newest `keep` and the one of iteration `but`."""
+    """Delete all snapshots except the newest `keep` and that of iteration `but`."""
     for iteration in steps(parent)[:-keep]:
         if iteration != but:
             remove(parent / step_name(iteration))
