@@ -25,9 +25,10 @@ import hashlib
 import io
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
+from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -44,16 +45,14 @@ from dsgmcmc.diagnostics.scores import Estimate, difference
 from dsgmcmc.diagnostics.summary import read_summary
 from dsgmcmc.errors import DivergenceError, InputError, StoppedError
 from dsgmcmc.model.likelihoods import Levels
-from dsgmcmc.model.likelihoods.ordinal import scale_of
+from dsgmcmc.model.likelihoods.ordinal import LEAST_LEVELS, MAX_THRESHOLDS, scale_of
 from dsgmcmc.parallel.comm import on_root
 from dsgmcmc.parallel.signals import Signals
 from dsgmcmc.posterior.exposure import Exposure, Rated
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.rank import Ranking, liked_from
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.runs.candidates import ADDED, BIASES_ONLY, Candidate, candidates, laws_for
-from dsgmcmc.runs.job import Job
-from dsgmcmc.runs.opening import refuse_taken
+from dsgmcmc.runs.job import Job, refuse_taken
 from dsgmcmc.runs.progress import logs
 from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.settings import named
@@ -76,6 +75,100 @@ HELD_OUT_MIN = 1000  # ratings, but at most a quarter of the training ratings
 FOLDER = "compare"
 #: Length of the ranked lists in the NDCG.
 LIST_LENGTH = 10
+#: Name of the model without factors, which has no additions.
+BIASES_ONLY = "biases only"
+
+#: Settings of each law of the ratings, the simplest first.
+LAWS: dict[str, dict[str, Any]] = {
+    BIASES_ONLY: {"likelihood": "gaussian", "noise": "shared", "thresholds": "shared", "rank": 0},
+    "plain": {"likelihood": "gaussian", "noise": "shared", "thresholds": "shared"},
+    "noise": {"likelihood": "gaussian", "noise": "both", "thresholds": "shared"},
+    "tails": {"likelihood": "student-t", "noise": "both", "thresholds": "shared"},
+    "counts": {"likelihood": "negative-binomial", "noise": "shared", "thresholds": "shared"},
+    "logistic": {"likelihood": "ordinal-logit", "noise": "both", "thresholds": "shared"},
+    "ordinal": {"likelihood": "ordinal-logit", "noise": "by-item", "thresholds": "user"},
+}
+
+#: Integer ratings are tried as counts if their maximum is larger.
+SMALL_COUNTS = 10
+
+#: Settings of the law of clicks, for training ratings that are all 1.
+CLICKS: dict[str, dict[str, Any]] = {"clicks": {"likelihood": "all-cells", "noise": "shared", "thresholds": "shared"}}
+
+#: Additions to a law: each a setting and its value.
+ADDED: dict[str, tuple[str, str]] = {
+    "features": ("features", "yes"),
+    "implicit": ("implicit_features", "both"),
+    "time": ("time_levels", "user"),
+}
+
+
+# ---------------------------------------------------------------------- candidates
+
+
+class Candidate(NamedTuple):
+    """A candidate model.
+
+    Attributes
+    ----------
+    law : str
+        A key of `LAWS` or `CLICKS`.
+    added : tuple of str
+        Keys of `ADDED`.
+    """
+
+    law: str
+    added: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The law and its additions, joined by plus signs."""
+        return " + ".join((self.law, *self.added))
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Settings of the model, by their names in ``dsgmcmc sample``."""
+        parts = {setting: value if part in self.added else "no" for part, (setting, value) in ADDED.items()}
+        return {**(LAWS | CLICKS)[self.law], **parts}
+
+
+def laws_for(ratings: Levels) -> list[str]:
+    """List the laws that suit the training ratings, the simplest first.
+
+    Student-t suits ratings with more than 25 distinct values. The negative binomial suits nonnegative integers with a
+    maximum above 10 and a variance above their mean. Two distinct values suit logistic regression, and 3 to 25 the
+    ordinal law.
+    """
+    values, counts = ratings
+    mean = np.average(values, weights=counts)
+    spread = np.average(np.square(values - mean), weights=counts) > mean
+    whole = values[0] >= 0 and not np.any(values % 1)
+    tried = {"tails": len(values) > MAX_THRESHOLDS, "logistic": len(values) < LEAST_LEVELS}
+    tried["ordinal"] = LEAST_LEVELS <= len(values) <= MAX_THRESHOLDS
+    tried["counts"] = bool(whole and values[-1] > SMALL_COUNTS and spread)
+    return [law for law in LAWS if tried.get(law, True)]
+
+
+def candidates(*, clicks: bool, features: bool, times: bool, laws: Collection[str] = tuple(LAWS)) -> list[Candidate]:
+    """List the candidate models, the simplest first; settings or ratings may not admit all of them.
+
+    Parameters
+    ----------
+    clicks : bool
+        Whether all ratings are 1.
+    features : bool
+        Whether users or items have features.
+    times : bool
+        Whether the ratings have times.
+    laws : collection of str
+        Keys of `LAWS` that suit the ratings; unused for clicks.
+    """
+    available = {"features": features, "implicit": True, "time": times and not clicks}
+    additions = [name for name in ADDED if available[name]]
+    subsets = [subset for size in range(len(additions) + 1) for subset in combinations(additions, size)]
+    models = [Candidate(law, subset) for law in (CLICKS if clicks else laws) for subset in subsets]
+    return [model for model in models if model.law != BIASES_ONLY or not model.added]
+
 
 # ---------------------------------------------------------------------- scores
 
@@ -85,7 +178,7 @@ class Scores(NamedTuple):
 
     Attributes
     ----------
-    each : (n,) float64
+    values : (n,) float64
         Score of every held-out rating, or of every user with a liked held-out item: larger scores are better. For the
         metric ``rmse``, negative squared errors.
     owners : (n,) int32
@@ -94,7 +187,7 @@ class Scores(NamedTuple):
         Monte Carlo error of the mean score; 0 if unknown.
     """
 
-    each: Float64
+    values: Float64
     owners: Int32
     error: float = 0.0
 
@@ -102,14 +195,14 @@ class Scores(NamedTuple):
         """Return these scores with their Monte Carlo error, given the scores by the first half of the draws.
 
         If scores are nearly linear in the predictions, those by all draws are halfway between those by the two halves,
-        and differ from each by the Monte Carlo error, and by a trend as long as the chain has not converged. A trend
+        and differ from either by the Monte Carlo error, and by a trend as long as the chain has not converged. A trend
         that is equal for all users does not enter the error.
         """
-        return self._replace(error=difference(first, self.each, self.owners).error)
+        return self._replace(error=difference(first, self.values, self.owners).error)
 
     def behind(self, best: Scores) -> Estimate:
         """Mean score of the candidate `best` minus the mean of these scores, with its standard error."""
-        gap = difference(best.each, self.each, self.owners)
+        gap = difference(best.values, self.values, self.owners)
         return Estimate(gap.mean, float(np.sqrt(gap.error**2 + self.error**2 + best.error**2)))
 
 
@@ -161,14 +254,14 @@ def ranking_scores(run: Run, rated: Rated, most: int = ranking.MAX_USERS) -> Sco
 
 def length_of(ratings: int, models: Sequence[Candidate]) -> int:
     """Number of sweeps of every candidate's chain, including burn-in, for a number of training ratings."""
-    laws = sum(not each.added and each.law != BIASES_ONLY for each in models)  # sweeps of biases only cost little
-    parts = len({each.added for each in models if len(each.added) == 1})
-    return min(MAX_SWEEPS, (ALL_SWEEPS_MANY if ratings >= MANY_RATINGS else ALL_SWEEPS) // (laws + parts + 1))
+    laws = sum(not model.added and model.law != BIASES_ONLY for model in models)  # sweeps of biases only cost little
+    additions = len({model.added for model in models if len(model.added) == 1})
+    return min(MAX_SWEEPS, (ALL_SWEEPS_MANY if ratings >= MANY_RATINGS else ALL_SWEEPS) // (laws + additions + 1))
 
 
 def best_of(scores: Mapping[int, Scores]) -> int:
     """The candidate with the largest mean score; in a tie, the simplest."""
-    return max(scores, key=lambda number: (scores[number].each.mean(), -number))
+    return max(scores, key=lambda number: (scores[number].values.mean(), -number))
 
 
 def recommended(scores: Mapping[int, Scores]) -> int:
@@ -180,8 +273,8 @@ def recommended(scores: Mapping[int, Scores]) -> int:
 
 def helpful(scores: Mapping[int, Scores], bare: int, others: Sequence[int]) -> list[int]:
     """List the candidates in `others` with a larger mean score than candidate `bare`."""
-    means = {number: float(each.each.mean()) for number, each in scores.items()}
-    return [number for number in others if number in means and means[number] > means.get(bare, -np.inf)]
+    least = scores[bare].values.mean() if bare in scores else -np.inf
+    return [number for number in others if number in scores and scores[number].values.mean() > least]
 
 
 # ---------------------------------------------------------------------- a comparison
@@ -224,13 +317,6 @@ class Measured(NamedTuple):
     scores: Scores
     rmse: float | None
     seconds: float
-
-
-def save_array(path: Path, array: Float64) -> None:
-    """Write an array to a file atomically."""
-    file = io.BytesIO()
-    np.save(file, array, allow_pickle=False)
-    write_whole(path, [file.getbuffer()])
 
 
 class Comparing:
@@ -315,13 +401,13 @@ class Comparing:
             laws=[law for law in laws_for(Levels.of(ratings)) if not (has_rank and law == BIASES_ONLY)],
         )
         admitted, refused = dict[ResolvedConfig, Candidate](), list[InputError]()
-        for each in models:
+        for model in models:
             try:
-                config = inner.resolve(self._comm.size, {}, each.settings, self._given_to(each, fixed))
+                config = inner.resolve(self._comm.size, {}, model.settings, self._given_to(model, fixed))
             except InputError as error:
                 refused.append(error)
             else:
-                admitted.setdefault(config, each)
+                admitted.setdefault(config, model)
         if not admitted:
             raise refused[0]
         metric = self._criterion(ratings, list(admitted))
@@ -351,17 +437,17 @@ class Comparing:
     def _choose(self) -> tuple[int, int]:
         """Sample candidates; return the numbers of the recommended and the best candidate. Collective."""
         models = self._plan.models
-        number_of = {each: number for number, each in enumerate(models)}
-        laws = self._sample([number for each, number in number_of.items() if not each.added])
+        number_of = {model: number for number, model in enumerate(models)}
+        laws = self._sample([number for model, number in number_of.items() if not model.added])
         if not laws:
             raise DivergenceError(f"every model that was compared diverged: use a smaller {named('step_size')}")
-        with_factors = {number: each for number, each in laws.items() if models[number].law != BIASES_ONLY}
+        with_factors = {number: scores for number, scores in laws.items() if models[number].law != BIASES_ONLY}
         if not with_factors:
             return recommended(laws), best_of(laws)
         law = models[recommended(with_factors)]
         trial = law._replace(law=TRIAL.get(law.law, law.law))
         trial = trial if trial in number_of else law
-        alone = [number for each, number in number_of.items() if each.law == trial.law and len(each.added) <= 1]
+        alone = [number for model, number in number_of.items() if model.law == trial.law and len(model.added) <= 1]
         scores = laws | self._sample(alone)
         parts = {part for number in helpful(scores, number_of[trial], alone) for part in models[number].added}
         together = law._replace(added=tuple(part for part in ADDED if part in parts))
@@ -392,7 +478,7 @@ class Comparing:
         try:
             if not self._comm.bcast(self._root and first.is_file()):
                 self._advance(number, run, (BURN_IN_SWEEPS + plan.sweeps) // 2)
-                on_root(self._comm, lambda: save_array(first, self._scores(Run(run)).each), "comparing models")
+                on_root(self._comm, partial(self._save_scores, run, first), "comparing models")
             self._advance(number, run, plan.sweeps)
         except DivergenceError:
             return None
@@ -415,6 +501,12 @@ class Comparing:
         if self._plan.metric == "ndcg":
             return ranking_scores(run, Rated(self._inner.ratings))
         return scores_of(run, self._plan.metric, self._recorded)
+
+    def _save_scores(self, run: Path, first: Path) -> None:
+        """Write the scores by the first half of the draws."""
+        file = io.BytesIO()
+        np.save(file, self._scores(Run(run)).values, allow_pickle=False)
+        write_whole(first, [file.getbuffer()])
 
     def _score(self, path: Path, first: Path) -> Measured:
         """Score the whole chain of a candidate, on process 0; `first` has the scores by the first half of its draws."""
@@ -439,7 +531,7 @@ class Comparing:
             training=inner.nnz,
             held_out=inner.nnz_test,
             models=[self._row(number, of_best.scores) for number in sorted(self._measured)],
-            left_out=[each.name for number, each in enumerate(models) if number not in self._measured],
+            left_out=[model.name for number, model in enumerate(models) if number not in self._measured],
             best=models[best].name,
             recommended=models[chosen].name,
         )
@@ -450,7 +542,7 @@ class Comparing:
         if measured is None:
             return row
         gap = measured.scores.behind(best)
-        criterion, unit = float(measured.scores.each.mean()), 1.0
+        criterion, unit = float(measured.scores.values.mean()), 1.0
         if self._plan.metric == "rmse" and measured.rmse is not None:
             criterion, unit = measured.rmse, 2 * measured.rmse  # the gap is a difference of mean squared errors
         numbers = {"criterion": criterion, "behind": gap.mean / unit, "error": gap.error / unit}

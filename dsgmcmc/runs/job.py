@@ -1,9 +1,9 @@
 """A job: all processes that sample the chains of a run together, and the result of the run.
 
-`Job._sample` opens the run (`dsgmcmc.runs.opening`), samples the chains and writes the summary. The processes are
-divided into groups. Each group samples its chains to the end, one after another. In a run that ends at a target
-accuracy, the group instead advances all its chains to the next check of the accuracy. `dsgmcmc.runs.chain` has the
-iterations of one chain.
+`Job._sample` resolves the settings, locks and prepares the run directory, samples the chains and writes the summary.
+The processes are divided into groups. Each group samples its chains to the end, one after another. In a run that ends
+at a target accuracy, the group instead advances all its chains to the next check of the accuracy. `dsgmcmc.runs.chain`
+has the iterations of one chain.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from __future__ import annotations
 import logging
 import os
 import platform
-from collections.abc import Callable, Mapping, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from threading import RLock
@@ -22,6 +24,7 @@ from typing import Any, Self, TypeVar
 import tomli_w
 from threadpoolctl import threadpool_limits
 
+from dsgmcmc.config.chain import CHANGEABLE, section_of
 from dsgmcmc.config.job import Policy
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.diagnostics.accuracy import Look, look_at, next_look
@@ -31,9 +34,10 @@ from dsgmcmc.errors import (
     EXIT_RESUME,
     AgreedError,
     DivergenceError,
+    InputError,
     WriteError,
 )
-from dsgmcmc.parallel.comm import agree, seconds_since_start
+from dsgmcmc.parallel.comm import agree, on_root, oversubscription, seconds_since_start
 from dsgmcmc.parallel.partition import chain_group
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.signals import Request, Signals
@@ -41,11 +45,13 @@ from dsgmcmc.parallel.watchdog import Watchdog
 from dsgmcmc.runs.chain import Chain, fallbacks
 from dsgmcmc.runs.control import Control
 from dsgmcmc.runs.costs import Costs
-from dsgmcmc.runs.opening import forget_killed_job, opened, resolve, warn_of_processes
 from dsgmcmc.runs.progress import LogErrors, Progress, logs
 from dsgmcmc.runs.source import RatingsSource, targets_of
 from dsgmcmc.runs.summary import RunTimes, saved_result, write_summary
-from dsgmcmc.storage.rundir import RunDirectory
+from dsgmcmc.settings import named
+from dsgmcmc.storage.lock import Lock, is_held
+from dsgmcmc.storage.rundir import INDEX, Facts, RunDirectory, check_made_with, made_with, versions
+from dsgmcmc.storage.store import clean, read_manifest
 from dsgmcmc.terminal import say
 from dsgmcmc.types import Comm
 
@@ -108,9 +114,6 @@ class Job:
         self._look: Look | None = None  # the last check of the accuracy of all chains
         self._sampled, self._timed = 0, 0  # all iterations of this job, and its iterations after the first sweep
 
-    def _resolve(self) -> tuple[ResolvedConfig, list[str]]:
-        return resolve(self.comm, self.source, self.run_directory, self.given, self._usual, self.resume)
-
     def with_model(self, settings: Mapping[str, Any]) -> Self:
         """Return this job with the settings of a model, which the user's settings override; it resumes its run."""
         out, command = self.run_directory.path, self._command
@@ -118,13 +121,103 @@ class Job:
 
     def describe(self) -> int:
         """Print the resolved settings, and its costs in memory, disk and messages, for ``--dry-run``. Collective."""
-        config, _ = self._resolve()
+        config, _ = self.resolve()
         if self._at_root:
             costs = Costs.of(config, self.source.ratings, self.comm.size).table()
             lines = [f"{name} = {cost}  # {cost / 1e6:,.1f} MB" for name, cost in costs.items() if "files" not in name]
             files = f"files_per_checkpoint = {costs['files_per_checkpoint']}"
             say(*tomli_w.dumps(config.table()).split("\n"), "[costs]  # bytes, and a number of files", *lines, files)
         return EXIT_DONE
+
+    # ------------------------------------------------------------------ settings and directory
+
+    def resolve(self) -> tuple[ResolvedConfig, list[str]]:
+        """Resolve the configuration on process 0, and return it on all processes. Collective.
+
+        The defaults of a resumed run are its settings.
+
+        Returns
+        -------
+        config : ResolvedConfig
+        given_of_sampler : list of str
+            Names of the sampler settings that the user gave when the run was started, sorted.
+
+        Raises
+        ------
+        AgreedError
+            On all processes, if settings, source or run directory are wrong.
+        """
+        return on_root(self.comm, self._resolve)
+
+    def _resolve(self) -> tuple[ResolvedConfig, list[str]]:
+        run, saved = self.run_directory, self._saved_settings()
+        config = self.source.resolve(self.comm.size, saved, self._usual, self.given)
+        if config.first_draw > config.iterations:
+            log.warning(
+                "the run ends at iteration %s, before its first draw at %s (after a burn-in of %s): it will predict "
+                "nothing; ask for more --iterations or a shorter --burn-in",
+                *(f"{number:,}" for number in (config.iterations, config.first_draw, config.burn_in)),
+            )
+        if saved:
+            _refuse_changes(ResolvedConfig.of(saved), config, run)
+            return config, run.read_settings()[1].get("given_of_sampler", [])
+        _check_disk(run, Costs.of(config, self.source.ratings, self.comm.size))
+        return config, sorted(section_of(self.given.get("sampler") or {}))
+
+    def _saved_settings(self) -> dict[str, Any]:
+        """Return the settings of the run to be resumed; empty for a new run."""
+        run = self.run_directory
+        if not (self.resume and run.settings_file.exists()):
+            refuse_taken(run, self.resume)
+            return {}
+        config, facts = ResolvedConfig.of_run(run)
+        if facts.get("data_hash") != self.source.ratings.digest:
+            raise InputError(
+                f"{run.path} was sampled from other data than {self.source.path}, and a run cannot change its data: "
+                f"start another run with another {named('out')}"
+            )
+        index, manifest = run.path / INDEX, None
+        with suppress(InputError):  # the job writes it again
+            manifest = read_manifest(index)
+        if manifest is not None:
+            check_made_with(manifest, facts, index)
+        return config.table()
+
+    @contextmanager
+    def _opened(self, config: ResolvedConfig, given: list[str]) -> Iterator[Facts]:
+        """Context in which the run directory is locked for this job, and its settings are written. Collective.
+
+        Yields the facts that its snapshots record (`dsgmcmc.storage.rundir`).
+
+        Raises
+        ------
+        AgreedError
+            If another job uses the directory, or a file in it is invalid.
+        """
+        run = self.run_directory
+        lock = Lock(run.lock_file)
+
+        def claim() -> None:
+            run.path.mkdir(parents=True, exist_ok=True)
+            lock.acquire()
+
+        on_root(self.comm, claim)
+        try:
+            yield on_root(self.comm, partial(self._prepare, config, given))
+        finally:
+            if self._at_root:
+                _stop_listening(run)
+                lock.release()
+
+    def _prepare(self, config: ResolvedConfig, given: list[str]) -> Facts:
+        """Clean the directory, write the settings, and save the facts about the data."""
+        source, run = self.source, self.run_directory
+        run.listening_file.touch()  # all processes have installed their signal handlers
+        clean(run.path)
+        identity = {"data_hash": source.ratings.digest, "config_hash": config.hash()}
+        data = source.prepare(run, config)
+        run.write_settings(config.table(), data | identity | {"versions": versions(), "given_of_sampler": given})
+        return identity | made_with(data)
 
     # ------------------------------------------------------------------ running
 
@@ -166,10 +259,10 @@ class Job:
             forget_killed_job(run)
         warn_of_processes(comm)
         deadline = agree(comm, partial(self.policy.deadline, self._age()))
-        config, given = self._resolve()
+        config, given = self.resolve()
         log_errors = run.on_log_error = LogErrors(self._signals)
         who = f"process {comm.rank} of {comm.size} ({os.getpid()} on {platform.node()})"
-        with opened(comm, self.source, run, config, given) as facts, Watchdog(self.policy.watchdog, who) as watchdog:
+        with self._opened(config, given) as facts, Watchdog(self.policy.watchdog, who) as watchdog:
             group, groups = chain_group(comm.rank, comm.size, config.chains)
             ring = Ring(comm.Split(group, comm.rank), config.grid)
             ratings = ring.agree(lambda: self.source.ratings)
@@ -310,3 +403,62 @@ class Job:
         everything = self.comm.gather((followed, draws))
         look: Look = self.comm.bcast(None if everything is None else look_at(config, everything))
         return look
+
+
+# ---------------------------------------------------------------------- checks before sampling
+
+
+def refuse_taken(run: RunDirectory, resume: bool) -> None:
+    """Refuse a path that is a file, and, for a new run, a directory that is not empty."""
+    if run.path.exists() and not run.path.is_dir():
+        raise InputError(f"{run.path} is a file: {named('out')} names the run's directory, which sample makes")
+    if not resume and run.path.is_dir() and {path.name for path in run.path.iterdir()} - {run.lock_file.name}:
+        raise InputError(f"{run.path} is not empty: give {named('resume')} to go on with it, or another {named('out')}")
+
+
+def _check_disk(run: RunDirectory, costs: Costs) -> None:
+    """Refuse a new run that cannot fit on the disk."""
+    folder = next(path for path in (run.path, *run.path.absolute().parents) if path.exists())
+    free = shutil.disk_usage(folder).free
+    if free < costs.disk_least:
+        least, room = (f"{size / 1e6:,.0f} MB" for size in (costs.disk_least, free))
+        raise InputError(
+            f"a run of these settings leaves at least {least} on disk, and {folder} has {room} free: choose another "
+            f"{named('out')}, or fewer {named('save_draws')} or {named('chains')} (--dry-run shows the costs)"
+        )
+
+
+def _refuse_changes(before: ResolvedConfig, now: ResolvedConfig, run: RunDirectory) -> None:
+    """Refuse settings that cannot change during a run."""
+    old, new = before.model_dump(exclude=set(CHANGEABLE)), now.model_dump(exclude=set(CHANGEABLE))
+    changes = [f"{name}: {old[name]} in the run, {new[name]} asked for" for name in old if old[name] != new[name]]
+    if changes:
+        raise InputError(
+            f"{run.path} was started with other settings, which cannot change during a run:\n  "
+            + "\n  ".join(changes)
+            + "\nLeave them out to go on with the run's own, or start another run"
+        )
+
+
+def warn_of_processes(comm: Comm) -> None:
+    """Warn if processes share cores, or differ in processor or versions of the software. Collective."""
+    crowded = oversubscription(comm)
+    all_versions = comm.gather(versions()) or []
+    if crowded:
+        log.warning(crowded)
+    for name in all_versions[0] if all_versions else ():
+        different = sorted({process[name] for process in all_versions})
+        if len(different) > 1:
+            text = "the processes differ in %s (%s): only the same %s will give the same bits again"
+            log.warning(text, name, ", ".join(different), name)
+
+
+def forget_killed_job(run: RunDirectory) -> None:
+    """Remove the file by which a killed job told scripts that it accepts signals; every job calls this first."""
+    if not is_held(run.lock_file):
+        _stop_listening(run)
+
+
+def _stop_listening(run: RunDirectory) -> None:
+    with suppress(OSError):
+        run.listening_file.unlink()

@@ -27,8 +27,7 @@ from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.diagnostics.scores import difference
 from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.runs.candidates import candidates
-from dsgmcmc.runs.compare import Scores, ranking_scores, recorded_values, scores_of
+from dsgmcmc.runs.compare import Scores, candidates, ranking_scores, recorded_values, scores_of
 
 
 def splits(folder: Path, out: Path) -> Iterator[tuple[str, Path]]:
@@ -119,9 +118,9 @@ def judge(name: str, data: Path, out: Path, options: list[str]) -> None:
     parts = max(len(model.added) for model in admitted)
     models |= {model.name: dict(model.settings) for model in admitted if len(model.added) == parts}
     scores = {model: whole(data, folder / model, given, table["metric"], options) for model, given in models.items()}
-    means = {model: float(score.each.mean()) for model, score in scores.items()}
+    means = {model: float(score.values.mean()) for model, score in scores.items()}
     plain, chosen, best = next(iter(scores)), table["recommended"], max(means, key=means.__getitem__)
-    gain = difference(scores[chosen].each, scores[plain].each, scores[plain].owners)
+    gain = difference(scores[chosen].values, scores[plain].values, scores[plain].owners)
     share = f"{gain.mean / (means[best] - means[plain]):.0%}" if best != plain else "-"
     numbers = (f"{means[model]:.4f}" for model in (plain, chosen, best))
     cost = f"{seconds:.0f} / {usual:.0f} = {seconds / usual:.1f}"

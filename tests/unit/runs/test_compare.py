@@ -23,8 +23,17 @@ from dsgmcmc.model.likelihoods import LIKELIHOODS, Levels
 from dsgmcmc.model.predictive.base import Moments
 from dsgmcmc.parallel.comm import Alone
 from dsgmcmc.runs import compare as comparing
-from dsgmcmc.runs.candidates import candidates, laws_for
-from dsgmcmc.runs.compare import Comparing, Scores, best_of, helpful, recommended, recorded_values, sample_recommended
+from dsgmcmc.runs.compare import (
+    Comparing,
+    Scores,
+    best_of,
+    candidates,
+    helpful,
+    laws_for,
+    recommended,
+    recorded_values,
+    sample_recommended,
+)
 from dsgmcmc.runs.job import Job
 from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.storage.rundir import RunDirectory

@@ -12,7 +12,7 @@ from support import write_planted
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.errors import AgreedError
-from dsgmcmc.runs.opening import resolve
+from dsgmcmc.runs.job import Job
 from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.storage.rundir import RunDirectory
 
@@ -27,7 +27,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def ask(data: Path, out: Path, *, resume: bool = False, **options: Any) -> tuple[ResolvedConfig, list[str]]:
     """Resolve options on this process."""
-    return resolve(MPI.COMM_SELF, RatingsSource(data), RunDirectory(out), options, {}, resume=resume)
+    return Job(MPI.COMM_SELF, RatingsSource(data), out, options, resume).resolve()
 
 
 @pytest.fixture
