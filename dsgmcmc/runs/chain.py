@@ -220,7 +220,7 @@ class Chain:
             "sweep": self.iteration / self.target.sweep_length,
             "time_s": round(self.seconds, 4),
         }
-        for recorder in self.state.recorders:
+        for recorder in self.state.others:
             line |= recorder.metrics()
         line |= self.sampler.metrics()
         if self.ring.rank == 0:
@@ -367,7 +367,7 @@ class Chain:
 
     def followed(self) -> dict[int, Followed]:
         """Values from which ESS and R-hat are computed, for the blocks of this process (`Recorder.followed`)."""
-        return {block: values for recorder in self.state.recorders for block, values in recorder.followed().items()}
+        return {block: values for recorder in self.state.others for block, values in recorder.followed().items()}
 
     def draw_weights(self) -> Float64:
         """(draws,) float64: weight of every draw, on process 0 of the chain; elsewhere empty."""

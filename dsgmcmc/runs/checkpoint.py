@@ -82,7 +82,7 @@ class ChainState:
     diverged: tuple[int, ...] = ()
 
     @property
-    def recorders(self) -> tuple[Recorder, ...]:
+    def recorders(self) -> tuple[DrawRecorder | Recorder, ...]:
         """All recorders."""
         return (self.draws, *self.others)
 

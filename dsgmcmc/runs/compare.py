@@ -57,7 +57,6 @@ from dsgmcmc.runs.progress import logs
 from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.settings import named
 from dsgmcmc.storage.files import write_whole
-from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.terminal import say
 from dsgmcmc.types import Comm, Float64, Int32
 
@@ -579,16 +578,7 @@ def sample_recommended(job: Job, signals: Signals | None = None, dry_run: bool =
     DivergenceError
         If all compared models diverge, or if one diverges and ``on_divergence`` is ``stop``.
     """
-    comm, source, run = job.comm, job.source, job.run_directory
-
-    def known() -> Comparison | None:
-        refuse_taken(run, job.resume)
-        if source.start is not None:
-            raise InputError(f"{named('from')} takes the model of the run to start from: leave out {named('model')}")
-        comparison = read_comparison(run, source)
-        if comparison is None and dry_run:
-            raise InputError("--dry-run samples nothing, and --model auto compares: `dsgmcmc compare` writes settings")
-        return comparison
+    comm, run = job.comm, job.run_directory
 
     def next_model(comparison: Comparison) -> Comparison | None:
         following = comparison.without_recommended()
@@ -598,11 +588,11 @@ def sample_recommended(job: Job, signals: Signals | None = None, dry_run: bool =
             say(following.sentence(), file=sys.stderr)
         return following
 
-    comparison = on_root(comm, known)
+    comparison = on_root(comm, partial(known_comparison, job, dry_run))
     if comparison is None:
         folder, muted = run.path / FOLDER, job.quiet
         try:
-            comparison = Comparing(comm, source, folder, job.given, None, job.policy, signals, muted).run()
+            comparison = Comparing(comm, job.source, folder, job.given, None, job.policy, signals, muted).run()
         except StoppedError as stopped:
             return stopped.status
         on_root(comm, partial(comparison.save, run.comparison_file), "comparing models")
@@ -620,19 +610,27 @@ def sample_recommended(job: Job, signals: Signals | None = None, dry_run: bool =
             comparison = following
 
 
-def read_comparison(run: RunDirectory, source: RatingsSource) -> Comparison | None:
+def known_comparison(job: Job, dry_run: bool) -> Comparison | None:
     """Read the comparison that chose a run's model; None for a new run without one.
 
     Raises
     ------
     InputError
-        If the run has a model but no comparison, or the comparison has other ratings.
+        If the run has a model but no comparison, if the comparison has other ratings, or if `dry_run` excludes a new
+        comparison.
     """
+    run, source = job.run_directory, job.source
+    refuse_taken(run, job.resume)
+    if source.start is not None:
+        raise InputError(f"{named('from')} takes the model of the run to start from: leave out {named('model')}")
     try:
         comparison = Comparison.read(run.comparison_file)
     except FileNotFoundError:
         if run.settings_file.exists():
             raise InputError(f"{run.path} was started with a model of its own: leave out {named('model')}") from None
+        if dry_run:
+            text = "--dry-run samples nothing, and --model auto compares: `dsgmcmc compare` writes settings"
+            raise InputError(text) from None
         return None
     if comparison.data_hash != source.ratings.digest:
         raise InputError(f"{run.comparison_file} is of other ratings than {source.path}: start another run")

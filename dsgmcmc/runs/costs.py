@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
 from math import ceil, log2
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,8 +28,7 @@ TEST_NOISE_BYTES = 4  # noise variance, current or mean, if it differs between u
 MOMENTS = 2  # mean and m2
 
 
-@dataclass(frozen=True)
-class Costs:
+class Costs(NamedTuple):
     """Costs of a run, in bytes, except for the number `files_per_checkpoint`.
 
     Attributes
@@ -74,29 +72,25 @@ class Costs:
         grouped, effects = costs_of(time_levels_of(config.time_levels, ratings.transposed), ratings, normal)
         tested = ratings.nnz_test * saved
         checkpoint = (rows + columns) * row_width(config, quantities) * 4 + moments + tested + effects
-        made = max(config.iterations - config.burn_in, 0) // config.thin
-        most = max(2 * config.save_draws - 1, 0)
-        pending = min(min(most, made) * drawn, max(DRAWS_PER_STATE * checkpoint, LEAST_DRAWS))
+        draws = max(config.iterations - config.burn_in, 0) // config.thin
+        max_saved = max(2 * config.save_draws - 1, 0)
+        pending = min(min(max_saved, draws) * drawn, max(DRAWS_PER_STATE * checkpoint, LEAST_DRAWS))
         open_chains = -(-config.chains // min(processes, config.chains)) if config.until else 1
         accumulators = moments + ratings.nnz_test * (TEST_BYTES + 2 * noises)
         of_chain = _state(config, ratings, quantities, share) + share * (accumulators + pending)
         held = grouped + share * checkpoint + _ratings(config, ratings, share)
         # a file of draws is removed when none of its draws is kept, and the spacing of draws doubles
-        doublings = ceil(log2(made / most)) if made > most > 0 else 0
-        written = min(made, most + doublings * max(config.save_draws - 1, 0))
+        doublings = ceil(log2(draws / max_saved)) if draws > max_saved > 0 else 0
+        written = min(draws, max_saved + doublings * max(config.save_draws - 1, 0))
         kept = checkpoint + moments + tested  # a checkpoint and the posterior
         return cls(
             memory_per_process=INTERPRETER + int(held + open_chains * of_chain),
             sent_per_sweep=round(_sent(config, ratings, size, quantities)),
             checkpoint=checkpoint,
             files_per_checkpoint=2 * config.chains * (min(size, MAX_WRITERS) + 1),
-            disk_least=config.chains * (kept + min(config.save_draws, made) * drawn),
+            disk_least=config.chains * (kept + min(config.save_draws, draws) * drawn),
             disk_most=config.chains * (kept + KEPT_CHECKPOINTS * checkpoint + written * drawn),
         )
-
-    def table(self) -> dict[str, Any]:
-        """Return the costs by name."""
-        return asdict(self)
 
 
 def _state(config: ResolvedConfig, ratings: Ratings, quantities: Quantities, share: float) -> float:

@@ -123,7 +123,7 @@ class Job:
         """Print the resolved settings, and its costs in memory, disk and messages, for ``--dry-run``. Collective."""
         config, _ = self.resolve()
         if self._at_root:
-            costs = Costs.of(config, self.source.ratings, self.comm.size).table()
+            costs = Costs.of(config, self.source.ratings, self.comm.size)._asdict()
             lines = [f"{name} = {cost}  # {cost / 1e6:,.1f} MB" for name, cost in costs.items() if "files" not in name]
             files = f"files_per_checkpoint = {costs['files_per_checkpoint']}"
             say(*tomli_w.dumps(config.table()).split("\n"), "[costs]  # bytes, and a number of files", *lines, files)

@@ -16,7 +16,7 @@ import numpy as np
 
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.storage.store import SAVED_DRAWS, Key, Lazy, Snapshot
-from dsgmcmc.targets.base import DrawInfo, Followed, RunningMoments
+from dsgmcmc.targets.base import DrawInfo, RunningMoments
 from dsgmcmc.types import Array, Float64
 
 THETA = "theta"
@@ -27,7 +27,7 @@ class DrawNumbers:
 
     Attributes
     ----------
-    made : int
+    count : int
         Number of draws of the chain.
     spacing : int
         Distance between two saved draws, in draws.
@@ -37,14 +37,14 @@ class DrawNumbers:
 
     def __init__(self, keep: int) -> None:
         self.keep = keep
-        self.made = 0
+        self.count = 0
         self.spacing = 1
         self.kept: list[int] = []
 
     def offer(self, iteration: int) -> bool:
         """Count a draw, and return whether to save it; update `kept`."""
-        number = self.made
-        self.made += 1
+        number = self.count
+        self.count += 1
         if self.keep == 0 or number % self.spacing:
             return False
         if len(self.kept) == 2 * self.keep - 1:
@@ -57,7 +57,7 @@ class DrawNumbers:
 
 
 class DrawRecorder:
-    """Moments, saved draws and traces of one chain on this process; a `dsgmcmc.targets.base.Recorder`.
+    """Moments, saved draws and traces of one chain on this process; a `dsgmcmc.targets.base.Recorder` without metrics.
 
     Parameters
     ----------
@@ -129,14 +129,6 @@ class DrawRecorder:
             value = np.atleast_1d(parameter)
             self.trace.setdefault(name, []).append(np.diag(value).copy() if value.ndim == 2 else value.copy())
 
-    def metrics(self) -> dict[str, float | None]:
-        """Entries in a line of metrics, for the state last recorded and for all draws. Collective."""
-        return {}
-
-    def followed(self) -> dict[int, Followed]:
-        """Values from which ESS and R-hat are computed, for the blocks of this process; may be empty."""
-        return {}
-
     # ------------------------------------------------------------------ saving
 
     @property
@@ -152,7 +144,7 @@ class DrawRecorder:
 
     def small(self) -> dict[str, Float64]:
         """Accumulators that are the same on all processes."""
-        numbers = [self.weight, self.numbers.made, self.numbers.spacing]
+        numbers = [self.weight, self.numbers.count, self.numbers.spacing]
         return {
             "observer.numbers": np.array(numbers, np.float64),
             SAVED_DRAWS: np.array(self.numbers.kept, np.float64),
@@ -181,10 +173,10 @@ class DrawRecorder:
     def load(self, snapshot: Snapshot) -> None:
         """Load the accumulators of a checkpoint."""
         state = snapshot.manifest.state
-        self.weight, made, spacing = state["observer.numbers"].array().tolist()
-        if self.weight < 0 or made < 0 or spacing < 1:
-            raise ValueError(f"draws have (weight, number, spacing) {self.weight:g}, {made:g}, {spacing:g}")
-        self.numbers.made, self.numbers.spacing = int(made), int(spacing)
+        self.weight, count, spacing = state["observer.numbers"].array().tolist()
+        if self.weight < 0 or count < 0 or spacing < 1:
+            raise ValueError(f"draws have (weight, number, spacing) {self.weight:g}, {count:g}, {spacing:g}")
+        self.numbers.count, self.numbers.spacing = int(count), int(spacing)
         self.numbers.kept = snapshot.manifest.saved_draws
         for _, mean, m2, moments in self._named("m2"):
             moments.mean, moments.m2 = snapshot.read(mean), snapshot.read(m2)

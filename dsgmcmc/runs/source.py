@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ from dsgmcmc.diagnostics.ranking import click_scores
 from dsgmcmc.diagnostics.scores import held_out_scores
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.blocks import SLAB, RatingBlocks
-from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.likelihoods.ordinal import scale_of
 from dsgmcmc.model.parts import PARTS
 from dsgmcmc.model.parts.base import Place
@@ -36,7 +35,6 @@ from dsgmcmc.settings import named
 from dsgmcmc.storage.rundir import Facts, RunDirectory, made_with
 from dsgmcmc.storage.store import Key
 from dsgmcmc.targets.state import RandomStream
-from dsgmcmc.types import Float64
 
 log = logging.getLogger(__name__)
 
@@ -151,7 +149,8 @@ class RatingsSource:
         if start is not None and start != start_digest(run):
             raise InputError(f"{run.start()} is incomplete, or is not what the run started from: start another run")
         ratings = self.ratings
-        levels = levels_of_scale(ratings, config.law)
+        levels = config.law.levels_of(ratings)
+        levels = scale_of(ratings) if levels is None else levels
         scored = ratings.nnz_test and config.law.can_be_evaluated
         facts = {
             "data": str(self.path.absolute()),
@@ -159,7 +158,7 @@ class RatingsSource:
             "minimum": ratings.minimum,
             "maximum": ratings.maximum,
             "transposed": ratings.transposed,
-            **({} if levels is None else {"levels": levels}),
+            **({} if levels is None else {"levels": levels.tolist()}),
             "ratings": ratings.nnz,
             "test_ratings": ratings.nnz_test,
             **({"cautions": said} if (said := warnings_for_data(config, ratings)) else {}),
@@ -214,21 +213,18 @@ class RatingsSource:
         if scores is None:
             return {**nothing, **common}
         scores["coverage"] = {str(level): share for level, share in scores["coverage"].items()}
+        over_biases = None  # if the run itself has no factors
+        if config.rank:
+            over_biases = advantage(test_parts(run), config.law, levels, self.ratings, self.biases_only)
         return {
             "rmse_mean": scores.pop("rmse"),
             "mae_mean": scores.pop("mae"),
             "test_ratings": scores.pop("ratings"),
             **scores,
             "baselines": run.read_settings()[1].get("baselines"),
-            "over_biases": self._over_biases(run, config, levels),
+            "over_biases": over_biases,
             **common,
         }
-
-    def _over_biases(self, run: RunDirectory, config: ResolvedConfig, levels: Float64 | None) -> dict[str, Any] | None:
-        """Improvement of the predictions over biases only; None if the run itself has no factors."""
-        if not config.rank:
-            return None
-        return advantage(test_parts(run), config.law, levels, self.ratings, self.biases_only)
 
 
 def _centre(config: ResolvedConfig, ratings: Ratings) -> float:
@@ -258,21 +254,19 @@ def targets_of(config: ResolvedConfig, ratings: Ratings, ring: Ring) -> MakeTarg
 
 
 def warnings_for_data(config: ResolvedConfig, ratings: Ratings) -> list[str]:
-    """Return warnings about a run on these ratings: doubtful, but not an error."""
-    return [*_of_small_data(config, ratings), *config.law.warnings_for_data(ratings, config.likelihood)]
-
-
-def _of_small_data(config: ResolvedConfig, ratings: Ratings) -> Iterator[str]:
-    """Warn if the rank is so large that the ratings hardly determine tau."""
+    """Return warnings about a model that hardly suits the ratings, such as a rank so large that tau means little."""
+    warnings = list(config.law.warnings_for_data(ratings, config.likelihood))
     rows_and_columns = ratings.n_rows + ratings.n_cols
     numbers = config.rank * rows_and_columns
     if config.law.is_sum_over_ratings and numbers > MAX_NUMBERS_PER_RATING * ratings.nnz:
         published = "" if config.standardise else ", and leave out standardise: the published priors are too wide here"
-        yield (
+        warnings.insert(
+            0,
             f"{numbers:,} numbers in the factors for {ratings.nnz:,} training ratings: the data hardly tell noise from "
             f"factors, so tau means little; leave out --rank, or try --rank "
-            f"{automatic_rank(ratings.nnz, rows_and_columns)}{published}"
+            f"{automatic_rank(ratings.nnz, rows_and_columns)}{published}",
         )
+    return warnings
 
 
 def check_values(ratings: Ratings, config: ResolvedConfig) -> None:
@@ -285,13 +279,6 @@ def check_values(ratings: Ratings, config: ResolvedConfig) -> None:
             low, high = min(low, float(x.min())), max(high, float(x.max()))
     if bad := find_bad_scale(low, high):
         raise InputError(f"{ratings.path}: {bad}")
-
-
-def levels_of_scale(ratings: Ratings, law: type[Law]) -> list[float] | None:
-    """Return the distinct training ratings, sorted, if they are levels of the likelihood or of a scale; else None."""
-    levels = law.levels_of(ratings)
-    levels = scale_of(ratings) if levels is None else levels
-    return None if levels is None else levels.tolist()
 
 
 def check_limits(config: ResolvedConfig, ratings: Ratings) -> None:

@@ -45,7 +45,7 @@ def test_what_is_kept_follows_from_the_number_of_draws_alone() -> None:
     for made in range(1, 60):
         whole.offer(made)
         resumed = DrawNumbers(3)
-        resumed.made, resumed.spacing, resumed.kept = whole.made, whole.spacing, list(whole.kept)
+        resumed.count, resumed.spacing, resumed.kept = whole.count, whole.spacing, list(whole.kept)
         longer = DrawNumbers(3)
         for number in range(1, made + 8):
             longer.offer(number)
