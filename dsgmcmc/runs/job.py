@@ -260,6 +260,7 @@ class Job:
         warn_of_processes(comm)
         deadline = agree(comm, partial(self.policy.deadline, self._age()))
         config, given = self.resolve()
+        self._config = config
         log_errors = run.on_log_error = LogErrors(self._signals)
         who = f"process {comm.rank} of {comm.size} ({os.getpid()} on {platform.node()})"
         with self._opened(config, given) as facts, Watchdog(self.policy.watchdog, who) as watchdog:
@@ -268,19 +269,19 @@ class Job:
             ratings = ring.agree(lambda: self.source.ratings)
             make_target, data_per_iteration = targets_of(config, ratings, ring), ratings.nnz / config.sweep_length
             _, seconds = config.checkpoint_interval()
-            control = Control(ring.comm, self._signals, seconds, deadline, watchdog)
+            self._control = Control(ring.comm, self._signals, seconds, deadline, watchdog)
 
             def open_chain(number: int) -> Chain:
                 start = partial(self.source.start_chain, run, facts, number)
-                safer = fallbacks(config, given)
+                safer, control = fallbacks(config, given), self._control
                 chain = Chain(config, make_target, start, ring, run, number, facts, control, self.policy, safer)
                 if not (self.resume and chain.resume()):
                     chain.start()
                 return chain
 
             self._startup, self._begin = self._age(), perf_counter()
-            with Progress(config.iterations, data_per_iteration, self.quiet) as progress:
-                self._sample_chains(config, range(group, config.chains, groups), open_chain, control, progress)
+            with Progress(config.iterations, data_per_iteration, self.quiet) as self._progress:
+                self._sample_chains(range(group, config.chains, groups), open_chain)
                 sampling = perf_counter() - self._begin if self._timed else 0.0
             watchdog.stop()  # the chains of other groups may take much longer
             failures = [failure for failure in comm.allgather(self._failure) if failure]
@@ -288,19 +289,19 @@ class Job:
                 raise type(failures[0])("; ".join(dict.fromkeys(map(str, failures))))
             agree(comm, log_errors.check, "writing a log", WriteError)
             request = max(comm.allgather(self._request))
-            self._finish(config, ring, sampling)
+            self._finish(ring, sampling)
         if request == Request.INTERRUPT:
             return EXIT_INTERRUPTED
         return EXIT_RESUME if request == Request.STOP else EXIT_DONE
 
-    def _finish(self, config: ResolvedConfig, ring: Ring, sampling: float) -> None:
+    def _finish(self, ring: Ring, sampling: float) -> None:
         """Write the summary of all chains, unless there is one and this job sampled nothing. Collective."""
         comm, run = self.comm, self.run_directory
         before = saved_result(run) if self._at_root else []
         if any(comm.allgather(self._sampled > 0 or before is None)):  # another group may have sampled
             counts = (self._sampled, self._timed) if ring.rank == 0 else (0, 0)
             times = RunTimes(self._startup, sampling, *counts, ring.phases)
-            self.result = write_summary(comm, self.source, config, times, run, self._look)
+            self.result = write_summary(comm, self.source, self._config, times, run, self._look)
         else:
             self.result = before or []
 
@@ -311,38 +312,32 @@ class Job:
         """Whether sampling stops because of an error or a request, possibly before the chains end."""
         return self._failure is not None or self._request >= Request.STOP
 
-    def _sample_chains(
-        self,
-        config: ResolvedConfig,
-        numbers: Sequence[int],
-        open_chain: Callable[[int], Chain],
-        control: Control,
-        progress: Progress,
-    ) -> None:
+    def _sample_chains(self, numbers: Sequence[int], open_chain: Callable[[int], Chain]) -> None:
         """Sample the chains of this group: together if the run has a target accuracy, else one by one. Collective."""
-        for batch in [list(numbers)] if config.until else [[number] for number in numbers]:
+        for batch in [list(numbers)] if self._config.until else [[number] for number in numbers]:
             chains: list[Chain] = []
             for number in batch:
-                chain = self._attempt(control, partial(open_chain, number))
+                chain = self._attempt(partial(open_chain, number))
                 if chain is not None:
                     chains.append(chain)
-                    control.chains = len(chains)
+                    self._control.chains = len(chains)
             try:
-                self._iterate(config, chains, control, progress)
+                self._iterate(chains)
                 for chain in chains:
                     if chain.iteration:
-                        self._attempt(control, chain.finish)
+                        self._attempt(chain.finish)
             finally:
                 for chain in chains:
                     chain.close()
             if self._stopped:
                 return
 
-    def _iterate(self, config: ResolvedConfig, chains: list[Chain], control: Control, progress: Progress) -> None:
+    def _iterate(self, chains: list[Chain]) -> None:
         """Sample chains to their end; with a target accuracy, up to one check after another until they reach it.
 
         A chain that fails is removed from `chains`, and is neither evaluated nor saved.
         """
+        config = self._config
         goal = config.iterations
         if config.until:
             reached = self.comm.allgather(max((chain.iteration for chain in chains), default=0))
@@ -352,21 +347,21 @@ class Job:
                 ahead = min(goal, config.iterations)
                 if chain.iteration >= ahead or self._stopped:
                     continue
-                if not self._attempt(control, partial(self._advance, chain, ahead, progress)):
+                if not self._attempt(partial(self._advance, chain, ahead)):
                     chains.remove(chain)
                     chain.close()
             if not config.until:
                 return
-            control.meet(self.comm)
+            self._control.meet(self.comm)
             if any(self.comm.allgather(self._stopped)):
                 return
-            self._look = self._look_at(config, chains)
-            progress.look = self._look.against(config.wanted)
+            self._look = self._look_at(chains)
+            self._progress.look = self._look.against(config.wanted)
             if self._look.reached or self._look.iteration >= config.iterations:
                 return
             goal = next_look(goal + 1, config.burn_in, config.sweep_length)
 
-    def _advance(self, chain: Chain, goal: int, progress: Progress) -> bool:
+    def _advance(self, chain: Chain, goal: int) -> bool:
         """Sample a chain up to iteration `goal`, or until the job is stopped.
 
         The first sweep of a job compiles or loads kernels: the clock starts after this sweep.
@@ -375,33 +370,33 @@ class Job:
             if self._at_root and self._command:  # a job with nothing to do leaves the run unchanged
                 self.run_directory.note_job(self._command, self.comm.size)
             first = min(goal, chain.iteration + chain.config.sweep_length)
-            self._request = chain.advance(first, progress, timed=False)
+            self._request = chain.advance(first, self._progress, timed=False)
             self._sampled = chain.sampled
             self._startup, self._begin = self._age(), perf_counter()
             chain.ring.phases.clear()
         before = chain.sampled
         if not self._stopped:
-            self._request = chain.advance(goal, progress)
+            self._request = chain.advance(goal, self._progress)
         self._sampled += chain.sampled - before
         self._timed += chain.sampled - before
         return True
 
-    def _attempt(self, control: Control, work: Callable[[], T]) -> T | None:
+    def _attempt(self, work: Callable[[], T]) -> T | None:
         """Call `work`, and keep the error of a chain for the end of the job, so that other groups continue."""
         result = None
         try:
             result = work()
         except (AgreedError, DivergenceError) as error:
             self._failure = self._failure or error
-        control.finish()  # not after errors of other types: they end the job, while other processes may still wait
+        self._control.finish()  # not after other errors: they end the job, while other processes may still wait
         return result
 
-    def _look_at(self, config: ResolvedConfig, chains: Sequence[Chain]) -> Look:
+    def _look_at(self, chains: Sequence[Chain]) -> Look:
         """Measure the accuracy of all chains on process 0, and return it on all processes. Collective."""
         followed = {(chain.chain, block): parts for chain in chains for block, parts in chain.followed().items()}
         draws = {chain.chain: (chain.iteration, chain.draw_weights()) for chain in chains if chain.ring.rank == 0}
-        everything = self.comm.gather((followed, draws))
-        look: Look = self.comm.bcast(None if everything is None else look_at(config, everything))
+        of_processes = self.comm.gather((followed, draws))
+        look: Look = self.comm.bcast(None if of_processes is None else look_at(self._config, of_processes))
         return look
 
 
