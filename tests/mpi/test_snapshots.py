@@ -9,7 +9,7 @@ import pytest
 from mpi4py import MPI
 
 from dsgmcmc.parallel.partition import blocks_of
-from dsgmcmc.storage import writer
+from dsgmcmc.storage import store
 from dsgmcmc.storage.store import Key, Snapshot, SnapshotWriter
 
 pytestmark = pytest.mark.mpi
@@ -36,7 +36,7 @@ def test_all_processes_write_and_any_reads_all(
     comm: MPI.Comm, together, mpi_tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writers: int
 ) -> None:
     """One shard a process, but a thousand processes must not make a thousand files: neighbours hand blocks to one."""
-    monkeypatch.setattr(writer, "MAX_WRITERS", writers)
+    monkeypatch.setattr(store, "MAX_WRITERS", writers)
     draft = SnapshotWriter(mpi_tmp_path, "step-000000000001", mine(comm), HEADER, comm)
     at_root = comm.rank == 0
     for step in (draft.make if at_root else None, draft.shard, draft.gather, draft.commit if at_root else None):
