@@ -80,10 +80,13 @@ class _Descriptor(io.FileIO):
 
 
 def _text_stream(file: _Descriptor, before: Any) -> io.TextIOWrapper:
-    """Make a text stream for a file descriptor, with the encoding and buffering of the stream `before`."""
-    encoding, errors = getattr(before, "encoding", None), getattr(before, "errors", None)
+    """Make a text stream for a file descriptor, with the encoding and buffering of the stream `before`.
+
+    Letters outside the encoding, as names may have, become Python's escapes.
+    """
     at_once = getattr(before, "line_buffering", False) or getattr(before, "write_through", False)
-    return io.TextIOWrapper(io.BufferedWriter(file), encoding, errors, line_buffering=at_once)
+    file_buffer, encoding = io.BufferedWriter(file), getattr(before, "encoding", None)
+    return io.TextIOWrapper(file_buffer, encoding, "backslashreplace", line_buffering=at_once)
 
 
 @contextmanager

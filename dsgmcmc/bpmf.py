@@ -89,13 +89,8 @@ class Estimator:
     def __sklearn_tags__(self) -> Any:
         from sklearn.utils import InputTags, RegressorTags, Tags, TargetTags  # only scikit-learn calls this
 
-        return Tags(
-            estimator_type="regressor",
-            target_tags=TargetTags(required=False),
-            input_tags=InputTags(categorical=True, string=True, sparse=True),
-            regressor_tags=RegressorTags(),
-            requires_fit=True,
-        )
+        inputs = InputTags(categorical=True, string=True, sparse=True)
+        return Tags("regressor", TargetTags(required=False), regressor_tags=RegressorTags(), input_tags=inputs)
 
 
 @dataclass(repr=False, eq=False)
@@ -264,9 +259,8 @@ class BPMF(Estimator, FittedModel):
         shown = in_notebook() if self.verbose is None else bool(self.verbose)
         try:
             if jobs > 1:
-                sample_apart(
-                    data, out, settings, self.warm_start, jobs, shown, folder, earlier_run, command, self.model
-                )
+                options = (self.warm_start, jobs, shown, folder, earlier_run, command, self.model)
+                sample_apart(data, out, settings, *options)
             else:
                 from dsgmcmc.runs.compare import sample_recommended
                 from dsgmcmc.runs.job import Job  # loads Numba's compiler, which reading a model does not need
@@ -348,16 +342,8 @@ class BPMF(Estimator, FittedModel):
         """
         opened = Run(run)
         config = opened.config
-        model = cls(
-            rank=config.rank,
-            sampler=config.sampler.name,
-            iterations=config.iterations,
-            chains=config.chains,
-            noise=config.noise,
-            random_state=config.seed,
-            out=run,
-            warm_start=True,
-        )
+        settings = {name: getattr(config, name) for name in ("rank", "iterations", "chains", "noise")}
+        model = cls(**settings, sampler=config.sampler.name, random_state=config.seed, out=run, warm_start=True)
         return model._adopt(opened, data)
 
     def _settings(self) -> dict[str, Any]:

@@ -82,11 +82,7 @@ def console(stderr: bool = False) -> Console:
 
 
 def show_table(
-    headings: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    title: str = "",
-    *,
-    left: Collection[str] = (),
+    headings: Sequence[str], rows: Iterable[Sequence[str]], title: str = "", *, left: Collection[str] = ()
 ) -> None:
     """Print a table.
 

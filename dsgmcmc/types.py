@@ -70,15 +70,18 @@ class Factor(IntEnum):
 
 
 class Comm(Protocol):
-    """A communicator: the methods of ``mpi4py.MPI.Comm`` that are used, or `dsgmcmc.parallel.comm.Alone`."""
+    """A communicator: the methods of ``mpi4py.MPI.Comm`` that are used, or `dsgmcmc.parallel.comm.Alone`.
 
-    @property
-    def rank(self) -> int:
-        """Number of this process."""
+    Attributes
+    ----------
+    rank : int
+        Number of this process.
+    size : int
+        Number of processes.
+    """
 
-    @property
-    def size(self) -> int:
-        """Number of processes."""
+    rank: int
+    size: int
 
     def allgather(self, sendobj: T) -> list[T]:
         """Objects of all processes, on all processes."""

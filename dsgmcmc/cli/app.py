@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import sys
 from copy import copy
 from typing import Annotated, Any
@@ -70,8 +69,6 @@ def main() -> None:
 
     The exit status is 2 for wrong input, and 1 for a file that cannot be read or written.
     """
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # names may have letters outside the locale
     words = sys.argv[1:] or ["--help"]
     try:
         status = _program_for(words)(words, standalone_mode=False)

@@ -38,7 +38,7 @@ def predict(
     out: OutOption = None,
     of_mean: Annotated[bool, typer.Option("--of-mean", help="Predict the expected rating, without noise.")] = False,
     interval: Annotated[
-        float, typer.Option(help="Probability between the two quantiles: 0.9 gives q05 and q95.", show_default=True)
+        float, typer.Option(help="Probability between the two quantiles: 0.9 gives q05 and q95.")
     ] = 0.9,
     at_least: Annotated[
         float | None,

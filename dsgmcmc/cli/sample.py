@@ -109,14 +109,13 @@ def sample(
 
 def _split(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Split the given options into settings of the job and settings of the run; step_size goes to the sampler."""
+    from dsgmcmc.config.chain import section_of
     from dsgmcmc.config.job import Policy
 
     given = {name: value for name, value in given.items() if value is not None}
     of_job = {name: given.pop(name) for name in Policy.model_fields if name in given}
-    if "sampler" in given:
-        given["sampler"] = {"name": given["sampler"]}
     if "step_size" in given:
-        given["sampler"] = {**given.get("sampler", {}), "step_size": given.pop("step_size")}
+        given["sampler"] = section_of(given.get("sampler", {})) | {"step_size": given.pop("step_size")}
     return of_job, given
 
 

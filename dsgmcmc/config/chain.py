@@ -88,9 +88,7 @@ class SamplerSection(BaseModel):
         if section.get("gradient") == kind.gradients[0]:  # the default has the same hash if it is given
             del section["gradient"]
         if section.get("gradient") in DATUM_GRADIENTS and not of_densities:
-            raise ValueError(
-                f"sampler.gradient = {section['gradient']!r} is only for densities that are sums over data"
-            )
+            raise ValueError(f"sampler.gradient {section['gradient']!r} is only for densities that are sums over data")
         try:
             return cls(name=name, config=kind.Config(**section))
         except ValidationError as error:
@@ -102,10 +100,6 @@ class SamplerSection(BaseModel):
         kind = sampler_named(self.name)
         assert kind is not None
         return kind
-
-    def make(self, burn_in: int) -> Sampler[Any, Any]:
-        """Make the sampler, given the number of iterations of burn-in."""
-        return self.kind(self.config, burn_in)
 
     @model_serializer
     def _flat(self) -> dict[str, Any]:
@@ -138,17 +132,17 @@ def _shown(value: Any) -> str:
 
 def explain(error: ValidationError, prefix: str = "") -> str:
     """List the wrong settings with their values; `prefix` precedes their names."""
-    wrong: dict[str, list[str]] = {}
+    problems: dict[str, str] = {}
     values = {}
     for detail in error.errors():
-        name, what = prefix + str((detail["loc"] or ("",))[0]), detail["msg"].removeprefix("Value error, ")
+        name = prefix + str((detail["loc"] or ("",))[0])
+        problem = detail["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
         if detail["type"] == "extra_forbidden":
-            what = f"is not a setting{'' if prefix else '; those of the sampler are sampler.NAME'}"
-        wrong.setdefault(name, []).append(what.replace("Input should be", "must be"))
+            problem = f"is not a setting{'' if prefix else '; those of the sampler are sampler.NAME'}"
+        problems[name] = f"{problems[name]} or {problem}" if name in problems else problem
         values[name] = _shown(detail["input"])
-    lines = {name: " or ".join(texts) for name, texts in wrong.items()}
     return "; ".join(
-        f"{name}: {text} (found {values[name]})" if name != prefix else text for name, text in lines.items()
+        problem if name == prefix else f"{name}: {problem} (found {values[name]})" for name, problem in problems.items()
     )
 
 
@@ -274,13 +268,14 @@ class ChainConfig(Checked):
             If the settings are incompatible.
         """
         until = self.until or (self.default_until() if self.iterations is None else "none")
-        if until == "none":
-            return self._plain(processes, finest, None)
-        plain = self._plain(processes, finest, until)
-        why = self._why_unreachable(plain)
-        if why and self.until:
-            raise InputError(f"until {until}: {why}")
-        return self._plain(processes, finest, None) if why else plain
+        if until != "none":
+            plain = self._plain(processes, finest, until)
+            reason = self._why_unreachable(plain)
+            if not reason:
+                return plain
+            if self.until:
+                raise InputError(f"until {until}: {reason}")
+        return self._plain(processes, finest, None)
 
     def default_until(self) -> str:
         """Default target accuracy, if no number of iterations is given."""
@@ -367,7 +362,7 @@ class ResolvedChain(ChainConfig):
 
     def make_sampler(self) -> Sampler[Any, Any]:
         """Make the sampler."""
-        return self.sampler.make(self.burn_in)
+        return self.sampler.kind(self.sampler.config, self.burn_in)
 
     def checkpoint_interval(self) -> tuple[int | None, float | None]:
         """Iterations and seconds between checkpoints, one of which is None."""

@@ -125,9 +125,8 @@ class RunConfig(ModelConfig, ChainConfig):
                 f"{named('sampler')} {self.sampler.name} needs normal conditionals, which rows do not have with the "
                 f"{self.likelihood} likelihood: choose a sampler that uses gradients, such as {DEFAULT_SAMPLER}"
             )
-        if estimator.fixed_likelihood and (
-            self.noise != "shared" or not self.law.has_noise or self.law.has_parameters()
-        ):
+        law_is_fixed = self.noise == "shared" and self.law.has_noise and not self.law.has_parameters()
+        if estimator.fixed_likelihood and not law_is_fixed:
             raise InputError(
                 f"sampler.gradient: {self.sampler.config.gradient} keeps a gradient of the likelihood, which noise "
                 "scales or thresholds would change: leave out noise and likelihood, or take another gradient"

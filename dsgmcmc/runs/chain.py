@@ -115,7 +115,7 @@ class Chain:
         """
         config, ring, times = self.config, self.ring, len(diverged)
         section = self._fallbacks[times - 1].sampler if times else config.sampler
-        self.sampler = section.make(config.burn_in)
+        self.sampler = section.kind(section.config, config.burn_in)
         self.target = self._make_target(restarted_chain(self.chain, times), self.sampler)
         draws = DrawRecorder(self.target, ring.rank == 0, config.save_draws)
         self.state = ChainState(self.target, self.sampler, draws, tuple(self.target.recorders()), diverged)
