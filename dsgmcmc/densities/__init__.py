@@ -1,8 +1,9 @@
 """Densities on plain vectors, their samplers, and their draws in memory.
 
-`density`, `sums` and `regression` define densities, and `sample` their chains. `metropolis` and `sgmcmc` contain
-samplers for densities alone; those in `dsgmcmc.samplers` sample densities, too. Lower packages do not import this one:
-their registries name its classes by strings.
+`density`, `sums` and `regression` define densities, and `sample` their chains. The samplers here are for densities
+alone: `mh`, `hmc`, `mala` and `scalable` on the base of `metropolis`, and `riemannian`, `matrix_sgnht` and
+`adjusted_sgld`. Those in `dsgmcmc.samplers` sample densities, too. Lower packages do not import this one: their
+registries name its classes by strings.
 
 Users import from here `sample_density`, `Density`, and `KERNELS`, the classes of all samplers for densities by name.
 """

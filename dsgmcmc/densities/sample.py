@@ -1,4 +1,4 @@
-"""Chains that sample a density, on one process or several.
+"""Chains that sample a density, on one process or several, and their draws in memory.
 
 `sample_density` returns draws; `sample` yields the state after each iteration.
 """
@@ -6,32 +6,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Self
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from dsgmcmc.config.chain import DEFAULT_SAMPLER, ChainConfig, ResolvedChain, section_of
+from dsgmcmc.config.units import LEAST_DRAWS
 from dsgmcmc.densities.curvature import with_curvature
 from dsgmcmc.densities.density import D, Density, check_attributes, check_energy, check_gradient
-from dsgmcmc.densities.draws import Draws
 from dsgmcmc.densities.vector import NOT_CONDITIONAL, VectorTarget, part_sizes
+from dsgmcmc.diagnostics.convergence import split_subchains
+from dsgmcmc.diagnostics.mixing import equal_weights, ess_bulk, ess_tail, halves, rhat
 from dsgmcmc.errors import DivergenceError, InputError
 from dsgmcmc.parallel.comm import Alone, agree, launched, run_for_caller
 from dsgmcmc.parallel.schedule import Schedule
+from dsgmcmc.posterior.export import datatree
 from dsgmcmc.samplers import sampler_named
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.settings import in_python
 from dsgmcmc.targets.state import RandomStream
-from dsgmcmc.types import Comm, Float64, ScheduleName
+from dsgmcmc.types import Comm, Float64, Int64, ScheduleName
 
 #: Maximum number of iterations in one call of a compiled loop: Ctrl-C takes effect only between calls. The draws do not
 #: depend on this number.
 CALL_ITERATIONS = 1_000
 
+#: Arrays of `Draws`.
+ARRAYS = ("theta", "energy", "weight", "iteration")
 
 #: Settings of chains that are monitored and saved.
-OF_RUNS = {"until", "evaluate_every", "checkpoint_every", "save_draws"}
+RUN_SETTINGS = {"until", "evaluate_every", "checkpoint_every", "save_draws"}
 
 
 class DensityConfig(ChainConfig):
@@ -46,7 +53,7 @@ class DensityConfig(ChainConfig):
         InputError
             If any setting is wrong; the message names all of them.
         """
-        for name in sorted(OF_RUNS & settings.keys()):
+        for name in sorted(RUN_SETTINGS & settings.keys()):
             raise InputError(f"{name} is a setting of runs, and not of sample_density")
         section = {"name": DEFAULT_SAMPLER, **section_of(settings.get("sampler", {}))}
         kind = sampler_named(section["name"])
@@ -117,14 +124,7 @@ def vector_target(
     check_fits(density, type(sampler), sampler.config)
     order = Schedule(schedule, part_sizes(density.n_data, grid), seed, chain) if sampler.gradient.by_parts else None
     stream = RandomStream(seed, chain)
-    return VectorTarget(
-        density,
-        order,
-        fields=sampler.kept,
-        scratch=sampler.working,
-        stream=stream,
-        rows=rows,
-    )
+    return VectorTarget(density, order, fields=sampler.kept, scratch=sampler.working, stream=stream, rows=rows)
 
 
 def sample(
@@ -135,7 +135,7 @@ def sample(
     Parameters
     ----------
     target : VectorTarget
-        Made by `vector_target` for `sampler`.
+        Result of `vector_target` for `sampler`.
     sampler : Sampler
         Any of `dsgmcmc.samplers.SAMPLERS`.
     iterations : int
@@ -153,6 +153,89 @@ def sample(
         yield target.block[sampler.position(iteration)]
 
 
+class Mixing(NamedTuple):
+    """Mixing of the chains, for every element of theta; NaN if unknown.
+
+    Attributes
+    ----------
+    rhat, ess : (D,) float64
+        Rank-normalised R-hat (for a single chain between its quarters), and the smaller of bulk and tail ESS.
+    """
+
+    rhat: Float64
+    ess: Float64
+
+
+@dataclass(repr=False, eq=False)
+class Draws:
+    """Draws of all chains that sample a density.
+
+    Attributes
+    ----------
+    sampler : str
+        Name of the sampler.
+    interleaved : int
+        Number of sub-chains that the sampler interleaves in a chain.
+    theta : (chains, draws, D) float64
+    energy : (chains, draws) float64
+        Minus the log posterior density, up to a constant; NaN if it was not computed.
+    weight : (chains, draws) float64
+        Weight of every draw in averages.
+    iteration : (chains, draws) int64
+        Number of iterations of the chain up to every draw.
+    statistics : list of dict
+        Values that the sampler reports at the end of every chain, such as the acceptance rate.
+    """
+
+    sampler: str
+    interleaved: int
+    theta: Float64
+    energy: Float64
+    weight: Float64
+    iteration: Int64
+    statistics: list[dict[str, float]]
+
+    @cached_property
+    def mixing(self) -> Mixing:
+        """R-hat and effective sample size; they do not detect a bias that all chains share."""
+        values = split_subchains(self.theta, self.interleaved)
+        if values.shape[1] < LEAST_DRAWS or not equal_weights(self.weight):
+            unknown = np.full(self.theta.shape[2], np.nan)
+            return Mixing(unknown, unknown)
+        compared = halves(values) if len(self.theta) == 1 else values
+        return Mixing(rhat(compared), np.minimum(ess_bulk(values), ess_tail(values)))
+
+    def to_arviz(self) -> Any:
+        """Return the draws as a tree of data sets for ArviZ.
+
+        Returns
+        -------
+        xarray.DataTree
+            ``posterior``: ``theta`` by ``element``, for all draws; ``sample_stats``: ``weight``, ``iteration`` and
+            ``lp``, the log posterior density up to a constant, NaN for draws without energies.
+
+        Raises
+        ------
+        InputError
+            If arviz-base is not installed.
+        """
+        groups: dict[str, dict[str, Any]] = {
+            "posterior": {"theta": self.theta},
+            "sample_stats": {"weight": self.weight, "iteration": self.iteration, "lp": -self.energy},
+        }
+        elements = np.arange(self.theta.shape[2])
+        return datatree(groups, {"element": elements}, {"theta": ["element"]}, self.sampler)
+
+    def __repr__(self) -> str:
+        chains, draws, m = self.theta.shape
+        text = f"{chains} chain(s) of {draws:,} draws of {m:,} elements of theta by {self.sampler}"
+        if np.isnan(self.mixing.rhat).all():
+            return f"{text}: R-hat and ESS are unknown (too few draws, or draws of unequal weight)"
+        return (
+            f"{text}: R-hat at most {np.nanmax(self.mixing.rhat):.3f}, ESS at least {np.nanmin(self.mixing.ess):,.0f}"
+        )
+
+
 class Chain:
     """A chain that samples a density, and the draws that it has recorded."""
 
@@ -163,11 +246,8 @@ class Chain:
         self.target = vector_target(
             density, self.sampler, seed=config.seed, chain=number, grid=config.grid, schedule=config.schedule
         )
-        self.made = 0
-        self._theta: list[Float64] = []
-        self._energy: list[float] = []
-        self._weight: list[float] = []
-        self._iteration: list[int] = []
+        self.iterations = 0
+        self._records: list[dict[str, Any]] = []
         self.sampler.start(self.target, config.initial_sd)
 
     def run(self) -> None:
@@ -180,39 +260,39 @@ class Chain:
         """
         config = self.config
         next_draw = config.first_draw
-        while self.made < config.iterations:
-            stop = min(config.iterations, next_draw, self.made + CALL_ITERATIONS)
-            self.sampler.advance(self.target, self.made, stop - self.made)
-            self.made = stop
+        while self.iterations < config.iterations:
+            stop = min(config.iterations, next_draw, self.iterations + CALL_ITERATIONS)
+            self.sampler.advance(self.target, self.iterations, stop - self.iterations)
+            self.iterations = stop
             if stop == next_draw:
                 self._record()
                 next_draw += config.thin
-        self._check(self.sampler.position(self.made - 1))
+        self._check()
 
     def draws(self) -> dict[str, Any]:
         """The attributes of `Draws` for this chain alone."""
-        return {
-            "theta": np.array(self._theta).reshape(-1, self.target.density.dimension),
-            "energy": np.array(self._energy),
-            "weight": np.array(self._weight),
-            "iteration": np.array(self._iteration, np.int64),
-            "statistics": self.sampler.metrics(),
-        }
+        arrays = {name: np.array([record[name] for record in self._records]) for name in ARRAYS}
+        return {**arrays, "statistics": self.sampler.metrics()}
 
     def _record(self) -> None:
-        position = self.sampler.position(self.made - 1)
-        self._check(position)
-        whole = self.config.sweep_length == 1  # otherwise an energy would take more data than many iterations
-        self._energy.append(float(self.target.energy(position)[0]) if whole else np.nan)
-        self._theta.append(self.target.block[position][0].copy())
-        self._weight.append(self.sampler.weight(self.target, self.made - 1))
-        self._iteration.append(self.made)
+        self._check()
+        position = self.sampler.position(self.iterations - 1)
+        all_data = self.config.sweep_length == 1  # otherwise an energy would take more data than many iterations
+        self._records.append(
+            {
+                "theta": self.target.block[position][0].copy(),
+                "energy": float(self.target.energy(position)[0]) if all_data else np.nan,
+                "weight": self.sampler.weight(self.target, self.iterations - 1),
+                "iteration": self.iterations,
+            }
+        )
 
-    def _check(self, position: str) -> None:
+    def _check(self) -> None:
+        position = self.sampler.position(self.iterations - 1)
         where = self.target.find_divergence(position) or self.sampler.find_divergence()
         if where:
             raise DivergenceError(
-                f"chain {self.number} diverged by iteration {self.made}: {where}. Use a smaller step_size of the "
+                f"chain {self.number} diverged by iteration {self.iterations}: {where}. Use a smaller step_size of the "
                 "sampler, or a larger curvature of the density, which is its unit"
             )
 
@@ -246,69 +326,58 @@ def sample_density(density: Density, *, comm: Comm | None = None, **settings: An
         if launched():
             raise InputError(
                 "several processes were started: with comm=MPI.COMM_WORLD they share the chains, with "
-                "comm=MPI.COMM_SELF each of them makes all chains"
+                "comm=MPI.COMM_SELF each of them runs all chains"
             )
         comm = Alone()
-    job = Sampling(density, settings, comm)
     with in_python({}), np.errstate(all="ignore"):  # divergence is detected from the state
-        run_for_caller(comm, job.run)
-    return job.draws
+        return run_for_caller(comm, partial(_sample_chains, density, settings, comm))
 
 
-class Sampling:
-    """A call of `sample_density`: process r of P runs the chains r, r + P, r + 2 P, ..."""
-
-    draws: Draws
-
-    def __init__(self, density: Density, settings: Mapping[str, Any], comm: Comm) -> None:
-        self.density = density
-        self.settings = settings
-        self.comm = comm
-
-    def run(self) -> None:
-        """Run all chains and collect their draws. Collective."""
-        self.config = agree(self.comm, self._resolve)
-        self.chains = agree(self.comm, self._make_chains)
-        self._advance()
-        parts = self.comm.allgather({chain.number: chain.draws() for chain in self.chains})
-        chains = [parts[number % self.comm.size][number] for number in range(self.config.chains)]
-        arrays = ("theta", "energy", "weight", "iteration")
-        self.draws = Draws(
-            sampler=self.config.sampler.name,
-            interleaved=len(self.config.make_sampler().positions),
-            **{name: np.stack([chain[name] for chain in chains]) for name in arrays},
-            statistics=[chain["statistics"] for chain in chains],
-        )
-
-    def _resolve(self) -> ResolvedDensity:
-        """Check the density and the settings, and choose the settings left open."""
-        self.density = with_curvature(self.density)
-        check_attributes(self.density)
-        config = DensityConfig.build(self.settings).resolved(1, self.density.n_data)
-        check(self.density, config)
-        return config
-
-    def _make_chains(self) -> list[Chain]:
-        numbers = range(self.comm.rank, self.config.chains, self.comm.size)
-        return [Chain(self.density, self.config, number) for number in numbers]
-
-    def _advance(self) -> None:
-        """Run the chains of all processes; if any diverges, all processes raise the same error. Collective."""
-        diverged: list[tuple[int, str]] = []
-        for chain in self.chains:
-            try:
-                chain.run()
-            except DivergenceError as error:
-                diverged.append((chain.number, str(error)))
-                break
-        everywhere = [entry for part in self.comm.allgather(diverged) for entry in part]
-        if everywhere:
-            _, message = min(everywhere)
-            raise DivergenceError(message)
+def _sample_chains(density: Density, settings: Mapping[str, Any], comm: Comm) -> Draws:
+    """Run all chains and collect their draws: process r of P runs the chains r, r + P, r + 2 P, .... Collective."""
+    density, config = agree(comm, lambda: _resolve(density, settings))
+    numbers = range(comm.rank, config.chains, comm.size)
+    chains = agree(comm, lambda: [Chain(density, config, number) for number in numbers])
+    _run(chains, comm)
+    parts = comm.allgather({chain.number: chain.draws() for chain in chains})
+    draws = [parts[number % comm.size][number] for number in range(config.chains)]
+    return Draws(
+        sampler=config.sampler.name,
+        interleaved=len(config.make_sampler().positions),
+        **{name: np.stack([chain[name] for chain in draws]) for name in ARRAYS},
+        statistics=[chain["statistics"] for chain in draws],
+    )
 
 
-def check(density: Density, config: ResolvedDensity) -> None:
-    """Raise `InputError` if the settings do not suit the density."""
+def _resolve(density: Density, settings: Mapping[str, Any]) -> tuple[Density, ResolvedDensity]:
+    """Check the density and the settings, and choose the settings left open and the curvature."""
+    density = with_curvature(density)
+    check_attributes(density)
+    config = DensityConfig.build(settings).resolved(1, density.n_data)
+    _check(density, config)
+    return density, config
+
+
+def _run(chains: list[Chain], comm: Comm) -> None:
+    """Run the chains of all processes; if any diverges, all processes raise the same error. Collective."""
+    diverged: list[tuple[int, str]] = []
+    for chain in chains:
+        try:
+            chain.run()
+        except DivergenceError as error:
+            diverged.append((chain.number, str(error)))
+            break
+    everywhere = [entry for part in comm.allgather(diverged) for entry in part]
+    if everywhere:
+        _, message = min(everywhere)
+        raise DivergenceError(message)
+
+
+def _check(density: Density, config: ResolvedDensity) -> None:
+    """Raise `InputError` if the settings do not suit the density, or its energy or gradient is wrong at some points.
+
+    So an error in the energy or the gradient shows before the first iteration.
+    """
     kind = config.sampler.kind
     if kind.draws_conditionals:
         raise InputError(NOT_CONDITIONAL)
@@ -320,14 +389,9 @@ def check(density: Density, config: ResolvedDensity) -> None:
         )
     if config.sweep_length > density.n_data:
         raise InputError(f"grid {config.grid}: {density.n_data} data cannot be cut into so many parts")
-    check_results(density, config)
-
-
-def check_results(density: Density, config: ResolvedDensity) -> None:
-    """Check the energy and the gradient at random points, so that an error in them shows before the first iteration."""
     points = config.initial_sd * np.random.default_rng(0).standard_normal((8, density.dimension))
-    estimator = config.sampler.kind.estimator(config.sampler.config)
     check_energy(density, points)
-    if config.sampler.kind.gradients != ("none",) and estimator.densities is None:
+    estimator = kind.estimator(config.sampler.config)
+    if kind.gradients != ("none",) and estimator.densities is None:
         part = (slice(0, None, config.grid),) if estimator.by_parts else ()
         check_gradient(density, points[:1], density.gradient(points[:1], *part))

@@ -391,13 +391,13 @@ def run_parallel(comm: Comm, work: Callable[[], int]) -> NoReturn:
     sys.exit(code)
 
 
-def run_for_caller(comm: Comm, work: Callable[[], None]) -> None:
-    """Run a command on all processes of a program that continues afterwards.
+def run_for_caller(comm: Comm, work: Callable[[], T]) -> T:
+    """Run a command on all processes of a program that continues afterwards, and return its result.
 
     An error that all processes raise together is passed on. An error on one of several processes ends the whole job.
     """
     try:
-        work()
+        return work()
     except (AgreedError, DivergenceError, StoppedError, KeyboardInterrupt):
         raise
     except BaseException as error:

@@ -29,18 +29,18 @@ SAMPLERS: Registry[Sampler[Any, Any]] = Registry(
 #: Samplers that only sample densities on a plain vector.
 DENSITY_SAMPLERS: Registry[Sampler[Any, Any]] = Registry(
     {
-        "mh": "densities.metropolis.mh.MH",
-        "hmc": "densities.metropolis.hmc.HMC",
-        "mala": "densities.metropolis.mala.MALA",
-        "smh1": "densities.metropolis.scalable.SMH1",
-        "smh2": "densities.metropolis.scalable.SMH2",
-        "austerity": "densities.metropolis.stochastic.Austerity",
-        "stochastic_mh": "densities.metropolis.stochastic.StochasticMH",
-        "modified_stochastic_mh": "densities.metropolis.stochastic.ModifiedStochasticMH",
-        "gsgrhmc": "densities.sgmcmc.gsgrhmc.GSGRHMC",
-        "gsgrld": "densities.sgmcmc.gsgrld.GSGRLD",
-        "matrix_sgnht": "densities.sgmcmc.matrix_sgnht.MatrixSGNHT",
-        "adjusted_sgld": "densities.sgmcmc.adjusted_sgld.AdjustedSGLD",
+        "mh": "densities.mh.MH",
+        "hmc": "densities.hmc.HMC",
+        "mala": "densities.mala.MALA",
+        "smh1": "densities.scalable.SMH1",
+        "smh2": "densities.scalable.SMH2",
+        "austerity": "densities.mh.Austerity",
+        "stochastic_mh": "densities.mh.StochasticMH",
+        "modified_stochastic_mh": "densities.mh.ModifiedStochasticMH",
+        "gsgrhmc": "densities.riemannian.GSGRHMC",
+        "gsgrld": "densities.riemannian.GSGRLD",
+        "matrix_sgnht": "densities.matrix_sgnht.MatrixSGNHT",
+        "adjusted_sgld": "densities.adjusted_sgld.AdjustedSGLD",
     }
 )
 

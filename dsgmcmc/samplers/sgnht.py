@@ -19,7 +19,7 @@ Target: the posterior, up to O(h^2), for independent normal noise that does not 
 the metric has the form that the thermostats can match: V I in each row for "row", diagonal for "element". Then the
 mean of xi is A + h_i^2 V / (2 h). Otherwise the error is O(h): with "row", direction k, of noise V_k, tends to the
 temperature (A + h V_k / 2) / (A + h mean(V) / 2); with "element", correlated noise makes elements of theta correlated.
-Minibatches have correlated noise: `dsgmcmc.densities.sgmcmc.matrix_sgnht` handles it, for one vector. Noise that
+Minibatches have correlated noise: `dsgmcmc.densities.matrix_sgnht` handles it, for one vector. Noise that
 depends on theta causes an error of O(h) with all thermostats. The noise of shuffled parts cancels within a sweep, but a
 thermostat adapts to one part at a time, and the draws would be underdispersed: such parts are refused. On a plain
 vector of several rows, "scalar" couples the rows, which are then not independent chains. Left out: Metropolis

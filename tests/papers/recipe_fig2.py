@@ -15,8 +15,8 @@ import numpy as np
 from common import axes, command, head, row, save
 
 from dsgmcmc.densities.density import ALL, DoubleWell, Gaussian
+from dsgmcmc.densities.riemannian import GSGRHMC, GSGRHMCConfig
 from dsgmcmc.densities.sample import sample, vector_target
-from dsgmcmc.densities.sgmcmc.gsgrhmc import GSGRHMC, GSGRHMCConfig
 from dsgmcmc.samplers.sghmc import SGHMC, SGHMCConfig
 from dsgmcmc.samplers.sgld import SGLD, SGLDConfig
 

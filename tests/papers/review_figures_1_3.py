@@ -27,9 +27,9 @@ from scalable_mh import effective
 from scipy.linalg import solve_discrete_lyapunov
 
 from dsgmcmc.densities.density import Gaussian
-from dsgmcmc.densities.metropolis.scalable import SMH2, SMHConfig, mode_of
 from dsgmcmc.densities.regression import Regression
 from dsgmcmc.densities.sample import sample, vector_target
+from dsgmcmc.densities.scalable import SMH2, SMHConfig, mode_of
 from dsgmcmc.densities.stein import kernel_stein_discrepancy
 from dsgmcmc.samplers import sampler_named
 from dsgmcmc.samplers.sgld import SGLD, SGLDConfig

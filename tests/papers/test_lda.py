@@ -9,8 +9,8 @@ import pytest
 from latent_dirichlet import LatentDirichlet
 from scipy.special import gammaln
 
+from dsgmcmc.densities.riemannian import GSGRLD, GSGRLDConfig
 from dsgmcmc.densities.sample import sample, vector_target
-from dsgmcmc.densities.sgmcmc.gsgrld import GSGRLD, GSGRLDConfig
 
 DOCUMENTS = [[0, 1, 1, 2], [2, 2, 0], [], [1, 0, 2, 0, 0]]
 FEW_DOCUMENTS = [[0, 0, 0], [0, 0, 1]]

@@ -7,9 +7,8 @@ import pytest
 from recipe_fig2 import EDGES, OnePeak, TwoPeaks, cells, divergence
 
 from dsgmcmc.densities.density import DoubleWell
+from dsgmcmc.densities.riemannian import GSGRHMC, GSGRLD, GSGRHMCConfig, GSGRLDConfig
 from dsgmcmc.densities.sample import sample, vector_target
-from dsgmcmc.densities.sgmcmc.gsgrhmc import GSGRHMC, GSGRHMCConfig
-from dsgmcmc.densities.sgmcmc.gsgrld import GSGRLD, GSGRLDConfig
 
 STEP, CHAINS = 0.02, 4000
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from dsgmcmc.densities.adjusted_sgld import AdjustedSGLD, AdjustedSGLDConfig
 from dsgmcmc.densities.regression import Link, Regression
 from dsgmcmc.densities.sample import sample, vector_target
-from dsgmcmc.densities.sgmcmc.adjusted_sgld import AdjustedSGLD, AdjustedSGLDConfig
 from dsgmcmc.samplers.sgld import SGLD, SGLDConfig
 
 D, N, STEP, ITERATIONS = 6, 60, 0.3, 20_000

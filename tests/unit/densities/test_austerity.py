@@ -6,7 +6,7 @@ from itertools import permutations
 
 import numpy as np
 
-from dsgmcmc.densities.metropolis.stochastic import Austerity, AusterityConfig
+from dsgmcmc.densities.mh import Austerity, AusterityConfig
 from dsgmcmc.densities.sums import SumDensity
 
 N, BATCH = 6, 2

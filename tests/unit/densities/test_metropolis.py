@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dsgmcmc.config.run import build
-from dsgmcmc.densities.metropolis.base import Metropolis
+from dsgmcmc.densities.metropolis import Metropolis
 from dsgmcmc.densities.regression import LOGISTIC, Link, Regression, student
 from dsgmcmc.densities.sample import vector_target
 from dsgmcmc.densities.vector import VectorTarget
@@ -84,7 +84,7 @@ def test_candidates_reject_as_often_as_all_data_would(name: str, bound: str) -> 
     """
     density = regression(40, 3, prior=0.5)
     sampler, target = made(name, density, bound=bound, fallback=1e9)
-    kernel, law = sampler.made(target)
+    kernel, law = sampler.prepared(target)
     far = {"smh1": 1.2, "smh2": 1.5}[name]
     theta, proposed = law.mean + far * law.root[:, 0], law.mean - 1.3 * far * law.root[:, 1]
     fixed = kernel.tables._replace(keep=0.0, centre=proposed - kernel.tables.anchor, root=np.zeros((3, 3)))
@@ -110,7 +110,7 @@ def test_no_datum_rejects_faster_than_its_bound(name: str, link: str, bound: str
     """lambda_i <= phi psi_i at random points near and far: else a candidate's chance is above 1, and the law wrong."""
     density = regression(30, 2, LINKS[link])
     sampler, target = made(name, density, bound=bound)
-    kernel, law = sampler.made(target)
+    kernel, law = sampler.prepared(target)
     rng, tightest = np.random.default_rng(8), 0.0
     for _ in range(300):
         theta, proposed = (law.mean + 10 ** rng.uniform(-2, 1.5) * law.root @ rng.normal(size=2) for _ in range(2))

@@ -11,10 +11,10 @@ import pytest
 
 from dsgmcmc.config.run import build
 from dsgmcmc.densities import sample_density
+from dsgmcmc.densities.adjusted_sgld import AdjustedSGLD
 from dsgmcmc.densities.density import DoubleWell
 from dsgmcmc.densities.regression import Regression
 from dsgmcmc.densities.sample import vector_target
-from dsgmcmc.densities.sgmcmc.adjusted_sgld import AdjustedSGLD
 from dsgmcmc.densities.subsampling import Subsample, draw
 from dsgmcmc.densities.sums import SumDensity
 from dsgmcmc.densities.vector import VectorTarget

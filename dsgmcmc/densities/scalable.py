@@ -31,8 +31,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from dsgmcmc.densities.metropolis.base import Metropolis
-from dsgmcmc.densities.metropolis.proposals import NormalProposal, Proposal, ProposalConfig, dense
+from dsgmcmc.densities.metropolis import Metropolis, NormalApproximation, Proposal, ProposalConfig, dense
 from dsgmcmc.densities.regression import Regression
 from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.kernels.thinning import Tables, Thinning
@@ -77,15 +76,11 @@ class Scalable(Metropolis[SMHConfig, Regression]):
 
     Config = SMHConfig
     densities = Regression
-    defaults: ClassVar[dict[str, Any]] = {
-        "iterations": 100_000,
-        "burn_in": 1_000,
-        "initial_sd": 2.0,
-    }
+    defaults: ClassVar[dict[str, Any]] = {"iterations": 100_000, "burn_in": 1_000, "initial_sd": 2.0}
 
     def __init__(self, config: SMHConfig, burn_in: int) -> None:
         super().__init__(config, burn_in)
-        self._made: tuple[Thinning, NormalProposal] | None = None
+        self._prepared: tuple[Thinning, NormalApproximation] | None = None
 
     @property
     @abstractmethod
@@ -99,27 +94,27 @@ class Scalable(Metropolis[SMHConfig, Regression]):
 
     # ------------------------------------------------------------------ quantities computed once
 
-    def made(self, target: VectorTarget[Regression]) -> tuple[Thinning, NormalProposal]:
+    def prepared(self, target: VectorTarget[Regression]) -> tuple[Thinning, NormalApproximation]:
         """Return the kernel for a target, and the normal approximation of the posterior."""
-        if self._made is None:
-            self._made = self._make(target.density, mode_of(target.density))
-        return self._made
+        if self._prepared is None:
+            self._prepared = self._make(target.density, mode_of(target.density))
+        return self._prepared
 
-    def _make(self, density: Regression, anchor: Float64) -> tuple[Thinning, NormalProposal]:
+    def _make(self, density: Regression, anchor: Float64) -> tuple[Thinning, NormalApproximation]:
         link, x, y = density.link, density.features, density.responses
         eta = x @ anchor
         value, slope, curvature = (f(eta, y, link.shape) for f in (link.value, link.slope, link.curvature))
         prior, data = dense(density.prior_precision), (curvature[:, None] * x).T @ x
         pull = density.prior_gradient(anchor[None])[0]
-        law = NormalProposal.of(anchor, data + prior, "the curvature at the posterior's mode")
-        law = law._replace(mean=anchor - law.root @ (law.root.T @ (pull + slope @ x)))
-        white = np.linalg.inv(law.root) if self.config.bound == "whitened" else np.eye(len(anchor))
-        psi = self._psi(density, law)
+        normal = NormalApproximation.of(anchor, data + prior, "the curvature at the posterior's mode")
+        normal = normal._replace(mean=anchor - normal.root @ (normal.root.T @ (pull + slope @ x)))
+        white = np.linalg.inv(normal.root) if self.config.bound == "whitened" else np.eye(len(anchor))
+        psi = self._psi(density, normal)
         chance, alias = alias_table(psi) if psi.any() else (np.ones(len(psi)), np.arange(len(psi)))
-        proposal = Proposal.of(self.config, law, density.n_data)
+        proposal = Proposal.of(self.config, normal, density.n_data)
         centre = proposal.centre - anchor
-        linear = np.array([pull, pull + slope @ x]) + proposal.own @ centre
-        quadratic = np.array([prior, prior + (data if self.order == 2 else 0.0)]) - proposal.own
+        linear = np.array([pull, pull + slope @ x]) + proposal.precision @ centre
+        quadratic = np.array([prior, prior + (data if self.order == 2 else 0.0)]) - proposal.precision
         tables = Tables(
             features=x,
             responses=y,
@@ -138,15 +133,15 @@ class Scalable(Metropolis[SMHConfig, Regression]):
         )
         limit = self.config.fallback * density.n_data
         euclidean = self.config.bound == "whitened"
-        return Thinning(link.value, link.third, link.shape, self.order, euclidean, limit, tables), law
+        return Thinning(link.value, link.third, link.shape, self.order, euclidean, limit, tables), normal
 
-    def _psi(self, density: Regression, law: NormalProposal) -> Float64:
+    def _psi(self, density: Regression, normal: NormalApproximation) -> Float64:
         """Bounds psi_i (`dsgmcmc.kernels.thinning`), (N,)."""
         order, k = self.order + 1, factorial(self.order + 1)
         supremum = density.link.suprema[self.order - 1]
         if self.config.bound == "published":
             return density.bounds(order) / k
-        psi: Float64 = supremum * np.linalg.norm(density.features @ law.root, axis=1) ** order / k
+        psi: Float64 = supremum * np.linalg.norm(density.features @ normal.root, axis=1) ** order / k
         return psi
 
     # ------------------------------------------------------------------ sampling
@@ -154,9 +149,9 @@ class Scalable(Metropolis[SMHConfig, Regression]):
     def start(self, target: VectorTarget[Regression], sd: float) -> None:
         """Draw the initial state from the normal approximation of the posterior, with `sd` times its width."""
         self.start_field(target, "theta", sd)
-        _, law = self.made(target)
+        _, normal = self.prepared(target)
         for block in target.blocks():
-            block["theta"][:] = law.mean + block["theta"] @ law.root.T
+            block["theta"][:] = normal.mean + block["theta"] @ normal.root.T
 
     def advance(self, target: VectorTarget[Regression], first: int, count: int) -> None:
         """Run `count` iterations, starting with number `first`, in one compiled loop. Collective.
@@ -166,14 +161,13 @@ class Scalable(Metropolis[SMHConfig, Regression]):
         if first < self.burn_in < first + count:
             self.advance(target, first, self.burn_in - first)
             first, count = self.burn_in, first + count - self.burn_in
-        kernel, _ = self.made(target)
-        energies, counts = self.tallied(target, first)
+        kernel, _ = self.prepared(target)
+        self.begin_counts(target, first)
         target.begin(first)
-        added = np.zeros((len(counts), 3))
-        kernel.iterate(
-            target.block["theta"], energies, added, target.stream.key(Purpose.METROPOLIS, Factor.W, 0), count
-        )
-        counts += np.column_stack([added, np.full(len(counts), count)])
+        added = np.zeros((len(self.counts), 3))
+        key = target.stream.key(Purpose.METROPOLIS, Factor.W, 0)
+        kernel.iterate(target.block["theta"], self.energies, added, key, count)
+        self.counts += np.column_stack([added, np.full(len(added), count)])
         target.begin(first + count - 1)
 
     def step(self, target: VectorTarget[Regression], iteration: int) -> None:

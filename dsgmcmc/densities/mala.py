@@ -19,8 +19,7 @@ import numpy as np
 from pydantic import Field
 
 from dsgmcmc.densities.density import Density, posterior_gradient, prior_energy
-from dsgmcmc.densities.metropolis.base import DualAveraging, Metropolis
-from dsgmcmc.densities.metropolis.proposals import fill_energies
+from dsgmcmc.densities.metropolis import DualAveraging, Metropolis
 from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.types import Float64, Purpose
@@ -33,9 +32,9 @@ class MALAConfig(SamplerConfig):
     """Configuration of MALA."""
 
     step_size: float | None = Field(
-        None, gt=0, allow_inf_nan=False, description="eps; default: found in burn-in, from 0.3 on"
+        None, gt=0, allow_inf_nan=False, description="eps; default: adapted in burn-in, from 0.3 on"
     )
-    acceptance: float = Field(0.574, gt=0, lt=1, description="part of the proposals to which a step is adapted")
+    acceptance: float = Field(0.574, gt=0, lt=1, description="mean acceptance probability to which the step is adapted")
 
 
 class MALA(Metropolis[MALAConfig, Density]):
@@ -55,8 +54,8 @@ class MALA(Metropolis[MALAConfig, Density]):
             self.adapted = DualAveraging(np.full(len(theta), self.config.step_size or START_STEP))
         adapting = self.config.step_size is None and iteration < self.burn_in
         eps = self.adapted.eps(adapting)[:, None]
-        energies, counts = self.tallied(target, iteration)
-        fill_energies(density, theta, energies, counts)
+        self.begin_counts(target, iteration)
+        self.fill_energies(density, theta)
         if self._gradient is None:
             self._gradient = posterior_gradient(density, theta)
         gradient = self._gradient
@@ -64,12 +63,12 @@ class MALA(Metropolis[MALAConfig, Density]):
         metric = 1 / target.precision
         proposed = theta - eps * metric * gradient + np.sqrt(2 * eps * metric) * rng.standard_normal(theta.shape)
         new, there = density.energy(proposed), posterior_gradient(density, proposed)
-        rise = new - energies + prior_energy(density, proposed) - prior_energy(density, theta)
+        rise = new - self.energies + prior_energy(density, proposed) - prior_energy(density, theta)
         forth, back = proposed - theta + eps * metric * gradient, theta - proposed + eps * metric * there
         hastings = ((forth**2 - back**2) / metric).sum(axis=1) / (4 * eps[:, 0])
         if adapting:
-            chance = np.exp(np.minimum(hastings - rise, 0))
-            self.adapted.see(np.where(np.isnan(chance), 0.0, chance), self.config.acceptance)
+            self.adapted.adapt(np.exp(np.minimum(hastings - rise, 0)), self.config.acceptance)
         accepted = rise - hastings <= rng.standard_exponential(len(theta))
-        theta[accepted], energies[accepted], gradient[accepted] = proposed[accepted], new[accepted], there[accepted]
-        counts += np.column_stack([accepted, np.broadcast_to([density.n_data, 1.0, 1.0], (len(theta), 3))])
+        theta[accepted], self.energies[accepted] = proposed[accepted], new[accepted]
+        gradient[accepted] = there[accepted]
+        self.counts += np.column_stack([accepted, np.broadcast_to([density.n_data, 1.0, 1.0], (len(theta), 3))])

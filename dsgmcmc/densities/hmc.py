@@ -24,8 +24,7 @@ import numpy as np
 from pydantic import Field
 
 from dsgmcmc.densities.density import Density, posterior_gradient, prior_energy
-from dsgmcmc.densities.metropolis.base import DualAveraging, Metropolis
-from dsgmcmc.densities.metropolis.proposals import fill_energies
+from dsgmcmc.densities.metropolis import DualAveraging, Metropolis
 from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.types import Float64, Int64, Purpose
@@ -39,8 +38,8 @@ OLD_METRIC_STATES = 5.0
 class HMCConfig(SamplerConfig):
     """Configuration of Hamiltonian Monte Carlo."""
 
-    step_size: float | None = Field(None, gt=0, allow_inf_nan=False, description="eps; default: found in burn-in")
-    acceptance: float = Field(0.8, gt=0, lt=1, description="mean probability to which a step is adapted")
+    step_size: float | None = Field(None, gt=0, allow_inf_nan=False, description="eps; default: adapted in burn-in")
+    acceptance: float = Field(0.8, gt=0, lt=1, description="mean acceptance probability to which the step is adapted")
     length: float = Field(1.5, gt=0, allow_inf_nan=False, description="mean time of a trajectory, in the metric")
 
 
@@ -68,8 +67,8 @@ class HMC(Metropolis[HMCConfig, Density]):
     def step(self, target: VectorTarget[Density], iteration: int) -> None:
         """Run one iteration."""
         theta, density, config = target.block["theta"], target.density, self.config
-        energies, counts = self.tallied(target, iteration)
-        fill_energies(density, theta, energies, counts)
+        self.begin_counts(target, iteration)
+        self.fill_energies(density, theta)
         if self.adapted is None:
             self.adapted = DualAveraging(np.full(len(theta), config.step_size or theta.shape[1] ** -0.25))
             self._inverse = np.tile(1 / target.precision, (len(theta), 1))
@@ -81,24 +80,24 @@ class HMC(Metropolis[HMCConfig, Density]):
         with np.errstate(all="ignore"):  # a diverging trajectory is rejected
             proposed, w = self._trajectory(density, theta, v, eps, number)
             new = density.energy(proposed)
-            rise = new - energies + prior_energy(density, proposed) - prior_energy(density, theta)
+            rise = new - self.energies + prior_energy(density, proposed) - prior_energy(density, theta)
             rise += 0.5 * (w**2 - v**2).sum(axis=1)
             chance = np.exp(-np.maximum(rise, 0))
         accepted = rise <= rng.standard_exponential(len(theta))
-        theta[accepted], energies[accepted] = proposed[accepted], new[accepted]
+        theta[accepted], self.energies[accepted] = proposed[accepted], new[accepted]
         evaluations = density.n_data * (number + 2.0)
-        counts += np.column_stack([accepted, evaluations, np.ones((len(theta), 2))])
+        self.counts += np.column_stack([accepted, evaluations, np.ones((len(theta), 2))])
         if adapting:
-            self.adapted.see(np.where(np.isnan(chance), 0.0, chance), config.acceptance)
+            self.adapted.adapt(chance, config.acceptance)
             self.adapted = self._adapt_metric(theta, iteration + 1, self.adapted)
 
-    def _adapt_metric(self, theta: Float64, made: int, adapted: DualAveraging) -> DualAveraging:
-        """Keep the state; at half and three quarters of burn-in take a new metric, and restart the step."""
+    def _adapt_metric(self, theta: Float64, iterations: int, adapted: DualAveraging) -> DualAveraging:
+        """Store the state; at half and three quarters of burn-in compute a new metric, and restart the adaptation."""
         quarter = self.burn_in // 4
-        if made <= quarter or made > 3 * quarter:
+        if iterations <= quarter or iterations > 3 * quarter:
             return adapted
         self._states.append(theta.copy())
-        if made not in (2 * quarter, 3 * quarter):
+        if iterations not in (2 * quarter, 3 * quarter):
             return adapted
         n, before = len(self._states), self._inverse
         self._inverse = (n * np.var(self._states, axis=0) + OLD_METRIC_STATES * before) / (n + OLD_METRIC_STATES)
@@ -112,10 +111,10 @@ class HMC(Metropolis[HMCConfig, Density]):
         """Make `number` leapfrog steps from every row, and return the final theta and v."""
         theta, v, root = start.copy(), v.copy(), eps[:, None] * np.sqrt(self._inverse)
         slope = posterior_gradient(density, theta)
-        for made in range(int(number.max())):
-            on = np.flatnonzero(number > made)
-            v[on] -= 0.5 * root[on] * slope[on]
-            theta[on] += root[on] * v[on]
-            slope[on] = posterior_gradient(density, theta[on])
-            v[on] -= 0.5 * root[on] * slope[on]
+        for step in range(int(number.max())):
+            moving = np.flatnonzero(number > step)
+            v[moving] -= 0.5 * root[moving] * slope[moving]
+            theta[moving] += root[moving] * v[moving]
+            slope[moving] = posterior_gradient(density, theta[moving])
+            v[moving] -= 0.5 * root[moving] * slope[moving]
         return theta, v

@@ -1,4 +1,10 @@
-r"""Metropolis-Hastings with sequential tests: a decision uses only as many data as a test needs.
+r"""Metropolis-Hastings with proposals that do not use the data: exact, or with sequential tests.
+
+**mh** is the exact algorithm [Metropolis 1953; Hastings 1970, eq. 6]. Target: the posterior itself. Left out: nothing;
+an iteration computes the energy of all data once. The preconditioned Crank-Nicolson proposal [Cotter 2013, eq. 4.4] is
+reversible with respect to the prior, so the acceptance probability depends on the data alone.
+
+In the other three, a decision uses only as many data as a test needs.
 
 **austerity** [Korattikara 2014, alg. 1, 2]. The data's energy rises by the sum of l_i = U_i(theta') - U_i(theta), and a
 proposal is accepted if the rise is at most a limit that depends on u and the prior. A sample of l_i without replacement
@@ -22,7 +28,7 @@ Left out: stored energies of all data from their last draws; instead the referen
 iterations, so there are no tables.
 
 Target of the last two: not the posterior; austerity's paired differences vary far less. With risk 0 all three are
-Metropolis-Hastings.
+exact.
 """
 
 from __future__ import annotations
@@ -33,10 +39,32 @@ from typing import NamedTuple
 import numpy as np
 from pydantic import Field
 
-from dsgmcmc.densities.metropolis.proposals import Moves, ProposalConfig, Stepwise, error_of_mean, fill_energies, surely
+from dsgmcmc.densities.density import Density
+from dsgmcmc.densities.metropolis import ProposalConfig, Stepwise
 from dsgmcmc.densities.sums import SumDensity
 from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.types import Array, Float64
+
+
+class MHConfig(ProposalConfig):
+    """Configuration of Metropolis-Hastings."""
+
+
+class MH(Stepwise[MHConfig, Density]):
+    """Metropolis-Hastings."""
+
+    Config = MHConfig
+
+    def decide(
+        self, density: Density, theta: Float64, proposed: Float64, bar: Float64, rng: np.random.Generator
+    ) -> Array:
+        """Whether the data's energy rises by no more than `bar`, for every row, (n,) bool."""
+        self.fill_energies(density, theta)
+        new = density.energy(proposed)
+        self.counts[:, 1:3] += density.n_data, 1
+        accepted: Array = new - self.energies <= bar
+        self.energies[accepted] = new[accepted]
+        return accepted
 
 
 class AusterityConfig(ProposalConfig):
@@ -52,13 +80,15 @@ class Austerity(Stepwise[AusterityConfig, SumDensity]):
     Config = AusterityConfig
     densities = SumDensity
 
-    def decide(self, density: SumDensity, moves: Moves) -> Array:
+    def decide(
+        self, density: SumDensity, theta: Float64, proposed: Float64, bar: Float64, rng: np.random.Generator
+    ) -> Array:
         """Whether the data's energy rises by no more than `bar`, for every row, (n,) bool."""
-        accepted = np.zeros(len(moves.theta), bool)
-        for row, pair in enumerate(np.stack([moves.theta, moves.proposed], axis=1)):
-            order = moves.rng.permutation(density.n_data)
-            accepted[row], used = self.rises_by_no_more(density, pair, moves.bar[row], order)
-            moves.counts[row, 1:3] += 2 * used, used == density.n_data
+        accepted = np.zeros(len(theta), bool)
+        for row, pair in enumerate(np.stack([theta, proposed], axis=1)):
+            order = rng.permutation(density.n_data)
+            accepted[row], used = self.rises_by_no_more(density, pair, bar[row], order)
+            self.counts[row, 1:3] += 2 * used, used == density.n_data
         return accepted
 
     def rises_by_no_more(self, density: SumDensity, pair: Float64, bar: float, order: Array) -> tuple[bool, int]:
@@ -82,7 +112,7 @@ class Austerity(Stepwise[AusterityConfig, SumDensity]):
             differences[used : used + len(index)] = after - before
             used += len(index)
             seen = differences[:used]
-            if used < n and surely(seen.mean() - bar / n, error_of_mean(seen, n), used - 1, self.config.risk):
+            if used < n and is_significant(seen.mean() - bar / n, error_of_mean(seen, n), used - 1, self.config.risk):
                 break
         return bool(differences[:used].mean() * n <= bar), used
 
@@ -100,24 +130,26 @@ class StochasticMH(Stepwise[StochasticMHConfig, SumDensity]):
     Config = StochasticMHConfig
     densities = SumDensity
 
-    def decide(self, density: SumDensity, moves: Moves) -> Array:
+    def decide(
+        self, density: SumDensity, theta: Float64, proposed: Float64, bar: Float64, rng: np.random.Generator
+    ) -> Array:
         """Whether the data's energy rises by no more than `bar`, for every row, (n,) bool."""
-        energies = fill_energies(density, moves.theta, moves.energies, moves.counts)
-        estimates, n = np.empty(len(energies)), density.n_data
-        for row, limit in enumerate(energies + moves.bar):
-            order, terms, used = moves.rng.permutation(n), np.empty(n), 0
+        self.fill_energies(density, theta)
+        limits, estimates, n = self.energies + bar, np.empty(len(theta)), density.n_data
+        for row, limit in enumerate(limits):
+            order, terms, used = rng.permutation(n), np.empty(n), 0
             while used < n:
                 index = order[used : used + self.config.batch]
-                terms[used : used + len(index)] = density.energies(moves.proposed[row : row + 1], index)[0]
+                terms[used : used + len(index)] = density.energies(proposed[row : row + 1], index)[0]
                 used += len(index)
                 seen = terms[:used]
                 estimates[row] = n * seen.mean()
                 error = n * error_of_mean(seen, n) if used < n else 0.0
-                if surely(estimates[row] - limit, error, used - 1, self.config.risk):
+                if is_significant(estimates[row] - limit, error, used - 1, self.config.risk):
                     break
-            moves.counts[row, 1:3] += used, used == n
-        accepted: Array = estimates <= energies + moves.bar
-        energies[accepted] = estimates[accepted]
+            self.counts[row, 1:3] += used, used == n
+        accepted: Array = estimates <= limits
+        self.energies[accepted] = estimates[accepted]
         return accepted
 
 
@@ -157,44 +189,60 @@ class ModifiedStochasticMH(Stepwise[ModifiedStochasticMHConfig, SumDensity]):
 
     def __init__(self, config: ModifiedStochasticMHConfig, burn_in: int) -> None:
         super().__init__(config, burn_in)
-        self._law: Float64 | None = None  # probabilities of the data, (n, N)
+        self._probabilities: Float64 | None = None  # probabilities of the data, (n, N)
         self._moments: Float64 | None = None  # an `Estimate` for every row, (n, 3)
 
     def step(self, target: VectorTarget[SumDensity], iteration: int) -> None:
-        """One iteration."""
+        """Run one iteration."""
         theta, density = target.block["theta"], target.density
-        if self._law is None or iteration % self.config.refresh == 0:
-            self.tallied(target, iteration)[1][:, 1] += density.n_data
+        if self._probabilities is None or iteration % self.config.refresh == 0:
+            self.begin_counts(target, iteration)
+            self.counts[:, 1] += density.n_data
             size = np.abs(density.energies(theta)) + np.finfo(np.float64).tiny
-            self._law = 0.5 * size / size.sum(axis=1, keepdims=True) + 0.5 / density.n_data
+            self._probabilities = 0.5 * size / size.sum(axis=1, keepdims=True) + 0.5 / density.n_data
         super().step(target, iteration)
 
-    def decide(self, density: SumDensity, moves: Moves) -> Array:
+    def decide(
+        self, density: SumDensity, theta: Float64, proposed: Float64, bar: Float64, rng: np.random.Generator
+    ) -> Array:
         """Whether the data's energy rises by no more than `bar`, for every row, (n,) bool."""
-        assert self._law is not None
+        assert self._probabilities is not None
         if self._moments is None:
-            self._moments = np.zeros((len(moves.theta), 3))
-        accepted = np.zeros(len(moves.theta), bool)
-        for row, (law, moments) in enumerate(zip(self._law, self._moments, strict=True)):
-            pair, bar = np.stack([moves.theta[row], moves.proposed[row]]), moves.bar[row]
-            here, there, used = self._compare(density, pair, Estimate(*moments), bar, law, moves.rng)
-            accepted[row] = there.mean - here.mean <= bar
+            self._moments = np.zeros((len(theta), 3))
+        accepted = np.zeros(len(theta), bool)
+        for row, (p, moments) in enumerate(zip(self._probabilities, self._moments, strict=True)):
+            pair = np.stack([theta[row], proposed[row]])
+            here, there, used = self._compare(density, pair, Estimate(*moments), bar[row], p, rng)
+            accepted[row] = there.mean - here.mean <= bar[row]
             moments[:] = there if accepted[row] else here
-            moves.counts[row, 1:3] += used, there.number == inf
+            self.counts[row, 1:3] += used, there.number == inf
         return accepted
 
     def _compare(
-        self, density: SumDensity, pair: Float64, here: Estimate, bar: float, law: Float64, rng: np.random.Generator
+        self, density: SumDensity, pair: Float64, here: Estimate, bar: float, p: Float64, rng: np.random.Generator
     ) -> tuple[Estimate, Estimate, int]:
         """Estimate the energies at theta and theta' (2, D) until a test decides, and count the terms used."""
-        there, cumulated, used = Estimate(), np.cumsum(law), 0
+        there, cumulated, used = Estimate(), np.cumsum(p), 0
         while used < density.n_data:
             index = np.minimum(np.searchsorted(cumulated, rng.random(self.config.batch)), density.n_data - 1)
-            before, after = density.energies(pair, index) / law[index]
+            before, after = density.energies(pair, index) / p[index]
             here, there = here.refined(before), there.refined(after)
             used += 2 * len(index)
             variance = here.variance + there.variance if here.number < inf else there.variance
-            if surely(there.mean - here.mean - bar, sqrt(variance), there.number - 1, self.config.risk):
+            if is_significant(there.mean - here.mean - bar, sqrt(variance), there.number - 1, self.config.risk):
                 return here, there, used
         exact = density.energy(pair)
         return Estimate(exact[0], 0.0, inf), Estimate(exact[1], 0.0, inf), used + 2 * density.n_data
+
+
+def error_of_mean(values: Float64, n_data: int) -> float:
+    """Standard error of the mean of a sample without replacement."""
+    n = len(values)
+    return float(values.std(ddof=1)) / sqrt(n) * sqrt((n_data - n) / (n_data - 1))
+
+
+def is_significant(difference: float, error: float, freedom: float, risk: float) -> bool:
+    """Whether a t test gives the sign of a difference a tail probability below `risk`."""
+    from scipy.special import stdtr  # importing it takes longer than a short run
+
+    return error > 0 and bool(stdtr(freedom, -abs(difference) / error) < risk)

@@ -1,0 +1,254 @@
+r"""Metropolis kernels: base classes, adaptive step sizes, and proposals that do not use the data.
+
+Every row of theta is an independent chain.
+
+Dual averaging adapts the step eps to a mean acceptance probability delta [Hoffman & Gelman 2014, eq. 6, algorithm 5].
+With m the number of iterations so far, and alpha the acceptance probability of the last iteration,
+
+    H        <- (1 - 1 / (m + t0)) H + (delta - alpha) / (m + t0)
+    log eps  <- log(10 eps_0) - sqrt(m) H / gamma,       log eps_bar <- m^-kappa log eps + (1 - m^-kappa) log eps_bar
+
+where gamma = 0.05, t0 = 10, kappa = 0.75. Every row has a separate step: eps in burn-in, and the fixed eps_bar after
+burn-in. A step that continued to depend on the past would change the invariant distribution.
+
+All proposals that do not use the data are theta' = m + keep (theta - m) + root z, with z standard normal. With keep = 1
+the proposal is a random walk, which is symmetric. With keep = sqrt(rho) and root root^T = (1 - rho) S it is the
+preconditioned Crank-Nicolson proposal, which is reversible with respect to N(m, S); in the acceptance ratio the target
+is then divided by N(m, S) [Cornish 2019, section 3.2].
+
+[Hoffman & Gelman 2014] The No-U-Turn Sampler, Journal of Machine Learning Research 15.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from math import sqrt
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
+
+import numpy as np
+from pydantic import Field
+
+from dsgmcmc.densities.density import D, Density, prior_energy
+from dsgmcmc.densities.vector import VectorTarget
+from dsgmcmc.errors import InputError
+from dsgmcmc.samplers.base import C, Sampler
+from dsgmcmc.samplers.step_size import SamplerConfig
+from dsgmcmc.types import Array, Float64, Purpose
+
+GAMMA, T0, KAPPA = 0.05, 10.0, 0.75
+
+
+class DualAveraging:
+    """Dual averaging of the steps of all rows.
+
+    Parameters
+    ----------
+    eps : (n,) float64
+        First steps.
+    """
+
+    def __init__(self, eps: Float64) -> None:
+        log_eps = np.log(eps)
+        self._steps = np.stack([log_eps + np.log(10), np.zeros_like(log_eps), log_eps, log_eps])
+        self._iterations = 0  # m
+
+    def eps(self, adapting: bool) -> Float64:
+        """Return the steps of the rows, (n,): eps while adapting, otherwise eps_bar."""
+        eps: Float64 = np.exp(self._steps[2 if adapting else 3])
+        return eps
+
+    def adapt(self, accepted: Float64, wanted: float) -> None:
+        """Adapt the steps to the acceptance probabilities of an iteration, (n,), where NaN counts as 0."""
+        centre, error, _, mean = self._steps  # log(10 eps_0), H, log eps, log eps_bar
+        self._iterations += 1
+        error = error + (wanted - np.where(np.isnan(accepted), 0.0, accepted) - error) / (self._iterations + T0)
+        log_eps = centre - sqrt(self._iterations) / GAMMA * error
+        share = self._iterations**-KAPPA
+        self._steps = np.stack([centre, error, log_eps, share * log_eps + (1 - share) * mean])
+
+
+class Metropolis(Sampler[C, VectorTarget[D]]):
+    """A kernel that proposes a new value for every row, and accepts or rejects it.
+
+    Attributes
+    ----------
+    counts : (n, 4) float64
+        Accepted proposals of every row since burn-in, evaluations of the energy of a datum, decisions based on all
+        data, and iterations.
+    energies : (n,) float64
+        Energy of all data at theta; NaN if unknown.
+    """
+
+    gradients = ("none",)
+    scratch = ()
+    defaults: ClassVar[dict[str, Any]] = {"iterations": 20_000, "burn_in": 1_000}
+
+    def __init__(self, config: C, burn_in: int) -> None:
+        super().__init__(config, burn_in)
+        self.counts, self.energies = np.zeros((0, 4)), np.zeros(0)
+
+    @classmethod
+    def default_thin(cls, config: C, grid: int) -> int:
+        """Every tenth iteration: many proposals are rejected, and the energy of a draw takes all data."""
+        return 10
+
+    def metrics(self) -> dict[str, float]:
+        """Acceptance rate, and evaluations of the energy of a datum per iteration."""
+        moves, evaluations, _, steps = self.counts.sum(axis=0)
+        return {"acceptance": float(moves / max(steps, 1.0)), "evaluations": float(evaluations / max(steps, 1.0))}
+
+    def begin_counts(self, target: VectorTarget[D], first: int) -> None:
+        """Prepare `counts` and `energies` for iterations from `first` on; counts are reset at the end of burn-in."""
+        rows = len(target.block.counts)
+        if len(self.counts) != rows:
+            self.counts, self.energies = np.zeros((rows, 4)), np.full(rows, np.nan)
+        if first == self.burn_in:
+            self.counts[:] = 0.0
+
+    def fill_energies(self, density: Density, theta: Float64) -> None:
+        """Compute the unknown energies at theta, (n, D)."""
+        unknown = np.isnan(self.energies)
+        if unknown.any():
+            self.energies[unknown] = density.energy(theta[unknown])
+            self.counts[unknown, 1] += density.n_data
+
+
+class ProposalConfig(SamplerConfig):
+    """Configuration of kernels with a normal proposal."""
+
+    proposal: Literal["walk", "preconditioned", "pcn"] = Field(
+        "preconditioned",
+        description="walk: N(theta, scale^2 / N); preconditioned: scale times as wide as a normal approximation of the "
+        "target; pcn: reversible with respect to a normal distribution",
+    )
+    scale: float = Field(1.0, gt=0, allow_inf_nan=False, description="width of a random walk")
+    rho: float = Field(0.9, ge=0, lt=1, description="pcn: square of the correlation; 0 proposes independently")
+
+
+class NormalApproximation(NamedTuple):
+    """A normal distribution: mean (D,), precision (D, D) and a root of the covariance (D, D)."""
+
+    mean: Float64
+    precision: Float64
+    root: Float64
+
+    @classmethod
+    def of(cls, mean: Float64, precision: Float64, what: str) -> NormalApproximation:
+        """Make the distribution from its precision.
+
+        Raises
+        ------
+        InputError
+            If the precision is not positive definite; `what` is its name in the message.
+        """
+        try:
+            lower = np.linalg.cholesky(precision)
+        except np.linalg.LinAlgError as error:
+            raise InputError(
+                f"{what} is not positive definite, so it gives no width for proposals: give the density a "
+                'prior_precision above 0, or use proposal = "walk"'
+            ) from error
+        return cls(mean, precision, np.ascontiguousarray(np.linalg.inv(lower).T))
+
+    @classmethod
+    def without_data(cls, config: ProposalConfig, density: Density) -> NormalApproximation:
+        """Return the prior for pcn, otherwise a distribution whose precision includes the typical curvature."""
+        mean, prior = density.prior_mean, dense(density.prior_precision)
+        if config.proposal == "walk":
+            return cls(mean, np.eye(len(mean)), np.eye(len(mean)))
+        if config.proposal == "pcn":
+            return cls.of(mean, prior, "the prior's precision")
+        return cls.of(mean, np.diag(density.curvature) + prior, "curvature and the prior's precision")
+
+
+class Proposal(NamedTuple):
+    """A proposal theta' = m + keep (theta - m) + root z.
+
+    Attributes
+    ----------
+    keep : float
+    centre : (D,) float64
+        m.
+    root : (D, D) float64
+    precision : (D, D) float64
+        Precision S^-1 of N(m, S), with respect to which the proposal is reversible; 0 for a random walk.
+    """
+
+    keep: float
+    centre: Float64
+    root: Float64
+    precision: Float64
+
+    @classmethod
+    def of(cls, config: ProposalConfig, normal: NormalApproximation, n_data: int) -> Proposal:
+        """Make the proposal of a configuration; `normal` approximates the target."""
+        if config.proposal == "pcn":
+            return cls(sqrt(config.rho), normal.mean, sqrt(1 - config.rho) * normal.root, normal.precision)
+        walk = config.proposal == "walk"
+        root = config.scale / sqrt(n_data) * np.eye(len(normal.mean)) if walk else config.scale * normal.root
+        return cls(1.0, normal.mean, root, np.zeros_like(normal.precision))
+
+    def move(self, theta: Float64, z: Float64) -> Float64:
+        """Propose new values for all rows, (n, D)."""
+        proposed: Float64 = self.centre + self.keep * (theta - self.centre) + z @ self.root.T
+        return proposed
+
+    def energy(self, theta: Float64) -> Float64:
+        """Minus the log density of N(m, S), up to a constant, (n,); 0 for a random walk."""
+        offset = theta - self.centre
+        energy: Float64 = 0.5 * (offset * (offset @ self.precision)).sum(axis=1)
+        return energy
+
+
+def dense(precision: Float64) -> Float64:
+    """Return a precision (D,) or (D, D) as a matrix."""
+    return precision if precision.ndim == 2 else np.diag(precision)
+
+
+P = TypeVar("P", bound=ProposalConfig)
+
+
+class Stepwise(Metropolis[P, D]):
+    """A kernel that makes one proposal per iteration in NumPy, with a decision defined by subclasses."""
+
+    def __init__(self, config: P, burn_in: int) -> None:
+        super().__init__(config, burn_in)
+        self._proposal: Proposal | None = None
+
+    def step(self, target: VectorTarget[D], iteration: int) -> None:
+        """Run one iteration."""
+        theta, density = target.block["theta"], target.density
+        self.begin_counts(target, iteration)
+        if self._proposal is None:
+            normal = NormalApproximation.without_data(self.config, density)
+            self._proposal = Proposal.of(self.config, normal, density.n_data)
+        rng = target.stream.generator(Purpose.PROPOSAL)
+        proposed = self._proposal.move(theta, rng.standard_normal(theta.shape))
+        bar = rng.standard_exponential(len(theta))  # -log u
+        for sign, at in ((1, theta), (-1, proposed)):
+            bar += sign * (prior_energy(density, at) - self._proposal.energy(at))
+        accepted = self.decide(density, theta, proposed, bar, rng)
+        theta[accepted] = proposed[accepted]
+        self.counts[:, 0] += accepted
+        self.counts[:, 3] += 1
+
+    @abstractmethod
+    def decide(self, density: D, theta: Float64, proposed: Float64, bar: Float64, rng: np.random.Generator) -> Array:
+        """Decide for every row whether the data's energy rises by no more than `bar`.
+
+        A subclass adds evaluations and decisions based on all data to `counts`, and updates `energies` if it uses them.
+
+        Parameters
+        ----------
+        density : Density
+        theta, proposed : (n, D) float64
+            Current and proposed values.
+        bar : (n,) float64
+            Maximum rise of the data's energy at which a proposal is accepted: -log u, plus terms of prior and proposal.
+        rng : Generator
+            Random numbers for this iteration.
+
+        Returns
+        -------
+        (n,) bool
+        """

@@ -1,1 +1,0 @@
-"""Metropolis samplers for densities on a plain vector: exact, or with a set probability of wrong decisions."""

@@ -1,1 +1,0 @@
-"""Stochastic gradient samplers for densities on a plain vector only."""
