@@ -1,4 +1,4 @@
-"""Small finished runs for tests of what is done with a posterior: planted ratings under original names."""
+"""Small finished runs for tests of the use of a posterior, and the distribution of a row given its ratings."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from mpi4py import MPI
 from support import planted, sample
 
 from dsgmcmc.data.prepare import prepare_ratings
+from dsgmcmc.posterior.draws import OTHER
 from dsgmcmc.posterior.run import Run
 
 SETTINGS: dict[str, Any] = {
@@ -66,3 +67,19 @@ def make_run(
     assert sample(MPI.COMM_SELF, data, folder / "run", **{**SETTINGS, **settings}) == 0
     named = [[user_names[a] for a in i], [item_names[b] for b in j], x.tolist()]
     return Made(folder / "run", data, user_names, item_names, np.array(named, dtype=object).T)
+
+
+def given_ratings(
+    run: Run, kind: str, number: int, mean: np.ndarray, others: list[int], values: list[float]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and covariance of a row with prior mean `mean` given its ratings at a draw, by the joint normal of both.
+
+    This inverts another matrix than the product does: the covariance of the ratings.
+    """
+    draw, k = run.draw(number), run.config.rank
+    covariance = draw.prior[kind].covariance
+    theta = draw.theta[OTHER[kind]][others].astype(float)
+    phi = np.column_stack([theta[:, :k], np.ones(len(others))])
+    gain = covariance @ phi.T @ np.linalg.inv(phi @ covariance @ phi.T + np.eye(len(others)) / draw.tau)
+    residual = np.array(values) - run.mean - theta[:, k] - phi @ mean
+    return mean + gain @ residual, covariance - gain @ phi @ covariance

@@ -8,7 +8,6 @@ from runs import make_run
 
 from dsgmcmc.diagnostics.ranking import MEASURES, RULES, average, evaluate, measures, recommended
 from dsgmcmc.errors import InputError
-from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.rank import Ranking
@@ -31,8 +30,7 @@ def test_rules_of_a_run(tmp_path, users, items):
     """By mean and by popularity, user by user: nothing that was rated in training, whichever side is the longer."""
     made = make_run(tmp_path, users=users, items=items)
     run = made.open()
-    with run.open_ratings() as ratings:
-        rated = Rated(ratings)
+    rated = run.rated()
     found = evaluate(run, rated, at=4, liked=4.0)
     test_users, test_items = run.test_pairs()
     predict, counts = Predictor(run, PredictOptions(of_mean=True)), run.counts("item")
@@ -60,8 +58,7 @@ def test_rules_of_a_run(tmp_path, users, items):
 def test_differences_are_by_user(tmp_path):
     """The mean of the differences from the default rule, of some of the users, and its standard error."""
     run = make_run(tmp_path, users=40, items=30).open()
-    with run.open_ratings() as ratings:
-        rated = Rated(ratings)
+    rated = run.rated()
     result = evaluate(run, rated, at=5, liked=3.5, users=9)
     assert (result["users"], result["at"]) == (9, 5)
     test_users, test_items = run.test_pairs()

@@ -1,4 +1,4 @@
-"""Scores of predictions, against numbers worked out by hand or by integration."""
+"""Scores of predictions and their paired differences, against numbers worked out by hand or by integration."""
 
 from __future__ import annotations
 
@@ -69,3 +69,15 @@ def test_counts_have_a_pit_that_is_flat_and_the_scores_of_their_law():
     p = np.array([each.pmf(counts) for each in law])
     logs = np.log(p[np.arange(200), x[:200].astype(int)])
     np.testing.assert_allclose(found.log_density(x)[:200], logs, rtol=1e-6, atol=1e-9)
+
+
+def test_difference_by_hand():
+    """Two users with two ratings each: differences 1, 2 and 3, 4, whose sums about the mean 2.5 are -2 and 2."""
+    found = scores.difference(np.array([2.0, 4.0, 6.0, 8.0]), np.array([1.0, 2.0, 3.0, 4.0]), np.array([0, 0, 7, 7]))
+    assert found.mean == 2.5
+    assert found.error == pytest.approx(np.sqrt(2 / 1 * (4 + 4)) / 4)
+
+
+def test_one_user_says_nothing_of_others():
+    """The error is infinite, so that nothing is preferred by it."""
+    assert scores.difference(np.ones(3), np.zeros(3), np.zeros(3, np.int32)).error == np.inf

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from runs import make_run
+from runs import given_ratings, make_run
 
+from dsgmcmc.posterior.draws import KINDS, OTHER
 from dsgmcmc.posterior.names import Vocabulary
 from dsgmcmc.posterior.newcomers import FoldIn, NewRatings, fold_in, training_ratings
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
@@ -24,37 +25,34 @@ def fold(run, kind: str = "user") -> FoldIn:
     return FoldIn(run, kind, vocabulary, np.array([1, 0, 0, 0]), np.int32([2, 0, 5, 7]), np.array([3.0, 4.5, 2.0, 5.0]))
 
 
-def check_the_law(run, kind, number, prior_mean):
-    """Compare the laws of new rows at a draw with the textbook's; `prior_mean` is of a draw and of what a row rated."""
-    folded, draw = fold(run, kind), run.draw(number)
+def check_distribution(run, kind, number, prior_mean):
+    """Compare new rows at a draw with the textbook; `prior_mean` is a function of a draw and the rated items."""
+    folded = fold(run, kind)
     rows = folded.rows(number, np.array([0, 1]))
-    other = {"user": "item", "item": "user"}[kind]
-    for which, (others, x) in enumerate((([0, 5, 7], [4.5, 2.0, 5.0]), ([2], [3.0]))):
-        theta = draw.theta[other][others].astype(float)
-        phi = np.column_stack([theta[:, :3], np.ones(len(others))])
-        m, c = prior_mean(draw, others), draw.prior[kind].covariance
-        gain = c @ phi.T @ np.linalg.inv(phi @ c @ phi.T + np.eye(len(others)) / draw.tau)
-        mean = m + gain @ (np.array(x) - run.mean - theta[:, 3] - phi @ m)
+    for which, (others, values) in enumerate((([0, 5, 7], [4.5, 2.0, 5.0]), ([2], [3.0]))):
+        prior = prior_mean(run.draw(number), others)
+        mean, covariance = given_ratings(run, kind, number, prior, others, values)
         np.testing.assert_allclose(rows.mean[which], mean, atol=1e-6)
-        np.testing.assert_allclose(rows.covariance[which], c - gain @ phi @ c, atol=1e-8)
+        np.testing.assert_allclose(rows.covariance[which], covariance, atol=1e-8)
 
 
 @pytest.mark.parametrize("kind", ["user", "item"])
 def test_the_law_of_a_new_row_is_the_conditional_given_a_draw(run, kind):
-    """Joint normal of the row and its ratings, conditioned by the textbook formula, which inverts another matrix."""
+    """Joint normal of the row and its ratings, conditioned by the textbook formula."""
     for number in (0, len(run.draws) - 1):
-        check_the_law(run, kind, number, lambda draw, others: draw.prior[kind].mean)
+        check_distribution(run, kind, number, lambda draw, others: draw.prior[kind].mean)
 
 
 def test_a_new_row_has_the_implicit_features_of_what_it_rated(tmp_path):
     """Its prior mean is shifted by the sum of their y over the root of their number; without ratings it is wider."""
     run = make_run(tmp_path, iterations=50, implicit_features="both").open()
-    for kind, other in (("user", "item"), ("item", "user")):
+    for kind in KINDS:
 
-        def shifted(draw, others, kind=kind, other=other):
-            return draw.prior[kind].mean + draw.rows[other]["implicit"][others].sum(axis=0) / np.sqrt(len(others))
+        def shifted(draw, others, kind=kind):
+            implicit = draw.rows[OTHER[kind]]["implicit"][others]
+            return draw.prior[kind].mean + implicit.sum(axis=0) / np.sqrt(len(others))
 
-        check_the_law(run, kind, len(run.draws) - 1, shifted)
+        check_distribution(run, kind, len(run.draws) - 1, shifted)
         draw = run.draw(len(run.draws) - 1)
         assert np.abs(shifted(draw, [0, 5, 7]) - draw.prior[kind].mean).max() > 1e-3
         assert (np.diag(draw.unseen[kind].covariance) > np.diag(draw.prior[kind].covariance)).all()
@@ -111,8 +109,7 @@ def test_own_noise_of_new_users_is_inferred(tmp_path):
 @pytest.mark.parametrize("kind", ["user", "item"])
 def test_a_known_row_is_worked_out_from_its_old_and_its_new_ratings(run, kind):
     """Those that it was sampled from, one of which is given anew, and one more; the unknown is left out, and said."""
-    other = {"user": "item", "item": "user"}[kind]
-    row = 3
+    other, row = OTHER[kind], 3
     with run.open_ratings() as ratings:
         _, rated, known = training_ratings(ratings, kind, np.int32([row]))
     other_one = int(np.setdiff1d(np.arange(len(run.vocabulary(other))), rated)[0])

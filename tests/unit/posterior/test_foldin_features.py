@@ -1,4 +1,4 @@
-"""New rows with features: against the conditional law in plain NumPy, and what is refused."""
+"""Rows with features: new ones against their conditional distribution in NumPy, and the importance of features."""
 
 from __future__ import annotations
 
@@ -8,14 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 from mpi4py import MPI
-from support import sample
+from runs import given_ratings
+from support import sample, typed
 
 from dsgmcmc import open_run as open_model
 from dsgmcmc.data.features import Description
 from dsgmcmc.data.prepare import prepare_ratings
 from dsgmcmc.errors import InputError
+from dsgmcmc.posterior.draws import OTHER
 from dsgmcmc.posterior.newcomers import NewRatings, describe_new, fold_in
+from dsgmcmc.posterior.predict import PredictOptions, Predictor
+from dsgmcmc.posterior.rank import Ranking, recommendations
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.traces import importance
 
 SETTINGS = {"rank": 2, "grid": 2, "iterations": 150, "burn_in": 60, "sampler": {"name": "baoab", "step_size": 0.2}}
 USERS, ITEMS, K = 44, 14, 2
@@ -68,22 +73,16 @@ def centred_by_hand(run: Run, kind: str) -> tuple[np.ndarray, dict[str, float]]:
     return np.array(means), {"mean": ages.mean(), "sd": ages.std()}
 
 
-def law_by_hand(run: Run, kind: str, number: int, x: np.ndarray, others: list[int], values: list[float]):
-    """Mean and covariance of a row given its centred features and ratings, by the joint normal of both."""
-    draw, other = run.draw(number), {"user": "item", "item": "user"}[kind]
-    m = draw.prior[kind].mean + x @ draw.shared[f"{kind}.features.effects"]
-    c = draw.prior[kind].covariance
-    if not others:
-        return m, c
-    theta = draw.theta[other][others].astype(float)
-    phi = np.column_stack([theta[:, :K], np.ones(len(others))])
-    gain = c @ phi.T @ np.linalg.inv(phi @ c @ phi.T + np.eye(len(others)) / draw.tau)
-    return m + gain @ (np.array(values) - run.mean - theta[:, K] - phi @ m), c - gain @ phi @ c
+def expected(run: Run, kind: str, number: int, x: np.ndarray, others: list[int], values: list[float]):
+    """Mean and covariance of a row with centred features x, given its ratings if it has any."""
+    draw = run.draw(number)
+    mean = draw.prior[kind].mean + x @ draw.shared[f"{kind}.features.effects"]
+    return given_ratings(run, kind, number, mean, others, values)
 
 
 def folded_by(run: Run, kind: str, ratings: list[tuple[int, int, float]], described: dict):
     """Rows with ratings, each of a name, a name of the other side, and a value, and with features."""
-    names, others, values = (np.array([each[k] for each in ratings]) for k in range(3))
+    names, others, values = (np.array([rating[k] for rating in ratings]) for k in range(3))
     return fold_in(run, NewRatings(kind, names, others, values, described))
 
 
@@ -98,13 +97,13 @@ def test_the_law_of_a_new_row_with_features(run, tmp_path, kind, n):
     else:
         text, x = "item,genres\n900,z|y\n", np.array([0, 1, 1])
     described = described_by(run, kind, tmp_path, text)
-    other = run.vocabulary({"user": "item", "item": "user"}[kind])
+    other = run.vocabulary(OTHER[kind])
     others, values = [2, 5, 7][:n], [4.5, 2.0, 4.0][:n]
     rated = [(900, name, value) for name, value in zip(other.ids[others], values, strict=True)]
     folded, more = folded_by(run, kind, rated, described)
     assert more == []
     for s in range(len(run.draws)):
-        mean, covariance = law_by_hand(run, kind, s, x - means, others, values)
+        mean, covariance = expected(run, kind, s, x - means, others, values)
         found = folded.rows(s, np.array([0]))
         np.testing.assert_allclose(found.mean[0], mean, rtol=1e-5, atol=1e-5)
         np.testing.assert_allclose(found.covariance[0], covariance, rtol=1e-5, atol=1e-7)
@@ -140,7 +139,7 @@ def test_a_known_row_keeps_what_is_not_new(run, tmp_path, new):
     rated = [line.split(",") for line in (run.path.parent / "r.csv").read_text().splitlines()[1:]]
     mine = [(int(i), float(value)) for user, i, value in rated if user == "7"] + later
     others = run.items.index_of([i for i, _ in mine]).tolist()
-    mean, covariance = law_by_hand(run, "user", 0, x - means, others, [value for _, value in mine])
+    mean, covariance = expected(run, "user", 0, x - means, others, [value for _, value in mine])
     found = folded.rows(0, np.array([0]))
     np.testing.assert_allclose(found.mean[0], mean, rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(found.covariance[0], covariance, rtol=1e-4, atol=1e-6)
@@ -186,3 +185,27 @@ def test_features_from_python(path):
     assert model.predict([[901, 4]])[0] == cold.predict([[901, 4]])[0]
     with pytest.raises(InputError, match="give ratings, features, or both"):
         model.fold_in()
+
+
+def test_users_without_ratings_are_predicted_from_their_features(run: Run) -> None:
+    """All have the job of low ratings; a user of whom nothing is known is near the mean. Items are recommended."""
+    users = np.append(run.users.index_of([40, 41, 42, 43]), -1).astype(np.int32)
+    predicted = Predictor(run, PredictOptions(of_mean=True))(users, np.zeros(5, np.int32))
+    assert predicted.mean == pytest.approx([2.2] * 4 + [3.0], abs=0.4)
+    table = next(iter(recommendations(run, users[:2], Ranking(3, "mean"))))
+    assert table["user_id"].tolist() == [40] * 3 + [41] * 3
+
+
+def test_importance_of_features(run: Run) -> None:
+    """The column that moves ratings comes first; effects have intervals, by decreasing size; info prints them.
+
+    The share of an effect in the bias is not identified here: the factors of items that are alike serve as well.
+    """
+    groups, effects, *_ = importance(run).values()
+    assert groups[0].name == "job"
+    assert groups[0].low > max(group.mean for group in groups[1:])
+    assert {"job=a", "job=b", "age", "likes=rock"} < {effect.name for effect in effects}
+    assert all(effect.low < effect.mean < effect.high for effect in effects)
+    sizes = [abs(effect.mean) for effect in effects]
+    assert sizes == sorted(sizes, reverse=True)
+    assert "job=b" in typed("info", run.path).expect().out

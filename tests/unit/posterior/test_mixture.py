@@ -11,7 +11,6 @@ from scipy.stats import t as student
 
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.rank import Ranking, recommend
-from dsgmcmc.posterior.traces import scalar_traces
 
 LEVELS = np.arange(1, 6)
 USERS, ITEMS = np.int32([0, 4, 7]), np.int32([2, 5, 1])
@@ -116,15 +115,3 @@ def test_items_are_ranked_by_what_is_asked_for(made: Made) -> None:
     if run.config.likelihood == "ordinal-logit":
         ((_, items, score),) = recommend(run, np.int32([3]), Ranking(n, "mean"))
         np.testing.assert_allclose(score, p[items] @ LEVELS, rtol=1e-4)
-
-
-@pytest.mark.parametrize("made", ["own"], indirect=True)
-def test_thresholds_of_users_are_followed(made: Made) -> None:
-    """Those of the draws; in predictions one who is new has those of all."""
-    run = made.open()
-    assert {"gap_sd_1", "gap_sd_2", "gap_sd_3"} <= set(scalar_traces(run))
-    draws = np.array([run.draw(number).own_thresholds for number in range(len(run.draws))])
-    users = np.array([4, -1, 4], np.int32)
-    found = Predictor(run, PredictOptions()).draws(users, np.int32([2, 2, 5]))
-    own = found.thresholds[3][found.owner]
-    np.testing.assert_allclose(own, [draws[3][4], run.draw(3).thresholds, draws[3][4]], rtol=1e-6)

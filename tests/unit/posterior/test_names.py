@@ -65,15 +65,3 @@ def test_a_run_knows_its_users_items_and_test_pairs(tmp_path, users, items, stri
     for kind, ids, side in (("user", run.users.ids, 0), ("item", run.items.ids, 1)):
         training = [pair[side] for pair in rated if pair not in set(test)]
         assert run.counts(kind).tolist() == [training.count(name) for name in ids.tolist()]
-
-
-def test_a_directory_that_is_no_run_is_refused(tmp_path):
-    """Also one that is still burning in, and one that lost its index."""
-    with pytest.raises(InputError, match="not a run directory"):
-        Run(tmp_path)
-    made = make_run(tmp_path, iterations=30)
-    with pytest.raises(InputError, match=r"no posterior yet.*--resume"):
-        Run(made.path)
-    (made.path / "index").rename(made.path / "elsewhere")
-    with pytest.raises(InputError, match="index is gone"):
-        Run(made.path)

@@ -1,4 +1,4 @@
-"""Recommendations, against scores of all pairs that were predicted one by one."""
+"""Recommendations, against scores of all pairs that were predicted one by one; similar items; titles of items."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pytest
 from runs import Made, make_run
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.posterior.exposure import Rated
+from dsgmcmc.posterior.draws import OTHER
 from dsgmcmc.posterior.names import Vocabulary, item_titles
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
-from dsgmcmc.posterior.rank import Ranking, recommend, recommendations, those_among
+from dsgmcmc.posterior.rank import Ranking, recommend, recommendations, similar, similarities, those_among
 from dsgmcmc.posterior.run import Run
 
 COLUMNS = ["user_id", "item_id", "score", "rank", "sd", "q05", "q95", "ratings"]
@@ -40,8 +40,7 @@ def test_the_best_of_all_that_was_not_rated(made, by, sign):
     """Blocked products and partial sorting give what predicting and sorting everything gives."""
     run = made.open()
     users = np.arange(len(run.users), dtype=np.int32)
-    with run.open_ratings() as ratings:
-        rated = Rated(ratings)
+    rated = run.rated()
     predictor = Predictor(run, PredictOptions(of_mean=True))
     theirs = rated_by(made, run)
     ranking = Ranking(top=4, by=by, z=2.0)
@@ -86,8 +85,7 @@ def test_thompson_sampling_is_by_one_draw(made):
 def test_likely_is_exposure_times_the_probability_to_like(made):
     """The default, and exposure alone; known users need what they rated."""
     run = made.open()
-    with run.open_ratings() as ratings:
-        rated = Rated(ratings)
+    rated = run.rated()
     theirs, n = rated_by(made, run), len(run.items)
     for user in (0, 5):
         exposure = run.exposure.of([np.int32(sorted(theirs[user]))])[0]
@@ -144,6 +142,37 @@ def test_other_ratings_than_the_runs_are_refused(made, tmp_path):
     with pytest.raises(InputError, match="--data"):
         run.open_ratings()
     run.open_ratings(made.data).close()
+
+
+# ---------------------------------------------------------------------- similar items
+
+
+@pytest.mark.parametrize("kind", ["item", "user"])
+def test_similarity_is_the_correlation_of_predictions(made, kind):
+    """Of W_i . H_j and W_i . H_k over the users i, at every draw; summarised over draws, best first, without itself."""
+    run, row = made.open(), 4
+    found = similarities(run, kind, row)
+    for number in (0, len(run.draws) - 1):
+        theta = run.draw(number).theta
+        predicted = theta[OTHER[kind]][:, :3].astype(float) @ theta[kind][:, :3].T.astype(float)
+        np.testing.assert_allclose(found[number], np.corrcoef(predicted, rowvar=False)[row], atol=1e-4)
+    best = similar(run, kind, run.vocabulary(kind).ids[row], n=5)
+    mean = run.draw_weights @ found
+    mean[row] = -np.inf
+    order = np.argsort(-mean)[:5]
+    assert best[f"{kind}_id"].tolist() == run.vocabulary(kind).ids[order].tolist()
+    np.testing.assert_allclose(best["sd"], found[:, order].std(axis=0), atol=1e-5)
+    assert best["ratings"].tolist() == run.counts(kind)[order].tolist()
+
+
+def test_biases_only_have_no_similarity(tmp_path):
+    """Similarity is of factors, which a run of rank 0 does not have."""
+    run = make_run(tmp_path, rank=0, iterations=50).open()
+    with pytest.raises(InputError, match=r"biases only \(--rank 0\).* sample with --rank 1 or more"):
+        similar(run, "item", run.items.ids[0])
+
+
+# ---------------------------------------------------------------------- titles
 
 
 TITLES = {

@@ -166,6 +166,15 @@ def test_an_index_of_other_lengths_is_refused(path: Path) -> None:
         shutil.copytree(kept, index)
 
 
+def test_a_directory_without_settings_or_index_is_refused(path: Path) -> None:
+    """A directory that never was a run, and a run that lost its index."""
+    with pytest.raises(InputError, match="not a run directory"):
+        Run(path.parent)
+    shutil.rmtree(path / INDEX)
+    with pytest.raises(InputError, match="index is gone"):
+        Run(path)
+
+
 def test_an_incomplete_draw_is_refused(path: Path) -> None:
     """When it is read: there may be many of large manifests."""
     run = Run(path)
