@@ -4,21 +4,21 @@
     python data/synthetic.py ratings.csv
     python data/synthetic.py large.parquet --rows 138493 --cols 26744 --ratings 20000000
 
-Who rates what. User i has 20 ratings (half the mean where that is less) plus a share of the rest that follows the
-quantiles of Gamma(0.6); item j has one plus a share that follows those of Gamma(0.5), the chi-square law with one
-degree of freedom. Nobody rates more than 60 % of the items, nor is any item rated by more than 60 % of the users. Both
-shapes were fitted to the percentiles of MovieLens 1M. Given their number, a user's items are drawn one after the other
-without replacement, with weights solved for so that the items' expected numbers are those wanted: the most popular
+**Pairs.** User i has 20 ratings (half the mean where that is less) plus a share of the rest that follows the
+quantiles of Gamma(0.6); item j has one plus a share that follows those of Gamma(0.5), the chi-square distribution
+with one degree of freedom. Nobody rates more than 60 % of the items, nor is any item rated by more than 60 % of the
+users. Both shapes were fitted to the percentiles of MovieLens 1M. Given their number, a user's items are drawn one
+after the other without replacement, with weights that give items the wanted expected numbers: the most popular items
 weigh more than their share, since nobody rates them twice. Ratings are missing at random. A user's ratings are some
 seconds apart.
 
-The law. User i and item j have factors W_i, H_j ~ N(0, s^2 I), s^4 = 0.5^2 / K, so that their product has
+**Ratings.** User i and item j have factors W_i, H_j ~ N(0, s^2 I), s^4 = 0.5^2 / K, so that their product has
 sd 0.5 at any rank K, and biases a_i ~ N(0, 0.4^2), b_j ~ N(0, 0.5^2). A rating is
 
     x_ij = 3.5 + a_i + b_j + W_i . H_j + noise,   noise ~ N(0, sigma^2 / (g_i g'_j)),
 
 where g = g' = 1, or with a noise spread nu, g_i, g'_j ~ Gamma(nu / 2, rate nu / 2). Half-star ratings are x
-rounded to the nearest of 0.5, 1, ... 5. Of half-star ratings the best possible prediction is therefore not the
+rounded to the nearest of 0.5, 1, ... 5. The best possible prediction of half-star ratings is therefore not the
 predictor but E[rounded | truth], see `best_prediction`.
 
 Everything is drawn user by user in chunks: memory grows with rows and columns, not with ratings. A file is
@@ -48,7 +48,7 @@ from dsgmcmc.errors import EXIT_FAILURE, EXIT_USAGE, InputError, WriteError, wri
 from dsgmcmc.terminal import complain, console, say
 from dsgmcmc.types import Array, Float32, Float64, Int32, Int64
 
-USER_SHAPE, ITEM_SHAPE, FEWEST, MOST = 0.6, 0.5, 20, 0.6
+USER_SHAPE, ITEM_SHAPE, MIN_RATINGS, MAX_SHARE = 0.6, 0.5, 20, 0.6
 MEAN, FACTOR_SD, USER_SD, ITEM_SD = 3.5, 0.5, 0.4, 0.5
 STARS = np.arange(1, 11) / 2
 _CHUNK = 1 << 18  # ratings drawn at a time
@@ -57,7 +57,7 @@ _START, _PERIOD = 946_684_800, 3 * 365 * 86_400  # timestamps: from 2000 on, thr
 
 @dataclass(frozen=True)
 class SyntheticOptions:
-    """What to make; see the module's docstring for the law.
+    """Sizes and distribution of synthetic ratings; the module's docstring explains them.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ class SyntheticOptions:
 
 @dataclass(frozen=True)
 class Truth:
-    """What the ratings were drawn from; rows are users (``userId`` - 1), columns items (``movieId`` - 1).
+    """Parameters from which ratings were drawn; rows are users (``userId`` - 1), columns items (``movieId`` - 1).
 
     Attributes
     ----------
@@ -236,7 +236,7 @@ def _write(path: Path, drawn: Iterator[tuple[Any, ...]], progress: Callable[[int
 
 
 def _check(out: Path, options: SyntheticOptions, force: bool) -> None:
-    """Refuse what cannot be made, before anything is drawn."""
+    """Raise InputError for impossible options, before anything is drawn."""
     rows, cols, total = options.rows, options.cols, options.ratings
     least, most = rows * -(-cols // rows), rows * cols // 4
     if out.suffix not in (".csv", ".parquet"):
@@ -322,10 +322,10 @@ def marginals(rows: int, cols: int, ratings: int, rng: np.random.Generator) -> t
     popularity : (J,) float64
         Adds up to it too.
     """
-    fewest = max(min(FEWEST, ratings // (2 * rows)), -(-cols // rows))
-    spare = rng.permutation(_spread(rows, ratings - rows * fewest, USER_SHAPE, MOST * cols - fewest))
+    fewest = max(min(MIN_RATINGS, ratings // (2 * rows)), -(-cols // rows))
+    spare = rng.permutation(_spread(rows, ratings - rows * fewest, USER_SHAPE, MAX_SHARE * cols - fewest))
     edges = np.rint(np.cumsum(spare)).astype(np.int64)
-    popularity = 1 + rng.permutation(_spread(cols, ratings - cols, ITEM_SHAPE, MOST * rows - 1))
+    popularity = 1 + rng.permutation(_spread(cols, ratings - cols, ITEM_SHAPE, MAX_SHARE * rows - 1))
     return fewest + np.diff(edges, prepend=0), popularity
 
 

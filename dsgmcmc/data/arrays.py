@@ -235,9 +235,7 @@ def prepare_data(
     if isinstance(X, str | os.PathLike):
         given = Path(X)
         if y is not None or (given.suffix == ".h5" and described):
-            raise InputError(
-                f"{X} has the ratings, and features if it is of `dsgmcmc prepare`: leave out y and features"
-            )
+            raise InputError(f"{X} has the ratings, and a ratings file has the features, too: leave out y and features")
         if given.suffix == ".h5":
             return given
     elif columns is not None and not hasattr(X, "columns"):
@@ -263,7 +261,7 @@ def prepare_data(
 
 
 def read_features(given: Any, entity: str, separator: str = "|") -> Description:
-    """Describe users or items by what a user gives.
+    """Make a description of users or items from features in any form.
 
     `given` may be the path of a file for ``prepare --user-features``; a SciPy sparse matrix, whose row numbers are the
     names; a data frame with the names in a column ``user`` (``item``) or in the index; or an array (n, 1 + F) with

@@ -29,14 +29,14 @@ NAMES: dict[str, tuple[str, ...]] = {
 ROLES = tuple(NAMES)
 
 
-def plain(name: object) -> str:
-    """Return a column name in lower case, without punctuation."""
+def simplified(name: object) -> str:
+    """Return the name of a column in lower case, without punctuation."""
     return re.sub(r"[^a-z0-9]", "", str(name).lower())
 
 
 def find_column(names: Iterable[object], role: str) -> int | None:
     """Position of the column with a usual name of the role; None if there is no such column."""
-    known = [plain(name) for name in names]
+    known = [simplified(name) for name in names]
     return next((known.index(name) for name in NAMES[role] if name in known), None)
 
 
@@ -77,14 +77,14 @@ def locate(
         elif name.isdecimal() and 1 <= int(name) <= width:
             places[role] = int(name) - 1
         else:
-            raise InputError(f"{where} has {described(names, width)}, and no {name!r}, which was named as {role}")
+            raise InputError(f"{where} has {layout(names, width)}, and no {name!r}, which was named as {role}")
     for role in roles:
         if role not in places and (place := find_column(names or (), role)) is not None:
             places[role] = place
     return places
 
 
-def described(names: Sequence[str] | None, width: int) -> str:
+def layout(names: Sequence[str] | None, width: int) -> str:
     """Describe the columns of a table, for messages."""
     return f"{width} columns without a header" if names is None else f"columns {', '.join(names)}"
 
@@ -95,12 +95,10 @@ def require(
     """Raise InputError unless every role has a separate column; `advice` tells users how to name columns."""
     missing = [role for role in roles if role not in places]
     if missing:
-        columns = described(names, width)
+        columns = layout(names, width)
         raise InputError(f"{where}: cannot tell which column is {', '.join(missing)} ({columns}); {advice}")
     if len({places[role] for role in roles}) < len(roles):
-        raise InputError(
-            f"{where}: two of {', '.join(roles)} are one column twice ({described(names, width)}); {advice}"
-        )
+        raise InputError(f"{where}: one column serves for two of {', '.join(roles)} ({layout(names, width)}); {advice}")
 
 
 def assign_columns(
@@ -108,7 +106,7 @@ def assign_columns(
 ) -> dict[str, int]:
     """Find the position of each role among the columns `names` (None: the file has no header).
 
-    The file is taken for clicks, without a rating column, if `columns` names user and item but no rating, or if no
+    The file has clicks, without a rating column, if `columns` names user and item but no rating, or if no
     remaining column could hold ratings. The timestamp is required if `timestamp`, and otherwise optional.
     """
     if columns:
@@ -116,14 +114,14 @@ def assign_columns(
     else:
         clicks = names is None and width == 2
     if names is not None and "rating" not in columns:
-        left = set(map(plain, names)) - set(map(plain, columns.values()))
-        clicks = clicks or not left - {name for role in ROLES if role != "rating" for name in NAMES[role]}
+        others = set(map(simplified, names)) - set(map(simplified, columns.values()))
+        clicks = clicks or not others - {name for role in ROLES if role != "rating" for name in NAMES[role]}
     roles = tuple(role for role in ROLES if not (clicks and role == "rating"))
     places = locate(path, names, width, columns, roles)
     needed = tuple(role for role in roles if timestamp or role != "timestamp")
     option = f"{named('columns')} user=NAME,item=NAME,rating=NAME" + (",timestamp=NAME" if timestamp else "")
     if [role for role in needed if role not in places] == ["rating"]:
-        have = described(names, width)
+        have = layout(names, width)
         raise InputError(f"{path} has no rating column ({have}); name it with {option}, or {clicks_advice()}")
     require(path, names, width, places, needed, f"use {option}")
     if not timestamp and places.get("timestamp") in {places[role] for role in needed}:

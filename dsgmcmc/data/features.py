@@ -19,10 +19,10 @@ import numpy as np
 import pydantic
 from pydantic import Field, FiniteFloat, NonNegativeInt, TypeAdapter, ValidationError
 
-from dsgmcmc.data.columns import NAMES, find_column, plain
+from dsgmcmc.data.columns import NAMES, find_column, simplified
 from dsgmcmc.data.ratings import MAX_FEATURES, Features
 from dsgmcmc.data.session import literal
-from dsgmcmc.data.tables import IS_INTEGER, SHOWN, TableFile, first_column, open_table, read_matrix, scalar, whole_names
+from dsgmcmc.data.tables import IS_INTEGER, SHOWN, TableFile, first_column, open_table, read_matrix, scalar, strip_zeros
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array, Float64, Int64
 
@@ -86,8 +86,8 @@ class Encoding:
     @property
     def groups(self) -> list[str]:
         """Group of each feature: the name of its column, up to an equals sign."""
-        of_columns = [code.name.partition("=")[0] for code in self.columns for _ in code.features]
-        return ["features"] * self.width + of_columns
+        columns = [code.name.partition("=")[0] for code in self.columns for _ in code.features]
+        return ["features"] * self.width + columns
 
     def dump(self) -> str:
         """Return the encoding as JSON."""
@@ -128,7 +128,7 @@ _MOVIELENS: dict[str, dict[str, str]] = {
 
 @dataclass(frozen=True)
 class Description:
-    """What describes users or items.
+    """A file, table or matrix that describes users or items.
 
     Attributes
     ----------
@@ -201,9 +201,9 @@ def describe(files: Mapping[str, Path | None], kinds: str | None, separator: str
 
 
 def read_description(db: duckdb.DuckDBPyConnection, entity: str, given: Description) -> Described:
-    """Read what describes users or items.
+    """Read a table or matrix that describes users or items.
 
-    Raises InputError if it is invalid, or has two different rows for one name.
+    Raises InputError if the table is invalid, or has two different rows for one name.
     """
     source = given.given
     if isinstance(source, Path) and source.suffix == ".npz":
@@ -222,9 +222,9 @@ def read_description(db: duckdb.DuckDBPyConnection, entity: str, given: Descript
 
 
 def load_description(db: duckdb.DuckDBPyConnection, entity: str, given: Description) -> Described:
-    """Read what describes users or items, and compare its names with the names in ``raw``.
+    """Read a table or matrix that describes users or items, and compare its names with the names in ``raw``.
 
-    Raises InputError as `read_description`, and if none of the names has ratings.
+    Raises InputError as `read_description` does, and if none of the names has ratings.
     """
     described = read_description(db, entity, given)
     rated = f"(SELECT DISTINCT {entity}_id AS id FROM raw)"
@@ -258,7 +258,7 @@ def _read_table(db: duckdb.DuckDBPyConnection, source: Path | TableFile, entity:
     if isinstance(source, Path):
         known = _MOVIELENS.get(source.name.removesuffix(".gz"), {})
         source = open_table(
-            db, source, lambda fields: len(fields) != len(known) or plain(fields[0]) in NAMES[entity], latin1=True
+            db, source, lambda fields: len(fields) != len(known) or simplified(fields[0]) in NAMES[entity], latin1=True
         )
     names, path, kinds = source.names, source.path, dict(given.kinds)
     if not source.header:
@@ -281,7 +281,7 @@ def _read_table(db: duckdb.DuckDBPyConnection, source: Path | TableFile, entity:
         raise InputError(f"{path} has no rows")
     if nameless := first_column(db, f"SELECT rowid FROM {described.name} WHERE id IS NULL LIMIT {SHOWN}"):
         raise InputError(f"{path}: the {entity} is missing in {described.where(nameless)}")
-    whole_names(db, described.name, "id")
+    strip_zeros(db, described.name, "id")
     return described
 
 
@@ -321,7 +321,7 @@ def _read_matrix(db: duckdb.DuckDBPyConnection, path: Path, entries: Any, entity
 
 
 def _refuse_text(db: duckdb.DuckDBPyConnection, described: Described, whose: str) -> None:
-    """Raise InputError for names that are not integers; called if the names in `whose`, ratings or run, are."""
+    """Raise InputError if names are not integers, although the names in `whose` (ratings or run) are."""
     if strange := first_column(db, f"SELECT id FROM {described.name} WHERE NOT {IS_INTEGER} LIMIT {SHOWN}"):
         shown = ", ".join(map(repr, strange))
         raise InputError(f"{described.path}: the {described.entity}s of the {whose} are integers, and {shown} is not")
@@ -333,7 +333,7 @@ def _refuse_text(db: duckdb.DuckDBPyConnection, described: Described, whose: str
 def encode(
     db: duckdb.DuckDBPyConnection, described: Described, given: Description, n: int
 ) -> tuple[Features, dict[str, Any]]:
-    """Make features from a table of `load_description`, for a matrix of n users or items; and what is said of them.
+    """Make features of n users or items from a table of `load_description`; return them with a report on them.
 
     `db` has the tables ``{entity}s`` (id, k) and ``raw``. Raises InputError if a column is invalid, or none is usable.
     """
@@ -406,7 +406,7 @@ def learn(db: duckdb.DuckDBPyConnection, described: Described, given: Descriptio
 def _learn_column(
     db: duckdb.DuckDBPyConnection, described: Described, name: str, given: Description
 ) -> tuple[Code, str]:
-    """Encode a column by its kind, given or guessed; leave it out, with the reason, if it says nothing."""
+    """Return the encoding of a column, by its given or guessed kind, and the reason if the column is left out."""
     c, kind = described.columns[name], described.kinds.get(name)
     filled, distinct, numbers, codes, lists, years = db.execute(
         f"SELECT count({c}), count(DISTINCT {c}), count(*) FILTER ({_is_number(c)}), "
@@ -431,10 +431,10 @@ def _learn_column(
         if not np.isfinite([mean, sd]).all() or sd == 0:
             raise _too_large(described, name)
         return Code(name, kind, (), mean, sd), ""
-    held = _select_atoms(described, name, kind, given.separator)
-    atoms = first_column(db, f"SELECT DISTINCT atom FROM ({held}) ORDER BY atom LIMIT {MAX_CATEGORIES + 1}")
-    most = MAX_CATEGORIES if name in given.kinds else min(MAX_CATEGORIES, max(20, filled / 2))
-    if 0 < len(atoms) <= most:
+    atoms_sql = _select_atoms(described, name, kind, given.separator)
+    atoms = first_column(db, f"SELECT DISTINCT atom FROM ({atoms_sql}) ORDER BY atom LIMIT {MAX_CATEGORIES + 1}")
+    limit = MAX_CATEGORIES if name in given.kinds else min(MAX_CATEGORIES, max(20, filled / 2))
+    if 0 < len(atoms) <= limit:
         return Code(name, kind, tuple(atoms)), ""
     return left_out, (
         f"{len(atoms):,} different values or more in {filled:,} rows are no {kind}; if it is one with at most "
@@ -503,15 +503,15 @@ def apply(db: duckdb.DuckDBPyConnection, described: Described, encoding: Encodin
             k, feature = _categories(db, described, code, encoding.separator)
             entries.append((k, feature + first, np.ones(len(k))))
         first += len(code.features)
-    row, which, value = (np.concatenate(arrays) for arrays in zip(*entries, strict=True))
-    order = np.lexsort((which, row))
+    row, column, value = (np.concatenate(arrays) for arrays in zip(*entries, strict=True))
+    order = np.lexsort((column, row))
     indptr = np.append(0, np.cumsum(np.bincount(row, minlength=n))).astype(np.int64)
-    indices, values = which[order].astype(np.int32), value[order].astype(np.float32)
+    indices, values = column[order].astype(np.int32), value[order].astype(np.float32)
     return Features(indptr, indices, values, tuple(encoding.names), tuple(encoding.groups), encoding.dump())
 
 
 def _numbers(db: duckdb.DuckDBPyConnection, described: Described, name: str) -> tuple[Int64, Float64]:
-    """Rows that have a number, and the numbers."""
+    """Return the rows with a number in a column, and the numbers."""
     column = described.columns[name]
     cells = db.execute(
         f"SELECT k, {column}::DOUBLE AS x FROM {described.name} JOIN {described.entity}s USING (id) "
@@ -521,11 +521,11 @@ def _numbers(db: duckdb.DuckDBPyConnection, described: Described, name: str) -> 
 
 
 def _categories(db: duckdb.DuckDBPyConnection, described: Described, code: Code, separator: str) -> tuple[Int64, Int64]:
-    """Rows and features of the entries; categories that are not in the encoding are ignored."""
+    """Return rows and features of the entries in a column; categories that are not in the encoding are ignored."""
     db.register("learnt", {"atom": np.array(code.atoms, object), "feature": np.arange(len(code.atoms))})
-    held = _select_atoms(described, code.name, code.kind, separator)
+    atoms_sql = _select_atoms(described, code.name, code.kind, separator)
     cells = db.execute(
-        f"SELECT k, feature FROM ({held}) JOIN learnt USING (atom) JOIN {described.entity}s USING (id)"
+        f"SELECT k, feature FROM ({atoms_sql}) JOIN learnt USING (atom) JOIN {described.entity}s USING (id)"
     ).fetchnumpy()
     db.unregister("learnt")
     return cells["k"], cells["feature"]

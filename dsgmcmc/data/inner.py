@@ -72,7 +72,7 @@ class InnerSplit(Ratings):
         self.mean, self.minimum, self.maximum = total / self.nnz, low, high
 
     def _mask(self, part: Split, start: int, stop: int, columns: Int32) -> Mask:
-        """Mask of the file's training ratings in rows `start` to `stop` that are in a part; `columns` are theirs."""
+        """Return which training ratings of the file, in rows `start` to `stop` and `columns`, are in a part."""
         if self._whole.temporal:
             held = self._whole.ages(start, stop) < round(self._share * AGES)
         else:

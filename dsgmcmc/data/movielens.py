@@ -43,12 +43,12 @@ def fetch(name: str, folder: Path, report: Callable[[int, int], None] = lambda d
     the ratings, for ``dsgmcmc prepare``. Raises InputError if the publisher cannot be reached, the checksum is wrong,
     or the folder cannot be written. The environment variable ``DSGMCMC_FETCH_URL`` names a mirror.
     """
-    of_ratings, expected = DATA_SETS[name]
+    file_name, expected = DATA_SETS[name]
     final = folder / name
-    if (final / of_ratings).is_file():
-        return final / of_ratings
+    if (final / file_name).is_file():
+        return final / file_name
     if final.exists():
-        raise InputError(f"{final} exists without {of_ratings}; remove it and fetch again")
+        raise InputError(f"{final} exists without {file_name}; remove it and fetch again")
     url = f"{os.environ.get('DSGMCMC_FETCH_URL', PUBLISHER).rstrip('/')}/{name}.zip"
     with writing(final):
         folder.mkdir(parents=True, exist_ok=True)
@@ -68,11 +68,11 @@ def fetch(name: str, folder: Path, report: Callable[[int, int], None] = lambda d
                     f"{url} has MD5 {digest.hexdigest()}, its publisher says {expected}: damaged, or not the original"
                 )
             shutil.unpack_archive(archive, unpacked)
-            found = list(unpacked.glob(f"*/{of_ratings}"))
-            if len(found) != 1:
-                raise InputError(f"{url} holds {len(found)} files {of_ratings}, expected one")
-            found[0].parent.rename(final)
-    return final / of_ratings
+            files = list(unpacked.glob(f"*/{file_name}"))
+            if len(files) != 1:
+                raise InputError(f"{url} holds {len(files)} files {file_name}, expected one")
+            files[0].parent.rename(final)
+    return final / file_name
 
 
 def _blocks(url: str) -> Iterator[tuple[bytes, int]]:

@@ -15,7 +15,7 @@ from dsgmcmc.data.tables import SHOWN, TableFile, open_table, scalar
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array
 
-CHUNK = 1_000_000  # pairs that are in NumPy arrays at a time
+CHUNK = 1_000_000  # pairs in NumPy arrays at a time
 ROLES = ("user", "item")
 
 
@@ -40,10 +40,10 @@ class PairsTable:
 
     @property
     def hint(self) -> str:
-        """Advice after unknown names: a header without known column names may have been read as a pair."""
+        """Advice after unknown names: a header with unknown column names may have been read as a pair."""
         if self.file.header:
             return ""
-        return "\n  If line 1 is a header, say which columns hold them: --columns user=NAME,item=NAME"
+        return "\n  If line 1 is a header, name its columns: --columns user=NAME,item=NAME"
 
 
 def load_pairs(db: duckdb.DuckDBPyConnection, path: Path, given: Mapping[str, str]) -> PairsTable:

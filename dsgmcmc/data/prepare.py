@@ -34,7 +34,7 @@ from dsgmcmc.data.ratings import (
     write_slabs,
 )
 from dsgmcmc.data.session import interruptible, open_session
-from dsgmcmc.data.tables import IS_INTEGER, SHOWN, TableFile, is_matrix, open_table, scalar, whole_names
+from dsgmcmc.data.tables import IS_INTEGER, SHOWN, TableFile, is_matrix, open_table, scalar, strip_zeros
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
 from dsgmcmc.types import Array, Int64
@@ -125,7 +125,7 @@ def prepare_ratings(
     memory : int
         Memory limit of the process in bytes; default 60 % of what it may use.
     report : callable(stage)
-        Called as a stage of the work begins.
+        Called when a stage begins.
     """
     if test is not None and (test_fraction is not None or split == "temporal"):
         raise InputError("--test has the test ratings: leave out --test-fraction and --split")
@@ -150,7 +150,7 @@ def prepare_ratings(
             if not scalar(db, "SELECT count(*) FROM raw WHERE NOT test"):
                 raise InputError("--drop-zeros leaves no ratings: all are 0")
         for column in ("user_id", "item_id"):
-            whole_names(db, "raw", column)
+            strip_zeros(db, "raw", column)
         not_rated = _share_not_rated(db)
         report("numbering users and items")
         features = {entity: load_description(db, entity, given) for entity, given in described.items()}

@@ -624,7 +624,7 @@ def write_slabs(
     source: str = "",
     force: bool = False,
 ) -> None:
-    """Write a ratings file slab by slab, to a temporary file beside it, which is synced and renamed when it is complete.
+    """Write a ratings file slab by slab to a temporary file beside it, which is synced, and renamed when complete.
 
     Raises InputError if `path` exists without `force`, and WriteError if the file cannot be written.
 

@@ -1,4 +1,4 @@
-"""A DuckDB session with a memory limit that spills to disk, and work in it that signals interrupt."""
+"""A DuckDB session that keeps to a memory limit and spills to disk; signals interrupt its queries."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from dsgmcmc.parallel.comm import memory_limit
 
 T = TypeVar("T")
 
-_OVERHEAD = 200_000_000  # bytes for Python, its libraries and arrays
-_PER_THREAD = 80_000_000  # bytes that a DuckDB thread needs to sort and join
-MINIMUM = 400_000_000
-_SPILL = ".dsgmcmc-prepare-"
+_OVERHEAD_BYTES = 200_000_000  # bytes for Python, its libraries and arrays
+_THREAD_BYTES = 80_000_000  # bytes that a DuckDB thread needs to sort and join
+MIN_MEMORY = 400_000_000  # bytes
+_SPILL_PREFIX = ".dsgmcmc-prepare-"
 
 
 def parse_bytes(text: str) -> int:
@@ -46,16 +46,16 @@ def open_session(parent: Path, memory: int | None = None) -> Iterator[duckdb.Duc
         Limit on the memory of the whole process, in bytes; default 60 % of what it may use.
     """
     memory = int(0.6 * memory_limit()) if memory is None else memory
-    if memory < MINIMUM:
+    if memory < MIN_MEMORY:
         raise InputError(
-            f"{memory / 1e6:.0f} MB of memory are not enough; at least {MINIMUM / 1e6:.0f} MB are needed (--memory)"
+            f"{memory / 1e6:.0f} MB of memory are not enough; at least {MIN_MEMORY / 1e6:.0f} MB are needed (--memory)"
         )
-    limit = int(0.8 * (memory - _OVERHEAD))
+    limit = int(0.8 * (memory - _OVERHEAD_BYTES))
     with writing(parent):
-        scratch = tempfile.TemporaryDirectory(prefix=_SPILL, dir=parent)
+        scratch = tempfile.TemporaryDirectory(prefix=_SPILL_PREFIX, dir=parent)
     settings: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": f"{limit}B",
-        "threads": min(len(os.sched_getaffinity(0)), limit // _PER_THREAD),
+        "threads": min(len(os.sched_getaffinity(0)), limit // _THREAD_BYTES),
         "temp_directory": scratch.name,
         "autoinstall_known_extensions": False,  # never download extensions
     }
@@ -66,10 +66,10 @@ def open_session(parent: Path, memory: int | None = None) -> Iterator[duckdb.Duc
     except duckdb.OutOfMemoryException as error:
         raise InputError(
             f"{memory / 1e6:.0f} MB of memory, or the space in {parent}, are not enough: raise --memory, or write to a "
-            f"larger disk ({in_short(error)})"
+            f"larger disk ({system_reason(error)})"
         ) from error
     except duckdb.IOException as error:
-        raise InputError(f"reading or spilling to {parent} failed: {in_short(error)}") from error
+        raise InputError(f"reading or spilling to {parent} failed: {system_reason(error)}") from error
     except (duckdb.InterruptException, RuntimeError) as error:
         if _interrupted(error):
             raise KeyboardInterrupt from error
@@ -95,23 +95,23 @@ def interruptible(connection: duckdb.DuckDBPyConnection, work: Callable[[], T]) 
 
 @contextlib.contextmanager
 def reading(shown: str | Path) -> Iterator[None]:
-    """Turn DuckDB's errors about a file that is read within the context into an InputError of one line.
+    """Turn DuckDB's errors in reading a file within the context into an InputError of one line.
 
-    Errors in spilling, which `open_session` reports, and interruptions pass unchanged.
+    Errors in spilling, which `open_session` reports, and interruptions pass through unchanged.
     """
     try:
         yield
     except duckdb.OutOfMemoryException as error:
         raise InputError(
-            f"{shown} needs more memory, or more space for temporary files, than there is ({in_short(error)})"
+            f"{shown} needs more memory, or more space for temporary files, than is available ({system_reason(error)})"
         ) from error
     except (duckdb.Error, RuntimeError) as error:  # RuntimeError: column names that are not UTF-8
-        if _SPILL in str(error) or _interrupted(error):
+        if _SPILL_PREFIX in str(error) or _interrupted(error):
             raise
         raise InputError(f"{shown} cannot be read: {str(error).strip().splitlines()[0]}") from error
 
 
-def in_short(error: duckdb.Error) -> str:
+def system_reason(error: duckdb.Error) -> str:
     """Return the system error behind a DuckDB error, if known, otherwise the first line of the error."""
     number = re.search(r'"errno":"(\d+)"', str(error))
     return os.strerror(int(number[1])) if number else str(error).splitlines()[0]
@@ -123,7 +123,7 @@ def _interrupted(error: Exception) -> bool:
 
 
 def memory_of(connection: duckdb.DuckDBPyConnection) -> int:
-    """Memory limit of the queries of a connection, in bytes."""
+    """Return the memory limit for queries of a connection, in bytes."""
     return parse_bytes(connection.execute("SELECT current_setting('memory_limit')").fetchall()[0][0])
 
 

@@ -28,7 +28,7 @@ from typing import IO, Any, cast
 import duckdb
 import numpy as np
 
-from dsgmcmc.data.session import identifier, in_short, literal, memory_of, open_session, reading
+from dsgmcmc.data.session import identifier, literal, memory_of, open_session, reading, system_reason
 from dsgmcmc.errors import InputError, WriteError, writing
 from dsgmcmc.storage.files import sync
 from dsgmcmc.terminal import pass_on
@@ -37,13 +37,13 @@ from dsgmcmc.types import Array
 SHOWN = 5  # bad lines in a message
 IS_INTEGER = "coalesce(try_cast(id AS BIGINT)::VARCHAR = id, false)"  # SQL: a name is an integer in canonical form
 _DELIMITERS = ("::", "\t", ",", ";", "|", " ")
-_SAMPLE = 1 << 16  # bytes from which delimiter and header are detected
-_BLOCK = 1 << 20
-_LONGEST = 1 << 21  # bytes of the longest line that DuckDB reads
+_SAMPLE_BYTES = 1 << 16  # bytes from which delimiter and header are detected
+_BLOCK_BYTES = 1 << 20
+_LONGEST_LINE = 1 << 21  # bytes of the longest line that DuckDB reads
 _LINE_END = r"\r\n|\n|\r"
-_MOST_REJECTS = 1000  # bad lines that DuckDB collects; each takes kilobytes
-_DAMAGED = (OSError, EOFError, zlib.error)  # errors that gzip raises for damaged files
-_COPIES = 4  # bytes of memory needed per byte of entries while a matrix is read
+_MAX_REJECTS = 1000  # bad lines that DuckDB collects; each takes kilobytes
+_DAMAGE_ERRORS = (OSError, EOFError, zlib.error)  # errors that gzip raises for damaged files
+_COPIES = 4  # bytes of memory per byte of entries while a matrix is read
 _FORMATS = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}
 
 
@@ -161,7 +161,7 @@ class TableFile:
             f"read_csv({_quoted(self.path)}, auto_detect = false, header = false, skip = {self.first_line - 1}, "
             f"delim = {literal(self.delimiter)}, quote = '{quote}', escape = '{quote}', columns = {{{fields}}}, "
             f"compression = '{compression}', encoding = '{self.encoding}', "
-            f"store_rejects = true, rejects_limit = {_MOST_REJECTS}"
+            f"store_rejects = true, rejects_limit = {_MAX_REJECTS}"
         )
         if not mixed_ends:
             return f"{source})"
@@ -176,11 +176,11 @@ class TableFile:
         end = b""
         with _opened(self.path) as file:
             if not self.packed:
-                file.seek(max(0, file.seek(0, io.SEEK_END) - _LONGEST))
-            while block := file.read(_BLOCK):
-                end = (end + block)[-_LONGEST:]
-        if self.kind == "text" and len(end) == _LONGEST and b"\n" not in end and b"\r" not in end:
-            raise InputError(f"{self.path} is no table: its last line has more than {_LONGEST:,} bytes")
+                file.seek(max(0, file.seek(0, io.SEEK_END) - _LONGEST_LINE))
+            while block := file.read(_BLOCK_BYTES):
+                end = (end + block)[-_LONGEST_LINE:]
+        if self.kind == "text" and len(end) == _LONGEST_LINE and b"\n" not in end and b"\r" not in end:
+            raise InputError(f"{self.path} is no table: its last line has more than {_LONGEST_LINE:,} bytes")
 
     def _refuse_rejected(self, db: duckdb.DuckDBPyConnection) -> None:
         """Raise InputError if DuckDB could not read some lines."""
@@ -197,7 +197,7 @@ class TableFile:
             if column is not None:
                 reason = reason.replace(f'"{column}"', f'"{self.names[int(column[1:])]}"')
             shown += f"\n  line {line}: {reason} ({str(content).strip()[:60]!r})"
-        more = " or more" if bad[0][-1] >= _MOST_REJECTS else ""
+        more = " or more" if bad[0][-1] >= _MAX_REJECTS else ""
         number = f"{len(bad)}{more} line{'s' if len(bad) > 1 else ''}"
         raise InputError(f"{self.path}: {number} cannot be read; correct or remove them{shown}")
 
@@ -219,7 +219,7 @@ def open_table(
     if not path.is_file():
         raise InputError(f"{path} is not a file" if path.exists() else f"{path} does not exist")
     with _opened(path) as file:
-        head = file.read(_SAMPLE)
+        head = file.read(_SAMPLE_BYTES)
         packed = isinstance(file, gzip.GzipFile)
         if head.startswith(b"PAR1"):
             return _describe(db, path, "parquet", f"read_parquet({_quoted(path)})")
@@ -283,7 +283,7 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
             packed = file.read(2) == b"\x1f\x8b"
         with cast("IO[bytes]", gzip.open(path)) if packed else path.open("rb") as file:
             yield file
-    except _DAMAGED as error:
+    except _DAMAGE_ERRORS as error:
         raise InputError(f"{path} cannot be read: {error}") from error
 
 
@@ -292,7 +292,7 @@ def _is_utf8(file: IO[bytes]) -> bool:
     decoder = codecs.getincrementaldecoder("utf-8")()
     file.seek(0)
     try:
-        while block := file.read(_BLOCK):
+        while block := file.read(_BLOCK_BYTES):
             decoder.decode(block)
     except UnicodeDecodeError:
         return False
@@ -354,8 +354,8 @@ def read_matrix(db: duckdb.DuckDBPyConnection, path: Path) -> Any:
     return matrix
 
 
-def whole_names(db: duckdb.DuckDBPyConnection, table: str, column: str) -> None:
-    """Strip ``.0`` from the names in a column of a DuckDB table if all are whole numbers that end so.
+def strip_zeros(db: duckdb.DuckDBPyConnection, table: str, column: str) -> None:
+    """Strip ``.0`` from the names in a column of a DuckDB table if all are whole numbers that end with it.
 
     Pandas writes integers as floats where one is missing.
     """
@@ -393,7 +393,7 @@ def write_query(db: duckdb.DuckDBPyConnection, query: str, out: Path | None) -> 
                     sync(written)
                     written.replace(out)
     except duckdb.IOException as error:
-        raise WriteError(f"{out or 'standard output'} cannot be written: {in_short(error)}") from error
+        raise WriteError(f"{out or 'standard output'} cannot be written: {system_reason(error)}") from error
 
 
 def output_format(out: Path | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from dsgmcmc.data.columns import find_column, plain
+from dsgmcmc.data.columns import find_column, simplified
 from dsgmcmc.errors import InputError
 
 _TITLES = ("title", "name", "itemname", "movietitle", "label", "description")
@@ -32,7 +32,7 @@ def read_titles(path: Path, matching: str | None = None) -> dict[str, str]:
         title: int | None = 1
         if table.header:
             identifier = _find_id(table.names)
-            title = next((k for k, name in enumerate(table.names) if plain(name) in _TITLES), None)
+            title = next((k for k, name in enumerate(table.names) if simplified(name) in _TITLES), None)
         if identifier is None or title is None:
             columns = ", ".join(table.names)
             raise InputError(f"{path} has no column with names of items: its columns are {columns}")
@@ -50,7 +50,7 @@ def read_titles(path: Path, matching: str | None = None) -> dict[str, str]:
 def _find_id(header: list[str]) -> int | None:
     """Position of the column of ids, by its name in the header; None if there is no such column."""
     place = find_column(header, "item")
-    names = [plain(name) for name in header]
+    names = [simplified(name) for name in header]
     return names.index("id") if place is None and "id" in names else place
 
 

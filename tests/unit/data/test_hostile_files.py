@@ -16,7 +16,7 @@ import scipy.sparse
 from dsgmcmc.data.features import Description, read_description
 from dsgmcmc.data.pairs import load_pairs
 from dsgmcmc.data.prepare import inspect, load
-from dsgmcmc.data.session import MINIMUM, open_session
+from dsgmcmc.data.session import MIN_MEMORY, open_session
 from dsgmcmc.data.titles import read_titles
 from dsgmcmc.errors import InputError
 
@@ -38,7 +38,7 @@ READERS: dict[str, Read] = {
 def refusal(read: Read, path: Path) -> str:
     """What a reader says of a file, in a session of little memory; nothing if it reads it."""
     try:
-        with open_session(path.parent, MINIMUM) as db:
+        with open_session(path.parent, MIN_MEMORY) as db:
             read(db, path)
     except InputError as error:
         return str(error)
@@ -77,7 +77,7 @@ def test_many_columns_of_features(tmp_path: Path) -> None:
     names = [f"c{k}" for k in range(600)]
     lines = [",".join(["user", *names]), *(",".join([str(u), *(" NA " for _ in names)]) for u in range(3))]
     (path := tmp_path / "f.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    with open_session(tmp_path, MINIMUM) as db:
+    with open_session(tmp_path, MIN_MEMORY) as db:
         table = read_description(db, "user", Description(path))
         assert db.execute(f"SELECT count(*), count(c1), count(c600) FROM {table.name}").fetchall() == [(3, 0, 0)]
 
@@ -86,7 +86,7 @@ def test_a_matrix_of_features_with_few_rows_of_very_many(tmp_path: Path) -> None
     """What is not said takes no memory: neither rows, nor columns that are more than there can be."""
     rows, path = 2**40, tmp_path / "f.npz"
     scipy.sparse.save_npz(path, scipy.sparse.coo_matrix(([1.0, 2.0], ([5, rows - 1], [0, 1])), shape=(rows, 3)))
-    with open_session(tmp_path, MINIMUM) as db:
+    with open_session(tmp_path, MIN_MEMORY) as db:
         table = read_description(db, "user", Description(path))
         assert db.execute(f"SELECT id, r FROM {table.name} ORDER BY r").fetchall() == [("5", 0), (str(rows - 1), 1)]
     np.testing.assert_array_equal(table.matrix.toarray(), [[1, 0, 0], [0, 2, 0]])

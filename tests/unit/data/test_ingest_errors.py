@@ -143,7 +143,7 @@ BAD: dict[str, tuple[str, str | bytes, dict[str, object], str]] = {
         r"cannot tell which column is user \(columns who, what, rating\); .*user=NAME",
     ),
     "columns name": ("r.csv", GOOD, {"columns": "user=userId,item=film,rating=rating"}, "no 'film'"),
-    "columns twice": ("r.csv", lines(), {"columns": "user=1,item=1,rating=3"}, "one column twice"),
+    "columns twice": ("r.csv", lines(), {"columns": "user=1,item=1,rating=3"}, "one column serves for two of"),
     "parquet nulls": (
         "r.parquet",
         parquet(user=[1, None, 2], item=[1, 2, 2], rating=[1.0, 2.0, float("nan")]),

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from ingest_cases import everything, lines, prepare
 
-from dsgmcmc.data.session import MINIMUM, interruptible, open_session, parse_bytes
+from dsgmcmc.data.session import MIN_MEMORY, interruptible, open_session, parse_bytes
 from dsgmcmc.data.tables import write_blocks
 from dsgmcmc.errors import InputError
 
@@ -31,7 +31,7 @@ def test_in_another_thread(tmp_path):
 def test_too_little_memory_is_said(tmp_path):
     """A query that needs more than the limit and the disk ends in advice, and the folder is empty again."""
     query = "SET max_temp_directory_size = '1MB'; CREATE TABLE t AS SELECT md5(range::VARCHAR) FROM range(10000000)"
-    with pytest.raises(InputError, match="raise --memory"), open_session(tmp_path, MINIMUM) as db:
+    with pytest.raises(InputError, match="raise --memory"), open_session(tmp_path, MIN_MEMORY) as db:
         db.execute(query)
     assert list(tmp_path.iterdir()) == []
 
@@ -41,7 +41,7 @@ def test_a_signal_ends_a_query(tmp_path):
     threads = threading.active_count()
     timer = threading.Timer(0.5, signal.raise_signal, [signal.SIGINT])
     timer.start()
-    with pytest.raises(KeyboardInterrupt), open_session(tmp_path, MINIMUM) as db:
+    with pytest.raises(KeyboardInterrupt), open_session(tmp_path, MIN_MEMORY) as db:
         interruptible(db, lambda: db.execute(QUERY))
     timer.join()
     assert list(tmp_path.iterdir()) == []
