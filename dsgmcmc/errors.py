@@ -26,8 +26,8 @@ DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
 
 def failed_file(error: OSError) -> str:
     """Message of an `OSError`, in one line that begins with the path of the file, if known."""
-    said = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
-    return " ".join(said.split()) or type(error).__name__
+    text = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
+    return " ".join(text.split()) or type(error).__name__
 
 
 @contextmanager
@@ -41,7 +41,7 @@ def naming(path: os.PathLike[str]) -> Iterator[None]:
 
 
 class InputError(ValueError):
-    """An input of the user is wrong: a file, an option, or the launch of processes.
+    """The user's input is wrong: a file, an option, or the launch of processes.
 
     The message describes the error, its place and a remedy. The command line prints the message without a traceback,
     and exits with status 2.
@@ -57,8 +57,8 @@ def not_fitted(message: str) -> Exception:
 
     The error is scikit-learn's `NotFittedError` if scikit-learn has been imported, as only then can a program catch it.
     """
-    of_sklearn = sys.modules.get("sklearn.exceptions")
-    kind: type[Exception] = NotFittedError if of_sklearn is None else of_sklearn.NotFittedError
+    sklearn_errors = sys.modules.get("sklearn.exceptions")
+    kind: type[Exception] = NotFittedError if sklearn_errors is None else sklearn_errors.NotFittedError
     return kind(message)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 
 def setting(
-    what: str,
+    description: str,
     default: Any = ...,
     *,
     shown: str = "",
@@ -26,7 +26,7 @@ def setting(
 
     Parameters
     ----------
-    what : str
+    description : str
         Description of the setting, for the help of its option and for docs/settings.md.
     default : object
         Default of the field; ``...`` if the setting is required.
@@ -44,7 +44,7 @@ def setting(
     from pydantic import Field
 
     option: Any = {"shown": shown, "metavar": metavar, "short": short, "offered": offered}
-    return Field(default, description=what, json_schema_extra={"option": option}, **bounds)
+    return Field(default, description=description, json_schema_extra={"option": option}, **bounds)
 
 
 #: Names in Python of options that are not parameters of `BPMF` under the same name.

@@ -122,7 +122,7 @@ def _split(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 # ---------------------------------------------------------------------- options of settings
 
 #: Parameters of `sample` without ``**given``, which `with_settings` replaces by the options of settings.
-_FIXED = [each for each in inspect.signature(sample, eval_str=True).parameters.values() if each.name != "given"]
+_FIXED = list(inspect.signature(sample, eval_str=True).parameters.values())[:-1]
 sample.__signature__ = inspect.Signature(_FIXED)  # type: ignore[attr-defined]
 
 
@@ -157,24 +157,24 @@ def sections() -> dict[str, dict[str, FieldInfo]]:
 
 
 def declared(field: FieldInfo) -> dict[str, Any]:
-    """Return the declaration of an option by `setting`; most settings of samplers have no option."""
+    """Properties of the option of a field that `setting` declares; ``offered`` is false if the field has no option."""
     extra: Any = field.json_schema_extra or {}
     return {"shown": "", "offered": False, "metavar": "", "short": "", **extra.get("option", {})}
 
 
 def _option(section: str, name: str, field: FieldInfo) -> inspect.Parameter:
-    """Option of a setting; its default is None if it is not given."""
-    how, description = declared(field), field.description or ""
-    option = f"--{name.replace('_', '-')}"
-    default = how["shown"] or _shown(field.default)
-    made = typer.Option(
-        f"{option}/--no-{option[2:]}" if field.default is True else option,
-        *([how["short"]] if how["short"] else []),
-        metavar=how["metavar"] or None,
+    """Option of a setting; its value is None if the user does not give it."""
+    declaration, description = declared(field), field.description or ""
+    flag = name.replace("_", "-")
+    default = declaration["shown"] or _shown(field.default)
+    option = typer.Option(
+        f"--{flag}/--no-{flag}" if field.default is True else f"--{flag}",
+        *([declaration["short"]] if declaration["short"] else []),
+        metavar=declaration["metavar"] or None,
         help=f"{description} [default: {default}]" if default else description,
         rich_help_panel=f"Settings of the {section}",
     )
-    kind: Any = Annotated[_type(field) | None, made]
+    kind: Any = Annotated[_type(field) | None, option]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
 
 

@@ -215,7 +215,7 @@ class ChainConfig(Checked):
     checkpoint_every: int | str = setting(
         "Time or iterations between checkpoints; e.g. 10min or 1000.", "10min", metavar="LENGTH"
     )
-    save_draws: int = setting("Least number of draws to keep.", 50, ge=0)
+    save_draws: int = setting("Minimum number of draws to keep.", 50, ge=0)
 
     @field_validator("iterations", "burn_in", "thin", "evaluate_every")
     @classmethod

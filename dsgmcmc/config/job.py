@@ -31,7 +31,7 @@ class Policy(Checked):
         allow_inf_nan=False,
     )
     on_divergence: Literal["recover", "stop"] = setting(
-        "If a chain diverges: begin it again with a smaller step, then with a safer sampler, or stop.", "recover"
+        "After divergence, begin the chain again with a smaller step, then with a safer sampler; or stop.", "recover"
     )
 
     def deadline(self, since_start: float) -> float | None:

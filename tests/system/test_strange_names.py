@@ -109,20 +109,7 @@ def cases(folder: Path) -> dict[str, list[tuple[int, list[str]]]]:
 
     ratings, data, sampled = at(f"{HOSTILE}.csv"), at("r.h5"), at("run")
     features = ["--user-features", at("users.csv"), "--item-features", at("items.csv")]
-    short = [
-        "--rank",
-        "2",
-        "--grid",
-        "2",
-        "--iterations",
-        "12",
-        "--burn-in",
-        "4",
-        "--thin",
-        "2",
-        "--set",
-        "evaluate_every=4",
-    ]
+    short = ["--rank=2", "--grid=2", "--iterations=12", "--burn-in=4", "--thin=2", "--set=evaluate_every=4"]
     return {
         "fetch": [(2, [HOSTILE]), (2, ["ml-100k", "--out", ratings])],
         "prepare": [
@@ -138,18 +125,12 @@ def cases(folder: Path) -> dict[str, list[tuple[int, list[str]]]]:
         ],
         "compare": [(2, [at("none")]), (2, [data, "--set", f"{HOSTILE}=1"])],
         "predict": [(0, [sampled, at("pairs.csv")]), (2, [sampled, at("new.csv")])],
-        "recommend": [
-            (0, [sampled, "--user", LINES, "--items", at("titles.csv")]),
-            (2, [sampled, "--user", HOSTILE]),
-        ],
+        "recommend": [(0, [sampled, "--user", LINES, "--items", at("titles.csv")]), (2, [sampled, "--user", HOSTILE])],
         "evaluate": [(2, [at("none")])],
         "export": [(2, [sampled, "--out", at("run.x")])],
         "report": [(0, [sampled])],
         "info": [
-            (0, [data]),
-            (0, [sampled]),
-            (0, [sampled, "--diagnostics"]),
-            (0, [sampled, "--json"]),
+            *((0, command) for command in ([data], [sampled], [sampled, "--diagnostics"], [sampled, "--json"])),
             (2, [at("none")]),
         ],
         "verify": [(0, [data]), (0, [sampled])],
@@ -157,28 +138,27 @@ def cases(folder: Path) -> dict[str, list[tuple[int, list[str]]]]:
     }
 
 
+Shown = dict[tuple[str, ...], tuple[str, str]]
+
+
 @pytest.fixture(scope="module")
-def sampled(folder: Path) -> dict[tuple[str, ...], tuple[str, str]]:
+def sampled(folder: Path) -> Shown:
     """What every case, and an option that no command has, shows in a terminal, and its exit status."""
     commands = [[name, *arguments] for name, several in cases(folder).items() for _, arguments in several]
-    commands += [[name, f"--{HOSTILE}"] for name in typer.main.get_command(app).commands] + [
-        [f"--{HOSTILE}"],
-        [HOSTILE],
-    ]
+    commands += [[name, f"--{HOSTILE}"] for name in typer.main.get_command(app).commands]
+    commands += [[f"--{HOSTILE}"], [HOSTILE]]
     shown = in_terminal(commands, folder.parent.parent)
     return dict(zip(map(tuple, commands), shown, strict=True))
 
 
-def test_no_name_reaches_a_terminal_as_it_is(sampled: dict[tuple[str, ...], tuple[str, str]]) -> None:
+def test_no_name_reaches_a_terminal_as_it_is(sampled: Shown) -> None:
     """Of no command, and of no mistake: else a title could empty the screen, or hide what follows."""
     for command, (shown, _) in sampled.items():
         text = STYLING.sub("", shown)
         assert all(c.isprintable() or c == "\n" for c in text), (command, shown)
 
 
-def test_every_command_shows_names_as_they_are_written(
-    folder: Path, sampled: dict[tuple[str, ...], tuple[str, str]]
-) -> None:
+def test_every_command_shows_names_as_they_are_written(folder: Path, sampled: Shown) -> None:
     """None dies of one, or takes a part of it for markup. A new command has to be added to `cases`."""
     found = cases(folder)
     assert set(found) == set(typer.main.get_command(app).commands)
@@ -191,7 +171,7 @@ def test_every_command_shows_names_as_they_are_written(
             assert escaped in text, (name, arguments, shown)
 
 
-def test_no_name_begins_a_line(sampled: dict[tuple[str, ...], tuple[str, str]]) -> None:
+def test_no_name_begins_a_line(sampled: Shown) -> None:
     """Else one could look like an error, or like the recommendations of another user."""
     for command, (shown, _) in sampled.items():
         if command[0] != "predict":  # which writes CSV
@@ -200,7 +180,7 @@ def test_no_name_begins_a_line(sampled: dict[tuple[str, ...], tuple[str, str]]) 
     assert len(whole) > 8
 
 
-def test_what_goes_to_a_program_is_as_it_was(sampled: dict[tuple[str, ...], tuple[str, str]], folder: Path) -> None:
+def test_what_goes_to_a_program_is_as_it_was(sampled: Shown, folder: Path) -> None:
     """Who reads the CSV looks for the names that were given; and so do files."""
     done = subprocess.run(
         dsgmcmc("predict", folder / "run", folder / "pairs.csv"), capture_output=True, timeout=TIMEOUT, check=True
@@ -209,7 +189,7 @@ def test_what_goes_to_a_program_is_as_it_was(sampled: dict[tuple[str, ...], tupl
     assert (row["user"], row["item"]) == (LINES, HOSTILE)
 
 
-def test_letters_that_a_locale_lacks(sampled: dict[tuple[str, ...], tuple[str, str]], folder: Path) -> None:
+def test_letters_that_a_locale_lacks(sampled: Shown, folder: Path) -> None:
     """They are escaped as well: a command died of them."""
     done = run(*dsgmcmc("recommend", folder / "run", "--user", "usér 0"), env={"PYTHONIOENCODING": "ascii"}).expect()
     assert done.out.startswith("user us\\xe9r 0\n")
