@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 from common import axes, command, head, row, save
 
-TESTS = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(TESTS), str(TESTS / "reference")]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
 
 from ours import started, steps
 from support import rows_of
