@@ -187,7 +187,7 @@ class RatingBlocks:
             self.test[b] = self._cut_test(*ratings.slab("test", start, stop))
 
     def _read_train(self, ratings: Ratings, start: int, stop: int) -> list[CellRatings]:
-        """Read a range of rows in small slabs, so that little more memory is needed than what is kept."""
+        """Read a range of rows in small slabs, so that the peak of memory is little above the size of the result."""
         bounds, grid = self.column_bounds, len(self.column_bounds) - 1
         slabs = [(start + a, start + b) for a, b in row_slabs(ratings.row_indptr[start : stop + 1], SLAB)]
         block_of, sizes = np.repeat(np.arange(grid, dtype=np.int32), np.diff(bounds)), np.zeros(grid, np.int64)

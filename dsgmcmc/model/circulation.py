@@ -314,7 +314,7 @@ class Circulation:
         return self._column(c, copies.layout, buffer)
 
     def _moved(self, buffers: dict[int, Float32], copies: _Copies, part: int, after: int) -> dict[int, Float32]:
-        """Move copies from the processes where column blocks rest in `part` to those of `after`. Collective."""
+        """Move copies from the processes where column blocks rest in `part` to the processes of `after`. Collective."""
         if part == after:
             return buffers
         shared, length = copies.shared, partial(self._length, width=copies.layout.width)

@@ -143,7 +143,7 @@ class Sampled(Replicated):
 
     @classmethod
     def about(cls, factors: Sequence[Factor]) -> tuple[Quantity, ...]:
-        """Its quantities; one per factor for those that each factor has."""
+        """Its quantities; a quantity with ``{}`` in its name once for each of these factors."""
         quantities: list[Quantity] = []
         for quantity in cls.quantities.values():
             quantities += [quantity.of(factor) for factor in factors] if "{}" in quantity.name else [quantity]
@@ -200,7 +200,7 @@ class Quantities:
 
     @cached_property
     def drawn_of_rows(self) -> tuple[Quantity, ...]:
-        """Quantities of rows that a draw has: for all rows, or for those of the quantity's factor."""
+        """Quantities of rows that a draw has: for all rows, or for the rows of the quantity's factor."""
         return (THETA, *(quantity for quantity in self.all if quantity.of_rows and quantity.drawn))
 
     @cached_property
@@ -214,11 +214,11 @@ class Quantities:
         return tuple(quantity for quantity in self.shared if quantity.traced)
 
     def width_of_rows(self) -> int:
-        """How many numbers a block keeps for a row besides the sampler's fields."""
+        """Number of elements that a block keeps for a row besides the sampler's fields."""
         return sum(quantity.width(self.sizes) for quantity in self.of_rows)
 
     def drawn_numbers(self, rows: Mapping[Factor, int]) -> int:
-        """How many numbers of rows a draw has, given the number of rows of each factor."""
+        """Number of elements of rows in a draw, given the number of rows of each factor."""
         return sum(
             quantity.width(self.sizes) * n
             for quantity in self.drawn_of_rows

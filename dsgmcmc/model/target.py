@@ -54,7 +54,7 @@ Parts = tuple[Law, Noise, RowPriors, *tuple[Part, ...]]
 
 
 def read_parts(config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> list[Any]:
-    """Read from the ratings file what the parts need, once for all chains of a run. Collective."""
+    """Read the parts' data from the ratings file, once for all chains of a run. Collective."""
     return [part.read(config, ratings, blocks, ring) for part in (config.law, *PARTS)]
 
 
@@ -87,7 +87,7 @@ class FactorTarget(RowInformation):
     stream : RandomStream
         Seed and chain.
     sizes : Sizes, optional
-        Lengths of the axes of the parts' quantities; by default those of axes that every model has.
+        Lengths of the axes of the parts' quantities; by default of the axes that every model has.
     first : int
         Sweeps before the first draw of the parameters of priors and noise.
     """
@@ -369,7 +369,7 @@ class FactorTarget(RowInformation):
             part.loaded()
 
     def take_start(self, start: Snapshot) -> None:
-        """Set the known rows and parameters to those of a warm start, which has the blocks of this grid.
+        """Set the known rows and parameters to the values in a warm start, which has the blocks of this grid.
 
         A warm start (`dsgmcmc.runs.warm_start`) has the state of an earlier chain on other ratings, for the rows and
         parameters that both chains have: the factors, the rows' noise and prior parameters, and the shared parameters.

@@ -1,4 +1,4 @@
-"""The interface between targets and samplers (`Target`), and that of a chain's recorders (`Recorder`).
+"""The interfaces between targets and samplers (`Target`) and between chains and recorders (`Recorder`).
 
 There are two implementations: `dsgmcmc.model.target.FactorTarget`, the matrix factorisation on the ring, and
 `dsgmcmc.densities.vector.VectorTarget`, any density on a plain vector. Samplers depend on neither.
@@ -369,7 +369,8 @@ class Followed(NamedTuple):
     score: Float64
 
 
-_COUNT = Formula(
+#: West's weighted form of Welford's recursion.
+COUNT_DRAW = Formula(
     """
 delta = x - mean
 mean = mean + share * delta
@@ -380,7 +381,7 @@ m2 = m2 + weight * delta * (x - mean)
 
 @dataclass
 class RunningMoments:
-    """Weighted mean and weighted sum of squared deviations, elementwise, (n, D) each."""
+    """Weighted mean and weighted sum of squared deviations over the draws of a chain, elementwise, (n, D) each."""
 
     mean: Array
     m2: Array
@@ -397,7 +398,7 @@ class RunningMoments:
     def count(self, x: Array, draw: DrawInfo) -> None:
         """Add a draw."""
         self._arrays |= {"x": x, "mean": self.mean, "m2": self.m2}
-        _COUNT.apply(self._batch, {"share": draw.share, "weight": draw.weight})
+        COUNT_DRAW.apply(self._batch, {"share": draw.share, "weight": draw.weight})
 
 
 class Recorder(Protocol):

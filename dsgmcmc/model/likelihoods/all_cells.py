@@ -15,8 +15,9 @@ Lambda of the prior, which all rows also share. Each cell has one row of W and o
 (x + y)^2 <= 2 (x^2 + y^2): as for the ratings, both factors together are at most twice as curved as each alone, which
 the steps allow for.
 
-In the metric of Lambda + tau a0 H^T H itself the curvature that a row has from the two is 1. In that of its diagonal it
-is at most the largest eigenvalue of the matrix scaled to a diagonal of 1, whatever the row's ratings are.
+In the metric of Lambda + tau a0 H^T H itself the curvature that a row has from the two is 1. In the metric
+of its diagonal it is at most the largest eigenvalue of the matrix scaled to a diagonal of 1, whatever the row's ratings
+are.
 
 [Hu 2008] Hu, Koren & Volinsky, Collaborative filtering for implicit feedback datasets, ICDM.
 """
@@ -82,7 +83,7 @@ class AllCells(Gaussian):
         if (ratings.minimum, ratings.maximum) != (1.0, 1.0):
             yield (
                 f"ratings are from {ratings.minimum:g} to {ratings.maximum:g}, and --likelihood {likelihood} takes "
-                "every one for a click: prepare those alone that are"
+                "every one for a click: prepare clicks alone"
             )
 
     @classmethod

@@ -146,7 +146,7 @@ class NegativeBinomial(Likelihood):
 
     @classmethod
     def read(cls, config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> Levels:
-        """Read what the part needs from the ratings file, once for all chains of a run.
+        """Read the part's data from the ratings file, once for all chains of a run.
 
         Here: the different training counts, and how many there are of each. Collective.
         """
@@ -384,7 +384,7 @@ class NegativeBinomialLaw:
     """Negative binomial distributions, given expected values m and dispersions r before any truncation.
 
     Its variance is then m + m^2 / r; r may be infinite, for the Poisson law. `least` is 0, or 1 where a count of 0
-    cannot occur: then probabilities are those given a count above 0.
+    cannot occur: probabilities are then conditional on a count above 0.
     """
 
     @staticmethod
@@ -434,9 +434,9 @@ def moments_above_zero(rate: Array, dispersion: Array) -> tuple[Float64, Float64
 
 
 def rate_above_zero(mean: Array, dispersion: Array) -> Float64:
-    """Expected values before the truncation, given those of counts above 0 and the dispersions.
+    """Expected values before the truncation, given the means of counts above 0 and the dispersions.
 
-    By Newton's method in their logarithms, from above: the mean is a convex function of these, of the slope
+    They are found by Newton's method in their logarithms, from above: the mean is a convex function of log m, with slope
     variance / (1 + m / r).
     """
     mean = np.maximum(np.asarray(mean, np.float64), 1 + 1e-6)

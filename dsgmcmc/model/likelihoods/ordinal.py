@@ -229,7 +229,7 @@ class ThresholdModel:
 
 
 def re_anchored(position: Float64, index: int, to: int) -> Float64:
-    """Coordinates with the threshold of index `to` in the place of that of `index`, (R - 1,)."""
+    """Coordinates, (R - 1,), with the threshold of index `to` in place of the threshold of index `index`."""
     return np.insert(np.delete(position, index), to, values_of(position, index)[to])
 
 
@@ -292,7 +292,7 @@ class GapPrecision(Sampled):
 
 
 def cuts_of(position: Float64, gaps: Float64) -> Float64:
-    """Thresholds (..., R - 1) of rows with these coordinates d, (..., R - 2), given the coordinates of those of all."""
+    """Thresholds (..., R - 1) of rows with these coordinates d, (..., R - 2), given the shared coordinates."""
     deviation = MAX_DEVIATION * np.tanh(gaps / MAX_DEVIATION)
     return values_of(position + np.insert(deviation, len(position) // 2, 0.0, axis=-1))
 
@@ -306,7 +306,7 @@ def cut_table(block: ParameterBlock) -> Float32:
 
 
 def slopes_of(block: ParameterBlock) -> Float64:
-    """Derivatives of the log likelihood in the coordinates of a block's rows, (n, R - 1), from those in thresholds."""
+    """Derivatives of the log likelihood in the coordinates of a block's rows, (n, R - 1)."""
     cuts, slopes = (block[name].astype(np.float64) for name in (CUTS, CUT_SLOPE))
     middle, widths = cuts.shape[1] // 2, np.diff(cuts, axis=1)
     of_coordinates = np.empty_like(slopes)

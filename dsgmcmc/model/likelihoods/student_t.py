@@ -127,7 +127,7 @@ class StudentT(ScaledRows, Likelihood):
 
     @classmethod
     def read(cls, config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> Levels | None:
-        """Read what the part needs from the ratings file, once for all chains of a run.
+        """Read the part's data from the ratings file, once for all chains of a run.
 
         Here: the different training ratings in units of their sd, if they are few. Collective.
         """

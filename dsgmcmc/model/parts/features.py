@@ -63,7 +63,7 @@ def used_factors(features: FeaturesName, there: Collection[Factor], transposed: 
 
 
 def featured_factors(features: FeaturesName, ratings: Ratings) -> tuple[Factor, ...]:
-    """Factors whose features are used: of those of the ratings file all, none, or the users' or the items'.
+    """Factors whose features are used, among the factors with features in the ratings file.
 
     Raises
     ------

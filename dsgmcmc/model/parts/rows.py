@@ -325,9 +325,9 @@ class RowPriors(Part):
             precision, squares = np.zeros((d, d)), np.diag(products)
             mean[:k], precision[:k, :k] = draw_normal_wishart(average[:k], products[:k, :k], n, rng, more)
         if self.biases:
-            b = self.bias_mean  # the squares of the biases about it are those about 0, and
-            from_mean = n * b * (b - 2 * average[k])
-            square = squares[k] + from_mean + more.of(d)[k, k]
+            b = self.bias_mean
+            about_mean = squares[k] + n * b * (b - 2 * average[k])
+            square = about_mean + more.of(d)[k, k]
             precision[(k,) * precision.ndim] = self.bias_prior.draw(square, n + more.n, rng)
         return mean, precision
 
@@ -363,7 +363,7 @@ def draw_translation(
     rng: np.random.Generator,
     intercept: Intercept | None = None,
 ) -> tuple[dict[Factor, Float64], dict[Factor, float]]:
-    """Draw the steps of all rows: first those of H, then those of W given the new H.
+    """Draw the steps of all rows: first of H, then of W given the new H.
 
     Parameters
     ----------

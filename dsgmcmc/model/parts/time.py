@@ -85,11 +85,11 @@ PRECISION_RATE = 0.1
 START_PRECISION = 50.0
 
 PAGE = "page"
-#: Levels that a side alone stands for: those that were measured to be worth it.
+#: Levels that the name of a side alone stands for; they improved predictions in measurements.
 USUAL = {"user": "user:page,user:8,user:64", "item": "item:32"}
 
 #: One number for each training rating, (nnz,) float32 by cell.
-CellRatings = dict[tuple[int, int], Float32]
+ByCell = dict[tuple[int, int], Float32]
 #: Changes of the effects of a level, and S, I and L there, (G, 4) float32 by block, as in `dsgmcmc.kernels.effects`.
 Sums = dict[int, Float32]
 
@@ -183,8 +183,8 @@ def costs_of(levels: Sequence[TimeLevel], ratings: Ratings, normal: bool) -> tup
         return 0, 0
     counts = [level.counts(ratings).sum(dtype=np.int64).item() for level in levels]
     effects = 4 * sum(counts)
-    # groups, and what they add up to; besides, while effects are drawn, a residual and a weight of every rating, or a
-    # predictor and three terms of its law, and twelve sums of every group of one level
+    # groups and the sum of their effects; while effects are drawn, also a residual and a weight of every rating, or a
+    # predictor and three terms of its score, and twelve sums of every group of one level
     kept = (ratings.nnz + ratings.nnz_test) * 4 * (len(levels) + 1)
     drawing = ratings.nnz * 8 if normal else ratings.nnz * 16 + 48 * max(counts)
     return kept + drawing + effects, effects
@@ -608,8 +608,8 @@ class MetropolisDraw:
     def __init__(self, part: TimeEffects, context: DrawContext) -> None:
         law, position, predict = context.law, context.position, part.predictors("+")
         self._part, self._stream, self._tau = part, context.stream, context.tau()
-        self._predictors: CellRatings = {}
-        self._terms: CellRatings = {}
+        self._predictors: ByCell = {}
+        self._terms: ByCell = {}
         for cell in context.circulation.tour((position, *law.drawn)):
             indptr, indices, _, _, offsets = cell.ratings.arrays
             number = cell.row.index, cell.column.index

@@ -31,18 +31,18 @@ def target(data: Path) -> FactorTarget:
     """At a random state."""
     sampler = SGLD(SGLDConfig(gradient="full"), 0)
     model = replace(MODEL, rank=RANK, biases=False, noise_precision=TAU)
-    found = factor_target(MPI.COMM_SELF, data, 3, model=model, sampler=sampler, likelihood=AllCells, background=A0)
-    sampler.start(found, 0.7)
-    return found
+    target = factor_target(MPI.COMM_SELF, data, 3, model=model, sampler=sampler, likelihood=AllCells, background=A0)
+    sampler.start(target, 0.7)
+    return target
 
 
 @pytest.fixture(scope="module")
 def clicked(data: Path) -> np.ndarray:
     """1 where a training rating is, else 0."""
-    found = np.zeros((ROWS, COLUMNS))
+    matrix = np.zeros((ROWS, COLUMNS))
     i, j, _ = cells_of(data)
-    found[i, j] = 1.0
-    return found
+    matrix[i, j] = 1.0
+    return matrix
 
 
 def energy(w: np.ndarray, h: np.ndarray, clicked: np.ndarray) -> float:
@@ -54,18 +54,18 @@ def energy(w: np.ndarray, h: np.ndarray, clicked: np.ndarray) -> float:
 def test_the_gradient_is_that_of_the_energy_over_all_cells(target: FactorTarget, clicked: np.ndarray) -> None:
     """By central differences in every element of both factors; float32 sums of up to 29 cells."""
     target.full_gradient("theta", "g")
-    theta, found = ([rows_of(target, factor, field) for factor in Factor] for field in ("theta", "g"))
+    theta, gradient = ([rows_of(target, factor, field) for factor in Factor] for field in ("theta", "g"))
     step = 1e-5
     for side in (0, 1):
         expected = np.zeros_like(theta[side])
         for place in np.ndindex(*expected.shape):
             ends = []
             for sign in (1, -1):
-                moved = [each.copy() for each in theta]
+                moved = [rows.copy() for rows in theta]
                 moved[side][place] += sign * step
                 ends.append(energy(*moved, clicked))
             expected[place] = (ends[0] - ends[1]) / (2 * step)
-        np.testing.assert_allclose(found[side], expected, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(gradient[side], expected, rtol=1e-4, atol=1e-4)
 
 
 def test_bounds_hold_for_the_curvature_of_rows_in_the_diagonal_metric(
@@ -85,9 +85,9 @@ def test_bounds_hold_for_the_curvature_of_rows_in_the_diagonal_metric(
         few = np.flatnonzero(n < 2)
         assert len(few)
         for row in few:
-            own = (clicked if factor == Factor.W else clicked.T)[row]
+            seen = (clicked if factor == Factor.W else clicked.T)[row]
             p = TAU * n[row] * information.c[factor] + information.lambda_[factor]
-            scaled = (common + TAU * (other.T * own) @ other) / np.sqrt(np.outer(p, p))
+            scaled = (common + TAU * (other.T * seen) @ other) / np.sqrt(np.outer(p, p))
             assert 1.5 < np.linalg.eigvalsh(scaled)[-1] < bound[row] + 1e-4
 
 

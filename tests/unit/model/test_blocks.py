@@ -32,13 +32,13 @@ def test_blocks_have_the_ratings_of_the_file(tmp_path: Path, monkeypatch: pytest
     assert held.scale == pytest.approx(np.sqrt(np.mean(values.astype(np.float64) ** 2)), rel=1e-12)
     expected = np.zeros((ROWS, COLUMNS), np.float32)
     expected[rows, columns] = values / np.float32(held.scale)
-    found = [np.zeros_like(expected), np.zeros_like(expected)]
+    matrices = [np.zeros_like(expected), np.zeros_like(expected)]
     for (b, c), block in held.train.items():
         assert (block.stored.dtype, block.indices.dtype) == (np.uint8 if stars else np.float32, np.uint16)
         i = held.row_bounds[b] + np.repeat(np.arange(len(block.indptr) - 1), np.diff(block.indptr))
-        found[0][i, held.column_bounds[c] + block.indices] = block.values
+        matrices[0][i, held.column_bounds[c] + block.indices] = block.values
         turned = block.by_column
         j = held.column_bounds[c] + np.repeat(np.arange(block.columns), np.diff(turned.indptr))
-        found[1][held.row_bounds[b] + turned.indices, j] = turned.values
-    for each in found:
-        assert each.tobytes() == expected.tobytes()
+        matrices[1][held.row_bounds[b] + turned.indices, j] = turned.values
+    for matrix in matrices:
+        assert matrix.tobytes() == expected.tobytes()

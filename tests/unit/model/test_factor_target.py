@@ -75,7 +75,7 @@ def test_biases_start_at_their_conditional_means(tmp_path: Path, sampler: str, f
     if not fits:
         return
     target.full_gradient("theta", "g")
-    for block in (each for each in target.blocks() if each.factor == Factor.H):
+    for block in (block for block in target.blocks() if block.factor == Factor.H):
         strength = block.prior(block).precision[-1]
         slope = target.noise_precision * block["g"][:, -1] + strength * block["theta"][:, -1]
         np.testing.assert_allclose(slope, 0, atol=1e-4 * target.noise_precision * block.counts.max())

@@ -145,15 +145,15 @@ def test_errors_count_for_the_sweep_in_which_they_were_made(path: Path) -> None:
     """Begun anew with every sweep, not with every iteration, of all ratings and of every row; or not at all."""
     target = factor_target(MPI.COMM_SELF, path, 5, "cyclic", model(True, True))
     Problem(4, False, True).put(target)
-    found = []
+    totals = []
     for iteration in range(10):
         target.begin(iteration)
         for cell in target.visit(send=True):
             cell.gradient("theta", "g", errors=iteration != 7)
         rows = sum(float((block["weight"] * block["row_error"]).sum()) for block in target.blocks() if not block.factor)
-        found.append(float(target.noise.squared_error.sum()))
-        assert rows == pytest.approx(found[-1], rel=1e-5)
-    assert (np.diff(found[:5]) > 0).all()
-    assert found[5:7] == found[:2]
-    assert found[7] == found[6]
-    assert found[9] == pytest.approx(found[4] - (found[2] - found[1]), rel=1e-12)
+        totals.append(float(target.noise.squared_error.sum()))
+        assert rows == pytest.approx(totals[-1], rel=1e-5)
+    assert (np.diff(totals[:5]) > 0).all()
+    assert totals[5:7] == totals[:2]
+    assert totals[7] == totals[6]
+    assert totals[9] == pytest.approx(totals[4] - (totals[2] - totals[1]), rel=1e-12)

@@ -23,7 +23,7 @@ def test_what_is_given_in_the_ratings_unit_comes_back_in_it() -> None:
     """
     model = Model(2, True, "fixed", 2.0, 5.0, scale=9.0, standardised=True)
     parts = (model.rows(), model.noise())
-    inside = {q: value for part in parts for each in part.replicated for q, value in each.drawn()}
+    inside = {q: value for part in parts for parameters in part.replicated for q, value in parameters.drawn()}
     named = {quantity.name: value.tolist() for quantity, value in inside.items()}
     assert named["tau"] == 5.0 * 81
     assert named["W.precision"] == [18.0, 18.0, 162.0]
@@ -44,11 +44,11 @@ def test_every_subchain_has_a_set_of_its_own(tmp_path: Path) -> None:
     for mean in target.row_priors.parameters.mean.values():
         assert (np.abs(mean[0] - 0.1) < 1).all()
         assert (np.abs(mean[1] - 10) < 2).all()
-    found = []
+    sets = []
     for subchain in (0, 1):
         target.subchain = subchain
-        found.append((target.noise_precision, target.parameters()["W.mean"].tolist()))
-    assert found[0] != found[1], "what is seen is that of the current sub-chain"
+        sets.append((target.noise_precision, target.parameters()["W.mean"].tolist()))
+    assert sets[0] != sets[1], "what is seen is that of the current sub-chain"
 
 
 @pytest.mark.parametrize("k", [1, 2, 7, 32])

@@ -42,11 +42,11 @@ def test_y_has_its_conditional_law(tmp_path: Path) -> None:
     target, pattern = target_of(tmp_path)
     part = target.parts[-1]
     assert isinstance(part, ImplicitFeatures)
-    found = []
+    draws = []
     for iteration in range(DRAWS):
         part.parameters.precision = {factor: np.full(2, 5.0) for factor in Factor}
         draw(target, iteration)
-        found.append(rows_of(target, Factor.H, "implicit"))
+        draws.append(rows_of(target, Factor.H, "implicit"))
     x = pattern / np.sqrt(np.maximum(pattern.sum(axis=1), 1))[:, None]
     precision = 2.0 * x.T @ x + 5.0 * np.eye(COLUMNS)
     covariance = np.linalg.inv(precision)
@@ -54,8 +54,8 @@ def test_y_has_its_conditional_law(tmp_path: Path) -> None:
     se = np.sqrt(np.diag(covariance) / DRAWS)[:, None]
     # draws are nearly independent: what the conjugate gradients leave unsolved moves less, and stays correlated;
     # so 7 standard errors of means and of variances, of which there are 34 each
-    np.testing.assert_allclose(np.mean(found, axis=0), mean, atol=7 * se.max())
-    variances = np.var(found, axis=0) / np.diag(covariance)[:, None]
+    np.testing.assert_allclose(np.mean(draws, axis=0), mean, atol=7 * se.max())
+    variances = np.var(draws, axis=0) / np.diag(covariance)[:, None]
     np.testing.assert_allclose(variances, 1.0, atol=7 * np.sqrt(2 / DRAWS))
 
 

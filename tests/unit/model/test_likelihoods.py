@@ -95,10 +95,10 @@ class Conformance:
         e = (up - down) / (2 * step)
         w[:, rank:] = h[:, rank:] = 1.0
         for factor, index, feature in ((Factor.W, i, h), (Factor.H, j, w)):
-            found = rows_of(target, factor, "g")
-            expected = np.zeros_like(found)
+            gradient = rows_of(target, factor, "g")
+            expected = np.zeros_like(gradient)
             np.add.at(expected, index, -e[:, None] * feature)
-            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+            np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-4)
         if not target.likelihood.has_parameters():  # these draw from sums of their own
             assert target.noise.squared_error.sum() == pytest.approx(e @ e, rel=1e-5)
 
@@ -116,25 +116,27 @@ class Conformance:
 
     def test_the_density_is_that_of_the_distribution_function(self, name: str) -> None:
         """Its derivative, or of whole numbers its steps; and what is reached below a rating is what is not above it."""
-        found = predicted(LIKELIHOODS[name], np.repeat(ETAS, 5), 2.0)
-        x = found.quantile(np.random.default_rng(2).random(35))
-        assert (found.cdf(x) >= found.below(x)).all()
-        if found.whole:
-            np.testing.assert_allclose(np.exp(found.log_density(x)), found.cdf(x) - found.below(x), rtol=1e-6)
+        predictive = predicted(LIKELIHOODS[name], np.repeat(ETAS, 5), 2.0)
+        x = predictive.quantile(np.random.default_rng(2).random(35))
+        assert (predictive.cdf(x) >= predictive.below(x)).all()
+        if predictive.whole:
+            np.testing.assert_allclose(
+                np.exp(predictive.log_density(x)), predictive.cdf(x) - predictive.below(x), rtol=1e-6
+            )
         else:
-            slope = (found.cdf(x + 1e-5) - found.cdf(x - 1e-5)) / 2e-5
-            np.testing.assert_allclose(np.exp(found.log_density(x)), slope, rtol=1e-5, atol=1e-9)
+            slope = (predictive.cdf(x + 1e-5) - predictive.cdf(x - 1e-5)) / 2e-5
+            np.testing.assert_allclose(np.exp(predictive.log_density(x)), slope, rtol=1e-5, atol=1e-9)
 
     def test_quantiles_are_where_the_probability_is_reached(self, name: str) -> None:
         """The inverse of the distribution function, of one draw and of mixtures; of counts, the smallest that does."""
         law, rng, weights = LIKELIHOODS[name], np.random.default_rng(4), np.array([0.5, 0.2, 0.2, 0.1])
         mixed = law.predictive(known(rng.normal(0, 1.5, (50, 4)), 2.0, weights), 0.0 if law.replaces_mean else 0.7)
-        for found in (predicted(law, ETAS, 2.0), *([mixed] if law.can_be_evaluated else [])):
+        for predictive in (predicted(law, ETAS, 2.0), *([mixed] if law.can_be_evaluated else [])):
             for p in (1e-4, 0.025, 0.1, 0.5, 0.9, 0.975, 0.9999):
-                x = found.quantile(p)
-                assert x.shape == found.mean.shape
-                assert (found.cdf(x) >= p - 1e-9).all()
-                assert (found.cdf(x - 1e-4 * found.sd) < p).all()
+                x = predictive.quantile(p)
+                assert x.shape == predictive.mean.shape
+                assert (predictive.cdf(x) >= p - 1e-9).all()
+                assert (predictive.cdf(x - 1e-4 * predictive.sd) < p).all()
 
     def test_the_log_likelihood_is_the_sum_of_log_densities(self, name: str, data: Path) -> None:
         """With a variance for every rating, and with one for all where one serves all."""
@@ -154,17 +156,17 @@ class Conformance:
         target = target_of(data, name)
         (held_out,) = target.recorders()
         held_out.record("theta", DrawInfo(1, 1.0, 1.0))
-        found = {key: block() if callable(block) else block for key, block in held_out.posterior(1.0)}
+        posterior = {key: block() if callable(block) else block for key, block in held_out.posterior(1.0)}
         i, j, x = cells_of(data, "test")
         centre = np.float32(target.ratings.centre)
         eta = predictors(target, i, j)
         mean, variance = moments_at(target.likelihood, eta, target.noise_precision)
         assert len(eta) > 20
-        predicted = np.concatenate([found[Key("test", "W", b, "mean")] for b in target.ring.blocks])
+        predicted = np.concatenate([posterior[Key("test", "W", b, "mean")] for b in target.ring.blocks])
         np.testing.assert_allclose(predicted - centre, mean, rtol=1e-5, atol=1e-5)
         given = mean.astype(np.float32), variance.astype(np.float32), *shape_of(type(target.likelihood))
         expected = target.likelihood.log_density(x - centre, *given).sum()
-        scored = sum(found[Key("trace", "W", b, "log_likelihood")][0] for b in target.ring.blocks)
+        scored = sum(posterior[Key("trace", "W", b, "log_likelihood")][0] for b in target.ring.blocks)
         assert scored == pytest.approx(float(expected), rel=1e-4)
 
 
@@ -187,9 +189,9 @@ class TestOutsider(Conformance):
 
 def test_every_likelihood_of_the_package_is_registered() -> None:
     """A file that nobody can select is dead."""
-    found = set()
+    laws = set()
     for module in pkgutil.walk_packages(likelihoods.__path__, f"{likelihoods.__name__}."):
         content = vars(import_module(module.name)).values()
-        found |= {c for c in content if inspect.isclass(c) and issubclass(c, Law) and not inspect.isabstract(c)}
+        laws |= {c for c in content if inspect.isclass(c) and issubclass(c, Law) and not inspect.isabstract(c)}
     registered = set(LIKELIHOODS.values())
-    assert {law for law in found if not law.__subclasses__()} <= registered <= found
+    assert {law for law in laws if not law.__subclasses__()} <= registered <= laws

@@ -68,8 +68,8 @@ def test_coordinates_keep_thresholds_in_order_and_start_at_the_levels_shares() -
         np.testing.assert_allclose(values_of(coordinates_of(thresholds)), thresholds)
         assert (np.diff(values_of(np.random.default_rng(1).normal(0, 3, size))) > 0).all()
     counts = np.array([3, 1, 40, 6])
-    found = probabilities(np.zeros(1), ThresholdModel(counts).start().values)[0]
-    np.testing.assert_allclose(found, counts / counts.sum(), rtol=1e-6)
+    shares = probabilities(np.zeros(1), ThresholdModel(counts).start().values)[0]
+    np.testing.assert_allclose(shares, counts / counts.sum(), rtol=1e-6)
 
 
 def test_the_gradient_in_the_coordinates_is_that_of_the_energy(data: Path) -> None:
@@ -87,8 +87,8 @@ def test_the_gradient_in_the_coordinates_is_that_of_the_energy(data: Path) -> No
         return float(-np.log(p).sum() + (at**2 / sds**2).sum() / 2)
 
     expected = [(energy(position + e) - energy(position - e)) / 2e-5 for e in 1e-5 * np.eye(4)]
-    found = law.model.gradient(position, law.model.slopes(position, sums))
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-3)
+    gradient = law.model.gradient(position, law.model.slopes(position, sums))
+    np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-3)
 
 
 @pytest.mark.parametrize(("counts", "anchor"), [([90, 4, 3, 2, 1], 0), ([1, 2, 3, 4, 90], 3)])
@@ -128,14 +128,14 @@ def test_slopes_of_rows_are_those_of_the_log_likelihood(owner: Factor, scaled: b
         p = probabilities(eta, values_of(phi + np.insert(d, 2, 0.0, axis=1))[of], s)
         return np.log(p[np.arange(len(p)), level])
 
-    found = np.concatenate([slopes_of(block) for block in target.blocks() if block.factor == owner])
+    slopes = np.concatenate([slopes_of(block) for block in target.blocks() if block.factor == owner])
     for k, place in enumerate((0, 1, 3)):
         e = 1e-5 * np.eye(3)[k]
         change = (log_likelihoods(position, gaps + e) - log_likelihoods(position, gaps - e)) / 2e-5
-        np.testing.assert_allclose(found[:, place], np.bincount(of, change, len(gaps)), rtol=1e-3, atol=1e-3)
+        np.testing.assert_allclose(slopes[:, place], np.bincount(of, change, len(gaps)), rtol=1e-3, atol=1e-3)
     for k, e in enumerate(1e-5 * np.eye(4)):
         change = (log_likelihoods(position + e, gaps) - log_likelihoods(position - e, gaps)).sum() / 2e-5
-        assert found[:, k].sum() == pytest.approx(change, rel=1e-3, abs=1e-2)
+        assert slopes[:, k].sum() == pytest.approx(change, rel=1e-3, abs=1e-2)
     assert not rows_of(target, Factor(1 - owner), CUTS).any()
 
 
@@ -162,13 +162,13 @@ def test_held_out_levels_have_their_probabilities(data: Path) -> None:
     target = target_of(data)
     (held_out,) = target.recorders()
     held_out.record("theta", DrawInfo(1, 1.0, 1.0))
-    found = {key: block() if callable(block) else block for key, block in held_out.posterior(1.0)}
+    posterior = {key: block() if callable(block) else block for key, block in held_out.posterior(1.0)}
     fields = ("probability", "mean", "noise_variance")
-    recorded = {f: np.concatenate([found[Key("test", "W", b, f)] for b in target.ring.blocks]) for f in fields}
+    recorded = {f: np.concatenate([posterior[Key("test", "W", b, f)] for b in target.ring.blocks]) for f in fields}
     i, j, x = cells_of(data, "test")
     p, values = probabilities(predictors(target, i, j), target.likelihood.thresholds.values), target.likelihood.values
     np.testing.assert_allclose(recorded["probability"], p, atol=1e-5)
     np.testing.assert_allclose(recorded["mean"], p @ values, rtol=1e-5)
     np.testing.assert_allclose(recorded["noise_variance"], p @ values**2 - (p @ values) ** 2, rtol=1e-3, atol=1e-4)
-    scored = sum(found[Key("trace", "W", b, "log_likelihood")][0] for b in target.ring.blocks)
+    scored = sum(posterior[Key("trace", "W", b, "log_likelihood")][0] for b in target.ring.blocks)
     assert scored == pytest.approx(np.log(p[np.arange(len(x)), nearest_level(x, values)]).sum(), rel=1e-4)

@@ -59,8 +59,8 @@ def test_a_part_declares_its_settings_itself(part: type[Part]) -> None:
 
 def kept_by(part: type[Part], settings: dict[str, Any]) -> set[str]:
     """Names of what a part keeps, but for the shift that several parts share."""
-    found = part.quantities_of(build({"features": "no"} | settings).resolved(), False, THERE)
-    return {quantity.name for quantity in found} - {SHIFT.name}
+    quantities = part.quantities_of(build({"features": "no"} | settings).resolved(), False, THERE)
+    return {quantity.name for quantity in quantities} - {SHIFT.name}
 
 
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.__name__)
@@ -82,21 +82,21 @@ def test_a_chain_has_what_a_part_says(tmp_path: Path, part: type[Part], sampler:
     config = build(
         {"rank": 2, "grid": 2, "sampler": sampler, "features": "no", "hyper_start": 1} | WITH[part.__name__]
     ).resolved()
-    made, ring = config.make_sampler(), Ring(MPI.COMM_SELF, 2)
+    algorithm, ring = config.make_sampler(), Ring(MPI.COMM_SELF, 2)
     with open_ratings(path) as ratings:
-        target = targets_of(config, ratings, ring)(0, made)
-    (found,) = (each for each in target.parts if type(each) is part)
-    assert found.quantities == part.quantities_of(config, False, THERE)
+        target = targets_of(config, ratings, ring)(0, algorithm)
+    (present,) = (other for other in target.parts if type(other) is part)
+    assert present.quantities == part.quantities_of(config, False, THERE)
     target.reset()
-    made.start(target, 0.3)
+    algorithm.start(target, 0.3)
     states = []
     for iteration in range(12):  # noise of two factors is drawn in turns
         blocks = {f"{b.factor.name}.{b.index}.{name}": b[name] for b in target.blocks() for name in target.layout.names}
-        shared = {name: value for each in found.replicated for name, value in each.arrays().items()}
+        shared = {name: value for parameters in present.replicated for name, value in parameters.arrays().items()}
         states.append({name: value.copy() for name, value in (blocks | shared).items()})
         target.begin(iteration)
-        made.step(target, iteration)
-    for quantity in found.quantities:
+        algorithm.step(target, iteration)
+    for quantity in present.quantities:
         names = [name for name in states[0] if name.endswith(quantity.name)]
         assert names or not (quantity.kept and quantity.drawn)
         if quantity.drawn:

@@ -41,11 +41,11 @@ def test_the_solver_finds_every_quantile(normals: NormalMixture, p: float) -> No
 
 def test_the_compiled_summary_is_that_of_the_solver(normals: NormalMixture) -> None:
     """Mean and sd to float32, quantiles to 2e-6 in probability."""
-    found = normals.summary(0.05, 0.95)
-    np.testing.assert_allclose(found.mean, normals.mean, rtol=1e-5)
-    np.testing.assert_allclose(found.sd, normals.sd, rtol=1e-4)
+    summary = normals.summary(0.05, 0.95)
+    np.testing.assert_allclose(summary.mean, normals.mean, rtol=1e-5)
+    np.testing.assert_allclose(summary.sd, normals.sd, rtol=1e-4)
     humps = np.abs(normals.mean) < 100  # a thousand away float32 is coarser than that
-    for values, p in ((found.low, 0.05), (found.high, 0.95)):
+    for values, p in ((summary.low, 0.05), (summary.high, 0.95)):
         assert np.abs(normals.cdf(values.astype(float)) - p)[humps].max() < 5e-5
 
 
@@ -58,8 +58,8 @@ def test_ratings_that_are_rounded_have_the_probabilities_of_levels(normals: Norm
     assert (normals.at_least(1.0) == 1).all()
     assert (normals.at_least(5.5) == 0).all()
     x = np.resize([0.2, 2.4, 3.0, 9.0], 200)
-    own = p[np.arange(200), np.resize([0, 1, 2, 4], 200)]
-    np.testing.assert_allclose(np.exp(normals.log_probability(x)), np.maximum(own, 1e-30), rtol=1e-6, atol=1e-12)
+    nearest = p[np.arange(200), np.resize([0, 1, 2, 4], 200)]
+    np.testing.assert_allclose(np.exp(normals.log_probability(x)), np.maximum(nearest, 1e-30), rtol=1e-6, atol=1e-12)
     table = LevelDistribution(p, LEVELS)
     np.testing.assert_allclose(table.log_probability(x), normals.log_probability(x), rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(table.cdf(3.0), p[:, :3].sum(axis=1), atol=1e-12)
@@ -76,15 +76,15 @@ def test_student_t_is_that_of_scipy() -> None:
     eta, noise = rng.normal(0, 1, (5, 2)).astype(np.float32), rng.gamma(2, 1, (5, 2)).astype(np.float32)
     shape = (nu / (nu - 2))[None, :, None]
     draws = PredictorDraws(eta, noise, np.zeros_like(eta), weights, shape=shape)
-    found, own = StudentT.predictive(draws, 2.0, LEVELS), t(nu, eta + 2.0, np.sqrt(noise))
+    predictive, theirs = StudentT.predictive(draws, 2.0, LEVELS), t(nu, eta + 2.0, np.sqrt(noise))
     for x in (-4.0, 2.3, 9.0):
-        np.testing.assert_allclose(found.cdf(x), own.cdf(x) @ weights, rtol=1e-6)
-        np.testing.assert_allclose(found.log_density(x), np.log(own.pdf(x) @ weights), rtol=1e-6)
-        np.testing.assert_allclose(own.cdf(found.quantile(0.9)[:, None]) @ weights, 0.9, atol=1e-6)
-    second = np.square(own.mean()) + own.var()
-    np.testing.assert_allclose(found.sd, np.sqrt(second @ weights - (own.mean() @ weights) ** 2), rtol=1e-5)
-    inside = (own.cdf(4.5) - own.cdf(3.5)) @ weights
-    np.testing.assert_allclose(np.exp(found.log_probability(np.full(5, 4.0))), inside, rtol=1e-6)
+        np.testing.assert_allclose(predictive.cdf(x), theirs.cdf(x) @ weights, rtol=1e-6)
+        np.testing.assert_allclose(predictive.log_density(x), np.log(theirs.pdf(x) @ weights), rtol=1e-6)
+        np.testing.assert_allclose(theirs.cdf(predictive.quantile(0.9)[:, None]) @ weights, 0.9, atol=1e-6)
+    second = np.square(theirs.mean()) + theirs.var()
+    np.testing.assert_allclose(predictive.sd, np.sqrt(second @ weights - (theirs.mean() @ weights) ** 2), rtol=1e-5)
+    inside = (theirs.cdf(4.5) - theirs.cdf(3.5)) @ weights
+    np.testing.assert_allclose(np.exp(predictive.log_probability(np.full(5, 4.0))), inside, rtol=1e-6)
     far = t(nu[1], 0.0, 1.0)
     one = PredictorDraws(*(np.full((1, 1), v, np.float32) for v in (0, 1, 0)), np.ones(1), shape=shape[:, 1:])
     np.testing.assert_allclose(StudentT.predictive(one).between(40.0, 41.0), far.sf(40) - far.sf(41), rtol=1e-5)
@@ -95,13 +95,13 @@ def test_student_t_noise_about_a_normal_predictor_has_its_density() -> None:
     nu, s, sd = 4.0, 0.5, 0.4
     inflation = np.full((3, 1), nu / (nu - 2))
     noise = np.full(3, s**2 * inflation[0, 0])
-    found = StudentT.predictive_of_moments(Moments(np.zeros(3), noise + sd**2, None, None, noise, inflation))
+    predictive = StudentT.predictive_of_moments(Moments(np.zeros(3), noise + sd**2, None, None, noise, inflation))
     at = np.linspace(-8 * sd, 8 * sd, 4001)
     weight = norm.pdf(at, 0, sd)
     x = np.array([0.0, 1.0, 4.0])
     expected = (t.pdf(x[:, None], nu, at, s) * weight).sum(axis=1) / weight.sum()
-    np.testing.assert_allclose(np.exp(found.log_density(x)), expected, rtol=1e-3)
-    np.testing.assert_allclose(found.sd, np.sqrt(noise + sd**2), rtol=1e-6)
+    np.testing.assert_allclose(np.exp(predictive.log_density(x)), expected, rtol=1e-3)
+    np.testing.assert_allclose(predictive.sd, np.sqrt(noise + sd**2), rtol=1e-6)
 
 
 @pytest.mark.parametrize(("rate", "r"), [(0.05, 0.2), (0.8, 0.5), (3.0, 1000.0), (40.0, 2.0)])
@@ -113,11 +113,11 @@ def test_counts_above_zero_are_those_of_scipy(rate: float, r: float) -> None:
     mean, variance = p @ k, p @ k**2 - (p @ k) ** 2
     np.testing.assert_allclose(moments_above_zero(np.array(rate), np.array(r)), (mean, variance), rtol=1e-6)
     np.testing.assert_allclose(rate_above_zero(np.array(mean), np.array(r)), rate, rtol=1e-5)
-    found = NegativeBinomial.predictive_of_moments(
+    predictive = NegativeBinomial.predictive_of_moments(
         Moments(np.full(3, mean), np.full(3, variance), shape=np.tile([0.0, 1e4, 1.0], (3, 1)))
     )
-    np.testing.assert_allclose(np.exp(found.log_density(np.array([1.0, 2.0, 5.0]))), p[[0, 1, 4]], rtol=2e-4)
-    np.testing.assert_allclose(found.cdf(np.array([0.0, 1.0, 2.0])), [0, p[0], p[0] + p[1]], rtol=2e-4)
+    np.testing.assert_allclose(np.exp(predictive.log_density(np.array([1.0, 2.0, 5.0]))), p[[0, 1, 4]], rtol=2e-4)
+    np.testing.assert_allclose(predictive.cdf(np.array([0.0, 1.0, 2.0])), [0, p[0], p[0] + p[1]], rtol=2e-4)
     shape = np.array([[[r, 1e12, 1.0]]])
     eta = np.full((3, 1), np.log(rate), np.float32)
     drawn = NegativeBinomial.predictive(PredictorDraws(eta, eta, 0 * eta, np.ones(1), shape=shape))

@@ -36,8 +36,7 @@ SETTINGS = {"rank": 2, "grid": 2, "iterations": 12, "burn_in": 2, "thin": 2, "ev
 @pytest.fixture(scope="module", params=MODELS)
 def name(request: pytest.FixtureRequest) -> str:
     """Of a model."""
-    found: str = request.param
-    return found
+    return str(request.param)
 
 
 @pytest.fixture(scope="module")

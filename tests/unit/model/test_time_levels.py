@@ -32,18 +32,18 @@ def written(folder: Path, lines: list[str] = LINES, **options) -> Path:
 
 def groups_of(path: Path, name: str) -> dict[tuple[str, str], int]:
     """Group of every rating at one level, by user and item, on one process; of a block's groups the first is 0."""
-    found = {}
+    by_pair = {}
     ring = Ring(MPI.COMM_SELF, 1)
     with open_ratings(path) as ratings:
         blocks = RatingBlocks(ratings, ring, 0.0)
         groups = read_groups(time_levels_of(name, ratings.transposed), ratings, blocks, ring)
         rows, cols = ratings.row_ids(), ratings.col_ids()
-        for part, own in (("train", groups.train[0][0, 0]), ("test", groups.test[0][0])):
+        for part, members in (("train", groups.train[0][0, 0]), ("test", groups.test[0][0])):
             indptr, j, _ = ratings.slab(part, 0, ratings.n_rows)
-            for i, column, group in zip(np.repeat(np.arange(len(rows)), np.diff(indptr)), j, own, strict=True):
+            for i, column, group in zip(np.repeat(np.arange(len(rows)), np.diff(indptr)), j, members, strict=True):
                 pair = (rows[i], cols[column])
-                found[pair[::-1] if ratings.transposed else pair] = int(group)
-    return found
+                by_pair[pair[::-1] if ratings.transposed else pair] = int(group)
+    return by_pair
 
 
 @pytest.mark.parametrize("fraction", [0.0, 0.4])
@@ -58,8 +58,8 @@ def groups_of(path: Path, name: str) -> dict[tuple[str, str], int]:
 )
 def test_groups_follow_from_timestamps(tmp_path, fraction, level, together):
     """Seconds and runs of each user and item, training and test ratings alike, whichever side the rows are."""
-    found = groups_of(written(tmp_path, timestamps=True, test_fraction=fraction), level)
-    sets = {frozenset(pair for pair, other in found.items() if other == group) for group in found.values()}
+    by_pair = groups_of(written(tmp_path, timestamps=True, test_fraction=fraction), level)
+    sets = {frozenset(pair for pair, other in by_pair.items() if other == group) for group in by_pair.values()}
     assert sets == {frozenset((pair[0], pair[1]) for pair in group.split()) for group in together}
 
 
@@ -92,10 +92,10 @@ def test_predictions_of_an_unknown_time_are_wider(tmp_path):
     draws = [run.draw(number) for number in range(len(run.draws))]
     w, h = (np.array([d.theta[kind][index] for d in draws]) for kind, index in (("user", user), ("item", item)))
     eta = (w[..., :2] * h[..., :2]).sum(axis=-1) + w[..., 2] + h[..., 2]
-    own = np.array([1 / d.tau + d.of_ratings(*np.zeros((2, 0), np.int32))[1] for d in draws])
+    variances = np.array([1 / d.tau + d.of_ratings(*np.zeros((2, 0), np.int32))[1] for d in draws])
     share = run.draw_weights
     assert all(draw.of_ratings(*np.zeros((2, 0), np.int32))[1] > 0 for draw in draws)
     _, sd = model.predict(pairs[:9], return_std=True)
-    assert sd**2 == pytest.approx(share @ own + share @ (eta - share @ eta) ** 2, rel=1e-3)
+    assert sd**2 == pytest.approx(share @ variances + share @ (eta - share @ eta) ** 2, rel=1e-3)
     with pytest.raises(InputError, match="expected an array of shape"):
         model.fit(np.column_stack([pairs, x]))

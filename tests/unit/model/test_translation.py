@@ -42,8 +42,7 @@ def state_of(target: FactorTarget) -> dict[Factor, Float64]:
 def predictors(rows: dict[Factor, Float64]) -> Float64:
     """W_i . H_j + a_i + b_j of all pairs."""
     w, h = rows[Factor.W], rows[Factor.H]
-    found: Float64 = w[:, :K] @ h[:, :K].T + w[:, K:] + h[:, K]
-    return found
+    return np.asarray(w[:, :K] @ h[:, :K].T + w[:, K:] + h[:, K])
 
 
 def test_predictors_and_distances_from_means_stay(tmp_path: Path) -> None:
@@ -100,5 +99,5 @@ def test_move_leaves_the_prior_as_it_is(dense: bool, intercept: bool) -> None:
             scores["means"].append(standardised)
             scores["biases"].append((rows[factor][:, K] - bias_mean) * root[K, K])
             scores["means along what biases fit"].append(np.array([standardised @ fit / np.linalg.norm(fit)]))
-    for found in scores.values():
-        assert stats.kstest(np.concatenate(found), "norm").pvalue > 1e-4
+    for values in scores.values():
+        assert stats.kstest(np.concatenate(values), "norm").pvalue > 1e-4

@@ -137,15 +137,15 @@ def test_blocks_are_updated_together_as_each_alone() -> None:
     """With their own noise and gradients; totals come by block, vectors of all rows are cut where blocks end."""
     formula = Formula("theta = theta + n * z - grad\nsquare = theta * theta", rows=("n",), sums=("square",))
     stream, places = RandomStream(5, 2, iteration=9), ((4, 3), (7, 5))
-    each = [[block_of(start, rows, stream) for start, rows in places] for _ in range(2)]
-    for block in (*each[0], *each[1]):
+    copies = [[block_of(start, rows, stream) for start, rows in places] for _ in range(2)]
+    for block in (*copies[0], *copies[1]):
         block["g"][:], block["n"][:, 0] = block.start, np.arange(len(block.counts))
         block.gradient = Gradient("g + grad_prior", "g")
-    alone = [block.update(formula, n="n")["square"] for block in each[0]]
-    together = Rows(each[1])
+    alone = [block.update(formula, n="n")["square"] for block in copies[0]]
+    together = Rows(copies[1])
     assert together.update(formula, n="n")["square"].tolist() == alone
-    assert all((a["theta"] == b["theta"]).all() for a, b in zip(*each, strict=True))
+    assert all((a["theta"] == b["theta"]).all() for a, b in zip(*copies, strict=True))
     parts = dict(together.by_block(np.arange(8.0)))
-    assert [parts[block].tolist() for block in each[1]] == [[0, 1, 2], [3, 4, 5, 6, 7]]
+    assert [parts[block].tolist() for block in copies[1]] == [[0, 1, 2], [3, 4, 5, 6, 7]]
     together.gradient = Gradient("g")
-    assert [block.gradient for block in each[1]] == [together.gradient] * 2 == [Gradient("g")] * 2
+    assert [block.gradient for block in copies[1]] == [together.gradient] * 2 == [Gradient("g")] * 2
