@@ -436,7 +436,7 @@ def moments_above_zero(rate: Array, dispersion: Array) -> tuple[Float64, Float64
 def rate_above_zero(mean: Array, dispersion: Array) -> Float64:
     """Expected values before the truncation, given the means of counts above 0 and the dispersions.
 
-    They are found by Newton's method in their logarithms, from above: the mean is a convex function of log m, with slope
+    Newton's method finds their logarithms from above: the mean is a convex function of log m, with slope
     variance / (1 + m / r).
     """
     mean = np.maximum(np.asarray(mean, np.float64), 1 + 1e-6)
