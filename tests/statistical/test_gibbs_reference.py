@@ -79,12 +79,7 @@ def functions(state: gibbs.State, residuals: np.ndarray) -> np.ndarray:
     for (mean, precision), theta in zip(state.prior, state.theta, strict=True):
         scales = np.diag(precision)
         values += [*np.log(scales), *np.tanh(mean), *np.log1p(mean**2), np.tanh(precision[0, -1])]
-        values += [
-            *np.tanh(theta[0]),
-            *np.tanh(theta[-1]),
-            *np.log1p(theta[0] ** 2),
-            *np.log1p(theta[-1] ** 2),
-        ]
+        values += [*np.tanh(theta[0]), *np.tanh(theta[-1]), *np.log1p(theta[0] ** 2), *np.log1p(theta[-1] ** 2)]
         values += [np.log1p(theta[1, 0] ** 2) * np.log1p(theta[2, 0] ** 2)]
     for nu, g in zip(state.nu, state.g, strict=True):
         values += [np.log(nu), *np.log(g[:3]), g[-1], g[1] * g[2]]

@@ -27,11 +27,7 @@ def made(tmp_path_factory):
     rng = np.random.default_rng(3)
     i, j = np.nonzero(rng.random((ROWS, COLUMNS)) < 0.7)
     order = in_time(i, j, rng.uniform(0, 8, len(i)))
-    groups = [
-        10 * i + order["rows"].page,
-        10 * i + order["rows"].place // 6,
-        10 * j + order["cols"].place // 5,
-    ]
+    groups = [10 * i + order["rows"].page, 10 * i + order["rows"].place // 6, 10 * j + order["cols"].place // 5]
     biases = rng.normal(0, 0.7, ROWS)[i] + rng.normal(0, 0.7, COLUMNS)[j]
     x = biases + sum(rng.normal(0, sd, 300)[group] for sd, group in zip((0.4, 0.7, 0.5), groups, strict=True))
     x = (x + rng.normal(0, TAU**-0.5, len(i))).astype(np.float32)
