@@ -1,9 +1,9 @@
 """A Bayesian matrix factorisation distributed over the ring of processes, as samplers and chains see it.
 
-*Sufficient statistics* of a row, sums over its ratings given the other factor, are exact. For the rows of W, they stay
-in place, and a tour of the ring sends the positions of the column blocks past them. For the rows of H, a tour sends only
-the sums, (D + 1)(D + 2) / 2 float32 per column. If the likelihood has a sum over all pairs, its contribution is the same
-for every row.
+*Sufficient statistics* of a row, sums over its ratings given the other factor, are exact. For the rows of W, they
+stay in place, and a tour of the ring sends the positions of the column blocks past them. For the rows of H, a tour
+sends only the sums, (D + 1)(D + 2) / 2 float32 per column. If the likelihood has a sum over all pairs, its contribution
+is the same for every row.
 
 *Fisher information* is computed from averages over all rows of the other factor.
 """
