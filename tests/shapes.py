@@ -1,8 +1,8 @@
-"""Made-up ratings of many shapes: imitations of public data sets, and what may come besides. NumPy alone makes them.
+"""Synthetic ratings of many shapes, made by NumPy alone: imitations of public data sets, and extremes.
 
-Every function is one of a seed, and returns `Ratings`. The first three imitate public sets in their shape, their shares
-of levels, how many ratings users and items have, and how users differ: `half_stars`, `book_ratings` and `check_ins`.
-`SHAPES` has those of at most 20,000 ratings by name.
+Every function takes a seed and returns `Ratings`. The first three, `half_stars`, `book_ratings` and `check_ins`,
+imitate public sets in their shape, their shares of levels, the numbers of ratings of users and items, and differences
+of users. `SHAPES` has the shapes of at most 20,000 ratings by name.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ GENRES = (
 
 @dataclass(frozen=True)
 class Ratings:
-    """Ratings (n,): users and items by numbers from 0, values, and what else is known.
+    """Ratings (n,): users and items by numbers from 0, values, times and features.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class Ratings:
         path.write_text("\n".join([",".join(known), *lines]) + "\n")
 
 
-# ---------------------------------------------------------------------- who rates what
+# ---------------------------------------------------------------------- pairs that are rated
 
 
 def of(name: str, seed: int) -> np.random.Generator:
@@ -106,7 +106,7 @@ def pairs(
 
 
 def taste(rng: np.random.Generator, users: int, items: int, rank: int, sd: float) -> Callable[..., np.ndarray]:
-    """A function of users and items: inner products of that rank, and of that standard deviation."""
+    """Make a function of users and items: inner products of this rank and standard deviation."""
     w, h = rng.normal(size=(users, rank)), rng.normal(size=(items, rank))
     return lambda i, j: sd / np.sqrt(rank) * np.einsum("nk,nk->n", w[i], h[j])
 
@@ -199,7 +199,7 @@ def check_ins(seed: int, users: int = 2318, items: int = 5574, n: int = 69_000) 
     return Ratings(i, j, np.minimum(np.floor(rng.random(n) ** (-1 / exponent)), 95.0))
 
 
-# ---------------------------------------------------------------------- laws that are known
+# ---------------------------------------------------------------------- known distributions
 
 
 @dataclass(frozen=True)
@@ -287,9 +287,9 @@ def giant_user(seed: int) -> Ratings:
 
 
 def giant_item(seed: int) -> Ratings:
-    """All 3,000 users have rated one item, and of 1,500 others two or three each."""
-    found = giant_user(seed)
-    return Ratings(found.item, found.user, found.value)
+    """All 3,000 users have rated one item, and two or three each of 1,500 others."""
+    transposed = giant_user(seed)
+    return Ratings(transposed.item, transposed.user, transposed.value)
 
 
 def two_blocks(seed: int) -> Ratings:

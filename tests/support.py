@@ -1,4 +1,4 @@
-"""What tests of several kinds share: a small ratings file, and commands that cannot outlive their test."""
+"""Helpers for tests of several kinds: small ratings files, and commands that cannot outlive their test."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ MPI_ENVIRONMENT = openmpi_environment(oversubscribe=True)
 def planted(
     rows: int = 29, columns: int = 17, share: float = 0.5, seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Ratings of two planted dimensions, biases and noise of sd 0.5, popular rows and columns more often.
+    """Make ratings of two planted dimensions, biases and noise of sd 0.5; popular rows and columns have more.
 
     Returns
     -------
@@ -87,7 +87,7 @@ def csr(n_rows: int, i: np.ndarray, j: np.ndarray, x: np.ndarray) -> tuple[np.nd
 
 
 def in_time(i: np.ndarray, j: np.ndarray, times: np.ndarray) -> dict[Side, Times]:
-    """Where ratings of rows i and columns j stand in the order of time."""
+    """Places of ratings of rows i and columns j in the order of time."""
     found: dict[Side, Times] = {}
     sides: tuple[tuple[Side, np.ndarray, np.ndarray], ...] = (("rows", i, j), ("cols", j, i))
     for side, owners, others in sides:
@@ -113,10 +113,10 @@ def write_planted(
     timed: bool = False,
     transposed: bool = False,
 ) -> Path:
-    """Write a ratings file of `planted` ratings, a `test` fraction of which is held out; with so many features.
+    """Write a ratings file of `planted` ratings, a `test` fraction of which is held out.
 
-    `stars` rounds to 1 .. 5; `timed` ratings were given in one of ten seconds, by one of three devices and on one of
-    four days; `transposed`, the columns are the users.
+    `stars` rounds to 1 .. 5; `features` are the numbers of features of rows and columns; `timed` ratings were given in
+    one of ten seconds; if `transposed`, the columns are the users.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     i, j, x = planted(rows, columns, share, seed)
@@ -221,10 +221,11 @@ def factor_target(
 ) -> FactorTarget:
     """Build the factorisation of a ratings file, centred at the training mean, on all of `comm`. Collective.
 
-    Where the likelihood is of levels, these are the training ratings, which are not centred; nor are clicks, where it
-    is of these, with `background` the weight of all cells.
+    A likelihood of levels takes the levels of the training ratings, which are then not centred; nor are clicks, for
+    which `background` is the weight of all cells.
 
-    It keeps what `sampler` needs, by default SGLD by parts, and is as it is before the first iteration.
+    The target has the fields that `sampler` needs, by default SGLD by parts, and is in its state before the first
+    iteration.
     """
     sampler = sampler or SGLD(SGLDConfig(), 0)
     ring = Ring(comm, grid)
@@ -270,7 +271,7 @@ def cells_of(path: Path, part: Split = "train") -> tuple[np.ndarray, np.ndarray,
 
 
 def draw_shared(target: FactorTarget) -> None:
-    """Draw what all rows share, whatever the iteration. Collective."""
+    """Draw the parameters that all rows share, whatever the iteration. Collective."""
     target.draw_shared(replace(target.context(), turn=1))
 
 
@@ -289,10 +290,10 @@ def sample(
 
 
 def diverging(comm: MPI.Comm, data: Path, out: Path, iterations: int = 60, **settings: Any) -> int:
-    """Sample, or go on, with steps that diverge after burn-in and that nobody has named; the status. Collective.
+    """Sample, or go on, with default steps that diverge after burn-in; the exit status. Collective.
 
-    They are ten times as large as steps may be whatever the curvature, so they diverge with any bound on it; a quarter
-    of them does, too.
+    They are ten times the largest stable step at any curvature, so they diverge with any bound on it, also after a
+    division by four.
     """
     usual = {"rank": 3, "grid": 5, "burn_in": 20, "thin": 5, "evaluate_every": 10, "save_draws": 3}
     sampler = {"step_size": 10.0, "burn_in_step_size": 0.35}
@@ -302,7 +303,7 @@ def diverging(comm: MPI.Comm, data: Path, out: Path, iterations: int = 60, **set
 
 
 def rest(comm: MPI.Comm) -> None:
-    """A barrier in which processes sleep, so that what one of them does alone has the cores."""
+    """Wait for all processes, asleep, so that a process that works alone has the cores. Collective."""
     request = comm.Ibarrier()
     while not request.Test():
         time.sleep(0.0005)
@@ -324,7 +325,7 @@ def handlers_as_before() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Result:
-    """How a command ended."""
+    """Outcome of a command."""
 
     command: tuple[str, ...]
     code: int
@@ -341,7 +342,7 @@ class Result:
 
 
 class Running:
-    """A command in a session of its own; all that is left of it is killed at the end. A context manager."""
+    """A command in a new session, which is killed at the end. A context manager."""
 
     def __init__(self, command: Sequence[str | Path], env: dict[str, str] | None = None) -> None:
         self.command = tuple(str(part) for part in command)
@@ -437,7 +438,7 @@ def run(*command: str | Path, env: dict[str, str] | None = None, timeout: float 
 
 
 def options_of(settings: Mapping[str, Any]) -> list[str]:
-    """Settings as options of ``sample``; the times of metrics have none of their own."""
+    """Settings as options of ``sample``; `evaluate_every` has no option."""
     return [
         f"--set={name}={value}" if name == "evaluate_every" else f"--{name.replace('_', '-')}={value}"
         for name, value in settings.items()
@@ -445,7 +446,7 @@ def options_of(settings: Mapping[str, Any]) -> list[str]:
 
 
 def typed(*arguments: str | Path) -> Result:
-    """``dsgmcmc`` in this process, which has its imports and kernels: where its start is not what a test is of."""
+    """Run ``dsgmcmc`` in this process, for tests that do not depend on its start: imports and kernels are there."""
     command = ("dsgmcmc", *map(str, arguments))
     out, err = (TextIOWrapper(BytesIO(), encoding="utf-8") for _ in range(2))
     code, before, sys.argv = 0, sys.argv, list(command)
@@ -478,7 +479,7 @@ def digest(run_directory: Path) -> str:
 
 
 def newest(run_directory: Path) -> int:
-    """Iteration of the newest checkpoint, 0 if there is none. Every checkpoint and draw with a final name is whole."""
+    """Iteration of the newest checkpoint, 0 if there is none; checks all checkpoints and draws with a final name."""
     for kind in ("checkpoints", "draws"):
         series = run_directory / kind / "chain-0"
         for iteration in steps(series):
@@ -511,7 +512,7 @@ def injected(*texts: str) -> dict[str, str]:
 
 
 def copied(fault: str, work: Callable[[], object]) -> int:
-    """How a copy of this process ends that does some work with a fault: no start, no imports, no kernels to load."""
+    """Exit code of a copy of this process that works with a fault; it need not start, import or load kernels."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # other threads are not copied: the work needs none of them
         process = os.fork()

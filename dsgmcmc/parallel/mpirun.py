@@ -180,10 +180,10 @@ def sample_apart(
         variables = {COMMAND_VARIABLE: command, "FORCE_COLOR": ""}  # notebooks set FORCE_COLOR
         done = run_dsgmcmc(arguments, jobs, variables, relay=verbose)
     if done.returncode:
-        said = done.stderr.strip()
-        _, marker, words = f"\n{said}".rpartition(f"\n{ERROR_PREFIX}")
-        words = words.partition("\n----")[0]  # lines of mpirun follow
-        message = (words if marker else said[-2000:]) or "see standard error"
+        output = done.stderr.strip()
+        _, prefix, error = f"\n{output}".rpartition(f"\n{ERROR_PREFIX}")
+        error = error.partition("\n----")[0]  # lines of mpirun follow
+        message = (error if prefix else output[-2000:]) or "see standard error"
         if done.returncode == EXIT_USAGE:
             raise InputError(message)
         raise RuntimeError(f"sampling ended with status {done.returncode}: {message}")

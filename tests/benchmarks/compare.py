@@ -1,4 +1,4 @@
-"""What `dsgmcmc compare` picks, and which model is the best in hindsight.
+"""The model that `dsgmcmc compare` recommends, and the model that is the best in hindsight.
 
     python tests/benchmarks/compare.py ml-100k ml-1m --out compared
 

@@ -70,8 +70,8 @@ CONFIGURATIONS: dict[str, str] = {
 }
 
 
-def prepared(folder: Path) -> None:
-    """Ratings files of every kind."""
+def prepare(folder: Path) -> None:
+    """Write ratings files of every kind."""
     films = half_stars(0, 60, 200, 1500)
     kinds: dict[str, Ratings] = {"genres": films, "stars": replace(films, time=None, genres=None)}
     kinds["clicks"] = replace(kinds["stars"], value=np.ones_like(films.value))
@@ -101,7 +101,7 @@ def digests(out: Path, folder: Path) -> Digests:
 
 
 def sampled(name: str, data: Path, folder: Path, processes: int) -> Digests:
-    """Digests of a configuration; SystemExit where numbers of processes, or a stop, change them."""
+    """Digests of a configuration; SystemExit if the number of processes, or a stop, changes them."""
     kind, *options = CONFIGURATIONS[name].split()
     if "--rank" not in options:
         options += ["--rank", "3"]
@@ -124,7 +124,7 @@ def sampled(name: str, data: Path, folder: Path, processes: int) -> Digests:
 
 
 def changes(before: Digests, after: Digests) -> Iterator[str]:
-    """What is said of a configuration: names that have changed, and, with a "!", numbers that have moved."""
+    """Lines on a configuration: names that have changed, and, with a "!", numbers that have moved."""
     gone, new = set(before) - set(after), set(after) - set(before)
     for name in sorted(gone):
         same = sorted(other for other in new if after[other] == before[name])
@@ -142,13 +142,13 @@ def main() -> int:
     before = json.loads(given.table.read_text(encoding="utf-8")) if given.table.exists() else {}
     after, moved = {}, 0
     with tempfile.TemporaryDirectory() as place:
-        prepared(data := Path(place))
+        prepare(data := Path(place))
         for name in [name for name in CONFIGURATIONS if given.only in name]:
             with tempfile.TemporaryDirectory(dir=place) as folder:
                 after[name] = sampled(name, data, Path(folder), given.processes)
-            said = list(changes(before[name], after[name])) if name in before else [f"{len(after[name])} numbers"]
-            moved += any(line.startswith("!") for line in said)
-            print(f"{name}: {'; '.join(said) or 'as before'}", flush=True)
+            lines = list(changes(before[name], after[name])) if name in before else [f"{len(after[name])} numbers"]
+            moved += any(line.startswith("!") for line in lines)
+            print(f"{name}: {'; '.join(lines) or 'as before'}", flush=True)
     if not before:
         given.table.write_text(json.dumps(after, indent=1) + "\n", encoding="utf-8")
     return int(moved > 0)

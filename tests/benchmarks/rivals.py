@@ -111,14 +111,15 @@ def main() -> None:
                 results[label] = run_rival(label, given.out, given.processes)
         except RuntimeError as error:
             print(f"{label} {error}", file=sys.stderr)
-    gibbs, target = None, -np.inf
+    gibbs, target, end = None, -np.inf, "the end of SMURFF"
     if given.gibbs:
         length = f"{given.gibbs}sweeps"
         results["Gibbs, long"] = run_ours("Gibbs", given.data, given.out / "long", given.processes, length)
         gibbs = results["Gibbs, long"]["sd"]
     if "smurff" in results:
         target = results["smurff"]["curve"][-1][1]
-    titles = ("RMSE", "seconds", f"until RMSE {target:.4f}, the end of SMURFF", "tau", "predictive sd")
+        end = f"RMSE {target:.4f}, {end}"
+    titles = ("RMSE", "seconds", f"until {end}", "tau", "predictive sd")
     say_head("", *titles, "log predictive density", "sd / Gibbs", "correlation", "50 / 80 / 90 / 95 % intervals hold")
     for label, found in results.items():
         say(label, *line(found, arrays["test_values"], target, gibbs))

@@ -1,4 +1,4 @@
-"""Whether any run fails on any shape of ratings, and whether its predictions are worth having.
+"""Failures of runs on ratings of all shapes, and the quality of their predictions.
 
     for K in 1 2; do python tests/benchmarks/robust.py robust.jsonl --part $K/2 & done
     python tests/benchmarks/robust.py robust.jsonl --shapes check-ins,few --models plain,auto --seeds 3
@@ -52,7 +52,7 @@ MODELS["thresholds"] = ["--likelihood", "ordinal-logit", "--noise", "by-item", "
 MODELS["auto"] = ["--model", "auto"]
 AUTO_SEEDS = 3
 
-#: What every data set admits: it fails where a likelihood would be said to refuse the values.
+#: Models that admit every data set: status 2 is a failure, and no refusal of the values.
 FOR_ALL = ("plain", "noise", "auto")
 
 MARK = "<!-- tests/benchmarks/robust.py writes what follows -->\n"
@@ -78,7 +78,7 @@ def cells(shapes: list[str], models: list[str], seeds: int, part: int, parts: in
 
 
 def sample(cell: Cell, data: Path, out: Path) -> dict[str, Any]:
-    """Sample a cell; its line of the file."""
+    """Sample a cell, and return its line of the file."""
     begun = time.monotonic()
     arguments = ["sample", str(data), "--out", str(out), *LENGTH, "--seed", str(cell.seed), *MODELS[cell.model]]
     done = run_dsgmcmc(arguments)
@@ -89,7 +89,7 @@ def sample(cell: Cell, data: Path, out: Path) -> dict[str, Any]:
     else:
         try:
             found = {"outcome": "done", **measure(out)}
-        except Exception as error:  # a failure to be counted, as all are
+        except Exception as error:  # it counts as a failure
             found = {"outcome": "failed", "status": 0, "error": repr(error)}
     if found["outcome"] != "done":
         found["said"] = done.stderr.strip().rpartition("\n")[2]
@@ -97,7 +97,7 @@ def sample(cell: Cell, data: Path, out: Path) -> dict[str, Any]:
 
 
 def measure(out: Path) -> dict[str, Any]:
-    """What is asked of a finished run."""
+    """Figures of a finished run."""
     directory = RunDirectory(out)
     summary = json.loads(directory.summary_file.read_text(encoding="utf-8"))
     over = summary.get("over_biases") or {}
@@ -115,7 +115,7 @@ def measure(out: Path) -> dict[str, Any]:
 
 
 def not_finite(found: Any) -> int:
-    """Number of infinite numbers and NaN in what was read from JSON."""
+    """Number of infinite numbers and NaN in content from JSON."""
     if isinstance(found, dict | list):
         return sum(map(not_finite, found.values() if isinstance(found, dict) else found))
     return int(isinstance(found, float) and not math.isfinite(found))

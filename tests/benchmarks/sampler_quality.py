@@ -1,15 +1,14 @@
-"""Samplers and metrics on one file: whether they are calibrated, and how many independent predictions they make.
+"""Calibration of samplers and metrics on one file, and their number of independent predictions.
 
     python tests/benchmarks/sampler_quality.py ml-1m.h5 --out quality --gibbs 300
     python tests/benchmarks/sampler_quality.py ml-1m.h5 --out quality baoab baoab,metric=kronecker -- --rank 64
 
-A word is a sampler and settings of it; without any it is `ALL`. What follows ``--`` are options of every ``dsgmcmc
-sample``. Each is sampled alone on one process, one after another. With --gibbs exact Gibbs comes first, with so many
-sweeps, on the same model and split: predictive standard deviations of test ratings are compared with its, mean(sd) /
-mean(sd of Gibbs) and their correlation, and how long it takes until the RMSE of the mean prediction is within `CLOSE`
-of its last one. A pass is one gradient of all ratings, or what takes as many looks at them: two in a sweep of Gibbs, of
-HAMCMC and with control variates. ESS is the median over the followed predictions. Prints a table in Markdown. Not part
-of the tests.
+A word is a sampler with its settings; the default is `ALL`. Options after ``--`` go to every ``dsgmcmc sample``. Each
+sampler runs alone on one process, one after another. With --gibbs exact Gibbs comes first, with so many sweeps, on the
+same model and split. It is the reference for predictive standard deviations of test ratings, by mean(sd) / mean(sd of
+Gibbs) and their correlation, and for the time until the RMSE of the mean prediction is within `CLOSE` of the last RMSE
+of Gibbs. A pass looks at all ratings once, as one gradient does; a sweep of Gibbs, of HAMCMC or with control variates
+takes two. ESS is the median over the followed predictions. Prints a table in Markdown. Not part of the tests.
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@
     mpirun -n 8 python tests/benchmarks/scaling.py ratings.h5 --out scaling.png
     srun --mpi=pmix python tests/benchmarks/scaling.py ratings.h5 --rank 64 --grid 256      # in a job of Slurm
 
-Sweeps are those of a settled chain, without draws, evaluation and checkpoints: the median of several times ten, of the
-slowest process, with the fastest and the slowest. *Waiting* is the mean share of a process's time in exchange and
-ordered sums, *sent* what `sample --dry-run` says. Processes that are not measured sleep. The grid is that of the whole
-allocation for all numbers of processes, as for a run that is resumed on fewer.
+The sweeps are those of a settled chain, without draws, evaluation and checkpoints: the median of several times ten, of
+the slowest process, with the fastest and the slowest. *Waiting* is the mean share of a process's time in exchange and
+ordered sums; *sent* is the figure of `sample --dry-run`. Processes that are not measured sleep. The grid is that of the
+whole allocation for all numbers of processes, as for a run that is resumed on fewer.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class Cluster:
         run("docker", "image", "prune", "--force", "--filter", "label=dsgmcmc.stage=build")  # builders before BuildKit
 
     def left(self) -> str:
-        """What there still is of it."""
+        """Names of its objects that are still there."""
         ours = ("ls", "--quiet", "--filter", f"label=com.docker.compose.project={self.name}")
         left = docker("container", *ours, "--all") + docker("network", *ours) + docker("volume", *ours)
         return left + docker("image", "ls", "--quiet", self.image)
@@ -108,7 +108,7 @@ class Cluster:
         finally:  # the daemons of a killed mpirun end by themselves
             run("docker", "exec", head, "pkill", "-KILL", "-x", "prterun")
 
-    # ------------------------------------------------------------------ what there is
+    # ------------------------------------------------------------------ state
 
     def containers(self, service: str | None = None) -> list[str]:
         """Ids of the running containers."""

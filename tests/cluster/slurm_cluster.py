@@ -1,4 +1,4 @@
-"""A Slurm of one machine for the tests: its own munged, slurmctld and slurmd, and nothing of them left afterwards."""
+"""A Slurm of one machine for the tests, with its own munged, slurmctld and slurmd; nothing of it is left afterwards."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ class Slurm:
         return done.out.strip()
 
     def job(self, number: str) -> dict[str, str]:
-        """What Slurm knows of a job."""
+        """Facts of Slurm about a job."""
         shown = self.command("scontrol", "--oneliner", "show", "job", number).expect(0).out
         return dict(re.findall(r"(\S+?)=(\S*)", shown))
 

@@ -70,7 +70,7 @@ def expect_same(cluster: Cluster, out: str, containers: int) -> None:
 
 
 def test_the_commands_of_the_readme_sample_on_four_containers(started: Cluster) -> None:
-    """What a reader types ends in a posterior: that of one process."""
+    """The commands end in a posterior, which is that of one process."""
     for line in readme_commands()[1:]:
         result = started.type(line).expect(0)
     assert "4 process(es) on up to 4 container(s)" in result.err
@@ -135,7 +135,7 @@ def test_a_lost_worker_is_dropped_and_the_run_goes_on_by_itself(cluster: Cluster
         with cluster.starting("cluster-run", "--retries", "1", *forever(loss, *command)[1:]) as running:
             running.wait_for(out / "metrics.jsonl", 10)
             docker(*(("pause",) if loss == "frozen" else ("network", "disconnect", name)), worker)
-            running.wait_for(out / "events.jsonl", 3, timeout=NOTICED)  # a job, another one, and what it goes on from
+            running.wait_for(out / "events.jsonl", 3, timeout=NOTICED)  # two jobs, and the checkpoint of the second
             running.wait_for(out / "metrics.jsonl", len(metrics(out)) + 2)
             cluster.head("pkill", "-USR1", "-x", "prterun").expect(0)
             result = running.wait(NOTICED).expect(75)
@@ -186,7 +186,7 @@ def test_a_changed_host_key_is_refused(cluster: Cluster) -> None:
 
 
 def test_private_keys_stay_in_memory(cluster: Cluster) -> None:
-    """Each container keeps its own, for its user's eyes only; the volume that they share has public ones only."""
+    """Each container keeps its keys, which only its user can read; the volume that they share has public keys only."""
     ask = "cd ~/.ssh && stat --format='%a %U' $(grep -l PRIVATE *)"
     for container in cluster.containers():
         assert docker("exec", container, "sh", "-c", ask) == "600 dsgmcmc\n"

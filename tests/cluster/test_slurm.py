@@ -89,7 +89,7 @@ def test_the_shipped_script_samples(limited, slurm, folder):
 
 
 def test_a_bare_srun_is_refused(slurm, folder):
-    """It starts processes that do not know of each other, and would overwrite each other's run."""
+    """It starts processes that do not know each other, and would overwrite each other's files."""
     job = folder / "job.sbatch"
     job.write_text("#!/bin/bash\n#SBATCH --output=job.log\nsrun dsgmcmc sample ratings.h5 --out run\n")
     number = slurm.submit(folder, job, "--ntasks=2")
@@ -99,7 +99,7 @@ def test_a_bare_srun_is_refused(slurm, folder):
 
 
 def test_a_signal_to_the_batch_script_requeues(slurm, folder):
-    """Also under srun, and before the run listens, when the launcher would be killed by it; the job goes on."""
+    """The job goes on, also under srun, and if the signal comes before the run listens."""
     number = slurm.submit(folder, script(folder, BY_SRUN | slow_once(folder)))
     wait_until(lambda: "start 1 on" in log(folder), lambda: slurm.job(number))
     slurm.command("scancel", "--batch", "--signal=USR1", number).expect(0)
@@ -110,7 +110,7 @@ def test_a_signal_to_the_batch_script_requeues(slurm, folder):
 
 
 def test_without_requeueing_the_command_to_go_on_is_printed_and_works(slurm, folder):
-    """Where a site or the user has switched it off: sbatch --no-requeue."""
+    """A site or the user may have switched it off: sbatch --no-requeue."""
     number = slurm.submit(folder, script(folder, slow_once(folder)), "--no-requeue")
     sampling(slurm, number, folder)
     slurm.command("scancel", "--batch", "--signal=USR1", number).expect(0)
@@ -128,7 +128,7 @@ def test_the_time_limit_requeues_until_all_is_sampled(limited, slurm):
 
 
 def test_a_node_that_is_lost_requeues(slurm, folder):
-    """Nobody warns: slurmd and the job die, the node is DOWN; Slurm requeues, and the run goes on from there."""
+    """Without a warning slurmd and the job die, and the node is DOWN; Slurm requeues the job, and the run goes on."""
     number = slurm.submit(folder, script(folder, slow_once(folder), checkpoint_every=5))
     sampling(slurm, number, folder)
     wait_until(lambda: bool(steps(folder / "run" / "checkpoints" / "chain-0")), lambda: log(folder))

@@ -1,7 +1,7 @@
 """Job scripts for PBS, LSF and Flux under STUBS of these systems, which are not available here.
 
-The scripts, mpirun, the processes and what they sample are real. A stub is the variables that the system sets, its
-commands, which only note how they were called, and its signals, as its manuals describe them.
+The scripts, mpirun, the processes and their runs are real. A stub has the variables that the system sets, its commands,
+which only note their arguments, and its signals, as its manuals describe them.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ class Batch:
         }[kind]
 
     def run(self, script: Path, code: int, *, warned: bool = False, **environment: str) -> str:
-        """Run a job, which is `warned` after a few iterations, to its end, which has this status; what it has logged.
+        """Run a job to its end, and return its log; it is `warned` after a few iterations, and has this status.
 
-        It is a copy of the script, in the folder that the system starts it in.
+        The system runs a copy of the script, in a folder of its choice.
         """
         copy = self.home / "spool" / "script"
         shutil.copy(script, copy)
@@ -114,9 +114,9 @@ pbs = pytest.mark.parametrize("batch", ["pbs"], indirect=True)
 
 
 def test_the_warning_stops_and_requeues_once_and_the_next_job_goes_on(batch):
-    """A checkpoint, status 75, one request to go on, and from what it asks for the same bits as in one go.
+    """A job ends with a checkpoint, status 75 and one request; the job that it requests ends with the right bits.
 
-    The launcher's command line is one that a real mpirun takes, on the machines that the system names.
+    A real mpirun takes the command line of the launcher, on the machines that the system names.
     """
     script = write_script(batch.kind, batch.folder, iterations=60)
     batch.run(script, 75, warned=True, **SLOW)
@@ -140,7 +140,7 @@ def test_the_warning_stops_and_requeues_once_and_the_next_job_goes_on(batch):
     [(75, "no newer checkpoint than at the start"), (0, "not all iterations were made. To go on: ")],
 )
 def test_a_run_that_does_not_get_on_is_not_requeued(batch, status, said):
-    """Else a job whose limit is too short would start for ever; nor is it done, as mpirun said that had lost a host."""
+    """A job whose limit is too short must not start for ever, nor pass for finished after mpirun lost a host."""
     not_getting_on(batch.home, sys.executable, status)
     assert said in batch.run(write_script(batch.kind, batch.folder, iterations=40), 1)
     assert not batch.requeues()
@@ -149,7 +149,7 @@ def test_a_run_that_does_not_get_on_is_not_requeued(batch, status, said):
 @pytest.mark.long
 @pbs
 def test_pbs_is_warned_by_the_script_itself(batch):
-    """PBS sends nothing before the walltime is over, which the script therefore asks for."""
+    """PBS sends no signal before the walltime is over, so the script asks for the walltime."""
     script = write_script(batch.kind, batch.folder, {"warning=120": "warning=90"}, iterations=100000)
     batch.run(script, 75, STUB_WALLTIME="00:01:36", **SLOW)
     assert len(batch.requeues()) == 1
@@ -158,7 +158,7 @@ def test_pbs_is_warned_by_the_script_itself(batch):
 @pytest.mark.long
 @pbs
 def test_intel_mpi_is_started_by_its_hydra(batch):
-    """Its mpirun, a shell script, was seen to keep SIGUSR1 to itself, so that the run would never hear of its end."""
+    """Its mpirun, a shell script, does not pass on SIGUSR1, so that the run would not be warned."""
     mpirun = batch.home / "bin" / "mpirun"
     shutil.copy(mpirun, mpirun.with_name("mpiexec.hydra"))
     mpirun.write_text("#!/bin/sh\nexit 99\n")

@@ -55,11 +55,11 @@ def together(comm: MPI.Comm) -> Together:
     return context
 
 
-#: Ratings files that all processes read, by what `write_planted` is told.
+#: Arguments of `write_planted` for ratings files that all processes read.
 FILES: dict[str, dict[str, Any]] = {
     "plain": {},
     "timed": {"stars": True, "timed": True},
-    "described": {"features": (4, 3)},  # of the rows and of the columns; some have none
+    "described": {"features": (4, 3)},  # of the rows and of the columns; some rows have none
     "stars": {"stars": True},
     "turned stars": {"stars": True, "transposed": True},  # whose columns are the users
 }

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.mpi, pytest.mark.once, pytest.mark.long]
 
 
 def test_the_choice_does_not_depend_on_the_processes(comm: MPI.Comm, together, mpi_tmp_path: Path, monkeypatch) -> None:
-    """Every figure but seconds is the same to the bit, also where the first try ends after two chains."""
+    """All figures except seconds have the same bits, also if the first attempt ends after two chains."""
     monkeypatch.setattr(comparing, "MAX_SWEEPS", 80)
     data, folder = mpi_tmp_path / "r.h5", mpi_tmp_path / "compare"
     if comm.rank == 0:

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.mpi
 
 
 def answers(comm: MPI.Comm, requests: dict[tuple[int, int], Request], iterations: int = 12) -> list[Request]:
-    """What `ask` says in each iteration; `requests` by process and iteration, raised before the question."""
+    """Answers of `ask`, by iteration; `requests` by process and iteration are raised before the question."""
     signals = Signals()
     control = Control(comm, signals, None)
     found = []
@@ -27,7 +27,7 @@ def answers(comm: MPI.Comm, requests: dict[tuple[int, int], Request], iterations
 
 @pytest.mark.parametrize("asked", [Request.STOP, Request.INTERRUPT])
 def test_all_stop_at_the_same_iteration(comm: MPI.Comm, together, asked: Request) -> None:
-    """Soon after the one process was asked to, whichever it is; one process alone at once."""
+    """They stop soon after the request to any one process; a single process stops at once."""
     for rank in range(comm.size):
         found = answers(comm, {(rank, 4): asked})
         everyone = comm.allgather(found)

@@ -1,6 +1,6 @@
 """The chain does not know the machine: equal bits for any number of processes, in one go or resumed.
 
-Everything is compared with what one process makes in one go. On three processes the first stop is resumed on two.
+Everything is compared with a run of one process in one go. On three processes the last part is resumed on two.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ def pairs() -> list[Any]:
     """A covering array: any two of samplers, schedules, priors and noises meet, in three cases a sampler.
 
     Case k of sampler s has schedule k, prior k + s and noise k + 2 s, modulo 3, as in the orthogonal array of nine
-    runs: two columns differ by s or 2 s, which takes all values. What samples independent parts alone has random ones
-    in all three cases. One case a sampler also runs on other numbers of processes and with other libraries.
+    runs: two columns differ by s or 2 s, which takes all values. A sampler of independent parts has the random
+    schedule in all three cases. One case a sampler also runs on other numbers of processes and with other libraries.
     """
     found = []
     for (s, sampler), k in product(enumerate(SAMPLERS), range(3)):
@@ -71,7 +71,7 @@ def pairs() -> list[Any]:
 def test_number_of_processes_and_resuming(
     comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path, sampler: str, schedule: str, prior: str, noise: str
 ) -> None:
-    """Every sampler, schedule, prior and noise, and any two of them; stopped within a sweep."""
+    """Any two of samplers, schedules, priors and noises meet in a run that is stopped within a sweep."""
     settings = settings_of(sampler, schedule=schedule, prior=prior, noise=noise)
     compare(comm, together, data, mpi_tmp_path, settings, [7, 17])
 
@@ -91,7 +91,7 @@ BOTH = {"noise": "both"}
 ORDINAL = {"likelihood": "ordinal-logit"}
 TIME = {"time_levels": "user,item", "noise": "both"}
 CASES = {
-    # what is drawn, saved or added up under these settings of a sampler alone
+    # state and sums that exist under these settings of a sampler alone
     "published splitting": case("sghmc", of={"splitting": "published", "metric": "identity", "refresh": 3}),
     "baoab, kronecker": case("baoab", of={"metric": "kronecker"}),
     "sghmc, kronecker": case("sghmc", of={"metric": "kronecker", "refresh": 3}),
@@ -117,12 +117,12 @@ CASES = {
     "time, counts": case("psgld", "timed", (8.5, 14), time_levels="item:4,user:page", likelihood="negative-binomial"),
     "time, heavy tails": case("baoab", "timed", (8, 14), likelihood="student-t", **TIME),
     "time, gibbs": case("gibbs", "timed", (8, 14), time_levels="item:3,user:page", noise="by-item"),
-    # thresholds and scales move by ordered sums; what was gathered of them within a sweep is in the checkpoint
+    # thresholds and scales move by ordered sums; their sums within a sweep are in the checkpoint
     "levels, own thresholds": case("baoab", "stars", thresholds="user", **ORDINAL, **BOTH),
     "levels, noise of users": case("psgld", "stars", noise="by-user", implicit_features="both", **ORDINAL),
-    # thresholds of users who are columns travel, and what is gathered of them comes home
+    # thresholds of users who are columns travel, and their sums come home
     "turned levels, psgld": case("psgld", "turned stars", thresholds="user", **ORDINAL, **BOTH),
-    # what a count counts in the metric follows from the totals of its row and column, wherever these are
+    # the weight of a count in the metric follows from the totals of its row and column, wherever these are
     "counts": case("baoab", "stars", likelihood="negative-binomial"),
     "heavy tails": case("psgld", "stars", likelihood="student-t", noise="by-user", implicit_features="both"),
     # Gram matrices over all cells are ordered sums
@@ -137,13 +137,13 @@ for number, (name, gradient) in enumerate(OTHERS):
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("what", CASES)
+@pytest.mark.parametrize("name", CASES)
 def test_every_setting_with_state_or_sums_of_its_own(
-    comm: MPI.Comm, together, files: dict[str, Path], mpi_tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+    comm: MPI.Comm, together, files: dict[str, Path], mpi_tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """Samplers, estimators, likelihoods and parts of the model: stopped on all processes, ended on one less."""
-    monkeypatch.setattr(baoab, "REFRESH_EVERY", 1 if what == "bounds kept from before" else 3)
-    sampler, section, more, file, stops = CASES[what]
+    monkeypatch.setattr(baoab, "REFRESH_EVERY", 1 if name == "bounds kept from before" else 3)
+    sampler, section, more, file, stops = CASES[name]
     settings = settings_of(sampler, **more)
     settings["sampler"] |= section
     ends = [7, 17]
@@ -160,7 +160,7 @@ def test_every_setting_with_state_or_sums_of_its_own(
 def test_blocks_that_are_large(
     comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sampler: str
 ) -> None:
-    """They travel as messages."""
+    """Such blocks travel as messages."""
     monkeypatch.setattr(ring, "MAX_BLOCK_BYTES", 0)
     settings = settings_of(sampler, noise="both")
     compare(comm, together, data, mpi_tmp_path, settings, [7, 17])
@@ -225,7 +225,7 @@ def test_times_of_checkpoints_do_not_matter(comm: MPI.Comm, together, data: Path
 def test_hamcmc_is_resumed_at_every_phase_of_its_memory(
     comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path, memory: int, schedule: str, more: dict[str, Any]
 ) -> None:
-    """Before the first step of every sub-chain, among the first 2M + 1 steps, while v is frozen, and after."""
+    """It stops before the first step of every sub-chain, in the first 2M + 1 steps, while v is frozen, and after."""
     settings = settings_of("hamcmc", schedule=schedule, prior="normal-gamma", thin=5)
     settings["sampler"] |= {"memory": memory, **more}
     compare(comm, together, data, mpi_tmp_path, settings, [*range(1, 2 * memory + 5), 17])
@@ -236,7 +236,7 @@ def test_hamcmc_is_resumed_at_every_phase_of_its_memory(
 def test_a_chain_that_diverged_begins_again_alike(
     comm: MPI.Comm, together, mpi_tmp_path: Path, data: Path, chains: int
 ) -> None:
-    """In one go by one process, and by several in parts that end where the state is not looked at otherwise."""
+    """One process samples in one go; several stop at iterations at which the state is not looked at otherwise."""
     out, alone = mpi_tmp_path / "run", mpi_tmp_path / "alone"
     with together():
         if comm.rank == 0:  # first, so that one process compiles the kernels of all

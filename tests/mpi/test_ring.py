@@ -1,4 +1,4 @@
-"""The ring: column blocks get where the next part needs them, sums have one order, errors are everybody's."""
+"""The ring: column blocks move to the next part, sums have one order, and all processes raise the same errors."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_blocks_move_between_any_two_parts(comm: MPI.Comm, together, grid: int) 
 
 @pytest.mark.parametrize("grid", GRIDS)
 def test_a_tour_shows_every_row_block_every_column_block(comm: MPI.Comm, together, grid: int) -> None:
-    """Once each, in an order that depends on the row block alone, and accumulators come home with what all added."""
+    """It does so once, in an order that depends on the row block alone, and accumulators come home with all addends."""
     ring = Ring(comm, grid)
     home = {c: np.zeros(length(c), np.float32) for c in ring.blocks}
     seen: dict[int, list[int]] = {b: [] for b in ring.blocks}
@@ -92,7 +92,7 @@ def test_sums_have_the_bits_of_one_process(comm: MPI.Comm, together, grid: int, 
     with together():
         assert total.tobytes() == everything.sum(axis=0).tobytes()
         assert result.tolist() == [total[-1], width]
-        assert ran == ([0] if comm.rank == 0 else []), "only the root computes what follows from a sum"
+        assert ran == ([0] if comm.rank == 0 else []), "only the root computes functions of a sum"
         assert most.tobytes() == everything.max(axis=0).tobytes()
         if comm.size > 1 and width > 10 * MESSAGE_COST:
             assert len(slices_of(width, grid, comm.size)) > 1
@@ -123,7 +123,7 @@ def test_named_sums_have_the_bits_of_one_process(comm: MPI.Comm, together) -> No
 
 
 def test_sums_of_a_diverged_chain_are_not_a_number_on_all(comm: MPI.Comm, together) -> None:
-    """What the root cannot make sense of must not leave the others waiting: all find that the chain has diverged."""
+    """An error of the root on such sums must not leave the others waiting: all learn that the chain has diverged."""
     ring = Ring(comm, 5)
 
     def finish(sums: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -138,7 +138,7 @@ def test_sums_of_a_diverged_chain_are_not_a_number_on_all(comm: MPI.Comm, togeth
 
 
 def test_more_processes_than_blocks_are_refused(comm: MPI.Comm, together) -> None:
-    """With the grid that would do."""
+    """The message names a grid that is large enough."""
     with together():
         if comm.size == 1:
             Ring(comm, 1)
@@ -151,7 +151,7 @@ def test_more_processes_than_blocks_are_refused(comm: MPI.Comm, together) -> Non
 
 
 def test_an_error_of_one_process_is_raised_on_all(comm: MPI.Comm, together) -> None:
-    """One message, which names the process and what went wrong; the others did their work in vain."""
+    """There is one message, which names the process and the error."""
     last = comm.size - 1
 
     def work() -> str:

@@ -34,7 +34,7 @@ def allocated(comm: MPI.Comm, node: int) -> SharedColumnBuffers | None:
 def test_tours_in_shared_memory_see_what_tours_by_message_see(comm: MPI.Comm, together, node: int) -> None:
     """Many in a row, some of which leave the blocks where they end, with processes that are late now and then.
 
-    Each block is set anew before a tour: whoever began before others were done with it would change what they see.
+    Each block is set anew before a tour: a process that began too early would change the blocks that others still read.
     """
     ring, shared = Ring(comm, GRID), allocated(comm, node)
     tour = SharedTour(ring, shared, length) if shared else None

@@ -35,7 +35,7 @@ HEADER = {"kind": "checkpoint", "chain": 0, "iteration": 1, "grid": GRID, "state
 def test_all_processes_write_and_any_reads_all(
     comm: MPI.Comm, together, mpi_tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writers: int
 ) -> None:
-    """One shard a process, but a thousand processes must not make a thousand files: neighbours hand blocks to one."""
+    """Few processes write a shard each; of many, neighbours send their blocks to one, so that there are few files."""
     monkeypatch.setattr(store, "MAX_WRITERS", writers)
     draft = SnapshotWriter(mpi_tmp_path, "step-000000000001", mine(comm), HEADER, comm)
     at_root = comm.rank == 0

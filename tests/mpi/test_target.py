@@ -1,4 +1,4 @@
-"""The factorisation on several processes: where blocks are, what a sampler sees, what it costs to move them."""
+"""The factorisation on several processes: places of blocks, visits of a sampler, and the traffic that they cost."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def is_stamped(target: FactorTarget, column: ParameterBlock) -> bool:
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_blocks_meet_as_the_schedule_says(comm: MPI.Comm, together, data: Path, schedule: ScheduleName) -> None:
-    """Every block of the part is visited once by the owner of its row, with the ratings and the columns of its own."""
+    """The owner of a row block visits each block of the part once, with the right column block."""
     target = factor_target(comm, data, grid=5, schedule=schedule)
     stamp(target)
     for iteration in range(15):
@@ -67,7 +67,7 @@ def test_blocks_meet_as_the_schedule_says(comm: MPI.Comm, together, data: Path, 
 def test_as_many_bytes_are_sent_as_the_dry_run_says(
     comm: MPI.Comm, together, data: Path, sampler: str, schedule: ScheduleName
 ) -> None:
-    """On average over many sweeps, counted by the blocks that arrive."""
+    """The average over many sweeps is counted by the blocks that arrive."""
     config = build({"rank": 2, "grid": 7, "schedule": schedule, "sampler": sampler}).resolved()
     made = config.make_sampler()
     target = factor_target(comm, data, grid=7, schedule=schedule, sampler=made)

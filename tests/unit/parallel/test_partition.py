@@ -1,4 +1,4 @@
-"""Owners, ranges and groups, for every size in one process: a mistake here is a deadlock on a cluster."""
+"""Owners, ranges and groups for every number of processes: a mistake here is a deadlock on a cluster."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def test_owner_is_the_inverse_of_blocks_of(grid: int) -> None:
 
 
 @pytest.mark.parametrize("grid", [1, 2, 5, 8])
-def test_what_one_process_sends_another_receives(grid: int) -> None:
-    """Between any two parts; what departs is worked on first, and every process works on all of its row blocks."""
+def test_every_block_that_is_sent_is_received(grid: int) -> None:
+    """Departing blocks are worked on first, and every process works on all of its row blocks."""
     for size in range(1, grid + 1):
         for part, after in np.ndindex(grid, grid):
             routes = [route(rank, size, grid, part, after) for rank in range(size)]
@@ -91,14 +91,14 @@ def test_chain_groups_are_contiguous_and_share_the_chains() -> None:
 @pytest.mark.parametrize("width", [1, 3, 2252, 700_000])
 @pytest.mark.parametrize("size", [2, 3, 1024])
 def test_slices_are_a_sum_and_cost_no_more_than_one(size: int, width: int) -> None:
-    """Every element has one process, none adds two slices or one column of several; more slices cost less than one."""
-    found = slices_of(width, size, size)
-    assert found[0].process == found[0].begin == 0
-    assert found[-1].end == width
-    assert all(one.end == after.begin for one, after in pairwise(found))
-    assert len({each.process for each in found}) == len(found)
-    assert all(0 <= each.process < size for each in found)
-    most = max(each.width for each in found)
-    assert min(each.width for each in found) >= min(2, width)
-    if len(found) > 1:
-        assert size * most + 2 * len(found) * MESSAGE_COST < size * width
+    """Every element has one process, none adds two slices or a single column; several slices cost less than one."""
+    slices = slices_of(width, size, size)
+    assert slices[0].process == slices[0].begin == 0
+    assert slices[-1].end == width
+    assert all(one.end == after.begin for one, after in pairwise(slices))
+    processes, widths = [part.process for part in slices], [part.width for part in slices]
+    assert len(set(processes)) == len(slices)
+    assert set(processes) <= set(range(size))
+    assert min(widths) >= min(2, width)
+    if len(slices) > 1:
+        assert size * max(widths) + 2 * len(slices) * MESSAGE_COST < size * width

@@ -1,4 +1,4 @@
-"""Which part an iteration visits, and with which step."""
+"""The part that an iteration visits, and its step."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_an_empty_part_is_never_visited_at_random() -> None:
 
 
 def test_cyclic_is_the_plain_order() -> None:
-    """Parts come in their order, sweep after sweep."""
+    """The parts come in their order, sweep after sweep."""
     schedule = Schedule("cyclic", SIZES, seed=0, chain=0)
     assert [schedule.part(iteration) for iteration in range(9)] == [0, 1, 2, 3, 0, 1, 2, 3, 0]
 
@@ -61,7 +61,7 @@ def test_frequencies_of_a_sweep_are_uniform(name: ScheduleName) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_order_is_a_function_of_seed_chain_and_iteration(name: ScheduleName) -> None:
-    """Asking backwards, twice or from a fresh object gives the same parts: resuming needs no state."""
+    """Questions in reverse order, and to another object, give the same parts: resuming needs no state."""
     schedule = Schedule(name, SIZES, seed=3, chain=1)
     forwards = [schedule.part(iteration) for iteration in range(200)]
     backwards = [schedule.part(iteration) for iteration in reversed(range(200))][::-1]
@@ -78,7 +78,7 @@ def test_seeds_and_chains_have_orders_of_their_own(name: ScheduleName) -> None:
 
 
 def test_constant_step_with_another_step_for_burn_in() -> None:
-    """The burn-in's step holds for exactly the burn-in's iterations, and is step_size where that alone is given."""
+    """The step of burn-in holds for exactly its iterations; by default it is `step_size`."""
     steps = PSGLDConfig(step_size=0.5, burn_in_step_size=2.0)
     assert [steps.step(i, grid=4, burn_in=3) for i in range(5)] == [2.0, 2.0, 2.0, 0.5, 0.5]
     assert PSGLDConfig(step_size=0.5).step(0, grid=4, burn_in=3) == 0.5
@@ -86,13 +86,13 @@ def test_constant_step_with_another_step_for_burn_in() -> None:
 
 
 def test_warm_up_rises_linearly_over_its_sweeps() -> None:
-    """From a tenth to the full step, by sweeps and not by iterations."""
+    """The step rises from a tenth to the full step, by sweeps and not by iterations."""
     steps = RisingStep(step_size=10.0, warm_up=2)
     assert [steps.step(i, grid=2, burn_in=0) for i in range(6)] == pytest.approx([1.0, 3.25, 5.5, 7.75, 10.0, 10.0])
 
 
 def test_polynomial_decay() -> None:
-    """(1 + sweep / decay_sweeps) ** -decay_power, which knows nothing of the total number of iterations."""
+    """The factor is (1 + sweep / decay_sweeps) ** -decay_power, whatever the number of iterations."""
     steps = StepSize(step_size=3.0, decay_sweeps=10, decay_power=0.5)
     assert steps.step(0, grid=4, burn_in=0) == 3.0
     assert steps.step(120, grid=4, burn_in=0) == pytest.approx(1.5, rel=1e-15)
@@ -108,6 +108,6 @@ def test_polynomial_decay() -> None:
     ],
 )
 def test_senseless_steps_are_refused(wrong: dict[str, object]) -> None:
-    """Each would stop or blow up the chain, or be silently ignored."""
+    """Such a setting would stop or blow up the chain, or be silently ignored."""
     with pytest.raises(ValidationError):
         RisingStep(**{"step_size": 1.0, **wrong})
