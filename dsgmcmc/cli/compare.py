@@ -104,7 +104,7 @@ def _show(comparison: Comparison) -> None:
         rows.append([model.name, *shown, "-" if model.seconds is None else f"{model.seconds:,.1f} s"])
     show_table(headings, rows, title, left=headings[:1])
     sweeps = comparison.models[0].sweeps
-    say(f"simplest model first, {sweeps} sweeps of each; behind: the best model; se: standard error of the difference")
+    say(f"simplest first, {sweeps} sweeps each; behind: gap to the best model; se: its standard error; time: of sweeps")
     if comparison.left_out:
         say(f"not sampled: {len(comparison.left_out)} other models, whose likelihood or a part did not help by itself")
     say(comparison.sentence())

@@ -103,8 +103,8 @@ class RunConfig(ModelConfig, ChainConfig):
         config = ResolvedConfig.of({**self.plain(processes, finest), "rank": rank})
         if config.interleaved and self.law.has_parameters():
             raise InputError(
-                f"{self.sampler.name} interleaves several states, and the parameters of {self.likelihood} would "
-                f"need one set for each: use another {named('sampler')}"
+                f"{self.sampler.name} interleaves several states, which would each need parameters of "
+                f"{self.likelihood}: use another {named('sampler')}"
             )
         for part in PARTS:
             part.check(config)

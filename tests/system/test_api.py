@@ -155,8 +155,7 @@ def test_names_that_are_text(ratings, tmp_path):
 
 def test_warm_start_goes_on_and_is_the_same_as_one_run(ratings, model):
     """Bit for bit: resumed chains are those that were never interrupted."""
-    i, j, x = ratings
-    pairs = np.column_stack([i, j])
+    pairs, x = np.column_stack(ratings[:2]), ratings[2]
     part = BPMF(**{**SHORT, "iterations": 50}, test_fraction=0.1, warm_start=True).fit(pairs, x)
     whole = part.set_params(iterations=80).fit(pairs, x)
     np.testing.assert_array_equal(whole.predict(pairs), model.predict(pairs))
@@ -164,8 +163,7 @@ def test_warm_start_goes_on_and_is_the_same_as_one_run(ratings, model):
 
 def test_the_run_directory_and_the_seed(ratings, tmp_path):
     """out= keeps the run for the command line; random_state is the seed; a second fit does not overwrite it."""
-    i, j, x = ratings
-    pairs = np.column_stack([i, j])
+    pairs, x = np.column_stack(ratings[:2]), ratings[2]
     one = here(tmp_path / "run", random_state=5).fit(pairs, x)
     two = here(tmp_path / "two", random_state=np.random.RandomState(1)).fit(pairs, x)
     assert open_run(tmp_path / "run").run_.config.seed == 5
@@ -176,8 +174,7 @@ def test_the_run_directory_and_the_seed(ratings, tmp_path):
 
 def test_n_jobs_starts_mpirun_and_changes_nothing(ratings, model):
     """Two processes, the same bits."""
-    i, j, x = ratings
-    pairs = np.column_stack([i, j])
+    pairs, x = np.column_stack(ratings[:2]), ratings[2]
     both = BPMF(**SHORT, test_fraction=0.1, n_jobs=2).fit(pairs, x)
     np.testing.assert_array_equal(both.predict(pairs), model.predict(pairs))
 
