@@ -16,6 +16,7 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
+from dsgmcmc.densities.density import multiply
 from dsgmcmc.densities.subsampling import Subsample, SumTarget
 from dsgmcmc.densities.sums import SumDensity
 from dsgmcmc.kernels.formula import Formula
@@ -66,4 +67,4 @@ class AdjustedSGLD(Sampler[AdjustedSGLDConfig, SumTarget]):
             values, vectors = np.linalg.eigh(2 * eps * np.eye(block.dimension) - eps**2 * noise)
             self._clipped += [(values < 0).sum(), values.size]
             spread = vectors * np.sqrt(np.maximum(values, 0))[:, None, :]
-            block["theta"][:] += np.einsum("nij,nj->ni", spread, block["normal"])
+            block["theta"][:] += multiply(spread, block["normal"])

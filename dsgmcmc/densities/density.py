@@ -1,4 +1,18 @@
-"""Densities on a plain vector, given by energy and gradient for any subset of the data.
+"""Densities on a plain vector, given by energy and gradient for any subset of the data, and their curvature.
+
+The unit of step sizes is 1 / P, where P = curvature + the prior's precision. For a density that does not define its
+curvature, `with_curvature` computes it in three steps:
+
+1. L-BFGS runs from `start`, or else from the prior's mean. It ends at theta*, a mode or a point close to one.
+2. c is the diagonal of the matrix H of second derivatives of the likelihood's energy at theta*, by central differences
+   of gradients along every axis. For D above `MAX_AXES`, c is the mean of z * (H z) over `SIGN_VECTORS` vectors z of
+   random signs. Elements that are negative or tiny become `MIN_CURVATURE` times the largest element.
+3. Power iteration yields lambda, the largest eigenvalue of P^-1/2 (H + prior) P^-1/2 with P = c + the prior's
+   precision. If lambda is above 1, P is multiplied by lambda. In the metric P no curvature at theta* is then above 1,
+   so all steps that are stable for N(0, 1) are stable at theta*.
+
+The result depends on the density alone, and takes some hundred gradients of all data. Away from theta* the curvature
+may be larger; samplers with adaptive steps adapt them in burn-in.
 
 `Gaussian` and `DoubleWell` have known moments and serve as first tests of a sampler. They have no prior, and count as
 having one datum: `energy` is minus the log density up to a constant, and the argument `data` is ignored.
@@ -6,6 +20,7 @@ having one datum: `energy` is minus the log density up to a constant, and the ar
 
 from __future__ import annotations
 
+import copy
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -17,6 +32,14 @@ from dsgmcmc.types import Float64
 #: A subset of the data: a slice, or the numbers of the data.
 Data = slice | npt.NDArray[np.integer[Any]]
 ALL = slice(None)
+
+#: Maximum numbers of iterations of L-BFGS, of axes along which gradients are differenced, of vectors of random signs in
+#: their place, and of power iterations.
+DESCENT_STEPS, MAX_AXES, SIGN_VECTORS, POWER_STEPS = 300, 200, 100, 20
+#: Smallest element of a computed curvature, as a fraction of the largest.
+MIN_CURVATURE = 1e-6
+#: Spacing of the differences: first in units of theta, then in standard deviations.
+SPACING = (1e-3, 0.1)
 
 
 class Density(Protocol):
@@ -30,7 +53,7 @@ class Density(Protocol):
         Number N of data.
     curvature : (D,) float64
         Typical second derivative of the likelihood's energy, the unit of step sizes. `sample_density` computes it for a
-        density without one (`dsgmcmc.densities.curvature`).
+        density without one.
     prior_mean, prior_precision : (D,) and (D,) or (D, D) float64
         Gaussian prior; precision 0 if there is no prior, or if `energy` contains it.
     """
@@ -74,9 +97,7 @@ class Riemannian(Density, Protocol):
 
 def prior_energy(density: Density, theta: Float64) -> Float64:
     """Minus the log density of the prior up to a constant, (n,) for theta (n, D)."""
-    offset, precision = theta - density.prior_mean, density.prior_precision
-    pull = offset @ precision if precision.ndim == 2 else offset * precision
-    prior_energy: Float64 = 0.5 * (offset * pull).sum(axis=1)
+    prior_energy: Float64 = 0.5 * ((theta - density.prior_mean) * prior_gradient(density, theta)).sum(axis=1)
     return prior_energy
 
 
@@ -130,11 +151,104 @@ def check_gradient(density: Density, theta: Float64, gradient: Any) -> None:
 
     For one row, shape (D,) is accepted, too.
     """
-    if getattr(gradient, "shape", None) == theta.shape:
-        return
-    if np.shape(gradient) != theta.shape and not (len(theta) == 1 and np.shape(gradient) == theta.shape[1:]):
-        kind = type(density).__name__
-        raise InputError(f"{kind}.gradient must have the shape of theta, {theta.shape}: found {np.shape(gradient)}")
+    shape = np.shape(gradient)
+    if shape != theta.shape and not (len(theta) == 1 and shape == theta.shape[1:]):
+        raise InputError(
+            f"{type(density).__name__}.gradient must have the shape of theta, {theta.shape}: found {shape}"
+        )
+
+
+def multiply(matrices: Float64, rows: Float64) -> Float64:
+    """Multiply every row (n, D) by its matrix (n, D, D), or by a diagonal matrix given as (n, D)."""
+    product: Float64 = np.einsum("nij,nj->ni", matrices, rows) if matrices.ndim == 3 else matrices * rows
+    return product
+
+
+def with_curvature(density: D) -> D:
+    """Return the density if it has a curvature, otherwise a copy with the computed curvature.
+
+    Raises
+    ------
+    InputError
+        If the computed curvature is not finite.
+    """
+    if getattr(density, "curvature", None) is not None:
+        return density
+    completed = copy.copy(density)
+    completed.curvature = np.ones(getattr(density, "dimension", 1))
+    check_attributes(completed)
+    if not hasattr(density, "gradient"):
+        return completed
+    with np.errstate(all="ignore"):
+        completed.curvature = _compute_curvature(completed)
+    return completed
+
+
+def _compute_curvature(density: Density) -> Float64:
+    prior = np.diag(density.prior_precision) if density.prior_precision.ndim == 2 else density.prior_precision
+    mode = _descend(density)
+    curvature = _positive(_diagonal(density, mode, np.full(density.dimension, SPACING[0])), prior)
+    curvature = _positive(_diagonal(density, mode, SPACING[1] / np.sqrt(curvature + prior)), prior)
+    precision = curvature + prior
+    curvature = max(_largest_eigenvalue(density, mode, precision), 1.0) * precision - prior
+    if not np.isfinite(curvature).all():
+        raise InputError(
+            f"the curvature of {type(density).__name__} about {mode[:3]}... cannot be computed: give it an attribute "
+            "curvature, (D,) typical second derivatives of its energy"
+        )
+    return curvature
+
+
+def _descend(density: Density) -> Float64:
+    """Return the point at which L-BFGS ends, (D,)."""
+    from scipy.optimize import minimize  # importing it takes longer than a short run
+
+    def value(theta: Float64) -> tuple[float, Float64]:
+        there = theta[None]
+        energy = float((density.energy(there) + prior_energy(density, there))[0])
+        return energy, np.asarray(posterior_gradient(density, there), np.float64).ravel()
+
+    start = np.asarray(getattr(density, "start", density.prior_mean), np.float64)
+    mode: Float64 = minimize(value, start, jac=True, method="L-BFGS-B", options={"maxiter": DESCENT_STEPS}).x
+    return mode if np.isfinite(mode).all() else start
+
+
+def _positive(diagonal: Float64, prior: Float64) -> Float64:
+    """Replace elements of the diagonal that are not positive, or tiny; for a flat energy all become 1."""
+    least = MIN_CURVATURE * max(float(np.nanmax(diagonal)), float(prior.max()))
+    positive: Float64 = np.where(diagonal > least, diagonal, least if least > 0 else 1.0)
+    return positive
+
+
+def _diagonal(density: Density, mode: Float64, spacing: Float64) -> Float64:
+    """Diagonal of the likelihood's second derivatives, (D,)."""
+    dimension = density.dimension
+    if dimension <= MAX_AXES:
+        steps = np.diag(spacing)
+        return np.array([_slope(density, mode, step)[k] / spacing[k] for k, step in enumerate(steps)])
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(SIGN_VECTORS, dimension))
+    products = [z * _slope(density, mode, z * spacing) / spacing for z in signs]
+    return np.asarray(np.mean(products, axis=0), np.float64)
+
+
+def _slope(density: Density, mode: Float64, step: Float64) -> Float64:
+    """Half the difference of the likelihood's gradients at mode + step and mode - step, about H step, (D,)."""
+    ahead, behind = (np.asarray(density.gradient((mode + sign * step)[None]), np.float64) for sign in (1, -1))
+    slope: Float64 = 0.5 * (ahead - behind).ravel()
+    return slope
+
+
+def _largest_eigenvalue(density: Density, mode: Float64, precision: Float64) -> float:
+    """Largest eigenvalue of P^-1/2 (H + prior) P^-1/2, by power iteration."""
+    root, v, value = np.sqrt(precision), np.random.default_rng(1).standard_normal(len(precision)), 0.0
+    prior = density.prior_precision
+    for _ in range(POWER_STEPS):
+        x = SPACING[1] * (v / np.linalg.norm(v)) / root
+        v = (_slope(density, mode, x) + (prior @ x if prior.ndim == 2 else prior * x)) / root / SPACING[1]
+        value = float(np.linalg.norm(v))
+        if not value > 0:
+            return 1.0
+    return value
 
 
 class Gaussian:

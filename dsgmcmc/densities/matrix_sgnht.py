@@ -32,7 +32,7 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import Field
 
-from dsgmcmc.densities.density import Density
+from dsgmcmc.densities.density import Density, multiply
 from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
@@ -120,10 +120,5 @@ class MatrixSGNHT(Sampler[MatrixSGNHTConfig, VectorTarget[Density]]):
         values, axes = np.linalg.eigh(xi)
         x = np.where(values == 0, 1e-12, values * h)
         spread = np.sqrt(-self.config.diffusion * h * np.expm1(-2 * x) / x)
-        kept, added = np.exp(-x) * _times(axes.swapaxes(1, 2), r), spread * _times(axes.swapaxes(1, 2), normal)
-        return _times(axes, kept + added)
-
-
-def _times(matrices: Float64, rows: Float64) -> Float64:
-    product: Float64 = np.einsum("nij,nj->ni", matrices, rows)
-    return product
+        kept, added = np.exp(-x) * multiply(axes.swapaxes(1, 2), r), spread * multiply(axes.swapaxes(1, 2), normal)
+        return multiply(axes, kept + added)

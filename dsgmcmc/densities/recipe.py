@@ -21,6 +21,7 @@ from math import sqrt
 
 import numpy as np
 
+from dsgmcmc.densities.density import multiply
 from dsgmcmc.types import Float64
 
 #: Step of the finite differences of fourth order, for z of the order of 1. Their relative error is about 1e-11.
@@ -76,7 +77,7 @@ def drift(dynamics: Dynamics, z: Float64) -> Float64:
     d, q = dynamics.diffusion(z), dynamics.curl(z)
     if not np.allclose(q, -q.swapaxes(1, 2), rtol=0, atol=1e-12 * max(1.0, float(np.abs(q).max()))):
         raise ValueError("Q is not skew-symmetric: it would change the law")
-    return -_times(d + q, dynamics.gradient(z)) + dynamics.correction(z)
+    return -multiply(d + q, dynamics.gradient(z)) + dynamics.correction(z)
 
 
 def euler(dynamics: Dynamics, z: Float64, eps: float, normals: Float64, noise: Float64 | float = 0.0) -> Float64:
@@ -108,7 +109,7 @@ def euler(dynamics: Dynamics, z: Float64, eps: float, normals: Float64, noise: F
     if values.min() < -1e-12 * max(1.0, float(values.max())):
         raise ValueError(f"2 D - eps B has an eigenvalue of {values.min():.3g}: use a smaller step")
     spread = vectors * np.sqrt(np.maximum(values, 0))[:, None, :]
-    return z + eps * drift(dynamics, z) + sqrt(eps) * _times(spread, normals)
+    return z + eps * drift(dynamics, z) + sqrt(eps) * multiply(spread, normals)
 
 
 def residual(dynamics: Dynamics, z: Float64, found: Field | None = None) -> Float64:
@@ -133,16 +134,11 @@ def residual(dynamics: Dynamics, z: Float64, found: Field | None = None) -> Floa
 
     def flow(y: Float64) -> Float64:
         f = drift(dynamics, y) if found is None else found(y)
-        return f - _divergence(dynamics.diffusion, y) + _times(dynamics.diffusion(y), dynamics.gradient(y))
+        return f - _divergence(dynamics.diffusion, y) + multiply(dynamics.diffusion(y), dynamics.gradient(y))
 
     spread = _divergence(lambda y: flow(y)[:, None, :], z)[:, 0]
     left: Float64 = spread - (flow(z) * dynamics.gradient(z)).sum(axis=1)
     return left
-
-
-def _times(matrices: Float64, vectors: Float64) -> Float64:
-    product: Float64 = np.einsum("nij,nj->ni", matrices, vectors)
-    return product
 
 
 def _divergence(matrix: Field, z: Float64) -> Float64:

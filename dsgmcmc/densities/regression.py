@@ -192,11 +192,6 @@ class Regression(SumDensity):
         slopes: Float64 = self.link.slope(theta @ self.features[index].T, self.responses[index], self.link.shape)
         return slopes[:, :, None]
 
-    @property
-    def width(self) -> int:
-        """How many numbers W store the gradient of a datum: 1."""
-        return 1
-
     def spread(self, slopes: Float64, index: Data = ALL) -> Float64:
         """Gradients (n, S, D) from their stored form (n, S, 1): slopes times features."""
         spread: Float64 = slopes * self.features[index]

@@ -32,17 +32,16 @@ from __future__ import annotations
 from math import sqrt
 from typing import ClassVar
 
-import numpy as np
 from pydantic import Field
 
-from dsgmcmc.densities.density import Riemannian
+from dsgmcmc.densities.density import Riemannian, multiply
 from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.samplers.base import C, Sampler
 from dsgmcmc.samplers.step_size import StepSize
 from dsgmcmc.targets.state import StateField
-from dsgmcmc.types import Float64, Purpose
+from dsgmcmc.types import Purpose
 
 KICK = Formula("kick = noise * z - eps * (grad + turned)")
 UPDATE = Formula("theta = theta - eps * root * (root * grad - 2 * divergence) + noise * root * z")
@@ -83,11 +82,11 @@ class GSGRHMC(RiemannianSampler[GSGRHMCConfig]):
         eps, density = self.step_size(target, iteration), target.density
         for block in self.gradient.by_block(target, "theta"):
             root, divergence = density.metric(block["theta"])
-            block["turned"][:] = _times(root, block["r"])
+            block["turned"][:] = multiply(root, block["r"])
             block.update(KICK, eps=eps, noise=sqrt(2 * eps))
             transposed = root if root.ndim == 2 else root.swapaxes(1, 2)
-            block["r"][:] += _times(transposed, block["kick"]) + eps * divergence
-            block["theta"][:] += eps * _times(root, block["r"])
+            block["r"][:] += multiply(transposed, block["kick"]) + eps * divergence
+            block["theta"][:] += eps * multiply(root, block["r"])
 
 
 class GSGRLDConfig(StepSize):
@@ -111,9 +110,3 @@ class GSGRLD(RiemannianSampler[GSGRLDConfig]):
                 raise InputError("gsgrld takes only diagonal metrics, whose root is (n, D): use gsgrhmc")
             block["root"][:], block["divergence"][:] = root, divergence
             block.update(UPDATE, eps=eps, noise=sqrt(2 * eps))
-
-
-def _times(root: Float64, rows: Float64) -> Float64:
-    """Multiply every row by its root, a diagonal (n, D) or a matrix (n, D, D)."""
-    product: Float64 = root * rows if root.ndim == 2 else np.einsum("nij,nj->ni", root, rows)
-    return product

@@ -14,8 +14,7 @@ import numpy as np
 
 from dsgmcmc.config.chain import DEFAULT_SAMPLER, ChainConfig, ResolvedChain, section_of
 from dsgmcmc.config.units import LEAST_DRAWS
-from dsgmcmc.densities.curvature import with_curvature
-from dsgmcmc.densities.density import D, Density, check_attributes, check_energy, check_gradient
+from dsgmcmc.densities.density import D, Density, check_attributes, check_energy, check_gradient, with_curvature
 from dsgmcmc.densities.vector import NOT_CONDITIONAL, VectorTarget, part_sizes
 from dsgmcmc.diagnostics.convergence import split_subchains
 from dsgmcmc.diagnostics.mixing import equal_weights, ess_bulk, ess_tail, halves, rhat
@@ -303,7 +302,7 @@ def sample_density(density: Density, *, comm: Comm | None = None, **settings: An
     Parameters
     ----------
     density : Density
-        If it has no `curvature`, one is computed (`dsgmcmc.densities.curvature`).
+        If it has no `curvature`, one is computed (`dsgmcmc.densities.density`).
     comm : MPI.Comm, optional
         Processes that share the chains. Every process returns all draws, which do not depend on the number of
         processes. By default one process runs all chains.

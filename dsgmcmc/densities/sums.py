@@ -65,13 +65,8 @@ class SumDensity(ABC):
 
     # ------------------------------------------------------------------ gradients in stored form
 
-    @property
-    def width(self) -> int:
-        """How many numbers W store the gradient of a datum: D, or fewer if its direction is known."""
-        return self.dimension
-
     def slopes(self, theta: Float64, index: Data = ALL) -> Float64:
-        """`gradients` in stored form, (n, S, W)."""
+        """`gradients` in stored form, (n, S, W): W is D, or less if the directions are known."""
         return self.gradients(theta, index)
 
     def spread(self, slopes: Float64, index: Data = ALL) -> Float64:

@@ -177,8 +177,8 @@ def normality(model: Model, sizes: list[int]) -> None:
         for first in range(0, 10 * min(model.iterations, 5_000), APART):
             sampler.advance(target, first, APART)
             draws.append(target.block["theta"][0, 0])
-        _, law = sampler.made(target)
-        x = (np.array(draws) - law.mean[0]) / np.linalg.norm(law.root[0])
+        _, normal = sampler.prepared(target)
+        x = (np.array(draws) - normal.mean[0]) / np.linalg.norm(normal.root[0])
         skewness = ((x - x.mean()) ** 3).mean() / x.std() ** 3
         row(f"{n:,}", f"{x.mean():+.3f}", f"{x.std():.3f}", f"{skewness:+.2f}", f"{effective(x[:, None]):,.0f}")
 

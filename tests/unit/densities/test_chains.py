@@ -9,8 +9,7 @@ import pytest
 from densities import D, Logistic, N
 
 from dsgmcmc import sample_density
-from dsgmcmc.densities.curvature import with_curvature
-from dsgmcmc.densities.density import ALL, Gaussian, prior_energy
+from dsgmcmc.densities.density import ALL, Gaussian, prior_energy, with_curvature
 from dsgmcmc.densities.sample import DensityConfig, sample, vector_target
 from dsgmcmc.diagnostics.mixing import rhat
 from dsgmcmc.errors import DivergenceError, InputError
