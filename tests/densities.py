@@ -38,6 +38,14 @@ class Logistic:
         return (1 / (1 + np.exp(-theta @ features.T)) - self.labels[data]) @ features
 
 
+class Slip(Logistic):
+    """A density with one thing wrong."""
+
+    def __init__(self, **wrong: Any) -> None:
+        super().__init__()
+        vars(self).update(wrong)
+
+
 class NoisyGaussian:
     """N(0, 1 / precision) in 20 dimensions, whose gradient has independent noise of variance V times the precision.
 

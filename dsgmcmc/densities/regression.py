@@ -97,15 +97,8 @@ def student_third(eta: Any, y: Any, shape: float) -> Any:
 
 
 #: Logistic regression, for responses 0 or 1.
-LOGISTIC = Link(
-    "logistic",
-    logistic_value,
-    logistic_slope,
-    logistic_curvature,
-    logistic_third,
-    suprema=(0.25, 1 / (6 * sqrt(3))),
-    typical=0.15,
-)
+LOGISTIC_FUNCTIONS = (logistic_value, logistic_slope, logistic_curvature, logistic_third)
+LOGISTIC = Link("logistic", *LOGISTIC_FUNCTIONS, suprema=(0.25, 1 / (6 * sqrt(3))), typical=0.15)
 
 
 def student(nu: float) -> Link:

@@ -15,7 +15,7 @@ import numpy as np
 from dsgmcmc.config.chain import DEFAULT_SAMPLER, ChainConfig, ResolvedChain, section_of
 from dsgmcmc.config.units import LEAST_DRAWS
 from dsgmcmc.densities.density import D, Density, check_attributes, check_energy, check_gradient, with_curvature
-from dsgmcmc.densities.vector import NOT_CONDITIONAL, VectorTarget, part_sizes
+from dsgmcmc.densities.vector import NOT_CONDITIONAL, VectorTarget
 from dsgmcmc.diagnostics.convergence import split_subchains
 from dsgmcmc.diagnostics.mixing import equal_weights, ess_bulk, ess_tail, halves, rhat
 from dsgmcmc.errors import DivergenceError, InputError
@@ -121,7 +121,8 @@ def vector_target(
     """
     check_attributes(density)
     check_fits(density, type(sampler), sampler.config)
-    order = Schedule(schedule, part_sizes(density.n_data, grid), seed, chain) if sampler.gradient.by_parts else None
+    sizes = [len(range(part, density.n_data, grid)) for part in range(grid)]
+    order = Schedule(schedule, sizes, seed, chain) if sampler.gradient.by_parts else None
     stream = RandomStream(seed, chain)
     return VectorTarget(density, order, fields=sampler.kept, scratch=sampler.working, stream=stream, rows=rows)
 

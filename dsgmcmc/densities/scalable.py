@@ -109,7 +109,12 @@ class Scalable(Metropolis[SMHConfig, Regression]):
         normal = NormalApproximation.of(anchor, data + prior, "the curvature at the posterior's mode")
         normal = normal._replace(mean=anchor - normal.root @ (normal.root.T @ (pull + slope @ x)))
         white = np.linalg.inv(normal.root) if self.config.bound == "whitened" else np.eye(len(anchor))
-        psi = self._psi(density, normal)
+        order = self.order + 1
+        if self.config.bound == "published":
+            psi = density.bounds(order) / factorial(order)
+        else:
+            lengths = np.linalg.norm(x @ normal.root, axis=1)
+            psi = link.suprema[self.order - 1] * lengths**order / factorial(order)
         chance, alias = alias_table(psi) if psi.any() else (np.ones(len(psi)), np.arange(len(psi)))
         proposal = Proposal.of(self.config, normal, density.n_data)
         centre = proposal.centre - anchor
@@ -134,15 +139,6 @@ class Scalable(Metropolis[SMHConfig, Regression]):
         limit = self.config.fallback * density.n_data
         euclidean = self.config.bound == "whitened"
         return Thinning(link.value, link.third, link.shape, self.order, euclidean, limit, tables), normal
-
-    def _psi(self, density: Regression, normal: NormalApproximation) -> Float64:
-        """Bounds psi_i (`dsgmcmc.kernels.thinning`), (N,)."""
-        order, k = self.order + 1, factorial(self.order + 1)
-        supremum = density.link.suprema[self.order - 1]
-        if self.config.bound == "published":
-            return density.bounds(order) / k
-        psi: Float64 = supremum * np.linalg.norm(density.features @ normal.root, axis=1) ** order / k
-        return psi
 
     # ------------------------------------------------------------------ sampling
 

@@ -104,16 +104,8 @@ class Subsample(PartGradient[SumTarget]):
         self._summed.append((density, summed, p))
         return density.weighted(summed, index, p) / len(index) + base
 
-    @property
-    def terms(self) -> list[Float64]:
-        """Terms of the last gradient of every row, times S: one array (S, D) per row."""
-        return [
-            density.spread(summed, index)[0] / p[:, None]
-            for index, (density, summed, p) in zip(self.drawn, self._summed, strict=True)
-        ]
-
     def noise(self) -> Float64:
-        """Estimate the covariance of the noise in the last gradient given theta, from its terms, (n, D, D).
+        """Estimate the covariance of the noise in the last gradient given theta, from its S terms, (n, D, D).
 
         Raises
         ------
@@ -121,8 +113,12 @@ class Subsample(PartGradient[SumTarget]):
             If only one datum was drawn.
         """
         if len(self.drawn[0]) < 2:
-            raise InputError("the noise of a gradient takes two data an iteration to see: use a smaller grid")
-        return np.array([np.atleast_2d(np.cov(terms, rowvar=False)) / len(terms) for terms in self.terms])
+            raise InputError("the noise of a gradient can be estimated from two or more data only: use a smaller grid")
+        covariances = []
+        for index, (density, summed, p) in zip(self.drawn, self._summed, strict=True):
+            terms = density.spread(summed, index)[0] / p[:, None]
+            covariances.append(np.atleast_2d(np.cov(terms, rowvar=False)) / len(terms))
+        return np.array(covariances)
 
     # ------------------------------------------------------------------ overridden by subclasses
 

@@ -29,11 +29,6 @@ NOT_CONDITIONAL = (
 )
 
 
-def part_sizes(n_data: int, grid: int) -> list[int]:
-    """Return the number of data in every part."""
-    return [len(range(part, n_data, grid)) for part in range(grid)]
-
-
 class VectorCell:
     """The only cell of the target: the whole vector, with the data of one part."""
 

@@ -15,13 +15,11 @@ from __future__ import annotations
 from math import sqrt
 
 import numpy as np
-from common import axes, command, digits, follow, head, row, save
+from common import axes, command, digits, follow, head, prepare, row, save
 from scipy.optimize import minimize
 from scipy.stats import kurtosis
 
 from dsgmcmc.densities.regression import Regression
-from dsgmcmc.densities.sample import vector_target
-from dsgmcmc.samplers import sampler_named
 from dsgmcmc.samplers.gradients import DATUM_GRADIENTS
 
 SIZE, STEPS, EPS = 122, (5e-3, 5e-4, 5e-5), 5e-3
@@ -38,12 +36,8 @@ LAWS = {
     "modified SGLD, `adaptive`": ("adjusted_sgld", "adaptive", EPS),
     "`adaptive`, noise not adjusted": ("sgld", "adaptive", EPS),
 }
-KERNELS = {
-    "MH": "mh",
-    "stochastic MH": "stochastic_mh",
-    "modified MH": "modified_stochastic_mh",
-    "austerity": "austerity",
-}
+LABELS = ("MH", "stochastic MH", "modified MH", "austerity")
+KERNELS = dict(zip(LABELS, ("mh", "stochastic_mh", "modified_stochastic_mh", "austerity"), strict=True))
 DRAWN = ("LD, all data", "SGLD", "modified SGLD, weights as printed", "modified SGLD, `adaptive`")
 
 
@@ -73,9 +67,7 @@ class Problem:
         density, root = self.density, np.linalg.inv(np.linalg.cholesky(self.hessian)).T
         round_ = Regression(density.features @ root, density.responses, prior_precision=root.T @ root)
         round_.curvature = 1 - np.diag(round_.prior_precision)
-        kind = sampler_named("mala")
-        sampler = kind(kind.Config(step_size=0.6 / len(self.mode) ** (1 / 3)), 0)
-        target = vector_target(round_, sampler, rows=8)
+        sampler, target = prepare("mala", round_, rows=8, step_size=0.6 / len(self.mode) ** (1 / 3))
         sampler.start(target, 1.0)
         target.block["theta"][:] += np.linalg.solve(root, self.mode)
         found = []
@@ -87,19 +79,17 @@ class Problem:
 
     def chain(self, name, gradient, eps, iterations, look=None):
         """States from the mode on, seconds, and the sampler; `look(target, sampler, iteration)` before iterations."""
-        kind = sampler_named(name)
-        sampler = kind(kind.Config(step_size=eps * self.density.curvature.max(), gradient=gradient), 0)
-        target = vector_target(self.density, sampler, grid=self.grid, schedule="random")
+        step = eps * self.density.curvature.max()
+        sampler, target = prepare(name, self.density, grid=self.grid, step_size=step, gradient=gradient)
         at = look and (lambda iteration: look(target, sampler, iteration))
         return *follow(sampler, target, self.mode, iterations, at), sampler
 
     def kernel(self, name, variance, iterations):
         """States of a Metropolis kernel that walks with steps N(0, variance I), and what it counted."""
-        kind = sampler_named(name)
         more = {"batch": SIZE, "risk": 0.01} if name != "mh" else {}
         scale = sqrt(variance * self.density.n_data)
-        sampler = kind(kind.Config(proposal="walk", scale=scale, **more), 0)
-        states, _ = follow(sampler, vector_target(self.density, sampler), self.mode, iterations)
+        sampler, target = prepare(name, self.density, proposal="walk", scale=scale, **more)
+        states, _ = follow(sampler, target, self.mode, iterations)
         return states, sampler.metrics()
 
     def size(self):
@@ -129,10 +119,9 @@ def noise(density, sampler, target):
 def along_one_path(problem, eps, iterations):
     """Noise of every estimator that follows the same path of LD, with draws and tables of its own."""
     density, rng = problem.density, np.random.default_rng(0)
-    kind, followers = sampler_named("sgld"), {}
+    settings, followers = {"grid": problem.grid, "step_size": eps * density.curvature.max()}, {}
     for name in (None, *DATUM_GRADIENTS):
-        sampler = kind(kind.Config(step_size=eps * density.curvature.max(), gradient=name), 0)
-        followers[name or "uniform"] = sampler, vector_target(density, sampler, grid=problem.grid, schedule="random")
+        followers[name or "uniform"] = prepare("sgld", density, gradient=name, **settings)
     theta, found = problem.mode.copy(), {name: [] for name in followers}
     for iteration in range(iterations):
         for name, (sampler, target) in followers.items():

@@ -1,4 +1,4 @@
-"""What experiments of papers share: their command line, digits, chains from a state, tables and figures."""
+"""Command line, data, chains, tables and figures that the experiments of papers share."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from time import process_time
 from typing import Any
 
 import numpy as np
+
+from dsgmcmc.densities.sample import vector_target
+from dsgmcmc.samplers import sampler_named
 
 
 def command(description: str | None, figure: str) -> argparse.ArgumentParser:
@@ -25,6 +28,22 @@ def digits(path: Path) -> tuple[np.ndarray, np.ndarray]:
         arrays = [file[name] for name in file.files]
     images = [array.reshape(len(array), -1) for array in arrays if array.ndim > 1]
     return np.concatenate(images), np.concatenate([array for array in arrays if array.ndim == 1])
+
+
+def prepare(
+    name: str,
+    density: Any,
+    burn_in: int = 0,
+    schedule: Any = "random",
+    rows: int = 1,
+    grid: int = 1,
+    seed: int = 0,
+    **settings: Any,
+) -> tuple[Any, Any]:
+    """Make a sampler with these settings, and its target."""
+    kind = sampler_named(name)
+    sampler = kind(kind.Config(**settings), burn_in)
+    return sampler, vector_target(density, sampler, rows=rows, grid=grid, seed=seed, schedule=schedule)
 
 
 def follow(

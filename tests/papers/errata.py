@@ -111,6 +111,17 @@ def thermostat():
         )
 
 
+def variance(update):
+    """Variance of theta after the first 1,000 of 4,000 updates of (theta, r), over 4,000 chains."""
+    theta, r = RNG.normal(size=(2, 4000))
+    variances = []
+    for step in range(4000):
+        theta, r = update(theta, r)
+        if step > 1000:
+            variances.append(theta.var())
+    return np.mean(variances)
+
+
 def stein():
     """The Stein kernel's signs: E k0 over independent pairs of a normal law in two dimensions."""
     totals = {1.0: [], -1.0: []}
@@ -127,15 +138,14 @@ def euler_and_refresh():
     """SGHMC read as simultaneous updates; and with momenta drawn anew every L updates, whole kicks."""
     eps, c, chains = 0.1, 1.0, 4000
     for friction in (1.0, 0.2):
-        theta, r = RNG.normal(size=(2, chains))
-        found = []
-        for step in range(4000):
+
+        def simultaneous(theta, r, friction=friction):
             noise = sqrt(2 * friction * eps) * RNG.normal(size=chains)
-            theta, r = theta + eps * r, r - eps * theta - eps * friction * r + noise
-            if step > 1000:
-                found.append(theta.var())
+            return theta + eps * r, r - eps * theta - eps * friction * r + noise
+
+        measured = variance(simultaneous)
         law = 2 * friction * (2 - friction * eps + eps**2) / ((friction - eps) * (4 - 2 * friction * eps + eps**2))
-        show(f"Var theta, simultaneous, C = {friction:g}, eps = .1", f"{np.mean(found):.3f} (law {law:.3f})")
+        show(f"Var theta, simultaneous, C = {friction:g}, eps = .1", f"{measured:.3f} (law {law:.3f})")
     sampler = SGHMC(SGHMCConfig(step_size=eps**2 / 2, gamma=c, metric="identity", splitting="published", warm_up=0), 0)
     target = vector_target(Gaussian(np.zeros(1), np.eye(1)), sampler, rows=chains)
     found = [theta.var() for t, theta in enumerate(sample(target, sampler, 4000)) if t > 1000]
@@ -161,25 +171,21 @@ def naive_noise():
     """Friction against gradient noise of variance V = 4 in steps of .1, on N(0, 1), where nothing else is added."""
     eps, v, chains = 0.1, 4.0, 4000
     for label, friction in (("C = eps V, as printed", eps * v), ("C = eps V / 2, as derived", eps * v / 2)):
-        theta, r = RNG.normal(size=(2, chains))
-        found = []
-        for step in range(4000):
+
+        def without_noise(theta, r, friction=friction):
             r = r - eps * (theta + sqrt(v) * RNG.normal(size=chains)) - eps * friction * r
-            theta = theta + eps * r
-            if step > 1000:
-                found.append(theta.var())
-        show(f"Var theta, {label}", f"{np.mean(found):.3f}")
+            return theta + eps * r, r
+
+        show(f"Var theta, {label}", f"{variance(without_noise):.3f}")
     s = 2.0  # root of the inverse metric
     for label, corrected in (("B = V", v), ("B = S V S", s * v * s)):
-        theta, r = RNG.normal(size=(2, chains))
-        found = []
-        for step in range(4000):
+
+        def with_correction(theta, r, corrected=corrected):
             noise = sqrt(eps * (2 * s * s - eps * corrected)) * RNG.normal(size=chains)
             r = r - eps * s * (theta + sqrt(v) * RNG.normal(size=chains)) - eps * s * s * r + noise
-            theta = theta + eps * s * r
-            if step > 1000:
-                found.append(theta.var())
-        show(f"Var theta, algorithm 1 with G^-1/2 = 2, {label}", f"{np.mean(found):.3f}")
+            return theta + eps * s * r, r
+
+        show(f"Var theta, algorithm 1 with G^-1/2 = 2, {label}", f"{variance(with_correction):.3f}")
 
 
 def contraction():

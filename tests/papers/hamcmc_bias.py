@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -48,38 +47,26 @@ def second_moments(shape: np.ndarray, memory: int, eps: float, chains: int) -> t
     curvature = np.linalg.norm(inverse, 2) ** 2
     steps = round(RELAXATIONS * max(memory, 1) * curvature / eps)
     ratios = []
+
+    def gradient(x: np.ndarray, t: int) -> np.ndarray:
+        return np.tanh(x @ inverse.T) @ inverse
+
+    def normals(t: int) -> np.ndarray:
+        return rng.standard_normal((BATCH, 2))
+
+    def langevin(x: np.ndarray, step: float, steps: int):
+        for t in range(steps):
+            x = x - step * gradient(x, t) + np.sqrt(2 * step) * normals(t)
+            yield x
+
+    reference = DenseHAMCMC(gradient, memory, eps, 1.0, lambda t, g: np.full(2, 1 / curvature))
     for _ in range(-(-chains // BATCH)):
         start = np.log(np.tan(np.pi / 2 * rng.random((BATCH, 2)))) @ shape.T
-        path = _path(lambda x, t: np.tanh(x @ inverse.T) @ inverse, memory, eps, curvature, start, steps, rng)
+        path = reference.run(start, normals, steps) if memory else langevin(start, eps / curvature, steps)
         total = sum((x @ inverse.T) ** 2 for t, x in enumerate(path) if t >= steps // 2)
         ratios.append(total / ((steps - steps // 2) * VARIANCE))
     ratio = np.concatenate(ratios)
     return ratio.mean(axis=0), ratio.std(axis=0) / np.sqrt(len(ratio))
-
-
-def _path(
-    gradient: Callable[[np.ndarray, int], np.ndarray],
-    memory: int,
-    eps: float,
-    curvature: float,
-    start: np.ndarray,
-    steps: int,
-    rng: np.random.Generator,
-):
-    """Yield the states of HAMCMC with gamma = 1 / `curvature` and trust 1, or of SGLD with the same first metric."""
-
-    def normals(t: int) -> np.ndarray:
-        return rng.standard_normal(start.shape)
-
-    if memory:
-        yield from DenseHAMCMC(gradient, memory, eps, 1.0, lambda t, g: np.full(2, 1 / curvature)).run(
-            start, normals, steps
-        )
-        return
-    x = start
-    for t in range(steps):
-        x = x - eps / curvature * gradient(x, t) + np.sqrt(2 * eps / curvature) * normals(t)
-        yield x
 
 
 def main() -> None:

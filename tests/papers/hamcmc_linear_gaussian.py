@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from math import sqrt
 from pathlib import Path
 from time import process_time
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from common import axes, save
@@ -100,18 +100,18 @@ def psgld(density: LinearGaussian, step: float, other: float) -> PSGLD:
     return PSGLD(PSGLDConfig(**decay(eps * N), burn_in_step_size=eps * N, lambda_n=other * v * N, adapt="always"), 0)
 
 
-def hamcmc(memory: int) -> Callable[[LinearGaussian, float, float], HAMCMC]:
+def hamcmc(density: LinearGaussian, step: float, other: float, memory: int) -> HAMCMC:
     """Build HAMCMC; `other` is trust: lambda in units of the largest curvature."""
-
-    def build(density: LinearGaussian, step: float, other: float) -> HAMCMC:
-        return HAMCMC(HAMCMCConfig(memory=memory, trust=other, **decay(step)), 0)
-
-    return build
+    return HAMCMC(HAMCMCConfig(memory=memory, trust=other, **decay(step)), 0)
 
 
-@dataclass(frozen=True)
-class Method:
-    """A sampler, how to build it from a step and lambda, and what to try."""
+def sgrld(density: LinearGaussian, step: float, other: float) -> SGRLD:
+    """Build SGRLD; `other` is not used."""
+    return SGRLD(StepSize(**decay(step)), 0, np.linalg.inv(density.precision))
+
+
+class Method(NamedTuple):
+    """A function that builds a sampler from a density, a step and lambda; settings to try; a colour."""
 
     build: Callable[[LinearGaussian, float, float], Sampler[Any, Any]]
     grid: list[tuple[float, float]]
@@ -121,17 +121,14 @@ class Method:
 METHODS = {
     "SGLD": Method(lambda density, step, _: SGLD(SGLDConfig(**decay(step)), 0), STEPS, "tab:blue"),
     "PSGLD": Method(psgld, STEPS_AND_LAMBDAS, "tab:orange"),
-    "HAMCMC, M=2": Method(hamcmc(2), STEPS_AND_LAMBDAS, "tab:green"),
-    "HAMCMC, M=3": Method(hamcmc(3), STEPS_AND_LAMBDAS, "tab:red"),
-    "SGRLD": Method(
-        lambda density, step, _: SGRLD(StepSize(**decay(step)), 0, np.linalg.inv(density.precision)), STEPS, "tab:gray"
-    ),
+    "HAMCMC, M=2": Method(partial(hamcmc, memory=2), STEPS_AND_LAMBDAS, "tab:green"),
+    "HAMCMC, M=3": Method(partial(hamcmc, memory=3), STEPS_AND_LAMBDAS, "tab:red"),
+    "SGRLD": Method(sgrld, STEPS, "tab:gray"),
 }
 
 
-@dataclass
-class Run:
-    """What a run leaves: its second half, and the error of the mean of all draws, weighted by step, on the way."""
+class Run(NamedTuple):
+    """The second half of a run, and at some iterations the error of the weighted mean of all draws, and the time."""
 
     draws: np.ndarray
     at: np.ndarray
@@ -185,11 +182,11 @@ def tune(
     method: Method, dimension: int, loss: Callable[[Run, LinearGaussian], float], seeds: int
 ) -> tuple[float, float]:
     """Settings of the grid with the least mean loss over some seeds, which are not those of the figures."""
-    losses = [
-        np.mean([loss(*run(method, dimension, settings, 101 + seed)) for seed in range(seeds)])
-        for settings in method.grid
-    ]
-    return method.grid[int(np.argmin(losses))]
+
+    def mean_loss(settings: tuple[float, float]) -> float:
+        return np.mean([loss(*run(method, dimension, settings, 101 + seed)) for seed in range(seeds)])
+
+    return min(method.grid, key=mean_loss)
 
 
 def scatter(out: Path) -> None:

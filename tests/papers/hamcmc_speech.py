@@ -59,23 +59,13 @@ SENTENCES = [
 VOICES = ("en+m1", "en+f2")
 THIN = 21  # no multiple of the chains that HAMCMC interleaves
 
+PSGLD_SETTINGS = list(product((5e-4, 1.5e-3, 4e-3), (9.0, 90.0)))
+HAMCMC_SETTINGS = list(product((1e-5, 1e-4, 1e-3, 1e-2), (0.1, 1.0)))
 #: Kernel, and the settings that are tried.
 METHODS = {
     "SGLD": ("sgld", [{"step_size": step} for step in np.geomspace(1e-5, 3e-3, 6)]),
-    "PSGLD": (
-        "psgld",
-        [
-            {"step_size": step, "burn_in_step_size": step, "lambda_n": n}
-            for step, n in product((5e-4, 1.5e-3, 4e-3), (9.0, 90.0))
-        ],
-    ),
-    "HAMCMC, M=5": (
-        "hamcmc",
-        [
-            {"step_size": step, "trust": trust, "memory": 5}
-            for step, trust in product((1e-5, 1e-4, 1e-3, 1e-2), (0.1, 1.0))
-        ],
-    ),
+    "PSGLD": ("psgld", [{"step_size": s, "burn_in_step_size": s, "lambda_n": n} for s, n in PSGLD_SETTINGS]),
+    "HAMCMC, M=5": ("hamcmc", [{"step_size": s, "trust": trust, "memory": 5} for s, trust in HAMCMC_SETTINGS]),
     "SGRLD": ("gsgrld", [{"step_size": step} for step in np.geomspace(1e-3, 1e-1, 6)]),
 }
 

@@ -15,12 +15,9 @@ from __future__ import annotations
 from time import process_time
 
 import numpy as np
-from common import axes, command, head, row, save
+from common import axes, command, head, prepare, row, save
 from latent_dirichlet import LatentDirichlet
 from scipy.optimize import linear_sum_assignment
-
-from dsgmcmc.densities.sample import vector_target
-from dsgmcmc.samplers import sampler_named
 
 #: Samplers, and steps in the time of their dynamics.
 STEPS = {
@@ -60,27 +57,18 @@ def planted(rng, documents, unseen, topics, words, length):
     found = []
     for pi in rng.dirichlet(np.full(topics, 0.1), documents + unseen):
         z = rng.choice(topics, length, p=pi)
-        drawn = [
-            np.searchsorted(cumulated[k], u * cumulated[k, -1]) for k, u in zip(z, rng.random(length), strict=True)
-        ]
-        found.append(np.array(drawn))
+        places = zip(cumulated[z], rng.random(length) * cumulated[z, -1], strict=True)
+        found.append(np.array([np.searchsorted(row, place) for row, place in places]))
     return beta, found[:documents], found[documents:]
-
-
-def make(name, eps, grid):
-    """A sampler of this step in time."""
-    kind = sampler_named(name)
-    section = {"step_size": eps, "decay_sweeps": 1000 / grid, "decay_power": 0.55}
-    if name == "sghmc":
-        section |= {"step_size": eps**2 / 2, "metric": "identity", "splitting": "published", "gamma": 1.0}
-        section |= {"warm_up": 0, "decay_power": 1.0}  # of half the square: its step falls by .5
-    return kind(kind.Config(**section), 0)
 
 
 def run(density, unseen, name, eps, grid, iterations, seed=0, looks=40):
     """Perplexity by iteration, that of the mean of the last half, the last state, and seconds an iteration."""
-    sampler = make(name, eps, grid)
-    target = vector_target(density, sampler, grid=grid, seed=seed)
+    settings = {"step_size": eps, "decay_sweeps": 1000 / grid, "decay_power": 0.55}
+    if name == "sghmc":
+        settings |= {"step_size": eps**2 / 2, "metric": "identity", "splitting": "published", "gamma": 1.0}
+        settings |= {"warm_up": 0, "decay_power": 1.0}  # of half the square: its step falls by .5
+    sampler, target = prepare(name, density, grid=grid, seed=seed, schedule="shuffled", **settings)
     sampler.start(target, 1.0)
     found, mean, number, seconds = {}, 0.0, 0, 0.0
     for iteration in range(1, iterations + 1):
@@ -88,10 +76,8 @@ def run(density, unseen, name, eps, grid, iterations, seed=0, looks=40):
         with np.errstate(all="ignore"):
             sampler.advance(target, iteration - 1, 1)
         seconds += process_time() - begin
-        theta, late = (
-            target.block["theta"],
-            iteration > iterations // 2 and iteration % max(1, iterations // looks) == 0,
-        )
+        theta = target.block["theta"]
+        late = iteration > iterations // 2 and iteration % max(1, iterations // looks) == 0
         if iteration in LOOKS or late or iteration == iterations:
             if not np.isfinite(theta).all() or np.abs(theta).max() > 1e12:
                 return {iterations: np.inf}, np.inf, theta, seconds / iteration

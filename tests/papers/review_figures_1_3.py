@@ -22,17 +22,15 @@ from time import process_time
 from typing import NamedTuple
 
 import numpy as np
-from common import axes, command, follow, head, row, save
+from common import axes, command, follow, head, prepare, row, save
 from scalable_mh import effective
 from scipy.linalg import solve_discrete_lyapunov
 
 from dsgmcmc.densities.density import Gaussian
 from dsgmcmc.densities.regression import Regression
-from dsgmcmc.densities.sample import sample, vector_target
-from dsgmcmc.densities.scalable import SMH2, SMHConfig, mode_of
+from dsgmcmc.densities.sample import sample
+from dsgmcmc.densities.scalable import mode_of
 from dsgmcmc.densities.stein import kernel_stein_discrepancy
-from dsgmcmc.samplers import sampler_named
-from dsgmcmc.samplers.sgld import SGLD, SGLDConfig
 
 BATCH, CV = 1000, {"gradient": "control-variate"}
 PLAIN = {"metric": "identity", "warm_up": 0}
@@ -68,8 +66,7 @@ def figure_1(iterations, runs):
     law, found = Noisy(), {}
     variances = np.linalg.eigvalsh(law.covariance)
     for h in (0.001, 0.01, 0.1, 0.3, 1.0):
-        sampler = SGLD(SGLDConfig(step_size=h / 2), 0)
-        target = vector_target(law, sampler, rows=runs)
+        sampler, target = prepare("sgld", law, rows=runs, step_size=h / 2)
         draws = np.array([theta.copy() for theta in sample(target, sampler, iterations, sd=0.0)])
         kept = draws[::10].swapaxes(0, 1)
         ksd = [log10(kernel_stein_discrepancy(each, Gaussian.gradient(law, each))) for each in kept]
@@ -108,9 +105,7 @@ class Chain(NamedTuple):
 
 def run(density, name, settings, step, iterations, start):
     """A chain from a start."""
-    kind = sampler_named(name)
-    sampler = kind(kind.Config(step_size=step, **settings), 0)
-    target = vector_target(density, sampler, grid=density.n_data // BATCH, schedule="random")
+    sampler, target = prepare(name, density, grid=density.n_data // BATCH, step_size=step, **settings)
     draws, seconds = follow(sampler, target, start, iterations)
     calls = {None: BATCH, "full": density.n_data, "control-variate": 2 * BATCH + density.n_data / iterations}
     return Chain(draws, seconds, calls[settings.get("gradient")])
@@ -139,8 +134,7 @@ def inflation(density, mode, eps):
 
 def oracle(density, iterations):
     """The posterior by SMH-2: a chain, of which some 2,000 states are kept, and its effective draws."""
-    sampler = SMH2(SMHConfig(proposal="pcn", rho=0.5), 0)
-    target = vector_target(density, sampler)
+    sampler, target = prepare("smh2", density, proposal="pcn", rho=0.5)
     begin, draws, thin = process_time(), [], max(1, iterations // 2000)
     sampler.start(target, 1.0)
     for first in range(0, iterations, thin):
@@ -165,18 +159,8 @@ def table_2(dimension, n, iterations, exact_iterations):
     truth, ess = oracle(density, exact_iterations)
     mean, sd = truth.draws.mean(axis=0), truth.draws.std(axis=0)
     print(f"\nd = {dimension}; truth: SMH-2, {ess:,.0f} effective draws of {len(truth.draws):,}\n")
-    titles = (
-        "sampler",
-        "step",
-        "KSD",
-        "error of the mean",
-        "sd / true sd",
-        "log-loss",
-        "arrives at",
-        "seconds",
-        "gradients",
-    )
-    head(*titles)
+    errors = "error of the mean", "sd / true sd", "log-loss"
+    head("sampler", "step", "KSD", *errors, "arrives at", "seconds", "gradients")
     exact = discrepancy(density, truth.draws, 250, sd)
     loss = f"{log_loss(truth.draws[::20], unseen):.5f}"
     row("SMH-2", "", f"{exact:.2f}", "", "", loss, "", f"{truth.seconds:.1f}", f"{truth.calls:.0f} U_i a step")
@@ -227,10 +211,8 @@ def main():
     options = parser.parse_args()
     begin = process_time()
     found = figure_1(1000 if options.quick else 10_000, 2 if options.quick else 10)
-    quick = (3,), 10_000, 400, 6000
-    dimensions, n, iterations, exact = (
-        quick if options.quick else (options.dimensions, 100_000, options.iterations, 200_000)
-    )
+    sizes = options.dimensions, 100_000, options.iterations, 200_000
+    dimensions, n, iterations, exact = ((3,), 10_000, 400, 6000) if options.quick else sizes
     chains = {d: table_2(d, n, iterations, max(exact // d, 4000)) for d in dimensions}
     print(f"\n{process_time() - begin:.0f} s of CPU")
     if options.out:

@@ -27,11 +27,9 @@ from time import process_time
 from typing import Any, NamedTuple
 
 import numpy as np
-from common import axes, command, head, row, save
+from common import axes, command, head, prepare, row, save
 
 from dsgmcmc.densities.regression import LOGISTIC, Link, Regression, student
-from dsgmcmc.densities.sample import vector_target
-from dsgmcmc.samplers import DENSITY_SAMPLERS
 
 APART = 5
 
@@ -98,8 +96,7 @@ def effective(draws: np.ndarray) -> float:
 def measure(density: Regression, name: str, iterations: int, run: int, **settings: Any) -> Measured:
     """Run a chain, look at every fifth state, and time blocks of steps apart from that."""
     burn_in = iterations // 10
-    sampler = DENSITY_SAMPLERS[name](DENSITY_SAMPLERS[name].Config(**settings), burn_in)
-    target = vector_target(density, sampler, seed=run)
+    sampler, target = prepare(name, density, burn_in, seed=run, **settings)
     sampler.start(target, 1.0)
     states = []
     for first in range(0, iterations, APART):
@@ -166,12 +163,10 @@ def crank_nicolson(model: Model, sizes: list[int]) -> None:
 
 
 def normality(model: Model, sizes: list[int]) -> None:
-    """Figure 5: theta_1 by SMH-2 with pCN, 50,000 iterations, beside the normal approximation at the mode."""
+    """Figure 5: theta_1 by SMH-2 with pCN, 50,000 iterations, compared with the normal approximation at the mode."""
     head("n", "mean, in sd of the approximation", "sd / its sd", "skewness", "effective draws")
     for n in sizes:
-        kind = DENSITY_SAMPLERS["smh2"]
-        sampler = kind(kind.Config(proposal="pcn", rho=0.5), 0)
-        target = vector_target(data(model, n, 0), sampler)
+        sampler, target = prepare("smh2", data(model, n, 0), proposal="pcn", rho=0.5)
         sampler.start(target, 1.0)
         draws = []
         for first in range(0, 10 * min(model.iterations, 5_000), APART):

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from latent import given_latent
-from stable import positive_stable, stable_nodes
-from stable_factors import Source, StableFactors
+from stable_factors import Source, StableFactors, positive_stable, stable_nodes
 
 from dsgmcmc.densities import KERNELS
 from dsgmcmc.densities.density import ALL

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import permutations
 from math import sqrt
 from typing import Any
 
@@ -10,8 +11,10 @@ import pytest
 
 from dsgmcmc.config.run import build
 from dsgmcmc.densities.metropolis import Metropolis
+from dsgmcmc.densities.mh import Austerity, AusterityConfig
 from dsgmcmc.densities.regression import LOGISTIC, Link, Regression, student
 from dsgmcmc.densities.sample import vector_target
+from dsgmcmc.densities.sums import SumDensity
 from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.philox import NoiseKey
@@ -29,7 +32,7 @@ def regression(n: int, d: int, link: Link = LOGISTIC, prior: float = 1.0, seed: 
     return Regression(x, y, link, prior_precision=prior)
 
 
-def made(name: str, density: Any, rows: int = 1, burn_in: int = 0, **settings: Any) -> tuple[Any, VectorTarget]:
+def prepare(name: str, density: Any, rows: int = 1, burn_in: int = 0, **settings: Any) -> tuple[Any, VectorTarget]:
     """Sampler and target at its start."""
     sampler = DENSITY_SAMPLERS[name](DENSITY_SAMPLERS[name].Config(**settings), burn_in)
     target = vector_target(density, sampler, rows=rows, seed=11)
@@ -64,7 +67,7 @@ def test_a_step_is_found_in_burn_in_and_then_frozen(name: str, wanted: float) ->
     """The acceptance comes to what was asked for, to .1, of a density whose curvature is a hundred times too small."""
     density = regression(300, 5)
     density.curvature = density.curvature / 100
-    sampler, target = made(name, density, rows=20, burn_in=400)
+    sampler, target = prepare(name, density, rows=20, burn_in=400)
     sampler.advance(target, 0, 400)
     steps = sampler.adapted.eps(False).copy()
     assert len(np.unique(steps)) == 20, "every row has its own"
@@ -83,7 +86,7 @@ def test_candidates_reject_as_often_as_all_data_would(name: str, bound: str) -> 
     Each kernel has one bound; the test below has all of them.
     """
     density = regression(40, 3, prior=0.5)
-    sampler, target = made(name, density, bound=bound, fallback=1e9)
+    sampler, target = prepare(name, density, bound=bound, fallback=1e9)
     kernel, law = sampler.prepared(target)
     far = {"smh1": 1.2, "smh2": 1.5}[name]
     theta, proposed = law.mean + far * law.root[:, 0], law.mean - 1.3 * far * law.root[:, 1]
@@ -109,7 +112,7 @@ def test_candidates_reject_as_often_as_all_data_would(name: str, bound: str) -> 
 def test_no_datum_rejects_faster_than_its_bound(name: str, link: str, bound: str) -> None:
     """lambda_i <= phi psi_i at random points near and far: else a candidate's chance is above 1, and the law wrong."""
     density = regression(30, 2, LINKS[link])
-    sampler, target = made(name, density, bound=bound)
+    sampler, target = prepare(name, density, bound=bound)
     kernel, law = sampler.prepared(target)
     rng, tightest = np.random.default_rng(8), 0.0
     for _ in range(300):
@@ -128,7 +131,7 @@ def test_many_at_once_are_as_many_one_by_one(name: str, monkeypatch: pytest.Monk
     """How many iterations are made in one call depends on what is looked at when: it must not show."""
     density, states = regression(300, 3), []
     for sizes in ([40], [1] * 40, [7, 3, 30]):
-        sampler, target = made(name, density, rows=2, burn_in=10)
+        sampler, target = prepare(name, density, rows=2, burn_in=10)
         first = 0
         for size in sizes:
             sampler.advance(target, first, size)
@@ -148,7 +151,7 @@ def test_without_risk_it_is_metropolis_hastings(name: str) -> None:
     density, found = regression(60, 2), {}
     for each in ("mh", name):
         settings = {} if each == "mh" else {"risk": 0.0, "batch": 13}
-        sampler, target = made(each, density, rows=3, scale=1.5, **settings)
+        sampler, target = prepare(each, density, rows=3, scale=1.5, **settings)
         sampler.advance(target, 0, 200)
         found[each] = target.block["theta"].copy()
         assert 0.2 < sampler.metrics()["acceptance"] < 0.9
@@ -172,14 +175,64 @@ def test_a_link_of_your_own_is_compiled() -> None:
     own.link = LOGISTIC._replace(name="own", value=own_value, third=own_third, shape=1.0)
     found = []
     for density in (plain, own):
-        sampler, target = made("smh2", density, bound="published")
+        sampler, target = prepare("smh2", density, bound="published")
         sampler.advance(target, 0, 300)
         found.append(target.block["theta"].copy())
     np.testing.assert_allclose(found[0], found[1], atol=1e-6)
     own.link = own.link._replace(value=lambda eta, y, shape: own_value(eta, y, shape))
-    sampler, target = made("smh2", own)
+    sampler, target = prepare("smh2", own)
     with pytest.raises(InputError, match="by def, in a file"):
         sampler.advance(target, 0, 1)
+
+
+# ---------------------------------------------------------------------- austerity, over all orders of a few data
+
+N_DATA, BATCH = 6, 2
+
+
+class Fixed(SumDensity):
+    """A density whose energies rise by these numbers when theta goes from 0 to 1."""
+
+    n_data = N_DATA
+
+    def __init__(self, rises: np.ndarray) -> None:
+        self.rises = rises
+
+    def energies(self, theta, index=slice(None)):
+        """See `SumDensity.energies`."""
+        return theta * self.rises[index]
+
+    def gradients(self, theta, index=slice(None)):
+        """Not needed."""
+        raise NotImplementedError
+
+
+def orders() -> np.ndarray:
+    """All orders of the data that differ in who is in which batch, each once."""
+    every = [np.sort(np.reshape(order, (-1, BATCH)), axis=1).ravel() for order in permutations(range(N_DATA))]
+    return np.unique(every, axis=0)
+
+
+def wrong(rises: np.ndarray, bars: np.ndarray, risk: float) -> np.ndarray:
+    """Probability of a wrong decision against each bar, (len(bars),), the data being in random order."""
+    kernel, density = Austerity(AusterityConfig(risk=risk, batch=BATCH), 0), Fixed(rises)
+    pair = np.array([[0.0], [1.0]])
+    found = [
+        [kernel.rises_by_no_more(density, pair, bar, order)[0] != (rises.sum() <= bar) for order in orders()]
+        for bar in bars
+    ]
+    return np.mean(found, axis=1)
+
+
+def test_even_data_are_decided_as_rarely_wrongly_as_promised() -> None:
+    """Over the law of -log u: at most `risk` a test, of which there are two before all data are seen; never at 0."""
+    rises = np.array([-1.2, -0.4, 0.1, 0.5, 0.9, 1.6])
+    bars = -np.log((np.arange(20) + 0.5) / 20)
+    assert len(orders()) == 90
+    for risk in (0.05, 0.2):
+        assert wrong(rises, bars, risk).mean() <= 2 * risk
+    assert wrong(rises, bars, 0.2).max() > 0.1  # so the bound is not idle
+    assert not wrong(rises, bars, 0.0).any()
 
 
 # ---------------------------------------------------------------------- what is offered where
@@ -196,7 +249,7 @@ def test_a_factorisation_is_not_offered_them() -> None:
 def test_what_has_no_width_is_refused() -> None:
     """Proposals rest on a precision that is positive definite."""
     with pytest.raises(InputError, match="not positive definite"):
-        made("smh2", Regression(np.ones((5, 2)), np.array([0, 1, 0, 1, 1]), prior_precision=0.0))
-    sampler, target = made("mh", regression(20, 2, prior=0.0), proposal="pcn")
+        prepare("smh2", Regression(np.ones((5, 2)), np.array([0, 1, 0, 1, 1]), prior_precision=0.0))
+    sampler, target = prepare("mh", regression(20, 2, prior=0.0), proposal="pcn")
     with pytest.raises(InputError, match="prior's precision is not positive definite"):
         sampler.advance(target, 0, 1)

@@ -47,18 +47,14 @@ class Plain(SumDensity):
         return FIVE.smoothness
 
 
-def made(name: str, density: Any = FIVE, grid: int = 2, rows: int = 1, step: float = 0.3) -> tuple[VectorTarget, SGLD]:
+def prepare(
+    name: str, density: Any = FIVE, grid: int = 2, rows: int = 1, step: float = 0.3
+) -> tuple[VectorTarget, SGLD]:
     """Target and sampler at a random state."""
     sampler = SGLD(SGLDConfig(step_size=step, gradient=name), 0)
     target = vector_target(density, sampler, rows=rows, grid=grid, schedule="random")
     sampler.start(target, 1.0)
     return target, sampler
-
-
-def advance(target: VectorTarget, sampler: SGLD, first: int, count: int) -> None:
-    for iteration in range(first, first + count):
-        target.begin(iteration)
-        sampler.step(target, iteration)
 
 
 def mean_over_draws(target: VectorTarget, estimator: Subsample) -> np.ndarray:
@@ -79,9 +75,9 @@ def mean_over_draws(target: VectorTarget, estimator: Subsample) -> np.ndarray:
 @pytest.mark.parametrize("name", DATUM_GRADIENTS)
 def test_every_estimator_is_unbiased(name: str, density: SumDensity) -> None:
     """All 25 draws of two of five data, after 0 to 6 iterations, which leave tables of mixed ages: to 1e-12."""
-    target, sampler = made(name, density)
+    target, sampler = prepare(name, density)
     for iteration in range(7):
-        advance(target, sampler, iteration, 1)
+        sampler.advance(target, iteration, 1)
         target.begin(iteration + 1)
         expected = density.gradient(target.block["theta"])[0]
         np.testing.assert_allclose(mean_over_draws(target, sampler.gradient), expected, rtol=0, atol=1e-12)
@@ -89,8 +85,8 @@ def test_every_estimator_is_unbiased(name: str, density: SumDensity) -> None:
 
 def test_saga_with_importance_as_printed_is_biased() -> None:
     """The mean of the table in the place of its sum [El Hanchi 2019, section 4.3] is off by (N - 1) mu_h, exactly."""
-    target, sampler = made("importance-saga")
-    advance(target, sampler, 0, 3)
+    target, sampler = prepare("importance-saga")
+    sampler.advance(target, 0, 3)
     mean = sampler.gradient.table_sum[0] / 5
     sampler.gradient.table_sum[0] = mean
     off = mean_over_draws(target, sampler.gradient) - FIVE.gradient(target.block["theta"])[0]
@@ -101,8 +97,8 @@ def test_saga_with_importance_as_printed_is_biased() -> None:
 @pytest.mark.parametrize("name", ["saga", "importance", "importance-saga", "adaptive"])
 def test_data_are_drawn_with_the_probabilities_that_weigh_them(name: str) -> None:
     """Chi-square of 4,000 draws over five data, 4 degrees of freedom: below its 1e-4 quantile."""
-    target, sampler = made(name, grid=5)
-    advance(target, sampler, 0, 4)
+    target, sampler = prepare(name, grid=5)
+    sampler.advance(target, 0, 4)
     estimator, block = sampler.gradient, target.block
     p = estimator.probabilities(target, 0, block["theta"][0])
     index = draw(p, 4000, np.random.default_rng(1))
@@ -113,8 +109,8 @@ def test_data_are_drawn_with_the_probabilities_that_weigh_them(name: str) -> Non
 @pytest.mark.parametrize("name", DATUM_GRADIENTS)
 def test_gradients_are_counted_and_rows_do_not_share_draws(name: str) -> None:
     """A table takes the gradients of all data once, and an iteration those of its own."""
-    target, sampler = made(name, rows=2)
-    advance(target, sampler, 0, 18)
+    target, sampler = prepare(name, rows=2)
+    sampler.advance(target, 0, 18)
     assert sampler.metrics()["gradient_calls"] == 18 * 2 + (5 if name != "importance" else 0)
     assert any((a != b).any() for a, b in [sampler.gradient.drawn])
 
@@ -127,7 +123,7 @@ def test_any_sampler_takes_any_of_them(name: str) -> None:
         sampler = SAMPLERS[name](SAMPLERS[name].Config(gradient=gradient, step_size=0.01), 5)
         target = vector_target(FIVE, sampler, grid=2, schedule="random")
         sampler.start(target, 1.0)
-        advance(target, sampler, 0, 20)
+        sampler.advance(target, 0, 20)
         assert np.isfinite(target.block["theta"]).all()
         ends.add(target.block["theta"].tobytes())
     assert len(ends) == 7
@@ -140,7 +136,7 @@ def test_they_are_refused_where_there_are_no_data_to_draw() -> None:
     with pytest.raises(InputError, match="'saga' is of a SumDensity, which this DoubleWell is not"):
         sample_density(DoubleWell(), sampler={"name": "sgld", "gradient": "saga"})
     with pytest.raises(InputError, match="HAMCMC cannot use 'saga'"):
-        made_of(SAMPLERS["hamcmc"], "saga")
+        sampler_with(SAMPLERS["hamcmc"], "saga")
     with pytest.raises(InputError, match="noise of plain parts"):
         SAMPLERS["sghmc"].check(SAMPLERS["sghmc"].Config(gradient="saga", noise_correction=True), "random", 2, 1)
 
@@ -148,11 +144,11 @@ def test_they_are_refused_where_there_are_no_data_to_draw() -> None:
 def test_weights_that_are_all_zero_are_uniform() -> None:
     """A model that is sure of all data has no gradients to weigh: they are drawn evenly, and the sum stays unbiased."""
     separate = Regression(np.array([[1.0], [2.0], [-3.0]]), np.array([1, 1, 0]))
-    sampler = made_of(SAMPLERS["sgld"], "adaptive-stored")
+    sampler = sampler_with(SAMPLERS["sgld"], "adaptive-stored")
     target = vector_target(separate, sampler, grid=1)
     sampler.start(target, 1.0)
     target.block["theta"][:] = 1e4
-    advance(target, sampler, 0, 1)
+    sampler.advance(target, 0, 1)
     target.begin(1)
     assert not sampler.gradient.table.any()
     found = sampler.gradient.probabilities(target, 0, target.block["theta"][0])
@@ -161,15 +157,15 @@ def test_weights_that_are_all_zero_are_uniform() -> None:
 
 def test_a_chain_that_is_lost_is_said_to_have_diverged() -> None:
     """Not by an error of the eigenvalues: the state shows it, to whoever looks."""
-    sampler, rng = made_of(AdjustedSGLD, "saga"), np.random.default_rng(0)
+    sampler, rng = sampler_with(AdjustedSGLD, "saga"), np.random.default_rng(0)
     target = vector_target(Regression(rng.normal(size=(50, 20)), np.ones(50)), sampler, grid=1, rows=2)
     sampler.start(target, 1.0)
-    advance(target, sampler, 0, 1)
+    sampler.advance(target, 0, 1)
     target.block["theta"][1] = np.inf
     with np.errstate(all="ignore"):
-        advance(target, sampler, 1, 2)
+        sampler.advance(target, 1, 2)
     assert target.find_divergence("theta") == "element [1, 0] of theta is nan"
 
 
-def made_of(kind: type[Sampler[Any, Any]], gradient: str) -> Sampler[Any, Any]:
+def sampler_with(kind: type[Sampler[Any, Any]], gradient: str) -> Sampler[Any, Any]:
     return kind(kind.Config(gradient=gradient), 0)

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from densities import D, Logistic
+from densities import D, Logistic, Slip
 
-from dsgmcmc.densities.density import ALL, Gaussian, prior_energy
+from dsgmcmc.densities.density import ALL, DoubleWell, Gaussian, prior_energy
 from dsgmcmc.densities.sample import sample, vector_target
 from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.errors import InputError
@@ -48,6 +48,21 @@ def test_the_energy_of_the_prior_has_the_gradient_that_samplers_see(dense: bool)
     target.block.begin_gradient("theta", "g", prior=True)
     found = differences(lambda x: prior_energy(target.density, x), theta)
     np.testing.assert_allclose(target.block["g"], found, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("density", [Gaussian([1.0, -2.0], [[2.0, 0.6], [0.6, 1.0]]), DoubleWell()])
+def test_gradients_of_known_densities_are_those_of_the_energy(density: Any) -> None:
+    """Central differences, exact to 1e-7."""
+    theta = np.random.default_rng(0).normal(size=(5, density.dimension))
+    np.testing.assert_allclose(density.gradient(theta), differences(density.energy, theta), rtol=1e-7, atol=1e-7)
+
+
+def test_double_well_moments() -> None:
+    """The written moments have the digits of quadrature."""
+    grid = np.linspace(-7, 7, 20001)
+    p = np.exp(-DoubleWell().energy(grid[:, None]))
+    for power, moment in ((2, DoubleWell.square), (4, DoubleWell.fourth)):
+        assert abs((p * grid**power).sum() / p.sum() - moment) < 1e-6
 
 
 # ---------------------------------------------------------------------- parts
@@ -105,14 +120,6 @@ def test_divergence_is_named(value: float, text: str) -> None:
 # ---------------------------------------------------------------------- rows and chains
 
 
-class Slip(Logistic):
-    """A density with one thing wrong."""
-
-    def __init__(self, **wrong: Any) -> None:
-        super().__init__()
-        vars(self).update(wrong)
-
-
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
@@ -121,10 +128,7 @@ class Slip(Logistic):
         ({"prior_mean": 0.0}, r"prior_mean must be an array of numbers, \(3,\): found 0.0"),
         ({"prior_precision": np.ones((2, 2))}, r"prior_precision .* \(3,\) or \(3, 3\): found float64 \(2, 2\)"),
         ({"curvature": np.full(D, np.nan)}, r"curvature must be finite"),
-        (
-            {"gradient": lambda theta, data=ALL: theta[0]},
-            r"Slip.gradient must have the .* \(4, 3\): .* \(3,\)",
-        ),
+        ({"gradient": lambda theta, data=ALL: theta[0]}, r"Slip.gradient must have the .* \(4, 3\): .* \(3,\)"),
     ],
 )
 @pytest.mark.parametrize("gradient", ["part", "full"])
