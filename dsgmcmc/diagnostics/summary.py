@@ -258,10 +258,10 @@ def no_better(summary: Summary) -> list[str]:
 
 def warm(temperatures: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Warn of fields whose momenta have a temperature significantly above `WARNED_TEMPERATURE`."""
-    hot = [name for name, field in temperatures.items() if field["value"] - 4 * field["error"] > WARNED_TEMPERATURE]
-    if not hot:
+    names = [name for name, field in temperatures.items() if field["value"] - 4 * field["error"] > WARNED_TEMPERATURE]
+    if not names:
         return []
-    values = ", ".join(f"{name} {temperatures[name]['value']:.2f}" for name in hot)
+    values = ", ".join(f"{name} {temperatures[name]['value']:.2f}" for name in names)
     return [
         f"temperatures that should be 1 are {values}: the chain has not reached its posterior yet, or its steps "
         "are too large; sample longer, then try a smaller --step-size"

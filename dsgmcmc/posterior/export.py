@@ -61,7 +61,7 @@ def export(run: Run, out: Path, *, draws: bool = False, force: bool = False) -> 
     """
     kind = KINDS_OF_FILE.get(out.suffix.lower())
     if kind is None:
-        raise InputError(f"{out}: the format is told by the suffix: {', '.join(KINDS_OF_FILE)}")
+        raise InputError(f"{out}: the suffix selects the format: {', '.join(KINDS_OF_FILE)}")
     if draws and kind != "parquet":
         raise InputError("--draws chooses what a Parquet file holds; netCDF has the traces")
     if draws:

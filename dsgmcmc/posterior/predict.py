@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -33,11 +33,6 @@ from dsgmcmc.posterior.names import unknown_names
 from dsgmcmc.posterior.newcomers import FoldIn
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Array, Float32, Float64, Int32
-
-if TYPE_CHECKING:  # slow to import
-    import duckdb
-
-    from dsgmcmc.data.pairs import PairsTable
 
 BLOCK = 8192  # pairs that are predicted at a time, so that the components fit in the cache
 _KNOWN = np.int32(-2)  # stands for all users, or items, that the run knows
@@ -322,35 +317,35 @@ def predict_table(
     output_format(out)
     predictor = Predictor(run, options)
     integers = run.users.integers, run.items.integers
-
-    def work(db: duckdb.DuckDBPyConnection) -> dict[str, int]:
-        table = load_pairs(db, pairs, columns or {})
-        taken = {name.lower() for name in table.columns} & set(predictor.names)
-        if taken:
-            raise InputError(f"{table.file.path} has a column {min(taken)!r}, which the predictions need: rename it")
-        if unknown == "refuse":
-            _refuse_unknown(table, chunks(db, table, integers), predictor)
-        counts = {"pairs": 0, "unknown": 0}
-        for names in chunks(db, table, integers):
-            users, items = (predictor.index_of(kind, ids) for kind, ids in zip(KINDS, names, strict=True))
-            append_results(db, predictor.columns(users, items))
-            counts["pairs"] += len(users)
-            counts["unknown"] += int(np.count_nonzero((users < 0) | (items < 0)))
-        write_query(db, "SELECT pairs.*, results.* FROM pairs POSITIONAL JOIN results", out)
-        return counts
-
     with open_session(out.parent if out else Path(tempfile.gettempdir())) as db:
-        return interruptible(db, lambda: work(db))
+
+        def work() -> dict[str, int]:
+            table = load_pairs(db, pairs, columns or {})
+            taken = {name.lower() for name in table.columns} & set(predictor.names)
+            if taken:
+                raise InputError(
+                    f"{table.file.path} has a column {min(taken)!r}, which the predictions need: rename it"
+                )
+            if unknown == "refuse" and (names := _unknown(chunks(db, table, integers), predictor)):
+                raise InputError(
+                    f"{table.file.path}: {names}. Take them out, or predict them with --unknown prior{table.hint}"
+                )
+            counts = {"pairs": 0, "unknown": 0}
+            for chunk in chunks(db, table, integers):
+                users, items = (predictor.index_of(kind, ids) for kind, ids in zip(KINDS, chunk, strict=True))
+                append_results(db, predictor.columns(users, items))
+                counts["pairs"] += len(users)
+                counts["unknown"] += int(np.count_nonzero((users < 0) | (items < 0)))
+            write_query(db, "SELECT pairs.*, results.* FROM pairs POSITIONAL JOIN results", out)
+            return counts
+
+        return interruptible(db, work)
 
 
-def _refuse_unknown(table: PairsTable, chunks: Iterable[list[Array]], predictor: Predictor) -> None:
-    """Raise InputError if users or items are unknown, before predictions begin."""
+def _unknown(chunks: Iterable[list[Array]], predictor: Predictor) -> str:
+    """Name the first users and items that are unknown to the run; empty if there are none."""
     missing: dict[str, Counter[Any]] = {kind: Counter() for kind in KINDS}
-    for names in chunks:
-        for kind, ids in zip(KINDS, names, strict=True):
+    for chunk in chunks:
+        for kind, ids in zip(KINDS, chunk, strict=True):
             missing[kind].update(ids[predictor.index_of(kind, ids) < 0].tolist())
-    messages = [str(unknown_names(kind, list(names))) for kind, names in missing.items() if names]
-    if messages:
-        raise InputError(
-            f"{table.file.path}: {'; '.join(messages)}. Take them out, or predict them with --unknown prior{table.hint}"
-        )
+    return "; ".join(str(unknown_names(kind, list(names))) for kind, names in missing.items() if names)

@@ -11,7 +11,7 @@ The other rules use the predictor x = mu + a_i + b_j + W_i . H_j, without the no
 
 - ``mean``: E x
 - ``ucb``, ``lcb``: E x + z sd(x) and E x - z sd(x); the upper bound explores, the lower bound is cautious
-- ``thompson``: x at one draw from the posterior, drawn anew for every user [Thompson 1933]
+- ``thompson``: x at one draw from the posterior, drawn again for every user [Thompson 1933]
 
 If the expected rating differs from the predictor, as for ordinal ratings and counts, x is the expected rating. With a
 bound, ``mean`` and ``thompson`` rank by the probability of a rating of at least the bound, noise included.
@@ -100,7 +100,7 @@ class Ranking:
         if not isinstance(self.z, float | int | np.number) or not self.z >= 0:
             raise InputError(f"z {self.z!r}: expected a number of standard deviations, not below 0")
         if self.at_least is not None and self.by in ("ucb", "lcb"):
-            raise InputError(f"by {self.by!r} is of expected ratings: leave out the least rating, or rank by mean")
+            raise InputError(f"by {self.by!r} ranks by expected ratings: leave out the least rating, or rank by mean")
         if self.seed is not None and (not isinstance(self.seed, int | np.integer) or self.seed < 0):
             raise InputError(f"seed {self.seed!r}: expected a whole number, not below 0, or None")
 
@@ -317,7 +317,7 @@ def similarities(run: Run, kind: str, row: int) -> Float32:
     rank = run.config.rank
     if not rank:
         raise InputError(
-            f"{run.path} has biases only ({named('rank')} 0), and similarity is of factors: sample with "
+            f"{run.path} has biases only ({named('rank')} 0), and similarity needs factors: sample with "
             f"{named('rank')} 1 or more"
         )
     similarity = np.empty((len(run.draws), len(run.vocabulary(kind))), np.float32)
