@@ -258,19 +258,17 @@ class Checkpoints:
         begin = monotonic()
         self._control.saving()
         with self._ring.phases("checkpoint"):
-            drafts = self._drafts(iteration, seconds, not wait)
+            drafts = []
+            numbers, draws = self._draws.take_pending()
+            if numbers:
+                state = {SAVED_DRAWS: SmallArray.of(numbers)}
+                drafts.append(self._draft("draws", iteration, seconds, draws, state))
+            blocks = {key: array if wait else np.array(array) for key, array in self._state.saved()}
+            drafts.append(self._draft("checkpoints", iteration, seconds, blocks, self._state.small()))
         prune = self._prune if iteration else partial(self._run.cut, self._chain, 0)
         self._begin(iteration, begin, drafts, prune)
         if wait:
             self.settle()
-
-    def _drafts(self, iteration: int, seconds: float, copy: bool) -> list[SnapshotWriter]:
-        """Return the writers of the pending draws, if there are any, and of a checkpoint. Collective."""
-        numbers, arrays = self._draws.take_pending()
-        saved = {SAVED_DRAWS: SmallArray.of(numbers)}
-        drafts = [self._draft("draws", iteration, seconds, arrays, saved)] if numbers else []
-        copies = {key: np.array(array) if copy else array for key, array in self._state.saved()}
-        return [*drafts, self._draft("checkpoints", iteration, seconds, copies, self._state.small())]
 
     def _draft(
         self, series: str, iteration: int, seconds: float, blocks: Mapping[Key, Lazy], state: dict[str, SmallArray]

@@ -32,9 +32,6 @@ from dsgmcmc.storage.rundir import Facts, RunDirectory, header, snapshot_lines
 from dsgmcmc.storage.store import Key, Lazy, SmallArray, Snapshot, steps, write_snapshot
 from dsgmcmc.types import Array, Factor, Float64, Int32
 
-#: Settings of the model that change when parameters are drawn, but not the posterior.
-_WHEN = ("hyper_start",)
-
 
 class WarmStart:
     """The earlier run from which a new run starts.
@@ -54,9 +51,11 @@ class WarmStart:
         self.directory = RunDirectory(path)
         self.config, facts = ResolvedConfig.of_run(self.directory)
         self.levels = len(facts.get("levels", []))
-        newest = [(chain, steps(self.directory.series("checkpoints", chain))) for chain in self.directory.chains()]
+        saved = {chain: steps(self.directory.series("checkpoints", chain)) for chain in self.directory.chains()}
         self.checkpoints = [
-            self.directory.open_snapshot("checkpoints", chain, made[-1], facts) for chain, made in newest if made
+            self.directory.open_snapshot("checkpoints", chain, iterations[-1], facts)
+            for chain, iterations in saved.items()
+            if iterations
         ]
         if not self.checkpoints:
             raise InputError(
@@ -69,8 +68,7 @@ class WarmStart:
     def model(self) -> dict[str, Any]:
         """Return the model settings of the earlier run, as defaults; hyperparameters are drawn from the first sweep."""
         table = self.config.table()
-        settings = {name: table[name] for name in ModelConfig.model_fields if name in table}
-        return {name: value for name, value in settings.items() if name not in _WHEN} | {"hyper_start": 1}
+        return {name: table[name] for name in ModelConfig.model_fields if name in table} | {"hyper_start": 1}
 
     def check(self, config: ResolvedConfig, levels: Float64 | None) -> None:
         """Raise InputError if the new run has a different model.
@@ -82,7 +80,9 @@ class WarmStart:
         levels : (R,) float64 or None
             Levels of its training ratings, if the likelihood has thresholds between them.
         """
-        free = (*_WHEN, *(("prior_precision",) if config.prior != "fixed" else ()))
+        free = ["hyper_start"]  # changes when parameters are drawn, but not the posterior
+        if config.prior != "fixed":
+            free.append("prior_precision")
         for name in ModelConfig.model_fields:
             before, now = getattr(self.config, name), getattr(config, name)
             if name not in free and before != now:
@@ -106,14 +106,13 @@ class WarmStart:
         InputError
             If the two runs share no user and no item.
         """
-        kinds = ("item", "user") if ratings.transposed else ("user", "item")
-        given = zip("WH", kinds, (ratings.row_ids(), ratings.col_ids()), strict=True)
-        rows = {factor: _match(self.index.vocabulary(kind), ids) for factor, kind, ids in given}
+        names = zip("WH", _kinds(ratings), (ratings.row_ids(), ratings.col_ids()), strict=True)
+        rows = {factor: _match(self.index.vocabulary(kind), ids) for factor, kind, ids in names}
         if all((earlier < 0).all() for earlier in rows.values()):
             raise InputError(f"{self.directory.path} and {ratings.path} have no user and no item in common")
         return rows
 
-    def write(self, run: RunDirectory, ratings: Ratings, config: ResolvedConfig, made: Facts) -> str:
+    def write(self, run: RunDirectory, ratings: Ratings, config: ResolvedConfig, recorded: Facts) -> str:
         """Write ``RUN/start``, and return the digest of its content.
 
         Parameters
@@ -124,14 +123,15 @@ class WarmStart:
             Ratings of the new run.
         config : ResolvedConfig
             Settings of the new run.
-        made : dict
+        recorded : dict
             Facts that its snapshots record (`dsgmcmc.storage.rundir`).
         """
         rows = self.rows_of(ratings)
-        factors = dict(zip("WH", "HW" if ratings.transposed != self._transposed else "WH", strict=True))
+        was_transposed = self.index.factors["item"] == "W"
+        factors = dict(zip("WH", "HW" if ratings.transposed != was_transposed else "WH", strict=True))
         indptrs = (ratings.row_indptr, np.concatenate([[0], np.cumsum(ratings.column_counts)]))
         bounds = {factor: block_bounds(indptr, config.grid) for factor, indptr in zip("WH", indptrs, strict=True)}
-        facts = {**made, "config_hash": config.hash(), "data_hash": ratings.digest}
+        facts = {**recorded, "config_hash": config.hash(), "data_hash": ratings.digest}
         shutil.rmtree(run.start(), ignore_errors=True)  # left by a job that was killed before sampling
         run.start().mkdir()
         for chain, checkpoint in enumerate(self.checkpoints):
@@ -147,18 +147,11 @@ class WarmStart:
             small = self._small(checkpoint, factors)
             head = header("start", chain, 0, config.grid, facts, small)
             write_snapshot(run.start(), run.start(chain).name, blocks, head)
-        counts = {f"known_{self._kind(ratings, factor)}s": int((rows[factor] >= 0).sum()) for factor in "WH"}
+        kinds = zip("WH", _kinds(ratings), strict=True)
+        counts = {f"known_{kind}s": int((rows[factor] >= 0).sum()) for factor, kind in kinds}
         iterations = [checkpoint.manifest.iteration for checkpoint in self.checkpoints]
         run.note("started from a run", run=str(self.directory.path), iterations=iterations, **counts)
         return start_digest(run)
-
-    @property
-    def _transposed(self) -> bool:
-        return self.index.factors["item"] == "W"
-
-    @staticmethod
-    def _kind(ratings: Ratings, factor: str) -> str:
-        return "user" if (factor == "W") != ratings.transposed else "item"
 
     def _position(self, checkpoint: Snapshot) -> tuple[int, str]:
         """Return the sub-chain of a checkpoint's last state, and the name of its position."""
@@ -199,6 +192,11 @@ def start_digest(run: RunDirectory) -> str:
         snapshot.verify()
         lines += snapshot_lines(snapshot, "start")
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def _kinds(ratings: Ratings) -> tuple[str, str]:
+    """Kinds of the rows of W and H."""
+    return ("item", "user") if ratings.transposed else ("user", "item")
 
 
 def _match(known: Vocabulary, ids: Array) -> Int32:
