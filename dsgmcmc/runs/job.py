@@ -15,12 +15,15 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 from threading import RLock
 from time import monotonic, perf_counter
 from types import MappingProxyType
 from typing import Any, Self, TypeVar
 
+import numpy as np
 import tomli_w
 from threadpoolctl import threadpool_limits
 
@@ -28,6 +31,8 @@ from dsgmcmc.config.chain import CHANGEABLE, section_of
 from dsgmcmc.config.job import Policy
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.diagnostics.accuracy import Look, look_at, next_look
+from dsgmcmc.diagnostics.comparison import Comparison
+from dsgmcmc.diagnostics.summary import as_written, read_summary, save_summary, verdict
 from dsgmcmc.errors import (
     EXIT_DONE,
     EXIT_INTERRUPTED,
@@ -37,9 +42,9 @@ from dsgmcmc.errors import (
     InputError,
     WriteError,
 )
-from dsgmcmc.parallel.comm import agree, on_root, oversubscription, seconds_since_start
+from dsgmcmc.parallel.comm import agree, mpi_library, on_root, oversubscription, peak_memory, seconds_since_start
 from dsgmcmc.parallel.partition import chain_group
-from dsgmcmc.parallel.ring import Ring
+from dsgmcmc.parallel.ring import PHASES, Ring
 from dsgmcmc.parallel.signals import Request, Signals
 from dsgmcmc.parallel.watchdog import Watchdog
 from dsgmcmc.runs.chain import Chain, fallbacks
@@ -47,15 +52,18 @@ from dsgmcmc.runs.control import Control
 from dsgmcmc.runs.costs import Costs
 from dsgmcmc.runs.progress import LogErrors, Progress, logs
 from dsgmcmc.runs.source import RatingsSource, targets_of
-from dsgmcmc.runs.summary import RunTimes, saved_result, write_summary
 from dsgmcmc.settings import named
 from dsgmcmc.storage.lock import Lock, is_held
-from dsgmcmc.storage.rundir import INDEX, Facts, RunDirectory, check_made_with, made_with, versions
-from dsgmcmc.storage.store import clean, read_manifest
+from dsgmcmc.storage.rundir import INDEX, Facts, RunDirectory, check_made_with, made_with, now, versions
+from dsgmcmc.storage.store import clean, read_manifest, step_name
 from dsgmcmc.terminal import say
 from dsgmcmc.types import Comm
 
 T = TypeVar("T")
+
+WAITING = ("exchange", "reduce", "checkpoint")  # phases in which a process mostly waits for other processes
+SLOW_FACTOR = 1.25  # a process is reported as slow if it is busy for this multiple of the median of the others,
+SLOW_SHARE = 0.05  # and the others wait longer than this share of the sampling time
 
 log = logging.getLogger(__name__)
 
@@ -289,21 +297,14 @@ class Job:
                 raise type(failures[0])("; ".join(dict.fromkeys(map(str, failures))))
             agree(comm, log_errors.check, "writing a log", WriteError)
             request = max(comm.allgather(self._request))
-            self._finish(ring, sampling)
+            before = saved_result(run) if self._at_root else []
+            if any(comm.allgather(self._sampled > 0 or before is None)):  # another group may have sampled
+                self.result = self._write_summary(ring, sampling)
+            else:
+                self.result = before or []
         if request == Request.INTERRUPT:
             return EXIT_INTERRUPTED
         return EXIT_RESUME if request == Request.STOP else EXIT_DONE
-
-    def _finish(self, ring: Ring, sampling: float) -> None:
-        """Write the summary of all chains, unless there is one and this job sampled nothing. Collective."""
-        comm, run = self.comm, self.run_directory
-        before = saved_result(run) if self._at_root else []
-        if any(comm.allgather(self._sampled > 0 or before is None)):  # another group may have sampled
-            counts = (self._sampled, self._timed) if ring.rank == 0 else (0, 0)
-            times = RunTimes(self._startup, sampling, *counts, ring.phases)
-            self.result = write_summary(comm, self.source, self._config, times, run, self._look)
-        else:
-            self.result = before or []
 
     # ------------------------------------------------------------------ the loop over chains
 
@@ -399,6 +400,58 @@ class Job:
         look: Look = self.comm.bcast(None if of_processes is None else look_at(self._config, of_processes))
         return look
 
+    # ------------------------------------------------------------------ summary
+
+    def _write_summary(self, ring: Ring, sampling: float) -> list[str]:
+        """Write ``summary.json`` on process 0, and return the result for the user there. Collective.
+
+        `sampling` is the time of this process in seconds, without the first sweep.
+
+        Raises
+        ------
+        WriteError
+            If the file cannot be written.
+        """
+        comm, run, config = self.comm, self.run_directory, self._config
+        phases = np.array(comm.allgather([ring.phases.seconds[name] for name in PHASES]))
+        rss, hosts, times = comm.allgather(peak_memory()), comm.allgather(platform.node()), comm.allgather(sampling)
+        # all processes of a group have made the same iterations
+        made, timed = (comm.allreduce(count * (ring.rank == 0)) for count in (self._sampled, self._timed))
+        longest = max(times)
+
+        def write() -> list[str]:
+            if not self._at_root:
+                return []
+            data_per_iteration = self.source.ratings.nnz / config.sweep_length
+            waited = phases[:, [PHASES.index(name) for name in WAITING]].sum(axis=1)
+            summary = {
+                **self.source.results(run, config),
+                "time": now(),
+                "iterations": config.iterations,
+                "reached": run.reached(config.chains),
+                "iterations_made": made,
+                "until": None if self._look is None else self._look.table(),
+                "processes": comm.size,
+                "grid": config.grid,
+                "sampler": config.sampler.name,
+                "seconds_startup": self._startup,
+                "seconds_sampling": longest,
+                "ratings_per_second": timed * data_per_iteration / longest if longest else 0.0,
+                "phases": {
+                    name: {"mean": float(column.mean()), "max": float(column.max()), "by_process": column.tolist()}
+                    for name, column in zip(PHASES, phases.T, strict=True)
+                },
+                "straggler": straggler((np.array(times) - waited).tolist(), hosts, longest),
+                "events": run.events(),
+                "fell_back": _fell_back(run, config),
+                "peak_rss_bytes": [peak_memory(), *rss[1:]],  # process 0 has since scored the test ratings
+                "versions": {**versions(), "mpi": mpi_library()},
+            }
+            save_summary(run.summary_file, summary)
+            return _result(summary, run.path)
+
+        return agree(comm, write, "writing the summary", WriteError)
+
 
 # ---------------------------------------------------------------------- checks before sampling
 
@@ -457,3 +510,65 @@ def forget_killed_job(run: RunDirectory) -> None:
 def _stop_listening(run: RunDirectory) -> None:
     with suppress(OSError):
         run.listening_file.unlink()
+
+
+# ---------------------------------------------------------------------- result
+
+
+def _fell_back(run: RunDirectory, config: ResolvedConfig) -> list[dict[str, Any]]:
+    """List the models that were given up and the restarts of chains, each with its replacement."""
+    events: list[dict[str, Any]] = []
+    if run.comparison_file.exists():
+        comparison = Comparison.read(run.comparison_file)
+        models = [*comparison.given_up, comparison.recommended]
+        events += [{"model": model, "next": following} for model, following in pairwise(models)]
+    samplers = fallbacks(config, run.read_settings()[1].get("given_of_sampler", []))
+    for chain, reached in enumerate(run.reached(config.chains)):
+        folder = run.series("checkpoints", chain) / step_name(reached)
+        diverged = read_manifest(folder).diverged if folder.is_dir() else ()
+        several = zip(diverged, samplers, strict=False)
+        events += [{"chain": chain, "iteration": at, "next": sampler.name} for at, sampler in several]
+    return events
+
+
+def straggler(busy: list[float], hosts: list[str], sampling: float) -> dict[str, Any] | None:
+    """Find a process that is much slower than the others, if there is one.
+
+    Parameters
+    ----------
+    busy : list of float
+        Seconds in which each process was not waiting.
+    hosts : list of str
+        Host of each process.
+    sampling : float
+        Seconds of sampling.
+
+    Returns
+    -------
+    dict or None
+        ``process``, ``host``, ``busy_seconds`` and ``others_seconds`` (median of the others).
+    """
+    if len(busy) < 2:
+        return None
+    slowest = int(np.argmax(busy))
+    others = median(busy[:slowest] + busy[slowest + 1 :])
+    if busy[slowest] < SLOW_FACTOR * others or busy[slowest] - others <= SLOW_SHARE * sampling:
+        return None
+    return {"process": slowest, "host": hosts[slowest], "busy_seconds": busy[slowest], "others_seconds": others}
+
+
+def saved_result(run: RunDirectory) -> list[str] | None:
+    """Return the result lines of a finished run; None without a readable summary."""
+    try:
+        summary = read_summary(run.summary_file)
+        with as_written(run.summary_file):
+            first, *others = _result(summary, run.path)
+    except (FileNotFoundError, InputError):
+        return None
+    return [f"finished before: {first}", *others]
+
+
+def _result(summary: dict[str, Any], path: Path) -> list[str]:
+    """Return the lines that the user reads at the end."""
+    first, *others = verdict(summary).lines()
+    return [f"{path}: {first}", *(f"  {line}" for line in others)]
