@@ -104,7 +104,7 @@ class ChainState:
         return {name: SmallArray.of(array) for name, array in arrays.items()}
 
     def load(self, snapshot: Snapshot) -> None:
-        """Load everything from a checkpoint of a chain with the same `diverged`.
+        """Load all arrays from a checkpoint of a chain with the same `diverged`.
 
         Raises
         ------
@@ -339,11 +339,11 @@ class Checkpoints:
         self._run.prune_draws(self._chain)
 
     def save_posterior(self, iteration: int, seconds: float) -> None:
-        """Write the posterior from all draws so far, if there are any; older and damaged posteriors go. Collective."""
+        """Write the posterior from all draws so far, if any, in place of older and damaged posteriors. Collective."""
         self.settle()
         begin, parent = monotonic(), self._run.series("posterior", self._chain)
-        there = partial(is_whole, parent / step_name(iteration), "it is made again from the checkpoint")
-        if not self._draws.weight or on_root(self._ring.comm, there):
+        exists = partial(is_whole, parent / step_name(iteration), "it is computed again from the checkpoint")
+        if not self._draws.weight or on_root(self._ring.comm, exists):
             return
         saved = {SAVED_DRAWS: self._state.small()[SAVED_DRAWS]}
         draft = self._draft("posterior", iteration, seconds, dict(self._state.posterior()), saved)

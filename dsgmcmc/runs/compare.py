@@ -552,7 +552,7 @@ class Comparing:
 
 
 def sample_recommended(job: Job, signals: Signals | None = None, dry_run: bool = False) -> int:
-    """Compare models unless the run has a comparison, and sample the recommended one; after divergence, the next.
+    """Compare models unless the run has a comparison, and sample the recommended model; after divergence, the next.
 
     A job that is killed between two models leaves the comparison unchanged, but no run: when resumed, it samples the
     first of the two again. Collective.

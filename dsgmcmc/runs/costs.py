@@ -35,7 +35,7 @@ class Costs(NamedTuple):
     ----------
     memory_per_process : int
         Memory of the largest process: the interpreter with its libraries, ratings, state, accumulators, sums of a
-        sampler that draws rows from their conditional distributions, and what is needed while a checkpoint is written.
+        sampler that draws rows from their conditional distributions, and buffers for writing a checkpoint.
     sent_per_sweep : int
         Column blocks that the processes of a chain send to each other in a sweep, on average. Evaluation, ordered sums
         and tours that renew a metric are left out.

@@ -128,7 +128,7 @@ class Job:
         return type(self)(self.comm, self.source, out, self.given, True, self.policy, command, self.quiet, settings)
 
     def describe(self) -> int:
-        """Print the resolved settings, and its costs in memory, disk and messages, for ``--dry-run``. Collective."""
+        """Print the resolved settings, and the costs in memory, disk and messages, for ``--dry-run``. Collective."""
         config, _ = self.resolve()
         if self._at_root:
             costs = Costs.of(config, self.source.ratings, self.comm.size)._asdict()
@@ -416,7 +416,7 @@ class Job:
         phases = np.array(comm.allgather([ring.phases.seconds[name] for name in PHASES]))
         rss, hosts, times = comm.allgather(peak_memory()), comm.allgather(platform.node()), comm.allgather(sampling)
         # all processes of a group have made the same iterations
-        made, timed = (comm.allreduce(count * (ring.rank == 0)) for count in (self._sampled, self._timed))
+        iterations, timed = (comm.allreduce(count * (ring.rank == 0)) for count in (self._sampled, self._timed))
         longest = max(times)
 
         def write() -> list[str]:
@@ -429,7 +429,7 @@ class Job:
                 "time": now(),
                 "iterations": config.iterations,
                 "reached": run.reached(config.chains),
-                "iterations_made": made,
+                "iterations_made": iterations,
                 "until": None if self._look is None else self._look.table(),
                 "processes": comm.size,
                 "grid": config.grid,
@@ -457,7 +457,7 @@ class Job:
 
 
 def refuse_taken(run: RunDirectory, resume: bool) -> None:
-    """Refuse a path that is a file, and, for a new run, a directory that is not empty."""
+    """Refuse a path that is a file and, for a new run, a directory that is not empty."""
     if run.path.exists() and not run.path.is_dir():
         raise InputError(f"{run.path} is a file: {named('out')} names the run's directory, which sample makes")
     if not resume and run.path.is_dir() and {path.name for path in run.path.iterdir()} - {run.lock_file.name}:
@@ -502,7 +502,7 @@ def warn_of_processes(comm: Comm) -> None:
 
 
 def forget_killed_job(run: RunDirectory) -> None:
-    """Remove the file by which a killed job told scripts that it accepts signals; every job calls this first."""
+    """Remove the file that shows scripts that a job accepts signals, if a killed job has left it; every job does so."""
     if not is_held(run.lock_file):
         _stop_listening(run)
 
@@ -526,8 +526,8 @@ def _fell_back(run: RunDirectory, config: ResolvedConfig) -> list[dict[str, Any]
     for chain, reached in enumerate(run.reached(config.chains)):
         folder = run.series("checkpoints", chain) / step_name(reached)
         diverged = read_manifest(folder).diverged if folder.is_dir() else ()
-        several = zip(diverged, samplers, strict=False)
-        events += [{"chain": chain, "iteration": at, "next": sampler.name} for at, sampler in several]
+        restarts = zip(diverged, samplers, strict=False)
+        events += [{"chain": chain, "iteration": at, "next": sampler.name} for at, sampler in restarts]
     return events
 
 

@@ -131,10 +131,12 @@ class LogErrors:
         self._signals.request = max(self._signals.request, Request.STOP)
 
     def check(self) -> None:
-        """Raise WriteError if an error was handled."""
+        """Raise WriteError if there was an error."""
         if self._first is not None:
-            said = failed_file(self._first)
-            raise WriteError(f"{said}; stopped after a checkpoint: go on with {named('resume')} once it can be written")
+            failure = failed_file(self._first)
+            raise WriteError(
+                f"{failure}; stopped after a checkpoint: go on with {named('resume')} once it can be written"
+            )
 
 
 @contextmanager

@@ -147,7 +147,7 @@ class RatingsSource:
         if before and self.start is not None and start is None:
             raise InputError(f"{run.path} did not start from another run: go on with it without {named('from')}")
         if start is not None and start != start_digest(run):
-            raise InputError(f"{run.start()} is incomplete, or is not what the run started from: start another run")
+            raise InputError(f"{run.start()} is incomplete, or has changed since the run started: start another run")
         ratings = self.ratings
         levels = config.law.levels_of(ratings)
         levels = scale_of(ratings) if levels is None else levels
@@ -161,7 +161,7 @@ class RatingsSource:
             **({} if levels is None else {"levels": levels.tolist()}),
             "ratings": ratings.nnz,
             "test_ratings": ratings.nnz_test,
-            **({"cautions": said} if (said := warnings_for_data(config, ratings)) else {}),
+            **({"cautions": warnings} if (warnings := warnings_for_data(config, ratings)) else {}),
             **({"baselines": known or baselines(ratings, self.biases_only)} if scored else {}),
         }
         write_index(run, ratings, config.hash(), made_with(facts))
