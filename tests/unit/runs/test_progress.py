@@ -1,7 +1,8 @@
-"""What a job says while it samples."""
+"""Messages and progress of a job while it samples."""
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from support import sample, write_planted
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.diagnostics.summary import in_units
 from dsgmcmc.runs import job
-from dsgmcmc.runs.progress import Progress
+from dsgmcmc.runs.progress import Progress, logs
 
 
 @pytest.mark.parametrize(("sampler", "parts"), [("psgld", 3), ("baoab", 1)])
@@ -50,3 +51,23 @@ def test_a_line_says_which_rmse_is_which(capsys: pytest.CaptureFixture[str]) -> 
 def test_small_data_are_not_slow(rate: float, text: str) -> None:
     """They were sampled at 0 M ratings a second."""
     assert in_units(rate) == text
+
+
+def test_logs(capfd: pytest.CaptureFixture[str]) -> None:
+    """Process 0 speaks, the others do not; nothing below the level; handlers are as before at the end."""
+    logger = logging.getLogger("dsgmcmc.any")
+    before = list(logging.getLogger("dsgmcmc").handlers)
+    for rank in (0, 1):
+        with logs(rank):
+            logger.debug("details")
+            logger.info("process %d", rank)
+            logger.warning("careful")
+    assert capfd.readouterr().err == "process 0\nwarning: careful\n"
+    assert logging.getLogger("dsgmcmc").handlers == before
+
+
+def test_a_name_does_not_begin_a_line(capfd: pytest.CaptureFixture[str]) -> None:
+    """Nor steer the terminal: a message is one line."""
+    with logs(0):
+        logging.getLogger("dsgmcmc.any").warning("taking over %s", "run\x1b[2J\n2026 ERROR \udcff")
+    assert capfd.readouterr().err == "warning: taking over run\\x1b[2J\\n2026 ERROR \\udcff\n"

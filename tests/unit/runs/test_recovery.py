@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from mpi4py import MPI
-from support import copied, digest, diverging, metrics, write_planted
+from support import copied, digest, diverging, metrics
 
 from dsgmcmc.config.chain import section_of
 from dsgmcmc.config.run import build
@@ -57,11 +57,6 @@ def test_steps_are_those_of_the_settings_made_smaller() -> None:
 # ---------------------------------------------------------------------- where chains begin again
 
 BURN_IN = 20
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_planted(tmp_path_factory.mktemp("data") / "r.h5")
 
 
 @pytest.fixture(scope="module")

@@ -19,12 +19,6 @@ from dsgmcmc.storage.rundir import RunDirectory
 SMALL = {"rank": 2, "sampler": "psgld", "iterations": 20, "burn_in": 4, "thin": 4}
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """29 rows, 17 columns, about 200 ratings."""
-    return write_planted(tmp_path_factory.mktemp("data") / "r.h5")
-
-
 def ask(data: Path, out: Path, *, resume: bool = False, **options: Any) -> tuple[ResolvedConfig, list[str]]:
     """Resolve options on this process."""
     return Job(MPI.COMM_SELF, RatingsSource(data), out, options, resume).resolve()
@@ -67,12 +61,6 @@ def test_a_run_goes_on_with_its_own_ratings_only(begun: Path, tmp_path: Path) ->
     other = write_planted(tmp_path / "other.h5", seed=5)
     with pytest.raises(AgreedError, match=r"was sampled from other data than .*other\.h5"):
         ask(other, begun, resume=True)
-
-
-def test_the_data_bound_the_grid(data: Path, tmp_path: Path) -> None:
-    """A block has at least one column."""
-    with pytest.raises(AgreedError, match="--grid 18 is more than the 17 columns"):
-        ask(data, tmp_path / "run", grid=18)
 
 
 def test_the_default_grid_fits_tiny_data(tmp_path: Path) -> None:

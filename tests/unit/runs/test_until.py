@@ -21,12 +21,6 @@ SETTINGS: dict[str, Any] = {"rank": 2, "grid": 3, "burn_in": 20, "thin": 1, "sav
 SETTINGS |= {"sampler": {"name": "baoab", "step_size": 0.15}, "prior": "fixed", "prior_precision": 20.0}
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """250 ratings, 50 of them for testing."""
-    return write_planted(tmp_path_factory.mktemp("data") / "r.h5")
-
-
 def last(out: Path) -> dict[str, Any]:
     """What a run says of its last look."""
     found: dict[str, Any] = json.loads((out / "summary.json").read_text(encoding="utf-8"))["until"]

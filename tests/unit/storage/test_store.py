@@ -1,7 +1,8 @@
-"""Snapshots: there whole or not at all, every kind of damage found, nothing of anybody else's touched."""
+"""Snapshots are complete or absent, all damage is detected, and files of other origin are not touched."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -17,17 +18,36 @@ from dsgmcmc.errors import GoneError, InputError
 from dsgmcmc.storage.store import (
     MANIFEST,
     Key,
+    Manifest,
     SmallArray,
     Snapshot,
     block_hash,
     clean,
     prune,
+    read_manifest,
+    seal,
     step_name,
     steps,
     write_snapshot,
 )
 
 SHARD = "shard-00000.h5"
+HASH = "0123456789abcdef" * 4
+CONTENT: dict[str, Any] = {
+    "format": "dsgmcmc-snapshot",
+    "version": 2,
+    "kind": "checkpoint",
+    "chain": 0,
+    "iteration": 12,
+    "grid": 4,
+    "config_hash": HASH,
+    "data_hash": HASH,
+    "state": {"tau": {"shape": [2], "values": [0.1, 2.5]}, "observer.kept": {"shape": [1], "values": [3.0]}},
+    "about": {"seconds": 3.5},
+    "blocks": [
+        {"key": ["state", "W", 0, "theta"], "shard": "shard-00000.h5", "shape": [3, 2], "dtype": "<f4", "sha256": HASH}
+    ],
+}
 THETA = Key("state", "W", 0, "theta")
 BLOCKS = {
     THETA: np.arange(6, dtype=np.float32).reshape(3, 2),
@@ -38,17 +58,9 @@ BLOCKS = {
 
 
 def write(parent: Path, iteration: int = 7, blocks: dict[Key, np.ndarray] = BLOCKS, **changes: Any) -> Path:
-    content = {
-        "kind": "checkpoint",
-        "chain": 0,
-        "iteration": iteration,
-        "grid": 4,
-        "config_hash": "0" * 64,
-        "data_hash": "f" * 64,
-        "state": {"tau": SmallArray.of([1 / 3, np.inf])},
-        "about": {"seconds": 1.5},
-    }
-    return write_snapshot(parent, step_name(iteration), blocks, content | changes)
+    header = {name: value for name, value in CONTENT.items() if name != "blocks"}
+    header |= {"iteration": iteration, "state": {"tau": SmallArray.of([1 / 3, np.inf])}}
+    return write_snapshot(parent, step_name(iteration), blocks, header | changes)
 
 
 def names(parent: Path) -> list[str]:
@@ -162,15 +174,7 @@ def _never_written(file: Any, elsewhere: Path) -> None:
     file.create_dataset(THETA.path, (3, 2), np.float32)
 
 
-@pytest.mark.parametrize(
-    "replace",
-    [
-        _linked_group,
-        _virtual,
-        _external_storage,
-        _never_written,
-    ],
-)
+@pytest.mark.parametrize("replace", [_linked_group, _virtual, _external_storage, _never_written])
 def test_blocks_stored_in_any_but_the_plainest_way_are_refused(
     tmp_path: Path, replace: Callable[[Any, Path], None]
 ) -> None:
@@ -185,6 +189,66 @@ def test_blocks_stored_in_any_but_the_plainest_way_are_refused(
         replace(file, elsewhere)
     with pytest.raises(InputError, match="shard-00000"):
         Snapshot(path).read(THETA)
+
+
+# ---------------------------------------------------------------------- manifests
+
+
+def read_text(folder: Path, text: str) -> Manifest:
+    (folder / MANIFEST).write_text(text, encoding="utf-8")
+    return read_manifest(folder)
+
+
+def test_a_manifest_is_read_back_as_it_was_written(tmp_path: Path) -> None:
+    """Every float keeps its bits, whatever it is."""
+    values = [0.1, 1e-310, np.nextafter(1, 2), -0.0, np.inf, -np.inf, np.nan, 1e22]
+    manifest = read_text(tmp_path, seal(json.dumps(CONTENT)))
+    manifest = manifest.model_copy(update={"state": {"x": SmallArray.of(np.array(values).reshape(2, 4))}})
+    found = read_text(tmp_path, seal(manifest.model_dump_json(indent=1)))
+    assert found.state["x"].array().tobytes() == np.array(values).tobytes()
+    assert found.state["x"].array().shape == (2, 4)
+    assert found.blocks == manifest.blocks
+    assert found.blocks[0].key == Key("state", "W", 0, "theta")
+
+
+def test_every_changed_character_and_every_cut_is_found(tmp_path: Path) -> None:
+    """Also one that leaves sound JSON: a digit of the state would change the chain unseen."""
+    text = seal(json.dumps(CONTENT))
+    for at, old in enumerate(text):
+        new = "7" if old != "7" else "8"
+        for damaged in (text[:at] + new + text[at + 1 :], text[:at]):
+            with pytest.raises(InputError, match=r"manifest\.json is"):
+                read_text(tmp_path, damaged)
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("version",), 1),
+        (("kind",), "other"),
+        (("iteration",), "many"),
+        (("data_hash",), None),
+        (("about", "made_with"), 3),
+        (("blocks", 0, "dtype"), "|O8"),
+        (("blocks", 0, "key"), ["..", "W", 0, "theta"]),
+        (("blocks", 0, "key"), ["state", "W/../..", 0, "theta"]),
+        (("blocks", 0, "shard"), "../shard-00000.h5"),
+        (("blocks", 0, "shard"), "shard-00000.h5\n"),
+        (("state", "tau", "shape"), [3]),
+        (("state", "tau", "values"), ["a", "b"]),
+        (("state", "observer.kept", "values"), [float("nan")]),
+        (("state", "observer.kept", "values"), [float("inf")]),
+    ],
+)
+def test_what_is_not_a_manifest_of_this_version_is_refused(tmp_path: Path, path: tuple[Any, ...], value: Any) -> None:
+    """Before anything is read or allocated by it; whoever can seal it must not lead a reader to other files."""
+    content = json.loads(json.dumps(CONTENT))
+    at = content
+    for step in path[:-1]:
+        at = at[step]
+    at[path[-1]] = value
+    with pytest.raises(InputError, match="is not a snapshot this version reads"):
+        read_text(tmp_path, seal(json.dumps(content)))
 
 
 # ---------------------------------------------------------------------- series of snapshots

@@ -1,4 +1,4 @@
-"""Logs: lines of JSON; damaged lines are skipped, and nothing is appended to a torn one."""
+"""Small files of a run: written atomically, read only if they are files; damaged lines of logs are skipped."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from dsgmcmc.diagnostics.comparison import Comparison
+from dsgmcmc.diagnostics.summary import read_summary
+from dsgmcmc.errors import InputError
+from dsgmcmc.storage.files import read_toml, write_whole
 from dsgmcmc.storage.rundir import RunDirectory
 
 
@@ -62,3 +66,21 @@ def test_metrics_of_every_chain_have_a_file_of_their_own(tmp_path: Path) -> None
             run.add_metrics(chain, line(iteration, chain))
     run.cut_metrics(0, 1)
     assert run.metrics() == [line(1), line(1, 1), line(2, 1)]
+
+
+# ---------------------------------------------------------------------- files
+
+
+def test_nothing_is_left_of_what_cannot_be_written(tmp_path):
+    """No temporary file beside a folder of that name."""
+    (tmp_path / "out").mkdir()
+    with pytest.raises(IsADirectoryError):
+        write_whole(tmp_path / "out", "text")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("read", [read_toml, read_summary, Comparison.read])
+def test_what_is_no_file_is_said_once(tmp_path, read):
+    """An `InputError` is a `ValueError`: readers that turn those of parsers into one line leave it as it is."""
+    with pytest.raises(InputError, match=rf"^{tmp_path} is a directory, a pipe or a device: expected a file$"):
+        read(tmp_path)
