@@ -6,10 +6,11 @@ import os
 import random
 import signal
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
-from support import Running, copied, injected, newest, rank_pid, run
+from support import Running, copied, injected, newest, rank_pid, run, wait_until
 from tiny import FOREVER, expect_same, go_on, resuming
 
 from dsgmcmc.storage.store import steps
@@ -58,7 +59,7 @@ def test_kills_at_random_moments_lose_nothing(data: Path, tmp_path: Path, kills:
         with Running(resuming(data, out, processes, **OFTEN)) as running:
             victim = rank_pid(running, choice.randrange(processes))
             if number % 5:  # every fifth dies while it starts
-                wait_for_more(running, out, before)
+                wait_until(partial(has_newer, out, before), lambda: "no new checkpoint")
             time.sleep(choice.uniform(0, 0.25))
             os.kill(victim, signal.SIGKILL)
             assert running.wait().code not in (0, 75)
@@ -68,13 +69,9 @@ def test_kills_at_random_moments_lose_nothing(data: Path, tmp_path: Path, kills:
     expect_same(data, out, tmp_path, **OFTEN)
 
 
-def wait_for_more(running: Running, out: Path, iteration: int) -> None:
-    """Wait for a checkpoint after `iteration`."""
-    end = time.monotonic() + 100
-    while max(steps(out / "checkpoints" / "chain-0"), default=0) <= iteration:
-        assert running.process.poll() is None, running.wait()
-        assert time.monotonic() < end
-        time.sleep(0.01)
+def has_newer(out: Path, iteration: int) -> bool:
+    """Whether a run has a checkpoint after `iteration`."""
+    return max(steps(out / "checkpoints" / "chain-0"), default=0) > iteration
 
 
 PROTOCOL = ("mkdir", "shard", "write", "sync", "rename", "remove")

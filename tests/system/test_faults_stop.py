@@ -7,30 +7,24 @@ import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from support import Running, digest, injected, metrics, newest, rank_pid, run
+from support import Running, digest, injected, newest, rank_pid, run, wait_until
 from tiny import expect_same, go_on, resuming
 
 from dsgmcmc.parallel.signals import ONE_PRESS
+from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.store import steps
 
 
 def sampling(running: Running, out: Path, before: int) -> None:
     """Wait until iterations after `before` are in the metrics."""
-    end = time.monotonic() + 100
-    while not (out / "metrics.jsonl").exists() or max((x["iteration"] for x in lines(out)), default=0) <= before + 40:
+
+    def advanced() -> bool:
         assert running.process.poll() is None, running.wait()
-        assert time.monotonic() < end
-        time.sleep(0.01)
+        return max((line["iteration"] for line in RunDirectory(out).metrics()), default=0) > before + 40
 
-
-def lines(out: Path) -> list[dict[str, Any]]:
-    try:
-        return metrics(out)
-    except ValueError:  # a line is being written
-        return []
+    wait_until(advanced, lambda: f"no iteration after {before + 40}")
 
 
 # ---------------------------------------------------------------------- signals
@@ -84,10 +78,8 @@ def test_a_job_says_when_it_can_be_asked_to_stop(data: Path, tmp_path: Path) -> 
     assert run(*resuming(data, out, 2), env=injected("iteration=kill,at=30")).code not in (0, 75)
     left = (out / "listening").stat().st_mtime_ns
     with Running(resuming(data, out, 2)) as running:
-        end = time.monotonic() + 100
-        while not (out / "listening").exists() or (out / "listening").stat().st_mtime_ns == left:
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        file = out / "listening"
+        wait_until(lambda: file.exists() and file.stat().st_mtime_ns != left, lambda: f"no new {file}")
         os.kill(rank_pid(running, 1), signal.SIGUSR1)
         running.wait().expect(75)
     assert not (out / "listening").exists()
@@ -133,11 +125,8 @@ def test_a_second_ctrl_c_ends_at_once(data: Path, tmp_path: Path) -> None:
     # the first comes of itself, and what is then written takes a minute
     faults = injected("iteration=int,at=30", "shard=sleep:60")
     with Running(resuming(data, out, None, "--checkpoint-every=1h"), faults) as running:
-        end = time.monotonic() + 100
-        while not list((out / "checkpoints" / "chain-0").glob("*.tmp-*")):
-            assert running.process.poll() is None, running.wait()
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        series = out / "checkpoints" / "chain-0"
+        wait_until(lambda: list(series.glob("*.tmp-*")), lambda: "no checkpoint is being written")
         time.sleep(2 * ONE_PRESS)
         running.signal(signal.SIGINT)
         assert running.wait(50).code == -signal.SIGINT

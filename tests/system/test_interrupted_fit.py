@@ -7,11 +7,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
-from support import planted
+from support import planted, wait_until
 
 FIT_TWICE = """
 from pathlib import Path
@@ -38,11 +37,12 @@ def fitting(folder: Path) -> subprocess.Popen[str]:
     process = subprocess.Popen(
         [sys.executable, "-c", FIT_TWICE], cwd=folder, env=environment, stdout=subprocess.PIPE, text=True
     )
-    end = time.monotonic() + 100
-    while not any(path.stat().st_size > 1000 for path in (folder / "run").glob("metrics*")):
+
+    def samples() -> bool:
         assert process.poll() is None
-        assert time.monotonic() < end
-        time.sleep(0.05)
+        return any(path.stat().st_size > 1000 for path in (folder / "run").glob("metrics*"))
+
+    wait_until(samples, lambda: "no metrics")
     return process
 
 
@@ -61,17 +61,14 @@ def test_a_killed_fit_leaves_no_process(tmp_path: Path) -> None:
     with fitting(tmp_path) as process:
         assert sampling(tmp_path)
         process.kill()
-    end = time.monotonic() + 60
-    while sampling(tmp_path):
-        assert time.monotonic() < end
-        time.sleep(0.1)
+    wait_until(lambda: not sampling(tmp_path), lambda: f"still sampling: {sampling(tmp_path)}")
 
 
 def sampling(folder: Path) -> list[str]:
     """Processes whose command names a folder."""
-    found = []
+    pids = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):  # it has ended meanwhile
+        with contextlib.suppress(OSError):  # the process has ended
             if str(folder) in path.read_text(errors="replace"):
-                found.append(path.parent.name)
-    return found
+                pids.append(path.parent.name)
+    return pids
