@@ -160,7 +160,7 @@ def probe_kernels() -> None:
     """Compile a kernel, or load it from the cache, and compare its result with a known one."""
     import numba
 
-    from dsgmcmc.kernels.cache import cache_directory
+    from dsgmcmc.kernels.jit import cache_directory
     from dsgmcmc.kernels.philox import NoiseKey, normals
 
     drawn = np.empty(1, np.float32)

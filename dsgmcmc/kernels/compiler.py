@@ -32,11 +32,28 @@ log = logging.getLogger(__name__)
 numba.config.SLP_VECTORIZE = 1  # type: ignore[attr-defined]
 
 
-def compiled(signature: str, **options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Decorate a kernel as ``numba.njit(signature, cache=True, **options)`` does, but load cached code faster."""
+#: Fast-math flags of kernels: sums may be reordered and products fused. NaN and infinity keep their meaning, so
+#: divergence shows in sums. Divisions and roots are exact: the approximate instructions ("arcp", "afn") differ between
+#: makers of processors, turn 1 / sqrt(0) into NaN, and save no time.
+FAST = set(vectors.FAST)
+#: Flags of kernels that must be computed as written, whose bits do not depend on the surrounding code.
+EXACT = {"contract"}
+
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+
+#: Decorators of functions that the kernels in their module call.
+helper = numba.njit(**_OPTIONS, fastmath=FAST)
+exact_helper = numba.njit(**_OPTIONS, fastmath=EXACT)
+
+
+def kernel(signature: str, fastmath: set[str] = FAST) -> Callable[[Callable[..., Any]], Any]:
+    """Decorate a kernel as ``numba.njit(signature, cache=True)`` does, but load cached code faster.
+
+    A single signature lets all processes write the same cache entry.
+    """
 
     def decorate(function: Callable[..., Any]) -> Any:
-        dispatcher = numba.njit(**options)(function)
+        dispatcher = numba.njit(**_OPTIONS, fastmath=fastmath)(function)
         dispatcher._cache = _Cache(function)  # type: ignore[no-untyped-call]
         with register_dispatcher(dispatcher):
             dispatcher.compile(signature)
@@ -50,7 +67,7 @@ def compiled(signature: str, **options: Any) -> Callable[[Callable[..., Any]], A
 def wide_vectors(typing_context: Any) -> Any:
     """Make the vectors of a kernel 512 bits wide if the processor supports it; the compiler's default is 256 bits.
 
-    Sums may be reordered (`kernels.jit.FAST`), so the last bits of results depend on the width.
+    Sums may be reordered (`FAST`), so the last bits of results depend on the width.
     """
 
     def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -94,15 +111,7 @@ def _announce() -> None:
 @functools.cache
 def machine() -> str:
     """Describe everything except the source on which the machine code depends."""
-    flags = (
-        "OPT",
-        "LOOP_VECTORIZE",
-        "SLP_VECTORIZE",
-        "CPU_NAME",
-        "CPU_FEATURES",
-        "BOUNDSCHECK",
-        "DEBUGINFO_DEFAULT",
-    )
+    flags = ["OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "CPU_NAME", "CPU_FEATURES", "BOUNDSCHECK", "DEBUGINFO_DEFAULT"]
     return "\n".join(
         (
             platform.python_implementation() + sys.version,
@@ -114,5 +123,6 @@ def machine() -> str:
             llvmlite.binding.get_host_cpu_features().flatten(),
             *(f"{flag}={getattr(numba.config, flag, None)}" for flag in flags),
             inspect.getsource(vectors),
+            inspect.getsource(sys.modules[__name__]),
         )
     )

@@ -17,21 +17,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from dsgmcmc.kernels import jit
-from dsgmcmc.kernels.formula.parser import functions
-from dsgmcmc.kernels.gradient import score_expression
+from dsgmcmc.kernels.formula_parser import functions, parse_score
 from dsgmcmc.kernels.jit import indented
 from dsgmcmc.kernels.ordinal import DERIVATIVES, LANES
-from dsgmcmc.kernels.records import PASSES, Record
+from dsgmcmc.kernels.records import PATTERN, Record, by_rows, compile_passes
 from dsgmcmc.kernels.shaped import FUNCTIONS
 from dsgmcmc.types import Float32, Float64, Int32
 
-STEP = 0.1
-"""H."""
+STEP = 0.1  # H
 
 
 class Score(NamedTuple):
@@ -57,7 +55,7 @@ class Score(NamedTuple):
 
 def formula_score(score: str) -> Score:
     """Make a score from an expression of x and eta, in the language of formulas."""
-    return Score("formula", f"e = {score_expression(score)}")
+    return Score("formula", f"e = {parse_score(score)}")
 
 
 def level_score(scaled: bool) -> Score:
@@ -70,7 +68,7 @@ _SOURCE = '''\
 _exp = exp32
 
 
-{decorator}
+@kernel("void(int32[::1], float32[::1], float32[:, ::1], float32[:, ::1], float32[:, ::1])")
 def effects(groups, predictors, terms, nodes, sums):
     """Scores, curvatures and changes of the log density to the sums of their groups."""
     wide_vectors()
@@ -122,11 +120,10 @@ def effects_kernel(score: Score) -> Callable[..., None]:
     places = [f"tile[lane + uint64({(2 + k) * LANES})]" for k in range(len(score.terms))]
     totals = [f"tile[lane + uint64({first + k * LANES})]" for k in range(3)]
     source = _SOURCE.format(
-        decorator=jit.decorator("void(int32[::1], float32[::1], float32[:, ::1], float32[:, ::1], float32[:, ::1])"),
         fill="\n".join(indented([f"{place} = terms[{k}, block + lane]" for k, place in enumerate(places)], 3)),
         clear="\n".join(indented([f"{total} = float32(0)" for total in totals], 3)),
         take="\n".join(indented([f"{name} = {place}" for name, place in zip(score.terms, places, strict=True)], 4)),
-        lines="\n".join(indented(score.lines, 4)),
+        lines="\n".join(indented(score.lines.splitlines(), 4)),
         add="\n".join(indented([f"{total} += nodes[node, {2 + k}] * e" for k, total in enumerate(totals)], 4)),
         lanes=LANES,
         sums=first,
@@ -141,8 +138,8 @@ def effects_kernel(score: Score) -> Callable[..., None]:
     return add
 
 
-_STEPS = '''\
-{helper}
+_GROUPS = '''\
+@helper
 def log_density(new, old, score, curvature, precision):
     """Of an effect as it is proposed, up to a constant."""
     total = curvature + precision
@@ -150,7 +147,7 @@ def log_density(new, old, score, curvature, precision):
     return 0.5 * (math.log(total) - total * error * error)
 
 
-{propose}
+@kernel("void(float32[::1], float32[:, ::1], float64, float64, float32[::1], float32[:, ::1])")
 def propose(effects, sums, tau, precision, noise, out):
     """Changes of the effects."""
     for g in range(effects.shape[0]):
@@ -159,7 +156,7 @@ def propose(effects, sums, tau, precision, noise, out):
         out[g, 0] = float32(step)
 
 
-{accept}
+@kernel("void(float32[::1], float32[:, ::1], float32[:, ::1], float64, float64, float32[::1])")
 def accept(effects, here, there, tau, precision, noise):
     """Keep the changes that are accepted, and what was found there; of others what was found here."""
     for g in range(effects.shape[0]):
@@ -176,7 +173,7 @@ def accept(effects, here, there, tau, precision, noise):
             there[g, 3] = float32(0)
 
 
-{along}
+@kernel("void(float32[::1], float32[:, ::1], float64, float64[::1])")
 def along(effects, sums, tau, out):
     """Sums of d^2, d S, d^2 I and L, of changed effects d."""
     for g in range(effects.shape[0]):
@@ -185,19 +182,23 @@ def along(effects, sums, tau, out):
         out[1] += tau * d * sums[g, 1]
         out[2] += tau * d * d * sums[g, 2]
         out[3] += tau * sums[g, 3]
+
+
+@kernel("void(int32[::1], float32[::1], float32[::1], float32[:, ::1])")
+def add(groups, residuals, weights, out):
+    """Weighted residuals, and weights, to the sums of their groups."""
+    for r in range(groups.shape[0]):
+        g = uint64(groups[r])
+        out[g, uint64(0)] += weights[r] * residuals[r]
+        out[g, uint64(1)] += weights[r]
+
+
+@kernel("void(int32[::1], float32[::1], float32[::1])")
+def subtract(groups, effects, out):
+    """Every group's effect off its ratings."""
+    for r in range(groups.shape[0]):
+        out[r] -= effects[uint64(groups[r])]
 '''
-
-
-@functools.cache
-def _steps() -> Any:
-    vector, table = "float32[::1]", "float32[:, ::1]"
-    source = _STEPS.format(
-        helper=jit.helper(),
-        propose=jit.decorator(f"void({vector}, {table}, float64, float64, {vector}, {table})"),
-        accept=jit.decorator(f"void({vector}, {table}, {table}, float64, float64, {vector})"),
-        along=jit.decorator(f"void({vector}, {table}, float64, float64[::1])"),
-    )
-    return jit.compile_source("effects_steps", source)
 
 
 def propose(effects: Float32, here: Float32, tau: float, precision: float, noise: Float32) -> Float32:
@@ -219,7 +220,7 @@ def propose(effects: Float32, here: Float32, tau: float, precision: float, noise
         The changes in the first column, zeros in the others.
     """
     out = np.zeros_like(here)
-    _steps().propose(effects, here, tau, precision, noise, out)
+    jit.compile_source("groups", _GROUPS).propose(effects, here, tau, precision, noise, out)
     return out
 
 
@@ -237,32 +238,14 @@ def accept(effects: Float32, here: Float32, there: Float32, tau: float, precisio
     noise : (2 G,) float32
         Standard normals; minus half the sum of two squares is the logarithm of a uniform number.
     """
-    _steps().accept(effects, here, there, tau, precision, noise)
+    jit.compile_source("groups", _GROUPS).accept(effects, here, there, tau, precision, noise)
 
 
 def along(effects: Float32, sums: Float32, tau: float) -> Float64:
     """Sum d^2, d S, d^2 I and L over groups, (4,) float64, where d is an effect plus its change."""
     out = np.zeros(4)
-    _steps().along(effects, sums, tau, out)
+    jit.compile_source("groups", _GROUPS).along(effects, sums, tau, out)
     return out
-
-
-_GROUP_SUMS = '''\
-{add}
-def add(groups, residuals, weights, out):
-    """Weighted residuals, and weights, to the sums of their groups."""
-    for r in range(groups.shape[0]):
-        g = uint64(groups[r])
-        out[g, uint64(0)] += weights[r] * residuals[r]
-        out[g, uint64(1)] += weights[r]
-
-
-{subtract}
-def subtract(groups, effects, out):
-    """Every group's effect off its ratings."""
-    for r in range(groups.shape[0]):
-        out[r] -= effects[uint64(groups[r])]
-'''
 
 
 @functools.cache
@@ -275,32 +258,11 @@ def predictor_kernel(K: int, biases: bool, sign: Literal["+", "-"]) -> Callable[
         `indptr` and `indices` come from `dsgmcmc.kernels.stored.kernel_arguments`; `values` (nnz,), `theta_w` (n, D)
         and `theta_h` (m, D) are float32. `errors` (nnz,) float32 is set to the values plus, or minus, the predictors.
     """
-    signature = f"void(int64[::1], uint16[::1], float32[::1], {'float32[:, ::1], ' * 2}float32[::1])"
     record = Record(K, biases)
-    row = ["begin = uint64(indptr[i])", "end = uint64(indptr[i + 1])", *record.predictors()]
-    lines = [
-        "wide_vectors()",
-        *record.begin(gradients=False),
-        "base = uint64(0)",
-        "for i in range(theta_w.shape[0]):",
-        *indented(row),
-        "for r in range(values.size):",
-        f"    errors[r] = values[r] {sign} errors[r]",
-    ]
-    header = "def predict(indptr, indices, values, theta_w, theta_h, errors):"
-    source = "\n".join((jit.decorator(signature), header, *indented(lines))) + "\n"
-    name = f"predict_ratings_{K}{'_biases' if biases else ''}"
-    kernel: Callable[..., None] = jit.compile_source(name, PASSES + source).predict
-    return kernel
-
-
-@functools.cache
-def _group_sums() -> Any:
-    source = _GROUP_SUMS.format(
-        add=jit.decorator("void(int32[::1], float32[::1], float32[::1], float32[:, ::1])"),
-        subtract=jit.decorator("void(int32[::1], float32[::1], float32[::1])"),
-    )
-    return jit.compile_source("groups", source)
+    arguments = {**PATTERN, "values": "float32[::1]", "theta_w": "float32[:, ::1]", "theta_h": "float32[:, ::1]"}
+    last = ["for r in range(values.size):", f"    errors[r] = values[r] {sign} errors[r]"]
+    lines = [*record.begin(gradients=False), "base = uint64(0)", *by_rows(record.predictors()), *last]
+    return compile_passes(f"predict_ratings_{K}", arguments | {"errors": "float32[::1]"}, lines)
 
 
 def add_to_groups(groups: Int32, residuals: Float32, weights: Float32, out: Float32) -> None:
@@ -314,9 +276,9 @@ def add_to_groups(groups: Int32, residuals: Float32, weights: Float32, out: Floa
     out : (G, 2) float32
         Sums of each group, to which the values are added.
     """
-    _group_sums().add(groups, residuals, weights, out)
+    jit.compile_source("groups", _GROUPS).add(groups, residuals, weights, out)
 
 
 def subtract_groups(groups: Int32, effects: Float32, out: Float32) -> None:
     """Subtract from `out`, (nnz,) float32, the effects (G,) float32 of the groups (nnz,) int32 of its ratings."""
-    _group_sums().subtract(groups, effects, out)
+    jit.compile_source("groups", _GROUPS).subtract(groups, effects, out)

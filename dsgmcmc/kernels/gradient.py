@@ -1,11 +1,12 @@
-"""The gradient of a cell's energy, generated for one rank K and one likelihood.
+"""Kernels over a cell's ratings: the gradient of its energy for one rank K and one score, and sums over its pattern.
 
 For every rating x_ij of a cell, with eta = W_i . H_j + a_i + b_j and the score e = d log density / d eta, which is
 x - eta for Gaussian ratings,
 
     out_w[i] -= scale * e * (H_j, 1)        out_h[j] -= scale * e * (W_i, 1)
 
-and the sum of e^2 is returned. `dsgmcmc.kernels.records` generates the passes over the ratings.
+and the sum of e^2 is returned. The pattern is the set of rated pairs, without the values of ratings.
+`dsgmcmc.kernels.records` generates the passes over the ratings.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ import functools
 from collections.abc import Callable
 
 from dsgmcmc.kernels import jit
-from dsgmcmc.kernels.formula.parser import functions, parse
+from dsgmcmc.kernels.formula_parser import functions, parse_score
 from dsgmcmc.kernels.jit import indented
-from dsgmcmc.kernels.records import PASSES, Passes, Record, gradient_source
+from dsgmcmc.kernels.records import FACTORS, PATTERN, Passes, Record, by_rows, compile_gradient, compile_passes
 from dsgmcmc.kernels.stored import COLUMN
 
 
@@ -56,12 +57,11 @@ def gradient_kernel(
     ValueError
         If K is outside 0 to 512, or 0 without biases, or the score is not an expression of x and eta.
     """
-    name = f"gradient_{K}{'_biases' if biases else ''}{'_weighted' if weighted else ''}{'_offset' if offset else ''}"
     more = {"weight_w": "float32[::1]", "weight_h": "float32[::1]", "sse_w": "float64[::1]", "sse_h": "float64[::1]"}
-    passes = _passes(weighted, score_expression(score), offset)
-    source = gradient_source(Record(K, biases), passes, more if weighted else {}, ["total = 0.0"], offset, total=True)
-    kernel: Callable[..., float] = jit.compile_source(name, functions("float32") + PASSES + source).gradient
-    return kernel
+    record, passes = Record(K, biases), _passes(weighted, parse_score(score), offset)
+    more = more if weighted else {}
+    begin = ["total = 0.0"]
+    return compile_gradient("gradient", record, passes, more, functions("float32"), begin, offset, total=True)
 
 
 #: With noise scales: ``others`` are g'_j of the ratings in a group, and ``squares`` their squared scores.
@@ -69,9 +69,9 @@ _WEIGHTED = Passes(
     scores=["squares[t] = e * e", "errors[t] = e * scale * others[t]"],
     kept=("others", "squares"),
     before=("others[r - base] = weight_h[j]",),
-    own=("weight = weight_w[i]",),
+    row_before=("weight = weight_w[i]",),
     after=("sse_h[j] += weight * squares[r - base]",),
-    of_row=(
+    row_after=(
         "row_total = float32(0)",
         "for r in range(begin, end):",
         "    row_total += others[r - base] * squares[r - base]",
@@ -91,30 +91,20 @@ def _passes(weighted: bool, score: str, offset: bool) -> Passes:
     return dataclasses.replace(passes, scores=[*loop, "total += group_total"])
 
 
-def score_expression(score: str) -> str:
-    """Check a score, and write it as source for the compiler."""
-    found = parse(f"e = {score}")
-    if len(found.lines) > 1:
-        raise ValueError(f"the score {score!r} is more than one expression")
-    if found.free - {"x", "eta"}:
-        raise ValueError(f"the score {score!r} is of x and eta alone, not of {min(found.free - {'x', 'eta'})}")
-    return found.lines[0].partition(" = ")[2]
-
-
 _WEIGH = """
-{column}{decorator}
+@kernel("void(int64[::1], uint16[::1], float32[::1], float32[::1], float32[:, ::1], float32[:, ::1])")
 def weigh(indptr, indices, weight_w, weight_h, sums_w, sums_h):
     '''Add w_ij = g_i g'_j and w_ij^2 over a block's ratings to the sums of rows and of columns.'''
     sh = sums_h.reshape(sums_h.size)
     halves = indices.size > indptr[indptr.shape[0] - 1]
     for i in range(indptr.shape[0] - 1):
-        own = float64(weight_w[i])
+        weight = float64(weight_w[i])
         total = 0.0
         squares = 0.0
         for q in range(uint64(indptr[i]), uint64(indptr[i + 1])):
             j = column(indices, halves, q)
             at = j + j
-            w = own * float64(weight_h[j])
+            w = weight * float64(weight_h[j])
             square = w * w
             n = sh[at]
             s = sh[at + uint64(1)]
@@ -134,7 +124,41 @@ def weigh_kernel() -> Callable[..., None]:
     Adds the sums over a cell's ratings of w_ij = g_i g'_j and of its square to `sums_w` (n, 2) and `sums_h` (m, 2),
     float32; the noise scales `weight_w` and `weight_h` are (n,) and (m,) float32.
     """
-    signature = "void(int64[::1], uint16[::1], float32[::1], float32[::1], float32[:, ::1], float32[:, ::1])"
-    source = _WEIGH.format(column=COLUMN, decorator=jit.decorator(signature))
-    kernel: Callable[..., None] = jit.compile_source("weigh", source).weigh
+    kernel: Callable[..., None] = jit.compile_source("weigh", COLUMN + _WEIGH).weigh
     return kernel
+
+
+@functools.cache
+def spread_kernel(D: int) -> Callable[..., None]:
+    """Compile the products of the pattern, and of its transpose, with factors of D columns.
+
+    Returns
+    -------
+    f(indptr, indices, in_w, in_h, out_w, out_h)
+        `indptr` and `indices` are the pattern R of a cell (`dsgmcmc.kernels.stored.kernel_arguments`). ``R in_h`` is
+        added to `out_w` (n, D), and ``R^T in_w`` to `out_h` (m, D); all float32.
+    """
+    record = Record(D, biases=False)
+    lines = [*record.begin(), *by_rows(record.gradients(score="float32(-1)")), *record.end()]
+    return compile_passes(f"spread_{D}", PATTERN | FACTORS, lines)
+
+
+@functools.cache
+def product_kernel(D: int) -> Callable[..., None]:
+    """Compile the products of rows with the second moments of the other factor's rated rows, for rows of D numbers.
+
+    Returns
+    -------
+    f(indptr, indices, theta_w, theta_h, out_w, out_h)
+        For every rating (i, j) of the pattern, with e = theta_w[i] . theta_h[j], e theta_h[j] is added to `out_w[i]`,
+        and e theta_w[i] to `out_h[j]`. If y is passed as theta_w, ``(sum_j h_j h_j^T) y_i`` is added to `out_w[i]`.
+    """
+    record = Record(D, biases=False)
+    longest = [
+        "longest = 0",
+        "for i in range(theta_w.shape[0]):",
+        "    longest = max(longest, indptr[i + 1] - indptr[i])",
+    ]
+    row = ["base = begin", *record.predictors(), *record.gradients(score="-errors[r - base]")]
+    lines = [*record.begin(), *longest, "errors = np.empty(longest + 4, np.float32)", *by_rows(row), *record.end()]
+    return compile_passes(f"products_{D}", PATTERN | FACTORS, lines)

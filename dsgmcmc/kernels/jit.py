@@ -5,39 +5,46 @@ by ``exec``, and its key contains neither SLP vectorisation nor the generated te
 
     CACHE / <SHA-256 of source, name, compiler flags, versions, CPU> / <module>.py
 
-and imported from there, and Numba's ``cache=True`` keeps the machine code in the same folder. `kernels.cache` chooses
-CACHE. A folder appears by an atomic rename and never changes, so many processes can start at once on a shared file
-system; those that find no machine code compile it.
+and imported from there, and Numba's ``cache=True`` keeps the machine code in the same folder. A folder appears by an
+atomic rename and never changes, so many processes can start at once on a shared file system; those that find no machine
+code compile it.
+
+CACHE is ``DSGMCMC_CACHE_DIR``, or else ``$XDG_CACHE_HOME/dsgmcmc``, or else ``~/.cache/dsgmcmc``. If that folder cannot
+be written or its disk is full, the process uses a private temporary folder and removes it at exit. Numba's cache files
+are pickles: whoever can write them can run code as the user, so the folder is created with mode 0700.
 
 Numba is imported with the first kernel (`kernels.compiler`), so commands that compute nothing start without it.
 """
 
 from __future__ import annotations
 
+import atexit
+import functools
 import hashlib
 import importlib.util
+import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 from types import ModuleType
 
-from dsgmcmc.kernels.cache import cache_directory, publish
-
-FAST = '{"contract", "reassoc", "nsz"}'
-"""Fast-math flags of the kernels: sums may be reordered and products fused. NaN and infinity keep their meaning, so
-divergence shows in sums. Divisions and roots are exact: the approximate instructions ("arcp", "afn") differ between
-makers of processors, turn 1 / sqrt(0) into NaN, and save no time."""
+from dsgmcmc.errors import naming
 
 _HEADER = """\
 import math
 from typing import Any
 import numpy as np
-from numba import njit
-from dsgmcmc.kernels.compiler import compiled, wide_vectors
+from dsgmcmc.kernels.compiler import EXACT, exact_helper, helper, kernel, wide_vectors
 from numpy import float32, float64, int32, int64, uint32, uint64
 
 """
 
+_NEEDED = 1 << 18  # bytes, enough for nearly every kernel
 
+
+@functools.cache
 def compile_source(name: str, source: str) -> ModuleType:
     """Import generated source from the cache, after writing it there if it is new.
 
@@ -46,8 +53,8 @@ def compile_source(name: str, source: str) -> ModuleType:
     name : str
         Part of the module's name; shown in tracebacks and profiles.
     source : str
-        Python source, which can use the names that `_HEADER` imports. It contains the text of `decorator`, so the
-        compiler flags are part of the hash.
+        Python source, which can use the names that `_HEADER` imports. ``@kernel(signature)`` decorates a kernel, and
+        ``@helper`` a function that the kernels in this module call (`kernels.compiler`).
 
     Returns
     -------
@@ -59,9 +66,7 @@ def compile_source(name: str, source: str) -> ModuleType:
     source = _HEADER + source
     digest = hashlib.sha256("\0".join((machine(), name, source)).encode()).hexdigest()[:32]
     module_name = f"dsgmcmc_{name}_{digest}"
-    if module_name in sys.modules:
-        return sys.modules[module_name]
-    path = publish(cache_directory() / digest, f"{name}.py", source)
+    path = _publish(cache_directory() / digest, f"{name}.py", source)
     spec = importlib.util.spec_from_file_location(module_name, path)
     assert spec is not None
     assert spec.loader is not None
@@ -75,17 +80,42 @@ def compile_source(name: str, source: str) -> ModuleType:
     return module
 
 
-def decorator(signature: str, fastmath: str = FAST) -> str:
-    """Return the decorator of a kernel, with a single signature: all processes write the same cache entry."""
-    return f'@compiled("{signature}", nogil=True, error_model="numpy", fastmath={fastmath})'
+@functools.cache
+def cache_directory() -> Path:
+    """Return the folder of compiled kernels. The first call creates it if it is missing."""
+    given = os.environ.get("DSGMCMC_CACHE_DIR")
+    home = os.environ.get("XDG_CACHE_HOME")
+    try:
+        folder = Path(given) if given else (Path(home) if home else Path.home() / ".cache") / "dsgmcmc"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(_NEEDED))  # a full quota still lets empty files be created
+    except (OSError, RuntimeError):
+        private = tempfile.mkdtemp(prefix="dsgmcmc-kernels-")
+        atexit.register(shutil.rmtree, private, ignore_errors=True)
+        return Path(private)
+    return folder.resolve()
 
 
-def helper(fastmath: str = FAST) -> str:
-    """Return the decorator of a function that the kernels in its module call."""
-    return f'@njit(nogil=True, error_model="numpy", fastmath={fastmath})'
+def _publish(folder: Path, file_name: str, source: str) -> Path:
+    """Write source into a new folder by an atomic rename, unless the folder exists, and return the file's path."""
+    path = folder / file_name
+    if path.exists():
+        return path
+    draft = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    with naming(path), (draft / file_name).open("w", encoding="utf-8") as file:
+        file.write(source)
+        file.flush()
+        os.fsync(file.fileno())
+    try:
+        draft.rename(folder)
+    except OSError:
+        if not path.exists():
+            raise
+        shutil.rmtree(draft, ignore_errors=True)  # another process wrote the same text first
+    return path
 
 
-def indented(text: str | Sequence[str], depth: int = 1) -> list[str]:
+def indented(lines: Sequence[str], depth: int = 1) -> list[str]:
     """Indent lines of source by `depth` levels."""
-    lines = text.splitlines() if isinstance(text, str) else text
     return ["    " * depth + line for line in lines]

@@ -28,18 +28,18 @@ import numpy as np
 
 from dsgmcmc.kernels import jit
 from dsgmcmc.kernels.jit import indented
-from dsgmcmc.kernels.records import PASSES, Passes, Record, gradient_source
+from dsgmcmc.kernels.records import Passes, Record, compile_gradient
 from dsgmcmc.types import Array, Float32, Float64, Int32
 
 int32, float32 = np.int32, np.float32
 
 CutSide = Literal["w", "h"]
 
+#: Size of the thresholds below the first level and above the last.
 END = 1e30
-"""Size of the thresholds below the first level and above the last."""
 
+#: Number of ratings whose scores are computed side by side.
 LANES = 16
-"""Number of ratings whose scores are computed side by side."""
 
 
 def exp32(x: Any) -> Any:
@@ -58,8 +58,8 @@ def exp32(x: Any) -> Any:
     return (p * r * r + r + float32(1)) * int32((n + int32(127)) << int32(23)).view(float32)
 
 
-FUNCTIONS = jit.helper('{"contract"}') + "\n" + inspect.getsource(exp32)
-"""Only the fast-math flag `contract` is set: the exponential's remainder must be computed as written."""
+#: The exponential's remainder must be computed as written.
+FUNCTIONS = "@exact_helper\n" + inspect.getsource(exp32)
 
 #: Lines that compute du, and du + dl as `both`, from `eta` and the tables of the level, by whether there are scales.
 DERIVATIVES = {
@@ -116,15 +116,6 @@ def ordinal_kernel(
     """
     if cut_by and not scaled:
         raise ValueError("thresholds of rows come with scales of rows")
-    name = f"ordinal_{K}{'_biases' if biases else ''}{'_scaled' if scaled else ''}"
-    name += (f"_cut_{cut_by}" if cut_by else "") + ("_offset" if offset else "")
-    source = PASSES + FUNCTIONS + "\n\n" + _gradient(K, biases, scaled, cut_by, offset)
-    kernel: Callable[..., None] = jit.compile_source(name, source).gradient
-    return kernel
-
-
-def _gradient(K: int, biases: bool, scaled: bool, cut_by: CutSide | None, offset: bool) -> str:
-    """Source of the gradient kernel."""
     more = {"tables": "float32[:, ::1]", "sums": "float64[:, ::1]"}
     more |= dict.fromkeys(("scale_w", "scale_h", "slope_w", "slope_h"), "float32[::1]") if scaled else {}
     kept = (*(("scales", "slopes") if scaled else ()), *(("uppers", "lowers") if cut_by else ()))
@@ -132,7 +123,8 @@ def _gradient(K: int, biases: bool, scaled: bool, cut_by: CutSide | None, offset
     after = [*(SLOPES if scaled else []), *(_cut_slopes(cut_by) if cut_by else [])]
     offsets = ["for t in range(count):", "    errors[t] += offsets[base + t]"] if offset else []
     passes = Passes([*offsets, *_scores(scaled, cut_by)], kept=kept, before=before, after=after)
-    return gradient_source(Record(K, biases), passes, more, [f"tile = np.zeros({3 * LANES}, np.float32)"], offset)
+    tile = [f"tile = np.zeros({3 * LANES}, np.float32)"]
+    return compile_gradient("ordinal", Record(K, biases), passes, more, FUNCTIONS + "\n\n", tile, offset)
 
 
 #: Lines for rating r of row i and column j: its scale, and the sums to which its slope is added.
@@ -209,38 +201,41 @@ def level_tables(scaled: bool, thresholds: Float64) -> Float32:
     return np.stack([upper, lower, rise]).astype(np.float32)
 
 
-_PROBABILITIES = '''
-{decorator}
+_BELOW, _ABOVE, _P, _CUT = range(2 * LANES, 6 * LANES, LANES)
+
+_LEVELS = f'''
+
+@kernel("void(float32[::1], float32[::1], float32[:, ::1], int32[::1], float32[:, ::1])", EXACT)
 def probabilities(eta, scales, cuts, owner, out):
-    """Probabilities of all levels, {lanes} ratings side by side, by the thresholds of everyone's owner."""
+    """Probabilities of all levels, {LANES} ratings side by side, by the thresholds of everyone's owner."""
     R = out.shape[1]
-    tile = np.zeros({size}, np.float32)
-    for block in range(0, eta.shape[0], {lanes}):
-        here = min({lanes}, eta.shape[0] - block)
+    tile = np.zeros({6 * LANES}, np.float32)
+    for block in range(0, eta.shape[0], {LANES}):
+        here = min({LANES}, eta.shape[0] - block)
         for lane in range(here):
             tile[lane] = eta[block + lane]
-            tile[lane + {lanes}] = scales[block + lane]
-        for lane in range({lanes}):
-            tile[lane + {below}] = float32(0)
-            tile[lane + {above}] = float32(1)
+            tile[lane + {LANES}] = scales[block + lane]
+        for lane in range({LANES}):
+            tile[lane + {_BELOW}] = float32(0)
+            tile[lane + {_ABOVE}] = float32(1)
         for r in range(R - 1):
             for lane in range(here):
-                tile[lane + {cut}] = cuts[owner[block + lane], r]
-            for lane in range({lanes}):
-                z = tile[lane + {lanes}] * (tile[lane + {cut}] - tile[lane])
+                tile[lane + {_CUT}] = cuts[owner[block + lane], r]
+            for lane in range({LANES}):
+                z = tile[lane + {LANES}] * (tile[lane + {_CUT}] - tile[lane])
                 small = float32(1) / (float32(1) + exp32(abs(z)))
                 up = small if z > float32(0) else float32(1) - small
                 down = float32(1) - small if z > float32(0) else small
-                tile[lane + {p}] = tile[lane + {above}] - up if z > float32(0) else down - tile[lane + {below}]
-                tile[lane + {below}] = down
-                tile[lane + {above}] = up
+                tile[lane + {_P}] = tile[lane + {_ABOVE}] - up if z > float32(0) else down - tile[lane + {_BELOW}]
+                tile[lane + {_BELOW}] = down
+                tile[lane + {_ABOVE}] = up
             for lane in range(here):
-                out[block + lane, r] = tile[lane + {p}]
+                out[block + lane, r] = tile[lane + {_P}]
         for lane in range(here):
-            out[block + lane, R - 1] = tile[lane + {above}]
+            out[block + lane, R - 1] = tile[lane + {_ABOVE}]
 
 
-{moments}
+@kernel("void(float32[:, ::1], float32[::1], float32[::1], float32[::1])", EXACT)
 def moments(p, values, mean, variance):
     """Mean and variance of every row's distribution."""
     for q in range(p.shape[0]):
@@ -253,23 +248,6 @@ def moments(p, values, mean, variance):
         mean[q] = total
         variance[q] = spread
 '''
-
-
-@functools.cache
-def _levels() -> Any:
-    source = _PROBABILITIES.format(
-        decorator=jit.decorator(
-            "void(float32[::1], float32[::1], float32[:, ::1], int32[::1], float32[:, ::1])", '{"contract"}'
-        ),
-        moments=jit.decorator("void(float32[:, ::1], float32[::1], float32[::1], float32[::1])", '{"contract"}'),
-        lanes=LANES,
-        size=6 * LANES,
-        below=2 * LANES,
-        above=3 * LANES,
-        p=4 * LANES,
-        cut=5 * LANES,
-    )
-    return jit.compile_source("levels", FUNCTIONS + "\n\n" + source)
 
 
 def level_probabilities(eta: Float32, scale: Float32, thresholds: Array, owner: Int32 | None = None) -> Float32:
@@ -286,12 +264,16 @@ def level_probabilities(eta: Float32, scale: Float32, thresholds: Array, owner: 
     cuts = np.atleast_2d(thresholds).astype(np.float32)
     probability = np.empty((len(eta), cuts.shape[1] + 1), np.float32)
     owner = np.zeros(len(eta), np.int32) if owner is None else np.ascontiguousarray(owner, np.int32)
-    _levels().probabilities(np.ascontiguousarray(eta), np.ascontiguousarray(scale), cuts, owner, probability)
+    jit.compile_source("levels", FUNCTIONS + _LEVELS).probabilities(
+        np.ascontiguousarray(eta), np.ascontiguousarray(scale), cuts, owner, probability
+    )
     return probability
 
 
 def level_moments(p: Float32, values: Float64) -> tuple[Float32, Float32]:
     """Mean and variance, (q,) float32 each, of distributions (q, R) over levels of these values."""
     mean, variance = np.empty(len(p), np.float32), np.empty(len(p), np.float32)
-    _levels().moments(np.ascontiguousarray(p), values.astype(np.float32), mean, variance)
+    jit.compile_source("levels", FUNCTIONS + _LEVELS).moments(
+        np.ascontiguousarray(p), values.astype(np.float32), mean, variance
+    )
     return mean, variance

@@ -187,14 +187,13 @@ def transform() -> str:
     Only the fast-math flag `contract` is set, so that the bits do not depend on the kernel that contains it.
     """
     return "\n\n".join(
-        jit.helper('{"contract"}') + "\n" + inspect.getsource(function)
-        for function in (radius, quadrant, angle, sine, cosine, turned)
+        "@exact_helper\n" + inspect.getsource(function) for function in (radius, quadrant, angle, sine, cosine, turned)
     )
 
 
-_GROUPS = (
-    '''
-{decorator}
+_GROUPS = f'''
+
+@kernel("void(float32[::1], int64, int64, uint64, uint64, uint64, uint64, uint64)", EXACT)
 def normal_groups(out, group, count, c1, c2, c3, k0, k1):
     """Fill out with the 64 normals each of `count` groups from number `group` on."""
     wide_vectors()
@@ -206,17 +205,13 @@ def normal_groups(out, group, count, c1, c2, c3, k0, k1):
         high = (number >> shift) | c1
         row = out[g << 6 : (g + 1) << 6]
         for lane in range(16):
-'''
-    + rounds("x0, x1, x2, x3 = low + uint64(lane), high, c2, c3", 12)
-    + _pair("x0", "x1", 0)
-    + _pair("x2", "x3", 2)
-)
+{rounds("x0, x1, x2, x3 = low + uint64(lane), high, c2, c3", 12)}{_pair("x0", "x1", 0)}{_pair("x2", "x3", 2)}'''
 
-_KERNELS = '''\
+_NORMALS = '''\
 from {groups} import normal_groups
 
 
-{normals}
+@kernel("void(float32[::1], int64, uint64, uint64, uint64, uint64, uint64)")
 def normals(out, first, c1, c2, c3, k0, k1):
     """Elements first, first + 1, ... into out; the groups at both ends may be cut."""
     n = out.shape[0]
@@ -244,18 +239,7 @@ def groups_module() -> str:
 
     It is compiled once and linked into them, which saves each kernel a second of compilation.
     """
-    signature = "void(float32[::1], int64, int64, uint64, uint64, uint64, uint64, uint64)"
-    decorator = jit.decorator(signature, '{"contract"}')
-    return jit.compile_source("philox_groups", transform() + _GROUPS.replace("{decorator}", decorator)).__name__
-
-
-@functools.cache
-def _module() -> Any:
-    source = _KERNELS.format(
-        groups=groups_module(),
-        normals=jit.decorator("void(float32[::1], int64, uint64, uint64, uint64, uint64, uint64)"),
-    )
-    return jit.compile_source("philox", source)
+    return jit.compile_source("philox_groups", transform() + _GROUPS).__name__
 
 
 def normals(out: NDArray[np.float32], key: NoiseKey) -> None:
@@ -272,14 +256,14 @@ def normals(out: NDArray[np.float32], key: NoiseKey) -> None:
     ValueError
         If a member of the key is negative or too large.
     """
-    _module().normals(out, *noise_words(key))
+    source = _NORMALS.format(groups=groups_module())
+    jit.compile_source("philox", source).normals(out, *noise_words(key))
 
 
 ATTEMPTS = 64  # all of them are rejected with a probability below 1e-80
 
-_GAMMAS = (
-    '''
-{gammas}
+_GAMMAS = f'''\
+@kernel("void(float64[::1], float64[::1], int64, uint64, uint64, uint64, uint64, uint64)", EXACT)
 def gammas(shape, out, first, c1, c2, c3, k0, k1):
     """Standard gamma variables, shape at least 1 (smaller ones are treated as 1)."""
     mask = uint64(0xFFFFFFFF)
@@ -288,32 +272,16 @@ def gammas(shape, out, first, c1, c2, c3, k0, k1):
         d = max(shape[i], 1.0) - 1.0 / 3.0
         c = 1.0 / math.sqrt(9.0 * d)
         out[i] = d
-        for attempt in range({attempts}):
-            number = (uint64(first) + uint64(i)) * uint64({attempts}) + uint64(attempt)
-'''
-    + rounds("x0, x1, x2, x3 = number & mask, (number >> shift) | c1, c2, c3", 12)
-    + """
+        for attempt in range({ATTEMPTS}):
+            number = (uint64(first) + uint64(i)) * uint64({ATTEMPTS}) + uint64(attempt)
+{rounds("x0, x1, x2, x3 = number & mask, (number >> shift) | c1, c2, c3", 12)}
             radius = math.sqrt(-2.0 * math.log((float64(x0) + 0.5) * 2.0**-32))
             x = radius * math.cos(2.0 * math.pi * (float64(x1) + 0.5) * 2.0**-32)
             v = (1.0 + c * x) ** 3
             if v > 0.0 and math.log((float64(x2) + 0.5) * 2.0**-32) < 0.5 * x * x + d - d * v + d * math.log(v):
                 out[i] = d * v
                 break
-
-"""
-)
-
-
-@functools.cache
-def _gamma_module() -> Any:
-    words = "uint64, " * 5
-    return jit.compile_source(
-        "gamma",
-        _GAMMAS.format(
-            attempts=ATTEMPTS,
-            gammas=jit.decorator(f"void(float64[::1], float64[::1], int64, {words[:-2]})", '{"contract"}'),
-        ),
-    )
+'''
 
 
 def gammas(shape: Float64, key: NoiseKey) -> Float64:
@@ -331,5 +299,5 @@ def gammas(shape: Float64, key: NoiseKey) -> Float64:
     (n,) float64
     """
     out = np.empty(len(shape))
-    _gamma_module().gammas(np.ascontiguousarray(shape), out, *noise_words(key))
+    jit.compile_source("gamma", _GAMMAS).gammas(np.ascontiguousarray(shape), out, *noise_words(key))
     return out

@@ -7,15 +7,15 @@ transposed, so that inner loops run over rows for any number of columns.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from dsgmcmc.kernels import jit
 from dsgmcmc.types import Array, Float64
 
-_ROTATE = """
-{decorator}
+_PRODUCTS = """\
+@kernel("void({dtype}[:, ::1], {dtype}[:, ::1], {dtype}[:, ::1], {dtype})")
 def rotate(values, matrix, out, keep):
     n, D = values.shape
     wide = (D + 3) // 4 * 4
@@ -39,10 +39,9 @@ def rotate(values, matrix, out, keep):
         for i in range(rows):
             for k in range(D):
                 out[first + i, k] = keep * out[first + i, k] + product[k, i]
-"""
 
-_GRAM = """
-{decorator}
+
+@kernel("void({dtype}[:, ::1], {dtype}[::1], boolean, float64[:, ::1])")
 def gram(values, weights, ones, out):
     n, D = values.shape
     chunk = np.empty((D, 64), np.{dtype})
@@ -85,7 +84,7 @@ def add_rotated(out: Array, values: Array, matrix: Array, keep: float = 1.0) -> 
     keep : float
         0 replaces `out`.
     """
-    _kernel("rotate", values.dtype.name)(values, np.ascontiguousarray(matrix, values.dtype), out, keep)
+    _module(values.dtype.name).rotate(values, np.ascontiguousarray(matrix, values.dtype), out, keep)
 
 
 def gram(values: Array, weights: Array, ones: bool = False) -> Float64:
@@ -101,17 +100,10 @@ def gram(values: Array, weights: Array, ones: bool = False) -> Float64:
         Whether 1 replaces the last column.
     """
     out = np.zeros((values.shape[1],) * 2)
-    _kernel("gram", values.dtype.name)(values, weights, ones, out)
+    _module(values.dtype.name).gram(values, weights, ones, out)
     return out
 
 
 @functools.cache
-def _kernel(name: str, dtype: str) -> Callable[..., None]:
-    vector, matrix = f"{dtype}[::1]", f"{dtype}[:, ::1]"
-    signature, source = {
-        "rotate": (f"void({matrix}, {matrix}, {matrix}, {dtype})", _ROTATE),
-        "gram": (f"void({matrix}, {vector}, boolean, float64[:, ::1])", _GRAM),
-    }[name]
-    code = source.format(decorator=jit.decorator(signature), dtype=dtype)
-    kernel: Callable[..., None] = getattr(jit.compile_source(name, code), name)
-    return kernel
+def _module(dtype: str) -> Any:
+    return jit.compile_source("products", _PRODUCTS.format(dtype=dtype))

@@ -24,38 +24,39 @@ values of a group of ratings (`dsgmcmc.kernels.stored`) are looked up before its
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property, reduce
+from typing import Any
 
-from dsgmcmc.kernels.jit import decorator, indented
+from dsgmcmc.kernels import jit
+from dsgmcmc.kernels.jit import indented
 from dsgmcmc.kernels.stored import COLUMN, RATINGS
 
+#: Number of float32 in a cache line.
 LINE = 16
-"""Number of float32 in a cache line."""
 
+#: Vectors of a row that stay in registers, with as many of its gradient; longer rows are processed in blocks.
 REGISTERS = 8
-"""Vectors of a row that stay in registers, with as many of its gradient; longer rows are processed in blocks."""
 
+#: How many ratings ahead the records of columns are prefetched.
 AHEAD = 16
-"""How many ratings ahead the records of columns are prefetched."""
 
+#: How many rows ahead rows are prefetched.
 ROWS_AHEAD = 4
-"""How many rows ahead rows are prefetched."""
 
+#: float32 that fit into any second-level cache: if all records fit, they are not prefetched.
 NEAR = 1 << 18
-"""float32 that fit into any second-level cache: if all records fit, they are not prefetched."""
 
+#: float32 in half a first-level cache, which the columns of a group of ratings may fill.
 CACHE = 1 << 12
-"""float32 in half a first-level cache, which the columns of a group of ratings may fill."""
 
 
+#: Expression for the column of a rating.
 COLUMN_OF = "column(indices, halves, {})"
-"""Expression for the column of a rating."""
 
+#: Expression for the column of a rating in a group; `by_groups` has stored the columns in ``places``.
 IN_GROUP = "uint64(places[{} - base])"
-"""Expression for the column of a rating in a group; `by_groups` has stored the columns in ``places``."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,8 +133,8 @@ class Record:
         lines = [f"store({record}, q + uint64({at}), load({theta}, p + uint64({at}), {n}))" for at, n in whole]
         lines += [f"{record}[q + uint64({k})] = {theta}[p + uint64({k})]" for k in rest]
         if self.inside:
-            own, one = (self.rank, self.rank + 1) if side == "w" else (self.rank + 1, self.rank)
-            lines += [f"{record}[q + uint64({own})] = {theta}[p + uint64({self.rank})]"]
+            bias, one = (self.rank, self.rank + 1) if side == "w" else (self.rank + 1, self.rank)
+            lines += [f"{record}[q + uint64({bias})] = {theta}[p + uint64({self.rank})]"]
             lines += [f"{record}[q + uint64({one})] = float32(1)"]
         used = self.rank + 2 * self.inside
         lines += [f"{record}[q + uint64({k})] = float32(0)" for k in range(used, sum(self.vectors[-1]))]
@@ -149,8 +150,8 @@ class Record:
             lines += [f"store({out}, p + uint64({at}), {sums})"]
         lines += [f"{out}[p + uint64({k})] += {record}[q + uint64({self.half + k})]" for k in rest]
         if self.inside:
-            own = self.half + self.rank + (side == "h")
-            lines += [f"{out}[p + uint64({self.rank})] += {record}[q + uint64({own})]"]
+            bias = self.half + self.rank + (side == "h")
+            lines += [f"{out}[p + uint64({self.rank})] += {record}[q + uint64({bias})]"]
         return lines
 
     @property
@@ -159,11 +160,11 @@ class Record:
 
     def begin(self, gradients: bool = True) -> list[str]:
         """Lines that begin a kernel: flat arrays, and the records of all columns."""
-        each = [f"p = j * uint64({self.dimension})", f"q = aligned + j * uint64({self.size})"]
-        each += self._filled("h", "th", "records")
+        column = [f"p = j * uint64({self.dimension})", f"q = aligned + j * uint64({self.size})"]
+        column += self._filled("h", "th", "records")
         if self._apart:
-            each += [f"records[pairs + j + j] = th[p + uint64({self.rank})]"]
-            each += ["records[pairs + j + j + uint64(1)] = float32(0)"]
+            column += [f"records[pairs + j + j] = th[p + uint64({self.rank})]"]
+            column += ["records[pairs + j + j + uint64(1)] = float32(0)"]
         return [
             "tw = theta_w.reshape(theta_w.size)",
             "th = theta_h.reshape(theta_h.size)",
@@ -173,21 +174,21 @@ class Record:
             f"aligned = {_aligned('records')}",
             f"pairs = aligned + columns * uint64({self.size})",
             f"far = columns * uint64({self.size}) > uint64({NEAR})",
-            f"own = np.zeros({self.size + LINE}, np.float32)",
-            f"own_start = {_aligned('own')}",
+            f"row_record = np.zeros({self.size + LINE}, np.float32)",
+            f"row_start = {_aligned('row_record')}",
             "final = uint64(indptr[theta_w.shape[0]])",
             "halves = uint64(indices.size) > final",
             "for j in range(columns):",
-            *indented(each),
+            *indented(column),
         ]
 
     def end(self) -> list[str]:
         """Lines that end a kernel: the gradients of all columns."""
-        each = [f"p = j * uint64({self.dimension})", f"q = aligned + j * uint64({self.size})"]
-        each += self._emptied("h", "records", "oh")
+        column = [f"p = j * uint64({self.dimension})", f"q = aligned + j * uint64({self.size})"]
+        column += self._emptied("h", "records", "oh")
         if self._apart:
-            each += [f"oh[p + uint64({self.rank})] += records[pairs + j + j + uint64(1)]"]
-        return ["for j in range(columns):", *indented(each)]
+            column += [f"oh[p + uint64({self.rank})] += records[pairs + j + j + uint64(1)]"]
+        return ["for j in range(columns):", *indented(column)]
 
     # ------------------------------------------------------------------ passes over the ratings of a row
 
@@ -196,8 +197,8 @@ class Record:
         lines = [f"p = min(uint64(i) + uint64({ROWS_AHEAD}), uint64(theta_w.shape[0] - 1)) * uint64({self.dimension})"]
         for at in range(0, self.dimension, LINE):
             lines += [f"prefetch({ahead}, p + uint64({at}))"]
-        lines += [f"p = uint64(i) * uint64({self.dimension})", "q = own_start"]
-        return lines + self._filled("w", "tw", "own")
+        lines += [f"p = uint64(i) * uint64({self.dimension})", "q = row_start"]
+        return lines + self._filled("w", "tw", "row_record")
 
     def predictors(self, also: Sequence[str] = (), column: str = COLUMN_OF) -> list[str]:
         """Lines that write the predictors of row i's ratings to ``errors``, for `by_groups`."""
@@ -205,12 +206,16 @@ class Record:
         lines += [f"bias = tw[p + uint64({self.rank})]"] if self._apart else []
         also = [*(["errors[r - base] += bias + records[pairs + j + j]"] if self._apart else []), *also]
         for number, block in enumerate(self._blocks):
-            lines += [f"w{at} = load(own, q + uint64({at}), {n})" for at, n in block]
-            each = also if number == last else []
+            lines += [f"w{at} = load(row_record, q + uint64({at}), {n})" for at, n in block]
+            lines_of_rating = also if number == last else []
             four = [] if number else self._calls()
             four += [*self._products(block, 4, column), *self._sums(block, 4, number > 0)]
-            four += [line for x in range(4) for line in self._of_rating(x, each)]
-            one = [*self._products(block, 1, column), *self._sums(block, 1, number > 0), *self._of_rating(0, each)]
+            four += [line for x in range(4) for line in self._of_rating(x, lines_of_rating)]
+            one = [
+                *self._products(block, 1, column),
+                *self._sums(block, 1, number > 0),
+                *self._of_rating(0, lines_of_rating),
+            ]
             lines += ["s = begin", "while s + uint64(4) <= end:", *indented([*four, "s += uint64(4)"])]
             lines += ["while s < end:", *indented([*one, "s += uint64(1)"])]
         return lines
@@ -246,11 +251,11 @@ class Record:
         """Lines that write the sums of products to ``errors``; after the first block (`more`) they add them."""
         widths = sorted({n for _, n in block})
         if count == 1:
-            found = " + ".join(f"sum_of(d{n}_0)" for n in widths)
-            return [f"errors[s - base] {'+=' if more else '='} {found}"]
+            total = " + ".join(f"sum_of(d{n}_0)" for n in widths)
+            return [f"errors[s - base] {'+=' if more else '='} {total}"]
         terms = [f"sums_of({', '.join(f'd{n}_{x}' for x in range(4))})" for n in widths]
         terms += ["load(errors, s - base, 4)"] if more else []
-        return [f"store(errors, s - base, {functools.reduce('plus({}, {})'.format, terms)})"]
+        return [f"store(errors, s - base, {reduce('plus({}, {})'.format, terms)})"]
 
     def gradients(
         self, also: Sequence[str] = (), score: str = "errors[r - base]", column: str = COLUMN_OF
@@ -268,20 +273,20 @@ class Record:
             if not number:
                 rating += ["bias -= e", "records[pairs + j + j + uint64(1)] -= e"] if self._apart else []
                 rating += also
-            lines += [f"w{at} = load(own, q + uint64({at}), {n})" for at, n in block]
+            lines += [f"w{at} = load(row_record, q + uint64({at}), {n})" for at, n in block]
             lines += [f"g{at} = spread(float32(0), {n})" for at, n in block]
             lines += ["for r in range(begin, end):", *indented(rating)]
-            lines += [f"store(own, q + uint64({self.half + at}), g{at})" for at, _ in block]
+            lines += [f"store(row_record, q + uint64({self.half + at}), g{at})" for at, _ in block]
         lines += [f"ow[p + uint64({self.rank})] += bias"] if self._apart else []
-        return lines + self._emptied("w", "own", "ow")
+        return lines + self._emptied("w", "row_record", "ow")
 
 
+#: Imports and functions at the beginning of the source of a module with passes.
 PASSES = (
     "from dsgmcmc.kernels.vectors import load, plus, prefetch, spread, store\n"
     "from dsgmcmc.kernels.vectors import sum_of, sums_of, times, times_plus\n\n\n"
     f"{COLUMN}"
 )
-"""Imports and functions at the beginning of the source of a module with passes."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -297,7 +302,7 @@ class Passes:
     before, after : list of str
         For rating r of row i and column j, before and after the scores are computed. Its index in the arrays of a group
         is r - `base`, and the rating itself is in ``given``.
-    own, of_row : list of str
+    row_before, row_after : list of str
         For row i, before and after the gradients of its ratings `begin` to `end` - 1 of the group.
     score : str
         Expression for the score of rating r.
@@ -307,9 +312,9 @@ class Passes:
     _: dataclasses.KW_ONLY
     kept: Sequence[str] = ()
     before: Sequence[str] = ()
-    own: Sequence[str] = ()
+    row_before: Sequence[str] = ()
     after: Sequence[str] = ()
-    of_row: Sequence[str] = ()
+    row_after: Sequence[str] = ()
     score: str = "errors[r - base]"
 
 
@@ -343,33 +348,55 @@ def by_groups(record: Record, passes: Passes) -> list[str]:
         "            given[t] = values[base + t]",
         *indented(of_rows(record.predictors(passes.before, IN_GROUP))),
         *indented(passes.scores),
-        *indented(of_rows([*passes.own, *record.gradients(passes.after, passes.score, IN_GROUP), *passes.of_row])),
+        *indented(
+            of_rows([*passes.row_before, *record.gradients(passes.after, passes.score, IN_GROUP), *passes.row_after])
+        ),
         "    first_row = row",
         "    base = last",
         *record.end(),
     ]
 
 
-def gradient_source(
+#: Arguments of kernels, and their types: the columns of ratings by row, and both factors with their gradients.
+PATTERN = {"indptr": "int64[::1]", "indices": "uint16[::1]"}
+FACTORS = dict.fromkeys(("theta_w", "theta_h", "out_w", "out_h"), "float32[:, ::1]")
+
+
+def by_rows(lines: Sequence[str]) -> list[str]:
+    """Lines that run `lines` for every row i, with its ratings from `begin` to `end` - 1."""
+    bounds = ["begin = uint64(indptr[i])", "end = uint64(indptr[i + 1])"]
+    return ["for i in range(theta_w.shape[0]):", *indented([*bounds, *lines])]
+
+
+def compile_passes(
+    name: str, arguments: Mapping[str, str], lines: Sequence[str], functions: str = "", result: str = "void"
+) -> Callable[..., Any]:
+    """Compile `lines` with these types of arguments by name, after the source of `functions` that they call."""
+    header = [f'@kernel("{result}({", ".join(arguments.values())})")', f"def passes({', '.join(arguments)}):"]
+    source = "\n".join((*header, *indented(["wide_vectors()", *lines]))) + "\n"
+    kernel: Callable[..., Any] = jit.compile_source(name, PASSES + functions + source).passes
+    return kernel
+
+
+def compile_gradient(
+    name: str,
     record: Record,
     passes: Passes,
     more: Mapping[str, str],
+    functions: str,
     begin: Sequence[str] = (),
     offset: bool = False,
     total: bool = False,
-) -> str:
-    """Source of ``gradient(indptr, indices, codes, values, theta_w, theta_h, out_w, out_h, *more, scale)``.
+) -> Callable[..., Any]:
+    """Compile ``f(indptr, indices, codes, values, theta_w, theta_h, out_w, out_h, *more, scale)``.
 
     `more` has the types of further arguments by name, and `begin` the lines before the passes. With `offset` the
     argument ``offsets`` follows ``values``; with `total` the kernel returns the number ``total``.
     """
-    vectors = {"offsets": "float32[::1]"} if offset else {}
-    factors = dict.fromkeys(("theta_w", "theta_h", "out_w", "out_h"), "float32[:, ::1]")
-    given = {"indptr, indices, codes, values": RATINGS, **vectors, **factors, **more, "scale": "float64"}
-    lines = [f'"""Rank {record.rank}."""', "wide_vectors()", "scale = float32(scale)", *begin]
-    lines += [*by_groups(record, passes), *(["return total"] if total else [])]
-    signature = f"{'float64' if total else 'void'}({', '.join(given.values())})"
-    return "\n".join((decorator(signature), f"def gradient({', '.join(given)}):", *indented(lines))) + "\n"
+    ratings = {"indptr, indices, codes, values": RATINGS, **({"offsets": "float32[::1]"} if offset else {})}
+    lines = ["scale = float32(scale)", *begin, *by_groups(record, passes), *(["return total"] if total else [])]
+    arguments = {**ratings, **FACTORS, **more, "scale": "float64"}
+    return compile_passes(f"{name}_{record.rank}", arguments, lines, functions, "float64" if total else "void")
 
 
 def _aligned(array: str) -> str:

@@ -14,11 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dsgmcmc.kernels import jit
 from dsgmcmc.kernels.jit import indented
-from dsgmcmc.kernels.ordinal import FUNCTIONS as EXP32
 from dsgmcmc.kernels.ordinal import SCALES, SLOPES, exp32
-from dsgmcmc.kernels.records import PASSES, Passes, Record, gradient_source
+from dsgmcmc.kernels.records import Passes, Record, compile_gradient
 
 int32, float32 = np.int32, np.float32
 
@@ -65,7 +63,7 @@ def positive32(x: Any) -> Any:
 
 
 FUNCTIONS = "\n\n".join(
-    [EXP32] + [jit.helper('{"contract"}') + "\n" + inspect.getsource(each) for each in (log32, log1p32, positive32)]
+    ["@exact_helper\n" + inspect.getsource(function) for function in (exp32, log32, log1p32, positive32)]
 )
 
 
@@ -119,22 +117,14 @@ def shaped_kernel(K: int, biases: bool, law: Shaped, scaled: bool = False, offse
         With scales four arguments precede `scale`: `scale_w` (n,) and `scale_h` (m,) float32, and `slope_w` (n,) and
         `slope_h` (m,) float32, to which the slopes are added.
     """
-    name = f"{law.name}_{K}{'_biases' if biases else ''}{'_scaled' if scaled else ''}{'_offset' if offset else ''}"
-    source = PASSES + FUNCTIONS + "\n\n" + _gradient(Record(K, biases), law, scaled, offset)
-    kernel: Callable[..., None] = jit.compile_source(name, source).gradient
-    return kernel
-
-
-def _gradient(record: Record, law: Shaped, scaled: bool, offset: bool) -> str:
-    """Source of the kernel."""
     more = {"parameters": "float32[::1]", "sums": "float64[::1]"}
     more |= dict.fromkeys(("scale_w", "scale_h", "slope_w", "slope_h"), "float32[::1]") if scaled else {}
     tallies = range(len(law.tallies))
-    each = ["x = given[t]", f"eta = errors[t]{' + offsets[base + t]' if offset else ''}"]
-    each += [f"s = {'scales[t]' if scaled else 'float32(1)'}", *law.lines.splitlines(), "errors[t] = scale * e"]
-    each += [f"slopes[t] = {law.slope}"] if scaled else []
-    each += [f"tally{k} += {expression}" for k, expression in enumerate(law.tallies)]
-    scores = [*(f"tally{k} = float32(0)" for k in tallies), "for t in range(count):", *indented(each)]
+    rating = ["x = given[t]", f"eta = errors[t]{' + offsets[base + t]' if offset else ''}"]
+    rating += [f"s = {'scales[t]' if scaled else 'float32(1)'}", *law.lines.splitlines(), "errors[t] = scale * e"]
+    rating += [f"slopes[t] = {law.slope}"] if scaled else []
+    rating += [f"tally{k} += {expression}" for k, expression in enumerate(law.tallies)]
+    scores = [*(f"tally{k} = float32(0)" for k in tallies), "for t in range(count):", *indented(rating)]
     scores += [f"sums[{k}] += tally{k}" for k in tallies]
     passes = Passes(
         scores,
@@ -143,4 +133,4 @@ def _gradient(record: Record, law: Shaped, scaled: bool, offset: bool) -> str:
         after=SLOPES if scaled else [],
     )
     parameters = [f"{name} = parameters[{k}]" for k, name in enumerate(law.parameters)]
-    return gradient_source(record, passes, more, parameters, offset)
+    return compile_gradient(law.name, Record(K, biases), passes, more, FUNCTIONS + "\n\n", parameters, offset)

@@ -7,7 +7,6 @@ choice: kernels look values up, and one compiled kernel reads all kinds.
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
@@ -15,14 +14,15 @@ import numpy as np
 from dsgmcmc.kernels import jit
 from dsgmcmc.types import Array, Float32, Int32, Int64, UInt8
 
+#: Number of different values that one byte can index.
 FEW = 256
-"""Number of different values that one byte can index."""
 
+#: Types of the arrays ``indptr, indices, codes, values`` that `kernel_arguments` returns.
 RATINGS = "int64[::1], uint16[::1], uint8[::1], float32[::1]"
-"""Types of the arrays ``indptr, indices, codes, values`` that `kernel_arguments` returns."""
 
-COLUMN = f'''\
-{jit.helper()}
+#: Source of the function that reads columns. They are in `halves` if `indices` is longer than the ratings.
+COLUMN = '''\
+@helper
 def column(indices, halves, r):
     """Column of rating r; if `halves`, the lower and the upper one of each column follow each other."""
     if halves:
@@ -31,7 +31,6 @@ def column(indices, halves, r):
 
 
 '''
-"""Source of the function that reads columns. They are in `halves` if `indices` is longer than the ratings."""
 
 
 def index_type(n: int) -> type[np.uint16 | np.int32]:
@@ -63,7 +62,7 @@ def kernel_arguments(indptr: Array, indices: Array, stored: Array, table: Float3
 
 
 _NUMBER = '''\
-{decorator}
+@kernel("int64(uint32[::1], uint32[::1], int64[::1], int64, uint8[::1])")
 def number(values, table, slots, known, codes):
     """Numbers of values; how many are known then, one more than the table has places if these are too few."""
     for r in range(uint64(values.shape[0])):
@@ -98,18 +97,12 @@ class Numbering:
         codes = np.empty(len(values), np.uint8)
         if self._known <= FEW:
             bits = values.view(np.uint32), self._table.view(np.uint32)
-            self._known = _module().number(*bits, self._slots, self._known, codes)
+            self._known = jit.compile_source("number", _NUMBER).number(*bits, self._slots, self._known, codes)
         return codes if self._known <= FEW else None
 
 
-@functools.cache
-def _module() -> Any:
-    decorator = jit.decorator("int64(uint32[::1], uint32[::1], int64[::1], int64, uint8[::1])")
-    return jit.compile_source("number", _NUMBER.format(decorator=decorator))
-
-
 _SPLIT = '''\
-{count}
+@kernel("void(int64[::1], int32[::1], int32[::1], int64[:, ::1])")
 def count(indptr, indices, block_of, starts):
     """Row counts of every block, cumulated, into starts (B, n + 1)."""
     for i in range(indptr.shape[0] - 1):
@@ -119,7 +112,8 @@ def count(indptr, indices, block_of, starts):
             starts[block_of[indices[r]], i + 1] += 1
 
 
-{fill}
+@kernel("void(int64[::1], int32[::1], {value}[::1], int32[::1], int64[::1], int64[:, ::1], int64[::1], "
+        "{index}[::1], {value}[::1])")
 def fill(indptr, indices, values, block_of, bounds, starts, firsts, out_indices, out_values):
     """Ratings to their blocks; block b begins at firsts[b]."""
     place = np.empty(firsts.shape[0], np.int64)
@@ -190,11 +184,5 @@ def turned(indptr: Int64, indices: Array, values: Array, columns: int) -> Rating
     return begins, rows[order], values[order]
 
 
-@functools.cache
 def _split_module(index: str, value: str) -> Any:
-    count = jit.decorator("void(int64[::1], int32[::1], int32[::1], int64[:, ::1])")
-    fill = jit.decorator(
-        f"void(int64[::1], int32[::1], {value}[::1], int32[::1], int64[::1], int64[:, ::1], int64[::1], "
-        f"{index}[::1], {value}[::1])"
-    )
-    return jit.compile_source("split", _SPLIT.format(count=count, fill=fill))
+    return jit.compile_source("split", _SPLIT.format(index=index, value=value))

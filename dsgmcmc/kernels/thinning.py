@@ -66,16 +66,16 @@ def norm_of(white: Any, euclidean: Any, v: Any) -> Any:
 
 _SHARED = (uniform, dot, free_energy, norm_of)
 
-_KERNEL = '''
-{helper}
+_KERNEL = f'''
+@helper
 def words(draw, c1, c2, c3, k0, k1):
     """The four words of a counter."""
     mask = uint64(0xFFFFFFFF)
     shift = uint64(32)
-{rounds}    return x0, x1, x2, x3
+{rounds("x0, x1, x2, x3 = draw, c1, c2, c3", 4)}    return x0, x1, x2, x3
 
 
-{helper}
+@helper
 def remainder(order, d, y, at, shape):
     """R_i at x_i . theta = at[0] + d; where terms would cancel, the next one of the series."""
     if abs(d) < 4e-4:
@@ -85,7 +85,7 @@ def remainder(order, d, y, at, shape):
     return left if order == 1 else left - 0.5 * at[3] * d * d
 
 
-{helper}
+@helper
 def rate(order, i, v, w, features, responses, taylor, shape):
     """lambda_i of a move from v to w."""
     before = remainder(order, dot(features[i], v), responses[i], taylor[i], shape)
@@ -93,7 +93,7 @@ def rate(order, i, v, w, features, responses, taylor, shape):
     return max(after - before, 0.0)
 
 
-{helper}
+@helper
 def energy(v, features, responses, taylor, shape):
     """Sum of all U_i."""
     total = 0.0
@@ -102,13 +102,17 @@ def energy(v, features, responses, taylor, shape):
     return total
 
 
-{helper}
+@helper
 def reach(order, euclidean, v, w, white):
     """phi of a move from v to w."""
     return norm_of(white, euclidean, v) ** (order + 1) + norm_of(white, euclidean, w) ** (order + 1)
 
 
-{compiled_iterate}
+# No reassociation: theta = anchor + w, and v = theta - anchor, must be rounded as if theta were stored.
+@kernel("void(float64[:, ::1], float64[::1], float64[:, ::1], int64, int64, uint64, uint64, uint64, uint64, "
+        "int64, boolean, float64, float64, float64[:, ::1], float64[::1], float64[:, ::1], "
+        "float64[::1], float64[::1], int64[::1], float64, float64[::1], float64[:, ::1], float64[:, ::1], "
+        "float64[:, :, ::1], float64, float64[::1], float64[:, ::1])", EXACT)
 def iterate(theta, energies, counts, first, count, c1, c3, k0, k1, order, euclidean, limit, shape,
             features, responses, taylor, psi, chance, alias, total, anchor, white, linear, quadratic,
             keep, centre, root):
@@ -173,14 +177,6 @@ def iterate(theta, energies, counts, first, count, c1, c3, k0, k1, order, euclid
 '''
 
 
-#: No reassociation in the loop: theta = anchor + w, and v = theta - anchor, must be rounded as if theta were stored.
-_EXACT = '{"contract"}'
-_VECTOR, _MATRIX, _KEY = "float64[::1]", "float64[:, ::1]", "uint64, uint64, uint64, uint64"
-_SETTINGS = "int64, boolean, float64, float64"
-_DATA = f"{_MATRIX}, {_VECTOR}, {_MATRIX}"
-_ENERGY = f"float64, {_VECTOR}, {_MATRIX}, {_MATRIX}, float64[:, :, ::1]"
-
-
 def _source(function: Callable[..., Any]) -> str:
     try:
         source = textwrap.dedent(inspect.getsource(function))
@@ -200,21 +196,9 @@ def thinning_module(value: Callable[..., Any], third: Callable[..., Any]) -> Any
     InputError
         If a function has no source.
     """
-    functions = "\n\n".join(f"{jit.helper()}\n{_source(each)}" for each in (*_SHARED, value, third))
-    kernels = (
-        _KERNEL.replace("{helper}", jit.helper())
-        .replace("{rounds}", rounds("x0, x1, x2, x3 = draw, c1, c2, c3", 4))
-        .replace(
-            "{compiled_iterate}",
-            jit.decorator(
-                f"void({_MATRIX}, {_VECTOR}, {_MATRIX}, int64, int64, {_KEY}, {_SETTINGS}, {_DATA}, "
-                f"{_VECTOR}, {_VECTOR}, int64[::1], {_ENERGY}, float64, {_VECTOR}, {_MATRIX})",
-                _EXACT,
-            ),
-        )
-    )
+    functions = "\n\n".join(f"@helper\n{_source(function)}" for function in (*_SHARED, value, third))
     names = f"\n\nvalue = {value.__name__}\nthird_ = {third.__name__}\n"
-    return jit.compile_source("thinning", functions + names + kernels)
+    return jit.compile_source("thinning", functions + names + _KERNEL)
 
 
 class Tables(NamedTuple):

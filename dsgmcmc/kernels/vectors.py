@@ -17,8 +17,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, models, register_model
 
+#: Fast-math flags, see `dsgmcmc.kernels.compiler.FAST`.
 FAST = ("contract", "reassoc", "nsz")
-"""The flags of `dsgmcmc.kernels.jit.FAST`."""
 
 _FLOAT, _INDEX = ir.FloatType(), ir.IntType(32)
 
@@ -60,9 +60,9 @@ def load(typing: Any, array: Any, index: Any, width: Any) -> Any:
     count = width.literal_value
 
     def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        found = builder.load(_place(context, builder, signature, arguments, count))
-        found.align = 4
-        return found
+        vector = builder.load(_place(context, builder, signature, arguments, count))
+        vector.align = 4
+        return vector
 
     return Vector(count)(array, index, width), lower
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dsgmcmc.kernels.pattern import spread_kernel
+from dsgmcmc.kernels.gradient import spread_kernel
 from dsgmcmc.model.blocks import CellRatings, RatingBlocks
 from dsgmcmc.parallel.partition import column_of
 from dsgmcmc.parallel.ring import Move, Ring, SharedTour

@@ -20,8 +20,8 @@ import numpy as np
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula, RowPrior
-from dsgmcmc.kernels.outer import add_outer_products, squared_errors, statistics_width
-from dsgmcmc.kernels.pattern import product_kernel
+from dsgmcmc.kernels.normal_rows import add_outer_products, squared_errors, statistics_width
+from dsgmcmc.kernels.gradient import product_kernel
 from dsgmcmc.kernels.products import gram
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.circulation import OTHER, Circulation, RatingsCell
@@ -296,7 +296,7 @@ class FactorTarget:
     # ------------------------------------------------------------------ sums over the ratings of every row
 
     def row_statistics(self, factor: Factor, position: str) -> dict[ParameterBlock, Float32]:
-        """Sufficient statistics of all rows of a factor, in the layout of `dsgmcmc.kernels.outer`. Collective.
+        """Sufficient statistics of all rows of a factor, in the layout of `dsgmcmc.kernels.normal_rows`. Collective.
 
         Column blocks must be at home, and the likelihood conditionally Gaussian.
 

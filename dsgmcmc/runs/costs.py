@@ -10,7 +10,7 @@ import numpy as np
 from dsgmcmc.config.chain import KEPT_CHECKPOINTS
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.kernels.outer import statistics_width
+from dsgmcmc.kernels.normal_rows import statistics_width
 from dsgmcmc.kernels.stored import index_type
 from dsgmcmc.model.parts.time import costs_of, time_levels_of
 from dsgmcmc.model.quantity import Quantities

@@ -35,7 +35,7 @@ class Conditional(NamedTuple):
     Attributes
     ----------
     statistics : (n, (D + 1)(D + 2) / 2) float32
-        Sufficient statistics of the rows' data, in the layout of `dsgmcmc.kernels.outer`.
+        Sufficient statistics of the rows' data, in the layout of `dsgmcmc.kernels.normal_rows`.
     scale : (n,) float64
         Number that multiplies the statistics: tau times the row's noise scale.
     """

@@ -17,7 +17,7 @@ from bench import arguments
 
 from dsgmcmc.kernels import jit
 from dsgmcmc.kernels.gradient import gradient_kernel
-from dsgmcmc.kernels.outer import add_outer_products, statistics_width
+from dsgmcmc.kernels.normal_rows import add_outer_products, statistics_width
 from dsgmcmc.kernels.stored import kernel_arguments
 
 RATINGS, ROWS, COLUMNS = 200_000, 3000, 1000  # a block of a few megabytes, as in runs
@@ -39,7 +39,7 @@ def peak(chains: int = 128, steps: int = 100_000) -> float:
 
     `steps` on each of `chains` numbers at once: enough of them to hide how long an operation takes.
     """
-    lines = [jit.decorator("void(float32[::1], float32, float32, int64)"), "def peak(out, x, y, steps):"]
+    lines = ['@kernel("void(float32[::1], float32, float32, int64)")', "def peak(out, x, y, steps):"]
     lines += [f"    s{i} = out[uint64({i})]" for i in range(chains)]
     lines += ["    for _ in range(steps):", *(f"        s{i} = s{i} * x + y" for i in range(chains))]
     lines += [f"    out[uint64({i})] = s{i}" for i in range(chains)]

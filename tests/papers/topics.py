@@ -16,22 +16,21 @@ Noise: one Philox counter a (document, sweep, four words), under a key that the 
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 from dsgmcmc.kernels import jit
 from dsgmcmc.kernels.philox import rounds
 
-_KERNEL = '''
-{helper}
+_KERNEL = f'''
+@helper
 def noise(four, sweep, document, use, k0, k1):
     """The four words of a counter."""
     mask = uint64(0xFFFFFFFF)
     shift = uint64(32)
-{rounds}    return x0, x1, x2, x3
+{rounds("x0, x1, x2, x3 = four, sweep, document, use", 4)}    return x0, x1, x2, x3
 
 
-{helper}
+@helper
 def weigh(beta, v, alpha, n, q):
     """q_k for the word v, and their sum."""
     total = 0.0
@@ -41,7 +40,7 @@ def weigh(beta, v, alpha, n, q):
     return total
 
 
-{helper}
+@helper
 def chosen(q, rest):
     """Topic at which the sum of q passes rest; the last one, where rounding left none."""
     last = q.shape[0] - 1
@@ -52,7 +51,8 @@ def chosen(q, rest):
     return last
 
 
-{compiled_assign}
+@kernel("void(float64[:, ::1], int64[::1], int64[::1], int64[::1], float64, "
+        "int64, int64, uint64, uint64, float64[:, ::1], float64[:, ::1])")
 def assign(beta, words, starts, documents, alpha, dropped, kept, k0, k1, topic_words, document_topics):
     """Add expected numbers of words: of every (word, topic), and of every (document, topic)."""
     topics = beta.shape[1]
@@ -81,7 +81,8 @@ def assign(beta, words, starts, documents, alpha, dropped, kept, k0, k1, topic_w
                         document_topics[place, k] += share * q[k]
 
 
-{compiled_likelihood}
+@kernel("void(float64[:, ::1], int64[::1], int64[::1], int64[::1], float64, "
+        "int64, uint64, uint64, float64[::1])")
 def log_likelihood(beta, words, starts, documents, alpha, particles, k0, k1, out):
     """Logarithm of the mean of so many estimates of the probability of every document."""
     topics = beta.shape[1]
@@ -103,27 +104,11 @@ def log_likelihood(beta, words, starts, documents, alpha, particles, k0, k1, out
         out[place] = most + np.log(np.mean(np.exp(found - most)))
 '''
 
-_MATRIX, _INTEGERS = "float64[:, ::1]", "int64[::1]"
-_CORPUS = f"{_MATRIX}, {_INTEGERS}, {_INTEGERS}, {_INTEGERS}, float64"
 
-
-@functools.cache
 def topics_module() -> Any:
     """Kernels: ``assign`` and ``log_likelihood``, whose arguments are in their source.
 
     `beta` is (V, K); `words` are numbers below V, those of document d from ``starts[d]`` on; `documents` are those to
     look at; `dropped` is at least 1 where the topics of earlier words are to know of later ones; k0 and k1 are the key.
     """
-    source = (
-        _KERNEL.replace("{helper}", jit.helper())
-        .replace("{rounds}", rounds("x0, x1, x2, x3 = four, sweep, document, use", 4))
-        .replace(
-            "{compiled_assign}",
-            jit.decorator(f"void({_CORPUS}, int64, int64, uint64, uint64, {_MATRIX}, {_MATRIX})"),
-        )
-        .replace(
-            "{compiled_likelihood}",
-            jit.decorator(f"void({_CORPUS}, int64, uint64, uint64, float64[::1])"),
-        )
-    )
-    return jit.compile_source("topics", source)
+    return jit.compile_source("topics", _KERNEL)

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from dsgmcmc.kernels.normal import ndtr, summarise
+from dsgmcmc.kernels.prediction import ndtr, summarise
 from dsgmcmc.model.predictive.base import Prediction, Predictive
 from dsgmcmc.types import Array, Float64
 

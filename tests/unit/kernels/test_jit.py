@@ -7,12 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from dsgmcmc.kernels.cache import cache_directory
+from dsgmcmc.kernels.jit import cache_directory
 
 SCRIPT = """
 import sys
 from dsgmcmc.kernels import jit
-source = jit.decorator("float64(float64)") + "\\ndef double(x):\\n    return x + x\\n"
+source = '@kernel("float64(float64)")\\ndef double(x):\\n    return x + x\\n'
 if len(sys.argv) > 1:
     source = source.replace("x + x", sys.argv[1])
 module = jit.compile_source("double", source)

@@ -8,7 +8,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr as exact
 from scipy.stats import norm
 
-from dsgmcmc.kernels.normal import EXTENT, PER_UNIT, ndtr, summarise
+from dsgmcmc.kernels.prediction import EXTENT, PER_UNIT, ndtr, summarise
 
 
 def test_between_the_points_of_the_table_and_beyond_it():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from dsgmcmc.kernels.pattern import spread_kernel
+from dsgmcmc.kernels.gradient import spread_kernel
 
 
 @pytest.mark.parametrize("D", [1, 5, 33, 130])

@@ -117,8 +117,7 @@ def test_out_of_range(member, value):
 def test_wide_vectors_change_no_bit(monkeypatch, tmp_path):
     """Protects the bits on unlike processors, and the speed: the kernel asks for wide vectors, and needs none."""
     monkeypatch.setattr(jit, "cache_directory", lambda: tmp_path)  # what comes from the cache cannot be inspected
-    signature = "void(float32[::1], int64, int64, uint64, uint64, uint64, uint64, uint64)"
-    source = philox.transform() + philox._GROUPS.replace("{decorator}", jit.decorator(signature, '{"contract"}'))
+    source = philox.transform() + philox._GROUPS
     found = {}
     for text in (source.replace("    wide_vectors()\n", ""), source):
         kernel = jit.compile_source("groups_test", text).normal_groups

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from dsgmcmc.kernels.gradient import gradient_kernel, weigh_kernel
+from dsgmcmc.kernels.gradient import gradient_kernel, spread_kernel, weigh_kernel
 from dsgmcmc.kernels.ordinal import ordinal_kernel
-from dsgmcmc.kernels.pattern import spread_kernel
 from dsgmcmc.kernels.stored import FEW, Numbering, index_type, kernel_arguments, split_columns, turned
 
 ROWS, COLUMNS, LEVELS, K = 40, 30, 5, 3

@@ -17,22 +17,19 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import is_not
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dsgmcmc.kernels import jit
-from dsgmcmc.kernels.formula.batch import Batch, Table, Wanted
-from dsgmcmc.kernels.formula.codegen import ArgumentLayout, PriorKind, formula_source
-from dsgmcmc.kernels.formula.parser import Assignments, parse
+from dsgmcmc.kernels.formula_parser import Assignments, parse
+from dsgmcmc.kernels.formula_source import PRIOR_AT, Layout, PriorKind, formula_source
 from dsgmcmc.kernels.philox import NoiseKey, noise_words
-from dsgmcmc.types import Array
+from dsgmcmc.types import Array, Int64
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
-
-#: The field at which the gradient of the prior is taken.
-PRIOR_AT = "theta"
 
 
 class Gradient(NamedTuple):
@@ -61,17 +58,90 @@ class RowPrior(NamedTuple):
     shift: Array | None = None
 
 
-class _Roles(NamedTuple):
-    """Roles of the names in a formula, for given names of arrays and numbers."""
+class Table(NamedTuple):
+    """Addresses and shapes of the arrays of a batch.
 
-    body: Assignments
-    arrays: Wanted
-    scalars: tuple[str, ...]
-    rows: tuple[str, ...]  # row vectors that are fields of the blocks
-    vectors: tuple[str, ...]  # row vectors given as one array for all blocks
-    reads_prior: bool
-    reads_noise: bool
-    kernels: dict[tuple[str, PriorKind | None], Any]  # by dtype of the arrays and kind of prior
+    Attributes
+    ----------
+    numbers : (blocks, 3 + arrays of a block) int64
+        For every block: the number of its rows, the number of its first row, the rows of all earlier blocks, and the
+        addresses of its arrays.
+    rows, width : int
+        Rows of all blocks, and columns D of their fields.
+    dtype : dtype
+    arrays : list of array
+        The arrays at these addresses.
+    layout : Layout
+        The layout for which the table was made.
+    """
+
+    numbers: Int64
+    rows: int
+    width: int
+    dtype: np.dtype[np.generic]
+    arrays: list[Array]
+    layout: Layout
+
+
+class Batch:
+    """Blocks of rows that a formula updates in one call, in their order.
+
+    Parameters
+    ----------
+    blocks : sequence of mapping of str to array
+        The arrays of each block, with equal names in all blocks. Arrays may be replaced between two calls.
+    starts : sequence of int, optional
+        Number of the first row of each block, which determines where its noise begins; by default one block at 0.
+    """
+
+    def __init__(self, blocks: Sequence[Mapping[str, Array]], starts: Sequence[int] = (0,)) -> None:
+        self.blocks, self._starts = blocks, starts
+        self._tables: dict[int, Table] = {}
+
+    def table(self, layout: Layout, shifts: Sequence[Array]) -> Table:
+        """Return the table of addresses, which is rebuilt only if an array has been replaced.
+
+        Parameters
+        ----------
+        layout : Layout
+            Names of the arrays.
+        shifts : sequence of (n, D) array
+            One more array for each block, or no array at all.
+
+        Raises
+        ------
+        ValueError
+            If an array has the wrong shape, dtype or memory order.
+        """
+        arrays = [block[name] for block in self.blocks for name in layout.arrays]
+        arrays += shifts
+        table = self._tables.get(id(layout))
+        if table is None or len(arrays) != len(table.arrays) or any(map(is_not, arrays, table.arrays)):
+            table = self._tables[id(layout)] = self._new_table(layout, shifts, arrays)
+        return table
+
+    def _new_table(self, layout: Layout, shifts: Sequence[Array], arrays: list[Array]) -> Table:
+        first = self.blocks[0][layout.arrays[0]]
+        numbers, before = [], 0
+        for place, (block, start) in enumerate(zip(self.blocks, self._starts, strict=True)):
+            fields = {name: block[array] for name, array in layout.fields.items()}
+            rows = {array: block[array] for array in layout.row_fields.values()}
+            shift = shifts[place : place + 1]
+            shape = (len(block[layout.arrays[0]]), *first.shape[1:])
+            for name, array in fields.items():
+                if array.shape != shape or len(shape) != 2:
+                    raise ValueError(f"field {name!r} has shape {array.shape}, the first one {shape}")
+            for name, array in rows.items():
+                if array.shape != (shape[0], 1):
+                    raise ValueError(f"{name!r} has shape {array.shape} where {(shape[0], 1)} is needed")
+            if shift and shift[0].shape != shape:
+                raise ValueError(f"the prior's shift has shape {shift[0].shape} where {shape} is needed")
+            addressed = [*(block[name] for name in layout.arrays), *shift]
+            if not all(array.flags.carray and array.dtype == first.dtype for array in addressed):
+                raise ValueError(f"arrays must be C-contiguous, writable and {first.dtype} like the first field")
+            numbers.append([shape[0], start, before, *(array.ctypes.data for array in addressed)])
+            before += shape[0]
+        return Table(np.array(numbers, np.int64), before, first.shape[1], first.dtype, arrays, layout)
 
 
 @dataclass(frozen=True)
@@ -115,7 +185,7 @@ class Formula:
         return (*self.row_sums, *self.row_max)
 
     @functools.cached_property
-    def _roles(self) -> dict[tuple[Any, ...], _Roles]:
+    def _layouts(self) -> dict[tuple[Any, ...], Layout]:
         return {}
 
     def of_one(self, totals: dict[str, Any]) -> dict[str, Any]:
@@ -169,25 +239,28 @@ class Formula:
         if gradient is not None and not self._reads_gradient:
             gradient = None
         if gradient is not None and gradient.numbers:
-            given = _with_numbers(given, gradient.numbers)
-        roles = self._resolved(batch.blocks[0], given, gradient)
-        priors, shifts = _priors(roles, prior)
-        table = batch.table(roles.arrays, shifts)
+            if not given.keys().isdisjoint(gradient.numbers):
+                taken = min(given.keys() & gradient.numbers.keys())
+                raise ValueError(f"{taken!r} is a number of the gradient: call the formula's own by another name")
+            given = {**given, **gradient.numbers}
+        layout = self._layout(batch.blocks[0], given, gradient)
+        priors, shifts = _priors(layout, prior)
+        table = batch.table(layout, shifts)
         arguments: list[Any] = [table.numbers, table.width]
         arguments += [_vector(name, given, table.width) for name in self.columns]
-        arguments += [_vector(name, given, table.rows) for name in roles.vectors]
-        arguments += [given[name] for name in roles.scalars]
+        arguments += [_vector(name, given, table.rows) for name in layout.rows]
+        arguments += [given[name] for name in layout.scalars]
         kind = None
         if priors:
             kind, arrays_of_prior = _checked(priors[0], table.width, bool(shifts))
             arguments += arrays_of_prior
-        if roles.reads_noise:
+        if layout.reads_noise:
             if noise is None:
                 raise ValueError("the formula reads z: pass noise=NoiseKey(...)")
             arguments += (stride, *noise_words(noise))
-        return self._run(roles, arguments, table, kind)
+        return self._run(layout, arguments, table, kind)
 
-    def _run(self, roles: _Roles, arguments: list[Any], table: Table, kind: PriorKind | None) -> dict[str, Any]:
+    def _run(self, layout: Layout, arguments: list[Any], table: Table, kind: PriorKind | None) -> dict[str, Any]:
         """Call the compiled function, and return its totals by name."""
         totals: dict[str, Any] = {}
         blocks = len(table.numbers)
@@ -202,27 +275,27 @@ class Formula:
             totals.update(zip(self.sums, sums, strict=True))
         if table.rows and table.width:
             try:
-                self._kernel(roles, table.dtype, kind)(*arguments)
+                _kernel(layout, table.dtype, kind)(*arguments)
             except TypeError as error:  # Numba raises it if no signature fits
                 raise ValueError(f"vectors must be C-contiguous and {table.dtype} like the fields") from error
         return totals
 
-    def _resolved(self, arrays: Mapping[str, Array], given: Mapping[str, Any], gradient: Gradient | None) -> _Roles:
+    def _layout(self, arrays: Mapping[str, Array], given: Mapping[str, Any], gradient: Gradient | None) -> Layout:
         """Return the roles of all names, from a cache if these names occurred in an earlier call."""
         aliases = tuple([item for item in given.items() if isinstance(item[1], str)])
         key = (tuple(arrays), tuple(given), aliases, gradient and gradient[:2])
-        roles = self._roles.get(key)
-        if roles is None:
-            roles = self._roles[key] = self._resolve(arrays, given, dict(aliases), gradient)
-        return roles
+        layout = self._layouts.get(key)
+        if layout is None:
+            layout = self._layouts[key] = self._new_layout(arrays, given, dict(aliases), gradient)
+        return layout
 
-    def _resolve(
+    def _new_layout(
         self,
         arrays: Mapping[str, Array],
         given: Mapping[str, Any],
         aliases: dict[str, str],
         gradient: Gradient | None,
-    ) -> _Roles:
+    ) -> Layout:
         body = self._body
         for name, expression in (("grad", gradient and gradient.total), ("grad_likelihood", gradient and gradient[1])):
             if name in body.read:
@@ -240,53 +313,42 @@ class Formula:
             raise ValueError(f"{name!r} cannot be assigned: it is given as a number")
         if not fields:  # the first array gives the shape
             fields = {name: name for name in list(arrays)[:1]}
-        rows = tuple(name for name in self.rows if name in aliases)
-        fields_of_rows = tuple(aliases[name] for name in rows)
-        wanted = Wanted(fields, fields_of_rows, (*fields.values(), *fields_of_rows))
-        together = tuple(name for name in self.rows if name not in aliases)
-        return _Roles(body, wanted, scalars, rows, together, "grad_prior" in body.read, "z" in body.read, {})
-
-    def _kernel(self, roles: _Roles, dtype: np.dtype[Any], prior: PriorKind | None) -> Any:
-        """Return the compiled function for one dtype and kind of prior, compiling it where needed."""
-        kernel = roles.kernels.get((dtype.char, prior))  # `char` is faster than the dtype, and calls are frequent
-        if kernel is None:
-            if dtype not in (np.float32, np.float64):
-                raise ValueError(f"fields are {dtype}; float32 or float64 is needed")
-            layout = ArgumentLayout(
-                body=roles.body,
-                fields=tuple(roles.arrays.fields),
-                scalars=roles.scalars,
-                columns=self.columns,
-                rows=roles.vectors,
-                row_fields=roles.rows,
-                sums=self.sums,
-                column_sums=self.column_sums,
-                row_sums=self.row_sums,
-                row_max=self.row_max,
-                prior_at=PRIOR_AT,
-                prior=prior,
-                noise=roles.reads_noise,
-                dtype=dtype.name,
-            )
-            kernel = jit.compile_source("formula", formula_source(layout)).formula
-            roles.kernels[dtype.char, prior] = kernel
-        return kernel
+        row_fields = {name: aliases[name] for name in self.rows if name in aliases}
+        return Layout(
+            body=body,
+            fields=fields,
+            scalars=scalars,
+            columns=self.columns,
+            rows=tuple(name for name in self.rows if name not in aliases),
+            row_fields=row_fields,
+            arrays=(*fields.values(), *row_fields.values()),
+            sums=self.sums,
+            column_sums=self.column_sums,
+            row_sums=self.row_sums,
+            row_max=self.row_max,
+            reads_prior="grad_prior" in body.read,
+            reads_noise="z" in body.read,
+            kernels={},
+        )
 
 
-def _with_numbers(given: Mapping[str, Any], numbers: Mapping[str, float]) -> dict[str, Any]:
-    """Combine the given numbers with the numbers of a gradient."""
-    combined = {**given, **numbers}
-    if len(combined) < len(given) + len(numbers):
-        taken = min(given.keys() & numbers.keys())
-        raise ValueError(f"{taken!r} is a number of the gradient: call the formula's own by another name")
-    return combined
+def _kernel(layout: Layout, dtype: np.dtype[Any], prior: PriorKind | None) -> Any:
+    """Return the compiled function for one dtype and kind of prior, compiling it where needed."""
+    kernel = layout.kernels.get((dtype.char, prior))  # `char` is faster than the dtype, and calls are frequent
+    if kernel is None:
+        if dtype not in (np.float32, np.float64):
+            raise ValueError(f"fields are {dtype}; float32 or float64 is needed")
+        source = formula_source(layout._replace(dtype=dtype.name, prior=prior))
+        kernel = jit.compile_source("formula", source).formula
+        layout.kernels[dtype.char, prior] = kernel
+    return kernel
 
 
 def _priors(
-    roles: _Roles, prior: Callable[[], Sequence[RowPrior]] | None
+    layout: Layout, prior: Callable[[], Sequence[RowPrior]] | None
 ) -> tuple[Sequence[RowPrior], Sequence[Array]]:
     """Return the priors and their shifts; both are empty if the formula does not read the prior."""
-    if not roles.reads_prior:
+    if not layout.reads_prior:
         return (), ()
     if prior is None:
         raise ValueError("the formula reads the prior: pass prior=lambda: RowPrior(mean, precision)")

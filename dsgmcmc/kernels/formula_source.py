@@ -1,6 +1,6 @@
 """Generate the source of a formula's compiled function: a loop over blocks, over chunks of rows, and over elements.
 
-A table contains the addresses of the arrays of every block (`dsgmcmc.kernels.formula.batch`). The function divides a
+A table contains the addresses of the arrays of every block (`dsgmcmc.kernels.formula.Batch`). The function divides a
 block into chunks of whole rows, about `CHUNK` elements, which fit the first-level cache. For each chunk it computes the
 noise and the gradient of a dense prior, and repeats the elements of row vectors along their rows; column vectors are
 repeated to the length of a chunk only once. Then one unit-stride loop evaluates the formula. Its loads all precede its
@@ -12,18 +12,19 @@ Chunks and the order of sums depend only on the shape, so a block's result does 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
-from dsgmcmc.kernels import jit
-from dsgmcmc.kernels.formula.parser import Assignments, functions
+from dsgmcmc.kernels.formula_parser import Assignments, functions
 from dsgmcmc.kernels.jit import indented
 from dsgmcmc.kernels.philox import groups_module
 
+#: Maximum number of elements of a chunk, if a row is not longer. A few float32 arrays of this length fit a first-level
+#: cache.
 CHUNK = 2048
-"""Maximum number of elements of a chunk, if a row is not longer. A few float32 arrays of this length fit a first-level
-cache."""
+
+#: The field at which the gradient of the prior is taken.
+PRIOR_AT = "theta"
 
 _NOISE = ["_stride", "_first", "_c1", "_c2", "_c3", "_k0", "_k1"]
 
@@ -35,44 +36,65 @@ class PriorKind(NamedTuple):
     shift: bool
 
 
-@dataclass(frozen=True)
-class ArgumentLayout:
-    """Arguments of a compiled formula: the declared vectors and totals, and the names that its source reads.
+class Layout(NamedTuple):
+    """Roles of the names in a formula, for given names of arrays and numbers.
 
-    Row vectors in `rows` are given as one array for all blocks; row vectors in `row_fields` are fields of each block.
-    `prior` is None if the formula does not read it.
+    Attributes
+    ----------
+    body : Assignments
+    fields : mapping of str to str
+        Names of (n, D) arrays, by their names in the formula; the first array determines D and the dtype.
+    scalars, columns : tuple of str
+        Numbers, and column vectors.
+    rows : tuple of str
+        Row vectors that are given as one array for all blocks.
+    row_fields : mapping of str to str
+        Names of (n, 1) arrays that are row vectors, by their names in the formula.
+    arrays : tuple of str
+        Names of the arrays of a block, `fields` first.
+    sums, column_sums, row_sums, row_max : tuple of str
+        Assigned names whose totals are returned.
+    reads_prior, reads_noise : bool
+    kernels : dict
+        Compiled functions, by dtype of the arrays and kind of prior.
+    dtype : str
+        Dtype of the arrays of one compiled function.
+    prior : PriorKind, optional
+        Kind of the prior of one compiled function; None if the formula does not read it.
     """
 
     body: Assignments
-    fields: Sequence[str]
-    scalars: Sequence[str]
-    columns: Sequence[str]
-    rows: Sequence[str]
-    row_fields: Sequence[str]
-    sums: Sequence[str]
-    column_sums: Sequence[str]
-    row_sums: Sequence[str]
-    row_max: Sequence[str]
-    prior_at: str
-    prior: PriorKind | None
-    noise: bool
-    dtype: str
+    fields: Mapping[str, str]
+    scalars: tuple[str, ...]
+    columns: tuple[str, ...]
+    rows: tuple[str, ...]
+    row_fields: Mapping[str, str]
+    arrays: tuple[str, ...]
+    sums: tuple[str, ...]
+    column_sums: tuple[str, ...]
+    row_sums: tuple[str, ...]
+    row_max: tuple[str, ...]
+    reads_prior: bool
+    reads_noise: bool
+    kernels: dict[tuple[str, PriorKind | None], Any]
+    dtype: str = ""
+    prior: PriorKind | None = None
 
     @property
-    def vectors(self) -> list[str]:
+    def vectors(self) -> tuple[str, ...]:
         """Names of all row vectors."""
-        return [*self.rows, *self.row_fields]
+        return (*self.rows, *self.row_fields)
 
     @property
-    def row_totals(self) -> list[str]:
+    def row_totals(self) -> tuple[str, ...]:
         """Names whose sums or maxima per row are returned."""
-        return [*self.row_sums, *self.row_max]
+        return (*self.row_sums, *self.row_max)
 
 
-def formula_source(layout: ArgumentLayout) -> str:
+def formula_source(layout: Layout) -> str:
     """Source of ``formula(table, D, columns, rows, scalars, prior, noise, totals)``, names in their declared order."""
     parts = [functions(layout.dtype), "from numba import carray\nfrom dsgmcmc.kernels.vectors import pointer\n"]
-    if layout.noise:
+    if layout.reads_noise:
         parts.append(f"from {groups_module()} import normal_groups\n")
     block = [*_located(layout), "for _row in range(0, _n, _step):"]
     block += indented(_chunk(layout))
@@ -82,7 +104,7 @@ def formula_source(layout: ArgumentLayout) -> str:
     return "\n\n".join((*parts, "\n".join((*_signature(layout), *indented(lines))))) + "\n"
 
 
-def _signature(layout: ArgumentLayout) -> list[str]:
+def _signature(layout: Layout) -> list[str]:
     vector, matrix = f"{layout.dtype}[::1]", f"{layout.dtype}[:, ::1]"
     arguments = [("_table", "int64[:, ::1]"), ("_D", "int64")]
     arguments += [(f"_c_{name}", vector) for name in layout.columns]
@@ -90,16 +112,16 @@ def _signature(layout: ArgumentLayout) -> list[str]:
     arguments += [(name, "float64") for name in layout.scalars]
     if layout.prior:
         arguments += [("_mean", vector), ("_precision", matrix if layout.prior.dense else vector)]
-    if layout.noise:
+    if layout.reads_noise:
         arguments += zip(_NOISE, ["int64"] * 2 + ["uint64"] * 5, strict=True)
     arguments += [(f"_totals_{name}", "float64[:, ::1]") for name in layout.column_sums]
     arguments += [(f"_totals_{name}", "float64[::1]") for name in layout.row_totals]
     arguments += [("_sums", "float64[:, ::1]")] if layout.sums else []
     names, types = zip(*arguments, strict=True)
-    return [jit.decorator(f"void({', '.join(types)})"), f"def formula({', '.join(names)}):"]
+    return [f'@kernel("void({", ".join(types)})")', f"def formula({', '.join(names)}):"]
 
 
-def _setup(layout: ArgumentLayout) -> list[str]:
+def _setup(layout: Layout) -> list[str]:
     """Working arrays for the longest chunk, and column vectors repeated to its length."""
     dtype = layout.dtype
     lines = ["_longest = 1", "for _block in range(_table.shape[0]):"]
@@ -118,11 +140,11 @@ def _setup(layout: ArgumentLayout) -> list[str]:
         lines += [f"_product = np.empty((_longest, _D), np.{dtype})", "_prior = _product.reshape(_most)"]
     lines += [f"_a_{name} = np.empty(_most, np.float64)" for name in layout.column_sums]
     lines += [f"_b_{name} = np.empty(_most, np.float64)" for name in layout.row_totals]
-    lines += ["_noise = np.empty(_most + 128, np.float32)"] if layout.noise else []
+    lines += ["_noise = np.empty(_most + 128, np.float32)"] if layout.reads_noise else []
     return lines
 
 
-def _located(layout: ArgumentLayout) -> list[str]:
+def _located(layout: Layout) -> list[str]:
     """Views of a block's arrays, and its sums set to zero."""
     lines = ["_n = _table[_block, 0]", f"_step = max(1, min(_n, {CHUNK} // _D))"]
     arrays = [(f"_flat_{name}", "_n * _D") for name in layout.fields]
@@ -136,15 +158,15 @@ def _located(layout: ArgumentLayout) -> list[str]:
     lines += [f"_total_{name} = _totals_{name}[_block]" for name in layout.column_sums]
     lines += [f"_a_{name}[:] = 0.0" for name in layout.column_sums]
     lines += [f"_s_{name} = 0.0" for name in layout.sums]
-    lines += ["_begin = _first + _table[_block, 1] * _stride"] if layout.noise else []
+    lines += ["_begin = _first + _table[_block, 1] * _stride"] if layout.reads_noise else []
     return lines
 
 
-def _chunk(layout: ArgumentLayout) -> list[str]:
+def _chunk(layout: Layout) -> list[str]:
     """Views of a chunk's fields; its noise, repeated row vectors, and deviations from a dense prior's mean."""
     lines = ["_rows = min(_step, _n - _row)", "_size = _rows * _D", "_at = _row * _D"]
     lines += [f"_x_{name} = _flat_{name}[_at : _at + _size]" for name in layout.fields]
-    if layout.noise:
+    if layout.reads_noise:
         lines += [
             "_e = _begin + _at",
             "_group = _e >> 6",
@@ -157,22 +179,22 @@ def _chunk(layout: ArgumentLayout) -> list[str]:
     lines += ["_x__shift = _flat__shift[_at : _at + _size]"] if layout.prior and layout.prior.shift else []
     if layout.prior and layout.prior.dense:
         lines += ["_flat_deviation = _deviation.reshape(_most)", "for _i in range(_size):"]
-        lines += [f"    _flat_deviation[_i] = {_deviation(layout, f'_x_{layout.prior_at}[_i]')}"]
+        lines += [f"    _flat_deviation[_i] = {_deviation(layout, f'_x_{PRIOR_AT}[_i]')}"]
         lines += ["np.dot(_deviation[:_rows], _precision, _product[:_rows])"]
     return lines
 
 
-def _element(layout: ArgumentLayout) -> list[str]:
+def _element(layout: Layout) -> list[str]:
     """Body of the loop over elements: loads, formula, stores."""
     lines = [f"{name} = _x_{name}[_i]" for name in layout.fields]
     lines += [f"{name} = _t_{name}[_i]" for name in layout.columns]
     lines += [f"{name} = _e_{name}[_i]" for name in layout.vectors]
-    lines += [f"z = {layout.dtype}(_z[_i])"] if layout.noise else []
+    lines += [f"z = {layout.dtype}(_z[_i])"] if layout.reads_noise else []
     if layout.prior:
         if layout.prior.dense:
             lines += ["grad_prior = _prior[_i]"]
         else:
-            lines += [f"grad_prior = _t_precision[_i] * ({_deviation(layout, layout.prior_at)})"]
+            lines += [f"grad_prior = _t_precision[_i] * ({_deviation(layout, PRIOR_AT)})"]
     lines += layout.body.lines
     lines += [f"_x_{name}[_i] = {name}" for name in layout.fields if name in layout.body.written]
     lines += [f"_s_{name} += float64({name})" for name in layout.sums]
@@ -181,13 +203,13 @@ def _element(layout: ArgumentLayout) -> list[str]:
     return lines
 
 
-def _deviation(layout: ArgumentLayout, theta: str) -> str:
+def _deviation(layout: Layout, theta: str) -> str:
     """Source of an element minus its prior mean."""
     shift = " - _x__shift[_i]" if layout.prior and layout.prior.shift else ""
     return f"{theta} - _t_mean[_i]{shift}"
 
 
-def _per_row(layout: ArgumentLayout) -> list[str]:
+def _per_row(layout: Layout) -> list[str]:
     """Totals of the chunk's rows."""
     lines = []
     for name in layout.row_totals:
@@ -202,7 +224,7 @@ def _per_row(layout: ArgumentLayout) -> list[str]:
     return lines
 
 
-def _finish(layout: ArgumentLayout) -> list[str]:
+def _finish(layout: Layout) -> list[str]:
     lines = [f"_sums[{position}, _block] = _s_{name}" for position, name in enumerate(layout.sums)]
     if layout.column_sums:
         lines += ["for _i in range(_step):", "    for _k in range(_D):"]

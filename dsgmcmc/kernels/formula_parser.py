@@ -6,12 +6,10 @@ import ast
 import keyword
 import textwrap
 from collections.abc import Collection
-from dataclasses import dataclass
+from typing import NamedTuple
 
-from dsgmcmc.kernels import jit
-
+#: Functions that a formula may call, and their numbers of arguments.
 FUNCTIONS = {"sqrt": 1, "abs": 1, "minimum": 2, "maximum": 2, "exp": 1, "log": 1}
-"""Functions that a formula may call, and their numbers of arguments."""
 
 _OPERATORS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 
@@ -21,38 +19,36 @@ _SOURCE = """\
 _number = {dtype}
 
 
-{helper}
+@helper
 def _minimum(a, b):
     return a if a < b or a != a else b
 
 
-{helper}
+@helper
 def _maximum(a, b):
     return a if a > b or a != a else b
 
 
-{helper}
+@helper
 def _exp(x):
     return {dtype}(math.exp(x))
 
 
-{helper}
+@helper
 def _log(x):
     return {dtype}(math.log(x))
 """
 
+#: Names that a formula may read, and for which nothing is given.
+BUILT_IN = frozenset(("z", "grad", "grad_likelihood", "grad_prior"))
+
 
 def functions(dtype: str) -> str:
     """Source of the functions that formulas call; minimum and maximum are NaN if an argument is NaN."""
-    return _SOURCE.format(helper=jit.helper(), dtype=dtype)
+    return _SOURCE.format(dtype=dtype)
 
 
-BUILT_IN = ("z", "grad", "grad_likelihood", "grad_prior")
-"""Names that a formula may read, and for which nothing is given."""
-
-
-@dataclass(frozen=True)
-class Assignments:
+class Assignments(NamedTuple):
     """A parsed formula: its lines, and the names that it reads, assigns, and reads before it assigns them (`free`)."""
 
     lines: tuple[str, ...]
@@ -94,7 +90,7 @@ def parse(source: str, vectors: Collection[str] = (), definable: Collection[str]
     ValueError
         If the formula is not allowed; the message names the line.
     """
-    fixed = {*vectors, *BUILT_IN} - {*definable}
+    fixed = BUILT_IN.union(vectors).difference(definable)
     try:
         tree = ast.parse(textwrap.dedent(source))
     except SyntaxError as error:
@@ -104,23 +100,31 @@ def parse(source: str, vectors: Collection[str] = (), definable: Collection[str]
     written: set[str] = set()
     free: set[str] = set()
     for statement in tree.body:
-        if (
-            not isinstance(statement, ast.Assign)
-            or len(statement.targets) != 1
-            or not isinstance(statement.targets[0], ast.Name)
-        ):
-            raise ValueError(f"formula line {statement.lineno}: only `name = expression` is allowed")
-        name = statement.targets[0].id
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                pass
+            case _:
+                raise ValueError(f"formula line {statement.lineno}: only `name = expression` is allowed")
         if not _usable(name) or name in fixed:
             raise ValueError(f"formula line {statement.lineno}: {name!r} cannot be assigned")
         names: set[str] = set()
-        lines.append(f"{name} = {_expression(statement.value, names)}")
+        lines.append(f"{name} = {_expression(value, names)}")
         read |= names
-        free |= names - written - {*BUILT_IN}
+        free |= names - written - BUILT_IN
         written.add(name)
     if not lines:
         raise ValueError("an empty formula")
     return Assignments(tuple(lines), frozenset(read), frozenset(written), frozenset(free))
+
+
+def parse_score(score: str) -> str:
+    """Check a score, an expression of x and eta, and write it as source for the compiler."""
+    parsed = parse(f"e = {score}")
+    if len(parsed.lines) > 1:
+        raise ValueError(f"the score {score!r} is more than one expression")
+    if unknown := parsed.free - {"x", "eta"}:
+        raise ValueError(f"the score {score!r} is of x and eta alone, not of {min(unknown)}")
+    return parsed.lines[0].partition(" = ")[2]
 
 
 def _usable(name: str) -> bool:
@@ -138,15 +142,12 @@ def _expression(node: ast.expr, read: set[str]) -> str:
         case ast.Name(id=name) if _usable(name):
             read.add(name)
             return name
-        case ast.Constant(value=bool()):
-            pass
-        case ast.Constant(value=int() | float() as value):
+        case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
             return f"_number({value!r})"
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return f"(-{inner(operand)})"
         case ast.BinOp(left=left, op=ast.Pow(), right=ast.Constant(value=int() as power)) if power > 0:
-            base = inner(left)
-            return "(" + " * ".join([base] * power) + ")"
+            return "(" + " * ".join([inner(left)] * power) + ")"
         case ast.BinOp(left=left, op=operator, right=right) if type(operator) in _OPERATORS:
             return f"({inner(left)} {_OPERATORS[type(operator)]} {inner(right)})"
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if FUNCTIONS.get(name) == len(arguments):
