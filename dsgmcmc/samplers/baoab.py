@@ -21,7 +21,7 @@ cube root of their number, and it is at most 0.4 times the number of ratings per
 the largest eigenvalue of the row's Hessian in these coordinates (`dsgmcmc.samplers.metrics.Fisher`); it matters for
 rows unlike the average. The default c is 0.95, or 0.9 where either limit lowers eps. Kicks h_i P^-1/2 grad U are
 clipped at 5. Momenta are N(0, 1); their mean squares, by field, show whether the steps were small enough
-(`dsgmcmc.samplers.temperature`).
+(`dsgmcmc.samplers.underdamped`).
 
 Target: the posterior. No minibatch noise; the configurational error of BAOAB is O(h^2), and vanishes for the mean and
 variance of a Gaussian at any c. The metric P of a row depends only on the other factor, so that no correction for its
@@ -38,14 +38,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from math import sqrt
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from dsgmcmc.samplers.metrics import METRICS, MOMENTUM, REFRESH_EVERY
+from dsgmcmc.samplers.metrics import MOMENTUM
 from dsgmcmc.samplers.step_size import RisingStep
-from dsgmcmc.samplers.temperature import MEASURE_EVERY, Temperatures
-from dsgmcmc.samplers.underdamped import BAOA, Underdamped
+from dsgmcmc.samplers.underdamped import BAOA, MEASURE_EVERY, Temperatures, Underdamped
 from dsgmcmc.targets.base import Target
 
 #: Defaults with the Kronecker metric, which is for data and models with which the diagonal metric is not stable.
@@ -88,7 +87,6 @@ class BAOAB(Underdamped[BAOABConfig]):
     Config = BAOABConfig
     gradients = ("full",)
     density_step = 0.1
-    defaults: ClassVar[dict[str, Any]] = {"prior_precision": 10.0, "initial_sd": 0.14, "hyper_start": 15}
 
     @classmethod
     def suited(cls, config: BAOABConfig, n_data: int, per_number: float) -> BAOABConfig:
@@ -123,10 +121,9 @@ class BAOAB(Underdamped[BAOABConfig]):
         return configs
 
     def __init__(self, config: BAOABConfig, burn_in: int) -> None:
-        super().__init__(config, burn_in)
-        self.metric = METRICS[config.metric]()
+        super().__init__(config, burn_in, config.metric)
         self.temperatures = Temperatures()
-        self.replicated, self.scratch = (self.metric, self.temperatures), self.metric.scratch
+        self.replicated = (self.metric, self.temperatures)
         self.prepare(BAOA)
 
     def metrics(self) -> dict[str, float]:
@@ -150,7 +147,7 @@ class BAOAB(Underdamped[BAOABConfig]):
         """Run one sweep: compute the full gradient, then update all rows. Collective."""
         if iteration >= self.burn_in and (iteration - self.burn_in) % MEASURE_EVERY == 0:
             self.temperatures.measure(target, MOMENTUM, self.metric.turned)
-        self.metric.refresh(target, iteration, REFRESH_EVERY)
+        self.metric.refresh(target, iteration)
         h, c = sqrt(2 * self.step_size(target, iteration)), self.config.friction
         halves = self.halves(target)
         for rows in self.gradient(target, "theta", before=self.end_step(target, h)):

@@ -96,10 +96,10 @@ class Metric(Replicated, ABC):
         rows = (*self.rows, *declared.pop("rows", ()))
         return Formula(self.source + lines, columns=self.columns, rows=rows, **declared)
 
-    def refresh(self, target: Target, iteration: int, every: int) -> None:
-        """Recompute the metric from the current state once in `every` iterations. Collective."""
-        if iteration % every == 0:
-            turn = iteration // every
+    def refresh(self, target: Target, iteration: int) -> None:
+        """Recompute the metric from the current state once in `REFRESH_EVERY` sweeps. Collective."""
+        turn, later = divmod(iteration, REFRESH_EVERY * target.sweep_length)
+        if not later:
             settled = turn >= EARLY_UNTIL
             due = turn < EVERY_REFRESH_UNTIL or turn % (BOUND_EVERY if settled else EARLY_BOUND_EVERY) == 0
             self.take_from(target, due, settled=settled)
@@ -115,14 +115,7 @@ class Metric(Replicated, ABC):
     def of(self, target: Target, rows: Rows, h: float) -> dict[str, Any]:
         """Values of the names in `source`, for a step h."""
 
-    def update(
-        self,
-        target: Target,
-        rows: Rows,
-        formula: Formula,
-        h: float,
-        **given: Any,
-    ) -> dict[str, Any]:
+    def update(self, target: Target, rows: Rows, formula: Formula, h: float, **given: Any) -> dict[str, Any]:
         """Update rows by a `formula` of this metric; returns the result of `ParameterBlock.update`."""
         return rows.update(formula, **self.of(target, rows, h), **given)
 

@@ -33,13 +33,12 @@ about 1. Left out: Metropolis correction, and an estimate of V where the metric 
 from __future__ import annotations
 
 from math import exp, sqrt
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.samplers.base import NORMAL
-from dsgmcmc.samplers.metrics import METRICS, REFRESH_EVERY
 from dsgmcmc.samplers.step_size import RisingStep
 from dsgmcmc.samplers.underdamped import BAOA, Underdamped
 from dsgmcmc.settings import named
@@ -90,12 +89,9 @@ class SGHMC(Underdamped[SGHMCConfig]):
     gradients = ("part", "full", "control-variate")
     draws_data = True
     density_step = 0.04
-    defaults: ClassVar[dict[str, Any]] = {"prior_precision": 10.0, "initial_sd": 0.14, "hyper_start": 15}
 
     def __init__(self, config: SGHMCConfig, burn_in: int) -> None:
-        super().__init__(config, burn_in)
-        self.metric = METRICS[config.metric]()
-        self.replicated, self.scratch = (self.metric,), self.metric.scratch
+        super().__init__(config, burn_in, config.metric)
         friction = FRICTION[config.splitting] if config.noise_correction else ""
         self.prepare(friction + UPDATES[config.splitting])
 
@@ -123,7 +119,7 @@ class SGHMC(Underdamped[SGHMCConfig]):
     def step(self, target: Target, iteration: int) -> None:
         """One update of every row. Collective."""
         config = self.config
-        self.metric.refresh(target, iteration, REFRESH_EVERY * target.sweep_length)
+        self.metric.refresh(target, iteration)
         h = sqrt(2 * self.step_size(target, iteration))
         friction = self._friction(h, target.sweep_length)
         fresh, halves = config.refresh > 0 and iteration % config.refresh == 0, self.halves(target)

@@ -38,10 +38,9 @@ import numpy as np
 from pydantic import Field
 
 from dsgmcmc.errors import InputError
-from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.gradients import PartGradient
-from dsgmcmc.samplers.metrics import METRICS, REFRESH_EVERY
 from dsgmcmc.samplers.step_size import RisingStep
+from dsgmcmc.samplers.underdamped import MetricSampler
 from dsgmcmc.settings import named
 from dsgmcmc.targets.base import Target
 from dsgmcmc.targets.state import ParameterBlock, Replicated, StateField
@@ -95,26 +94,20 @@ class Thermostat(Replicated):
     xi: Float64
 
 
-class SGNHT(Sampler[SGNHTConfig, Target]):
+class SGNHT(MetricSampler[SGNHTConfig]):
     """Stochastic gradient Nose-Hoover thermostats."""
 
     Config = SGNHTConfig
     gradients = ("part", "control-variate")
     draws_data = True
     density_step = 0.15
-    defaults: ClassVar[dict[str, Any]] = {
-        "prior_precision": 10.0,
-        "initial_sd": 0.14,
-        "hyper_start": 15,
-        "schedule": "random",
-    }
+    defaults: ClassVar[dict[str, Any]] = {**MetricSampler.defaults, "schedule": "random"}
 
     def __init__(self, config: SGNHTConfig, burn_in: int) -> None:
-        super().__init__(config, burn_in)
-        self.metric = METRICS[config.metric]()
-        self.scratch = self.metric.scratch
+        super().__init__(config, burn_in, config.metric)
         self.shared = Thermostat(np.full(1, config.diffusion))
-        self.replicated = (self.metric, self.shared) if config.thermostat == "scalar" else (self.metric,)
+        if config.thermostat == "scalar":
+            self.replicated = (self.metric, self.shared)
         self.kick = self.metric.formula(KICK, row_sums=("square",))
         self.friction = self.metric.formula(FRICTION, rows=("damp", "spread"), row_sums=("square",))
         self.elementwise = self.metric.formula(ELEMENTWISE)
@@ -144,7 +137,7 @@ class SGNHT(Sampler[SGNHTConfig, Target]):
 
     def step(self, target: Target, iteration: int) -> None:
         """One update of every row. Collective."""
-        self.metric.refresh(target, iteration, REFRESH_EVERY * target.sweep_length)
+        self.metric.refresh(target, iteration)
         h = sqrt(2 * self.step_size(target, iteration))
         if self.config.thermostat == "scalar":
             self._step_of_all(target, h)

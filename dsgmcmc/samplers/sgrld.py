@@ -22,15 +22,13 @@ sweeps.
 from __future__ import annotations
 
 from math import sqrt
-from typing import Any, ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
-from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.samplers.metrics import METRICS, REFRESH_EVERY
 from dsgmcmc.samplers.step_size import RisingStep
+from dsgmcmc.samplers.underdamped import MetricSampler
 from dsgmcmc.targets.base import Target
-from dsgmcmc.targets.state import StateField
 
 #: With the metric's step = h_i P^-1/2, h_i^2 = 2 eps_i.
 UPDATE = "theta = theta - 0.5 * step * step * grad + step * z\n"
@@ -52,19 +50,16 @@ class SGRLDConfig(RisingStep):
     )
 
 
-class SGRLD(Sampler[SGRLDConfig, Target]):
+class SGRLD(MetricSampler[SGRLDConfig]):
     """Stochastic gradient Riemannian Langevin dynamics."""
 
     Config = SGRLDConfig
     gradients = ("part", "full", "control-variate")
     draws_data = True
     density_step = 0.08
-    defaults: ClassVar[dict[str, Any]] = {"prior_precision": 10.0, "initial_sd": 0.14, "hyper_start": 15}
 
     def __init__(self, config: SGRLDConfig, burn_in: int) -> None:
-        super().__init__(config, burn_in)
-        self.metric = METRICS[config.metric]()
-        self.replicated, self.scratch = (self.metric,), self.metric.scratch
+        super().__init__(config, burn_in, config.metric)
         self.update = self.metric.formula(CORRECTED if config.noise_correction else UPDATE)
 
     @classmethod
@@ -73,14 +68,9 @@ class SGRLD(Sampler[SGRLDConfig, Target]):
         if config.noise_correction:
             cls.corrects_noise(config, schedule, grid)
 
-    @property
-    def fields(self) -> tuple[StateField, ...]:
-        """Position, and the fields of the metric."""
-        return (StateField("theta"), *self.metric.fields)
-
     def step(self, target: Target, iteration: int) -> None:
         """One update of every row. Collective."""
-        self.metric.refresh(target, iteration, REFRESH_EVERY * target.sweep_length)
+        self.metric.refresh(target, iteration)
         h, parts = sqrt(2 * self.step_size(target, iteration)), float(target.sweep_length - 1)
         for rows in self.gradient(target, "theta"):
             self.metric.update(target, rows, self.update, h, parts=parts)

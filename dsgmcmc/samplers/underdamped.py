@@ -1,7 +1,8 @@
-"""Updates of Langevin dynamics with a momentum r ~ N(0, 1), in the coordinates of a metric; a base for samplers.
+"""Base classes of samplers that step in the coordinates of a metric, and the temperatures of their momenta.
 
-In the formulas, ``step`` comes from the metric (`dsgmcmc.samplers.metrics`), ``damp`` is the fraction of the momentum
-that an update keeps, and ``spread`` is the standard deviation of the noise that replaces the rest.
+The momenta of underdamped Langevin dynamics are N(0, 1) in the coordinates of a metric, for any target. In the
+formulas, ``step`` comes from the metric (`dsgmcmc.samplers.metrics`), ``damp`` is the fraction of the momentum that an
+update keeps, and ``spread`` is the standard deviation of the noise that replaces the rest.
 
 A kick consists of the half that ends a step and the half that begins the next. Hyperparameters drawn between gradient
 and update should change the second half alone: they are drawn given the position, and the momentum at the end of the
@@ -9,18 +10,28 @@ first half must be independent of it. Shared parameters move little in a sweep, 
 are made separately in iterations that change the data, where the second half has a new gradient, and in iterations that
 draw prior means of single rows: when halves were joined and implicit features drawn every 3 sweeps, predictions were
 too wide by a tenth.
+
+A temperature is the mean square of momenta, which is 1 if the chain samples its target. If the energy is quadratic,
+BAOAB keeps the momenta's distribution at every stable step size, if momenta are measured right after the noise of a
+step: half a kick from there, their variance in a direction of curvature l is 1 - h^2 l / 4. A step too large for the
+energy's higher-order terms makes the variance larger than 1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import log2, sqrt
+from typing import Any, ClassVar
+
+import numpy as np
 
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.samplers.base import C, Sampler
-from dsgmcmc.samplers.metrics import Metric
+from dsgmcmc.samplers.metrics import METRICS
 from dsgmcmc.targets.base import Target
-from dsgmcmc.targets.state import Rows, StateField
-from dsgmcmc.types import Purpose
+from dsgmcmc.targets.state import Replicated, Rows, StateField
+from dsgmcmc.types import Float64, Purpose
 
 #: Kick, half a drift, friction and noise, half a drift [Leimkuhler & Matthews 2013, eq. 1.8, its half kicks joined].
 BAOA = """\
@@ -36,10 +47,32 @@ KICK = "step * grad"
 CLIPPED = f"minimum(maximum({KICK}, -5.0), 5.0)"
 
 
-class Underdamped(Sampler[C, Target]):
-    """Base class of samplers whose rows have a momentum, in the coordinates of a metric."""
+class MetricSampler(Sampler[C, Target]):
+    """Base class of samplers that step in the coordinates of a metric, which they refresh.
 
-    metric: Metric
+    Parameters
+    ----------
+    config : SamplerConfig
+    burn_in : int
+    metric : str
+        A key of `dsgmcmc.samplers.metrics.METRICS`.
+    """
+
+    defaults: ClassVar[dict[str, Any]] = {"prior_precision": 10.0, "initial_sd": 0.14, "hyper_start": 15}
+
+    def __init__(self, config: C, burn_in: int, metric: str) -> None:
+        super().__init__(config, burn_in)
+        self.metric = METRICS[metric]()
+        self.replicated, self.scratch = (self.metric,), self.metric.scratch
+
+    @property
+    def fields(self) -> tuple[StateField, ...]:
+        """Position, and the fields of the metric."""
+        return (StateField("theta"), *self.metric.fields)
+
+
+class Underdamped(MetricSampler[C]):
+    """Base class of samplers whose rows have a momentum, in the coordinates of a metric."""
 
     def prepare(self, lines: str) -> None:
         """Make the formulas of an update from its source: with the whole kick, and with the half kicks separate."""
@@ -72,3 +105,88 @@ class Underdamped(Sampler[C, Target]):
         """Positions N(0, sd^2), momenta N(0, 1)."""
         self.start_field(target, "theta", sd)
         self.start_field(target, "r", 1.0, Purpose.MOMENTUM)
+
+
+# ---------------------------------------------------------------------- temperatures
+
+#: Sweeps between measurements, after which momenta are nearly independent; number of measurements needed to call a
+#: chain divergent.
+MEASURE_EVERY, MIN_MEASUREMENTS = 20, 10
+
+#: A chain has diverged if a temperature is above this bound by more than four standard errors.
+DIVERGED_ABOVE = 1.3
+
+SQUARES = Formula("square = theta * theta", column_sums=("square",))
+NAME = "temperature.{}"
+
+
+@dataclass
+class Temperatures(Replicated):
+    """Sums of squared momenta, over the last half to three quarters of the measurements after burn-in.
+
+    A chain that is still moving towards its posterior has a high temperature, too: where tau rises, for example,
+    momenta gain the energy that positions lose. So early measurements are discarded: there is a sum over measurement 1,
+    over measurements 2 to 3, 4 to 7, 8 to 15, ..., and the last two sums are used.
+
+    Attributes
+    ----------
+    sums : dict of str to (2, 2) float64
+        For every field, the sum of squares and the number of terms, of the last group and of the group before it.
+    measurements : (1,) float64
+    """
+
+    saved_as: ClassVar[dict[str, str]] = {"measurements": "temperature.measurements"}
+
+    sums: dict[str, Float64] = field(default_factory=dict)
+    measurements: Float64 = field(default_factory=lambda: np.zeros(1))
+
+    def arrays(self) -> dict[str, Float64]:
+        """All arrays, by their names on disk."""
+        return super().arrays() | {NAME.format(name): sums for name, sums in self.sums.items()}
+
+    def take(self, arrays: Mapping[str, Float64]) -> None:
+        """Replace the arrays whose names are in `arrays`; other entries are ignored."""
+        super().take(arrays)
+        first = NAME.format("")
+        self.sums |= {
+            name.removeprefix(first): a for name, a in arrays.items() if a.shape == (2, 2) and name.startswith(first)
+        }
+
+    def measure(self, target: Target, momentum: str, turned: bool = False) -> None:
+        """Measure the current momenta; arguments as in `Target.momenta`. Collective."""
+        fields = target.momenta(momentum, turned)
+        partials = {block: dict.fromkeys(fields, np.zeros(2)) for block in target.blocks()}
+        for rows in target.rows_by_factor():
+            theirs = {name: momenta for name, momenta in fields.items() if momenta.factor == rows.factor}
+            squares = {
+                place: rows.update(SQUARES, theta=place)["square"] for place in {m.field for m in theirs.values()}
+            }
+            for name, momenta in theirs.items():
+                for block, sums in zip(rows.blocks, np.atleast_2d(squares[momenta.field]), strict=True):
+                    chosen = sums[momenta.columns]
+                    partials[block][name] = np.array([chosen.sum(), chosen.size * len(block.counts)])
+        totals = target.sum(partials, dict, dict.fromkeys(fields, (2,)))
+        self.measurements = self.measurements + 1
+        begins = log2(self.measurements[0]).is_integer()
+        for name, sums in totals.items():
+            last, before = self.sums.get(name, np.zeros((2, 2)))
+            self.sums[name] = np.array([sums, last] if begins else [last + sums, before])
+
+    def by_field(self) -> dict[str, tuple[float, float]]:
+        """The temperature of every field that has momenta, and its standard error.
+
+        The error is that of N(0, 1) momenta that are independent between measurements.
+        """
+        totals = {name: sums.sum(axis=0) for name, sums in self.sums.items()}
+        return {name: (s / n, sqrt(2 / n)) for name, (s, n) in totals.items() if n}
+
+    def find_divergence(self) -> str:
+        """Describe the first field whose temperature shows divergence, else return an empty string."""
+        if self.measurements[0] < MIN_MEASUREMENTS:
+            return ""
+        for name, (temperature, error) in self.by_field().items():
+            if not temperature - 4 * error <= DIVERGED_ABOVE:
+                factor, _, what = name.rpartition(".")
+                whose = f"the {what} of {factor}" if factor else what
+                return f"the momenta of {whose} have the temperature {temperature:.3g} and not 1,"
+        return ""

@@ -13,7 +13,7 @@ from support import MODEL, Model, factor_target, write_planted
 
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers.baoab import BAOAB, BAOABConfig
-from dsgmcmc.samplers.metrics import EARLY_UNTIL, Fisher, Kronecker
+from dsgmcmc.samplers.metrics import EARLY_UNTIL, REFRESH_EVERY, Fisher, Kronecker
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Factor
 
@@ -127,12 +127,12 @@ def test_steps_suit_the_curvature_of_every_row(target: FactorTarget, kind: type[
 @pytest.mark.parametrize("kind", [Fisher, Kronecker])
 def test_bounds_are_computed_anew_where_a_row_has_grown(target: FactorTarget, kind: type[Fisher]) -> None:
     """Between two turns at which they are due, steps of rows that have ratings with it fall; else nothing changes."""
-    metric, not_due = kind(), EARLY_UNTIL + 1
+    metric, not_due = kind(), (EARLY_UNTIL + 1) * REFRESH_EVERY * target.sweep_length
     for _ in range(3):
         metric.take_from(target)
 
     def steps() -> np.ndarray:
-        metric.refresh(target, not_due, 1)
+        metric.refresh(target, not_due)
         return np.concatenate([block.row("h").copy() for block in target.blocks() if block.factor == Factor.W])
 
     before = steps()

@@ -12,7 +12,7 @@ from support import MODEL, factor_target, write_planted
 from dsgmcmc.diagnostics.summary import warm
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers.baoab import BAOAB, BAOABConfig
-from dsgmcmc.samplers.temperature import MIN_MEASUREMENTS, Temperatures
+from dsgmcmc.samplers.underdamped import MIN_MEASUREMENTS, Temperatures
 from dsgmcmc.types import Factor
 
 
