@@ -70,7 +70,7 @@ _exp = exp32
 
 @kernel("void(int32[::1], float32[::1], float32[:, ::1], float32[:, ::1], float32[:, ::1])")
 def effects(groups, predictors, terms, nodes, sums):
-    """Scores, curvatures and changes of the log density to the sums of their groups."""
+    """Add scores, curvatures and changes of the log density to the sums of their groups."""
     wide_vectors()
     tile = np.zeros({size}, np.float32)
     n = groups.shape[0]
@@ -141,7 +141,7 @@ def effects_kernel(score: Score) -> Callable[..., None]:
 _GROUPS = '''\
 @helper
 def log_density(new, old, score, curvature, precision):
-    """Of an effect as it is proposed, up to a constant."""
+    """Log density of a proposed effect, up to a constant."""
     total = curvature + precision
     error = new - old - (score - precision * old) / total
     return 0.5 * (math.log(total) - total * error * error)
@@ -149,7 +149,7 @@ def log_density(new, old, score, curvature, precision):
 
 @kernel("void(float32[::1], float32[:, ::1], float64, float64, float32[::1], float32[:, ::1])")
 def propose(effects, sums, tau, precision, noise, out):
-    """Changes of the effects."""
+    """Propose changes of the effects."""
     for g in range(effects.shape[0]):
         total = tau * sums[g, 2] + precision
         step = (tau * sums[g, 1] - precision * effects[g]) / total + noise[g] / math.sqrt(total)
@@ -158,7 +158,7 @@ def propose(effects, sums, tau, precision, noise, out):
 
 @kernel("void(float32[::1], float32[:, ::1], float32[:, ::1], float64, float64, float32[::1])")
 def accept(effects, here, there, tau, precision, noise):
-    """Keep the changes that are accepted, and what was found there; of others what was found here."""
+    """Accept changes with the sums at the changed effects, or reject them with the sums at the old ones."""
     for g in range(effects.shape[0]):
         old = float64(effects[g])
         new = float64(effects[g] + there[g, 0])
@@ -186,7 +186,7 @@ def along(effects, sums, tau, out):
 
 @kernel("void(int32[::1], float32[::1], float32[::1], float32[:, ::1])")
 def add(groups, residuals, weights, out):
-    """Weighted residuals, and weights, to the sums of their groups."""
+    """Add weighted residuals, and weights, to the sums of their groups."""
     for r in range(groups.shape[0]):
         g = uint64(groups[r])
         out[g, uint64(0)] += weights[r] * residuals[r]
@@ -195,7 +195,7 @@ def add(groups, residuals, weights, out):
 
 @kernel("void(int32[::1], float32[::1], float32[::1])")
 def subtract(groups, effects, out):
-    """Every group's effect off its ratings."""
+    """Subtract the effect of every group from its ratings."""
     for r in range(groups.shape[0]):
         out[r] -= effects[uint64(groups[r])]
 '''

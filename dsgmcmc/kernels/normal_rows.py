@@ -114,14 +114,14 @@ def errors(theta, statistics, out):
 
 def _tile() -> list[str]:
     """Lines that add rows r < n of the panel to a tile: square[a + i, c:] += panel[r, a + i] panel[r, c:]."""
-    each = range(TALL)
+    rows = range(TALL)
     return [
-        *(f"s{i} = load(square, (a + uint64({i})) * stride + c, {WIDE})" for i in each),
+        *(f"s{i} = load(square, (a + uint64({i})) * stride + c, {WIDE})" for i in rows),
         "for r in range(uint64(n)):",
         "    p = r * stride",
         f"    wide = load(panel, p + c, {WIDE})",
-        *(f"    s{i} = times_plus(spread(panel[p + a + uint64({i})], {WIDE}), wide, s{i})" for i in each),
-        *(f"store(square, (a + uint64({i})) * stride + c, s{i})" for i in each),
+        *(f"    s{i} = times_plus(spread(panel[p + a + uint64({i})], {WIDE}), wide, s{i})" for i in rows),
+        *(f"store(square, (a + uint64({i})) * stride + c, s{i})" for i in rows),
     ]
 
 
@@ -197,12 +197,12 @@ def solve(theta, statistics, scale, precision, pull):
         for lane in range(uint64(count)):
             i = first + int64(lane)
             s = scale[i]
-            own = i if pull.shape[0] > 1 else 0
+            place = i if pull.shape[0] > 1 else 0
             q = uint64(i) * uint64(statistics.shape[1])
             for e in range(y):
                 L[e * uint64({lanes}) + lane] = precision[e] + s * flat[q + e]
             for k in range(D):
-                L[(y + k) * uint64({lanes}) + lane] = pull[own, k] + s * flat[q + y + k]
+                L[(y + k) * uint64({lanes}) + lane] = pull[place, k] + s * flat[q + y + k]
         for a in range(uint64(0), size, uint64({rows})):
             for c in range(a):
                 below(L, inverse, a, c)

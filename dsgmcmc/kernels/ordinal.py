@@ -207,7 +207,7 @@ _LEVELS = f'''
 
 @kernel("void(float32[::1], float32[::1], float32[:, ::1], int32[::1], float32[:, ::1])", EXACT)
 def probabilities(eta, scales, cuts, owner, out):
-    """Probabilities of all levels, {LANES} ratings side by side, by the thresholds of everyone's owner."""
+    """Probabilities of all levels, {LANES} ratings side by side, with the thresholds of their owners."""
     R = out.shape[1]
     tile = np.zeros({6 * LANES}, np.float32)
     for block in range(0, eta.shape[0], {LANES}):

@@ -195,7 +195,7 @@ _GROUPS = f'''
 
 @kernel("void(float32[::1], int64, int64, uint64, uint64, uint64, uint64, uint64)", EXACT)
 def normal_groups(out, group, count, c1, c2, c3, k0, k1):
-    """Fill out with the 64 normals each of `count` groups from number `group` on."""
+    """Fill `out` with the normals of `count` groups of 64, from number `group` on."""
     wide_vectors()
     mask = uint64(0xFFFFFFFF)
     shift = uint64(32)
@@ -213,7 +213,7 @@ from {groups} import normal_groups
 
 @kernel("void(float32[::1], int64, uint64, uint64, uint64, uint64, uint64)")
 def normals(out, first, c1, c2, c3, k0, k1):
-    """Elements first, first + 1, ... into out; the groups at both ends may be cut."""
+    """Write elements first, first + 1, ... to `out`; the groups at both ends may be incomplete."""
     n = out.shape[0]
     scratch = np.empty(64, np.float32)
     done = 0

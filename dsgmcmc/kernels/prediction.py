@@ -237,7 +237,7 @@ def summarise(
     mean, sd, low, high : (q,) float32
     """
     mean, sd, low, high = (np.empty(len(centre), np.float32) for _ in range(4))
-    scratch = np.empty((3, len(weights)))  # not made in the kernel, which would then load as slowly as Numba
+    scratch = np.empty((3, len(weights)))  # an allocation in the kernel would load as slowly as Numba
     summarise = jit.compile_source("normal", _NORMAL).summarise
     summarise(centre, variance, weights, *levels, *z, _tables()[0], scratch, mean, sd, low, high)
     return mean, sd, low, high

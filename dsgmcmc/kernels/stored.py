@@ -64,7 +64,7 @@ def kernel_arguments(indptr: Array, indices: Array, stored: Array, table: Float3
 _NUMBER = '''\
 @kernel("int64(uint32[::1], uint32[::1], int64[::1], int64, uint8[::1])")
 def number(values, table, slots, known, codes):
-    """Numbers of values; how many are known then, one more than the table has places if these are too few."""
+    """Number the values; return how many are known, which is one above the size of a table that is too small."""
     for r in range(uint64(values.shape[0])):
         x = values[r]
         slot = uint64(x) * uint64(2654435769) >> uint64(22) & uint64(1023)
@@ -104,7 +104,7 @@ class Numbering:
 _SPLIT = '''\
 @kernel("void(int64[::1], int32[::1], int32[::1], int64[:, ::1])")
 def count(indptr, indices, block_of, starts):
-    """Row counts of every block, cumulated, into starts (B, n + 1)."""
+    """Write the cumulated row counts of every block to starts (B, n + 1)."""
     for i in range(indptr.shape[0] - 1):
         for b in range(starts.shape[0]):
             starts[b, i + 1] = starts[b, i]
@@ -115,7 +115,7 @@ def count(indptr, indices, block_of, starts):
 @kernel("void(int64[::1], int32[::1], {value}[::1], int32[::1], int64[::1], int64[:, ::1], int64[::1], "
         "{index}[::1], {value}[::1])")
 def fill(indptr, indices, values, block_of, bounds, starts, firsts, out_indices, out_values):
-    """Ratings to their blocks; block b begins at firsts[b]."""
+    """Copy ratings to their blocks; block b begins at firsts[b]."""
     place = np.empty(firsts.shape[0], np.int64)
     for i in range(indptr.shape[0] - 1):
         for b in range(place.shape[0]):

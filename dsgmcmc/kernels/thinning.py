@@ -165,15 +165,15 @@ def iterate(theta, energies, counts, first, count, c1, c3, k0, k1, order, euclid
                     i = min(int64(place), n - 1)
                     if place - i >= chance[i]:
                         i = alias[i]
-                    found = rate(order, i, v, w, features, responses, taylor, shape)
+                    rejects = rate(order, i, v, w, features, responses, taylor, shape)
                     counts[row, 1] += 2
-                    accepted = (float64(x3) + 0.5) * 2.0**-32 * psi[i] * expected >= found * total
+                    accepted = (float64(x3) + 0.5) * 2.0**-32 * psi[i] * expected >= rejects * total
             if accepted:
                 counts[row, 0] += 1
                 energies[row] = new
                 for k in range(dimension):
                     theta[row, k] = anchor[k] + w[k]
-                    v[k] = theta[row, k] - anchor[k]  # as who goes on from here computes it
+                    v[k] = theta[row, k] - anchor[k]  # as a call that starts from this theta computes it
 '''
 
 
@@ -293,7 +293,7 @@ class Thinning(NamedTuple):
             If there are more than 2^16 rows, or a member of the key is too large.
         """
         if len(theta) > 1 << 16:
-            raise ValueError(f"{len(theta)} rows have no counters of their own: at most 2^16")
+            raise ValueError(f"{len(theta)} rows do not have separate counters: at most 2^16")
         _, c1, _, c3, k0, k1 = noise_words(key._replace(iteration=0))
         settings = (self.order, self.euclidean, self.limit, self.shape)
         thinning_module(self.value, self.third).iterate(

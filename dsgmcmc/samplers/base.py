@@ -143,12 +143,12 @@ class Sampler(ABC, Generic[C, T]):
         return config.model_copy(update={"step_size": min(config.step_size, largest)})
 
     @classmethod
-    def needs_independent_parts(cls, what: str, otherwise: str, config: C, schedule: str, grid: int) -> None:
-        """Raise `InputError` if `what` assumes independent gradient noise and the schedule does not provide it."""
+    def needs_independent_parts(cls, subject: str, otherwise: str, config: C, schedule: str, grid: int) -> None:
+        """Raise `InputError` if `subject` assumes independent gradient noise and the schedule does not provide it."""
         if cls.sweep_length(config, grid) > 1 and schedule != "random":
             raise InputError(
-                f"{what} needs parts that are drawn independently: those of the {schedule} schedule make up for each "
-                f"other within a sweep, and the chain would be too cold. Use schedule=random, or {otherwise}"
+                f"{subject} needs parts that are drawn independently: those of the {schedule} schedule make up for "
+                f"each other within a sweep, and the chain would be too cold. Use schedule=random, or {otherwise}"
             )
 
     @classmethod

@@ -208,8 +208,8 @@ p = information / precision
             self.lambda_[rows.factor] = information.lambda_[rows.factor] - _diagonal(rows)
         for block in target.blocks():
             block.row("n")[:] = information.n[block]
-            if current and (own := target.noise_scales_of(block)) is not None:
-                block.row("n")[:] /= own
+            if current and (scale := target.noise_scales_of(block)) is not None:
+                block.row("n")[:] /= scale
 
     # ------------------------------------------------------------------ l_i
 

@@ -51,8 +51,8 @@ theta = theta + step * r
 """
 UPDATES = {"baoa": BAOA, "published": PUBLISHED}
 
-#: Where noise is corrected for: the part of the momentum that an update keeps, and the sd of what it adds, elementwise,
-#: given `fade`, gamma h, and `parts`, B - 1.
+#: With a correction for noise: the fraction of the momentum that an update keeps, and the sd of the noise that it adds,
+#: elementwise, given `fade`, gamma h, and `parts`, B - 1.
 FRICTION = {
     "baoa": """\
 damp = exp(-fade)

@@ -13,8 +13,8 @@ divergence.
 
 Target: the posterior, up to the noise of the parts' gradients and O(eps). Where the precision is lambda in the metric,
 and the noise independent with variance V, Var theta is (1 + eps (V - B^) / 2) / (1 - eps lambda / 2) in units of the
-target's, B^ being what was corrected for. Left out: Metropolis correction; that P lags behind by up to `REFRESH_EVERY`
-sweeps.
+target's, B^ being the variance that was corrected for. Left out: Metropolis correction; that P lags behind by up to
+`REFRESH_EVERY` sweeps.
 
 [Patterson 2013] S. Patterson, Y. W. Teh: Stochastic gradient Riemannian Langevin dynamics on the probability simplex.
 """

@@ -157,11 +157,11 @@ class Temperatures(Replicated):
         fields = target.momenta(momentum, turned)
         partials = {block: dict.fromkeys(fields, np.zeros(2)) for block in target.blocks()}
         for rows in target.rows_by_factor():
-            theirs = {name: momenta for name, momenta in fields.items() if momenta.factor == rows.factor}
+            of_factor = {name: momenta for name, momenta in fields.items() if momenta.factor == rows.factor}
             squares = {
-                place: rows.update(SQUARES, theta=place)["square"] for place in {m.field for m in theirs.values()}
+                place: rows.update(SQUARES, theta=place)["square"] for place in {m.field for m in of_factor.values()}
             }
-            for name, momenta in theirs.items():
+            for name, momenta in of_factor.items():
                 for block, sums in zip(rows.blocks, np.atleast_2d(squares[momenta.field]), strict=True):
                     chosen = sums[momenta.columns]
                     partials[block][name] = np.array([chosen.sum(), chosen.size * len(block.counts)])

@@ -1,4 +1,4 @@
-"""The gradient kernel against plain NumPy in float64, for every way its source is generated."""
+"""The gradient kernel against plain NumPy in float64, for every way its source is generated; sums over the pattern."""
 
 from __future__ import annotations
 
@@ -6,9 +6,18 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from scipy import sparse
 
-from dsgmcmc.kernels.gradient import gradient_kernel
+from dsgmcmc.kernels.gradient import gradient_kernel, spread_kernel
 from dsgmcmc.kernels.stored import kernel_arguments
+
+SCALE = 2.5
+RESIDUAL, COUNTS, LOGISTIC = "x - eta", "x - exp(eta)", "maximum(x, 0) - 1 / (1 + exp(-eta))"
+SCORES = {
+    RESIDUAL: lambda x, eta: x - eta,
+    COUNTS: lambda x, eta: x - np.exp(eta),
+    LOGISTIC: lambda x, eta: np.maximum(x, 0) - 1 / (1 + np.exp(-eta)),
+}
 
 
 class Case(NamedTuple):
@@ -23,9 +32,9 @@ class Case(NamedTuple):
     weight_h: np.ndarray
 
 
-def make_case(K: int, biases: bool, n: int = 13, m: int = 9, density: float = 0.4, seed: int = 0) -> Case:
+def make_case(K: int, biases: bool, n: int = 13, m: int = 9, density: float = 0.4) -> Case:
     """Random block with some empty rows and columns."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     seen = rng.random((n, m)) < density
     seen[1::5] = False
     seen[:, 2::4] = False
@@ -37,120 +46,80 @@ def make_case(K: int, biases: bool, n: int = 13, m: int = 9, density: float = 0.
     return Case(indptr, indices, values, *factors, *weights)
 
 
-def residual(x, eta):
-    """Score of a Gaussian."""
-    return x - eta
-
-
-def reference(case: Case, K: int, theta_w, theta_h, weighted: bool = False, score=residual):
+def reference(case: Case, K: int, weighted: bool, score: str):
     """Minus the weighted log density's gradient, in float64, and the sums of squared scores."""
-    rows = np.repeat(np.arange(len(theta_w)), np.diff(case.indptr))
+    rows = np.repeat(np.arange(len(case.theta_w)), np.diff(case.indptr))
     columns = case.indices
-    w, h = theta_w[rows].astype(float), theta_h[columns].astype(float)
-    e = score(case.values, (w[:, :K] * h[:, :K]).sum(1) + w[:, K:].sum(1) + h[:, K:].sum(1))
+    w, h = case.theta_w[rows].astype(float), case.theta_h[columns].astype(float)
+    e = SCORES[score](case.values, (w[:, :K] * h[:, :K]).sum(1) + w[:, K:].sum(1) + h[:, K:].sum(1))
     g = case.weight_w[rows].astype(float) if weighted else np.ones(len(rows))
     gp = case.weight_h[columns].astype(float) if weighted else np.ones(len(rows))
     w[:, K:] = h[:, K:] = 1  # the partner of a bias
-    out_w, out_h = np.zeros(theta_w.shape), np.zeros(theta_h.shape)
+    out_w, out_h = np.zeros(case.theta_w.shape), np.zeros(case.theta_h.shape)
     np.add.at(out_w, rows, -(g * gp * e)[:, None] * h)
     np.add.at(out_h, columns, -(g * gp * e)[:, None] * w)
-    sse_w, sse_h = np.zeros(len(theta_w)), np.zeros(len(theta_h))
-    np.add.at(sse_w, rows, gp * e**2)
-    np.add.at(sse_h, columns, g * e**2)
-    return out_w, out_h, (g * gp * e**2).sum(), sse_w, sse_h
+    sse_w = np.bincount(rows, gp * e**2, len(out_w)) if weighted else 0.0
+    sse_h = np.bincount(columns, g * e**2, len(out_h)) if weighted else 0.0
+    return SCALE * out_w, SCALE * out_h, (g * gp * e**2).sum(), sse_w, sse_h
 
 
-def run(case: Case, K: int, biases: bool, weighted: bool, scale: float, score: str = "x - eta"):
-    """The kernel on outputs that are not zero, whose former content is taken off again."""
+def run(case: Case, K: int, biases: bool, weighted: bool = False, score: str = RESIDUAL):
+    """Run the kernel on outputs that are not zero, and subtract their former content."""
     rng = np.random.default_rng(1)
-    before_w = rng.standard_normal(case.theta_w.shape).astype(np.float32)
-    before_h = rng.standard_normal(case.theta_h.shape).astype(np.float32)
-    out_w, out_h = before_w.copy(), before_h.copy()
+    before = [rng.standard_normal(theta.shape).astype(np.float32) for theta in (case.theta_w, case.theta_h)]
+    out_w, out_h = before[0].copy(), before[1].copy()
     sse_w, sse_h = np.full(len(out_w), 3.0), np.full(len(out_h), 5.0)
     extra = (case.weight_w, case.weight_h, sse_w, sse_h) if weighted else ()
-    kernel = gradient_kernel(K, biases, weighted, score)
     ratings = kernel_arguments(case.indptr, case.indices, case.values, None)
-    total = kernel(*ratings, case.theta_w, case.theta_h, out_w, out_h, *extra, scale)
-    return out_w - before_w, out_h - before_h, total, sse_w - 3, sse_h - 5
+    kernel = gradient_kernel(K, biases, weighted, score)
+    total = kernel(*ratings, case.theta_w, case.theta_h, out_w, out_h, *extra, SCALE)
+    return out_w - before[0], out_h - before[1], total, sse_w - 3, sse_h - 5
 
 
 # One rank for each way the source turns out: biases alone, a single column, powers of two, odd ends, blocks with and
-# without rest.
+# without rest. Other scores take the place of the residual, so each of them meets one of these ways.
 CASES = [
-    (0, True, True),
-    (2, False, False),
-    (7, True, True),
-    (33, True, False),
-    (200, False, True),
-    pytest.param(512, False, False, marks=pytest.mark.long),
+    (0, True, True, RESIDUAL),
+    (2, False, False, RESIDUAL),
+    (7, True, True, RESIDUAL),
+    (33, True, False, RESIDUAL),
+    (200, False, True, RESIDUAL),
+    pytest.param(512, False, False, RESIDUAL, marks=pytest.mark.long),
+    (16, False, True, COUNTS),
+    (7, True, False, LOGISTIC),
 ]
 
 
-@pytest.mark.parametrize(("K", "biases", "weighted"), CASES)
-def test_equals_numpy(K, biases, weighted):
-    """Protects both gradients, their accumulation, the scale and every sum of squared errors."""
+@pytest.mark.parametrize(("K", "biases", "weighted", "score"), CASES)
+def test_equals_numpy(K, biases, weighted, score):
+    """Protects both gradients, their accumulation, the scale, every sum of squared errors, and other scores."""
     case = make_case(K, biases)
-    got = run(case, K, biases, weighted, scale=2.5)
-    check(got, reference(case, K, case.theta_w, case.theta_h, weighted), weighted)
-
-
-def check(got, want, weighted):
-    """At scale 2.5."""
-    for mine, true, factor in zip(got[:2], want[:2], (2.5, 2.5), strict=True):
-        np.testing.assert_allclose(mine, factor * true, rtol=1e-5, atol=1e-5)
-    assert got[2] == pytest.approx(want[2], rel=1e-5)
-    if weighted:
-        np.testing.assert_allclose(got[3], want[3], rtol=1e-5, atol=1e-6)
-        np.testing.assert_allclose(got[4], want[4], rtol=1e-5, atol=1e-6)
-
-
-SCORES = {
-    "x - exp(eta)": lambda x, eta: x - np.exp(eta),
-    "maximum(x, 0) - 1 / (1 + exp(-eta))": lambda x, eta: np.maximum(x, 0) - 1 / (1 + np.exp(-eta)),
-}
-
-
-@pytest.mark.parametrize(
-    ("K", "biases", "weighted", "source"),
-    [
-        (16, False, True, "x - exp(eta)"),
-        (7, True, False, "maximum(x, 0) - 1 / (1 + exp(-eta))"),
-    ],
-)
-def test_any_score_of_rating_and_predictor(K, biases, weighted, source):
-    """Protects other laws of a rating: the score is what the likelihood says.
-
-    It takes the place of the residual, in which `test_equals_numpy` has every way the source turns out; here each score
-    meets one of them.
-    """
-    case = make_case(K, biases)
-    got = run(case, K, biases, weighted, 2.5, source)
-    check(got, reference(case, K, case.theta_w, case.theta_h, weighted, SCORES[source]), weighted)
+    for ours, exact in zip(run(case, K, biases, weighted, score), reference(case, K, weighted, score), strict=True):
+        np.testing.assert_allclose(ours, exact, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("score", ["x - theta", "x - eta\ny = x", "sin(x)", "", "x - tw"])
 def test_other_scores_are_refused(score):
-    """Protects the generated code: what is no expression of x and eta does not get into it."""
+    """Protects the generated code: only an expression of x and eta gets into it."""
     with pytest.raises(ValueError, match=r".+"):
         gradient_kernel(3, True, score=score)
 
 
-@pytest.mark.parametrize(("K", "biases", "weighted"), [(10, True, False), (200, False, True)])
+@pytest.mark.parametrize(("K", "biases", "weighted"), [(7, True, True), (200, False, True)])
 def test_empty_blocks_and_single_rows(K, biases, weighted):
     """Protects blocks without ratings, without rows, and with one row: nothing changes, the sum is 0."""
     for n, density in ((4, 0.0), (0, 0.4), (1, 1.0)):
         case = make_case(K, biases, n=n, density=density)
-        got = run(case, K, biases, weighted, scale=1.0)
-        want = reference(case, K, case.theta_w, case.theta_h, weighted)
-        assert got[2] == pytest.approx(want[2], rel=1e-5)
-        np.testing.assert_allclose(got[1], want[1], rtol=1e-5, atol=1e-5)
+        results, exact = run(case, K, biases, weighted), reference(case, K, weighted, RESIDUAL)
+        assert results[2] == pytest.approx(exact[2], rel=1e-5)
+        np.testing.assert_allclose(results[1], exact[1], rtol=1e-5, atol=1e-5)
 
 
 def test_not_a_number_shows():
     """Protects the detection of divergence: fast-math flags must not assume that there is no NaN."""
-    case = make_case(10, True)
+    case = make_case(33, True)
     case.theta_h[0] = np.nan
-    assert np.isnan(run(case, 10, True, False, 1.0)[2])
+    assert np.isnan(run(case, 33, True)[2])
 
 
 @pytest.mark.parametrize(("K", "biases"), [(0, False), (513, True), (-1, True)])
@@ -158,3 +127,17 @@ def test_rank_outside_range(K, biases):
     """Protects against generating nonsense for ranks that are not supported, and for rows without a column."""
     with pytest.raises(ValueError, match="rank K"):
         gradient_kernel(K, biases)
+
+
+@pytest.mark.parametrize("D", [1, 5, 33, 130])
+def test_products_with_the_pattern(D: int) -> None:
+    """Protects both directions, what was in the output before, empty rows, and columns in blocks with a rest."""
+    rng = np.random.default_rng(D)
+    pattern = sparse.random_array((13, 9), density=0.4, rng=rng, format="csr")
+    pattern.data[:] = 1
+    in_w, in_h, out_w, out_h = (rng.integers(-9, 9, (n, D)).astype(np.float32) for n in (13, 9, 13, 9))
+    expected_w, expected_h = out_w + pattern @ in_h, out_h + pattern.T @ in_w
+    indptr, indices = pattern.indptr.astype(np.int64), pattern.indices.astype(np.int32)
+    spread_kernel(D)(indptr, indices.view(np.uint16), in_w, in_h, out_w, out_h)
+    np.testing.assert_array_equal(out_w, expected_w)
+    np.testing.assert_array_equal(out_h, expected_h)

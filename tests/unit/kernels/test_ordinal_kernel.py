@@ -47,65 +47,48 @@ class Case:
         return (w[:, : self.K] * h[:, : self.K]).sum(axis=1) + w[:, self.K :].sum(axis=1) + h[:, self.K :].sum(axis=1)
 
 
-@pytest.mark.parametrize(("K", "biases", "scaled"), [(3, True, False), (2, False, True)])
-def test_gradients_are_derivatives_of_the_log_probability(K: int, biases: bool, scaled: bool) -> None:
-    """In the factors, in every threshold and in the scales; a scale of 0.5 halves them all."""
-    case, step = Case(K, biases), 1e-5
+@pytest.mark.parametrize(
+    ("K", "biases", "scaled", "side"),
+    [(3, True, False, None), (2, False, True, None), (2, True, True, "w"), (2, True, True, "h")],
+)
+def test_gradients_are_derivatives_of_the_log_probability(K: int, biases: bool, scaled: bool, side: str | None) -> None:
+    """In the factors, in every threshold, of all ratings or of a row, and in the scales; 0.5 halves them all."""
+    case, step, rng = Case(K, biases), 1e-5, np.random.default_rng(1)
+    owner, n = {"w": (case.rows, ROWS), "h": (case.columns, COLUMNS)}.get(side, (np.zeros_like(case.rows), 1))
+    cuts = np.sort(THRESHOLDS + rng.normal(0, 0.3, (n, 4)), axis=1) if side else THRESHOLDS[None]
     s = (case.s_w[case.rows] * case.s_h[case.columns]).astype(float) if scaled else np.ones(len(case.rows))
-    out_w, out_h, sums = np.zeros_like(case.w), np.zeros_like(case.h), np.zeros((5, 2))
+    table = level_tables(scaled, THRESHOLDS)
+    if side:
+        table = np.column_stack([np.full(n, -END), cuts, np.full(n, END)]).astype(np.float32)
+    out_w, out_h, sums = np.zeros_like(case.w), np.zeros_like(case.h), np.zeros(table.shape if side else (5, 2))
     slopes = np.zeros_like(case.s_w), np.zeros_like(case.s_h)
-    tables = level_tables(scaled, THRESHOLDS)
-    arrays = (case.w, case.h, out_w, out_h, tables, sums, *((case.s_w, case.s_h, *slopes) if scaled else ()))
-    ordinal_kernel(K, biases, scaled)(*case.ratings, *arrays, 0.5)
+    scales = (case.s_w, case.s_h, *slopes) if scaled else ()
+    ordinal_kernel(K, biases, scaled, side)(*case.ratings, case.w, case.h, out_w, out_h, table, sums, *scales, 0.5)
 
-    def slope(change) -> np.ndarray:
-        up, down = (log_probability(case.level, *change(sign * step)) for sign in (1, -1))
+    def slope(eta: float = 0.0, cut: np.ndarray | float = 0.0, log_s: float = 0.0) -> np.ndarray:
+        """Half the derivative of every rating's log probability in this direction."""
+        up, down = (
+            log_probability(case.level, case.eta + e * eta, s * np.exp(e * log_s), (cuts + e * cut)[owner])
+            for e in (step, -step)
+        )
         return 0.5 * (up - down) / (2 * step)
 
-    d_eta = slope(lambda e: (case.eta + e, s, THRESHOLDS))
     feature_w, feature_h = case.w[case.rows].astype(float), case.h[case.columns].astype(float)
     feature_w[:, K:] = feature_h[:, K:] = 1.0
     for out, index, feature in ((out_w, case.rows, feature_h), (out_h, case.columns, feature_w)):
         expected = np.zeros(out.shape)
-        np.add.at(expected, index, -d_eta[:, None] * feature)
+        np.add.at(expected, index, -slope(eta=1.0)[:, None] * feature)
         np.testing.assert_allclose(out, expected, rtol=2e-4, atol=2e-4)
-    of_thresholds = sums[:-1, 0] - sums[1:].sum(axis=1)
-    expected = [slope(lambda e, r=r: (case.eta, s, THRESHOLDS + e * np.eye(4)[r])).sum() for r in range(4)]
-    np.testing.assert_allclose(of_thresholds, expected, rtol=1e-4, atol=1e-4)
-    if scaled:
-        d_log_s = slope(lambda e: (case.eta, s * np.exp(e), THRESHOLDS))
-        for found, index, n in ((slopes[0], case.rows, ROWS), (slopes[1], case.columns, COLUMNS)):
-            np.testing.assert_allclose(found, np.bincount(index, d_log_s, n), rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize("side", ["w", "h"])
-def test_thresholds_of_rows_have_their_derivatives(side: str) -> None:
-    """In every threshold of every row, or column; and scores and slopes are by these."""
-    case, step, rng = Case(2, True), 1e-5, np.random.default_rng(1)
-    owner, n = {"w": (case.rows, ROWS), "h": (case.columns, COLUMNS)}[side]
-    own = np.sort(THRESHOLDS + rng.normal(0, 0.3, (n, 4)), axis=1)
-    s = (case.s_w[case.rows] * case.s_h[case.columns]).astype(float)
-    out_w, out_h = np.zeros_like(case.w), np.zeros_like(case.h)
-    slopes = np.zeros_like(case.s_w), np.zeros_like(case.s_h)
-    table = np.column_stack([np.full(n, -END), own, np.full(n, END)]).astype(np.float32)
-    sums = np.zeros(table.shape)
-    arrays = (case.w, case.h, out_w, out_h, table, sums, case.s_w, case.s_h, *slopes)
-    kernel = ordinal_kernel(2, True, True, side)
-    kernel(*case.ratings, *arrays, 0.5)
-
-    def slope(change) -> np.ndarray:
-        up, down = (log_probability(case.level, *change(sign * step)) for sign in (1, -1))
-        return 0.5 * (up - down) / (2 * step)
-
+    of_thresholds = sums[:, 1:-1] if side else (sums[:-1, 0] - sums[1:].sum(axis=1))[None]
     for r in range(4):
-        expected = slope(lambda e, r=r: (case.eta, s, own[owner] + e * np.eye(4)[r]))
-        np.testing.assert_allclose(sums[:, r + 1], np.bincount(owner, expected, n), rtol=2e-4, atol=2e-4)
-    d_eta = slope(lambda e: (case.eta + e, s, own[owner]))
-    np.testing.assert_allclose(out_w[:, 2], -np.bincount(case.rows, d_eta, ROWS), rtol=2e-4, atol=2e-4)
-    d_log_s = slope(lambda e: (case.eta, s * np.exp(e), own[owner]))
-    np.testing.assert_allclose(slopes[1], np.bincount(case.columns, d_log_s, COLUMNS), rtol=2e-4, atol=2e-4)
-    p = level_probabilities(case.eta.astype(np.float32), s.astype(np.float32), own, owner.astype(np.int32))
-    expected = log_probability(case.level, case.eta, s, own[owner])
+        expected = np.bincount(owner, slope(cut=np.eye(4)[r]), n)
+        np.testing.assert_allclose(of_thresholds[:, r], expected, rtol=2e-4, atol=2e-4)
+    if scaled:
+        for sums_of_slopes, index, rows in zip(slopes, (case.rows, case.columns), (ROWS, COLUMNS), strict=True):
+            expected = np.bincount(index, slope(log_s=1.0), rows)
+            np.testing.assert_allclose(sums_of_slopes, expected, rtol=2e-4, atol=2e-4)
+    p = level_probabilities(case.eta.astype(np.float32), s.astype(np.float32), cuts, owner.astype(np.int32))
+    expected = log_probability(case.level, case.eta, s, cuts[owner])
     np.testing.assert_allclose(np.log(p[np.arange(len(p)), case.level]), expected, atol=1e-4)
 
 

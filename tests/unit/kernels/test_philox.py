@@ -51,12 +51,8 @@ def expected(first, n, seed, chain, purpose, iteration, factor) -> np.ndarray:
     for e in range(first, first + n):
         c = ((e >> 6) << 4) + (e & 15)
         word = (e >> 4) & 3
-        counter = [
-            c & 0xFFFFFFFF,
-            c >> 32 | purpose << 16 | factor << 24,
-            iteration & 0xFFFFFFFF,
-            iteration >> 32 | chain << 16,
-        ]
+        fixed = iteration & MASK, iteration >> 32 | chain << 16
+        counter = [c & MASK, c >> 32 | purpose << 16 | factor << 24, *fixed]
         x = philox4x32(counter, [seed & MASK, seed >> 32])
         pair = word & 2
         radius = np.sqrt(-2 * np.log((x[pair] + 0.5) / 2**32))
@@ -100,13 +96,7 @@ def test_no_collisions():
 
 
 @pytest.mark.parametrize(
-    ("member", "value"),
-    [
-        ("first", 2**49),
-        ("seed", 2**64),
-        ("chain", 2**16),
-        ("iteration", 2**48),
-    ],
+    ("member", "value"), [("first", 2**49), ("seed", 2**64), ("chain", 2**16), ("iteration", 2**48)]
 )
 def test_out_of_range(member, value):
     """Protects against names that would silently share their noise with others."""

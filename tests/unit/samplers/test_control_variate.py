@@ -10,11 +10,8 @@ import pytest
 from mpi4py import MPI
 from support import factor_target, write_planted
 
-from dsgmcmc.config.run import build
-from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.model.target import FactorTarget
-from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.samplers.sgld import SGLD, SGLDConfig
 from dsgmcmc.targets.base import Target
@@ -26,10 +23,6 @@ TAKEN = Formula("out = grad")
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_planted(tmp_path_factory.mktemp("data") / "r.h5")
-
-
-def made(name: str = "sgld", burn_in: int = 0, **section: Any) -> Sampler[Any, Any]:
-    return SAMPLERS[name](SAMPLERS[name].Config(gradient="control-variate", **section), burn_in)
 
 
 def gradients(target: Target, sampler: Sampler[Any, Any]) -> list[np.ndarray]:
@@ -54,7 +47,7 @@ def whole(target: Target) -> list[Any]:
 
 def test_it_is_unbiased_on_the_ring(data: Path) -> None:
     """Also where tau was drawn since the anchor was placed; float32."""
-    sampler = made()
+    sampler = SGLD(SGLDConfig(gradient="control-variate"), 0)
     target = factor_target(MPI.COMM_SELF, data, GRID, schedule="cyclic", sampler=sampler)
     sampler.start(target, 1.0)
     gradients(target, sampler)
@@ -95,48 +88,14 @@ def states(target: FactorTarget, sampler: Sampler[Any, Any], iterations: int) ->
     return found
 
 
-def anchor(target: FactorTarget) -> np.ndarray:
-    return np.concatenate([block["anchor"].ravel() for block in whole(target)])
-
-
-def test_where_the_anchor_is(data: Path) -> None:
-    """At the end of burn-in, six iterations."""
-    sampler = made(burn_in=6, step_size=0.05)
-    target = factor_target(MPI.COMM_SELF, data, GRID, sampler=sampler)
-    assert (anchor(target) == 0).all()
-    found = states(target, sampler, 11)
-    assert (anchor(target) == found[6]).all()
-
-
-def test_until_burn_in_ends_the_chain_is_that_of_plain_parts(data: Path) -> None:
-    """Bit for bit; and no longer."""
-    both = []
+def test_the_anchor_is_the_state_at_the_end_of_burn_in(data: Path) -> None:
+    """Until then the chain is that of plain parts, bit for bit; and no longer."""
+    chains, burn_in = [], 6
     for gradient in ("part", "control-variate"):
-        sampler = SGLD(SGLDConfig(gradient=gradient, step_size=0.05), 6)
-        both.append(states(factor_target(MPI.COMM_SELF, data, GRID, sampler=sampler), sampler, 8))
-    assert all((a == b).all() for a, b in zip(both[0][:7], both[1][:7], strict=True))
-    assert (both[0][7] != both[1][7]).any()
-
-
-# ---------------------------------------------------------------------- what is refused
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"sampler": {"name": "baoab", "gradient": "control-variate"}}, "BAOAB cannot use 'control-variate'"),
-        ({"sampler": {"name": "sgld", "gradient": "control-variate"}, "noise": "both"}, "noise scales"),
-        (
-            {"sampler": {"name": "sgld", "gradient": "control-variate"}, "likelihood": "ordinal-logit"},
-            "thresholds would change",
-        ),
-        (
-            {"sampler": {"name": "sghmc", "gradient": "control-variate", "noise_correction": True}},
-            "noise_correction is for the noise of plain parts",
-        ),
-    ],
-)
-def test_what_does_not_go_together(settings: dict[str, Any], words: str) -> None:
-    """One line that says what to do."""
-    with pytest.raises(InputError, match=words):
-        build({"schedule": "random", **settings}).resolved()
+        sampler = SGLD(SGLDConfig(gradient=gradient, step_size=0.05), burn_in)
+        target = factor_target(MPI.COMM_SELF, data, GRID, sampler=sampler)
+        chains.append(states(target, sampler, burn_in + 2))
+    plain, varied = chains
+    assert all((a == b).all() for a, b in zip(plain[: burn_in + 1], varied[: burn_in + 1], strict=True))
+    assert (plain[burn_in + 1] != varied[burn_in + 1]).any()
+    assert (np.concatenate([block["anchor"].ravel() for block in whole(target)]) == varied[burn_in]).all()

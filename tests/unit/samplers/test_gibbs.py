@@ -10,7 +10,7 @@ import gibbs
 import numpy as np
 import pytest
 from mpi4py import MPI
-from support import MODEL, factor_target, write_planted
+from support import MODEL, cells_of, factor_target, rows_of, write_planted
 
 from dsgmcmc.config.run import build
 from dsgmcmc.data.ratings import open_ratings
@@ -50,8 +50,7 @@ def step(target: FactorTarget) -> None:
 
 def whole(target: FactorTarget, field: str = "theta") -> list[np.ndarray]:
     """A field of all rows, then of all columns, in float64."""
-    blocks = [[block[field] for block in target.blocks() if block.factor == factor] for factor in Factor]
-    return [np.concatenate(arrays).astype(np.float64) for arrays in blocks]
+    return [rows_of(target, factor, field) for factor in Factor]
 
 
 def scales(target: FactorTarget) -> list[np.ndarray]:
@@ -60,10 +59,9 @@ def scales(target: FactorTarget) -> list[np.ndarray]:
 
 def reference_of(data: Path, target: FactorTarget) -> tuple[gibbs.State, np.ndarray, list[gibbs.View], gibbs.Model]:
     """The state of a target as the reference has it, residuals, views and model."""
+    rows, columns, values = cells_of(data)
     with open_ratings(data) as ratings:
-        indptr, columns, values = ratings.slab("train", 0, ratings.n_rows)
         residuals = values.astype(np.float64) - ratings.mean
-    rows = np.repeat(np.arange(60), np.diff(indptr))
     model = gibbs.Model(target.row_priors.rank, biases=target.row_priors.biases)
     state = gibbs.start(model, (60, 40), np.random.default_rng(0))
     state.theta, state.g = whole(target), scales(target)

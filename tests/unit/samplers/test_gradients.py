@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from mpi4py import MPI
-from support import MODEL, STEPPING, factor_target, write_planted
+from support import MODEL, STEPPING, cells_of, factor_target, rows_of, write_planted
 
 from dsgmcmc.data.ratings import open_ratings
 from dsgmcmc.kernels.philox import NoiseKey, normals
@@ -30,13 +30,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_planted(tmp_path_factory.mktemp("data") / "r.h5", ROWS, COLUMNS)
 
 
-def whole(target: FactorTarget, field: str = "theta") -> Whole:
-    """A field of all rows of both factors, in float64."""
-    found = {}
-    for factor in Factor:
-        blocks = sorted((b for b in target.blocks() if b.factor == factor), key=lambda block: block.index)
-        found[factor] = np.concatenate([block[field] for block in blocks]).astype(np.float64)
-    return found
+def whole(target: FactorTarget) -> Whole:
+    """Theta of all rows of both factors, in float64."""
+    return {factor: rows_of(target, factor) for factor in Factor}
 
 
 def noise(target: FactorTarget) -> Whole:
@@ -51,10 +47,9 @@ def noise(target: FactorTarget) -> Whole:
 
 def likelihood_gradient(path: Path, theta: Whole) -> tuple[Whole, float]:
     """Of the energy at noise precision 1, and the squared errors, from the ratings file."""
+    i, j, x = cells_of(path)
     with open_ratings(path) as ratings:
-        indptr, j, x = ratings.slab("train", 0, ROWS)
         x = x.astype(np.float64) - ratings.mean
-    i = np.repeat(np.arange(ROWS), np.diff(indptr))
     w, h = theta[Factor.W][i].copy(), theta[Factor.H][j].copy()
     e = x - (w[:, :-1] * h[:, :-1]).sum(axis=1) - w[:, -1] - h[:, -1]
     w[:, -1] = h[:, -1] = 1.0

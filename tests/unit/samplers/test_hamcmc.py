@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from math import gcd
 from pathlib import Path
 
@@ -13,13 +13,11 @@ from arviz_stats.base import array_stats
 from mpi4py import MPI
 from support import Model, factor_target, write_planted
 
-from dsgmcmc.config.run import build
 from dsgmcmc.densities.density import ALL, Data
 from dsgmcmc.densities.sample import sample as sample_vector
 from dsgmcmc.densities.sample import vector_target
 from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.diagnostics.convergence import split_subchains
-from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.philox import NoiseKey, normals
 from dsgmcmc.parallel.partition import column_of
 from dsgmcmc.samplers.hamcmc import HAMCMC, HAMCMCConfig
@@ -79,25 +77,29 @@ def noise(n: int, iteration: int, factor: int = 0) -> np.ndarray:
     return out.astype(np.float64)
 
 
-def start_of(target: VectorTarget, sampler: HAMCMC) -> np.ndarray:
-    """Initial state that `sampler.start` makes."""
-    sampler.start(target, 1.0)
-    return target.block[sampler.positions[-1]].copy()
-
-
 # ---------------------------------------------------------------------- the whole path, on a vector
+
+
+def compare(
+    sampler: HAMCMC, target: VectorTarget, reference: DenseHAMCMC, iterations: int = 60, precision: float = 1e-9
+) -> Iterator[int]:
+    """Compare every state with that of an independent program, and yield the iteration."""
+    sampler.start(target, 1.0)
+    start = target.block[sampler.positions[-1]].copy()
+    expected = reference.run(start, lambda t: noise(D, t)[None], iterations)
+    for theta, dense in zip(sample_vector(target, sampler, iterations), expected, strict=True):
+        np.testing.assert_allclose(theta, dense, rtol=precision, atol=precision)
+        yield target.stream.iteration
 
 
 @pytest.mark.parametrize(("memory", "gamma", "trust"), [(2, 0.5, 0.3), (3, None, 1.0), (5, 0.5, 0.3)])
 def test_the_path_is_that_of_dense_matrices(memory: int, gamma: float | None, trust: float) -> None:
-    """Pairs, ages, slots, minibatches, first steps and defaults: every state to 1e-9, by an independent program."""
+    """Pairs, ages, slots, minibatches, first steps and defaults."""
     sampler = HAMCMC(HAMCMCConfig(memory=memory, step_size=0.3, gamma=gamma, trust=trust), 0)
     target, gradient = path_of(sampler)
     h0 = gamma or 1 / CURVATURE
     reference = DenseHAMCMC(gradient, memory, 0.3 / CURVATURE / h0, trust, lambda t, g: np.full(D, h0))
-    expected = reference.run(start_of(target, sampler), lambda t: noise(D, t)[None], 60)
-    for theta, dense in zip(sample_vector(target, sampler, 60), expected, strict=True):
-        np.testing.assert_allclose(theta, dense, rtol=1e-9, atol=1e-9)
+    assert len(list(compare(sampler, target, reference))) == 60
     assert sampler.metrics()["skipped_pairs"] == 0
 
 
@@ -116,10 +118,7 @@ def test_the_path_in_the_diagonal_metric(memory: int, burn_in: int) -> None:
             v[:] = 0.8 * v + 0.2 * squares if t else squares
         return 1 / N / (3.0 / N + np.sqrt(v))
 
-    reference = DenseHAMCMC(gradient, memory, 0.2, 0.5, h0)
-    expected = reference.run(start_of(target, sampler), lambda t: noise(D, t)[None], 60)
-    for iteration, (theta, dense) in enumerate(zip(sample_vector(target, sampler, 60), expected, strict=True)):
-        np.testing.assert_allclose(theta, dense, rtol=1e-9, atol=1e-9)
+    for iteration in compare(sampler, target, DenseHAMCMC(gradient, memory, 0.2, 0.5, h0)):
         np.testing.assert_allclose(target.block["v"][0], v, rtol=1e-12)
         assert iteration < 2 or v.all()
 
@@ -130,9 +129,7 @@ def test_the_path_in_the_fisher_metric(burn_in: int) -> None:
     sampler = HAMCMC(HAMCMCConfig(memory=3, metric="fisher", step_size=0.2, trust=0.5), burn_in)
     target, gradient = path_of(sampler)
     reference = DenseHAMCMC(gradient, 3, 0.2, 0.5, lambda t, g: np.full(D, 1 / (CURVATURE + 0.2)))
-    expected = reference.run(start_of(target, sampler), lambda t: noise(D, t)[None], 60)
-    for theta, dense in zip(sample_vector(target, sampler, 60), expected, strict=True):
-        np.testing.assert_allclose(theta, dense, rtol=1e-9, atol=1e-9)
+    assert len(list(compare(sampler, target, reference))) == 60
 
 
 def test_pairs_without_curvature_are_left_out_and_counted() -> None:
@@ -141,10 +138,8 @@ def test_pairs_without_curvature_are_left_out_and_counted() -> None:
     target, gradient = path_of(sampler, wells=True)
     reference = DenseHAMCMC(gradient, 3, 0.1, 1.0, lambda t, g: np.full(D, 1 / CURVATURE))
     ratios = []
-    expected = reference.run(start_of(target, sampler), lambda t: noise(D, t)[None], 150)
-    for theta, dense in zip(sample_vector(target, sampler, 150), expected, strict=True):
-        np.testing.assert_allclose(theta, dense, rtol=1e-8, atol=1e-8)
-        if target.stream.iteration > 4:
+    for iteration in compare(sampler, target, reference, 150, 1e-8):
+        if iteration > 4:
             ratios += (sampler.products.sy.diagonal() / sampler.products.sbs.diagonal()).tolist()
     assert any(0 < ratio < 0.1 for ratio in ratios), "the bound itself is not tried"
     assert 0 < reference.skipped[0] < 140
@@ -206,25 +201,6 @@ def test_blocks_move_as_one_vector(data: Path) -> None:
 
 
 # ---------------------------------------------------------------------- sub-chains
-
-
-@pytest.mark.parametrize(
-    ("memory", "grid", "schedule", "thin", "message"),
-    [
-        (2, 4, "cyclic", 3, "only 2 of the parts"),
-        (3, 9, "cyclic", 2, "only 3 of the parts"),
-        (2, 4, "shuffled", 8, "only 1 of the 2 sub-chains"),
-        (6, 4, "random", 4, "only 3 of the 6 sub-chains"),
-    ],
-)
-def test_settings_that_alias_with_the_memory_are_refused(
-    memory: int, grid: int, schedule: str, thin: int, message: str
-) -> None:
-    """Sub-chains that see some of the parts only sample another posterior; draws of some only waste the others."""
-    with pytest.raises(InputError, match=message):
-        build(
-            {"grid": grid, "schedule": schedule, "thin": thin, "sampler": {"name": "hamcmc", "memory": memory}}
-        ).resolved()
 
 
 @pytest.mark.parametrize("grid", [1, 2, 4, 6, 15, 30])

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from mpi4py import MPI
-from support import MODEL, Model, factor_target, write_planted
+from support import MODEL, Model, factor_target, rows_of, write_planted
 
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers.baoab import BAOAB, BAOABConfig
@@ -48,32 +48,21 @@ def move(target: FactorTarget, rng: np.random.Generator) -> None:
         block["theta"][:] = rng.normal(size=block["theta"].shape) @ mixing + 0.5
 
 
+def features(target: FactorTarget) -> dict[Factor, np.ndarray]:
+    """Covariates that multiply the rows of the other factor."""
+    rows = {factor: rows_of(target, factor) for factor in Factor}
+    for matrix in rows.values() if target.row_priors.biases else ():
+        matrix[:, -1] = 1.0
+    return rows
+
+
 def information(target: FactorTarget) -> dict[Factor, np.ndarray]:
     """C of both factors, from the state."""
-    features: dict[Factor, list[np.ndarray]] = {factor: [] for factor in Factor}
-    counts: dict[Factor, list[np.ndarray]] = {factor: [] for factor in Factor}
-    for block in target.blocks():
-        rows = block["theta"].astype(np.float64)
-        if target.row_priors.biases:
-            rows[:, -1] = 1.0
-        features[block.factor].append(rows)
-        counts[block.factor].append(block.counts)
-    found = {}
-    for factor, other in ((Factor.W, Factor.H), (Factor.H, Factor.W)):
-        rows, n = np.concatenate(features[other]), np.concatenate(counts[other])
-        found[factor] = (rows.T * n) @ rows / n.sum()
-    return found
-
-
-def features(target: FactorTarget) -> dict[Factor, np.ndarray]:
-    """What multiplies the rows of the other factor."""
-    found: dict[Factor, list[np.ndarray]] = {factor: [] for factor in Factor}
-    for block in sorted(target.blocks(), key=lambda block: block.index):
-        rows = block["theta"].astype(np.float64)
-        if target.row_priors.biases:
-            rows[:, -1] = 1.0
-        found[block.factor].append(rows)
-    return {factor: np.concatenate(rows) for factor, rows in found.items()}
+    averages = {}
+    for factor, rows in features(target).items():
+        n = np.concatenate([b.counts for b in sorted(target.blocks(), key=lambda b: b.start) if b.factor == factor])
+        averages[Factor.H if factor == Factor.W else Factor.W] = (rows.T * n) @ rows / n.sum()
+    return averages
 
 
 STATES: dict[str, Callable[[np.ndarray, np.random.Generator], np.ndarray]] = {

@@ -9,7 +9,7 @@ import pkgutil
 from dataclasses import dataclass
 from math import sqrt
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -69,6 +69,56 @@ def test_a_gradient_that_it_cannot_use_is_refused(name: str) -> None:
     for other in {"part", "full", "no such"} - {*sampler.gradients}:
         with pytest.raises(InputError, match=rf"'{other}'; it takes {' or '.join(sampler.gradients)}"):
             build({"sampler": {"name": name, "gradient": other}}).resolved()
+
+
+CORRECTED, VARIATED = {"noise_correction": True}, {"gradient": "control-variate"}
+CORRECTION = r"^sampler\.noise_correction needs .* schedule=random"
+THERMOSTAT = r"^the thermostat .* schedule=random, or take another sampler$"
+
+
+@pytest.mark.parametrize(
+    ("name", "section", "settings", "message"),
+    [
+        ("sghmc", CORRECTED, {"schedule": "shuffled"}, CORRECTION),
+        ("sgrld", CORRECTED, {"schedule": "cyclic"}, CORRECTION),
+        ("sghmc", CORRECTED | {"metric": "identity"}, {}, r"noise_correction .* sampler\.metric=fisher"),
+        ("sghmc", CORRECTED | VARIATED, {}, "noise_correction is for the noise of plain parts"),
+        ("sgnht", {}, {"schedule": "shuffled"}, THERMOSTAT),
+        ("sgnht", {}, {"schedule": "cyclic"}, THERMOSTAT),
+        ("baoab", VARIATED, {}, "BAOAB cannot use 'control-variate'"),
+        ("sgld", VARIATED, {"noise": "both"}, "noise scales"),
+        ("sgld", VARIATED, {"likelihood": "ordinal-logit"}, "thresholds would change"),
+        ("hamcmc", {"memory": 2}, {"grid": 4, "schedule": "cyclic", "thin": 3}, "only 2 of the parts"),
+        ("hamcmc", {"memory": 3}, {"grid": 9, "schedule": "cyclic", "thin": 2}, "only 3 of the parts"),
+        ("hamcmc", {"memory": 2}, {"grid": 4, "schedule": "shuffled", "thin": 8}, "only 1 of the 2 sub-chains"),
+        ("hamcmc", {"memory": 6}, {"grid": 4, "thin": 4}, "only 3 of the 6 sub-chains"),
+    ],
+)
+def test_settings_that_would_sample_another_distribution_are_refused(
+    name: str, section: dict[str, Any], settings: dict[str, Any], message: str
+) -> None:
+    """In one line that says what to do instead."""
+    with pytest.raises(InputError, match=message) as caught:
+        build({"schedule": "random", **settings, "sampler": {"name": name, **section}}).resolved()
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "section", "settings"),
+    [
+        ("sghmc", CORRECTED, {"schedule": "random"}),
+        ("sghmc", CORRECTED, {"grid": 1}),
+        ("sghmc", CORRECTED | {"gradient": "full"}, {}),
+        ("sgnht", {}, {"schedule": "cyclic", "grid": 1}),
+        ("sgnht", {}, {}),
+    ],
+)
+def test_noise_of_independent_parts_may_be_corrected(
+    name: str, section: dict[str, Any], settings: dict[str, Any]
+) -> None:
+    """Where parts are independent, as by default with a thermostat, and where there is no noise."""
+    resolved = build({**settings, "sampler": {"name": name, **section}}).resolved()
+    assert settings or section or resolved.schedule == "random"
 
 
 # ---------------------------------------------------------------------- the registry
