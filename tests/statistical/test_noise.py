@@ -58,20 +58,10 @@ def test_tails():
 
 
 NEIGHBOURS = [
-    ({}, {"first": 1}),
-    ({}, {"first": 15}),
-    ({}, {"first": 16}),
-    ({}, {"first": 32}),
-    ({}, {"first": 48}),
-    ({}, {"first": 64}),
-    ({}, {"first": 1 << 36}),
-    ({}, {"seed": 12}),
-    ({}, {"seed": 11 + (1 << 32)}),
-    ({}, {"chain": 1}),
-    ({}, {"purpose": 1}),
-    ({}, {"iteration": 1}),
-    ({}, {"iteration": 1 << 32}),
-    ({}, {"factor": 1}),
+    *(({}, {"first": first}) for first in (1, 15, 16, 32, 48, 64, 1 << 36)),
+    *(({}, {"seed": seed}) for seed in (12, 11 + (1 << 32))),
+    *(({}, {"iteration": iteration}) for iteration in (1, 1 << 32)),
+    *(({}, {member: 1}) for member in ("chain", "purpose", "factor")),
     ({"purpose": 1}, {"factor": 1}),
     ({"chain": 1}, {"iteration": 1}),
 ]

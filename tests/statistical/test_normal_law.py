@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 from ours import make, steps, z_scores
-from support import Model, csr, factor_target, rows_of, write_planted
+from support import Model, cells_of, csr, factor_target, rows_of, write_planted
 
 from dsgmcmc.data.ratings import open_ratings, write_ratings
 from dsgmcmc.model.target import FactorTarget
@@ -155,13 +155,11 @@ def test_biases_alone(tmp_path: Path, name: str, section: dict[str, Any]) -> Non
     """
     tau, lambda_, sweeps = 2.0, 1.5, 8000
     data = write_planted(tmp_path / "r.h5", 12, 9)
+    rows, columns, values = cells_of(data)
     with open_ratings(data) as ratings:
-        indptr, columns, values = ratings.slab("train", 0, ratings.n_rows)
         shape, centre = (ratings.n_rows, ratings.n_cols), ratings.mean
-    design = np.zeros((len(values), sum(shape)))
-    each = np.arange(len(values))
-    design[each, np.repeat(np.arange(shape[0]), np.diff(indptr))] = 1
-    design[each, shape[0] + columns] = 1
+    design, places = np.zeros((len(values), sum(shape))), np.arange(len(values))
+    design[places, rows] = design[places, shape[0] + columns] = 1
     covariance = np.linalg.inv(lambda_ * np.eye(sum(shape)) + tau * design.T @ design)
     mean = covariance @ (tau * design.T @ (values.astype(np.float64) - centre))
     model, sampler = Model(0, True, "fixed", lambda_, tau), make(name, sweeps // 10, **section)

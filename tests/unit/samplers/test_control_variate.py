@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from mpi4py import MPI
+from ours import steps
 from support import factor_target, write_planted
 
 from dsgmcmc.kernels.formula import Formula
@@ -36,6 +37,11 @@ def gradients(target: Target, sampler: Sampler[Any, Any]) -> list[np.ndarray]:
             taken[block.factor, block.index] = block["g"].ravel().copy()
         found.append(np.concatenate([taken[place] for place in sorted(taken)]))
     return found
+
+
+def flat(target: Target, field: str = "theta") -> np.ndarray:
+    """A field of all blocks in one vector."""
+    return np.concatenate([block[field].ravel() for block in whole(target)])
 
 
 def whole(target: Target) -> list[Any]:
@@ -78,14 +84,9 @@ def like(data: Path, other: FactorTarget, sampler: Sampler[Any, Any]) -> FactorT
 
 
 def states(target: FactorTarget, sampler: Sampler[Any, Any], iterations: int) -> list[np.ndarray]:
-    """Field theta before each iteration, and after the last."""
+    """Field theta before the first iteration, and after every one."""
     sampler.start(target, 0.3)
-    found = []
-    for iteration in range(iterations):
-        found.append(np.concatenate([block["theta"].ravel() for block in whole(target)]))
-        target.begin(iteration)
-        sampler.step(target, iteration)
-    return found
+    return [flat(target), *(flat(target) for _ in steps(target, sampler, iterations))]
 
 
 def test_the_anchor_is_the_state_at_the_end_of_burn_in(data: Path) -> None:
@@ -98,4 +99,4 @@ def test_the_anchor_is_the_state_at_the_end_of_burn_in(data: Path) -> None:
     plain, varied = chains
     assert all((a == b).all() for a, b in zip(plain[: burn_in + 1], varied[: burn_in + 1], strict=True))
     assert (plain[burn_in + 1] != varied[burn_in + 1]).any()
-    assert (np.concatenate([block["anchor"].ravel() for block in whole(target)]) == varied[burn_in]).all()
+    assert (flat(target, "anchor") == varied[burn_in]).all()

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from mpi4py import MPI
+from ours import steps
 from support import MODEL, STEPPING, cells_of, factor_target, rows_of, write_planted
 
 from dsgmcmc.data.ratings import open_ratings
@@ -37,12 +38,12 @@ def whole(target: FactorTarget) -> Whole:
 
 def noise(target: FactorTarget) -> Whole:
     """The normals of an iteration's step."""
-    found = {}
+    normal = {}
     for factor, n in zip(Factor, (ROWS, COLUMNS), strict=True):
         z = np.empty(n * target.dimension, np.float32)
         normals(z, NoiseKey(0, SEED, 0, Purpose.STEP, target.stream.iteration, factor))
-        found[factor] = z.reshape(n, -1).astype(np.float64)
-    return found
+        normal[factor] = z.reshape(n, -1).astype(np.float64)
+    return normal
 
 
 def likelihood_gradient(path: Path, theta: Whole) -> tuple[Whole, float]:
@@ -61,12 +62,12 @@ def likelihood_gradient(path: Path, theta: Whole) -> tuple[Whole, float]:
 
 def prior_gradient(target: FactorTarget, theta: Whole) -> Whole:
     """At the hyperparameters of this moment."""
-    found = {}
+    gradient = {}
     for factor, value in theta.items():
         mean = target.row_priors.parameters.mean[factor][0]
         precision = target.row_priors.parameters.precision[factor][0]
-        found[factor] = (value - mean) @ precision if precision.ndim == 2 else (value - mean) * precision
-    return found
+        gradient[factor] = (value - mean) @ precision if precision.ndim == 2 else (value - mean) * precision
+    return gradient
 
 
 def check(found: Whole, expected: Whole) -> None:
@@ -122,11 +123,7 @@ def run(target: FactorTarget, sampler: Sampler[Any, Any], iterations: int) -> li
     """States before the first iteration and after every one."""
     sampler.start(target, 0.3)
     states = [whole(target)]
-    for iteration in range(iterations):
-        target.begin(iteration)
-        sampler.step(target, iteration)
-        states.append(whole(target))
-    return states
+    return [*states, *(whole(target) for _ in steps(target, sampler, iterations))]
 
 
 @pytest.mark.parametrize(("first", "sweeps"), [(0, "123456"), (2, "23456")])
@@ -166,7 +163,5 @@ def test_every_sampler_has_them_drawn_once_a_sweep(data: Path, monkeypatch: pyte
         sampler = SAMPLERS[name](SAMPLERS[name].Config(gradient=gradient, **step), 0)
         target = factor_target(MPI.COMM_SELF, data, GRID, sampler=sampler, seed=SEED)
         sampler.start(target, 0.1)
-        for iteration in range(3 * target.sweep_length):
-            target.begin(iteration)
-            sampler.step(target, iteration)
+        sampler.advance(target, 0, 3 * target.sweep_length)
         assert drawn.at == [n * target.sweep_length - 1 for n in (1, 2, 3)]

@@ -51,9 +51,7 @@ def test_it_moves_every_row_of_every_position(name: str, gradient: str, data: Pa
     before = {
         key: {position: block[position].copy() for position in sampler.positions} for key, block in blocks.items()
     }
-    for iteration in range(2 * GRID * len(sampler.positions)):
-        target.begin(iteration)
-        sampler.step(target, iteration)
+    sampler.advance(target, 0, 2 * GRID * len(sampler.positions))
     assert any((block.counts == 0).any() for block in target.blocks())
     for block in target.blocks():
         for position, old in before[block.factor, block.index].items():
