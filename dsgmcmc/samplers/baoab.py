@@ -92,7 +92,7 @@ class BAOAB(Underdamped[BAOABConfig]):
     def suited(cls, config: BAOABConfig, n_data: int, per_number: float) -> BAOABConfig:
         """Return the configuration, with unset values chosen from the number of data, in total and per parameter.
 
-        Here: below `FULL_STEP_RATINGS` data, eps is proportional to the cube root of their number.
+        Below `FULL_STEP_RATINGS` data, eps is proportional to the cube root of their number.
 
         An average over few rows describes a single row less well, and the row's l_i may be too small. eps is also at
         most `MAX_STEP_PER_PARAMETER_RATIO` times the number of data per parameter: the errors of a step add up over
@@ -110,7 +110,7 @@ class BAOAB(Underdamped[BAOABConfig]):
     def safer(cls, config: BAOABConfig, given: Collection[str]) -> dict[str, BAOABConfig]:
         """Return the configurations to try in turn if a chain diverges, by the names that messages give them.
 
-        Here: smaller steps, then the Kronecker metric. With few ratings, its steps are small, too.
+        Smaller steps come first, then the Kronecker metric. With few ratings, its steps are small, too.
         """
         configs = super().safer(config, given)
         if "metric" not in given and config.metric != "kronecker":
@@ -129,7 +129,7 @@ class BAOAB(Underdamped[BAOABConfig]):
     def metrics(self) -> dict[str, float]:
         """Values that this sampler adds to a line of metrics.
 
-        Here: temperatures since burn-in, with their standard errors.
+        These are the temperatures since burn-in, with their standard errors.
         """
         temperatures = self.temperatures.by_field().items()
         values = {f"temperature.{name}": value for name, (value, _) in temperatures}
@@ -139,7 +139,7 @@ class BAOAB(Underdamped[BAOABConfig]):
     def find_divergence(self) -> str:
         """Describe a divergence visible in the sampler's state, else return ``""``; the same on all processes.
 
-        Here: momenta whose mean square is far above 1.
+        It shows as momenta whose mean square is far above 1.
         """
         return self.temperatures.find_divergence()
 

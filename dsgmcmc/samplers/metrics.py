@@ -134,7 +134,7 @@ class Identity(Metric):
     def take_from(self, target: Target, bound: bool = True, position: str = "theta", settled: bool = False) -> None:
         """Compute the metric from the state in a field; with `bound` also the l_i, by further tours. Collective.
 
-        Here: nothing changes.
+        This metric does not depend on the state, so nothing changes.
         """
 
     def of(self, target: Target, rows: Rows, h: float) -> dict[str, Any]:
@@ -372,13 +372,13 @@ class Kronecker(Fisher):
     def _off_diagonal(self, block: ParameterBlock, information: Information) -> None:
         """Product of ``g`` with the part of Lambda / tau that is not in the metric; None if there is no such part.
 
-        Here: None, because all of Lambda is in the metric.
+        The result is always None, because all of Lambda is in the metric.
         """
 
     def now(self, target: Target, rows: Rows) -> tuple[float, Float64, Array | str]:
         """Tau, lambda (D,) and n for an update; n is a vector over all rows, or the name of its field.
 
-        Here: all values are those of the last refresh, as the axes are.
+        All values are those of the last refresh, as the axes are.
         """
         return float(self.tau[0]), self.lambda_[rows.factor], "n"
 
@@ -397,7 +397,7 @@ class Kronecker(Fisher):
     def update(self, target: Target, rows: Rows, formula: Formula, h: float, **given: Any) -> dict[str, Any]:
         """Update rows by a `formula` of this metric; returns the result of `ParameterBlock.update`.
 
-        Here: in the formula, `theta` is the move and `grad` the gradient, both in the metric's coordinates.
+        In the formula, `theta` is the move and `grad` the gradient, both in the metric's coordinates.
         """
         self._turn(rows)
         for block in rows.blocks:

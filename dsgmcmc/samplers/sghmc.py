@@ -108,7 +108,7 @@ class SGHMC(Underdamped[SGHMCConfig]):
     def suited_to_density(cls, config: SGHMCConfig, grid: int) -> SGHMCConfig:
         """Return the configuration for a plain vector.
 
-        Here: with gradients of parts the momentum fades by `FADE_OF_NOISE` in a step, unless a setting is given.
+        With gradients of parts the momentum fades by `FADE_OF_NOISE` in a step, unless a setting is given.
         """
         suited = super().suited_to_density(config, grid)
         given = {"step_size", "gamma", "splitting", "noise_correction"} & config.model_fields_set
