@@ -20,8 +20,8 @@ import numpy as np
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.formula import Formula, RowPrior
-from dsgmcmc.kernels.normal_rows import add_outer_products, squared_errors, statistics_width
 from dsgmcmc.kernels.gradient import product_kernel
+from dsgmcmc.kernels.normal_rows import add_outer_products, squared_errors, statistics_width
 from dsgmcmc.kernels.products import gram
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.circulation import OTHER, Circulation, RatingsCell
