@@ -26,6 +26,23 @@ from dsgmcmc.data.tables import IS_INTEGER, SHOWN, TableFile, first_column, open
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array, Float64, Int64
 
+MAX_CATEGORIES = 1000
+_MISSING = ("", "na", "n/a", "nan", "null", "\\n", "(no genres listed)")
+_YEAR_AT_END = r"(1[5-9][0-9][0-9]|20[0-9][0-9])\)?$"
+_GENRES = (
+    *("unknown", "Action", "Adventure", "Animation", "Children's", "Comedy", "Crime", "Documentary", "Drama"),
+    *("Fantasy", "Film-Noir", "Horror", "Musical", "Mystery", "Romance", "Sci-Fi", "Thriller", "War", "Western"),
+)
+#: Column names and kinds of the MovieLens files without headers [Harper & Konstan 2015].
+_MOVIELENS: dict[str, dict[str, str]] = {
+    # ages in users.dat are codes of age ranges
+    "users.dat": {"user": "id", "gender": "category", "age": "category", "occupation": "category", "zip": "skip"},
+    "movies.dat": {"item": "id", "year": "year", "genres": "list"},
+    "u.user": {"user": "id", "age": "number", "gender": "category", "occupation": "category", "zip": "skip"},
+    "u.item": {"item": "id", "year": "year", "released": "skip", "video": "skip", "url": "skip"}
+    | {f"genres={genre}": "flag" for genre in _GENRES},
+}
+
 #: number: standardised. category: one feature for each value. list: values with a separator, one feature for each.
 #: year: a year, or a text that ends with one as in `Heat (1995)`; one feature for each decade. flag: 0 or 1 as it is;
 #: `genres=Comedy` is a feature of the group genres. skip: left out.
@@ -106,24 +123,6 @@ class Encoding:
 
 
 _ENCODING = TypeAdapter(Encoding)
-
-
-MAX_CATEGORIES = 1000
-_MISSING = ("", "na", "n/a", "nan", "null", "\\n", "(no genres listed)")
-_YEAR_AT_END = r"(1[5-9][0-9][0-9]|20[0-9][0-9])\)?$"
-_GENRES = (
-    *("unknown", "Action", "Adventure", "Animation", "Children's", "Comedy", "Crime", "Documentary", "Drama"),
-    *("Fantasy", "Film-Noir", "Horror", "Musical", "Mystery", "Romance", "Sci-Fi", "Thriller", "War", "Western"),
-)
-#: Column names and kinds of the MovieLens files without headers [Harper & Konstan 2015].
-_MOVIELENS: dict[str, dict[str, str]] = {
-    # ages in users.dat are codes of age ranges
-    "users.dat": {"user": "id", "gender": "category", "age": "category", "occupation": "category", "zip": "skip"},
-    "movies.dat": {"item": "id", "year": "year", "genres": "list"},
-    "u.user": {"user": "id", "age": "number", "gender": "category", "occupation": "category", "zip": "skip"},
-    "u.item": {"item": "id", "year": "year", "released": "skip", "video": "skip", "url": "skip"}
-    | {f"genres={genre}": "flag" for genre in _GENRES},
-}
 
 
 @dataclass(frozen=True)

@@ -46,22 +46,14 @@ def test_every_option(tmp_path):
     (tmp_path / "r.unknown").write_text("who;what;stars;when\n1;1;2;5\n1;2;3;6\n2;1;4;7\n1;1;4;8\n2;2;0;9\n")
     (tmp_path / "users.csv").write_text("user;tags;age\n1;a/b;3\n2;b;4\n")
     run = typed(
-        *(
-            "prepare",
-            tmp_path / "r.unknown",
-            tmp_path / "out.h5",
-            "--split",
-            "temporal",
-            "--timestamps",
-            "--drop-zeros",
-        ),
-        *("--columns", "user=who,item=what,rating=stars,timestamp=when", "--test-fraction", "0.34", "--seed", "3"),
+        *("prepare", tmp_path / "r.unknown", tmp_path / "out.h5", "--timestamps", "--drop-zeros", "--force", "--json"),
+        *("--columns", "user=who,item=what,rating=stars,timestamp=when", "--split", "temporal", "--seed", "3"),
         *("--user-features", tmp_path / "users.csv", "--feature-kinds", "age=category", "--separator", "/"),
-        *("--duplicates", "mean", "--memory", "500MB", "--force", "--json"),
+        *("--duplicates", "mean", "--memory", "500MB", "--test-fraction", "0.34"),
     )
-    found = json.loads(run.expect(0).out)
-    assert (found["ratings"], found["test"], found["mean"], found["duplicates"]) == (3, 1, 3.5, 1)
-    assert found["features"]["user"]["groups"] == {"tags": 2, "age": 2}
+    summary = json.loads(run.expect(0).out)
+    assert (summary["ratings"], summary["test"], summary["mean"], summary["duplicates"]) == (3, 1, 3.5, 1)
+    assert summary["features"]["user"]["groups"] == {"tags": 2, "age": 2}
     with open_ratings(tmp_path / "out.h5") as ratings:
         assert ratings.seed == 3
         assert ratings.times is not None

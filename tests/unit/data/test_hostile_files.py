@@ -1,4 +1,4 @@
-"""Files that somebody damaged or made to do harm: read, or refused with their name, in memory that is given."""
+"""Damaged and hostile files are read, or refused with their name, within the memory limit."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ READERS: dict[str, Read] = {
 
 
 def refusal(read: Read, path: Path) -> str:
-    """What a reader says of a file, in a session of little memory; nothing if it reads it."""
+    """Return the error of a reader in a session with little memory, or an empty text."""
     try:
         with open_session(path.parent, MIN_MEMORY) as db:
             read(db, path)
@@ -47,7 +47,7 @@ def refusal(read: Read, path: Path) -> str:
 
 @pytest.mark.parametrize("name", list(READERS)[:3])
 def test_damaged_parquet(tmp_path: Path, name: str) -> None:
-    """Whatever DuckDB raises, and it raises many kinds, ends in a line with the file's name."""
+    """DuckDB raises many kinds of errors; all of them become a line with the file's name."""
     path, choice = tmp_path / "damaged.parquet", random.Random(7)
     duckdb.sql(
         f"COPY (SELECT i % 41 AS user, i % 53 AS item, i % 5 AS rating, 'a' || i % 3 AS job FROM range(400) t(i)) "
@@ -64,7 +64,7 @@ def test_damaged_parquet(tmp_path: Path, name: str) -> None:
 
 
 def test_a_name_of_a_column_that_is_no_text(tmp_path: Path) -> None:
-    """DuckDB's binding raises an error that is none of DuckDB's."""
+    """For such a name DuckDB's binding raises an error of another class."""
     path = tmp_path / "r.parquet"
     duckdb.sql(f"COPY (SELECT 1 AS user, 2 AS item, 3 AS rating) TO '{path}' (FORMAT parquet)")
     path.write_bytes(path.read_bytes().replace(b"item", b"it\xffm"))
@@ -73,7 +73,7 @@ def test_a_name_of_a_column_that_is_no_text(tmp_path: Path) -> None:
 
 
 def test_many_columns_of_features(tmp_path: Path) -> None:
-    """DuckDB took minutes, and gigabytes, for what is missing in a few hundred columns."""
+    """DuckDB once took minutes, and gigabytes, for missing values in a few hundred columns."""
     names = [f"c{k}" for k in range(600)]
     lines = [",".join(["user", *names]), *(",".join([str(u), *(" NA " for _ in names)]) for u in range(3))]
     (path := tmp_path / "f.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -83,7 +83,7 @@ def test_many_columns_of_features(tmp_path: Path) -> None:
 
 
 def test_a_matrix_of_features_with_few_rows_of_very_many(tmp_path: Path) -> None:
-    """What is not said takes no memory: neither rows, nor columns that are more than there can be."""
+    """Empty rows take no memory, and a matrix with too many columns is refused."""
     rows, path = 2**40, tmp_path / "f.npz"
     scipy.sparse.save_npz(path, scipy.sparse.coo_matrix(([1.0, 2.0], ([5, rows - 1], [0, 1])), shape=(rows, 3)))
     with open_session(tmp_path, MIN_MEMORY) as db:
@@ -96,7 +96,7 @@ def test_a_matrix_of_features_with_few_rows_of_very_many(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("name", READERS)
 def test_half_a_file_and_other_text(tmp_path: Path, name: str) -> None:
-    """A file that was cut short is refused; so is UTF-16, which taken for Latin-1 would have no name that is known."""
+    """A file that was cut short is refused, and so is UTF-16, in which no name would be known if read as Latin-1."""
     text = "user,item,rating,title\n1,2,3,x\n"
     for content in (gzip.compress(text.encode())[:-8], text.encode("utf-16"), text.encode("utf-16-be")):
         (path := tmp_path / "x.csv").write_bytes(content)
@@ -108,7 +108,7 @@ def test_half_a_file_and_other_text(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
 @pytest.mark.parametrize("name", READERS)
 def test_a_last_line_without_an_end(tmp_path: Path, name: str, pack: Callable[[bytes], bytes]) -> None:
-    """One of 50 MB, of which DuckDB says nothing; the ratings before it would have been all."""
+    """DuckDB passes over a last line of 50 MB, so that the ratings before it would have been all ratings."""
     path = tmp_path / "long.csv"
     head = b"user,item,rating\n" + b"".join(b"%d,%d,3\n" % (k, k) for k in range(9))
     path.write_bytes(pack(head + b"9," + b"8" * 50_000_000))

@@ -1,4 +1,4 @@
-"""Features of users and items: what a file says becomes numbers, names and groups, and what is wrong is said."""
+"""Features of users and items: files become numbers, names and groups, and faults are reported."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def features_of(path: Path, entity: str = "user") -> dict[object, dict[str, floa
 
 
 def test_columns_become_features(tmp_path):
-    """Categories one-hot, lists multi-hot, numbers standardised; empty cells say nothing; ids without ratings count."""
+    """Categories are one-hot, lists multi-hot, numbers standardised, empty cells unknown; ids without ratings count."""
     summary = described(tmp_path, USERS, kinds={"zip": "skip"})
     ages = np.array([20, 30, 40, 30, 60.0])
     z = ((ages - ages.mean()) / ages.std()).astype(np.float32).tolist()
@@ -84,13 +84,13 @@ def test_features_do_not_move_the_split(tmp_path):
 
 
 def test_without_features_nothing_changes(tmp_path):
-    """The digest of a ratings file says nothing of features where there are none."""
+    """The digest of a ratings file without features does not depend on them."""
     summary = prepare(tmp_path, lines(header=True))
     assert summary.content_sha256 == "3c35fe5ae30199e8b07a34718485568ec64ef5bd795e9c19cd3aad9e1c2ee9b7"
 
 
 def test_movielens_files_are_known(tmp_path):
-    """Its files have no headers, one is in Latin-1, and ages are codes in one and numbers in the other."""
+    """MovieLens' files have no headers, one is in Latin-1, and ages are codes in one and numbers in another."""
     ml = {"users.dat": "3::F::25::12::02139\n58::M::1::0::1234\n41::F::25::0::1234-55\n"}
     ml["movies.dat"] = (
         "7::Amélie (2001)::Comedy|Romance\n31::Heat (1995)::Action\n12::Jaws (1975)::(no genres listed)\n"
@@ -155,15 +155,15 @@ def test_parquet_and_matrix(tmp_path):
     ],
 )
 def test_bad_files_are_refused(tmp_path, text, more, what):
-    """Each in one error that says what, where, and what to do; nothing is written."""
+    """One error names the fault, its place and a remedy; no file is written."""
     with pytest.raises(InputError) as caught:
         described(tmp_path, text, **more)
     assert what in str(caught.value)
     assert not (tmp_path / "out.h5").exists()
 
 
-def test_what_is_done_to_odd_columns_is_said(tmp_path):
-    """Names that are no category, and constants, are left out, and reported; the same line twice counts once."""
+def test_odd_columns_are_reported(tmp_path):
+    """Names that are no category, and constants, are left out and reported; the same line twice counts once."""
     ids = [100200, 3, 58, 999999, 41, *range(5000, 5200)]
     rows = [f"{user},name {k},same,{k % 2},{k % 7}" for k, user in enumerate(ids)]
     text = "\n".join(["user,name,constant,member,children", *rows, rows[-1]]) + "\n"
@@ -194,7 +194,7 @@ def test_damage_is_found(tmp_path, damage, what):
 
 
 class Frame:
-    """What a data frame has of itself for us: labels, columns, an index."""
+    """A minimal data frame with labels, columns and an index."""
 
     def __init__(self, index: list, **columns: list) -> None:
         self.index, self._columns = np.array(index), columns
@@ -224,8 +224,8 @@ def test_features_from_python(tmp_path):
         prepare_data(str(tmp_path / "out.h5"), None, tmp_path / "r.h5", 0.1, 0, described)
 
 
-def test_the_encoding_is_kept_and_nothing_else_is_taken_for_one(tmp_path):
-    """It is stored beside the features, names what they are called, and damage to it is found."""
+def test_the_encoding_is_kept_and_checked(tmp_path):
+    """The encoding is stored beside the features, has their names, and damage to it is found."""
     described(tmp_path, USERS, kinds={"zip": "skip"})
     with open_ratings(tmp_path / "out.h5") as ratings:
         (stored,) = ratings.features.values()

@@ -1,4 +1,4 @@
-"""Every way in which ratings come gives the same ratings file."""
+"""Ratings in any format give the same ratings file."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_matrix_market(tmp_path, expected, space):
 
 
 def test_several_files(tmp_path, expected, monkeypatch):
-    """Files may have formats of their own; names may be relative, to the current folder."""
+    """Several files may have different formats; paths may be relative to the current folder."""
     monkeypatch.chdir(tmp_path)
     Path("1.csv").write_text(lines(",", True, ratings=RATINGS[:4]))
     Path("2.tsv").write_text(lines("\t", ratings=RATINGS[4:5]))
@@ -142,7 +142,7 @@ def test_several_files(tmp_path, expected, monkeypatch):
 
 @pytest.mark.parametrize("name", ["a[1].csv", "b*?.csv", "quo'te\".csv", "with space.csv", "ünï.csv", "-.csv"])
 def test_odd_file_names(tmp_path, expected, name):
-    """A name that is also a pattern, or needs quoting in SQL, is just a name."""
+    """The name of a file may be a pattern, or need quotes in SQL."""
     (tmp_path / "b1c.csv").write_text("1,1,1\n")
     assert prepare(tmp_path, lines(), name).content_sha256 == expected
 
@@ -195,7 +195,7 @@ def test_quoted_names(tmp_path):
 
 
 def test_large_gaps_between_numbers(tmp_path):
-    """A file whose first quote comes after DuckDB's sample, or whose ids grow longer, is read alike."""
+    """The first quote may come after DuckDB's sample, and ids may grow longer."""
     head = "".join(f"{k},{k % 50},{k % 5}\n" for k in range(30000))
     prepare(tmp_path, "user,item,rating\n" + head + '"a ""late"" name",1,2.5\n')
     found = everything(tmp_path / "out.h5")
@@ -219,7 +219,7 @@ def test_header_is_not_mistaken(tmp_path):
 
 
 def test_the_delimiter_cuts_all_lines_alike(tmp_path):
-    """A name with another delimiter in the first line misleads nobody."""
+    """A name with another delimiter in the first line does not mislead the detection."""
     path = tmp_path / "r.csv"
     with duckdb.connect() as db:
         for text, delimiter in (
@@ -253,7 +253,7 @@ def pattern() -> str:
     ids=["header", "no header", "times", "rating left out", "nothing left", "pattern"],
 )
 def test_clicks_have_a_rating_of_1(tmp_path: Path, name: str, text: str, options: dict[str, str]) -> None:
-    """Pairs of user and item alone, or those columns of a file that are named."""
+    """Files may have users and items alone, or other columns that `--columns` leaves out."""
     summary = prepare(tmp_path, text, name, **options)
     found = everything(tmp_path / "out.h5")
     assert set(found.values()) == {1.0}

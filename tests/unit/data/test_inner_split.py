@@ -1,4 +1,4 @@
-"""Training ratings of a file that are held out to choose a model by: which they are, and what goes with them."""
+"""The split of a file's training ratings that chooses a model, with times and features."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def path(tmp_path):
 
 
 def test_training_ratings_are_divided_and_test_ratings_stay_away(path):
-    """Both parts together are the training ratings; what is said of them is true."""
+    """Both parts together are the training ratings, and their sizes, mean and range are right."""
     whole, inner = open_ratings(path), InnerSplit(open_ratings(path), 0.25, 3)
     train, test = cells(inner, "train"), cells(inner, "test")
     assert {**train, **test} == cells(whole, "train")
@@ -45,8 +45,8 @@ def test_training_ratings_are_divided_and_test_ratings_stay_away(path):
     assert inner.column_counts.tolist() == np.bincount(columns, minlength=40).tolist()
 
 
-def test_the_seed_says_which_ratings_are_held_out(path):
-    """The same with the same seed, however the rows are read; others with another."""
+def test_the_seed_determines_the_held_out_ratings(path):
+    """Equal seeds hold out the same ratings, however the rows are read; other seeds hold out others."""
     first, again, other = (InnerSplit(open_ratings(path), 0.25, seed) for seed in (3, 3, 4))
     assert (first.digest, cells(first, "test")) == (again.digest, cells(again, "test"))
     assert first.digest != other.digest
@@ -60,7 +60,7 @@ def test_the_seed_says_which_ratings_are_held_out(path):
 
 
 def test_times_go_with_their_ratings(path):
-    """What the file says of a rating is said of it wherever it is."""
+    """A rating keeps its positions in time in either part."""
     whole, inner = open_ratings(path), InnerSplit(open_ratings(path), 0.25, 3)
 
     def told(ratings, part):
@@ -72,8 +72,8 @@ def test_times_go_with_their_ratings(path):
 
 
 @pytest.mark.parametrize("tall", [False, True])
-def test_of_a_temporal_split_the_latest_are_held_out(tmp_path, tall):
-    """Whichever side the rows are: all that is held out is later than all that is not, and earlier than the test."""
+def test_a_temporal_split_holds_out_the_latest(tmp_path, tall):
+    """Whichever side the rows are: held-out ratings are later than training ratings, and earlier than test ratings."""
     rng = np.random.default_rng(0)
     pairs = np.unique(rng.integers(0, (20, 30) if tall else (30, 20), (400, 2)), axis=0)
     times = rng.permutation(len(pairs))
@@ -96,8 +96,8 @@ def test_of_a_temporal_split_the_latest_are_held_out(tmp_path, tall):
     assert 0.1 * whole.nnz <= inner.nnz_test <= 0.1 * whole.nnz + 10  # ten of a hundred parts, each rounded up
 
 
-def test_what_is_sampled_is_what_a_file_of_both_parts_would_give(tmp_path):
-    """To the bit; ratings are whole, so that sums are exact."""
+def test_a_view_is_sampled_like_a_file_of_both_parts(tmp_path):
+    """Predictions agree to the bit; ratings are whole numbers, so that sums are exact."""
     path = write_planted(tmp_path / "whole.h5", 60, 40, 0.6, stars=True)
     view = partial(InnerSplit, share=0.25, seed=3)
     inner = view(open_ratings(path))

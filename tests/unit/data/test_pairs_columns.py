@@ -34,7 +34,7 @@ def test_columns_of_pairs(tmp_path, text, columns, expected):
     assert (table.user, table.item, table.file.first_line) == expected
 
 
-def test_a_header_of_which_one_name_is_known_is_no_pair(tmp_path):
-    """Taken as a pair, it would hide that the columns may be in another order."""
+def test_a_header_with_one_known_name_is_no_pair(tmp_path):
+    """If it were read as a pair, nobody would see that the columns may be in another order."""
     with pytest.raises(InputError, match=r"cannot tell which column is item \(columns sku, userId\); name them with"):
         load(tmp_path, "sku,userId\na,b\n")
