@@ -177,13 +177,11 @@ class Regression(SumDensity):
 
     def energies(self, theta: Float64, index: Data = ALL) -> Float64:
         """Return U_i, minus the log likelihood, for each of S data: (n, S) for theta (n, D)."""
-        energies: Float64 = self.link.value(theta @ self.features[index].T, self.responses[index], self.link.shape)
-        return energies
+        return self._evaluate(self.link.value, theta, index)
 
     def slopes(self, theta: Float64, index: Data = ALL) -> Float64:
         """`gradients` in stored form: the slope u' of every datum, (n, S, 1)."""
-        slopes: Float64 = self.link.slope(theta @ self.features[index].T, self.responses[index], self.link.shape)
-        return slopes[:, :, None]
+        return self._evaluate(self.link.slope, theta, index)[:, :, None]
 
     def spread(self, slopes: Float64, index: Data = ALL) -> Float64:
         """Gradients (n, S, D) from their stored form (n, S, 1): slopes times features."""
@@ -207,10 +205,12 @@ class Regression(SumDensity):
 
     def curvatures(self, theta: Float64, index: Data = ALL) -> Float64:
         """Curvature u'' of each of S data, (n, S). The matrix of second derivatives of U_i is u'' x_i x_i^T."""
-        curvatures: Float64 = self.link.curvature(
-            theta @ self.features[index].T, self.responses[index], self.link.shape
-        )
-        return curvatures
+        return self._evaluate(self.link.curvature, theta, index)
+
+    def _evaluate(self, function: Term, theta: Float64, index: Data) -> Float64:
+        """Evaluate a function of the link for each of S data, (n, S)."""
+        values: Float64 = function(theta @ self.features[index].T, self.responses[index], self.link.shape)
+        return values
 
     def gradients(self, theta: Float64, index: Data = ALL) -> Float64:
         """Gradients of `energies`, (n, S, D)."""

@@ -242,9 +242,8 @@ class AdaptivePublished(Adaptive):
         """Published estimate of D_i, (N,)."""
         iteration, squares = target.stream.iteration, self._squares[row]
         age = np.minimum(iteration - self._last[row], len(squares))
-        since = np.concatenate(
-            [[0.0], squares[np.arange(iteration - 1, iteration - 1 - len(squares), -1) % len(squares)]]
-        )
+        latest_first = np.arange(iteration - 1, iteration - 1 - len(squares), -1) % len(squares)
+        since = np.concatenate([[0.0], squares[latest_first]])
         t = self.config.step(iteration, target.sweep_length, self.burn_in) / target.curvature_bound
         moved: Float64 = np.sqrt(2 * t * len(theta) ** 2 * age + np.cumsum(since)[age])
         return moved

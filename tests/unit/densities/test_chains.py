@@ -1,4 +1,4 @@
-"""`sample_density`: draws, energies and weights of chains; errors that a program can catch; curvature that is found."""
+"""`sample_density`: draws, energies and weights of chains; errors that a program can catch; computed curvature."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def regression() -> Any:
     return Regression(plain.features, plain.labels, prior_precision=0.5)
 
 
-def test_how_well_it_mixed_is_said() -> None:
+def test_mixing_is_reported() -> None:
     """R-hat and ESS of every element, the worst of them in its repr; ArviZ has the draws."""
     draws = sample_density(Logistic(), sampler="hmc", chains=3, iterations=400, burn_in=200)
     np.testing.assert_array_equal(draws.mixing.rhat, rhat(draws.theta))
@@ -122,11 +122,11 @@ def test_the_default_grid_is_no_finer_than_the_data() -> None:
         sample_density(Gaussian(np.zeros(2), np.eye(2)), sampler="sgld", grid=4)
 
 
-# ---------------------------------------------------------------------- curvature that is found
+# ---------------------------------------------------------------------- computed curvature
 
 
-def test_the_curvature_is_found() -> None:
-    """That of a correlated normal law: its diagonal, times the largest eigenvalue in that metric; to .1 %."""
+def test_a_missing_curvature_is_computed() -> None:
+    """For a correlated normal distribution: the diagonal times the largest eigenvalue in its metric, to 0.1 %."""
     covariance = np.array([[4.0, 0.9], [0.9, 0.25]])
     law = Gaussian(np.array([3.0, -1.0]), covariance)
     del law.curvature
@@ -140,7 +140,7 @@ def test_the_curvature_is_found() -> None:
 
 @pytest.fixture(scope="module")
 def exact() -> np.ndarray:
-    """Draws of the regression by an exact kernel that is told its curvature, (4, 1500, 3)."""
+    """Draws from the regression by an exact kernel that gets its curvature, (4, 1500, 3)."""
     return sample_density(Logistic(), sampler="hmc", chains=4, iterations=1800, burn_in=300, seed=2).theta
 
 

@@ -1,4 +1,4 @@
-"""Metropolis kernels: what they accept is what keeps the posterior, however few data they look at."""
+"""Metropolis kernels accept at rates that keep the posterior, however few data they evaluate."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def judged(kernel: Any, theta: np.ndarray, proposed: np.ndarray) -> tuple[np.nda
 
 
 @pytest.mark.parametrize(("name", "wanted"), [("hmc", 0.8), ("mala", 0.574)])
-def test_a_step_is_found_in_burn_in_and_then_frozen(name: str, wanted: float) -> None:
-    """The acceptance comes to what was asked for, to .1, of a density whose curvature is a hundred times too small."""
+def test_steps_are_adapted_in_burn_in_and_then_fixed(name: str, wanted: float) -> None:
+    """The acceptance rate is as requested, to 0.1, for a density whose curvature is a hundred times too small."""
     density = regression(300, 5)
     density.curvature = density.curvature / 100
     sampler, target = prepare(name, density, rows=20, burn_in=400)
@@ -246,7 +246,7 @@ def test_a_factorisation_is_not_offered_them() -> None:
     assert "smh1" not in str(error.value)
 
 
-def test_what_has_no_width_is_refused() -> None:
+def test_a_precision_that_is_not_positive_definite_is_refused() -> None:
     """Proposals rest on a precision that is positive definite."""
     with pytest.raises(InputError, match="not positive definite"):
         prepare("smh2", Regression(np.ones((5, 2)), np.array([0, 1, 0, 1, 1]), prior_precision=0.0))
