@@ -17,7 +17,7 @@ from support import digest, diverging, metrics, sample, write_planted
 
 from dsgmcmc.diagnostics.summary import read_summary
 from dsgmcmc.parallel import ring
-from dsgmcmc.samplers import SAMPLERS, baoab
+from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.gradients import GRADIENTS
 from dsgmcmc.storage.store import steps
 
@@ -142,7 +142,7 @@ def test_every_setting_with_state_or_sums_of_its_own(
     comm: MPI.Comm, together, files: dict[str, Path], mpi_tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """Samplers, estimators, likelihoods and parts of the model: stopped on all processes, ended on one less."""
-    monkeypatch.setattr(baoab, "REFRESH_EVERY", 1 if name == "bounds kept from before" else 3)
+    monkeypatch.setattr("dsgmcmc.samplers.metrics.REFRESH_EVERY", 1 if name == "bounds kept from before" else 3)
     sampler, section, more, file, stops = CASES[name]
     settings = settings_of(sampler, **more)
     settings["sampler"] |= section
