@@ -51,6 +51,7 @@ def spoil(*replacements: tuple[int, str]) -> str:
 # name: (file name, content, options, part of the message)
 BAD: dict[str, tuple[str, str | bytes, dict[str, object], str]] = {
     "empty": ("r.csv", b"\xef\xbb\xbf", {}, "r.csv is empty"),
+    "empty gzip": ("r.csv", gzip.compress(b""), {}, "r.csv is empty"),
     "header only": ("r.csv", "userId,movieId,rating\n", {}, "r.csv has no ratings"),
     "missing user": ("r.csv", spoil((3, ",7,4,1")), {}, "1 row has .*\n  line 3: the user is missing"),
     "text": ("r.csv", spoil((11, "1,7,good,1")), {}, r"1 line cannot.*\n  line 11: .*\"rating\".*\"good\".*1,7,good,1"),
@@ -112,7 +113,9 @@ BAD: dict[str, tuple[str, str | bytes, dict[str, object], str]] = {
     "long first line": ("r.csv", "user,item,rating,note\n1,1,1," + "x" * 3_000_000 + "\n", {}, "r.csv"),
     "JSON with a missing rating": ("r.jsonl", JSON + '{"user": 2, "item": 3}\n', {}, "row 3: the rating is missing"),
     "JSON cut": ("r.jsonl", JSON + "{\n", {}, "r.jsonl cannot be read: "),
+    "JSON of no objects": ("r.json", "[1, 2]", {}, "r.json"),
     "deep JSON": ("r.jsonl", '{"user": ' + "[" * 3000, {}, "r.jsonl cannot be read: "),
+    "very small": ("r.csv", "1,1,1e-30\n2,2,3e-30\n", {}, r"multiply them by 1e\+30"),
     "very large": ("r.csv", "1,1,-2e38\n2,2,3e38\n", {}, "multiply them by 1e-38"),
     "prose": ("r.txt", "Dear user,\nthank you\n", {}, "cannot tell which column is item, rating"),
     "tags": (
@@ -156,6 +159,7 @@ BAD: dict[str, tuple[str, str | bytes, dict[str, object], str]] = {
     "matrix cut": ("r.mtx", MTX + "2 2 3\n1 1 1\n2 2 2\n", {}, "Truncated file"),
     "matrix from 0": ("r.mtx", MTX + "2 2 2\n1 1 1\n0 1 2\n", {}, "Line 4: Row index out of bounds"),
     "matrix temporal": ("r.mtx", MTX + "2 2 1\n1 1 1\n", {"split": "temporal"}, "is a matrix"),
+    "npz text": ("r.npz", GOOD, {}, "is not a sparse matrix .*: File is not a zip file"),
     "npz pickled": ("r.npz", npz(format=np.array([{}], dtype=object)), {}, "is not a sparse matrix"),
     "npz of blocks": ("r.npz", saved(scipy.sparse.eye(4, format="bsr")), {}, "its format is bsr"),
     "npz empty": ("r.npz", saved(scipy.sparse.csr_matrix((3, 3))), {}, "has no ratings"),
