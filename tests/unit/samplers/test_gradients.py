@@ -31,9 +31,9 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_planted(tmp_path_factory.mktemp("data") / "r.h5", ROWS, COLUMNS)
 
 
-def whole(target: FactorTarget) -> Whole:
-    """Theta of all rows of both factors, in float64."""
-    return {factor: rows_of(target, factor) for factor in Factor}
+def whole(target: FactorTarget, field: str = "theta") -> Whole:
+    """A field of all rows of both factors, in float64."""
+    return {factor: rows_of(target, factor, field) for factor in Factor}
 
 
 def noise(target: FactorTarget) -> Whole:
