@@ -1,6 +1,7 @@
-"""Commands of ``dsgmcmc``, which `dsgmcmc.cli.app` registers. They handle options, and call other packages.
+"""The commands of ``dsgmcmc``: they read options and call other packages. `dsgmcmc.cli.app` registers them.
 
-This file has the options that several commands share. Commands import heavy packages only in their functions.
+This file has the options that several commands share. Commands import heavy packages inside their functions, so that
+the help appears at once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The ``dsgmcmc`` command: registers all subcommands, and turns errors into messages and exit codes."""
+"""The ``dsgmcmc`` command: it registers all commands, and turns errors into messages and exit codes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dsgmcmc.errors import EXIT_FAILURE, EXIT_USAGE, InputError, WriteError, fai
 from dsgmcmc.terminal import complain, say
 
 #: Base class of the errors that typer raises for a wrong command line; typer does not export it.
-REFUSED: Any = typer.BadParameter.__base__
+USAGE_ERROR: Any = typer.BadParameter.__base__
 
 # plain help: panels of 80 columns would truncate the names of options
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
@@ -40,25 +40,25 @@ def program(
 
 
 app.command(short_help="Download a MovieLens data set and check it.")(fetch)
-app.command(short_help="Make a ratings file from CSV, Parquet and others.")(prepare)
+app.command(short_help="Make a ratings file from CSV, Parquet and other formats.")(prepare)
 app.command(short_help="Compare models, and recommend one.")(compare)
 app.command(cls=SampleCommand, short_help="Sample the posterior, alone or under mpirun.")(sample)
 app.command(short_help="Predict ratings: mean, sd and an interval.")(predict)
 app.command(short_help="Recommend items to users.")(recommend)
 app.command(short_help="Compare rankings of items on the test ratings.")(evaluate)
-app.command(short_help="Write a run for other tools: Parquet, netCDF.")(export)
-app.command(short_help="Write one HTML page about sampling and predictions.")(report)
+app.command(short_help="Export a run to Parquet or netCDF for other tools.")(export)
+app.command(short_help="Write an HTML page about sampling and predictions.")(report)
 app.command(short_help="Describe a run and its quality, or a file.")(info)
-app.command(short_help="Check every checksum, print the digest.")(verify)
+app.command(short_help="Check all checksums, and print the digest.")(verify)
 app.command(short_help="Check that this machine can sample.")(doctor)
 
 
 def _program_for(words: list[str]) -> typer.Typer:
-    """Return the program with only the command that the first word names, because making all commands takes longer."""
+    """Return the program with only the command that the first word names, which starts faster."""
     first = words[:1]
     smaller = copy(app)
-    named = [command for command in app.registered_commands if [getattr(command.callback, "__name__", "")] == first]
-    smaller.registered_commands = named or app.registered_commands
+    matching = [command for command in app.registered_commands if [getattr(command.callback, "__name__", "")] == first]
+    smaller.registered_commands = matching or app.registered_commands
     if first == ["sample"]:
         with_settings()
     return smaller
@@ -72,7 +72,7 @@ def main() -> None:
     words = sys.argv[1:] or ["--help"]
     try:
         status = _program_for(words)(words, standalone_mode=False)
-    except REFUSED as error:
+    except USAGE_ERROR as error:
         message = error.format_message().replace("Value error, ", "")
         complain(f"{message} (--help lists commands and options)")
         sys.exit(EXIT_USAGE)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def compare(
     data: Annotated[Path, typer.Argument(metavar="DATA.h5", help="Ratings file made by `dsgmcmc prepare`.")],
     out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="FILE.toml", help="Settings of the recommended model.")
+        Path, typer.Option("--out", "-o", metavar="FILE.toml", help="File for the settings of the recommended model.")
     ] = Path("best.toml"),
     metric: Annotated[
         Literal["log-probability", "log-density", "rmse", "ndcg"] | None,
@@ -30,10 +30,10 @@ def compare(
         ),
     ] = None,
     config: Annotated[
-        Path | None, typer.Option(metavar="FILE.toml", help="Settings of all models, by the names of `sample`.")
+        Path | None, typer.Option(metavar="FILE.toml", help="Settings of all models, named as in `sample`.")
     ] = None,
     assign: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any setting of all models, e.g. seed=1.")
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of all models, e.g. seed=1.")
     ] = None,
     seed: Annotated[
         int | None, typer.Option(min=0, help="Seed of the ratings that are held out, and of the chains.  [default: 0]")
@@ -46,7 +46,7 @@ def compare(
     Some training ratings are held out (the latest, in a temporal split); test ratings are not used. Each model is
     sampled briefly on the remaining ratings, and scored on the held-out ratings. The recommended model is the simplest
     within one standard error of the best. The recommendation depends on the data, the settings and the seed, but not on
-    time or on the number of processes.
+    the speed or the number of processes.
 
     \b
     Examples:
@@ -104,7 +104,7 @@ def _show(comparison: Comparison) -> None:
         rows.append([model.name, *shown, "-" if model.seconds is None else f"{model.seconds:,.1f} s"])
     show_table(headings, rows, title, left=headings[:1])
     sweeps = comparison.models[0].sweeps
-    say(f"simplest first, {sweeps} sweeps each; behind: gap to the best model; se: its standard error; time: of sweeps")
+    say(f"simplest first, {sweeps} sweeps each; behind: gap to the best model; se: its standard error; time: sampling")
     if comparison.left_out:
-        say(f"not sampled: {len(comparison.left_out)} other models, whose likelihood or a part did not help by itself")
+        say(f"not sampled: {len(comparison.left_out)} other models: their likelihood or a part did not help alone")
     say(comparison.sentence())

@@ -1,4 +1,4 @@
-"""Commands that describe and check: ``info``, ``report`` and ``verify`` a file or run, ``doctor`` the machine."""
+"""Commands that describe or check a file or a run (``info``, ``report``, ``verify``) and the machine (``doctor``)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PathArgument = Annotated[Path, typer.Argument(metavar="PATH", help="Ratings file
 
 
 def _kind_of(path: Path) -> str:
-    """Kind of a path: ``ratings file`` or ``run``; raises InputError for any other path."""
+    """Return the kind of a path, ``ratings file`` or ``run``; raise InputError for any other path."""
     if path.is_file():
         return "ratings file"
     if (path / "run.toml").exists():
@@ -38,7 +38,7 @@ def info(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Describe a ratings file or a run; for a run, also how well it sampled and predicts.
+    """Describe a ratings file or a run; for a run, also judge its sampling and its predictions.
 
     \b
     Examples:
@@ -92,7 +92,7 @@ def _diagnose(path: Path, as_json: bool) -> None:
 
 
 def _describe_ratings(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Facts about a ratings file: for scripts, and for people with the labels of `dsgmcmc prepare`."""
+    """Return the facts about a ratings file for scripts, and for people, with the labels of `dsgmcmc prepare`."""
     from dsgmcmc.data.ratings import open_ratings
 
     with open_ratings(path) as ratings:
@@ -105,14 +105,14 @@ def _describe_ratings(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
             features[f"{kind}_features"] = {group: stored.groups.count(group) for group in dict.fromkeys(stored.groups)}
     sides = ("n_cols", "n_rows") if facts["transposed"] else ("n_rows", "n_cols")
     users, items = (facts[side] for side in sides)
-    both = facts["nnz"] + facts["nnz_test"]
+    total = facts["nnz"] + facts["nnz_test"]
     shown = {
         "users": users,
         "items": items,
-        "ratings": f"{both:,}, density {both / (users * items):.3%}",
+        "ratings": f"{total:,}, density {total / (users * items):.3%}",
         "scale": f"{facts['minimum']:g} to {facts['maximum']:g}, mean {facts['mean']:.5g}",
         "training": facts["nnz"],
-        "test": f"{facts['nnz_test']:,} ({facts['nnz_test'] / both:.1%})",
+        "test": f"{facts['nnz_test']:,} ({facts['nnz_test'] / total:.1%})",
         **{name.replace("_", " "): groups for name, groups in features.items()},
         "made from": facts["source"],
         "seed": facts["seed"],
@@ -135,7 +135,7 @@ def report(
     run: RunArgument,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="FILE.html", help="The page.", show_default="RUN/report.html"),
+        typer.Option("--out", "-o", metavar="FILE.html", help="Page to write.", show_default="RUN/report.html"),
     ] = None,
 ) -> None:
     """Write one HTML file with convergence, traces, errors, calibration, residuals, times and configuration.
@@ -163,8 +163,8 @@ def report(
 def verify(path: PathArgument, as_json: JsonOption = False) -> None:
     """Check all checksums and the structure, and print the digest of the content.
 
-    The digest of a run covers its newest checkpoint, its saved draws and its posterior. It does not depend on the
-    number of processes that wrote them, nor on how often the run was resumed.
+    The digest of a run covers its newest checkpoint, its saved draws and its posterior. It depends neither on the
+    number of processes that wrote these files nor on how often the run was resumed.
 
     \b
     Examples:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 OutOption = Annotated[
     Path | None,
     typer.Option(
-        "--out", "-o", metavar="OUT", help="CSV or Parquet file, by its suffix.", show_default="CSV to stdout"
+        "--out", "-o", metavar="OUT", help="CSV or Parquet file: the suffix decides.", show_default="CSV to stdout"
     ),
 ]
 ClipOption = Annotated[
@@ -54,13 +54,13 @@ def predict(
     ] = "refuse",
     columns: Annotated[
         str | None,
-        typer.Option(metavar="user=U,item=I", help="Names in the header, or positions from 1; detected by default."),
+        typer.Option(metavar="user=U,item=I", help="Columns, by name or by position from 1; detected by default."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a summary as JSON on stderr.")] = False,
 ) -> None:
     """Predict ratings: mean, sd and an interval of a new rating, noise included.
 
-    PAIRS has users and items under their original names. The output has the rows and columns of PAIRS in their order,
+    PAIRS lists users and items by their original names. The output has the rows and columns of PAIRS in the same order,
     followed by the mean, the sd and two quantiles of the mixture over the saved draws. If ratings have levels, such as
     stars, --at-least and --probabilities add probabilities, from an ordinal likelihood or from Gaussian ratings rounded
     to the nearest level.
@@ -77,16 +77,16 @@ def predict(
     from dsgmcmc.posterior.run import Run
 
     options = PredictOptions(of_mean, interval, clip, at_least, probabilities)
-    done = predict_table(Run(run), pairs, out, options, unknown=unknown, columns=parse_columns(columns, ROLES))
+    summary = predict_table(Run(run), pairs, out, options, unknown=unknown, columns=parse_columns(columns, ROLES))
     if as_json:
-        say_json(done, indent=None, file=sys.stderr)
+        say_json(summary, indent=None, file=sys.stderr)
 
 
 @retry_if_gone
 def recommend(
     run: RunArgument,
     user: Annotated[
-        list[str] | None, typer.Option("--user", "-u", metavar="ID", help="A user; repeat for more.")
+        list[str] | None, typer.Option("--user", "-u", metavar="ID", help="A user; repeat the option for more users.")
     ] = None,
     everyone: Annotated[bool, typer.Option("--all", help="All users.")] = False,
     top: Annotated[int, typer.Option("--top", "-n", min=1, help="Number of items per user.")] = 10,
@@ -94,8 +94,8 @@ def recommend(
     by: Annotated[
         Literal["likely", "exposure", "mean", "ucb", "lcb", "thompson"],
         typer.Option(
-            help="Rank by what the user will probably choose and like, by what they will choose alone, by the expected "
-            "rating, its upper or lower confidence bound, or by Thompson sampling."
+            help="Rank by: likely: whether the user will choose and like an item; exposure: whether they will choose "
+            "it; mean: expected rating; ucb, lcb: its upper or lower confidence bound; thompson: Thompson sampling."
         ),
     ] = "likely",
     z: Annotated[
@@ -105,7 +105,7 @@ def recommend(
         float | None,
         typer.Option(
             metavar="RATING",
-            help="With --by likely, the lowest rating that counts as liked (by default three quarters up the scale); "
+            help="With --by likely, the lowest rating that counts as liked (default: three quarters up the scale); "
             "with mean and thompson, rank by the probability of at least this rating.",
         ),
     ] = None,
@@ -136,10 +136,10 @@ def recommend(
     """Recommend items to users, by default those that they will probably choose and like.
 
     Items that a user rated in training are left out, which needs the run's ratings file. The default score is the
-    exposure, estimated from who rated what, times the probability that the user likes the item; it orders items, and is
-    no probability. With --by mean the score is the expected rating. Items with few ratings may then rank high by luck,
-    while --by lcb prefers certain items. The sd and 90 % interval of the expected rating, and the number of ratings of
-    the item, stand next to the score. `dsgmcmc evaluate` compares the rules on your data.
+    exposure, estimated from who rated what, times the probability that the user likes the item; it orders items, but is
+    not a probability. With --by mean the score is the expected rating, so items with few ratings may rank high by luck;
+    --by lcb prefers items whose rating is certain. The sd and 90 % interval of the expected rating, and the number of
+    ratings of the item, stand next to the score. `dsgmcmc evaluate` compares the rules on your data.
 
     \b
     Examples:
@@ -183,7 +183,7 @@ def recommend(
     if not include_rated or by in PATTERN_RULES:
         rated = opened.rated(data, users)
     if by in PATTERN_RULES and sys.stderr.isatty() and not opened.exposure_file.exists():
-        say("working out who rates what; the run keeps the result", file=sys.stderr)
+        say("estimating who rates what; the run keeps the result", file=sys.stderr)
     blocks = recommendations(opened, users, ranking, rated, titles=titles, among=among)
     if out is not None:
         write_blocks(blocks, out)
@@ -201,7 +201,7 @@ def _show_recommendations(blocks: Iterable[dict[str, Any]], ranking: Ranking, as
     if as_json:
         say_json(lines)
         return
-    of_mean = ("sd", "90 % interval") if ranking.of_score == "mean" else ("sd of mean", "mean, 90 %")
+    uncertainty = ("sd", "90 % interval") if ranking.of_score == "mean" else ("sd of mean", "mean, 90 %")
     tables: dict[Any, list[list[str]]] = {}
     for line in lines:
         interval = f"{line['q05']:.2f} to {line['q95']:.2f}"
@@ -209,7 +209,7 @@ def _show_recommendations(blocks: Iterable[dict[str, Any]], ranking: Ranking, as
         title = [line["item_name"]] if "item_name" in line else []
         tables.setdefault(line["user_id"], []).append([str(line["rank"]), *row, *title])
     for name, rows in tables.items():
-        headings = ["rank", ranking.of_score, *of_mean, "ratings", "item", "name"]
+        headings = ["rank", ranking.of_score, *uncertainty, "ratings", "item", "name"]
         show_table(headings[: len(rows[0])], rows, f"user {name}", left=("name",))
     if not lines:
         say("nothing to recommend: every item was rated", file=sys.stderr)
@@ -227,7 +227,7 @@ def evaluate(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare rankings of items on the test ratings: by the rules of recommend, and by popularity.
+    """Compare rankings of items, by the rules of recommend and by popularity, on the test ratings.
 
     For every user with a liked test rating, all items that the user did not rate in training are ranked, and the top of
     the list is compared with the items that the user liked. Exposure is EASE^R, which uses who rated what but no rating
@@ -250,12 +250,12 @@ def evaluate(
     if as_json:
         say_json(scores)
         return
-    of_all = f" of {scores['of_users']:,}" if scores["of_users"] > scores["users"] else ""
-    title = f"{scores['users']:,} users{of_all}, lists of {at}, liked: {scores['liked']:g} or more"
+    out_of = f" of {scores['of_users']:,}" if scores["of_users"] > scores["users"] else ""
+    title = f"{scores['users']:,} users{out_of}, lists of {at}, liked: {scores['liked']:g} or more"
     rows: list[list[str]] = []
     for row in scores["rules"]:
-        change = f"{row['difference']['mean']:+.3f} ± {row['difference']['se']:.3f}"
-        rows.append([row["rule"], *(f"{row[name]['mean']:.3f}" for name in MEASURES), change if rows else ""])
+        gain = f"{row['difference']['mean']:+.3f} ± {row['difference']['se']:.3f}"
+        rows.append([row["rule"], *(f"{row[name]['mean']:.3f}" for name in MEASURES), gain if rows else ""])
     headings = ["rank by", "NDCG", "precision", "recall", "reciprocal rank", "NDCG, difference"]
     show_table(headings, rows, title, left=["rank by"])
 
@@ -270,11 +270,11 @@ def export(
     draws: Annotated[bool, typer.Option("--draws", help="Parquet: the saved draws instead of moments.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace OUT.")] = False,
 ) -> None:
-    """Write a run to one file: Parquet with factors by original names, or netCDF for ArviZ.
+    """Write a run to one file: Parquet with factors under the original names, or netCDF for ArviZ.
 
     The netCDF file has hyperparameters and predictions of test pairs, for `xarray.open_datatree` and ArviZ, in the
-    groups posterior, sample_stats, observed_data and constant_data. Raw factors cannot be compared between chains, so
-    they are only in Parquet.
+    groups posterior, sample_stats, observed_data and constant_data. Only Parquet has the factors, because factors
+    cannot be compared between chains.
 
     \b
     Examples:

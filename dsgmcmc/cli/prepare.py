@@ -21,7 +21,7 @@ from dsgmcmc.terminal import console, pass_on, plain, say, say_json, show_facts
 if TYPE_CHECKING:
     from dsgmcmc.data.prepare import Summary
 
-FEW_RATINGS = 50  # with fewer ratings a prediction is mostly the prior's
+FEW_RATINGS = 50  # with fewer ratings, predictions are mostly those of the prior
 
 Name = StrEnum("Name", {name: name for name in DATA_SETS})  # type: ignore[misc]
 
@@ -32,9 +32,9 @@ def fetch(
         "downloads"
     ),
 ) -> None:
-    """Download a MovieLens data set, check it and unpack it; files that are already there are not fetched again.
+    """Download a MovieLens data set, check it and unpack it; files that exist are not downloaded again.
 
-    Prints the path of the file with the ratings, for dsgmcmc prepare.
+    The command prints the path of the file with the ratings, for dsgmcmc prepare.
     """
     from rich.progress import Progress
 
@@ -53,8 +53,8 @@ def prepare(
         str | None,
         typer.Option(
             metavar="user=U,item=I,rating=R,timestamp=T",
-            help="Names in the header, or positions from 1, of columns that are not detected, as in item=joke. "
-            "User and item without rating: clicks.",
+            help="Columns that are not detected, by name in the header or by position from 1, e.g. item=joke. "
+            "With user and item but no rating: clicks.",
         ),
     ] = None,
     test_fraction: Annotated[
@@ -113,8 +113,8 @@ def prepare(
 
     The format is detected from the content of a file; text, JSON and MatrixMarket may be compressed with gzip. Read any
     other format into a data frame, and write it as Parquet, or use BPMF in Python. Names of users and items may be
-    numbers or any text. A file of features names its users or items in a column that is called so, or else in its first
-    column.
+    numbers or any text. In a file of features, the column user (or item) has the names; without this column, the first
+    column has them.
 
     \b
     Examples:
@@ -125,7 +125,7 @@ def prepare(
       dsgmcmc prepare ml-1m/ratings.dat ml-1m.h5 --user-features ml-1m/users.dat --item-features ml-1m/movies.dat
       dsgmcmc prepare r.csv r.h5 --user-features users.csv --feature-kinds age=number,occupation=category
     """
-    signal.signal(signal.SIGTERM, interrupt)  # a stop by a batch system leaves no temporary files either
+    signal.signal(signal.SIGTERM, interrupt)  # so that a stop by a batch system leaves no temporary files
     from rich.text import Text
 
     from dsgmcmc.data.features import describe
@@ -161,7 +161,7 @@ def prepare(
 
 
 def _show(summary: Summary, duplicates: str, asked_for_test: bool) -> None:
-    """Show a summary, and on standard error hints, one of them if there are no test ratings although asked for."""
+    """Print a summary, and hints on standard error; a lack of test ratings is a hint only if they were asked for."""
     facts = {
         "users": f"{summary.users:,}",
         "items": f"{summary.items:,}",
@@ -192,7 +192,7 @@ def _show(summary: Summary, duplicates: str, asked_for_test: bool) -> None:
         )
     if not summary.test and asked_for_test:
         notes.append(
-            "no ratings are held out for testing, so a run can neither measure its error nor end by its accuracy: "
+            "no ratings are held out for testing, so a run can neither measure its error nor end at a target accuracy: "
             "--test-fraction 0.2 holds out a fifth"
         )
     for note in notes:

@@ -1,4 +1,4 @@
-"""``dsgmcmc sample``, whose options are made from the settings that classes declare with `dsgmcmc.settings.setting`."""
+"""``dsgmcmc sample``: most of its options are settings, which classes declare by `dsgmcmc.settings.setting`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class SampleCommand(TyperCommand):
-    """`sample`, whose help has a heading for each kind of setting."""
+    """The command `sample`; its help has a heading for each kind of setting."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the help of arguments and options, with a heading for each kind of setting."""
@@ -42,7 +42,7 @@ def sample(
     data: Annotated[Path, typer.Argument(metavar="DATA.h5", help="Ratings file made by `dsgmcmc prepare`.")],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="RUN", help="Run directory.")],
     config: Annotated[
-        Path | None, typer.Option(metavar="FILE.toml", help="Settings by the names of these options.")
+        Path | None, typer.Option(metavar="FILE.toml", help="Settings, named like these options.")
     ] = None,
     assign: Annotated[
         list[str] | None,
@@ -56,17 +56,17 @@ def sample(
         Literal["auto"] | None,
         typer.Option(help="auto: compare models first, as `dsgmcmc compare` does, and sample the recommended one."),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue RUN, or start it.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue RUN, or start it if it does not exist.")] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the resolved settings and costs, and stop.")
+        bool, typer.Option("--dry-run", help="Print the resolved settings and the costs, and exit.")
     ] = False,
     **given: Any,
 ) -> None:
     """Sample the posterior of a matrix factorisation, alone or under mpirun.
 
-    The draws depend on the data, the seed, the grid and the settings, not on the number of processes: stop a run at
-    any time, and continue it with --resume on any number of processes. A run ends when its predictions are accurate
-    enough, or after --iterations.
+    The draws depend on the data, the seed, the grid and the settings, not on the number of processes: you may stop
+    a run at any time, and continue it with --resume on another number of processes. A run ends when its predictions are
+    accurate enough, or after --iterations.
 
     \b
     Examples:
@@ -89,13 +89,13 @@ def sample(
     from dsgmcmc.runs.job import Job
     from dsgmcmc.runs.source import RatingsSource
 
-    of_job, of_run = _split(given)
+    job_settings, run_settings = _split(given)
     command = os.environ.get(COMMAND_VARIABLE)  # set if `BPMF` started this process
 
     def work() -> int:
         source, signals = RatingsSource(data, start), installed()
-        policy = agree(comm, partial(Policy.of, of_job))
-        settings = on_root(comm, partial(read_settings, of_run, config, assign or ()))
+        policy = agree(comm, partial(Policy.of, job_settings))
+        settings = on_root(comm, partial(read_settings, run_settings, config, assign or ()))
         line = command or shlex.join(["dsgmcmc", *sys.argv[1:]])
 
         job = Job(comm, source, out, settings, resume, policy, line)
@@ -113,10 +113,10 @@ def _split(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     from dsgmcmc.config.job import Policy
 
     given = {name: value for name, value in given.items() if value is not None}
-    of_job = {name: given.pop(name) for name in Policy.model_fields if name in given}
+    job_settings = {name: given.pop(name) for name in Policy.model_fields if name in given}
     if "step_size" in given:
         given["sampler"] = section_of(given.get("sampler", {})) | {"step_size": given.pop("step_size")}
-    return of_job, given
+    return job_settings, given
 
 
 # ---------------------------------------------------------------------- options of settings
@@ -141,7 +141,7 @@ def with_settings() -> None:
 
 
 def sections() -> dict[str, dict[str, FieldInfo]]:
-    """Settings of the model, the chain and the job; among sampler settings only the step size, which has an option."""
+    """Return the settings of the model, the chain and the job, and the only sampler setting with an option."""
     from dsgmcmc.config.chain import ChainConfig
     from dsgmcmc.config.job import Policy
     from dsgmcmc.config.run import ModelConfig
@@ -157,13 +157,13 @@ def sections() -> dict[str, dict[str, FieldInfo]]:
 
 
 def declared(field: FieldInfo) -> dict[str, Any]:
-    """Properties of the option of a field that `setting` declares; ``offered`` is false if the field has no option."""
+    """Return the properties that `setting` declares for a field's option; ``offered`` is false if it has none."""
     extra: Any = field.json_schema_extra or {}
     return {"shown": "", "offered": False, "metavar": "", "short": "", **extra.get("option", {})}
 
 
 def _option(section: str, name: str, field: FieldInfo) -> inspect.Parameter:
-    """Option of a setting; its value is None if the user does not give it."""
+    """Make the option of a setting; its value is None if the user does not give it."""
     declaration, description = declared(field), field.description or ""
     flag = name.replace("_", "-")
     default = declaration["shown"] or _shown(field.default)
@@ -179,7 +179,7 @@ def _option(section: str, name: str, field: FieldInfo) -> inspect.Parameter:
 
 
 def _type(field: FieldInfo) -> Any:
-    """Type of the option; text if the setting admits several types, as its class parses the text."""
+    """Return the type of the option: text if the setting admits several types, because its class parses the text."""
     annotation: Any = field.annotation
     if get_origin(annotation) is Literal:
         return annotation
