@@ -1,4 +1,4 @@
-"""Reads ratings, pairs, names and features from sparse matrices, data frames or arrays; returns tables as columns."""
+"""Reads ratings, pairs, names and features from sparse matrices, data frames or arrays; `Table` is for results."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _text(value: Any) -> str:
 
 
 def as_given(given: Any, table: Table) -> Any:
-    """Return a data frame of the library that `given`, a data frame or column, belongs to; else the table itself."""
+    """Return the table as a data frame of the library to which `given` belongs, or unchanged if it has none."""
     library = type(given).__module__.partition(".")[0]
     return table.frame_of(library) if hasattr(import_module(library), "DataFrame") else table
 
@@ -86,7 +86,7 @@ class Triples:
 
 
 def read_triples(X: Any, y: Any = None, timed: bool = False, columns: str | None = None) -> Triples:
-    """Read ratings.
+    """Read ratings from a matrix, a data frame or arrays.
 
     Raises InputError if `X` or `y` has another form, or if a value is missing or not finite.
 
@@ -174,11 +174,11 @@ def read_pairs(X: Any, columns: str | None = None) -> tuple[Array, Array]:
 def _columns(X: Any, roles: Sequence[str], named: Mapping[str, str]) -> list[Array]:
     """Return the column of each role; `named` are names of columns of a data frame by role.
 
-    Arrays, and data frames whose columns have numbers for names, have one column for each role, in their order.
+    An array, or a data frame whose columns are named by numbers, has one column for each role, in the order of roles.
     """
     labels = getattr(X, "columns", None)
     if labels is None:
-        array = X if isinstance(X, np.ndarray) else np.array(X, object)  # text would turn numbers into text, too
+        array = X if isinstance(X, np.ndarray) else np.array(X, object)  # else text would turn numbers into text
         if array.ndim != 2 or array.shape[1] != len(roles):
             raise InputError(f"expected an array of shape (n, {len(roles)}): {', '.join(roles)}; found {array.shape}")
         columns = list(array.T)
@@ -229,13 +229,14 @@ def prepare_data(
     """Write ratings to a ratings file at `path` and return its path; if `X` is a ratings file, return `X`.
 
     `X`, `y`, `duplicates` and `columns` are the arguments of `BPMF` and `BPMF.fit`; `described` has features by "user"
-    and "item"; `timed` keeps the order of ratings in time. Raises InputError if ratings or features are invalid.
+    and "item"; `timed`: whether to keep the order of ratings in time. Raises InputError if ratings or features are
+    invalid.
     """
     given: TableFile | Path
     if isinstance(X, str | os.PathLike):
         given = Path(X)
         if y is not None or (given.suffix == ".h5" and described):
-            raise InputError(f"{X} has the ratings, and a ratings file has the features, too: leave out y and features")
+            raise InputError(f"{X} has the ratings (a ratings file also has the features): leave out y and features")
         if given.suffix == ".h5":
             return given
     elif columns is not None and not hasattr(X, "columns"):
@@ -282,7 +283,7 @@ def read_features(given: Any, entity: str, separator: str = "|") -> Description:
 
 
 def _feature_columns(given: Any, entity: str) -> tuple[Array, dict[str, Array]]:
-    """Return names, and the other columns by label."""
+    """Return the names of users or items, and the feature columns by label."""
     labels = getattr(given, "columns", None)
     if labels is None:
         array = np.asarray(given)
@@ -290,12 +291,12 @@ def _feature_columns(given: Any, entity: str) -> tuple[Array, dict[str, Array]]:
             raise InputError(f"{entity}_features: expected an array (n, 1 + F), names first; found {array.shape}")
         return _names(array[:, 0], entity), {f"feature_{k}": array[:, k] for k in range(1, array.shape[1])}
     place = find_column(labels, entity)
-    called = None if place is None else labels[place]
+    name_label = None if place is None else labels[place]
     if place is not None:
-        names = np.asarray(given[called])
+        names = np.asarray(given[name_label])
     else:
         names = np.asarray(given.index) if hasattr(given, "index") else np.arange(len(given))
-    columns = {str(label): np.asarray(given[label]) for label in labels if label != called}
+    columns = {str(label): np.asarray(given[label]) for label in labels if label != name_label}
     return _names(names, entity), columns
 
 

@@ -35,18 +35,18 @@ def simplified(name: object) -> str:
 
 
 def find_column(names: Iterable[object], role: str) -> int | None:
-    """Position of the column with a usual name of the role; None if there is no such column."""
+    """Return the position of the column that has a usual name of the role; None if there is no such column."""
     known = [simplified(name) for name in names]
     return next((known.index(name) for name in NAMES[role] if name in known), None)
 
 
 def clicks_advice() -> str:
-    """Advice for files of clicks."""
+    """Return advice for files of clicks."""
     return f"for clicks, leave the rating column out: {named('columns')} user=NAME,item=NAME"
 
 
 def parse_columns(text: str | None, roles: Sequence[str] = ROLES) -> dict[str, str]:
-    """Parse ``user=U,item=I``: any of the roles, in any order; U is a name in the header or a position from 1.
+    """Parse ``user=U,item=I``: any of the roles, in any order; U is a name in the header, or a position counted from 1.
 
     Raises InputError if the text has another form.
     """
@@ -63,7 +63,7 @@ def parse_columns(text: str | None, roles: Sequence[str] = ROLES) -> dict[str, s
 def locate(
     where: object, names: Sequence[str] | None, width: int, columns: Mapping[str, str], roles: Sequence[str]
 ) -> dict[str, int]:
-    """Positions of roles: as `columns` says, otherwise by the usual names of columns.
+    """Return the column position of every role: from `columns`, or else by the usual names of columns.
 
     Without a header (`names` is None) and without `columns`, the columns are taken in the order of the roles. Roles
     without a column are left out of the result. Raises InputError if a column named in `columns` does not exist.
@@ -107,22 +107,22 @@ def assign_columns(
     """Find the position of each role among the columns `names` (None: the file has no header).
 
     The file has clicks, without a rating column, if `columns` names user and item but no rating, or if no
-    remaining column could hold ratings. The timestamp is required if `timestamp`, and otherwise optional.
+    remaining column could be the ratings. The timestamp is optional unless `timestamp` is true.
     """
     if columns:
         clicks = {"user", "item"} <= columns.keys() and "rating" not in columns
     else:
         clicks = names is None and width == 2
     if names is not None and "rating" not in columns:
-        others = set(map(simplified, names)) - set(map(simplified, columns.values()))
-        clicks = clicks or not others - {name for role in ROLES if role != "rating" for name in NAMES[role]}
+        unassigned = set(map(simplified, names)) - set(map(simplified, columns.values()))
+        clicks = clicks or not unassigned - {name for role in ROLES if role != "rating" for name in NAMES[role]}
     roles = tuple(role for role in ROLES if not (clicks and role == "rating"))
     places = locate(path, names, width, columns, roles)
     needed = tuple(role for role in roles if timestamp or role != "timestamp")
     option = f"{named('columns')} user=NAME,item=NAME,rating=NAME" + (",timestamp=NAME" if timestamp else "")
     if [role for role in needed if role not in places] == ["rating"]:
-        have = layout(names, width)
-        raise InputError(f"{path} has no rating column ({have}); name it with {option}, or {clicks_advice()}")
+        described = layout(names, width)
+        raise InputError(f"{path} has no rating column ({described}); name it with {option}, or {clicks_advice()}")
     require(path, names, width, places, needed, f"use {option}")
     if not timestamp and places.get("timestamp") in {places[role] for role in needed}:
         del places["timestamp"]

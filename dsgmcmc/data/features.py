@@ -1,8 +1,8 @@
 """Turns tables that describe users or items into features: one-hot, multi-hot and standardised columns, in CSR.
 
 `load_description` reads a file or arrays into a DuckDB table, whose columns have kinds, guessed or given. `learn` finds
-the encoding of the columns. `apply` computes features from it: for `prepare` from the same table, for the folding in of
-new users or items from another table. A sparse matrix is used unchanged, as one group of features.
+the encoding of the columns. `apply` encodes a table as features: `prepare` applies the encoding to the same table, and
+folding in applies it to a table of new users or items. A sparse matrix is used unchanged, as one group of features.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _MOVIELENS: dict[str, dict[str, str]] = {
 }
 
 #: number: standardised. category: one feature for each value. list: values with a separator, one feature for each.
-#: year: a year, or a text that ends with one as in `Heat (1995)`; one feature for each decade. flag: 0 or 1 as it is;
+#: year: a year, or a text that ends with one as in `Heat (1995)`; one feature for each decade. flag: 0 or 1, unchanged;
 #: `genres=Comedy` is a feature of the group genres. skip: left out.
 Kind = Literal["number", "category", "list", "year", "flag", "skip"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -112,13 +112,13 @@ class Encoding:
 
     @classmethod
     def parse(cls, text: str) -> Encoding:
-        """Read the JSON text of `dump`. Raises ValueError if the text is no valid encoding."""
+        """Read the JSON text of `dump`. Raises ValueError if the text is not a valid encoding."""
         try:
             encoding = _ENCODING.validate_json(text)
         except ValidationError as error:
             raise ValueError(f"no encoding of features ({error.errors()[0]['msg']})") from error
         if bool(encoding.columns) == bool(encoding.width):
-            raise ValueError("no encoding of features (of a table and of a matrix)")
+            raise ValueError("no encoding of features (expected either columns of a table or the width of a matrix)")
         return encoding
 
 
@@ -133,7 +133,7 @@ class Description:
     ----------
     given : Path, TableFile or scipy.sparse matrix
         A file: text, Parquet, or a SciPy sparse matrix (.npz). Names are in the column with a usual name, or else in
-        the first; the row numbers of a matrix are the names.
+        the first column; the row numbers of a matrix are the names.
     kinds : dict of str to Kind
         Kinds by column; the kinds of all other columns are guessed.
     separator : str
@@ -158,7 +158,7 @@ class Described:
     columns : dict of str to str
         Maps column names in the file to column names in the table.
     kinds : dict of str to Kind
-        Kinds of columns, given or of known MovieLens files, by the name in the file.
+        Kinds of columns by their names in the file: kinds given by users, and kinds of known MovieLens files.
     table : TableFile or None
         The file; None for a matrix.
     matrix : scipy.sparse.csr_matrix or None
@@ -223,7 +223,7 @@ def read_description(db: duckdb.DuckDBPyConnection, entity: str, given: Descript
 def load_description(db: duckdb.DuckDBPyConnection, entity: str, given: Description) -> Described:
     """Read a table or matrix that describes users or items, and compare its names with the names in ``raw``.
 
-    Raises InputError as `read_description` does, and if none of the names has ratings.
+    Raises InputError as `read_description` does, and if no described user or item has ratings.
     """
     described = read_description(db, entity, given)
     rated = f"(SELECT DISTINCT {entity}_id AS id FROM raw)"
@@ -323,7 +323,7 @@ def _refuse_text(db: duckdb.DuckDBPyConnection, described: Described, whose: str
     """Raise InputError if names are not integers, although the names in `whose` (ratings or run) are."""
     if strange := first_column(db, f"SELECT id FROM {described.name} WHERE NOT {IS_INTEGER} LIMIT {SHOWN}"):
         shown = ", ".join(map(repr, strange))
-        raise InputError(f"{described.path}: the {described.entity}s of the {whose} are integers, and {shown} is not")
+        raise InputError(f"{described.path}: the {described.entity}s of the {whose} are integers, unlike {shown}")
 
 
 # ------------------------------------------------------------------------------------------------ encoding
@@ -332,7 +332,7 @@ def _refuse_text(db: duckdb.DuckDBPyConnection, described: Described, whose: str
 def encode(
     db: duckdb.DuckDBPyConnection, described: Described, given: Description, n: int
 ) -> tuple[Features, dict[str, Any]]:
-    """Make features of n users or items from a table of `load_description`; return them with a report on them.
+    """Make features of n users or items from a table of `load_description`; return the features and a report.
 
     `db` has the tables ``{entity}s`` (id, k) and ``raw``. Raises InputError if a column is invalid, or none is usable.
     """
@@ -436,8 +436,8 @@ def _learn_column(
     if 0 < len(atoms) <= limit:
         return Code(name, kind, tuple(atoms)), ""
     return left_out, (
-        f"{len(atoms):,} different values or more in {filled:,} rows are no {kind}; if it is one with at most "
-        f"{MAX_CATEGORIES:,} values, say --feature-kinds {name}={kind}"
+        f"{len(atoms):,} different values or more in {filled:,} rows are no {kind}; if the column is a {kind} with at "
+        f"most {MAX_CATEGORIES:,} values, give --feature-kinds {name}={kind}"
     )
 
 
@@ -463,7 +463,7 @@ def _check_values(db: duckdb.DuckDBPyConnection, described: Described, name: str
 
 
 def _select_atoms(described: Described, name: str, kind: Kind, separator: str) -> str:
-    """Return SQL for the distinct pairs (id, atom) of a user or item and its categories."""
+    """Return SQL for distinct pairs of a user's or item's name and one of its categories, (id, atom)."""
     text = column = described.columns[name]
     if kind == "list":
         text = f"unnest(string_split({text}, {literal(separator)}))"
@@ -481,7 +481,7 @@ def _too_large(described: Described, name: str) -> InputError:
 def apply(db: duckdb.DuckDBPyConnection, described: Described, encoding: Encoding, n: int) -> Features:
     """Make features from a table by an encoding; the table must have all columns that the encoding uses.
 
-    `db` has the table ``{entity}s`` (id, k) of n users or items; row k of the features belongs to the user or item of
+    `db` has the table ``{entity}s`` (id, k) of n users or items; row k of the features belongs to the user or item with
     number k. Raises InputError if numbers are too large.
     """
     first = 0
@@ -510,7 +510,7 @@ def apply(db: duckdb.DuckDBPyConnection, described: Described, encoding: Encodin
 
 
 def _numbers(db: duckdb.DuckDBPyConnection, described: Described, name: str) -> tuple[Int64, Float64]:
-    """Return the rows with a number in a column, and the numbers."""
+    """Return the rows that have a number in a column, and these numbers."""
     column = described.columns[name]
     cells = db.execute(
         f"SELECT k, {column}::DOUBLE AS x FROM {described.name} JOIN {described.entity}s USING (id) "
@@ -520,7 +520,7 @@ def _numbers(db: duckdb.DuckDBPyConnection, described: Described, name: str) -> 
 
 
 def _categories(db: duckdb.DuckDBPyConnection, described: Described, code: Code, separator: str) -> tuple[Int64, Int64]:
-    """Return rows and features of the entries in a column; categories that are not in the encoding are ignored."""
+    """Return rows and feature numbers of a column's categories; categories outside the encoding are ignored."""
     db.register("learnt", {"atom": np.array(code.atoms, object), "feature": np.arange(len(code.atoms))})
     atoms_sql = _select_atoms(described, code.name, code.kind, separator)
     cells = db.execute(

@@ -1,8 +1,7 @@
 """Splits the training ratings of a file once more, to choose a model; the file's test ratings are never read.
 
-If the file has a temporal split, the latest training ratings are held out. Otherwise a rating is held out if a hash of
-the seed, row and column is small, that is, at random. Only counts are kept in memory; the split is computed again at
-every read.
+If the file has a temporal split, the latest training ratings are held out. Otherwise training ratings are held out at
+random, by a hash of seed, row and column. Only counts are kept in memory; every read computes the split again.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class InnerSplit(Ratings):
     ratings : Ratings
         The open file.
     share : float
-        Approximate share of the training ratings that is held out; with a temporal split, rounded to 1 / `AGES`.
+        Approximate share of the training ratings to hold out; with a temporal split, a multiple of 1 / `AGES`.
     seed : int
         Seed of the random split.
 
@@ -39,9 +38,9 @@ class InnerSplit(Ratings):
     """
 
     def __init__(self, ratings: Ratings, share: float, seed: int) -> None:
-        vars(self).update(vars(ratings))  # names, features and numbers of places in time are those of the file
-        self._whole, self._share, self._below = ratings, share, np.uint64(min(int(share * 2.0**64), 2**64 - 1))
-        self._start = _scramble(np.array([seed], np.uint64))
+        vars(self).update(vars(ratings))  # names, features and times come from the file
+        self._whole, self._share, self._threshold = ratings, share, np.uint64(min(int(share * 2.0**64), 2**64 - 1))
+        self._seed_hash = _scramble(np.array([seed], np.uint64))
         self.temporal = False
         self.digest = hashlib.sha256(f"{ratings.digest} inner {share!r} {seed}".encode()).hexdigest()
         self._count()
@@ -66,19 +65,19 @@ class InnerSplit(Ratings):
         self.nnz, self.nnz_test = (int(self._indptr[part][-1]) for part in SPLITS)
         if not self.nnz or not self.nnz_test:
             raise InputError(
-                f"{self.path} has {self._whole.nnz:,} training ratings: too few to hold some of them out, and choose a "
-                "model by these"
+                f"{self.path} has {self._whole.nnz:,} training ratings: too few to hold some out, and choose a "
+                "model by them"
             )
         self.mean, self.minimum, self.maximum = total / self.nnz, low, high
 
     def _mask(self, part: Split, start: int, stop: int, columns: Int32) -> Mask:
-        """Return which training ratings of the file, in rows `start` to `stop` and `columns`, are in a part."""
+        """Return whether each training rating of the file in rows `start` to `stop`, at `columns`, is in a part."""
         if self._whole.temporal:
-            held = self._whole.ages(start, stop) < round(self._share * AGES)
+            held_out = self._whole.ages(start, stop) < round(self._share * AGES)
         else:
             rows = np.repeat(np.arange(start, stop), np.diff(self._whole.row_indptr[start : stop + 1]))
-            held = _scramble((rows * self.n_cols + columns).astype(np.uint64) + self._start) < self._below
-        return held if part == "test" else ~held
+            held_out = _scramble((rows * self.n_cols + columns).astype(np.uint64) + self._seed_hash) < self._threshold
+        return held_out if part == "test" else ~held_out
 
     def slab(self, part: Split, start: int, stop: int) -> tuple[Int64, Int32, Float32]:
         """Read rows `start` to `stop` of a part."""
@@ -88,7 +87,7 @@ class InnerSplit(Ratings):
         return indptr - indptr[0], columns[mask], values[mask]
 
     def columns(self, part: Split, start: int, stop: int) -> Int32:
-        """Columns of the ratings in rows `start` to `stop` of a part, (n,) int32, to count ratings per column."""
+        """Return the columns of a part's ratings in rows `start` to `stop`, (n,) int32, to count ratings per column."""
         columns = self._whole.columns("train", start, stop)
         return columns[self._mask(part, start, stop, columns)]
 
@@ -98,14 +97,14 @@ class InnerSplit(Ratings):
         return self._whole.value_bytes
 
     def levels(self, most: int) -> Float64 | None:
-        """Distinct training ratings, (R,) float64 in ascending order; None if there are more than `most`.
+        """Return the file's distinct training ratings, (R,) float64 ascending; None if there are more than `most`.
 
-        The levels are those of the whole file, so that models of both have equal levels.
+        The levels come from the whole file, so that a model of this view and a model of the file have equal levels.
         """
         return self._whole.levels(most)
 
     def times_slab(self, part: Split, side: Side, start: int, stop: int) -> Times:
-        """Read the positions in time, among all ratings of the file, of a part's ratings in rows `start` to `stop`."""
+        """Read the positions in time of a part's ratings in rows `start` to `stop`, among all ratings of the file."""
         mask = self._mask(part, start, stop, self._whole.columns("train", start, stop))
         return Times(*(numbers[mask] for numbers in self._whole.times_slab("train", side, start, stop)))
 

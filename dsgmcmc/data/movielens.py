@@ -1,4 +1,4 @@
-"""Downloads MovieLens data sets from their publisher, checks and unpacks them.
+"""Downloads MovieLens data sets from their publisher, checks their checksums and unpacks them.
 
 Their licence allows research and forbids redistribution, so the package downloads them and does not contain
 them [Harper & Konstan 2015, The MovieLens datasets: history and context, ACM TiiS 5(4)].
@@ -37,7 +37,7 @@ DATA_SETS = {
 
 
 def fetch(name: str, folder: Path, report: Callable[[int, int], None] = lambda done, total: None) -> Path:
-    """Download a data set into `folder`/`name`, which is created atomically, unless it exists.
+    """Download a data set into `folder`/`name`, unless this folder exists; it is created atomically.
 
     `report` is called with the number of bytes received and the number expected (0 if unknown). Returns the file with
     the ratings, for ``dsgmcmc prepare``. Raises InputError if the publisher cannot be reached, the checksum is wrong,
@@ -70,14 +70,14 @@ def fetch(name: str, folder: Path, report: Callable[[int, int], None] = lambda d
             shutil.unpack_archive(archive, unpacked)
             files = list(unpacked.glob(f"*/{file_name}"))
             if len(files) != 1:
-                raise InputError(f"{url} holds {len(files)} files {file_name}, expected one")
+                raise InputError(f"{url} contains {len(files)} files {file_name}, expected one")
             files[0].parent.rename(final)
     return final / file_name
 
 
 def _blocks(url: str) -> Iterator[tuple[bytes, int]]:
     """Yield the content of `url` in blocks, each with the total size in bytes, or 0 if unknown."""
-    import http.client  # these modules take longer to import than most commands to run
+    import http.client  # importing these modules takes longer than running most commands
     import urllib.request
 
     try:

@@ -47,11 +47,11 @@ class PairsTable:
 
 
 def load_pairs(db: duckdb.DuckDBPyConnection, path: Path, given: Mapping[str, str]) -> PairsTable:
-    """Read a file of pairs, in any format of `open_table`, into the table ``pairs``.
+    """Read a file of pairs, in any format that `open_table` detects, into the table ``pairs``.
 
     `given` maps roles to columns (`parse_columns`). By default, the columns of users and items are found by their usual
     names in the header; without a header they are the first two columns. Raises InputError if the file is missing,
-    empty or no table, or has lines with a wrong number of columns.
+    empty or not a table, or has lines with a wrong number of columns.
     """
 
     def is_header(fields: list[str]) -> bool:
@@ -74,8 +74,8 @@ def load_pairs(db: duckdb.DuckDBPyConnection, path: Path, given: Mapping[str, st
 def chunks(db: duckdb.DuckDBPyConnection, table: PairsTable, integers: tuple[bool, bool]) -> Iterator[list[Array]]:
     """Yield names of users and items, `CHUNK` pairs at a time; `integers`: whether names in the run are integers.
 
-    Raises InputError before the first chunk if a name is missing, or is no integer although names in the run are. The
-    error lists the first five bad pairs.
+    Raises InputError before the first chunk if a name is missing, or is not an integer although the run's names are
+    integers. The error lists the first five bad pairs.
     """
     columns = [identifier(table.user), identifier(table.item)]
     bad = []
@@ -88,7 +88,7 @@ def chunks(db: duckdb.DuckDBPyConnection, table: PairsTable, integers: tuple[boo
         rows = db.execute(f"SELECT rowid, {', '.join(columns)} {wrong} ORDER BY rowid LIMIT {SHOWN}").fetchall()
         lines = "\n  ".join(f"{table.file.where(row)}: user {user}, item {item}" for row, user, item in rows)
         kinds = " and ".join(role for role, whole in zip(ROLES, integers, strict=True) if whole)
-        needed = f", or no integer as those of the run are ({kinds})" if kinds else ""
+        needed = f", or not an integer like the names in the run ({kinds})" if kinds else ""
         raise InputError(f"{table.file.path}: in {number} pairs a name is missing{needed}\n  {lines}{table.hint}")
     picked = ", ".join(
         f"{name}::{'BIGINT' if whole else 'VARCHAR'} AS {role}"

@@ -1,4 +1,4 @@
-"""Makes a ratings file from other files or from arrays, within a memory limit; if this fails, no file is written.
+"""Makes a ratings file from other files or from arrays, within a memory limit; after an error, no file is left.
 
 DuckDB reads all ratings into a table ``raw``, numbers users and items, merges repeated ratings, splits off the test
 ratings, and sorts. All randomness comes from MD5 hashes of the seed and the original names, so the result depends
@@ -52,7 +52,7 @@ _MERGED = {
 }
 _PLACE_OF_DUPLICATE = "{'time': coalesce(time, '-infinity'::DOUBLE), 'line': raw.rowid}"
 
-# ratings with equal times are in the order of the other side, which is independent of the split
+# ratings of a row with equal times are in the order of their columns (and vice versa), which ignores the split
 _PLACE = "(row_number() OVER (PARTITION BY {0} ORDER BY time, {1}) - 1)::INTEGER"
 _PAGE = "(dense_rank() OVER (PARTITION BY {0} ORDER BY floor(time)) - 1)::INTEGER"
 _TIMES = {
@@ -71,7 +71,8 @@ class Summary:
     ----------
     features : dict
         By "user" or "item", if they have features: ``groups``, the number of features in each group; ``unknown``, the
-        number without features; ``unrated``, the number without ratings; ``notes`` for users on columns left out.
+        number of users or items without features; ``unrated``, their number without ratings; ``notes`` on columns left
+        out.
     not_rated : float
         Share of zeros among the ratings if they probably mean "not rated", else 0.
     duplicates : int
@@ -123,7 +124,7 @@ def prepare_ratings(
     described : dict of str to Description
         Features by "user" and "item". The users and items in them belong to the matrix, rated or not.
     memory : int
-        Memory limit of the process in bytes; default 60 % of what it may use.
+        Memory limit of the process in bytes; default 60 % of the memory that it may use.
     report : callable(stage)
         Called when a stage begins.
     """
@@ -282,7 +283,7 @@ def _refuse_bad_rows(db: duckdb.DuckDBPyConnection, table: TableFile, timed: boo
 
 
 def _roles(table: TableFile, columns: dict[str, int], timed: bool) -> str:
-    """Return the columns by role, for users to check."""
+    """Describe which column has which role, for users to check."""
     if table.kind == "matrix":
         return "user row, item column"
     shown = [role for role in columns if timed or role != "timestamp"]
@@ -293,15 +294,15 @@ def _roles(table: TableFile, columns: dict[str, int], timed: bool) -> str:
 def _share_not_rated(db: duckdb.DuckDBPyConnection) -> float:
     """Return the share of zeros if they probably mean "not rated", else 0.
 
-    Zeros probably mean this if 0 is the lowest rating, they are a tenth or more of the ratings, they are at least five
-    times as frequent as the next level, and this level is not the most frequent level above 0. In counts, 1 is the
-    most frequent level above 0.
+    Zeros probably mean "not rated" if 0 is the lowest rating, at least a tenth of the ratings are 0, zeros are at least
+    five times as frequent as the next level, and the next level is not the most frequent level above 0. The last
+    condition excludes counts, in which 1 is the most frequent level above 0.
     """
     levels = db.execute("SELECT rating, count(*) FROM raw GROUP BY rating ORDER BY rating LIMIT 1000").fetchall()
     (lowest, zeros), above = levels[0], [number for _, number in levels[1:]]
     share = float(zeros / scalar(db, "SELECT count(*) FROM raw"))
-    apart = lowest == 0 and len(above) > 1 and zeros >= ZEROS_TO_NEXT_LEVEL * above[0] and above[0] < max(above)
-    return share if apart and share >= LEAST_ZEROS else 0.0
+    isolated = lowest == 0 and len(above) > 1 and zeros >= ZEROS_TO_NEXT_LEVEL * above[0] and above[0] < max(above)
+    return share if isolated and share >= LEAST_ZEROS else 0.0
 
 
 # ------------------------------------------------------------------------------------------------ arranging
@@ -336,7 +337,7 @@ def _number_entities(db: duckdb.DuckDBPyConnection, seed: int, described: Mappin
         )
         n, longest = db.execute(f"SELECT count(*), max(strlen(id)) FROM {entity}s").fetchall()[0]
         if not 2 <= n <= MAX_SIDE:
-            raise InputError(f"{n} {entity}(s): a matrix needs two at least, and {MAX_SIDE} at most")
+            raise InputError(f"{n} {entity}(s): a matrix needs at least two, and at most {MAX_SIDE}")
         if longest > MAX_ID_BYTES:
             raise InputError(f"a name of {longest} bytes in the {entity} column; at most {MAX_ID_BYTES} are allowed")
         sizes[entity] = n
@@ -346,8 +347,9 @@ def _number_entities(db: duckdb.DuckDBPyConnection, seed: int, described: Mappin
 def _make_cells(db: duckdb.DuckDBPyConnection, seed: int, duplicates: str, rows: str, cols: str) -> int:
     """Turn ``raw`` into the table ``cells`` (row, col, value, time, key, test); `rows`, `cols`: "user" or "item".
 
-    Ratings of the same user and item are merged as `duplicates` says; returns how many disappear. Raises InputError if
-    a pair is both in the training and in the test ratings, or if a pair is repeated and `duplicates` is "error".
+    Ratings of the same user and item are merged as `duplicates` says; returns how many ratings disappear. Raises
+    InputError if a pair is both in the training and in the test ratings, or if a pair is repeated and `duplicates` is
+    "error".
     """
     key = _hash(f"'{seed}'", "'pair'", "raw.user_id", "raw.item_id")
     numbered = (
@@ -390,8 +392,8 @@ def _refuse_pairs(db: duckdb.DuckDBPyConnection, rows: str, cols: str, condition
 def _split(db: duckdb.DuckDBPyConnection, fraction: float, temporal: bool) -> str:
     """Return SQL that is true for test ratings: exactly round(fraction * N) of ``cells``.
 
-    The random split takes the pairs with the smallest hashes; the temporal split takes the latest ratings, ties broken
-    by hash.
+    The random split takes the pairs with the smallest hashes; the temporal split takes the latest ratings, and breaks
+    ties by hash.
     """
     total = scalar(db, "SELECT count(*) FROM cells")
     n_test = int(fraction * total + 0.5)
@@ -411,8 +413,8 @@ def _sort_cells(
 ) -> tuple[Int64, int]:
     """Make the table ``sorted`` (row, col, value, test) for a matrix of `n_rows` rows, ordered by row and column.
 
-    With `timestamps` the table also has the places and pages of ratings (`dsgmcmc.data.ratings.Times`); if the split
-    is `temporal`, it has their ages (`dsgmcmc.data.inner`).
+    With `timestamps` the table also has the places and pages of ratings (`dsgmcmc.data.ratings.Times`); with a
+    `temporal` split, it also has their ages (`dsgmcmc.data.inner`).
 
     Returns
     -------
@@ -436,7 +438,7 @@ def _sort_cells(
 
 
 def _slabs(db: duckdb.DuckDBPyConnection, indptr: Int64) -> Iterator[Slab]:
-    """Read the table ``sorted`` piece by piece."""
+    """Yield the ratings in the table ``sorted``, slab by slab."""
     for start, stop in row_slabs(indptr, _SLAB):
         cells = db.execute(f"SELECT * FROM sorted WHERE row >= {start} AND row < {stop} ORDER BY row, col").fetchnumpy()
         row, col = cells["row"], cells["col"]
@@ -450,7 +452,7 @@ def _slabs(db: duckdb.DuckDBPyConnection, indptr: Int64) -> Iterator[Slab]:
 
 
 def _names(db: duckdb.DuckDBPyConnection, entity: str) -> Iterator[Array]:
-    """Read names: int64 if all are integers in canonical form, else UTF-8 padded to the longest name."""
+    """Yield arrays of names: int64 if all are integers in canonical form, else UTF-8 padded to the longest name."""
     n, integers, longest = db.execute(
         f"SELECT count(*), bool_and({IS_INTEGER}), max(strlen(id)) FROM {entity}s"
     ).fetchall()[0]

@@ -7,7 +7,7 @@ Format ``dsgmcmc-ratings``, version 2, an HDF5 file with
 ..                        ``indices``                (nnz,) int32, columns, ascending in each row
 ..                        ``values``                 (nnz,) float32, ratings
 ``/train``                ``column_counts``          (J,) int64, number of training ratings of each column
-..                        ``age``                    (nnz,) uint8, for a temporal split: hundredth by time, 0 the latest
+..                        ``age``                    (nnz,) uint8, for a temporal split: hundredth by time, latest is 0
 ``/rows/ids``             ``/cols/ids``              int64, or UTF-8 of fixed length: original names
 ``/rows/features``        ``indptr indices values``  int64, int32, float32: compressed sparse rows
 ..                        ``names groups``           (F,) UTF-8 of fixed length (`Features`)
@@ -64,7 +64,7 @@ CHUNK = 1 << 16  # entries of a data set that are read and checked together
 CONTENT = "dsgmcmc-ratings 1"  # first text of the hashed content; does not change with the layout of the file
 MAX_SIDE = 2**31 - 1  # column indices are int32
 MAX_ID_BYTES = 1024
-MAX_RATING = 1e15  # its square and the inverse leave room in float32 for sums and small variances
+MAX_RATING = 1e15  # its square and the inverse square leave room in float32 for sums and for small variances
 MAX_FEATURES = 1_000_000
 AGES = 100  # number of parts of equal size, by time, into which a temporal split divides training ratings
 _PIECE = 1_000_000  # entries in memory at a time while a whole file is read
@@ -123,7 +123,7 @@ class Features:
         return len(self.names)
 
     def datasets(self, side: Side) -> dict[str, Array]:
-        """Arrays to be stored, by data set; the encoding, as UTF-8, only if it is known."""
+        """Return the arrays to store, by data set; the encoding, as UTF-8, is among them only if it is known."""
         arrays: dict[str, Array] = {"indptr": self.indptr, "indices": self.indices, "values": self.values}
         for name, texts in (("names", self.names), ("groups", self.groups)):
             arrays[name] = np.array([text.encode() for text in texts], "S")
@@ -146,7 +146,8 @@ class Times(NamedTuple):
 
     The *place* of a rating is its number, from 0, in the order of time among all ratings of its row (or column),
     training and test together. Its *page* is the number of its second among the distinct seconds of the row (or
-    column). Times in seconds are not stored. Ratings of one second are in the order of the other side, which is random.
+    column). Times in seconds are not stored. Ratings within one second are in the order of the other side, which is
+    random.
 
     For whole rows or columns, the two arrays are the numbers of places and of pages, (n,) int32 each.
     """
@@ -156,7 +157,7 @@ class Times(NamedTuple):
 
     @classmethod
     def datasets(cls, side: Side, part: Split | None = None) -> tuple[str, str]:
-        """Names of the data sets for ratings of a part; without a part, for the numbers per row (or column)."""
+        """Return the names of the data sets of a part; without a part, of the numbers per row (or column)."""
         where = f"{part}/times/{side}" if part else f"{side}/times"
         return f"{where}/place", f"{where}/page"
 
@@ -215,7 +216,7 @@ def _find_bad_cells(indptr: Int64, indices: Int32, values: Float32, n_cols: int)
 
 
 def find_bad_scale(low: float, high: float) -> str | None:
-    """Return an error message if squares or variances of ratings from `low` to `high` leave float32, or None."""
+    """Return an error message if squares or variances of ratings in [low, high] exceed float32's range, or None."""
     largest, spread = max(abs(low), abs(high)), high - low
     if largest > MAX_RATING:
         factor, limit = 10.0 ** -math.floor(math.log10(largest)), f"at most {MAX_RATING:g}"
@@ -251,7 +252,7 @@ def row_slabs(indptr: Int64, entries: int) -> Iterator[tuple[int, int]]:
 class Ratings:
     """A ratings file, opened for reading and checked. Use as a context manager.
 
-    Raises InputError if `path` is not a ratings file of this version, or contradicts itself.
+    Raises InputError if `path` is not a ratings file of this version, or is inconsistent.
 
     Attributes
     ----------
@@ -267,7 +268,7 @@ class Ratings:
     mean, minimum, maximum : float
         Mean and range of the training ratings.
     transposed : bool
-        Whether the rows are items (if items are more than users).
+        Whether the rows are items (if there are more items than users).
     seed : int
         Seed of the order of rows and columns, and of the split.
     source : str
@@ -342,7 +343,7 @@ class Ratings:
         return indptr, indices, values
 
     def columns(self, part: Split, start: int, stop: int) -> Int32:
-        """Columns of the ratings in rows `start` to `stop` of a part, (n,) int32, to count ratings per column.
+        """Return the columns of a part's ratings in rows `start` to `stop`, (n,) int32, to count ratings per column.
 
         Raises InputError if the file holds indices out of range.
         """
@@ -352,7 +353,7 @@ class Ratings:
         return indices
 
     def ages(self, start: int, stop: int) -> UInt8:
-        """Ages of the training ratings in rows `start` to `stop`: hundredth by time, 0 for the latest."""
+        """Return the ages of the training ratings in rows `start` to `stop`: hundredth by time, 0 for the latest."""
         return self._read("train/age", *self._cells("train", start, stop))
 
     def _cells(self, part: Split, start: int, stop: int) -> tuple[int, int]:
@@ -361,7 +362,7 @@ class Ratings:
         return int(self._indptr[part][start]), int(self._indptr[part][stop])
 
     def levels(self, most: int) -> Float64 | None:
-        """Distinct training ratings, (R,) float64 in ascending order; None if there are more than `most`.
+        """Return the distinct training ratings, (R,) float64 in ascending order; None if there are more than `most`.
 
         The first call reads all ratings; `most` is at most `dsgmcmc.kernels.stored.FEW`.
         """
@@ -572,7 +573,7 @@ def open_ratings(path: str | os.PathLike[str]) -> Ratings:
 
 
 class Slab(NamedTuple):
-    """Ratings of a part in the next rows, which follow the rows of the part's last slab.
+    """Ratings of a part in consecutive rows, which follow the rows of the part's previous slab.
 
     Attributes
     ----------
@@ -624,7 +625,7 @@ def write_slabs(
     source: str = "",
     force: bool = False,
 ) -> None:
-    """Write a ratings file slab by slab to a temporary file beside it, which is synced, and renamed when complete.
+    """Write a ratings file slab by slab: a temporary file in its folder is synced, and renamed when complete.
 
     Raises InputError if `path` exists without `force`, and WriteError if the file cannot be written.
 

@@ -43,7 +43,7 @@ def open_session(parent: Path, memory: int | None = None) -> Iterator[duckdb.Duc
     Parameters
     ----------
     memory : int
-        Limit on the memory of the whole process, in bytes; default 60 % of what it may use.
+        Limit on the memory of the whole process, in bytes; default 60 % of the memory that it may use.
     """
     memory = int(0.6 * memory_limit()) if memory is None else memory
     if memory < MIN_MEMORY:
@@ -77,9 +77,9 @@ def open_session(parent: Path, memory: int | None = None) -> Iterator[duckdb.Duc
 
 
 def interruptible(connection: duckdb.DuckDBPyConnection, work: Callable[[], T]) -> T:
-    """Do `work` in a thread, and interrupt its queries if a signal raises an exception in this thread.
+    """Do `work` in another thread, and interrupt its queries if a signal raises an exception in this thread.
 
-    In the thread that runs a query Python hears signals only between DuckDB's tasks, which may last minutes.
+    In the thread of a query, Python handles signals only between DuckDB's tasks, and a task may last minutes.
     """
     with ThreadPoolExecutor(1) as pool:
         done = pool.submit(work)

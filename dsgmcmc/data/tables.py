@@ -4,8 +4,8 @@ Text with a delimiter, JSON and Parquet are read by DuckDB, sparse matrices (`re
 be compressed with gzip. The format is detected from the content, except for .npz, which is known by its suffix. An
 output file appears under its name only when it is complete.
 
-DuckDB's detection of delimiters and headers is not used: if one line at the end of its sample has too many columns, it
-takes all earlier lines for comments and skips them.
+DuckDB's detection of delimiters and headers is not used: if one line at the end of its sample has too many columns,
+DuckDB takes all earlier lines for comments and skips them.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def first_column(db: duckdb.DuckDBPyConnection, query: str) -> list[Any]:
 
 
 def _quoted(path: Path) -> str:
-    """Return a path as an SQL string in which wildcards stand for themselves."""
+    """Return a path as an SQL string in which wildcards are literal."""
     return literal(glob.escape(str(path.absolute())))
 
 
@@ -69,7 +69,7 @@ class TableFile:
     Attributes
     ----------
     path : Path
-        The file; for arrays a name for messages.
+        The file; for arrays, a name to use in messages.
     kind : {"text", "json", "parquet", "matrix", "arrays"}
     names : list of str
         Names of the columns; ``column 1`` and so on if the file has no header.
@@ -79,6 +79,8 @@ class TableFile:
         Line number of the first row; 0 if rows are not lines.
     types : list of str
         DuckDB types of the columns of a Parquet or JSON file.
+    packed : bool
+        Whether the file is compressed with gzip.
     """
 
     path: Path
@@ -94,7 +96,7 @@ class TableFile:
 
     @classmethod
     def of_arrays(cls, path: Path, arrays: Mapping[str, Array]) -> TableFile:
-        """Make a table of arrays (n,), numbers or objects that are text or None, by name."""
+        """Make a table of named columns, (n,) arrays of numbers or of objects that are text or None."""
         return cls(path, "arrays", list(arrays), arrays=arrays)
 
     @property
@@ -116,7 +118,7 @@ class TableFile:
         """Run a query whose ``{table}`` is this table, such as ``CREATE TABLE t AS SELECT c0 FROM {table}``.
 
         Columns of text and JSON files are read as text, except for the column at position `number` of a text file,
-        which has float32 numbers. JSON columns that the query does not name are not read. Raises InputError if the file
+        which is read as float32. JSON columns that the query does not name are not read. Raises InputError if the file
         is damaged, or if lines have a wrong number of columns or text in place of a number. The error gives the number
         of bad lines and the first five.
         """
@@ -144,7 +146,7 @@ class TableFile:
     def _source(self, query: str, number: int | None, mixed_ends: bool = False) -> str:
         """Return SQL for the table; `mixed_ends`: lines of text end in different ways.
 
-        DuckDB ignores surplus columns in such lines, so a query of them fails at the first.
+        With mixed line ends, DuckDB ignores surplus columns, so the query itself raises an error at the first of them.
         """
         if self.kind in ("arrays", "matrix"):
             return "arrays"
@@ -207,12 +209,12 @@ def open_table(
 ) -> TableFile:
     """Detect the format and the columns of a file, without reading its rows.
 
-    Raises InputError if the file is no table of at least two columns.
+    Raises InputError if the file is not a table with at least two columns.
 
     Parameters
     ----------
     is_header : callable
-        Tells from the fields of the first line of a text file whether they are column names.
+        Says whether the fields in the first line of a text file are column names.
     latin1 : bool
         Read text that is not UTF-8 as Latin-1.
     """
@@ -236,7 +238,7 @@ def open_table(
     fields = [field.strip() for field in _split(lines[filled[0]], delimiter)]
     header = is_header(fields)
     if header and {len(_split(lines[k], delimiter)) for k in filled[1:50]} == {len(fields) + 1}:
-        fields.insert(0, "")  # R's write.table gives the column of row names no name
+        fields.insert(0, "")  # R's write.table leaves the column of row names without a name
     if len(fields) < 2:
         raise InputError(f"{path} has one column: expected several, with a delimiter between them")
     names = fields if header else [f"column {k + 1}" for k in range(len(fields))]
@@ -263,16 +265,16 @@ def _split(line: str, delimiter: str) -> list[str]:
 def _detect_delimiter(lines: list[str]) -> str:
     """Return the delimiter that splits all lines into the same number of fields, two at least, and the most.
 
-    The first line may have one field less, as in files of R's write.table. If there is no such delimiter, some lines
-    are bad, or names have line ends: the first delimiter that splits the first line.
+    The first line may have one field less, as in files of R's write.table. If no delimiter does so, because lines are
+    bad or names contain line ends, return the first delimiter that splits the first line.
     """
     counts = {delimiter: [len(_split(line, delimiter)) for line in lines] for delimiter in _DELIMITERS}
-    same = [
+    fits = [
         delimiter
         for delimiter, (first, *others) in counts.items()
         if first > 1 and (set(others) <= {first} or set(others) == {first + 1})
     ]
-    return max(same or _DELIMITERS, key=lambda delimiter: counts[delimiter][0] if same else counts[delimiter][0] > 1)
+    return max(fits or _DELIMITERS, key=lambda delimiter: counts[delimiter][0] if fits else counts[delimiter][0] > 1)
 
 
 @contextlib.contextmanager
@@ -288,7 +290,7 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _is_utf8(file: IO[bytes]) -> bool:
-    """Whether all of an open file is UTF-8."""
+    """Whether the whole of an open file is UTF-8."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     file.seek(0)
     try:
@@ -307,8 +309,8 @@ def _decode(path: Path, head: bytes, encoding: str) -> str:
         text = "\0"
     if "\0" in text:
         raise InputError(
-            f"{path} is neither UTF-8 text nor another format that is read: convert text with iconv; read anything "
-            "else into a data frame, and give that to BPMF, or write it as Parquet"
+            f"{path} is neither UTF-8 text nor in another known format: convert text with iconv; read other formats "
+            "into a data frame, and give the data frame to BPMF, or write it as Parquet"
         )
     if not text.strip():
         raise InputError(f"{path} is empty")
@@ -326,7 +328,7 @@ def is_matrix(path: Path) -> bool:
 def read_matrix(db: duckdb.DuckDBPyConnection, path: Path) -> Any:
     """Read a sparse matrix of numbers, .npz or MatrixMarket, as scipy.sparse.coo_array or coo_matrix.
 
-    Raises InputError if the file is no such matrix, or if unpacking it takes more memory than the limit of `db`.
+    Raises InputError if the file is not such a matrix, or if unpacking it takes more memory than the limit of `db`.
     """
     import scipy.io  # slow to import
     import scipy.sparse
@@ -344,7 +346,7 @@ def read_matrix(db: duckdb.DuckDBPyConnection, path: Path) -> Any:
             matrix = scipy.io.mmread(path)
         if matrix.format in ("csr", "csc"):
             matrix.check_format(full_check=True)  # tocoo trusts the index pointer
-        elif matrix.format != "coo":  # the zeros of other formats may be ratings or not
+        elif matrix.format != "coo":  # in other formats a zero may or may not be a rating
             raise ValueError(f"its format is {matrix.format}, not csr, csc or coo")
         matrix = matrix.tocoo()
         if matrix.data.dtype.kind not in "fiub":
@@ -355,9 +357,9 @@ def read_matrix(db: duckdb.DuckDBPyConnection, path: Path) -> Any:
 
 
 def strip_zeros(db: duckdb.DuckDBPyConnection, table: str, column: str) -> None:
-    """Strip ``.0`` from the names in a column of a DuckDB table if all are whole numbers that end with it.
+    """Strip ``.0`` from the names in a column of a DuckDB table if all names are whole numbers that end with ``.0``.
 
-    Pandas writes integers as floats where one is missing.
+    Pandas writes a column of integers as floats if one of them is missing.
     """
     whole = f"regexp_full_match({column}, '-?[0-9]+[.]0')"
     first = db.execute(f"SELECT {whole} FROM {table} LIMIT 1").fetchall()
@@ -401,14 +403,14 @@ def output_format(out: Path | None) -> str:
     if out is None:
         return "csv"
     if out.suffix.lower() not in _FORMATS:
-        raise InputError(f"{out}: the output is written as {', '.join(_FORMATS)}, by its suffix")
+        raise InputError(f"{out}: the suffix of the output must be one of {', '.join(_FORMATS)}")
     if not out.parent.is_dir():
         raise InputError(f"the folder {out.parent} does not exist")
     return _FORMATS[out.suffix.lower()]
 
 
 def write_blocks(blocks: Iterable[Mapping[str, Array]], out: Path) -> None:
-    """Write blocks of rows, columns by name (equal in all blocks), to a CSV or Parquet file."""
+    """Write blocks of rows to a CSV or Parquet file; each block maps column names, equal in all blocks, to arrays."""
     with open_session(out.parent) as db:
         for block in blocks:
             append_results(db, block)

@@ -1,4 +1,4 @@
-"""Reads titles of items from MovieLens' movies.dat, u.item and movies.csv, or any table of ids and names."""
+"""Reads titles of items from MovieLens files (movies.dat, u.item, movies.csv) or from any table of ids and names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TITLES = ("title", "name", "itemname", "movietitle", "label", "description")
 
 
 def read_titles(path: Path, matching: str | None = None) -> dict[str, str]:
-    """Read the titles of items, by their ids as written in the file.
+    """Return the titles of items by their ids, both as written in the file.
 
     Text is UTF-8 or Latin-1 (as in MovieLens). With a header, the columns are found by their names; without a header
     they are the first two. Only items whose line matches the regular expression `matching` are kept; case is ignored.

@@ -126,7 +126,7 @@ BAD: dict[str, tuple[str, str | bytes, dict[str, object], str]] = {
     ),
     "constant": ("r.csv", "1,1,3\n1,2,3\n2,2,3.0\n", {}, "all ratings are 3: .* for clicks"),
     "zeros alone": ("r.csv", "1,1,0\n1,2,0\n", {"drop_zeros": True}, "--drop-zeros leaves no ratings"),
-    "one user": ("r.csv", "1,1,1\n1,2,2\n", {}, r"1 user\(s\): a matrix needs two"),
+    "one user": ("r.csv", "1,1,1\n1,2,2\n", {}, r"1 user\(s\): a matrix needs at least two"),
     "long name": ("r.csv", f"{'x' * 1025},1,1\nb,2,2\n", {}, "a name of 1025 bytes in the user column"),
     "duplicates": (
         "r.csv",

@@ -140,7 +140,7 @@ def test_parquet_and_matrix(tmp_path):
         ),
         (USERS.replace("30,nurse, ", "3O,nurse, "), {}, r"line 3: the number age is '3O'; correct it"),
         (USERS + "3,31,nurse,rock,00124\n", {}, "more than once: 3"),
-        (USERS + "x9,31,nurse,rock,00124\n", {}, "the users of the ratings are integers, and 'x9' is not"),
+        (USERS + "x9,31,nurse,rock,00124\n", {}, "the users of the ratings are integers, unlike 'x9'"),
         (USERS + ",31,nurse,rock,1\n", {}, "the user is missing in line 8"),
         (USERS.replace("age", "zip"), {}, "two columns have the same name"),
         ("3,20\n58,30\n", {}, "has no header"),

@@ -150,7 +150,7 @@ def test_a_known_row_keeps_what_is_not_new(run, tmp_path, new):
     [
         ("user,job,age\n9,a,3\n", "new.csv has the columns job, age, and .* made from the columns job, age, likes"),
         ("user,job,age,likes\n9,a,old,rock\n", "line 2: the number age is 'old'; correct it, leave the cell"),
-        ("user,job,age,likes\nx9,a,3,rock\n", "the users of the run are integers, and 'x9' is not"),
+        ("user,job,age,likes\nx9,a,3,rock\n", "the users of the run are integers, unlike 'x9'"),
     ],
 )
 def test_bad_features_are_refused(run, tmp_path, text, what):
