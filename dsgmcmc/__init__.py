@@ -1,13 +1,13 @@
 """Distributed stochastic-gradient MCMC for large Bayesian matrix factorisation, and for any other density.
 
-This module exports the names for users; all other names are imported from their modules.
+This module exports the names for users; all other names stay in their modules.
 """
 
 from __future__ import annotations
 
 from dsgmcmc._version import __version__
 
-TYPE_CHECKING = False  # no imports here: Ctrl-C prints a traceback until the command line has installed its handler
+TYPE_CHECKING = False  # importing `typing` takes time, in which Ctrl-C would print a traceback
 if TYPE_CHECKING:
     from typing import Any
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BPMF", "__version__", "open_run", "sample_density"]
 
-_HOMES = {
+_MODULES = {
     "BPMF": "bpmf",
     "open_run": "posterior.fitted",
     "sample_density": "densities.sample",
@@ -25,9 +25,9 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name on first use, so that the command line starts faster."""
+    """Import a name on its first use, so that the command line starts faster."""
     from importlib import import_module
 
-    if name in _HOMES:
-        return getattr(import_module(f"dsgmcmc.{_HOMES[name]}"), name)
+    if name in _MODULES:
+        return getattr(import_module(f"dsgmcmc.{_MODULES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

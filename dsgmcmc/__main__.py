@@ -1,6 +1,6 @@
 """Entry point of ``dsgmcmc`` and ``python -m dsgmcmc``: sets up signals, streams and threads before heavy imports.
 
-If writing to a standard stream fails, the command continues, and reports the failure at the end. So neither a full disk
+If a write to a standard stream fails, the command continues, and reports the failure at the end. So neither a full disk
 nor a reader that ends early, such as `head`, causes a traceback or ends a run.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def main() -> None:
     """Run the command line with one compute thread per process, unless the environment sets another number."""
-    handled = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # a background process may ignore SIGINT
+    handled = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # not if the shell ignores SIGINT
     if handled:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback during the first imports
     from dsgmcmc.errors import EXIT_INTERRUPTED
@@ -54,7 +54,7 @@ def _main() -> None:
 
     for variable in THREAD_VARIABLES:
         os.environ.setdefault(variable, "1")
-    asked = os.environ.pop(TELL_STATUS, None)  # for this process, not for its children
+    asked = os.environ.pop(TELL_STATUS, None)  # children must not see it
     from dsgmcmc.cli.app import main as command_line
 
     try:
@@ -70,7 +70,7 @@ class _Descriptor(io.FileIO):
 
     failure: OSError | None = None
 
-    def write(self, data: ReadableBuffer) -> int | None:  # type: ignore[override]  # None: it would block
+    def write(self, data: ReadableBuffer) -> int | None:  # type: ignore[override]  # None if it would block
         if self.failure is None:
             try:
                 return super().write(data)
@@ -79,26 +79,26 @@ class _Descriptor(io.FileIO):
         return memoryview(data).nbytes
 
 
-def _text_stream(file: _Descriptor, before: Any) -> io.TextIOWrapper:
-    """Make a text stream for a file descriptor, with the encoding and buffering of the stream `before`.
+def _text_stream(file: _Descriptor, original: Any) -> io.TextIOWrapper:
+    """Make a text stream for a file descriptor, with the encoding and buffering of the stream `original`.
 
-    Letters outside the encoding, as names may have, become Python's escapes.
+    Letters outside the encoding, which names may have, become Python's escapes.
     """
-    at_once = getattr(before, "line_buffering", False) or getattr(before, "write_through", False)
-    file_buffer, encoding = io.BufferedWriter(file), getattr(before, "encoding", None)
+    at_once = getattr(original, "line_buffering", False) or getattr(original, "write_through", False)
+    file_buffer, encoding = io.BufferedWriter(file), getattr(original, "encoding", None)
     return io.TextIOWrapper(file_buffer, encoding, "backslashreplace", line_buffering=at_once)
 
 
 @contextmanager
 def _standard_streams() -> Iterator[None]:
-    """Context of a command; it ends the process, with status 1 if writing to standard output failed."""
+    """Context in which a command runs; at its end the process exits, with status 1 if standard output failed."""
     from dsgmcmc.errors import EXIT_FAILURE
     from dsgmcmc.terminal import complain
 
     for number, mode in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
         try:
             os.fstat(number)
-        except OSError:  # closed: no other file may get its number; output then fails, and warnings are lost
+        except OSError:  # closed: occupy its number; writes to standard output fail, and warnings are lost
             os.open(os.devnull, mode)
     output, errors = (_Descriptor(number, "w", closefd=False) for number in (1, 2))
     sys.stdout, sys.stderr = _text_stream(output, sys.stdout), _text_stream(errors, sys.stderr)
@@ -108,7 +108,7 @@ def _standard_streams() -> Iterator[None]:
     except SystemExit as end:
         status = end.code
     sys.stdout.flush()
-    if output.failure and output.failure.errno != errno.EPIPE:  # a reader that has ended is no failure
+    if output.failure and output.failure.errno != errno.EPIPE:  # a reader that has ended is not a failure
         complain(f"standard output cannot be written: {output.failure.strerror}")
         status = status or EXIT_FAILURE
     sys.exit(status)

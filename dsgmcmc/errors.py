@@ -20,19 +20,19 @@ EXIT_ABORT = 70
 EXIT_RESUME = 75
 EXIT_INTERRUPTED = 130
 
-#: Error numbers of an `OSError` that is caused by the disk, not by a request of the user.
+#: Error numbers of an `OSError` that the disk causes, not a request of the user.
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
 
 
 def failed_file(error: OSError) -> str:
-    """Message of an `OSError`, in one line that begins with the path of the file, if known."""
+    """Return the message of an `OSError` in one line, which begins with the path of the file, if known."""
     text = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
     return " ".join(text.split()) or type(error).__name__
 
 
 @contextmanager
 def naming(path: os.PathLike[str]) -> Iterator[None]:
-    """Context in which a file is written: an `OSError` gets `path` as its file name, in place of a temporary path."""
+    """Context in which a file is written: an `OSError` names `path` instead of a temporary path."""
     try:
         yield
     except OSError as error:
@@ -49,13 +49,13 @@ class InputError(ValueError):
 
 
 class NotFittedError(InputError, AttributeError):
-    """A model was used before it was fitted; scikit-learn's error of this name has the same bases."""
+    """A model was used before it was fitted; scikit-learn has an error of this name with the same base classes."""
 
 
 def not_fitted(message: str) -> Exception:
-    """Make the error for a model that was used before it was fitted.
+    """Return the error for a model that was used before it was fitted.
 
-    The error is scikit-learn's `NotFittedError` if scikit-learn has been imported, as only then can a program catch it.
+    If scikit-learn has been imported, the error is its `NotFittedError`; otherwise no program can catch that class.
     """
     sklearn_errors = sys.modules.get("sklearn.exceptions")
     kind: type[Exception] = NotFittedError if sklearn_errors is None else sklearn_errors.NotFittedError
@@ -63,24 +63,24 @@ def not_fitted(message: str) -> Exception:
 
 
 class AgreedError(InputError):
-    """An `InputError` that all processes of a job raise together, so that none has to be aborted."""
+    """An `InputError` that all processes of a job raise together, so that no process has to be aborted."""
 
 
 class WriteError(AgreedError):
-    """Files could not be written: a full disk, a quota, permissions. All processes raise it together."""
+    """A file cannot be written (a full disk, a quota, permissions); all processes raise this error together."""
 
 
 class GoneError(InputError):
-    """A file of a run was removed while it was read, because the run is being sampled; a newer file replaces it."""
+    """A file of a run that is being sampled was removed while it was read; a newer file replaces it."""
 
 
-RETRIES = 3  # repetitions of work that reads a run while it is sampled
+RETRIES = 3  # repetitions of work that fails because the run is being sampled
 
 
 def retry_if_gone(work: Callable[P, T], renew: Callable[[], object] = lambda: None) -> Callable[P, T]:
     """Wrap `work`, which reads a run, so that it is repeated up to `RETRIES` times after a `GoneError`.
 
-    `work` must have no side effects if it fails. It opens the run itself, or `renew` reopens the run.
+    `work` must have no side effects if it fails. Either `work` opens the run, or `renew` opens it again.
     """
 
     @wraps(work)
@@ -88,7 +88,7 @@ def retry_if_gone(work: Callable[P, T], renew: Callable[[], object] = lambda: No
         for _ in range(RETRIES):
             with suppress(GoneError):
                 return work(*args, **kwargs)
-            with suppress(GoneError):  # the next attempt raises an error if a file is missing
+            with suppress(GoneError):  # if a file is still missing, the next attempt raises the error
                 renew()
         return work(*args, **kwargs)
 
@@ -115,7 +115,7 @@ class StoppedError(RuntimeError):
 
 @contextmanager
 def writing(path: os.PathLike[str]) -> Iterator[None]:
-    """Context in which a file is written for the user: an `OSError` becomes a message of one line.
+    """Context in which a file is written for the user: an `OSError` becomes an error with a message of one line.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""An item scorer for the pipelines of LensKit. Needs LensKit 2025."""
+"""An item scorer for LensKit's pipelines; it needs LensKit 2025."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class BPMFConfig(BaseModel, extra="allow"):
     Attributes
     ----------
     by : str
-        Ranking rule of `dsgmcmc.posterior.rank`: ``likely`` for rankings of the items that users will probably choose
-        and like, ``mean`` for predicted ratings.
+        Ranking rule of `dsgmcmc.posterior.rank`: ``likely`` ranks first the items that users will probably choose and
+        like; ``mean`` gives predicted ratings.
     """
 
     by: By = "likely"
@@ -41,8 +41,8 @@ class BPMFConfig(BaseModel, extra="allow"):
 class BPMFScorer(Component[ItemList], Trainable):
     """Bayesian matrix factorisation as a LensKit component.
 
-    Items without a score have NaN, for example for unknown users without a history. If a query has the history of an
-    unknown user, the history is folded in.
+    The score is NaN for items that cannot be scored, for example if the user is unknown and has no history. If the
+    query has the history of an unknown user, the history is folded in.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class BPMFScorer(Component[ItemList], Trainable):
     model_: BPMF
 
     def train(self, data: Dataset, options: TrainingOptions = TrainingOptions()) -> None:  # noqa: B008 (as LensKit has it)
-        """Sample the posterior given the ratings; interactions without ratings are clicks."""
+        """Sample the posterior given the ratings; interactions without ratings count as clicks."""
         if hasattr(self, "model_") and not options.retrain:
             return
         model = self.config.model()
@@ -84,7 +84,7 @@ class BPMFScorer(Component[ItemList], Trainable):
         return ItemList(items, scores=np.array([scores.get(item, np.nan) for item in ids.tolist()]))
 
     def _model_of(self, query: RecQuery) -> tuple[FittedModel | None, Any]:
-        """Return a model that includes the user of a query, and the user's name in it; two None if there is none."""
+        """Return a model that includes the user of a query, and the user's name in it; both None without a model."""
         users = self.model_.run_.users
         try:
             if query.user_id is not None and users.index_of([query.user_id])[0] >= 0:

@@ -1,7 +1,7 @@
-"""Declaration of settings, and their names in messages: options of ``dsgmcmc sample``, or arguments in Python.
+"""Declares settings, and names them in messages: as options of ``dsgmcmc sample``, or as arguments in Python.
 
-A setting is declared once, by `setting`, in a Pydantic class. `dsgmcmc.cli.sample` makes its option from the
-declaration, and ``python docs/settings.py`` its line in docs/settings.md.
+A setting is declared once, by `setting`, in a Pydantic class. From the declaration, `dsgmcmc.cli.sample` makes an
+option, and ``python docs/settings.py`` makes a line of docs/settings.md.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ def setting(
     default : object
         Default of the field; ``...`` if the setting is required.
     shown : str
-        Text in place of the default in the help, if the default depends on other settings.
+        Text that the help has in place of a default that depends on other settings.
     metavar : str
         Placeholder for the value in the help, if it does not follow from the type.
     short : str
         Short option, such as ``-K``.
     offered : bool
-        Whether there is an option; otherwise the setting is given with ``--set``.
+        Whether there is an option; if not, users give the setting with ``--set``.
     **bounds
         Bounds ``gt``, ``le`` and so on, as for `pydantic.Field`.
     """
@@ -47,7 +47,7 @@ def setting(
     return Field(default, description=description, json_schema_extra={"option": option}, **bounds)
 
 
-#: Names in Python of options that are not parameters of `BPMF` under the same name.
+#: Python names of options that are not parameters of `BPMF` under their own names.
 BPMF_NAMES = {
     "resume": "warm_start=True",
     "from": "start",
@@ -61,7 +61,7 @@ _in_python: ContextVar[Mapping[str, str] | None] = ContextVar("_in_python", defa
 
 @contextmanager
 def in_python(names: Mapping[str, str] = BPMF_NAMES) -> Iterator[None]:
-    """Context in which messages use Python names of settings; `names` has the names that differ."""
+    """Context in which messages use Python names of settings; `names` has the names that differ from the options."""
     token = _in_python.set(names)
     try:
         yield
@@ -70,7 +70,7 @@ def in_python(names: Mapping[str, str] = BPMF_NAMES) -> Iterator[None]:
 
 
 def named(name: str) -> str:
-    """Name of a setting in a message: ``--time-levels`` or ``--set sampler.metric``; the Python name in `in_python`."""
+    """Return a setting's name for messages: ``--time-levels``, ``--set sampler.metric``, or the name in Python."""
     names = _in_python.get()
     if names is not None:
         return names.get(name, name)

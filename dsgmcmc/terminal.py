@@ -1,8 +1,8 @@
 """Output for people: all lines and tables that commands print.
 
-Names of users, items and features, titles, paths and settings are untrusted data. They may not control a terminal,
-break a line, reverse the direction of text, or be read as markup of rich. Output to files and to other programs is not
-changed.
+Names of users, items and features, titles, paths and settings are untrusted data. They must not control a terminal,
+break a line, reverse the direction of text, or be read as rich's markup. Output to files and to other programs is left
+unchanged.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:  # the command line loads this module first, and only tables n
 def plain(text: str) -> str:
     r"""Return text as one line without effects on a terminal.
 
-    Control characters (also line ends), characters that change the direction of text, and other invisible characters
-    are replaced by Python's escapes, such as ``\x1b``.
+    Python's escapes, such as ``\x1b``, replace control characters (including line ends), characters that change the
+    direction of text, and other invisible characters.
     """
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def say(*lines: str, file: IO[str] | None = None) -> None:
-    """Print lines, made `plain`.
+    """Print lines after `plain` has made them safe.
 
     If the reader of a pipe has ended, as `head` does, the output is dropped without an error.
 
@@ -51,13 +51,13 @@ def say_json(content: Any, indent: int | None = 1, file: IO[str] | None = None) 
 
 
 def complain(error: object) -> None:
-    """Print an error on standard error; further lines are indented, so that none looks like another message."""
+    """Print an error on standard error, with further lines indented, so that they do not look like other messages."""
     first, *others = str(error).split("\n")
     say(f"dsgmcmc: {first}", *(f"  {line.strip()}" for line in others), file=sys.stderr)
 
 
 def pass_on(lines: Iterable[bytes]) -> None:
-    """Print lines for programs, such as CSV or a path: unchanged to a file or a pipe, `plain` elsewhere.
+    """Print lines for programs, such as CSV or a path: unchanged to a file or a pipe, made `plain` elsewhere.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def pass_on(lines: Iterable[bytes]) -> None:
 
 
 def console(stderr: bool = False) -> Console:
-    """Make a console of rich that prints text literally: without markup, emoji codes or highlighting."""
+    """Make a rich console that prints text literally, without markup, emoji codes or highlighting."""
     from rich.console import Console
 
     return Console(stderr=stderr, markup=False, emoji=False, highlight=False)
@@ -110,7 +110,7 @@ def show_table(
 
 
 def show_facts(facts: Mapping[str, str | Sequence[str]]) -> None:
-    """Print facts and their names, one below the other; a fact may have several lines."""
+    """Print facts with their names, one below another; a fact may have several lines."""
     from rich.table import Table
 
     table = Table(show_header=False, box=None, pad_edge=False)

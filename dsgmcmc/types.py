@@ -1,4 +1,4 @@
-"""Types that several packages share: arrays, values of options, factors, purposes of random numbers, communicators."""
+"""Types that several packages share: arrays, admitted values, factors, purposes of random numbers, communicators."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ T = TypeVar("T")
 class Purpose(IntEnum):
     """Purposes of random numbers: different purposes never share a counter.
 
-    HYPERPARAMETERS and larger values are keys of NumPy's Philox generator, for random numbers that are not drawn for
-    the elements of a factor.
+    HYPERPARAMETERS and larger values are keys of NumPy's Philox generator, for random numbers that do not belong
+    to elements of a factor.
     """
 
     STEP = 0
@@ -63,7 +63,7 @@ class Purpose(IntEnum):
 
 
 class Factor(IntEnum):
-    """The factors of a target, numbered as in counters; a plain vector is W."""
+    """The factors of a target, numbered as in counters; a target that is a plain vector has only W."""
 
     W = 0
     H = 1
@@ -84,16 +84,16 @@ class Comm(Protocol):
     size: int
 
     def allgather(self, sendobj: T) -> list[T]:
-        """Objects of all processes, on all processes."""
+        """Return the objects of all processes, on all processes."""
 
     def gather(self, sendobj: T, root: int = 0) -> list[T] | None:
-        """Objects of all processes, on the root."""
+        """Return the objects of all processes, on the root."""
 
     def bcast(self, obj: Any, root: int = 0) -> Any:
-        """The root's object, on all processes."""
+        """Return the root's object, on all processes."""
 
     def allreduce(self, sendobj: T) -> T:
-        """Sum over all processes, on all processes."""
+        """Return the sum over all processes, on all processes."""
 
     def Split(self, color: int = 0, key: int = 0) -> Comm:
         """Make a communicator of the processes with equal colours, in the order of their keys."""

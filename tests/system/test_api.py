@@ -389,7 +389,7 @@ def test_importing_the_package_is_light():
         (lambda m: m.similar([1]), "the name of one item"),
         (lambda _: BPMF().fit(None), r"shape \(n, 3\)"),
         (lambda _: BPMF(unknown="x").fit("r.csv"), "unknown='x'"),
-        (lambda _: BPMF(options={"rank": 3}).fit("r.csv"), "a parameter of its own"),
+        (lambda _: BPMF(options={"rank": 3}).fit("r.csv"), "which is a parameter"),
         (lambda _: BPMF().fit("nowhere.h5"), "does not exist"),
         (lambda _: BPMF(comm=MPI.COMM_SELF).fit([[1, 2], [3, 4]], [1, 2]), "out="),
         (lambda _: BPMF(n_jobs=10_000).fit(SOME), "n_jobs 10000: there"),

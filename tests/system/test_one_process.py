@@ -152,7 +152,7 @@ def test_a_handler_of_the_program_gets_its_signal_when_the_chain_is_saved(tmp_pa
     signal.signal(signal.SIGTERM, lambda *_: seen.extend(steps(tmp_path / "run/checkpoints/chain-0")))
     try:
         planned("iteration=term,at=40")
-        with pytest.raises(StoppedError, match="at a checkpoint: go on with warm_start=True"):
+        with pytest.raises(StoppedError, match="at a checkpoint before the end: go on with warm_start=True"):
             fit(tmp_path / "run")
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
