@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+
 from dsgmcmc.data.prepare import Summary, prepare_ratings
 from dsgmcmc.data.ratings import SPLITS, open_ratings
 
@@ -37,19 +39,15 @@ def prepare(folder: Path, text: str | bytes, name: str = "ratings.csv", **option
 
 def read_back(path: Path) -> dict[str, dict[tuple, float]]:
     """Return {part: {(user, item): rating}} of a ratings file."""
-    found: dict[str, dict[tuple, float]] = {}
+    parts: dict[str, dict[tuple, float]] = {}
     with open_ratings(path) as ratings:
         ratings.verify()
-        rows, cols = ratings.row_ids().tolist(), ratings.col_ids().tolist()
         for part in SPLITS:
-            indptr, indices, values = ratings.slab(part, 0, ratings.n_rows)
-            cells = [
-                (rows[i], cols[indices[k]], float(values[k]))
-                for i in range(ratings.n_rows)
-                for k in range(indptr[i], indptr[i + 1])
-            ]
-            found[part] = {((c, r) if ratings.transposed else (r, c)): value for r, c, value in cells}
-    return found
+            indptr, columns, values = ratings.slab(part, 0, ratings.n_rows)
+            names = [np.repeat(ratings.row_ids(), np.diff(indptr)).tolist(), ratings.col_ids()[columns].tolist()]
+            users, items = reversed(names) if ratings.transposed else names
+            parts[part] = dict(zip(zip(users, items, strict=True), values.tolist(), strict=True))
+    return parts
 
 
 def everything(path: Path) -> dict[tuple, float]:

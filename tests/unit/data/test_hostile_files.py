@@ -23,12 +23,8 @@ from dsgmcmc.errors import InputError
 Read = Callable[[duckdb.DuckDBPyConnection, Path], object]
 
 
-def _ratings(db: duckdb.DuckDBPyConnection, path: Path) -> None:
-    load(db, *inspect(db, path, {}, False), False, False)
-
-
 READERS: dict[str, Read] = {
-    "ratings": _ratings,
+    "ratings": lambda db, path: load(db, *inspect(db, path, {}, False), False, False),
     "features": lambda db, path: read_description(db, "user", Description(path)),
     "pairs": lambda db, path: load_pairs(db, path, {}),
     "titles": lambda db, path: read_titles(path),
@@ -47,7 +43,7 @@ def refusal(read: Read, path: Path) -> str:
 
 @pytest.mark.parametrize("name", list(READERS)[:3])
 def test_damaged_parquet(tmp_path: Path, name: str) -> None:
-    """DuckDB raises many kinds of errors; all of them become a line with the file's name."""
+    """DuckDB raises many kinds of errors; each becomes one line with the file's name."""
     path, choice = tmp_path / "damaged.parquet", random.Random(7)
     duckdb.sql(
         f"COPY (SELECT i % 41 AS user, i % 53 AS item, i % 5 AS rating, 'a' || i % 3 AS job FROM range(400) t(i)) "
@@ -64,7 +60,7 @@ def test_damaged_parquet(tmp_path: Path, name: str) -> None:
 
 
 def test_a_name_of_a_column_that_is_no_text(tmp_path: Path) -> None:
-    """For such a name DuckDB's binding raises an error of another class."""
+    """A column name that is not UTF-8, for which DuckDB raises an error of another class, is refused with the file."""
     path = tmp_path / "r.parquet"
     duckdb.sql(f"COPY (SELECT 1 AS user, 2 AS item, 3 AS rating) TO '{path}' (FORMAT parquet)")
     path.write_bytes(path.read_bytes().replace(b"item", b"it\xffm"))
@@ -73,7 +69,7 @@ def test_a_name_of_a_column_that_is_no_text(tmp_path: Path) -> None:
 
 
 def test_many_columns_of_features(tmp_path: Path) -> None:
-    """DuckDB once took minutes, and gigabytes, for missing values in a few hundred columns."""
+    """Missing values in 600 columns are read with little memory."""
     names = [f"c{k}" for k in range(600)]
     lines = [",".join(["user", *names]), *(",".join([str(u), *(" NA " for _ in names)]) for u in range(3))]
     (path := tmp_path / "f.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -48,7 +48,7 @@ def spoil(*replacements: tuple[int, str]) -> str:
     return "\n".join(changed) + "\n"
 
 
-# name: (file name, content, options, part of the message)
+# name: (file name, content, options, a part of the message)
 BAD: dict[str, tuple[str, str | bytes, dict[str, object], str]] = {
     "empty": ("r.csv", b"\xef\xbb\xbf", {}, "r.csv is empty"),
     "empty gzip": ("r.csv", gzip.compress(b""), {}, "r.csv is empty"),
@@ -192,9 +192,9 @@ BAD: dict[str, tuple[str, str | bytes, dict[str, object], str]] = {
 
 @pytest.mark.parametrize("case", BAD)
 def test_bad_file(tmp_path, case):
-    """Each kind of bad file is refused with a message that names the file's fault; nothing is left behind."""
-    name, content, options, said = BAD[case]
-    with pytest.raises(InputError, match=said) as caught:
+    """A bad file is refused with a message that names its fault, and nothing is left behind."""
+    name, content, options, message = BAD[case]
+    with pytest.raises(InputError, match=message) as caught:
         prepare(tmp_path, content, name, **options)
     assert str(caught.value).count("\n") <= 5
     assert len(str(caught.value)) < 1000
@@ -202,14 +202,14 @@ def test_bad_file(tmp_path, case):
 
 
 def test_what_stands_in_the_way_is_named(tmp_path, monkeypatch):
-    """Inputs that are missing or no files, and outputs that may not be written; what was there is as it was."""
+    """Inputs that cannot be read and outputs that may not be written are named, and existing files stay as they are."""
     monkeypatch.chdir(tmp_path)
     Path("r.csv").write_text(GOOD)
     Path("bad.csv").write_text("1,2,3\n1,3,x\n")
     os.mkfifo("pipe")
     prepare_ratings(["r.csv"], "there.h5")
     before = Path("there.h5").read_bytes()
-    for inputs, out, said in (
+    for inputs, out, message in (
         (["none.csv"], "out.h5", "none.csv does not exist"),
         (["pipe"], "out.h5", "pipe is not a file"),
         (["r.csv", "bad.csv"], "out.h5", r"bad.csv: 1 line cannot .*\n  line 2: "),
@@ -219,7 +219,7 @@ def test_what_stands_in_the_way_is_named(tmp_path, monkeypatch):
         (["r.csv"], "/proc/out.h5", "/proc"),
         (["r.csv"], "there.h5", r"there.h5 exists; .*--force"),
     ):
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(InputError, match=message):
             prepare_ratings(inputs, out, force=out == "./r.csv")
     with pytest.raises(InputError, match="1 line cannot"):
         prepare_ratings(["bad.csv"], "there.h5", force=True)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import duckdb
 import h5py
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
-from ingest_cases import lines, prepare
+from ingest_cases import lines, prepare, read_back
 
 from dsgmcmc.data.arrays import prepare_data, read_features
 from dsgmcmc.data.features import Description, Encoding
@@ -42,10 +44,10 @@ def features_of(path: Path, entity: str = "user") -> dict[object, dict[str, floa
         ratings.verify()
         side = "rows" if (entity == "item") == ratings.transposed else "cols"
         ids = (ratings.row_ids() if side == "rows" else ratings.col_ids()).tolist()
-        found = ratings.feature_slab(side, 0, len(ids))
-    ends = found.indptr
+        features = ratings.feature_slab(side, 0, len(ids))
+    ends = features.indptr
     return {
-        name: {found.names[found.indices[c]]: float(found.values[c]) for c in range(ends[i], ends[i + 1])}
+        name: {features.names[features.indices[c]]: float(features.values[c]) for c in range(ends[i], ends[i + 1])}
         for i, name in enumerate(ids)
     }
 
@@ -75,10 +77,7 @@ def test_features_do_not_move_the_split(tmp_path):
     for given in ({}, {"user": Description(tmp_path / "users.csv", kinds={"zip": "skip"})}):
         (tmp_path / "users.csv").write_text(USERS)
         prepare(tmp_path, lines(header=True), described=given, test_fraction=0.4)
-        with open_ratings(tmp_path / "out.h5") as ratings:
-            indptr, columns, _ = ratings.slab("test", 0, ratings.n_rows)
-            rows, cols = ratings.row_ids(), ratings.col_ids()
-            held.append({(rows[i], cols[j]) for i in range(len(rows)) for j in columns[indptr[i] : indptr[i + 1]]})
+        held.append(read_back(tmp_path / "out.h5")["test"])
     assert held[0] == held[1]
     assert len(held[0]) == 4
 
@@ -91,52 +90,46 @@ def test_without_features_nothing_changes(tmp_path):
 
 def test_movielens_files_are_known(tmp_path):
     """MovieLens' files have no headers, one is in Latin-1, and ages are codes in one and numbers in another."""
-    ml = {"users.dat": "3::F::25::12::02139\n58::M::1::0::1234\n41::F::25::0::1234-55\n"}
-    ml["movies.dat"] = (
-        "7::Amélie (2001)::Comedy|Romance\n31::Heat (1995)::Action\n12::Jaws (1975)::(no genres listed)\n"
+    (tmp_path / "users.dat").write_text("3::F::25::12::02139\n58::M::1::0::1234\n41::F::25::0::1234-55\n")
+    (tmp_path / "movies.dat").write_text(
+        "7::Amélie (2001)::Comedy|Romance\n31::Heat (1995)::Action\n12::Jaws (1975)::(no genres listed)\n", "latin-1"
     )
-    for name, text in ml.items():
-        (tmp_path / name).write_bytes(text.encode("latin-1"))
     given = {"user": Description(tmp_path / "users.dat"), "item": Description(tmp_path / "movies.dat")}
     prepare(tmp_path, lines(header=True), described=given)
     assert features_of(tmp_path / "out.h5")[3] == {"gender=F": 1, "age=25": 1, "occupation=12": 1}
     assert features_of(tmp_path / "out.h5", "item")[7] == {"year=2000s": 1, "genres=Comedy": 1, "genres=Romance": 1}
     assert features_of(tmp_path / "out.h5", "item")[12] == {"year=1970s": 1}
-    zeros = "|0" * 14
-    described(
-        tmp_path, f"7|X (1995)|01-Jan-1995||url|0|1|0|0|0{zeros}\n31|Y (1986)||||0|0|1|0|0{zeros}\n", "u.item", "item"
-    )
+    text = "7|X (1995)|01-Jan-1995||url|0|1|0|0|0{0}\n31|Y (1986)||||0|0|1|0|0{0}\n".format("|0" * 14)
+    described(tmp_path, text, "u.item", "item")
     assert features_of(tmp_path / "out.h5", "item")[31] == {"year=1980s": 1, "genres=Action": 0, "genres=Adventure": 1}
 
 
 def test_parquet_and_matrix(tmp_path):
     """Parquet has types and lists of its own; the rows of a sparse matrix are named by their numbers."""
-    import duckdb
-
     path = tmp_path / "u.parquet"
     duckdb.execute(
         "COPY (SELECT * FROM (VALUES (3.0::DOUBLE, 1.5, ['a', 'b']), (58.0, NULL, ['b']), (41.0, 2.5, NULL)) "
         f"AS t(user_id, x, tags)) TO '{path}' (FORMAT parquet)"
     )
     prepare(tmp_path, lines(header=True), described={"user": Description(path)})
-    found = features_of(tmp_path / "out.h5")
-    assert (found[3], found[58]) == ({"x": -1, "tags=a": 1, "tags=b": 1}, {"tags=b": 1})
+    features = features_of(tmp_path / "out.h5")
+    assert (features[3], features[58]) == ({"x": -1, "tags=a": 1, "tags=b": 1}, {"tags=b": 1})
     matrix = tmp_path / "u.npz"
     scipy.sparse.save_npz(matrix, scipy.sparse.coo_matrix(([0.5, 2.0], ([58, 999999], [0, 1]))))
     summary = prepare(tmp_path, lines(header=True), described={"user": Description(matrix)})
-    found = features_of(tmp_path / "out.h5")
-    assert (found[58], found[999999], found[3]) == ({"0": 0.5}, {"1": 2.0}, {})
+    features = features_of(tmp_path / "out.h5")
+    assert (features[58], features[999999], features[3]) == ({"0": 0.5}, {"1": 2.0}, {})
     assert summary.features["user"]["unknown"] == 3
 
 
 @pytest.mark.parametrize(
-    ("text", "more", "what"),
+    ("text", "more", "message"),
     [
         (USERS, {"kinds": {"agee": "number"}}, "names 'agee', and the columns are age, job, likes, zip"),
         (
             USERS.replace("userId", "no").replace("zip", "userId"),
             {},
-            "no user of the ratings: its names are such as 00123",
+            "no user of the ratings: its names are such as 00",
         ),
         (USERS.replace("30,nurse, ", "3O,nurse, "), {}, r"line 3: the number age is '3O'; correct it"),
         (USERS + "3,31,nurse,rock,00124\n", {}, "more than once: 3"),
@@ -146,19 +139,15 @@ def test_parquet_and_matrix(tmp_path):
         ("3,20\n58,30\n", {}, "has no header"),
         ("userId\n3\n", {}, "has one column"),
         ("userId,age\n", {}, "has no rows"),
-        (
-            "userId,age\n3,20\n58,20\n",
-            {},
-            "has no column that can be used\n  users.csv: age is left out: all its values",
-        ),
+        ("userId,age\n3,2\n58,2\n", {}, "has no column that can be used\n  users.csv: age is left out: all its values"),
         (USERS, {"kinds": {"job": "number"}}, "the number job is 'writer', 'nurse'"),
     ],
 )
-def test_bad_files_are_refused(tmp_path, text, more, what):
+def test_bad_files_are_refused(tmp_path, text, more, message):
     """One error names the fault, its place and a remedy; no file is written."""
     with pytest.raises(InputError) as caught:
         described(tmp_path, text, **more)
-    assert what in str(caught.value)
+    assert message in str(caught.value)
     assert not (tmp_path / "out.h5").exists()
 
 
@@ -176,43 +165,29 @@ def test_odd_columns_are_reported(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("damage", "what"),
+    ("name", "index", "value", "message"),
     [
-        (lambda g: g["indices"].__setitem__(0, 99), "indices outside"),
-        (lambda g: g["values"].__setitem__(0, np.nan), "not finite"),
-        (lambda g: g["indptr"].__setitem__(1, 10**9), "indptr does not rise"),
-        (lambda g: g["values"].__setitem__(0, 7.0), "does not match its content_sha256"),
+        ("indices", 0, 99, "indices outside"),
+        ("values", 0, np.nan, "not finite"),
+        ("indptr", 1, 10**9, "indptr does not rise"),
+        ("values", 0, 7.0, "does not match its content_sha256"),
     ],
 )
-def test_damage_is_found(tmp_path, damage, what):
+def test_damage_is_found(tmp_path, name, index, value, message):
     """Features of a file from elsewhere are not trusted: neither ranges nor values nor the digest."""
     described(tmp_path, USERS, kinds={"zip": "skip"})
     with h5py.File(tmp_path / "out.h5", "r+") as file:
-        damage(next(file[side] for side in ("rows/features", "cols/features") if side in file))
-    with pytest.raises(InputError, match=what), open_ratings(tmp_path / "out.h5") as ratings:
+        next(file[side] for side in ("rows/features", "cols/features") if side in file)[name][index] = value
+    with pytest.raises(InputError, match=message), open_ratings(tmp_path / "out.h5") as ratings:
         ratings.verify()
-
-
-class Frame:
-    """A minimal data frame with labels, columns and an index."""
-
-    def __init__(self, index: list, **columns: list) -> None:
-        self.index, self._columns = np.array(index), columns
-
-    @property
-    def columns(self) -> list[str]:
-        """Labels, other objects each time, as pandas 3 has them."""
-        return ["".join([*label]) for label in self._columns]
-
-    def __getitem__(self, label: str) -> np.ndarray:
-        return np.array(self._columns[label], dtype=object if isinstance(self._columns[label][0], str | list) else None)
 
 
 def test_features_from_python(tmp_path):
     """Data frames by index or by a column of names, arrays, matrices: codes given as text are categories."""
+    tastes = {"job": ["07", "1", "1"], "likes": [["a", "b"], ["b"], ["c"]]}
     given = [
-        (Frame([3, 58, 41], job=["07", "1", "1"], likes=[["a", "b"], ["b"], ["c"]]), {"job=07", "likes=a", "likes=b"}),
-        (Frame([0, 1, 2], user_id=[3, 58, 41], age=[20.0, 30.0, np.nan]), {"age"}),
+        (pd.DataFrame(tastes, index=[3, 58, 41]), {"job=07", "likes=a", "likes=b"}),
+        (pd.DataFrame({"user_id": [3, 58, 41], "age": [20.0, 30.0, np.nan]}), {"age"}),
         (np.array([[3, 20], [58, 30], [41, 25]]), {"feature_1"}),
         (scipy.sparse.csr_matrix(([1.5, 2.0], ([3, 58], [0, 1])), shape=(60, 2)), {"0"}),
     ]
@@ -225,14 +200,14 @@ def test_features_from_python(tmp_path):
 
 
 def test_the_encoding_is_kept_and_checked(tmp_path):
-    """The encoding is stored beside the features, has their names, and damage to it is found."""
+    """The encoding is stored beside the features, has their names, and damage to it is encoding."""
     described(tmp_path, USERS, kinds={"zip": "skip"})
     with open_ratings(tmp_path / "out.h5") as ratings:
         (stored,) = ratings.features.values()
-    found = Encoding.parse(stored.encoding)
-    assert (found.names, found.groups) == (list(stored.names), list(stored.groups))
-    assert [code.kind for code in found.columns] == ["number", "category", "list", "skip"]
-    assert Encoding.parse(found.dump()) == found
+    encoding = Encoding.parse(stored.encoding)
+    assert (encoding.names, encoding.groups) == (list(stored.names), list(stored.groups))
+    assert [code.kind for code in encoding.columns] == ["number", "category", "list", "skip"]
+    assert Encoding.parse(encoding.dump()) == encoding
     lost = stored.encoding.replace("list", "lost")
     for wrong in ("", "[]", "[" * 100_000, lost, stored.encoding.replace('"sd":1.0', '"sd":0.0')):
         with pytest.raises(ValueError, match=r"^no encoding of features .*$"):
@@ -246,5 +221,5 @@ def test_the_encoding_is_kept_and_checked(tmp_path):
 def test_an_encoding_of_an_earlier_version_is_read():
     """Runs keep the encoding of their features as it was written."""
     columns = '[{"name": "genres=Drama", "kind": "flag", "atoms": [], "mean": 0.0, "sd": 1.0}]'
-    found = Encoding.parse(f'{{"columns": {columns}, "separator": ";", "width": 0}}')
-    assert (found.names, found.groups, found.separator) == (["genres=Drama"], ["genres"], ";")
+    encoding = Encoding.parse(f'{{"columns": {columns}, "separator": ";", "width": 0}}')
+    assert (encoding.names, encoding.groups, encoding.separator) == (["genres=Drama"], ["genres"], ";")

@@ -29,7 +29,7 @@ def test_in_another_thread(tmp_path):
 
 
 def test_too_little_memory_is_said(tmp_path):
-    """A query that needs more than the limit and the disk ends in advice, and the folder is empty again."""
+    """A query that needs more than the memory and the disk ends with advice, and the folder is empty again."""
     query = "SET max_temp_directory_size = '1MB'; CREATE TABLE t AS SELECT md5(range::VARCHAR) FROM range(10000000)"
     with pytest.raises(InputError, match="raise --memory"), open_session(tmp_path, MIN_MEMORY) as db:
         db.execute(query)
@@ -49,7 +49,7 @@ def test_a_signal_ends_a_query(tmp_path):
 
 
 def test_a_table_is_written_whole(tmp_path):
-    """Blocks follow each other, and nothing but the file remains."""
+    """Blocks follow one another, and nothing but the file remains."""
     blocks = [{"id": np.array(["a", None, "c"], dtype=object), "x": np.arange(3, dtype=np.float32)}] * 2
     write_blocks(blocks, tmp_path / "t.parquet")
     assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]
@@ -66,7 +66,7 @@ def test_sizes():
             parse_bytes(text)
 
 
-#: What DuckDB takes for the kernel of a notebook, in which ipywidgets are not installed.
+#: A program that DuckDB takes for the kernel of a notebook without ipywidgets.
 NOTEBOOK = """
 import sys, types
 kernel = types.SimpleNamespace(config={"IPKernelApp": {}})
@@ -81,6 +81,6 @@ with open_session(Path(".")) as connection:
 
 
 def test_a_notebook_without_widgets(tmp_path: Path) -> None:
-    """There DuckDB cannot show a bar: `fit` failed in every plain notebook."""
+    """A query runs in a notebook in which DuckDB cannot show its progress bar."""
     done = subprocess.run([sys.executable, "-c", NOTEBOOK], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.stdout == "[(1,)]\n", done.stderr

@@ -38,19 +38,20 @@ def test_exact_fraction(tmp_path, fraction, split):
     assert summary.mean == pytest.approx(np.mean(list(parts["train"].values())), rel=1e-12)
 
 
-@pytest.mark.parametrize("split", ["random", "temporal"])
-def test_line_order_does_not_matter(tmp_path, split):
-    """Shuffled lines, cut into files in any way, give the same content."""
+@pytest.mark.parametrize("options", [{"split": "random"}, {"split": "temporal"}, {"duplicates": "mean"}])
+def test_line_order_does_not_matter(tmp_path, options):
+    """Shuffled lines, cut into files in any way, give the same content; the mean of duplicates is exact to the bit."""
     ratings = many()
+    if "duplicates" in options:
+        ratings = [(k % 3, k % 2, x, 0) for k, x in enumerate(np.random.default_rng(0).normal(size=600))]
     digests = set()
     for k in range(4):
         random.Random(k).shuffle(ratings)
         half = len(ratings) // (k + 1)
         (tmp_path / "a.csv").write_text(lines(ratings=ratings[:half], header=True))
-        (tmp_path / "b.csv").write_text(lines(ratings=ratings[half:]) or "userId,movieId,rating,timestamp\n")
+        (tmp_path / "b.csv").write_text(lines(ratings=ratings[half:]))
         files = [str(tmp_path / name) for name in ("a.csv", "b.csv")][: 1 if half == len(ratings) else 2]
-        summary = prepare_ratings(files, tmp_path / "out.h5", split=split, force=True)
-        digests.add(summary.content_sha256)
+        digests.add(prepare_ratings(files, tmp_path / "out.h5", force=True, **options).content_sha256)
     assert len(digests) == 1
 
 
@@ -77,8 +78,8 @@ def test_split_is_spread_over_users_and_items(tmp_path):
     chosen = read_back(tmp_path / "out.h5")["test"]
     for side in (0, 1):
         ids, totals = np.unique([pair[side] for pair in ((u, i) for u, i, _, _ in ratings)], return_counts=True)
-        found = np.array([sum(pair[side] == name for pair in chosen) for name in ids])
-        chi2 = ((found - 0.2 * totals) ** 2 / (0.16 * totals)).sum()
+        counts = np.array([sum(pair[side] == name for pair in chosen) for name in ids])
+        chi2 = ((counts - 0.2 * totals) ** 2 / (0.16 * totals)).sum()
         assert abs(chi2 - len(ids)) < 5 * (2 * len(ids)) ** 0.5
 
 
@@ -148,7 +149,7 @@ def test_longer_side_becomes_the_rows(tmp_path, n_users):
 )
 @pytest.mark.parametrize("split", ["random", "temporal"])
 def test_duplicates(tmp_path, choice, timed, expected, split):
-    """Of several ratings of a pair one is made: the first or the last in time, else by line, or the mean."""
+    """Several ratings of a pair become one: the first or the last in time, else by line, or the mean."""
     rows = [(1, 1, 4, 10), (1, 2, 3, 20), (2, 1, 2, 30), (1, 1, 2.5, 5), (2, 2, 5, 25), (1, 1, 1, 1)]
     if not timed and split == "temporal":
         rows = [(user, item, rating, max(time, 10)) for user, item, rating, time in rows]  # of equal times the line
@@ -160,18 +161,7 @@ def test_duplicates(tmp_path, choice, timed, expected, split):
         assert set(read_back(tmp_path / "out.h5")["test"]) == {(2, 1)}
 
 
-def test_mean_of_duplicates_does_not_depend_on_their_order(tmp_path):
-    """The mean is a function of the set of ratings, to the bit."""
-    rng = np.random.default_rng(0)
-    rows = [(k % 3, k % 2, rating, 0) for k, rating in enumerate(rng.normal(size=600))]
-    digests = set()
-    for k in range(3):
-        random.Random(k).shuffle(rows)
-        digests.add(prepare(tmp_path, lines(ratings=rows), duplicates="mean").content_sha256)
-    assert len(digests) == 1
-
-
-#: Lowest level, and number of ratings of each level, in fives; whether zeros probably mean "not rated".
+#: The lowest level, the number of ratings of every level in fives, and whether zeros probably mean "not rated".
 LEVELS = {
     "two thirds not rated": (0, [60, 1, 1, 2, 2, 4, 6, 8, 9, 6, 5], True),
     "a bad film": (0, [2, 1, 3, 5, 4, 2], False),
@@ -203,7 +193,7 @@ def test_zeros_are_left_out(tmp_path):
     (tmp_path / "r.csv").write_text(of_levels("two thirds not rated"))
     hint = typed("prepare", tmp_path / "r.csv", tmp_path / "r.h5").expect(0).err
     assert "58% of the ratings are 0, far more than of any level near it" in hint
-    assert "--drop-zeros leaves these out" in hint
+    assert "--drop-zeros leaves these ratings out" in hint
     assert "--drop-zeros" not in typed("prepare", tmp_path / "r.csv", tmp_path / "s.h5", "--drop-zeros").expect(0).err
     summary = prepare(tmp_path, lines() + "5,7,0,1\n3,8,0,1\n", drop_zeros=True)
     assert (summary.users, summary.items, summary.ratings, summary.minimum) == (5, 4, 10, 0.5)

@@ -19,7 +19,7 @@ from dsgmcmc.runs.source import RatingsSource
 
 
 def cells(ratings, part):
-    """Rating by row and column."""
+    """Return {(row, column): rating} of a part."""
     indptr, columns, values = ratings.slab(part, 0, ratings.n_rows)
     rows = np.repeat(np.arange(ratings.n_rows), np.diff(indptr))
     return dict(zip(zip(rows.tolist(), columns.tolist(), strict=True), values.tolist(), strict=True))
@@ -27,7 +27,7 @@ def cells(ratings, part):
 
 @pytest.fixture
 def path(tmp_path):
-    """File of a few ratings with times and features."""
+    """A file of a few ratings with times and features."""
     return write_planted(tmp_path / "r.h5", 60, 40, 0.6, timed=True, features=(3, 4))
 
 
@@ -52,23 +52,19 @@ def test_the_seed_determines_the_held_out_ratings(path):
     assert first.digest != other.digest
     assert cells(first, "test").keys() != cells(other, "test").keys()
     pieces = [first.slab("test", start, start + 15)[1] for start in range(0, 60, 15)]
-    assert (
-        np.concatenate(pieces).tolist()
-        == first.slab("test", 0, 60)[1].tolist()
-        == first.columns("test", 0, 60).tolist()
-    )
+    columns = first.slab("test", 0, 60)[1].tolist()
+    assert np.concatenate(pieces).tolist() == first.columns("test", 0, 60).tolist() == columns
 
 
 def test_times_go_with_their_ratings(path):
     """A rating keeps its positions in time in either part."""
     whole, inner = open_ratings(path), InnerSplit(open_ratings(path), 0.25, 3)
 
-    def told(ratings, part):
-        pairs = list(cells(ratings, part))
-        given = [ratings.times_slab(part, side, 0, 60) for side in ("rows", "cols")]
-        return dict(zip(pairs, zip(*given[0], *given[1], strict=True), strict=True))
+    def times(ratings, part):
+        sides = [ratings.times_slab(part, side, 0, 60) for side in ("rows", "cols")]
+        return dict(zip(cells(ratings, part), zip(*sides[0], *sides[1], strict=True), strict=True))
 
-    assert told(inner, "train") | told(inner, "test") == told(whole, "train")
+    assert times(inner, "train") | times(inner, "test") == times(whole, "train")
 
 
 @pytest.mark.parametrize("tall", [False, True])

@@ -29,7 +29,7 @@ def load(tmp_path: Path, text: str, columns: str | None = None) -> PairsTable:
     ],
 )
 def test_columns_of_pairs(tmp_path, text, columns, expected):
-    """Those that are named, then those that are known, and without a header the first two."""
+    """Columns that are named come first, then known names, and without a header the first two."""
     table = load(tmp_path, text, columns)
     assert (table.user, table.item, table.file.first_line) == expected
 

@@ -19,7 +19,7 @@ SMALL = SyntheticOptions(rows=400, cols=250, ratings=12_000, rank=3, seed=4)
 
 
 def draw(options: SyntheticOptions) -> tuple[synthetic.Truth, list[np.ndarray]]:
-    """Truth, and rows, columns, values and timestamps in whole."""
+    """Return the truth, and all rows, columns, values and timestamps."""
     truth = synthetic.draw_truth(options)
     return truth, [np.concatenate(parts) for parts in zip(*synthetic.chunks(options, truth), strict=True)]
 
@@ -36,9 +36,9 @@ def draw(options: SyntheticOptions) -> tuple[synthetic.Truth, list[np.ndarray]]:
     ids=lambda o: f"{o.rows}x{o.cols}, {o.ratings}",
 )
 def test_every_size_has_its_ratings(options):
-    """Exactly as many ratings as asked, none twice, each user and item at least once, users ascending.
+    """There are as many ratings as asked for, no pair twice, every user and item at least once, and users ascend.
 
-    At the densest and sparsest sizes allowed, and over the border between chunks.
+    The sizes are the densest and the sparsest that are allowed, and one with several chunks.
     """
     _, (rows, cols, values, times) = draw(options)
     assert len(rows) == len(cols) == len(values) == len(times) == options.ratings
@@ -64,9 +64,8 @@ def test_marginals_are_skewed_as_promised():
     assert np.quantile(users, levels) == pytest.approx(wanted, rel=0.02, abs=1)
     wanted = 1 + chi2.ppf(levels, 1) * (items.mean() - 1)
     assert np.quantile(items, levels) == pytest.approx(wanted, rel=0.08, abs=3)
-    real = [(users, (96, 906, 2314)), (items, (123, 1784, 3428))]
-    for found, figures in real:
-        assert np.quantile(found, [0.5, 0.99, 1]) == pytest.approx(figures, rel=0.15)
+    for counts, figures in ((users, (96, 906, 2314)), (items, (123, 1784, 3428))):
+        assert np.quantile(counts, [0.5, 0.99, 1]) == pytest.approx(figures, rel=0.15)
     _, popularity = synthetic.marginals(6040, 3706, 1_000_000, synthetic._generator(options, 3))
     assert 0.5 < np.mean((items - popularity) ** 2 / popularity) < 1.05
     top = np.argsort(popularity)[-100:]
@@ -93,7 +92,7 @@ def test_noise_is_as_planted(spread):
 
 
 def test_best_prediction_of_half_stars():
-    """It is the mean of simulated half-star ratings, also at the ends of the scale and with own noise."""
+    """The best prediction is the mean of half-star ratings, also at the ends of the scale and with noise by user."""
     rng = np.random.default_rng(0)
     a = np.array([-6.0, -3.1, -1.0, 0.0, 0.4, 1.2, 2.5], np.float32)
     ones, zeros = np.ones((7, 1), np.float32), np.zeros((1, 1), np.float32)
