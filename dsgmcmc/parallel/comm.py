@@ -1,4 +1,4 @@
-"""The processes of a job: their communicator, the machine that they share, agreement on errors, and their end.
+"""The processes of a job: their communicator, the machine that they share, agreement on errors, and how they end.
 
 Without a launcher there is a single process, which needs no MPI. The command line loads this file first, so it imports
 neither NumPy nor MPI.
@@ -49,10 +49,10 @@ LAUNCHERS = {
 #: Variables that set the number of threads of numerical libraries.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 #: Variable by which `launch/mpirun.sh` asks process 0 to print the exit status, because the status of mpirun is not
-#: reliable: mpirun has ended with status 0 after it lost a host, and with the status of a signal after a complete run.
+#: reliable: mpirun may end with status 0 after losing a host, and with the status of a signal after a complete run.
 TELL_STATUS = "DSGMCMC_TELL_STATUS"
-#: Transports of Open MPI: all except network cards (openib is their name in version 4). A single process sends nothing,
-#: so it need not listen on a port, or leave a file in /dev/shm.
+#: Transports of Open MPI: all transports except network cards (openib in version 4), and only messages to itself for a
+#: single process, which then neither listens on a port nor leaves a file in /dev/shm.
 TRANSPORT_VARIABLE, NO_NETWORK_CARDS, NO_TRANSPORT = "OMPI_MCA_btl", "^ofi,uct,openib", "self"
 
 
@@ -60,12 +60,12 @@ TRANSPORT_VARIABLE, NO_NETWORK_CARDS, NO_TRANSPORT = "OMPI_MCA_btl", "^ofi,uct,o
 
 
 def launched() -> bool:
-    """Whether a launcher started several processes, for commands that need no MPI on one process."""
+    """Whether a launcher started several processes; on one process some commands need no MPI."""
     return any(size > 1 for size in _launcher_sizes().values())
 
 
 def _launcher_sizes() -> dict[str, int]:
-    """Numbers of processes that launchers have passed, by their variables."""
+    """Return the numbers of processes that launchers have passed, by the launchers' variables."""
     sizes = {name: os.environ.get(name, "") for name in LAUNCHERS}
     return {name: int(size) for name, size in sizes.items() if size.isdigit()}
 
@@ -75,8 +75,8 @@ def on_one_host() -> bool:
 
     True if no launcher started this process, or if Open MPI's ``mpirun`` has started all processes on this host.
     """
-    everywhere, here = (os.environ.get(f"OMPI_COMM_WORLD_{name}") for name in ("SIZE", "LOCAL_SIZE"))
-    return without_launcher() or (everywhere is not None and everywhere == here)
+    size, local_size = (os.environ.get(f"OMPI_COMM_WORLD_{name}") for name in ("SIZE", "LOCAL_SIZE"))
+    return without_launcher() or (size is not None and size == local_size)
 
 
 def without_launcher() -> bool:
@@ -130,7 +130,7 @@ class Alone:
 
 
 def processes() -> Comm:
-    """Communicator of all processes of the job; without a launcher it needs no MPI.
+    """Return the communicator of all processes of the job; without a launcher it needs no MPI.
 
     Raises
     ------
@@ -142,10 +142,10 @@ def processes() -> Comm:
 
 @contextmanager
 def sparing_network_cards() -> Iterator[None]:
-    """Context for loading MPI: on one host Open MPI does not look for network cards.
+    """Context for loading MPI in which, on one host, Open MPI does not look for network cards.
 
-    The wheels of Open MPI wait one second for absent network cards. A setting of the user is kept, and processes
-    started later inherit the unchanged environment.
+    The wheels of Open MPI wait one second for absent network cards. A user's setting is kept. The environment is
+    restored at the end, so that processes started later inherit it unchanged.
     """
     spare = TRANSPORT_VARIABLE not in os.environ and on_one_host()
     if spare:
@@ -158,7 +158,7 @@ def sparing_network_cards() -> Iterator[None]:
 
 
 def mpi_library() -> str:
-    """Name and version of the MPI library; ``none`` if it is not loaded."""
+    """Return the name and version of the MPI library; ``none`` if it is not loaded."""
     if sys.modules.get("mpi4py.MPI") is None:
         return "none"
     from mpi4py import MPI
@@ -216,7 +216,7 @@ FILESYSTEM = Path("/")
 
 @cache
 def cpu_name() -> str:
-    """Name of the processor, on which the last bits of results of compiled code depend."""
+    """Return the name of the processor; the last bits of compiled code's results depend on it."""
     with suppress(OSError):
         for line in (FILESYSTEM / "proc/cpuinfo").read_text().splitlines():
             name, _, value = line.partition(":")
@@ -226,13 +226,13 @@ def cpu_name() -> str:
 
 
 def cpu_quota() -> float | None:
-    """CPU quota in cores: the smallest quota of the cgroups; None without a quota."""
+    """Return the CPU quota in cores, the smallest quota of the cgroups; None without a quota."""
     versions = [*_cgroup_values("cpu", "cpu.max"), *_cgroup_values("cpu", "cpu.cfs_quota_us", "cpu.cfs_period_us")]
     return min((int(quota) / int(period) for quota, period in versions if quota.isdigit()), default=None)
 
 
 def usable_cores() -> int:
-    """Number of processes that can compute at once: cores in the affinity mask, or the CPU quota if it is smaller."""
+    """Return how many processes can compute at once: cores in the affinity mask, or the CPU quota if it is smaller."""
     return _within_quota(len(os.sched_getaffinity(0)))
 
 
@@ -243,7 +243,7 @@ def _within_quota(cores: int) -> int:
 
 
 def memory_limit() -> int:
-    """Bytes that this process may use: the memory of the machine, or the smallest limit of the cgroups."""
+    """Return the bytes that this process may use: the machine's memory, or the smallest limit of the cgroups."""
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for name in ("memory.max", "memory.limit_in_bytes"):
         limits += [int(limit) for (limit,) in _cgroup_values("memory", name) if limit.isdigit()]
@@ -271,19 +271,19 @@ def _cgroup_values(controller: str, *files: str) -> Iterator[list[str]]:
 
 
 def peak_memory() -> int:
-    """Peak resident memory of this process, in bytes."""
+    """Return the peak resident memory of this process, in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def seconds_since_start() -> float:
-    """Wall seconds since this process began."""
+    """Return the seconds of wall time since this process began."""
     with Path("/proc/self/stat").open(encoding="ascii") as file:
         ticks = int(file.read().rpartition(")")[2].split()[19])
     return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
 
 
 def oversubscription(comm: Comm) -> str:
-    """Return a warning if the processes on any host need more cores than they have. Collective.
+    """Return a warning if the processes on any host are more than its usable cores. Collective.
 
     Returns
     -------
@@ -291,9 +291,9 @@ def oversubscription(comm: Comm) -> str:
         On process 0, a warning about the first such host, or empty if there is none; empty on other processes.
     """
     here = processes_here(comm)
-    mine = os.sched_getaffinity(0)
-    cores = len(set().union(*here.allgather(mine)))
-    if len(mine) == cores:  # all processes share the quota
+    affinity = os.sched_getaffinity(0)
+    cores = len(set().union(*here.allgather(affinity)))
+    if len(affinity) == cores:  # all processes share the quota
         cores = _within_quota(cores)
     text = ""
     if here.size > cores:
@@ -333,7 +333,7 @@ def agree(comm: Comm, work: Callable[[], T], what: str = "", error: type[AgreedE
     Raises
     ------
     AgreedError
-        Or the type `error`: if the work raised an `InputError`, an `OSError` or a `MemoryError` on any process.
+        Or the type `error`, if the work raised an `InputError`, an `OSError` or a `MemoryError` on any process.
     WriteError
         If a disk is full or has failed.
     """

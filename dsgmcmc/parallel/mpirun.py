@@ -1,4 +1,4 @@
-"""Find ``mpirun``, and start ``dsgmcmc`` with it from Python."""
+"""Finds ``mpirun``, and starts ``dsgmcmc`` with it from Python."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ PROCESSES_PER_CORE = 4
 #: Prefix of the line with an error message.
 ERROR_PREFIX = "dsgmcmc: "
 
-#: Code that runs a command so that it receives SIGTERM when its parent ends (prctl's PR_SET_PDEATHSIG).
+#: Python code that runs a command; the command receives SIGTERM when its parent ends (prctl's PR_SET_PDEATHSIG).
 ENDING_WITH_PARENT = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 15); os.execv(sys.argv[1], sys.argv[1:])"
 
 
 def find_mpirun() -> str | None:
-    """Path of ``mpirun`` in the environment of this Python, or else on the PATH; None if there is none."""
-    places = os.pathsep.join((sysconfig.get_path("scripts"), os.environ.get("PATH", "")))
-    return shutil.which("mpirun", path=places) or shutil.which("mpiexec", path=places)
+    """Return the path of ``mpirun`` in the environment of this Python, or else on the PATH; None if it is missing."""
+    folders = os.pathsep.join((sysconfig.get_path("scripts"), os.environ.get("PATH", "")))
+    return shutil.which("mpirun", path=folders) or shutil.which("mpiexec", path=folders)
 
 
 def openmpi_environment(oversubscribe: bool) -> dict[str, str]:
-    """Variables that let Open MPI run as root and, with `oversubscribe`, start more processes than cores."""
+    """Return variables that let Open MPI run as root and, with `oversubscribe`, start more processes than cores."""
     allowed = dict.fromkeys(("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"), "1")
     if not oversubscribe:
         return allowed
@@ -52,8 +52,8 @@ def run_dsgmcmc(
 ) -> subprocess.CompletedProcess[str]:
     """Run a ``dsgmcmc`` command in separate processes, and wait for its end.
 
-    At Ctrl-C, the processes are asked to stop and waited for, so that `sample` writes a checkpoint. If this process is
-    killed, they end as well.
+    At Ctrl-C, this process asks them to stop, and waits, so that `sample` writes a checkpoint. If this process is
+    killed, the processes that it started end as well.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def run_dsgmcmc(
 
 
 def processes_wanted(n_jobs: int) -> int:
-    """Number of processes that `n_jobs` stands for: -1 is one per core.
+    """Return the number of processes for a given `n_jobs`; -1 stands for one process per core.
 
     Raises
     ------
@@ -167,7 +167,7 @@ def sample_apart(
     Raises
     ------
     InputError
-        If ratings or settings are wrong.
+        If ratings or settings are invalid.
     RuntimeError
         If sampling failed otherwise; the message has the last lines of the output.
     """

@@ -7,7 +7,7 @@ memory (`dsgmcmc.parallel.shared_buffers`) are handed over without a copy.
 
 In a sum over blocks, float64 partial sums are added in block order by the root. A wide sum is cut into slices, each
 added by one process (`dsgmcmc.parallel.partition.slices_of`), and the root gathers the slices. Only the root computes
-functions of a sum. So no result depends on the number of processes or on the MPI library.
+functions of a sum. No result therefore depends on the number of processes or on the MPI library.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # MPI is loaded only by jobs with several processes
 T = TypeVar("T")
 
 MAX_SUM = 1e15  # sums over the data are far smaller, unless a chain has diverged
-EMPTY_MESSAGE = np.empty(0, np.float32)  # an empty message, which hands over a block in shared memory
+EMPTY_MESSAGE = np.empty(0, np.float32)  # sent to hand over a block in shared memory
 
 PHASES = ("gradient", "update", "exchange", "reduce", "evaluate", "checkpoint")
 
@@ -157,7 +157,7 @@ class Ring:
         Returns
         -------
         SharedColumnBuffers or None
-            None if the memory cannot be allocated, is of no use, or a block is too large.
+            None if the memory cannot be allocated or would not help, or if a block is too large.
         """
         if self.size == 1 or 4 * max(sizes) > MAX_BLOCK_BYTES:
             return None
@@ -178,12 +178,12 @@ class Ring:
         partials : (addends of this process, n) float64
             An equal number of rows for every row block of this process, in block order.
         finish : callable
-            Maps the (n,) sum to a (width,) float64 result. Only the root calls it, so that the result is the same on
-            different processors.
+            Maps the (n,) sum to a (width,) float64 result. Only the root calls it, so that processes on different
+            processors get the same result.
         width : int
             Length of the result.
         combine : ufunc
-            Operation in place of addition.
+            Operation to use in place of addition.
         """
         begin = self.phases.enter()
         combined = self._combine(np.ascontiguousarray(partials), combine)
@@ -200,13 +200,13 @@ class Ring:
         per_block, width = len(partials) // len(self.blocks), partials.shape[1]
         rows, addends = [per_block * n for n in self._block_counts], per_block * self.grid
         slices = slices_of(width, addends, self.size)
-        here = next((part for part in slices if part.process == self.rank), None)
-        everything = None if here is None else np.empty((addends, here.width))
+        mine = next((part for part in slices if part.process == self.rank), None)
+        received = None if mine is None else np.empty((addends, mine.width))
         if len(slices) == 1:
-            self.comm.Gatherv(partials, [everything, [n * width for n in rows]], root=0)
+            self.comm.Gatherv(partials, [received, [n * width for n in rows]], root=0)
         else:
-            self._scatter(partials, slices, rows, everything)
-        combined = np.empty(0) if everything is None else np.asarray(combine.reduce(everything, axis=0))
+            self._scatter(partials, slices, rows, received)
+        combined = np.empty(0) if received is None else np.asarray(combine.reduce(received, axis=0))
         if len(slices) > 1:
             widths = {part.process: part.width for part in slices}
             total = np.empty(width) if self.rank == 0 else None
@@ -215,7 +215,7 @@ class Ring:
         return combined if self.rank == 0 else None
 
     def _scatter(
-        self, partials: Float64, slices: Sequence[Slice], rows: Sequence[int], everything: Float64 | None
+        self, partials: Float64, slices: Sequence[Slice], rows: Sequence[int], received: Float64 | None
     ) -> None:
         """Send every slice of the partial sums to the process that combines it, in block order. Collective."""
         from mpi4py import MPI
@@ -223,13 +223,13 @@ class Ring:
         requests = []
         for part in slices:
             sent = np.ascontiguousarray(partials[:, part.begin : part.end])
-            taken = everything if part.process == self.rank else None
+            target = received if part.process == self.rank else None
             counts = [n * part.width for n in rows]
-            requests.append(self.comm.Igatherv(sent, [taken, counts], root=part.process))
+            requests.append(self.comm.Igatherv(sent, [target, counts], root=part.process))
         MPI.Request.Waitall(requests)
 
     def total(self, partials: Float64) -> Float64:
-        """Sum of partial sums, (n,) float64, added in block order. Collective."""
+        """Return the sum of partial sums, (n,) float64, added in block order. Collective."""
         return self.reduce(partials, lambda total: total, partials.shape[1])
 
     def sum(
@@ -238,14 +238,15 @@ class Ring:
         finish: Callable[[dict[str, Float64]], Named] | None = None,
         result: Shapes | None = None,
     ) -> dict[str, Float64]:
-        """Add named arrays in block order, and return the sums, or a function of them, on all processes. Collective.
+        """Add named arrays in block order, and return the sums, or a function of the sums, everywhere. Collective.
 
         Parameters
         ----------
         partials : named arrays
             (addends, ...) each: an equal number of addends for every row block of this process, in block order.
         finish : callable, optional
-            Maps the sums to the result. Only the root calls it, so that the result is the same on different processors.
+            Maps the sums to the result. Only the root calls it, so that processes on different processors get the same
+            result.
         result : shapes by name, optional
             Shapes of the result of `finish`; by default the shapes of the sums.
 
@@ -274,12 +275,12 @@ class Ring:
 
 
 def shapes_of(arrays: Named) -> dict[str, tuple[int, ...]]:
-    """Shapes of named arrays."""
+    """Return the shapes of named arrays."""
     return {name: array.shape for name, array in arrays.items()}
 
 
 def size_of(shapes: Shapes) -> int:
-    """Total number of elements in arrays of the given shapes."""
+    """Return the total number of elements in arrays of the given shapes."""
     return sum(prod(shape) for shape in shapes.values())
 
 
@@ -303,7 +304,7 @@ def stacked(addends: Iterable[Named]) -> dict[str, Float64]:
 
 
 def unpack(vector: Float64, shapes: Shapes) -> dict[str, Float64]:
-    """Split a vector into views with the given names and shapes."""
+    """Split a vector into named views of the given shapes."""
     arrays, begin = {}, 0
     for name, shape in shapes.items():
         end = begin + prod(shape)
@@ -313,7 +314,7 @@ def unpack(vector: Float64, shapes: Shapes) -> dict[str, Float64]:
 
 
 def _finish(finish: Callable[[Float64], Float64], total: Float64, width: int) -> Float64:
-    """Apply `finish`; NaN if it fails on the sums of a diverged chain, so that all processes see the divergence."""
+    """Apply `finish`; return NaN if it fails on a diverged chain's sums, so that all processes see the divergence."""
     try:
         return finish(total)
     except (ArithmeticError, ValueError):  # LinAlgError is a ValueError
@@ -323,7 +324,7 @@ def _finish(finish: Callable[[Float64], Float64], total: Float64, width: int) ->
 
 
 class Move:
-    """A movement of column blocks from their processes in part `part` to their processes in part `after`.
+    """Moves column blocks from their processes in part `part` to their processes in part `after`.
 
     Parameters
     ----------
@@ -359,12 +360,12 @@ class Move:
             begin = ring.phases.enter()
             for c, source in way.arriving.items():  # receives are posted before anything is sent
                 self._arriving[c] = buffer(c)
-                sent = EMPTY_MESSAGE if source in self._peers else self._arriving[c]
-                self._receives.append(ring.comm.Irecv(sent, source=source, tag=c))
+                message = EMPTY_MESSAGE if source in self._peers else self._arriving[c]
+                self._receives.append(ring.comm.Irecv(message, source=source, tag=c))
             ring.phases.leave("exchange", begin)
 
     def depart(self, column_block: int) -> None:
-        """Send a column block, on which the work is done, to its next process if that is another one."""
+        """Send a column block, on which this process has done its work, to its next process unless it stays here."""
         ring, way = self._ring, self._route
         if not way.arriving and not way.departing:
             return
@@ -373,8 +374,8 @@ class Move:
         begin = ring.phases.enter()
         to = way.departing.get(column_block)
         if to is not None:
-            sent = EMPTY_MESSAGE if to in self._peers else self._columns[column_block]
-            self._sends.append(ring.comm.Isend(sent, dest=to, tag=column_block))
+            message = EMPTY_MESSAGE if to in self._peers else self._columns[column_block]
+            self._sends.append(ring.comm.Isend(message, dest=to, tag=column_block))
         MPI.Request.Testall(self._receives)  # lets the library make progress while we compute
         ring.phases.leave("exchange", begin)
 
@@ -436,8 +437,8 @@ class SharedTour:
         """Add a step, given the messages by which its column blocks arrive; return the messages that it receives."""
         ring, comm = self._ring, self._ring.comm
         way = route(ring.rank, ring.size, ring.grid, step, (step + 1) % ring.grid)
-        coming = {c: comm.Recv_init(self._sent(c, p), source=p, tag=c) for c, p in way.arriving.items()}
-        going = {c: comm.Send_init(self._sent(c, p), dest=p, tag=c) for c, p in way.departing.items()}
+        coming = {c: comm.Recv_init(self._message(c, p), source=p, tag=c) for c, p in way.arriving.items()}
+        going = {c: comm.Send_init(self._message(c, p), dest=p, tag=c) for c, p in way.departing.items()}
         here = [(b, column_of(b, step, ring.grid)) for b in way.order]
         pairs = [(b, c, arriving.get(c), going.get(c)) for b, c in here]
         filled = [coming[c] for c, p in way.arriving.items() if p not in self._shared.peers]
@@ -445,8 +446,8 @@ class SharedTour:
         self._legs.append(_Leg(pairs, [*coming.values()], [*going.values()], filled))
         return coming
 
-    def _sent(self, c: int, peer: int) -> Float32:
-        """Buffer of the message with block `c` to or from process `peer`: empty if `peer` shares the memory."""
+    def _message(self, c: int, peer: int) -> Float32:
+        """Return the buffer of the message with block `c` to or from a process: empty if it shares the memory."""
         return EMPTY_MESSAGE if peer in self._shared.peers else self._shared.buffer(c, self._length(c))
 
     def __call__(self, come_home: bool) -> Iterator[tuple[int, int]]:

@@ -1,7 +1,7 @@
 """The schedule: the part that an iteration visits, a pure function of seed, chain and iteration.
 
-So all processes agree on the part without communication. The block schedule is that of [Ahn 2015, section 3]; drawing
-parts with probability proportional to their size is from [Simsekli 2016, 4.3].
+All processes therefore agree on the part without communication. The block schedule is from [Ahn 2015, section 3];
+drawing parts with probability proportional to their size is from [Simsekli 2016, 4.3].
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class Schedule:
         ``shuffled``: a new permutation of all parts every sweep; ``cyclic``: 0, 1, 2 ...;
         ``random``: independent draws with probability |part| / N.
     part_sizes : sequence of int
-        Number of data in each of the B parts.
+        Number of observations in each of the B parts.
     seed, chain : int
-        Key and counter of the random numbers.
+        Key and counter of the random number generator.
     """
 
     def __init__(self, name: ScheduleName, part_sizes: Sequence[int], seed: int, chain: int) -> None:
@@ -37,13 +37,13 @@ class Schedule:
         self._state = self._generator.state  # resetting the state is eight times as fast as a new generator
         self._order: tuple[int, Int64] = (-1, np.zeros(0, np.int64))
         self._orders: tuple[tuple[int, int], Int64] = ((-1, 0), np.zeros((0, 0), np.int64))
-        #: (B,) float64: the probability (or frequency) p_t with which part t is visited.
+        #: (B,) float64: probability, or for a fixed order frequency, p_t of a visit to part t.
         self.probability = np.full(self.grid, 1.0 / self.grid)
         if name == "random":
             self.probability = np.asarray(part_sizes, dtype=np.float64) / max(int(self._cumulative[-1]), 1)
 
     def part(self, iteration: int) -> int:
-        """Part that iteration `iteration`, counted from 0, visits."""
+        """Return the part that iteration `iteration`, counted from 0, visits."""
         if self.name == "cyclic":
             return iteration % self.grid
         if self.name == "random":
@@ -56,7 +56,7 @@ class Schedule:
         return int(self._order[1][iteration % self.grid])
 
     def parts(self, iteration: int, rows: int) -> Int64:
-        """(rows,) int64: parts that `rows` rows visit, in independent orders unless cyclic."""
+        """Return the parts that `rows` rows visit in an iteration, (rows,) int64; row orders differ unless cyclic."""
         if self.name == "cyclic" or rows == 1:
             return np.full(rows, self.part(iteration), np.int64)
         if self.name == "random":
@@ -70,7 +70,7 @@ class Schedule:
         return np.asarray(self._orders[1][:, iteration % self.grid], np.int64)
 
     def _raw(self, index: int, count: int) -> npt.NDArray[np.uint64]:
-        """`count` raw 64-bit numbers for `index`; NumPy guarantees that the stream of `Philox` never changes."""
+        """Return `count` raw 64-bit numbers for `index`; NumPy guarantees that the stream of `Philox` never changes."""
         self._state["state"]["counter"][:] = 0, 0, index, self._chain
         self._generator.state = self._state
         return self._generator.random_raw(count)

@@ -24,7 +24,7 @@ from dsgmcmc.types import Comm, Float32
 
 FOLDER = Path("/dev/shm")
 #: Bytes of the largest block in shared memory. Copying a larger block costs little compared with the work on it, and
-#: copies are in huge pages, which shared memory lacks.
+#: a copy lies in huge pages, which shared memory lacks.
 MAX_BLOCK_BYTES = 1 << 22
 CACHE_LINE = 16  # float32 values per cache line; no two blocks share a line
 
@@ -65,12 +65,12 @@ class SharedColumnBuffers:
             return None
         offsets = [0, *accumulate(-(-size // CACHE_LINE) * CACHE_LINE for size in sizes)]
         memory = _shared_memory(node, offsets[-1])
-        everywhere = all(comm.allgather(memory is not None))
+        allocated = all(comm.allgather(memory is not None))
         peers = frozenset(node.allgather(comm.rank))
-        return cls(comm, peers, offsets, memory) if memory is not None and everywhere else None
+        return cls(comm, peers, offsets, memory) if memory is not None and allocated else None
 
     def buffer(self, column_block: int, length: int) -> Float32:
-        """Buffer of a block in the memory of this node, (length,) float32."""
+        """Return the buffer of a block in the memory of this node, (length,) float32."""
         begin = self._offsets[column_block]
         return self._memory[begin : begin + length]
 
@@ -86,7 +86,7 @@ class SharedColumnBuffers:
 
 
 def _shared_memory(node: Comm, count: int) -> Float32 | None:
-    """`count` zeros in memory shared on a node; None if any process cannot map it. Collective over `node`."""
+    """Return `count` zeros in memory shared on a node; None if any process cannot map it. Collective over `node`."""
     path = ""
     with ExitStack() as stack:
         if node.rank == 0:
@@ -96,12 +96,12 @@ def _shared_memory(node: Comm, count: int) -> Float32 | None:
                 path = file.name
         path = node.bcast(path)
         memory = _map(path, count * 4, node) if path else None
-        everyone = all(node.allgather(memory is not None))
-    return np.frombuffer(memory, np.float32) if memory is not None and everyone else None
+        mapped = all(node.allgather(memory is not None))
+    return np.frombuffer(memory, np.float32) if memory is not None and mapped else None
 
 
 def _map(path: str, size: int, node: Comm) -> mmap.mmap | None:
-    """Map the file, after reserving this process's share of its memory, which is then allocated near this process."""
+    """Reserve this process's share of the memory, so that it is allocated near this process, and map the file."""
     begin, end = (size * rank // node.size for rank in (node.rank, node.rank + 1))
     try:
         with os.fdopen(os.open(path, os.O_RDWR | os.O_NOFOLLOW), "r+b", buffering=0) as file:

@@ -1,4 +1,7 @@
-"""Requests to stop, received as signals. The handlers are installed first, so this module imports nothing heavy."""
+"""Requests to stop, received as signals.
+
+The program installs the handlers before it imports anything slow, so this module imports nothing slow either.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,9 @@ from typing import Any
 
 from dsgmcmc.errors import EXIT_INTERRUPTED
 
-ONE_PRESS = 0.1  # seconds in which signals count as one Ctrl-C: both the terminal and a launcher may send them
+ONE_PRESS = 0.1  # seconds in which signals count as one Ctrl-C: the terminal and a launcher may each send a signal
 
-_interrupted = 0.0
+_interrupted_at = 0.0  # time of the last Ctrl-C
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:
@@ -25,10 +28,10 @@ def interrupt(number: int, frame: FrameType | None) -> None:
     During an import no exception is raised, because C++ libraries abort with a traceback if one is raised while they
     are loaded.
     """
-    global _interrupted
-    before, _interrupted = _interrupted, monotonic()
-    if before:
-        if _interrupted - before >= ONE_PRESS:
+    global _interrupted_at
+    previous, _interrupted_at = _interrupted_at, monotonic()
+    if previous:
+        if _interrupted_at - previous >= ONE_PRESS:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
         return
@@ -62,7 +65,7 @@ class Signals:
     def __init__(self) -> None:
         self.request = Request.GO_ON
         self.received: set[int] = set()
-        self._interrupted = 0.0
+        self._interrupted_at = 0.0
         self._second_handler: Any = signal.SIG_DFL  # handler of a second Ctrl-C
 
     def install(self) -> None:
@@ -73,10 +76,10 @@ class Signals:
 
     @contextmanager
     def borrowed(self) -> Iterator[None]:
-        """Context with the handlers of this object; at its end the caller's are restored and receive all past signals.
+        """Context with the handlers of this object; at its end the caller's handlers return, and get all its signals.
 
-        A signal without a handler of the caller does not end the program: the caller learns from an exception that the
-        job was stopped.
+        If the caller has no handler for a signal, the signal does not end the program: an exception tells the caller
+        that the job was stopped.
 
         A second Ctrl-C goes to the caller's handler at once. Ignored signals remain ignored. In a thread no handler is
         installed, because Python delivers signals only to its main thread.
@@ -106,8 +109,8 @@ class Signals:
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         if self.request != Request.INTERRUPT:
-            self._interrupted = monotonic()
-        elif monotonic() - self._interrupted >= ONE_PRESS:
+            self._interrupted_at = monotonic()
+        elif monotonic() - self._interrupted_at >= ONE_PRESS:
             self.received.discard(number)
             signal.signal(number, self._second_handler)
             signal.raise_signal(number)
@@ -126,7 +129,7 @@ def install_early() -> None:
 
 
 def installed() -> Signals:
-    """Return the signals of `install_early`, with their requests, or new ones if there are none; install handlers."""
+    """Return the `Signals` of `install_early`, with the requests so far, or a new object; install its handlers."""
     global _early
     signals, _early = _early or Signals(), None
     signals.install()

@@ -1,4 +1,4 @@
-"""A thread that ends a job without progress: MPI itself would wait for ever.
+"""A thread that ends a job without progress; MPI would wait for ever.
 
 A thread is needed because Python's signal handlers do not run while the main thread waits in MPI.
 """
@@ -17,9 +17,10 @@ TICKS = 20
 
 
 class Watchdog:
-    """Ends this process with status 70 if `progress` is not called for a time. Use as a context manager.
+    """Ends this process with status 70 if `progress` is not called for a given time. Use as a context manager.
 
-    A process that writes to a slow disk calls `progress` while it waits: it prints a message, and is not ended.
+    A process that writes to a slow disk calls `progress` while it waits; the watchdog then prints a message, and does
+    not end the process.
 
     The time is counted in ticks of this process, so a job that is suspended and resumed is not ended.
 
@@ -56,10 +57,10 @@ class Watchdog:
         self._end.set()
 
     def _watch(self) -> None:
-        seen, idle, writing = self._beats, 0, 0
+        last_beats, idle, writing = self._beats, 0, 0
         while not self._end.wait(self._seconds / TICKS):
-            idle = idle + 1 if self._beats == seen else 0
-            seen = self._beats
+            idle = idle + 1 if self._beats == last_beats else 0
+            last_beats = self._beats
             writing = writing + 1 if self.writing else 0
             if writing == TICKS:
                 say(
