@@ -1,4 +1,4 @@
-"""Settings of a run and its job: read from files and options, merged, checked and resolved.
+"""Settings of a run and its job, which this package reads from files and options, merges, checks and resolves.
 
-Importing this package loads nothing else, because some commands use only `units`.
+This file imports nothing, because some commands use only `units`.
 """

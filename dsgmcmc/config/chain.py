@@ -1,8 +1,8 @@
-"""The configuration of a chain for any target, with its sampler, as requested by the user and as resolved.
+"""The configuration of a chain and its sampler, for any target: as the user requests it, and as resolved.
 
-A requested configuration may have lengths in sweeps, and neither grid nor thinning. A resolved configuration has all
-values, with lengths in iterations. Processes use the resolved configuration, ``run.toml`` stores it, and its hash
-identifies the chains.
+A requested configuration may have lengths in sweeps, and may lack a grid or a thinning interval. A resolved
+configuration has all values, with lengths in iterations. Processes use the resolved configuration, ``run.toml`` stores
+it, and its hash identifies the chains.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CHANGEABLE = ("iterations", "until", "checkpoint_every", "chains")
 #: Number of checkpoints that a chain keeps, in addition to the one at the end of burn-in.
 KEPT_CHECKPOINTS = 2
 
-#: Default number of iterations without a target accuracy, and default maximum with one.
+#: Default number of iterations without a target accuracy, and default maximum with a target accuracy.
 DEFAULT_LENGTH, DEFAULT_LIMIT = "700sweeps", "5000sweeps"
 
 #: The default sampler.
@@ -41,11 +41,11 @@ DEFAULT_SAMPLER = "baoab"
 
 Length = int | str  # iterations, or for example "500sweeps"
 
-LONGEST_VALUE = 80  # characters of a wrong value in a message
+LONGEST_VALUE = 80  # characters of a wrong value that a message has
 
 
 class SamplerSection(BaseModel):
-    """Name and configuration of a sampler, which form one section in files.
+    """The name and the configuration of a sampler, which are one section of a settings file.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class SamplerSection(BaseModel):
         given : object
             Name or section.
         of_densities : bool
-            Whether the samplers for densities alone are allowed.
+            Whether samplers that only sample densities are allowed.
 
         Raises
         ------
@@ -83,9 +83,9 @@ class SamplerSection(BaseModel):
         known = [*SAMPLERS, *(DENSITY_SAMPLERS if of_densities else ())]
         kind = sampler_named(name) if isinstance(name, str) else None
         if kind is None or name not in known:
-            why = "is not known" if kind is None else "samples densities alone"
-            raise ValueError(f"sampler {_shown(name)} {why}; choose one of {', '.join(known)}")
-        if section.get("gradient") == kind.gradients[0]:  # the default has the same hash if it is given
+            problem = "is not known" if kind is None else "samples only densities"
+            raise ValueError(f"sampler {_shown(name)} {problem}; choose one of {', '.join(known)}")
+        if section.get("gradient") == kind.gradients[0]:  # a default that is given must not change the hash
             del section["gradient"]
         if section.get("gradient") in DATUM_GRADIENTS and not of_densities:
             raise ValueError(f"sampler.gradient {section['gradient']!r} is only for densities that are sums over data")
@@ -96,7 +96,7 @@ class SamplerSection(BaseModel):
 
     @property
     def kind(self) -> type[Sampler[Any, Any]]:
-        """Class of the sampler."""
+        """The class of the sampler."""
         kind = sampler_named(self.name)
         assert kind is not None
         return kind
@@ -117,12 +117,12 @@ def section_of(given: Any) -> dict[str, Any]:
     if isinstance(given, str):
         return {"name": given}
     if not isinstance(given, Mapping):
-        raise InputError(f"sampler must be a name or a section of settings (found {_shown(given)})")
+        raise InputError(f"sampler must be a name or a section with settings (found {_shown(given)})")
     return dict(given)
 
 
 def _shown(value: Any) -> str:
-    """Representation of any value, shortened."""
+    """Return the representation of any value, shortened."""
     try:
         text = repr(value)
     except (ValueError, RecursionError):  # an integer with thousands of digits
@@ -138,7 +138,7 @@ def explain(error: ValidationError, prefix: str = "") -> str:
         name = prefix + str((detail["loc"] or ("",))[0])
         problem = detail["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
         if detail["type"] == "extra_forbidden":
-            problem = f"is not a setting{'' if prefix else '; those of the sampler are sampler.NAME'}"
+            problem = f"is not a setting{'' if prefix else '; settings of the sampler are sampler.NAME'}"
         problems[name] = f"{problems[name]} or {problem}" if name in problems else problem
         values[name] = _shown(detail["input"])
     return "; ".join(
@@ -147,7 +147,7 @@ def explain(error: ValidationError, prefix: str = "") -> str:
 
 
 class Checked(BaseModel):
-    """Settings that are checked by `of`, with messages for the user."""
+    """Base class of settings, which `of` checks with messages for the user."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -167,12 +167,12 @@ class Checked(BaseModel):
 
 
 class ChainConfig(Checked):
-    """Requested settings of a chain: all settings outside the target, including those for checkpoints.
+    """Requested settings of a chain: all settings outside the target, including the checkpoint settings.
 
     Lengths may be given in iterations, as a number, or in sweeps, as ``"500sweeps"``.
     """
 
-    #: Whether the samplers for densities alone may be chosen.
+    #: Whether samplers that only sample densities may be chosen.
     of_densities: ClassVar[bool] = True
 
     sampler: SamplerSection = setting(
@@ -181,9 +181,9 @@ class ChainConfig(Checked):
         metavar="|".join(SAMPLERS),
     )
     grid: int | None = setting(
-        "Number B of blocks into which rows and columns are cut.",
+        "Number B of blocks of rows, and of blocks of columns.",
         None,
-        shown="4, or 2P with P > 4 processes",
+        shown="4; 2P with P > 4 processes",
         ge=1,
         le=32767,
     )
@@ -196,7 +196,7 @@ class ChainConfig(Checked):
     iterations: Length | None = setting(
         "Number of iterations, burn-in included; e.g. 2000 or 500sweeps.",
         None,
-        shown=f"at most {DEFAULT_LIMIT} with --until, {DEFAULT_LENGTH} without",
+        shown=f"at most {DEFAULT_LIMIT} with --until, else {DEFAULT_LENGTH}",
         metavar="LENGTH",
     )
     until: str | None = setting(
@@ -211,7 +211,7 @@ class ChainConfig(Checked):
     thin: Length | None = setting(
         "Iterations between draws.", None, shown="2sweeps, rounded; 1 with gibbs", metavar="LENGTH"
     )
-    evaluate_every: Length = setting("Iterations between two lines of metrics.", "10sweeps", offered=False)
+    evaluate_every: Length = setting("Iterations between successive lines of metrics.", "10sweeps", offered=False)
     checkpoint_every: int | str = setting(
         "Time or iterations between checkpoints; e.g. 10min or 1000.", "10min", metavar="LENGTH"
     )
@@ -248,7 +248,7 @@ class ChainConfig(Checked):
         return {**data, "sampler": SamplerSection.of(data.get("sampler", DEFAULT_SAMPLER), cls.of_densities)}
 
     def plain(self, processes: int = 1, finest: int | None = None) -> dict[str, Any]:
-        """Choose missing values, convert lengths to iterations, and check that the sampler allows the settings.
+        """Return all settings: missing values chosen, lengths in iterations, and checked by the sampler.
 
         Parameters
         ----------
@@ -278,31 +278,31 @@ class ChainConfig(Checked):
         return self._plain(processes, finest, None)
 
     def default_until(self) -> str:
-        """Default target accuracy, if no number of iterations is given."""
+        """Return the target accuracy that is used if no number of iterations is given."""
         return "none"
 
     def _why_unreachable(self, plain: Mapping[str, Any]) -> str:
-        """Explain why chains cannot reach the target accuracy, or why it cannot be measured; empty if they can."""
+        """Explain why the target accuracy cannot be reached or measured; empty if there is no such reason."""
         iterations, burn_in = plain["iterations"], plain["burn_in"]
         draws = max(0, iterations - burn_in) // plain["thin"]
         if parse_accuracy(plain["until"]).get("ess", 0) > draws * self.chains:
-            return f"{iterations:,} iterations make at most {draws:,} draws per chain: raise iterations, or lower thin"
+            return f"{iterations:,} iterations give at most {draws:,} draws per chain: raise iterations, or lower thin"
         config = self.sampler.config
         sweep = self.sampler.kind.sweep_length(config, plain["grid"])
         if config.step(burn_in, sweep, burn_in) != config.step(iterations - 1, sweep, burn_in):
             return (
                 "the step changes after burn-in (sampler.warm_up or decay), so draws have unequal weights, but R-hat "
-                f"and ESS need equal ones: raise burn_in, or give {named('until')} none"
+                f"and ESS need equal weights: raise burn_in, or give {named('until')} none"
             )
         return ""
 
     def _plain(self, processes: int, finest: int | None, until: str | None) -> dict[str, Any]:
         sampler, config = self.sampler.kind, self.sampler.config
-        usual = 4 if processes <= 4 else 2 * processes
-        grid = self.grid or min(usual, finest or usual)
-        default = DEFAULT_LIMIT if until else DEFAULT_LENGTH
+        default_grid = 4 if processes <= 4 else 2 * processes
+        grid = self.grid or min(default_grid, finest or default_grid)
+        default_length = DEFAULT_LIMIT if until else DEFAULT_LENGTH
         lengths = {
-            "iterations": default if self.iterations is None else self.iterations,
+            "iterations": default_length if self.iterations is None else self.iterations,
             "burn_in": self.burn_in,
             "thin": sampler.default_thin(config, grid) if self.thin is None else self.thin,
             "evaluate_every": self.evaluate_every,
@@ -331,7 +331,7 @@ class ResolvedChain(ChainConfig):
         Raises
         ------
         InputError
-            If ``run.toml`` is damaged, or its settings have been changed since it was written.
+            If ``run.toml`` is damaged, or its settings have changed since it was written.
         """
         settings, facts = run.read_settings()
         try:
@@ -347,17 +347,17 @@ class ResolvedChain(ChainConfig):
 
     @property
     def sweep_length(self) -> int:
-        """Number of iterations that together use all data once."""
+        """Number of iterations in a sweep, which uses all data once."""
         return self.sampler.kind.sweep_length(self.sampler.config, self.grid)
 
     @property
     def first_draw(self) -> int:
-        """Iteration of the first draw; a run that ends earlier makes no predictions."""
+        """Iteration of the first draw; a run that ends earlier cannot predict."""
         return self.burn_in + self.thin
 
     @property
     def wanted(self) -> dict[str, float]:
-        """Limits of the target accuracy, by measure; empty without a target accuracy."""
+        """Limits of the target accuracy by measure; empty without a target accuracy."""
         return parse_accuracy(self.until) if self.until else {}
 
     def make_sampler(self) -> Sampler[Any, Any]:
@@ -365,18 +365,18 @@ class ResolvedChain(ChainConfig):
         return self.sampler.kind(self.sampler.config, self.burn_in)
 
     def checkpoint_interval(self) -> tuple[int | None, float | None]:
-        """Iterations and seconds between checkpoints, one of which is None."""
+        """Return the iterations and the seconds between checkpoints; one of the two is None."""
         if isinstance(self.checkpoint_every, int):
             return self.checkpoint_every, None
         return None, parse_time(self.checkpoint_every)
 
     def table(self) -> dict[str, Any]:
-        """Settings by name, in the types of TOML; settings without a value are left out."""
+        """Return the settings by name, in types of TOML; settings without a value are left out."""
         settings = {name: value for name, value in self.model_dump().items() if value is not None}
         settings["sampler"] = {name: value for name, value in settings["sampler"].items() if value is not None}
         return settings
 
     def hash(self) -> str:
-        """SHA-256 of the settings on which the draws depend."""
+        """Return the SHA-256 of the settings on which the draws depend."""
         content = self.model_dump(exclude=set(CHANGEABLE))
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

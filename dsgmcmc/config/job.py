@@ -1,6 +1,6 @@
 """Settings of a job: its time limits, and its response to divergence.
 
-They are not part of the configuration of a chain.
+The draws do not depend on these settings, which are not part of a chain's configuration.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from dsgmcmc.settings import named, setting
 
 
 class Policy(Checked):
-    """Settings of a job, as described by ``dsgmcmc sample --help`` and docs/settings.md."""
+    """Settings of a job; ``dsgmcmc sample --help`` and docs/settings.md describe them."""
 
     max_walltime: str | None = setting(
-        "Write a checkpoint and end (status 75) within this time; auto: within the Slurm job's limit.",
+        "Write a checkpoint and end (status 75) within this time; auto: within the time limit of the Slurm job.",
         None,
         metavar="1h|HH:MM:SS|auto",
     )
@@ -31,11 +31,11 @@ class Policy(Checked):
         allow_inf_nan=False,
     )
     on_divergence: Literal["recover", "stop"] = setting(
-        "After divergence, begin the chain again with a smaller step, then with a safer sampler; or stop.", "recover"
+        "After divergence: restart the chain with a smaller step, then with a safer sampler; or stop.", "recover"
     )
 
     def deadline(self, since_start: float) -> float | None:
-        """Time at which the job must have ended, on the clock of `time.monotonic`.
+        """Return the time at which the job must have ended, on the clock of `time.monotonic`; None without a limit.
 
         Parameters
         ----------
@@ -45,7 +45,7 @@ class Policy(Checked):
         Raises
         ------
         InputError
-            If the time is malformed, or ``auto`` finds no Slurm job.
+            If the time is malformed, or ``auto`` is given outside a Slurm job.
         """
         if self.max_walltime is None:
             return None

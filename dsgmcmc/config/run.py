@@ -1,4 +1,4 @@
-"""The configuration of a run on ratings: settings of its chains and of the model.
+"""The configuration of a run on ratings: the settings of its chains and of its model.
 
 `build` merges settings from options, a TOML file and ``NAME=VALUE``, and adds defaults that depend on other settings.
 """
@@ -29,15 +29,15 @@ Rank = Annotated[int, Field(ge=0, le=512)]
 #: The largest rank that is chosen automatically.
 MAX_AUTOMATIC_RANK = 32
 
-#: Sampler of a factorisation if the metric of the default sampler may be unstable.
+#: Sampler for a factorisation in which the metric of the default sampler may be unstable.
 ROBUST_SAMPLER = "psgld"
 
-#: Burn-in of a factorisation with the default sampler; docs/defaults.md gives the reasons.
+#: Burn-in with the default sampler; docs/defaults.md gives the reasons.
 BURN_IN = "50sweeps"
 
 
 def automatic_rank(ratings: int, rows_and_columns: int) -> int:
-    """Rank from 1 to 32; above 1, the factors have at most as many elements as there are training ratings."""
+    """Return a rank from 1 to 32; above rank 1, the factors have at most one element per training rating."""
     return min(max(1, ratings // rows_and_columns), MAX_AUTOMATIC_RANK)
 
 
@@ -71,29 +71,29 @@ class FactorConfig(BaseModel):
 
     @field_validator("biases")
     @classmethod
-    def _something_is_left(cls, value: bool, info: ValidationInfo) -> bool:
+    def _check_not_empty(cls, value: bool, info: ValidationInfo) -> bool:
         if not value and info.data.get("rank") == 0:
             raise ValueError(
-                f"are all that a model with {named('rank')} 0 has: leave out {named('no_biases')}, or take "
+                f"are all that a model with {named('rank')} 0 has: leave out {named('no_biases')}, or give "
                 f"{named('rank')} 1 or more, which the all-cells likelihood needs"
             )
         return value
 
     @property
     def law(self) -> type[Law]:
-        """The likelihood's class."""
+        """The class of the likelihood."""
         return LIKELIHOODS[self.likelihood]
 
 
 class ModelConfig(PartSettings, LikelihoodSettings, FactorConfig):
-    """Settings of the model, of its likelihoods and of its parts; fields of the last base class come first."""
+    """Settings of the model, its likelihoods and its parts; the fields of the last base class come first."""
 
 
 class RunConfig(ModelConfig, ChainConfig):
-    """Requested settings of a run: of its chains and of the model. `RatingsSource` replaces the rank ``auto``."""
+    """Requested settings of the chains and the model of a run. `RatingsSource` replaces the rank ``auto``."""
 
     def default_until(self) -> str:
-        """Default target accuracy of predictions, if no number of iterations is given."""
+        """Return the target accuracy of predictions that is used if no number of iterations is given."""
         return format_accuracy({"ess": ESS_PER_CHAIN * self.chains})
 
     def resolved(self, processes: int = 1, finest: int | None = None) -> ResolvedConfig:
@@ -103,7 +103,7 @@ class RunConfig(ModelConfig, ChainConfig):
         config = ResolvedConfig.of({**self.plain(processes, finest), "rank": rank})
         if config.interleaved and self.law.has_parameters():
             raise InputError(
-                f"{self.sampler.name} interleaves several states, which would each need parameters of "
+                f"{self.sampler.name} interleaves several states, and each would need parameters of its own for "
                 f"{self.likelihood}: use another {named('sampler')}"
             )
         for part in PARTS:
@@ -117,19 +117,19 @@ class RunConfig(ModelConfig, ChainConfig):
         if estimator.by_parts and not self.law.is_sum_over_ratings:
             full = f" or {named('sampler.gradient')}=full" if "full" in kind.gradients else ""
             raise InputError(
-                f"{self.sampler.name} uses parts of the ratings, but with the {self.likelihood} likelihood every "
-                f"cell counts: use {named('sampler')} {DEFAULT_SAMPLER} or gibbs{full}"
+                f"{self.sampler.name} uses only a part of the ratings at a time, but the {self.likelihood} likelihood "
+                f"needs every cell: use {named('sampler')} {DEFAULT_SAMPLER} or gibbs{full}"
             )
         if kind.draws_conditionals and not self.law.is_conditionally_gaussian():
             raise InputError(
-                f"{named('sampler')} {self.sampler.name} needs normal conditionals, which rows do not have with the "
-                f"{self.likelihood} likelihood: choose a sampler that uses gradients, such as {DEFAULT_SAMPLER}"
+                f"{named('sampler')} {self.sampler.name} needs rows with normal conditional distributions, but the "
+                f"{self.likelihood} likelihood gives others: choose a sampler with gradients, such as {DEFAULT_SAMPLER}"
             )
         law_is_fixed = self.noise == "shared" and self.law.has_noise and not self.law.has_parameters()
         if estimator.fixed_likelihood and not law_is_fixed:
             raise InputError(
-                f"sampler.gradient: {self.sampler.config.gradient} keeps a gradient of the likelihood, which noise "
-                "scales or thresholds would change: leave out noise and likelihood, or take another gradient"
+                f"sampler.gradient: {self.sampler.config.gradient} keeps a gradient of the likelihood, but noise "
+                "scales and thresholds change it: leave out noise and likelihood, or choose another gradient"
             )
 
 
@@ -140,7 +140,7 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
 
     @property
     def dimension(self) -> int:
-        """Number D of columns of a factor."""
+        """Number D of columns of a factor, with the column of the biases."""
         return self.rank + int(self.biases)
 
     @property
@@ -154,7 +154,7 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
         return () if self.time_levels == "no" else tuple(self.time_levels.split(","))
 
     def quantities_for(self, ratings: Ratings) -> Quantities:
-        """Quantities of the model for a ratings file."""
+        """Return the quantities of the model for a ratings file."""
         levels = self.law.levels_of(ratings)
         features = {
             Factor(SIDES.index(side)): (len(stored.names), len(set(stored.groups)))
@@ -163,7 +163,7 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
         return self.quantities(ratings.transposed, features, 0 if levels is None else len(levels))
 
     def quantities(self, transposed: bool, features: Mapping[Factor, tuple[int, int]], levels: int) -> Quantities:
-        """Quantities of the model: all arrays that it keeps.
+        """Return the quantities of the model: all arrays that it keeps.
 
         Parameters
         ----------
@@ -186,7 +186,7 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
 def read_settings(
     options: Mapping[str, Any], config_file: Path | None = None, assignments: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """Read and merge the settings of a user.
+    """Read and merge the settings that a user gives.
 
     Parameters
     ----------
@@ -209,21 +209,21 @@ def read_settings(
 def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
     """Merge settings; later layers take precedence.
 
-    Sampler settings of earlier layers are dropped if a layer names a different sampler. Earlier sampler settings are
-    taken to be settings of the default sampler if no earlier layer names one.
+    A layer that names a different sampler drops the sampler settings of earlier layers. Sampler settings belong to the
+    default sampler if no layer up to theirs names one.
     """
     result: dict[str, Any] = {}
     for layer in layers:
-        section, before = section_of(layer.get("sampler") or {}), result.get("sampler", {})
-        name = before.get("name", DEFAULT_SAMPLER)
+        section, earlier = section_of(layer.get("sampler") or {}), result.get("sampler", {})
+        name = earlier.get("name", DEFAULT_SAMPLER)
         if section.get("name", name) == name:
-            section = before | section
+            section = earlier | section
         result |= {**layer, "sampler": section}
     return result
 
 
 def build(*layers: Mapping[str, Any]) -> RunConfig:
-    """Merge and check layers of settings of a factorisation; later layers take precedence.
+    """Merge and check the layers of settings for a factorisation; later layers take precedence.
 
     Raises
     ------
@@ -234,7 +234,7 @@ def build(*layers: Mapping[str, Any]) -> RunConfig:
     law = LIKELIHOODS.get(str(given.get("likelihood")))
     settings = merged(law.defaults if law else {}, given)
     settings["sampler"].setdefault("name", _default_sampler(settings))
-    if settings.get("prior") == "fixed":  # as published, with step sizes for ratings that are not standardised
+    if settings.get("prior") == "fixed":  # published model, whose step sizes suit ratings that are not standardised
         settings = {"noise_precision": 1.0, "prior_precision": 1.0, "standardise": False} | settings
     if law:
         settings.setdefault("standardise", law.has_noise)
@@ -250,11 +250,11 @@ def _default_sampler(settings: Mapping[str, Any]) -> str:
 
     The metric may be unstable if the factors must explain a common mean, or have a wide prior: without biases, without
     centring, or with a fixed prior. All three cases diverged on MovieLens 1M. If the user sets a metric, the default is
-    BAOAB in any case, as the sampler that has one.
+    BAOAB, which has a metric, in all cases.
     """
     stable = settings.get("biases", True) and settings.get("center", True) and settings.get("prior") != "fixed"
-    asked = "metric" in settings["sampler"]
-    return DEFAULT_SAMPLER if stable or asked else ROBUST_SAMPLER
+    has_metric = "metric" in settings["sampler"]
+    return DEFAULT_SAMPLER if stable or has_metric else ROBUST_SAMPLER
 
 
 def _underscored(section: dict[str, Any]) -> dict[str, Any]:
@@ -265,7 +265,7 @@ def _underscored(section: dict[str, Any]) -> dict[str, Any]:
 
 
 def parse_assignments(assignments: Sequence[str]) -> dict[str, Any]:
-    """Parse ``NAME=VALUE`` and ``sampler.NAME=VALUE``; a value is TOML or else a plain string.
+    """Parse ``NAME=VALUE`` and ``sampler.NAME=VALUE``; a value that is not TOML is a plain string.
 
     Raises
     ------

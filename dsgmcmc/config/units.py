@@ -1,4 +1,4 @@
-"""Lengths, times and target accuracies in the notation of users.
+"""Parses lengths, times and target accuracies in the notation of users.
 
 docs/defaults.md gives the reasons for the default target, an ESS of 100 per chain.
 """
@@ -10,24 +10,24 @@ from collections.abc import Mapping
 from math import isfinite
 
 _LENGTH = re.compile(r"(\d+)(\s*sweeps?)?")
-_CLOCK = re.compile(r"(?:(\d+)-)?(\d+):(\d\d):(\d\d)")
+_CLOCK_TIME = re.compile(r"(?:(\d+)-)?(\d+):(\d\d):(\d\d)")
 _SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|h|d)")
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
-#: Measures of accuracy, each with a lower bound of its limit.
+#: Measures of accuracy; a limit must be larger than the number given here.
 MEASURES = {"rhat": 1.0, "ess": 0.0}
 
-LEAST_DRAWS = 4  # per chain; fewer draws give no information about mixing
+LEAST_DRAWS = 4  # per chain; fewer draws say nothing about mixing
 ESS_PER_CHAIN = 100  # with a smaller ESS, R-hat and tail quantiles are unreliable [Vehtari 2021, section 5]
 
 
 def parse_length(length: int | str, sweep: int) -> int:
-    """Number of iterations in a length: ``700``, ``"700"`` or ``"500sweeps"``.
+    """Return the number of iterations in a length: ``700``, ``"700"`` or ``"500sweeps"``.
 
     Parameters
     ----------
     length : int or str
-        As given by the user.
+        Length, as the user gives it.
     sweep : int
         Iterations in a sweep.
 
@@ -47,10 +47,10 @@ def parse_length(length: int | str, sweep: int) -> int:
 
 
 def parse_time(text: str) -> float | None:
-    """Seconds in ``90s``, ``10min``, ``1h``, ``2d``, ``HH:MM:SS`` or ``D-HH:MM:SS``; None if `text` is malformed."""
+    """Return the seconds in ``90s``, ``10min``, ``1h``, ``2d``, ``HH:MM:SS`` or ``D-HH:MM:SS``; None if malformed."""
     if match := _SPAN.fullmatch(text):
         return float(match[1]) * _SECONDS[match[2]]
-    if match := _CLOCK.fullmatch(text):
+    if match := _CLOCK_TIME.fullmatch(text):
         days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
         if minutes < 60 and seconds < 60:
             return 86400.0 * days + 3600 * hours + 60 * minutes + seconds

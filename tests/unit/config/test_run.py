@@ -222,7 +222,7 @@ def test_checkpoint_intervals(text: int | str, expected: tuple[int | None, float
         ({"checkpoint_every": 0}, ["checkpoint_every"]),
         ({"checkpoint_every": "soon"}, ["checkpoint_every", "soon", "10min"]),
         ({"seed": 2**63}, ["seed"]),
-        ({"friction": 0.8}, ["friction: is not a setting; those of the sampler are sampler.NAME"]),
+        ({"friction": 0.8}, ["friction: is not a setting; settings of the sampler are sampler.NAME"]),
         ({"sampler": "sgdl"}, ["sgdl", *SAMPLERS]),
         ({"sampler": {"frictoin": 0.8}}, ["sampler.frictoin: is not a setting"]),
         ({"sampler": {"name": "psgld", "alpha": 2}}, ["sampler.alpha", "2"]),

@@ -51,7 +51,7 @@ def test_accuracies_are_read() -> None:
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({"until": "ess=400", "iterations": 500}, "500 iterations make at most 225 draws per chain"),
+        ({"until": "ess=400", "iterations": 500}, "500 iterations give at most 225 draws per chain"),
         ({"until": "rhat=1.1", "sampler": {"name": "sgld", "decay_power": 0.33}}, "unequal weights"),
         ({"until": "rhat=1.1", "burn_in": 10}, "the step changes after burn-in"),
     ],
