@@ -28,7 +28,7 @@ import tomli_w
 import typer
 
 from dsgmcmc.cli.app import app
-from dsgmcmc.data.ratings import open_ratings
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.run import Run
@@ -47,7 +47,7 @@ Changes = Iterator[tuple[str, Callable[[Path], Any]]]
 
 
 def _ratings(path: Path) -> Any:
-    with open_ratings(path) as ratings:
+    with Ratings(path) as ratings:
         parts = [ratings.slab(part, 0, ratings.n_rows) for part in ("train", "test")]
         ids = [ratings.row_ids().tolist(), ratings.col_ids().tolist()]
         arrays = [array.tobytes() for part in parts for array in part]

@@ -28,7 +28,7 @@ from mpi4py import MPI
 
 from dsgmcmc.cli.app import main
 from dsgmcmc.config.job import Policy
-from dsgmcmc.data.ratings import SIDES, Features, Side, Split, Times, open_ratings, write_ratings
+from dsgmcmc.data.ratings import SIDES, Features, Ratings, Side, Sizes, Slab, Split, Times, write_slabs
 from dsgmcmc.kernels.formula import Batch, Formula, RowPrior
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.likelihoods import Law, Levels
@@ -99,6 +99,22 @@ def in_time(i: np.ndarray, j: np.ndarray, times: np.ndarray) -> dict[Side, Times
             page[mine] = np.unique(np.floor(times[mine]), return_inverse=True)[1]
         found[side] = Times(place, page)
     return found
+
+
+def write_ratings(
+    path: Path,
+    train: tuple[np.ndarray, ...],
+    test: tuple[np.ndarray, ...],
+    row_ids: np.ndarray,
+    col_ids: np.ndarray,
+    times: tuple[Mapping[Side, Times], Mapping[Side, Times]] | None = None,
+    **attributes: Any,
+) -> None:
+    """Write a ratings file; `train` and `test` are (indptr, indices, values), `attributes` as in `write_slabs`."""
+    sizes = Sizes(len(row_ids), len(col_ids), len(train[1]), len(test[1]))
+    placed = times or (None, None)
+    slabs = [Slab("train", *train, placed[0]), Slab("test", *test, placed[1])]
+    write_slabs(path, sizes, {"rows": [row_ids], "cols": [col_ids]}, slabs, **attributes)
 
 
 def write_planted(
@@ -229,7 +245,7 @@ def factor_target(
     """
     sampler = sampler or SGLD(SGLDConfig(), 0)
     ring = Ring(comm, grid)
-    with open_ratings(path) as ratings:
+    with Ratings(path) as ratings:
         found = likelihood.levels_of(ratings)
         centre = ratings.mean if found is None and likelihood.is_sum_over_ratings else 0.0
         blocks = RatingBlocks(ratings, ring, centre, codes=partial(likelihood.codes, levels=found))
@@ -265,7 +281,7 @@ def predictors(target: FactorTarget, i: np.ndarray, j: np.ndarray) -> np.ndarray
 
 def cells_of(path: Path, part: Split = "train") -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Rows, columns and values of training or test ratings, in the order of the file."""
-    with open_ratings(path) as ratings:
+    with Ratings(path) as ratings:
         indptr, columns, values = ratings.slab(part, 0, ratings.n_rows)
     return np.repeat(np.arange(len(indptr) - 1), np.diff(indptr)), columns, values
 

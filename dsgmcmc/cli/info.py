@@ -93,9 +93,9 @@ def _diagnose(path: Path, as_json: bool) -> None:
 
 def _describe_ratings(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the facts about a ratings file for scripts, and for people, with the labels of `dsgmcmc prepare`."""
-    from dsgmcmc.data.ratings import open_ratings
+    from dsgmcmc.data.ratings import Ratings
 
-    with open_ratings(path) as ratings:
+    with Ratings(path) as ratings:
         sizes = ("n_rows", "n_cols", "nnz", "nnz_test")
         about = ("mean", "minimum", "maximum", "transposed", "seed", "source", "digest")
         facts = {name: getattr(ratings, name) for name in (*sizes, *about)}
@@ -173,9 +173,9 @@ def verify(path: PathArgument, as_json: JsonOption = False) -> None:
     """
     kind = _kind_of(path)
     if kind == "ratings file":
-        from dsgmcmc.data.ratings import open_ratings
+        from dsgmcmc.data.ratings import Ratings
 
-        with open_ratings(path) as ratings:
+        with Ratings(path) as ratings:
             ratings.verify()
             digest = ratings.digest
     else:

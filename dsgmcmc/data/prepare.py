@@ -24,12 +24,12 @@ from dsgmcmc.data.ratings import (
     MAX_SIDE,
     SIDES,
     SPLITS,
+    Ratings,
     Sizes,
     Slab,
     Times,
     check_target,
     find_bad_scale,
-    open_ratings,
     row_slabs,
     write_slabs,
 )
@@ -179,7 +179,7 @@ def prepare_ratings(
             source=", ".join(table.path.name for table, _ in tables),
             force=force,
         )
-        with open_ratings(out) as ratings:
+        with Ratings(out) as ratings:
             return Summary(
                 path=str(out),
                 users=lengths["user"],

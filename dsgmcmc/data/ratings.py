@@ -567,11 +567,6 @@ class Ratings:
         return data
 
 
-def open_ratings(path: str | os.PathLike[str]) -> Ratings:
-    """Open a ratings file, to be used as a context manager."""
-    return Ratings(path)
-
-
 class Slab(NamedTuple):
     """Ratings of a part in consecutive rows, which follow the rows of the part's previous slab.
 
@@ -749,24 +744,3 @@ class _Content:
             # text of fixed length: HDF5 hangs on some damaged files with text of variable length
             kind = None if text is None else h5py.string_dtype("utf-8", max(1, len(text)))
             self._file.attrs.create(name, value if text is None else text, dtype=kind)
-
-
-def write_ratings(
-    path: str | os.PathLike[str],
-    train: tuple[Int64, Int32, Float32],
-    test: tuple[Int64, Int32, Float32],
-    row_ids: Array,
-    col_ids: Array,
-    times: tuple[Mapping[Side, Times], Mapping[Side, Times]] | None = None,
-    **attributes: Any,
-) -> None:
-    """Write a ratings file from arrays in memory.
-
-    `train` and `test` are compressed sparse rows (indptr, indices, values) in the order of the file, `row_ids` and
-    `col_ids` are int64 or ``S`` arrays, and `times` has the positions in time of the training and of the test ratings.
-    `attributes` may be ``features``, ``seed``, ``transposed``, ``source`` and ``force`` of `write_slabs`.
-    """
-    sizes = Sizes(len(row_ids), len(col_ids), len(train[1]), len(test[1]))
-    placed = times or (None, None)
-    slabs = [Slab("train", *train, placed[0]), Slab("test", *test, placed[1])]
-    write_slabs(path, sizes, {"rows": [row_ids], "cols": [col_ids]}, slabs, **attributes)

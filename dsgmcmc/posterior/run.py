@@ -24,7 +24,7 @@ import numpy as np
 
 from dsgmcmc.config.chain import ResolvedChain
 from dsgmcmc.config.run import ResolvedConfig
-from dsgmcmc.data.ratings import Ratings, open_ratings
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.parts import PARTS
 from dsgmcmc.model.quantity import THETA, Quantity
@@ -450,7 +450,7 @@ class Run:
                 f"{given}, which {self.path} was sampled from, is not there: say where it is (--data, or data= of "
                 "BPMF.load)"
             )
-        ratings = open_ratings(given)
+        ratings = Ratings(given)
         if ratings.digest != self.facts.get("data_hash"):
             ratings.close()
             raise InputError(f"{given} does not hold the ratings that {self.path} was sampled from (its hash differs)")

@@ -12,7 +12,7 @@ import numpy as np
 
 from dsgmcmc.config.chain import DEFAULT_LENGTH
 from dsgmcmc.config.run import ResolvedConfig, RunConfig, automatic_rank, build
-from dsgmcmc.data.ratings import Ratings, find_bad_scale, open_ratings, row_slabs
+from dsgmcmc.data.ratings import Ratings, find_bad_scale, row_slabs
 from dsgmcmc.diagnostics.baselines import BiasesOnly, advantage, baselines, fit_biases_only
 from dsgmcmc.diagnostics.convergence import agreement, diagnose, slowest, temperatures
 from dsgmcmc.diagnostics.ranking import click_scores
@@ -70,7 +70,7 @@ class RatingsSource:
     @cached_property
     def ratings(self) -> Ratings:
         """The open file. It is opened and checked only once, because a check may take longer than a short run."""
-        opened = open_ratings(self.path)
+        opened = Ratings(self.path)
         return opened if self._view is None else self._view(opened)
 
     @cached_property

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc.data.ratings import Ratings, open_ratings
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.parallel.mpirun import run_dsgmcmc
 
 TESTS = Path(__file__).parents[1]
@@ -80,7 +80,7 @@ def triplets(ratings: Ratings, part: str) -> tuple[np.ndarray, np.ndarray, np.nd
 
 def export(data: Path, out: Path) -> dict[str, Any]:
     """Write the split as plain arrays, users first, with the features of both sides if there are any."""
-    with open_ratings(data) as ratings:
+    with Ratings(data) as ratings:
         order = -1 if ratings.transposed else 1
         arrays: dict[str, Any] = {"shape": (ratings.n_rows, ratings.n_cols)[::order], "mean": ratings.mean}
         for part in ("train", "test"):

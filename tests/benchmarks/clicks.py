@@ -19,7 +19,7 @@ import numpy as np
 from bench import arguments, python_with, quietly, run_program
 
 from dsgmcmc.data.prepare import inspect, load
-from dsgmcmc.data.ratings import open_ratings
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics.ranking import measures, popular, recommended
 from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.rank import Ranking
@@ -119,7 +119,7 @@ def of_als(run: Run, rated: Rated, out: Path, rank: int, settings: Settings) -> 
 
 def chosen(data: Path, out: Path, rank: int) -> tuple[Settings, Settings]:
     """Choose the settings of both that are best on the held-out clicks of `data`."""
-    with open_ratings(data) as ratings:
+    with Ratings(data) as ratings:
         rated = Rated(ratings)
     ndcg: tuple[dict[Settings, float], dict[Settings, float]] = ({}, {})
     for settings in product(TAU, ZERO_WEIGHT):
@@ -151,7 +151,7 @@ def main() -> None:
         best = chosen(again, given.out, given.rank)
     data = prepared(given.out, "clicks", users, items, held)
     run = ours(data, given.out, given.rank, best[0], given.length)
-    with open_ratings(data) as ratings:
+    with Ratings(data) as ratings:
         rated = Rated(ratings)
     lines = {
         "ours, tau {:g}, zero weight {:g}".format(*best[0]): of_ours(run, rated),

@@ -23,7 +23,7 @@ import tomli_w
 from bench import arguments, movielens, quietly, say, say_head
 from synthetic import SyntheticOptions, generate
 
-from dsgmcmc.data.ratings import open_ratings
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics.scores import difference
 from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.run import Run
@@ -98,7 +98,7 @@ def whole(data: Path, out: Path, settings: dict[str, str], metric: str, options:
     given.write_text(tomli_w.dumps(settings))
     quietly("sample", data, "--out", out, "--config", given, *options)
     run = Run(out)
-    with open_ratings(data) as ratings:
+    with Ratings(data) as ratings:
         if metric == "ndcg":
             return ranking_scores(run, Rated(ratings), 10**9)
         return scores_of(run, metric, recorded_values(ratings))
@@ -112,7 +112,7 @@ def judge(name: str, data: Path, out: Path, options: list[str]) -> None:
     likelihood = ["--likelihood", "all-cells"] if clicks else []  # other likelihoods refuse ratings that are all equal
     _, usual = quietly("sample", data, "--out", folder / "default", "--features", "no", *likelihood)
     models = {model["name"]: model["settings"] for model in table["models"]}
-    with open_ratings(data) as ratings:
+    with Ratings(data) as ratings:
         known = candidates(clicks=clicks, features=bool(ratings.features), times=ratings.times is not None)
     admitted = [model for model in known if model.name in {*models, *table["left_out"]}]
     parts = max(len(model.added) for model in admitted)

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from bench import arguments, say, say_head
 
-from dsgmcmc.data.ratings import open_ratings
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics.convergence import diagnose
 from dsgmcmc.diagnostics.scores import coverage, pit, rmse
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
@@ -62,7 +62,7 @@ def line(word: str, data: Path, folder: Path, exact: Reference | None) -> tuple[
     """Cells of a line of the table, and the run as a reference for others."""
     directory, opened = RunDirectory(folder), Run(folder)
     test, summary = predict_test(opened), json.loads(directory.summary_file.read_text(encoding="utf-8"))
-    with open_ratings(data) as ratings:
+    with Ratings(data) as ratings:
         values = ratings.slab("test", 0, ratings.n_rows)[2]
     sd, last = np.sqrt(test.variance), rmse(values, test.mean)
     exact = exact or Reference(last, sd)

@@ -19,10 +19,10 @@ import numpy as np
 from bench import arguments
 from mpi4py import MPI
 from scipy.stats import chi2
-from support import csr, rows_of
+from support import csr, rows_of, write_ratings
 
 from dsgmcmc.config.run import ResolvedConfig, build
-from dsgmcmc.data.ratings import open_ratings, write_ratings
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.parts import RowPriors
 from dsgmcmc.model.parts.base import Place
@@ -93,7 +93,7 @@ def state_of(target: FactorTarget) -> tuple[np.ndarray, float]:
 def make(path: Path, config: ResolvedConfig, sampler: Sampler[Any, Any]) -> FactorTarget:
     """A chain's target, with ratings as they are: the prior is that of ratings in their own unit."""
     ring = Ring(MPI.COMM_SELF, 1)
-    with open_ratings(path) as ratings:
+    with Ratings(path) as ratings:
         blocks = RatingBlocks(ratings, ring, 0.0, codes=lambda values: config.law.codes(values, None))
         place = Place(config, ratings.transposed, blocks, ring, config.quantities_for(ratings).sizes, by_parts=False)
         parts = make_parts(place, read_parts(config, ratings, blocks, ring))

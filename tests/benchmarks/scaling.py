@@ -22,7 +22,7 @@ from mpi4py import MPI
 from support import rest
 
 from dsgmcmc.config.run import build
-from dsgmcmc.data.ratings import open_ratings
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.costs import Costs
 from dsgmcmc.runs.source import targets_of
@@ -37,7 +37,7 @@ class Sweeps:
     def __init__(self, data: Path, settings: dict[str, Any], comm: MPI.Comm) -> None:
         config = build({"iterations": "700sweeps", **settings}).resolved()
         self.ring, self.sampler = Ring(comm, config.grid), config.make_sampler()
-        with open_ratings(data) as ratings:
+        with Ratings(data) as ratings:
             self.costs = Costs.of(config, ratings, comm.size)
             self.target = targets_of(config, ratings, self.ring)(0, self.sampler)
         self.target.reset()

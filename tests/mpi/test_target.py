@@ -11,7 +11,7 @@ from mpi4py import MPI
 from support import factor_target
 
 from dsgmcmc.config.run import build
-from dsgmcmc.data.ratings import open_ratings
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.parallel.partition import column_of
@@ -80,7 +80,7 @@ def test_as_many_bytes_are_sent_as_the_dry_run_says(
         columns = [block for block in target.blocks() if block.factor == Factor.H and block.index not in before]
         received += sum(block.buffer.nbytes for block in columns)
     counted = comm.allreduce(received) / sweeps
-    with open_ratings(data) as ratings:
+    with Ratings(data) as ratings:
         said = Costs.of(config, ratings, comm.size)
     with together():
         assert said.sent_per_sweep == pytest.approx(counted, rel=0.06)
@@ -100,7 +100,7 @@ def test_as_many_bytes_are_sent_in_a_tour_as_the_dry_run_says(
     """A tour passes every column block once round the ring, and home if it comes back changed."""
     config = build({"rank": 2, "grid": 7, "sampler": sampler, "noise": noise}).resolved()
     ring = Ring(comm, 7)
-    with open_ratings(data) as ratings:
+    with Ratings(data) as ratings:
         bounds = RatingBlocks(ratings, ring, 0.0).column_bounds
         said = Costs.of(config, ratings, comm.size)
 

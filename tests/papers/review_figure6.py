@@ -31,7 +31,7 @@ from ours import started, steps
 from support import rows_of
 
 from dsgmcmc.config.run import build
-from dsgmcmc.data.ratings import open_ratings
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics.scores import coverage, pit, rmse
 from dsgmcmc.kernels.normal_rows import draw_normal_rows
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
@@ -84,7 +84,7 @@ class Chain:
         self.iterations = iterations
         settings = MODEL | {"iterations": iterations, "burn_in": burn_in, "sampler": sampler}
         self.target, self.sampler = started(path, MODEL["initial_sd"], build(settings))
-        with open_ratings(path) as ratings:
+        with Ratings(path) as ratings:
             indptr, self.columns, self.values = ratings.slab("test", 0, ratings.n_rows)
             self.rows = np.repeat(np.arange(ratings.n_rows), np.diff(indptr))
             self.limits = ratings.minimum, ratings.maximum

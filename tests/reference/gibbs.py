@@ -25,7 +25,7 @@ import numpy as np
 from scipy.special import gammaln
 from scipy.stats import wishart
 
-from dsgmcmc.data.ratings import SPLITS, open_ratings
+from dsgmcmc.data.ratings import SPLITS, Ratings
 from dsgmcmc.diagnostics import scores
 
 NU_GRID = 2.0 ** np.arange(2, 10.5, 0.5)
@@ -240,6 +240,6 @@ def gibbs(
 
 def from_ratings(path: str | Path):
     """``train, test, shape`` of a ratings file, as `gibbs` takes them."""
-    with open_ratings(path) as file:
+    with Ratings(path) as file:
         train, test = (file.slab(part, 0, file.n_rows) for part in SPLITS)
         return train, test, (file.n_rows, file.n_cols)

@@ -10,7 +10,7 @@ import numpy as np
 from mpi4py import MPI
 
 from dsgmcmc.config.run import RunConfig
-from dsgmcmc.data.ratings import open_ratings
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.densities.sample import sample, vector_target
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.parallel.ring import Ring
@@ -37,7 +37,7 @@ def started(path: Path, sd: float, given: RunConfig) -> tuple[FactorTarget, Samp
     """The target of a chain of a run, after the start of its sampler."""
     config = given.resolved()
     sampler, ring = config.make_sampler(), Ring(MPI.COMM_SELF, config.grid)
-    with open_ratings(path) as ratings:
+    with Ratings(path) as ratings:
         target = targets_of(config, ratings, ring)(0, sampler)
     target.reset()
     sampler.start(target, sd)

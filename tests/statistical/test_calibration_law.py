@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 from scipy.stats import poisson
-from support import csr, sample
+from support import csr, sample, write_ratings
 
-from dsgmcmc.data.ratings import write_ratings
 from dsgmcmc.diagnostics.scores import calibration
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.run import Run

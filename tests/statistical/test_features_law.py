@@ -9,10 +9,10 @@ import pytest
 import scipy.sparse
 from features_gibbs import Side, gibbs
 from ours import started, steps
-from support import csr, rows_of
+from support import csr, rows_of, write_ratings
 
 from dsgmcmc.config.run import RunConfig
-from dsgmcmc.data.ratings import Features, open_ratings, write_ratings
+from dsgmcmc.data.ratings import Features, Ratings
 from dsgmcmc.types import Factor
 
 pytestmark = pytest.mark.statistical
@@ -57,7 +57,7 @@ def made(tmp_path_factory):
 
 def numpy_gibbs(path: Path, dense: list[np.ndarray], seen: np.ndarray, x: np.ndarray):
     """Draws of what does not depend on the rotation of the factors."""
-    with open_ratings(path) as ratings:
+    with Ratings(path) as ratings:
         mean = ratings.mean
     sides = []
     zeros = np.zeros(RANK + 1)

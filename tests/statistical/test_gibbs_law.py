@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 from ours import make, steps
-from support import MODEL, csr, factor_target, rows_of
+from support import MODEL, csr, factor_target, rows_of, write_ratings
 
-from dsgmcmc.data.ratings import write_ratings
 from dsgmcmc.types import Factor
 
 pytestmark = pytest.mark.statistical

@@ -9,10 +9,10 @@ import pytest
 from effects_gibbs import sweeps
 from gibbs import Model
 from ours import started, steps
-from support import csr, in_time
+from support import csr, in_time, write_ratings
 
 from dsgmcmc.config.run import RunConfig
-from dsgmcmc.data.ratings import Times, open_ratings, write_ratings
+from dsgmcmc.data.ratings import Ratings, Times
 from dsgmcmc.targets.base import DrawInfo
 
 pytestmark = pytest.mark.statistical
@@ -52,7 +52,7 @@ def moments(draws: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
 def exact(made) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
     """Moments of the predictors of the test ratings, and of log lambda, by plain Gibbs."""
     path, (i, j, x), groups, train = made
-    with open_ratings(path) as ratings:
+    with Ratings(path) as ratings:
         centred = x - ratings.mean
     model = Model(RANK, prior="fixed", precision=PRIOR, tau=TAU)
     drawn = list(sweeps(i, j, centred, groups, train, model, SWEEPS // 2))

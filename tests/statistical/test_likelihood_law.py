@@ -11,9 +11,9 @@ from hamiltonian import CHAINS, Factorisation, hamiltonian
 from mpi4py import MPI
 from scipy import stats
 from scipy.special import expit
-from support import csr, sample
+from support import csr, sample, write_ratings
 
-from dsgmcmc.data.ratings import open_ratings, write_ratings
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.model.likelihoods import Levels
 from dsgmcmc.model.likelihoods.negative_binomial import NODES, PRIOR_SD, START_DISPERSION, draw_dispersion
 from dsgmcmc.model.likelihoods.ordinal import GAP_SD, MIDDLE_SD, values_of
@@ -87,7 +87,7 @@ def test_rates_of_counts(tmp_path: Path) -> None:
     log_rate = 0.7 + (w[i] * h[j]).sum(axis=1) + rng.normal(0, 0.4, ROWS)[i] + rng.normal(0, 0.4, COLUMNS)[j]
     x, held = rng.poisson(np.exp(log_rate)), rng.random(70) < 0.15
     write(tmp_path / "r.h5", i, j, x, held)
-    with open_ratings(tmp_path / "r.h5") as ratings:
+    with Ratings(tmp_path / "r.h5") as ratings:
         origin = np.array([0.0, np.log(ratings.mean) / 2])
     seen = (i[~held], j[~held])
     model = Factorisation(*seen, (ROWS, COLUMNS), 4.0, origin)

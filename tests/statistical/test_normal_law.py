@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 from ours import make, steps, z_scores
-from support import Model, cells_of, csr, factor_target, rows_of, write_planted
+from support import Model, cells_of, csr, factor_target, rows_of, write_planted, write_ratings
 
-from dsgmcmc.data.ratings import open_ratings, write_ratings
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.types import Factor, ScheduleName
@@ -156,7 +156,7 @@ def test_biases_alone(tmp_path: Path, name: str, section: dict[str, Any]) -> Non
     tau, lambda_, sweeps = 2.0, 1.5, 8000
     data = write_planted(tmp_path / "r.h5", 12, 9)
     rows, columns, values = cells_of(data)
-    with open_ratings(data) as ratings:
+    with Ratings(data) as ratings:
         shape, centre = (ratings.n_rows, ratings.n_cols), ratings.mean
     design, places = np.zeros((len(values), sum(shape))), np.arange(len(values))
     design[places, rows] = design[places, shape[0] + columns] = 1

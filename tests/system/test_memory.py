@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support import dsgmcmc, run, write_planted, write_synthetic
 
-from dsgmcmc.data.ratings import open_ratings
+from dsgmcmc.data.ratings import Ratings
 
 pytestmark = pytest.mark.long
 RATINGS, USERS, ITEMS, RANK = 20_200_000, 100_000, 25_000, 32
@@ -40,7 +40,7 @@ def test_prepare_stays_below_2_gb(prepared):
     assert peak < 2e9
     assert (found["users"], found["items"], found["ratings"]) == (USERS, ITEMS, n)
     assert found["test"] == int(0.1 * n + 0.5)
-    with open_ratings(out) as ratings:
+    with Ratings(out) as ratings:
         assert ratings.column_counts.sum() == ratings.nnz == found["train"]
         ratings.slab("train", 0, 5000)
 

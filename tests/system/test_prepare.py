@@ -12,7 +12,7 @@ import time
 import pytest
 from support import typed, write_synthetic
 
-from dsgmcmc.data.ratings import open_ratings
+from dsgmcmc.data.ratings import Ratings
 
 COMMAND = [sys.executable, "-m", "dsgmcmc", "prepare"]
 TIMEOUT = 120
@@ -25,7 +25,7 @@ def test_movielens_1m(datasets, tmp_path):
     assert run.err == ""
     for text in ("6,040", "3,706", "1,000,209", "900,188", "100,021", "3.58", str(out)):
         assert text in run.out
-    with open_ratings(out) as ratings:
+    with Ratings(out) as ratings:
         ratings.verify()
         assert (ratings.n_rows, ratings.n_cols, ratings.nnz, ratings.nnz_test) == (6040, 3706, 900188, 100021)
         assert (ratings.minimum, ratings.maximum, ratings.transposed) == (1, 5, False)
@@ -54,7 +54,7 @@ def test_every_option(tmp_path):
     summary = json.loads(run.expect(0).out)
     assert (summary["ratings"], summary["test"], summary["mean"], summary["duplicates"]) == (3, 1, 3.5, 1)
     assert summary["features"]["user"]["groups"] == {"tags": 2, "age": 2}
-    with open_ratings(tmp_path / "out.h5") as ratings:
+    with Ratings(tmp_path / "out.h5") as ratings:
         assert ratings.seed == 3
         assert ratings.times is not None
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.h5", "r.unknown", "users.csv"]

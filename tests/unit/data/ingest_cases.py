@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from dsgmcmc.data.prepare import Summary, prepare_ratings
-from dsgmcmc.data.ratings import SPLITS, open_ratings
+from dsgmcmc.data.ratings import SPLITS, Ratings
 
 # 5 users, 4 items, half stars; ids as sparse as in real exports
 RATINGS = [
@@ -40,7 +40,7 @@ def prepare(folder: Path, text: str | bytes, name: str = "ratings.csv", **option
 def read_back(path: Path) -> dict[str, dict[tuple, float]]:
     """Return {part: {(user, item): rating}} of a ratings file."""
     parts: dict[str, dict[tuple, float]] = {}
-    with open_ratings(path) as ratings:
+    with Ratings(path) as ratings:
         ratings.verify()
         for part in SPLITS:
             indptr, columns, values = ratings.slab(part, 0, ratings.n_rows)

@@ -15,7 +15,7 @@ from ingest_cases import lines, prepare, read_back
 from dsgmcmc.data.arrays import prepare_data, read_features
 from dsgmcmc.data.features import Description, Encoding
 from dsgmcmc.data.prepare import Summary
-from dsgmcmc.data.ratings import open_ratings
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
 
 USERS = """userId,age,job,likes,zip
@@ -40,7 +40,7 @@ def described(
 
 def features_of(path: Path, entity: str = "user") -> dict[object, dict[str, float]]:
     """Return {name of a user or item: {feature: value}} of a ratings file."""
-    with open_ratings(path) as ratings:
+    with Ratings(path) as ratings:
         ratings.verify()
         side = "rows" if (entity == "item") == ratings.transposed else "cols"
         ids = (ratings.row_ids() if side == "rows" else ratings.col_ids()).tolist()
@@ -178,7 +178,7 @@ def test_damage_is_found(tmp_path, name, index, value, message):
     described(tmp_path, USERS, kinds={"zip": "skip"})
     with h5py.File(tmp_path / "out.h5", "r+") as file:
         next(file[side] for side in ("rows/features", "cols/features") if side in file)[name][index] = value
-    with pytest.raises(InputError, match=message), open_ratings(tmp_path / "out.h5") as ratings:
+    with pytest.raises(InputError, match=message), Ratings(tmp_path / "out.h5") as ratings:
         ratings.verify()
 
 
@@ -202,7 +202,7 @@ def test_features_from_python(tmp_path):
 def test_the_encoding_is_kept_and_checked(tmp_path):
     """The encoding is stored beside the features, has their names, and damage to it is encoding."""
     described(tmp_path, USERS, kinds={"zip": "skip"})
-    with open_ratings(tmp_path / "out.h5") as ratings:
+    with Ratings(tmp_path / "out.h5") as ratings:
         (stored,) = ratings.features.values()
     encoding = Encoding.parse(stored.encoding)
     assert (encoding.names, encoding.groups) == (list(stored.names), list(stored.groups))
@@ -215,7 +215,7 @@ def test_the_encoding_is_kept_and_checked(tmp_path):
     content = (tmp_path / "out.h5").read_bytes()
     (tmp_path / "out.h5").write_bytes(content.replace(b'"list"', b'"lost"'))
     with pytest.raises(InputError, match="cannot be read"):
-        open_ratings(tmp_path / "out.h5")
+        Ratings(tmp_path / "out.h5")
 
 
 def test_an_encoding_of_an_earlier_version_is_read():

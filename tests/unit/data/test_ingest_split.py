@@ -11,7 +11,7 @@ from ingest_cases import RATINGS, everything, lines, prepare, read_back
 from support import typed
 
 from dsgmcmc.data.prepare import prepare_ratings
-from dsgmcmc.data.ratings import open_ratings
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
 
 
@@ -66,7 +66,7 @@ def test_split_and_order_stay_what_they_are(tmp_path):
     smallest = sorted(pairs, key=lambda pair: key(7, "pair", *pair))[:3]
     assert set(read_back(tmp_path / "out.h5")["test"]) == set(smallest)
     users, items = ({pair[side] for pair in pairs} for side in (0, 1))
-    with open_ratings(tmp_path / "out.h5") as ratings:
+    with Ratings(tmp_path / "out.h5") as ratings:
         assert ratings.row_ids().tolist() == sorted(users, key=lambda name: key(7, "user", name))
         assert ratings.col_ids().tolist() == sorted(items, key=lambda name: key(7, "item", name))
 
@@ -117,7 +117,7 @@ def test_test_file(tmp_path):
     assert parts["test"] == {(3, 31): 1, (777, 7): 2, (41, 888): 3, (666, 555): 4}
     assert parts["train"] == {(u, i): r for u, i, r, _ in RATINGS}
     assert (summary.users, summary.items, summary.train, summary.test) == (7, 6, 10, 4)
-    with open_ratings(tmp_path / "out.h5") as ratings:
+    with Ratings(tmp_path / "out.h5") as ratings:
         counts = dict(zip(ratings.row_ids().tolist(), np.diff(ratings.row_indptr).tolist(), strict=True))
         columns = dict(zip(ratings.col_ids().tolist(), ratings.column_counts.tolist(), strict=True))
     assert counts[777] == counts[666] == columns[888] == columns[555] == 0
@@ -137,7 +137,7 @@ def test_longer_side_becomes_the_rows(tmp_path, n_users):
     ratings = [(1000 + u, i, float((u * i) % 7), 0) for u in range(n_users) for i in range(12 - n_users)]
     summary = prepare(tmp_path, lines(ratings=ratings), test_fraction=0.2)
     assert (summary.users, summary.items) == (n_users, 12 - n_users)
-    with open_ratings(tmp_path / "out.h5") as opened:
+    with Ratings(tmp_path / "out.h5") as opened:
         assert opened.n_rows >= opened.n_cols
         assert opened.transposed == (n_users == 3)
     assert everything(tmp_path / "out.h5") == {(u, i): r for u, i, r, _ in ratings}

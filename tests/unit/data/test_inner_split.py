@@ -6,11 +6,11 @@ from functools import partial
 
 import numpy as np
 import pytest
-from support import write_planted
+from support import write_planted, write_ratings
 
 from dsgmcmc.data.inner import InnerSplit
 from dsgmcmc.data.prepare import prepare_ratings
-from dsgmcmc.data.ratings import open_ratings, write_ratings
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.parallel.comm import Alone
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.run import Run
@@ -33,7 +33,7 @@ def path(tmp_path):
 
 def test_training_ratings_are_divided_and_test_ratings_stay_away(path):
     """Both parts together are the training ratings, and their sizes, mean and range are right."""
-    whole, inner = open_ratings(path), InnerSplit(open_ratings(path), 0.25, 3)
+    whole, inner = Ratings(path), InnerSplit(Ratings(path), 0.25, 3)
     train, test = cells(inner, "train"), cells(inner, "test")
     assert {**train, **test} == cells(whole, "train")
     assert not train.keys() & test.keys()
@@ -47,7 +47,7 @@ def test_training_ratings_are_divided_and_test_ratings_stay_away(path):
 
 def test_the_seed_determines_the_held_out_ratings(path):
     """Equal seeds hold out the same ratings, however the rows are read; other seeds hold out others."""
-    first, again, other = (InnerSplit(open_ratings(path), 0.25, seed) for seed in (3, 3, 4))
+    first, again, other = (InnerSplit(Ratings(path), 0.25, seed) for seed in (3, 3, 4))
     assert (first.digest, cells(first, "test")) == (again.digest, cells(again, "test"))
     assert first.digest != other.digest
     assert cells(first, "test").keys() != cells(other, "test").keys()
@@ -58,7 +58,7 @@ def test_the_seed_determines_the_held_out_ratings(path):
 
 def test_times_go_with_their_ratings(path):
     """A rating keeps its positions in time in either part."""
-    whole, inner = open_ratings(path), InnerSplit(open_ratings(path), 0.25, 3)
+    whole, inner = Ratings(path), InnerSplit(Ratings(path), 0.25, 3)
 
     def times(ratings, part):
         sides = [ratings.times_slab(part, side, 0, 60) for side in ("rows", "cols")]
@@ -76,7 +76,7 @@ def test_a_temporal_split_holds_out_the_latest(tmp_path, tall):
     lines = [f"{user},{item},{1 + time % 5},{time}" for (user, item), time in zip(pairs, times, strict=True)]
     (tmp_path / "r.csv").write_text("\n".join(["user,item,rating,timestamp", *lines]))
     prepare_ratings([str(tmp_path / "r.csv")], tmp_path / "r.h5", split="temporal")
-    whole = open_ratings(tmp_path / "r.h5")
+    whole = Ratings(tmp_path / "r.h5")
     whole.verify()
     inner = InnerSplit(whole, 0.1, 0)
     time_of = {tuple(pair): time for pair, time in zip(pairs.tolist(), times.tolist(), strict=True)}
@@ -96,7 +96,7 @@ def test_a_view_is_sampled_like_a_file_of_both_parts(tmp_path):
     """Predictions agree to the bit; ratings are whole numbers, so that sums are exact."""
     path = write_planted(tmp_path / "whole.h5", 60, 40, 0.6, stars=True)
     view = partial(InnerSplit, share=0.25, seed=3)
-    inner = view(open_ratings(path))
+    inner = view(Ratings(path))
     parts = (inner.slab(part, 0, 60) for part in ("train", "test"))
     write_ratings(tmp_path / "written.h5", *parts, np.arange(60), np.arange(40))
     ends = []

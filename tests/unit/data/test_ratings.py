@@ -9,9 +9,9 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from support import csr
+from support import csr, write_ratings
 
-from dsgmcmc.data.ratings import CHUNK, Features, Sizes, Slab, open_ratings, write_ratings, write_slabs
+from dsgmcmc.data.ratings import CHUNK, Features, Ratings, Sizes, Slab, write_slabs
 from dsgmcmc.errors import InputError
 
 TRAIN = (
@@ -33,7 +33,7 @@ def file(tmp_path: Path) -> Path:
 
 def test_round_trip(file):
     """Everything written comes back: sizes, statistics, names, every row of both parts."""
-    with open_ratings(file) as ratings:
+    with Ratings(file) as ratings:
         assert (ratings.n_rows, ratings.n_cols, ratings.nnz, ratings.nnz_test) == (4, 3, 6, 2)
         assert (ratings.minimum, ratings.maximum, ratings.mean) == (0.5, 5.0, 16 / 6)
         assert (ratings.seed, ratings.transposed, ratings.source) == (5, True, "x.csv")
@@ -70,7 +70,7 @@ def test_content_does_not_depend_on_slabs(tmp_path):
             slabs.append(Slab("test", np.zeros(stop - start + 1, np.int64), indices[:0], values[:0]))
         ids = {"rows": [np.arange(*cut) for cut in cuts], "cols": [np.arange(j)]}
         write_slabs(path, Sizes(n, j, len(indices), 0), ids, slabs)
-        with open_ratings(path) as ratings:
+        with Ratings(path) as ratings:
             ratings.verify()
             contents.add((ratings.digest, ratings.mean, ratings.nnz_test))
     assert len(contents) == 1
@@ -135,7 +135,7 @@ def test_wrong_structure_is_refused_on_opening(file, tmp_path, name):
     with h5py.File(file, "r+") as opened:
         change(opened, tmp_path)
     with pytest.raises(InputError) as caught:
-        open_ratings(file)
+        Ratings(file)
     assert message in str(caught.value)
     assert str(file) in str(caught.value)
 
@@ -156,7 +156,7 @@ def test_changed_content_is_refused(file, name, index, value, message):
     """`slab` refuses bad indices and numbers; `verify` finds any change, also to content that is valid in itself."""
     with h5py.File(file, "r+") as opened:
         opened[name][index] = value
-    with open_ratings(file) as ratings:
+    with Ratings(file) as ratings:
         if message not in ("content_sha256", "column_counts"):
             with pytest.raises(InputError, match=message):
                 ratings.slab("train", 0, 4)
@@ -167,22 +167,22 @@ def test_changed_content_is_refused(file, name, index, value, message):
 def test_not_a_ratings_file(tmp_path, file):
     """A missing file, a folder, text and a file cut short each get their own reason."""
     with pytest.raises(InputError, match="does not exist"):
-        open_ratings(tmp_path / "none.h5")
+        Ratings(tmp_path / "none.h5")
     with pytest.raises(InputError, match="is not a file"):
-        open_ratings(tmp_path)
+        Ratings(tmp_path)
     text = tmp_path / "text.h5"
     text.write_text("1,2,3\n")
     with pytest.raises(InputError, match=r"dsgmcmc prepare .*text\.h5 OUT\.h5"):
-        open_ratings(text)
+        Ratings(text)
     cut = tmp_path / "cut.h5"
     cut.write_bytes(file.read_bytes()[:-100])
     with pytest.raises(InputError, match="opened as HDF5"):
-        open_ratings(cut)
+        Ratings(cut)
 
 
 def everything(path: Path) -> str:
     """Return all that a run reads of a ratings file, as JSON."""
-    with open_ratings(path) as ratings:
+    with Ratings(path) as ratings:
         facts = {name: fact for name, fact in vars(ratings).items() if not name.startswith("_") and name != "features"}
         slabs = [ratings.slab(part, 0, ratings.n_rows) for part in ("train", "test")]
         features = [ratings.feature_slab(side, 0, 4).datasets(side) for side in ratings.features]
@@ -224,7 +224,7 @@ def test_only_what_is_read_is_checked(tmp_path):
     with path.open("r+b") as raw:
         raw.seek(place)
         raw.write(np.float32(2).tobytes())
-    with open_ratings(path) as ratings:
+    with Ratings(path) as ratings:
         for start in (0, 17, CHUNK, 3 * CHUNK - 9, 4 * CHUNK):
             assert ratings.slab("train", start, start + 9)[2].tolist() == [1.0] * 9
         for start, stop in ((3 * CHUNK, 3 * CHUNK + 1), (0, n), (4 * CHUNK - 1, n)):

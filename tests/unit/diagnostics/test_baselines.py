@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.stats import norm
-from support import csr, planted, write_planted
+from support import csr, planted, write_planted, write_ratings
 
-from dsgmcmc.data.ratings import Ratings, open_ratings, write_ratings
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics import baselines
 from dsgmcmc.diagnostics.baselines import PRECISION_RATE, PRECISION_SHAPE, advantage, fit_biases_only
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
@@ -35,7 +35,7 @@ def test_the_fit_solves_its_equations(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(baselines, "_SLAB", slab)
     monkeypatch.setattr(baselines, "CONVERGED_BELOW", 0.0)
     monkeypatch.setattr(baselines, "MOST_SWEEPS", 400)
-    with open_ratings(write_planted(tmp_path / "r.h5")) as ratings:
+    with Ratings(write_planted(tmp_path / "r.h5")) as ratings:
         found = fit_biases_only(ratings)
         rows, columns, values = triples(ratings, "train")
         shape = (ratings.n_rows, ratings.n_cols)
@@ -58,7 +58,7 @@ def test_the_fit_solves_its_equations(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_its_errors_are_those_of_loops(tmp_path: Path) -> None:
     """RMSE of mu + a_i + b_j, and of mu."""
-    with open_ratings(write_planted(tmp_path / "r.h5")) as ratings:
+    with Ratings(write_planted(tmp_path / "r.h5")) as ratings:
         fitted = fit_biases_only(ratings)
         test = list(zip(*triples(ratings, "test"), strict=True))
         errors = [x - fitted.mean - fitted.means[0][i] - fitted.means[1][j] for i, j, x in test]
@@ -73,7 +73,7 @@ def test_ratings_that_are_all_the_same_have_a_fit(tmp_path: Path) -> None:
     train = csr(29, i, j, np.full_like(x, 4.0))
     test = csr(29, i[:9], j[:9], x[:9])
     write_ratings(tmp_path / "r.h5", train, test, np.arange(29), np.arange(17), seed=0, source="all 4")
-    with open_ratings(tmp_path / "r.h5") as ratings:
+    with Ratings(tmp_path / "r.h5") as ratings:
         fitted = fit_biases_only(ratings)
     assert all(np.abs(each).max() == 0 for each in fitted.means)
     assert 0 < fitted.noise < 0.1
@@ -86,7 +86,7 @@ def test_the_advantage_is_that_of_loops(tmp_path: Path, transposed: bool, kind: 
     path = write_planted(tmp_path / "r.h5", stars=kind != "measurements", transposed=transposed)
     law = NegativeBinomial if kind == "counts" else Gaussian
     levels = np.arange(1.0, 6.0) if kind == "levels" else None
-    with open_ratings(path) as ratings:
+    with Ratings(path) as ratings:
         biases = fit_biases_only(ratings)
         rows, columns, x = triples(ratings, "test")
         mean = np.maximum(x + np.random.default_rng(0).normal(0, 0.5, len(x)), 0.1)

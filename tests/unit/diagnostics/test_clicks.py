@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from mpi4py import MPI
-from support import csr, sample
+from support import csr, sample, write_ratings
 
-from dsgmcmc.data.ratings import open_ratings, write_ratings
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics.ranking import click_scores, evaluate
 from dsgmcmc.diagnostics.report import write_report
 from dsgmcmc.diagnostics.summary import verdict
@@ -49,7 +49,7 @@ def test_the_summary_has_rankings_and_no_errors(run: Run, data: Path) -> None:
     """Those of `evaluate` at the same lengths, far above popularity where users have tastes; info and report say so."""
     summary = json.loads((run.path / "summary.json").read_text())
     assert summary["rmse_mean"] is None
-    with open_ratings(data) as ratings:
+    with Ratings(data) as ratings:
         assert summary["rankings"] == click_scores(run, ratings)
         found = evaluate(run, Rated(ratings), at=20)
     rules = {rule["rule"]: rule for rule in found["rules"]}

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from mpi4py import MPI
-from support import csr, sample, typed
+from support import csr, sample, typed, write_ratings
 
-from dsgmcmc.data.ratings import write_ratings
 from dsgmcmc.diagnostics.summary import doubts, ending, no_better, read_summary, verdict
 
 GOOD = {

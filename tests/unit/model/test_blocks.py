@@ -9,7 +9,7 @@ import pytest
 from mpi4py import MPI
 from support import write_planted
 
-from dsgmcmc.data.ratings import open_ratings
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.model import blocks
 from dsgmcmc.parallel.ring import Ring
 
@@ -25,7 +25,7 @@ def test_blocks_have_the_ratings_of_the_file(tmp_path: Path, monkeypatch: pytest
     """
     monkeypatch.setattr(blocks, "SLAB", 100)
     path = write_planted(tmp_path / "r.h5", ROWS, COLUMNS, stars=stars)
-    with open_ratings(path) as ratings:
+    with Ratings(path) as ratings:
         held = blocks.RatingBlocks(ratings, Ring(MPI.COMM_SELF, GRID), ratings.mean, standardise=True)
         indptr, columns, values = ratings.slab("train", 0, ROWS)
         rows, values = np.repeat(np.arange(ROWS), np.diff(indptr)), values - np.float32(ratings.mean)

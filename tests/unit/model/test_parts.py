@@ -10,7 +10,7 @@ from mpi4py import MPI
 from support import write_planted
 
 from dsgmcmc.config.run import FactorConfig, ModelConfig, build
-from dsgmcmc.data.ratings import open_ratings
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.parts import PARTS, Noise, Part, RowPriors
 from dsgmcmc.model.quantity import SHIFT
@@ -83,7 +83,7 @@ def test_a_chain_has_what_a_part_says(tmp_path: Path, part: type[Part], sampler:
         {"rank": 2, "grid": 2, "sampler": sampler, "features": "no", "hyper_start": 1} | WITH[part.__name__]
     ).resolved()
     algorithm, ring = config.make_sampler(), Ring(MPI.COMM_SELF, 2)
-    with open_ratings(path) as ratings:
+    with Ratings(path) as ratings:
         target = targets_of(config, ratings, ring)(0, algorithm)
     (present,) = (other for other in target.parts if type(other) is part)
     assert present.quantities == part.quantities_of(config, False, THERE)
@@ -112,7 +112,7 @@ def test_the_model_says_what_cannot_go_together(given: dict[str, Any], named: st
 
 def test_a_part_says_what_ratings_lack(tmp_path: Path) -> None:
     """Features and times that are asked for and are not there."""
-    with open_ratings(write_planted(tmp_path / "r.h5")) as ratings:
+    with Ratings(write_planted(tmp_path / "r.h5")) as ratings:
         for given, what in [
             ({"features": "user"}, "no features of users"),
             ({"time_levels": "user"}, "prepare it again with --timestamps"),

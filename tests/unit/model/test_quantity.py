@@ -10,7 +10,7 @@ from mpi4py import MPI
 from support import sample, write_planted
 
 from dsgmcmc.config.run import build
-from dsgmcmc.data.ratings import open_ratings
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.model.quantity import THETA
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.posterior.run import Run
@@ -51,7 +51,7 @@ def test_a_chain_keeps_what_its_model_says(data: Path, name: str) -> None:
     config = build(SETTINGS | MODELS[name]).resolved()
     source, ring = RatingsSource(data), Ring(MPI.COMM_SELF, config.grid)
     sampler = config.make_sampler()
-    with open_ratings(data) as ratings:
+    with Ratings(data) as ratings:
         said = config.quantities_for(ratings)
     target = targets_of(config, source.ratings, ring)(0, sampler)
     target.reset()

@@ -11,7 +11,7 @@ from mpi4py import MPI
 from dsgmcmc import BPMF
 from dsgmcmc.config.run import build
 from dsgmcmc.data.prepare import prepare_ratings
-from dsgmcmc.data.ratings import open_ratings
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.likelihoods import LIKELIHOODS, Law
@@ -34,7 +34,7 @@ def groups_of(path: Path, name: str) -> dict[tuple[str, str], int]:
     """Group of every rating at one level, by user and item, on one process; of a block's groups the first is 0."""
     by_pair = {}
     ring = Ring(MPI.COMM_SELF, 1)
-    with open_ratings(path) as ratings:
+    with Ratings(path) as ratings:
         blocks = RatingBlocks(ratings, ring, 0.0)
         groups = read_groups(time_levels_of(name, ratings.transposed), ratings, blocks, ring)
         rows, cols = ratings.row_ids(), ratings.col_ids()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from runs import make_run
 
-from dsgmcmc.data.ratings import open_ratings
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.names import Vocabulary
@@ -53,7 +53,7 @@ def test_a_run_knows_its_users_items_and_test_pairs(tmp_path, users, items, stri
     """From the run alone, transposed or not: the same names, counts and test ratings as in the data."""
     made = make_run(tmp_path, users=users, items=items, strings=strings, iterations=60)
     run = Run(made.path)
-    with open_ratings(made.data) as ratings:
+    with Ratings(made.data) as ratings:
         assert ratings.transposed == (items > users)
         made.data.unlink()  # open still
     rated = {(u, i): x for u, i, x in made.ratings.tolist()}

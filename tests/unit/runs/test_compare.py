@@ -11,12 +11,12 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from support import copied, csr, typed, write_planted
+from support import copied, csr, typed, write_planted, write_ratings
 
 from dsgmcmc import BPMF
 from dsgmcmc.config.job import Policy
 from dsgmcmc.config.run import ResolvedConfig
-from dsgmcmc.data.ratings import open_ratings, write_ratings
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics.comparison import Comparison
 from dsgmcmc.errors import DivergenceError, InputError
 from dsgmcmc.model.likelihoods import LIKELIHOODS, Levels
@@ -136,7 +136,7 @@ def test_laws_are_compared_by_the_probability_of_the_recorded_value(tmp_path):
     i, j = np.divmod(chosen, 40)
     x = rng.negative_binomial(0.5, 0.5 / (0.5 + 60), len(i)) + 1.0
     write_ratings(tmp_path / "r.h5", csr(60, i, j, x), csr(60, i[:0], j[:0], x[:0]), np.arange(60), np.arange(40))
-    with open_ratings(tmp_path / "r.h5") as ratings:
+    with Ratings(tmp_path / "r.h5") as ratings:
         values = recorded_values(ratings)
     assert len(values) > 100
     mean, variance = np.full(len(values), 40.0), np.full(len(values), 3000.0)

@@ -15,7 +15,7 @@ from mpi4py import MPI
 from support import sample, write_planted
 
 from dsgmcmc.config.run import ResolvedConfig, build
-from dsgmcmc.data.ratings import Ratings, open_ratings
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.costs import INTERPRETER, Costs
@@ -35,7 +35,7 @@ def held(data: Path, config: ResolvedConfig) -> int:
     """Bytes of the ratings, the state and the accumulators of a chain on one process, after an iteration."""
     ring, sampler = Ring(MPI.COMM_SELF, config.grid), config.make_sampler()
     before = tracemalloc.get_traced_memory()[0]
-    with open_ratings(data) as ratings:
+    with Ratings(data) as ratings:
         target = targets_of(config, ratings, ring)(0, sampler)
     recorders = [DrawRecorder(target, True, config.save_draws), *target.recorders()]
     sampler.start(target, 0.1)
@@ -50,7 +50,7 @@ def held(data: Path, config: ResolvedConfig) -> int:
 def test_memory_is_at_least_what_a_chain_takes(data: Path, name: str) -> None:
     """Beside the interpreter, a copy of the state and draws are held while a checkpoint is written."""
     config = build({**SETTINGS, "sampler": name, "noise": "both", "save_draws": 0}).resolved()
-    with open_ratings(data) as ratings:
+    with Ratings(data) as ratings:
         said = Costs.of(config, ratings, 1)
         two = Costs.of(config, ratings, 2)
     held(data, config)  # compiles the kernels
@@ -69,7 +69,7 @@ def test_disk_is_what_was_said(data: Path, tmp_path: Path, name: str) -> None:
     """A checkpoint; and the whole run, between the bounds."""
     settings = {**SETTINGS, "sampler": {"name": name}, "noise": "both", "iterations": 7, "burn_in": 0, "thin": 1}
     assert sample(MPI.COMM_SELF, data, tmp_path / "run", **settings) == 0
-    with open_ratings(data) as ratings:
+    with Ratings(data) as ratings:
         said = Costs.of(build(settings).resolved(), ratings, 1)
     (checkpoint,) = (tmp_path / "run" / "checkpoints" / "chain-0").iterdir()
     assert size(checkpoint) == pytest.approx(said.checkpoint, rel=0.1)

@@ -9,7 +9,7 @@ import pytest
 from mpi4py import MPI
 from support import sample, write_planted
 
-from dsgmcmc.data.ratings import open_ratings
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics.summary import in_units
 from dsgmcmc.runs import job
 from dsgmcmc.runs.progress import Progress, logs
@@ -31,7 +31,7 @@ def test_progress_counts_the_ratings_of_an_iteration(
     data = write_planted(tmp_path / "r.h5")
     settings = {"sampler": sampler, "grid": 3, "rank": 2, "iterations": 4, "burn_in": 1, "thin": 2}
     assert sample(MPI.COMM_SELF, data, tmp_path / "run", **settings) == 0
-    with open_ratings(data) as ratings:
+    with Ratings(data) as ratings:
         assert shown == [(4, ratings.nnz / parts)]
 
 

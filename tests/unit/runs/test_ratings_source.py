@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 from mpi4py import MPI
-from support import csr, planted, sample
+from support import csr, planted, sample, write_ratings
 
-from dsgmcmc.data.ratings import write_ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.runs.source import RatingsSource

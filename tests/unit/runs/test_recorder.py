@@ -11,7 +11,7 @@ import pytest
 from mpi4py import MPI
 from support import MODEL, factor_target, write_planted
 
-from dsgmcmc.data.ratings import open_ratings
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.runs.recorder import DrawNumbers, DrawRecorder
 from dsgmcmc.storage.store import Key
@@ -115,7 +115,7 @@ def test_moments_and_predictions_are_those_of_the_draws(tmp_path: Path, heterosc
         check("", "moments", factor, [draw[factor] for draw in draws])
         if heteroscedastic:
             check("weight_", "moments", factor, [draw[f"{factor}.g"][:, None] for draw in draws])
-    with open_ratings(path) as ratings:
+    with Ratings(path) as ratings:
         indptr, j, x = ratings.slab("test", 0, ROWS)
         centre = ratings.mean
     i = np.repeat(np.arange(ROWS), np.diff(indptr))

@@ -10,7 +10,7 @@ from mpi4py import MPI
 from support import write_planted
 
 from dsgmcmc.config.run import ResolvedConfig
-from dsgmcmc.data.ratings import open_ratings
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import AgreedError
 from dsgmcmc.runs.job import Job
 from dsgmcmc.runs.source import RatingsSource
@@ -30,7 +30,7 @@ def begun(data: Path, tmp_path: Path) -> Path:
     run = RunDirectory(tmp_path / "run")
     run.path.mkdir()
     config = ask(data, tmp_path / "none", **SMALL)[0]
-    with open_ratings(data) as ratings:
+    with Ratings(data) as ratings:
         run.write_settings(config.table(), {"data_hash": ratings.digest})
     return run.path
 

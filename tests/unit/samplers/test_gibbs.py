@@ -13,7 +13,7 @@ from mpi4py import MPI
 from support import MODEL, cells_of, factor_target, rows_of, write_planted
 
 from dsgmcmc.config.run import build
-from dsgmcmc.data.ratings import open_ratings
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.philox import NoiseKey, gammas, normals
 from dsgmcmc.model.likelihoods import LIKELIHOODS, Likelihood
@@ -60,7 +60,7 @@ def scales(target: FactorTarget) -> list[np.ndarray]:
 def reference_of(data: Path, target: FactorTarget) -> tuple[gibbs.State, np.ndarray, list[gibbs.View], gibbs.Model]:
     """The state of a target as the reference has it, residuals, views and model."""
     rows, columns, values = cells_of(data)
-    with open_ratings(data) as ratings:
+    with Ratings(data) as ratings:
         residuals = values.astype(np.float64) - ratings.mean
     model = gibbs.Model(target.row_priors.rank, biases=target.row_priors.biases)
     state = gibbs.start(model, (60, 40), np.random.default_rng(0))

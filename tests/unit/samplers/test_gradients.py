@@ -12,7 +12,7 @@ from mpi4py import MPI
 from ours import steps
 from support import MODEL, STEPPING, cells_of, factor_target, rows_of, write_planted
 
-from dsgmcmc.data.ratings import open_ratings
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.kernels.philox import NoiseKey, normals
 from dsgmcmc.model.parts.base import DrawContext
 from dsgmcmc.model.target import FactorTarget
@@ -49,7 +49,7 @@ def noise(target: FactorTarget) -> Whole:
 def likelihood_gradient(path: Path, theta: Whole) -> tuple[Whole, float]:
     """Of the energy at noise precision 1, and the squared errors, from the ratings file."""
     i, j, x = cells_of(path)
-    with open_ratings(path) as ratings:
+    with Ratings(path) as ratings:
         x = x.astype(np.float64) - ratings.mean
     w, h = theta[Factor.W][i].copy(), theta[Factor.H][j].copy()
     e = x - (w[:, :-1] * h[:, :-1]).sum(axis=1) - w[:, -1] - h[:, -1]

@@ -15,9 +15,8 @@ import fuzzer
 import numpy as np
 import pytest
 from runs import make_run
-from support import csr, planted
+from support import csr, planted, write_ratings
 
-from dsgmcmc.data.ratings import write_ratings
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.store import Key, SmallArray, write_snapshot
 
