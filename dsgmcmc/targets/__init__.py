@@ -1,4 +1,4 @@
-"""The interfaces of a target to samplers and chains: blocks of parameters, gradients, ordered sums, recorders.
+"""The interfaces between a target and samplers or chains: blocks of parameters, gradients, ordered sums, recorders.
 
-There is no update rule, no loop over iterations and no file format here.
+Update rules, loops over iterations and file formats are elsewhere.
 """

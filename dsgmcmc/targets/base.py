@@ -61,15 +61,15 @@ class Information(NamedTuple):
     c : dict of Factor to (D,) float64
         Mean squares, over the data, of the covariates: the numbers that multiply a row's elements in the predictor.
     lambda_ : dict of Factor to (D,) float64
-        Precision that all rows share: the prior's, plus the contribution of all pairs if the likelihood has one.
+        Precision that all rows share: of the prior, plus that of the sum over all pairs if the likelihood has one.
     tau : float
         Precision of the noise.
     n, squares : dict of ParameterBlock to (n,) array
         For every row, sums over its data of their weights and of the squared weights. A weight is 1, or the product of
         the noise scales.
     bound : dict of ParameterBlock to (n,) float64, or None
-        l_i for the diagonal metric, from averages over the other factor; None if it was not asked for and no row has
-        grown above its field ``reach``.
+        l_i for the diagonal metric, from averages over the other factor; None if it was not requested and the size of
+        no row is above the row's field ``reach``.
     common : dict of Factor to (D,) or (D, D) float64
         The precision whose diagonal is `lambda_`; (D,) if it is diagonal.
     sizes : dict of ParameterBlock to (n,) float64
@@ -182,7 +182,7 @@ class Target(Protocol):
     stream : RandomStream
         Seed, chain and iteration, from which random numbers are computed.
     subchain : int
-        Number of the interleaved sub-chain that moves in this iteration; each sub-chain has its own hyperparameters.
+        Number of the interleaved sub-chain that moves in this iteration; every sub-chain has hyperparameters.
     sweep_length : int
         Number of iterations in which all data are used once.
     n_data : int
@@ -192,7 +192,7 @@ class Target(Protocol):
         units of tau times the mean square of the covariates.
     metric_uses_current_hyperparameters : bool
         Whether a metric uses the current values of the hyperparameters (tau, the prior's precision, the rows' noise
-        scales), or else their values at its last refresh.
+        scales), instead of their values at its last refresh.
     """
 
     stream: RandomStream
@@ -232,8 +232,8 @@ class Target(Protocol):
     def full_gradient(self, position: str, out: str, errors: bool = True) -> None:
         """Gradient of minus the log likelihood of all data, with all blocks at a fixed state. Collective.
 
-        `out` of every block is set to the gradient at noise precision 1, without the prior: tau and the prior may be
-        drawn anew before the gradient is used. `errors` as in `Cell.gradient`.
+        `out` of every block is set to the gradient at noise precision 1, without the prior, because tau and the prior
+        may be drawn again before the gradient is used. `errors` is as in `Cell.gradient`.
         """
 
     def all_data_seen(self) -> None:
@@ -276,7 +276,7 @@ class Target(Protocol):
         position : str
             Field that holds the state.
         bound : bool
-            Whether l_i is wanted. It is computed in any case if the size of a row is above its field ``reach``.
+            Whether l_i is requested. It is always computed if the size of a row is above the row's field ``reach``.
         earlier : dict of Factor to (D,) float64
             `Information.c` of an earlier state, the unit of `Information.sizes`; empty if there is none.
         """
@@ -360,9 +360,9 @@ class Followed(NamedTuple):
     Attributes
     ----------
     values : (draws, m) array
-        Quantities whose accuracy is wanted.
+        Quantities for which ESS and R-hat are computed.
     score : (draws,) float64
-        Scalar to be summed over blocks, which depends on all shared parameters; (0,) if there is none.
+        Scalar that is summed over blocks and depends on all shared parameters; (0,) if there is none.
     """
 
     values: Array
@@ -402,13 +402,13 @@ class RunningMoments:
 
 
 class Recorder(Protocol):
-    """Accumulates over the draws of a chain; its accumulators are part of every checkpoint."""
+    """Accumulates values over the draws of a chain; its accumulators are part of every checkpoint."""
 
     def record(self, position: str, draw: DrawInfo | None) -> None:
         """Record the state in field `position`, and add it to the averages if it is a draw. Collective."""
 
     def metrics(self) -> dict[str, float | None]:
-        """The recorder's values in a line of metrics, on the last recorded state and on all draws. Collective."""
+        """Values for a line of metrics, on the last recorded state and on all draws. Collective."""
 
     def followed(self) -> dict[int, Followed]:
         """Values from which ESS and R-hat are computed, for blocks of this process; may be empty."""

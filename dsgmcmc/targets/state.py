@@ -1,7 +1,7 @@
 """The state of a target: blocks of parameters with named fields, and the small state that all processes share.
 
-A block's fields are views of one contiguous buffer: it is sent as one message, and checkpoints iterate over its fields
-without depending on the sampler.
+The fields of a block are views of one contiguous buffer, which is sent as one message. Checkpoints iterate over the
+fields of blocks without depending on the sampler.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Conditional(NamedTuple):
 
 
 class BlockLayout:
-    """Positions of a block's fields in its buffer: one after another, each (rows, width) in C order."""
+    """Positions of a block's fields in its buffer: one field after another, each (rows, width) in C order."""
 
     def __init__(self, fields: Sequence[StateField], dimension: int) -> None:
         self.fields = tuple(StateField(name, width or dimension) for name, width in fields)
@@ -73,7 +73,7 @@ def restarted_chain(chain: int, times: int) -> int:
 
 @dataclass
 class RandomStream:
-    """Identifies the random numbers of a chain, which are a function of this stream, their purpose and their position.
+    """Identifies the random numbers of a chain: a function of this stream, their purpose and their position.
 
     A restarted chain has a new chain number (`restarted_chain`), and thus different random numbers.
     """
@@ -159,7 +159,7 @@ class Rows:
             Number of columns of the fields, if it may exceed D.
         **given
             Values of names in the formula: scalars, (D,) columns, and (n,) vectors over the rows of all blocks in
-            order. A str is the name of the field to use; in the place of a row vector, of a field of width 1.
+            order. A str names the field to use; for a row vector, a field of width 1.
 
         Returns
         -------
@@ -241,7 +241,7 @@ class ParameterBlock(Rows):
         return self.counts.astype(self.dtype)
 
     def row(self, name: str) -> Array:
-        """Field `name` of width 1 as a (n,) view."""
+        """Field `name` of width 1 as an (n,) view."""
         return self.arrays[name].reshape(-1)
 
     def __getitem__(self, name: str) -> Array:
@@ -286,13 +286,13 @@ class ParameterBlock(Rows):
 
 @functools.cache
 def gradient_in(out: str, prior: bool) -> Gradient:
-    """Meaning of `grad` if `out` holds the whole gradient (`prior`), or only the likelihood's."""
+    """Meaning of `grad` if `out` holds the gradient of prior and likelihood (`prior`), or of the likelihood alone."""
     return Gradient(out) if prior else Gradient(f"{out} + grad_prior", out)
 
 
 @functools.cache
 def _labels(name: str) -> dict[Factor, str]:
-    """Names on disk of the arrays of both factors."""
+    """Name on disk of each factor's array."""
     return {factor: name.format(factor.name) for factor in Factor}
 
 
