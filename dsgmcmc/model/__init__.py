@@ -1,4 +1,4 @@
-"""The Bayesian matrix factorisation on the ring: its blocks and cells, likelihoods, priors, noise, held-out ratings.
+"""The Bayesian matrix factorisation on the ring: blocks and cells, likelihoods, priors, noise and held-out ratings.
 
-It knows neither the sampler that moves it nor the predictions that are made from its draws.
+It depends neither on samplers nor on the code that predicts from saved draws.
 """

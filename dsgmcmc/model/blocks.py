@@ -22,19 +22,19 @@ SLAB = 250_000  # ratings read at a time
 
 @dataclass(frozen=True)
 class CellRatings:
-    """Training ratings of one cell in CSR: local rows, local columns, values less the centre, over the scale.
+    """Training ratings of one cell in CSR format: local rows, local columns, and (value - centre) / scale.
 
     Attributes
     ----------
     indptr : (n + 1,) int64
     indices : (nnz,) uint16 or int32
     stored : (nnz,) uint8 or float32
-        Values, or, with a table, their numbers in it.
+        Values; if there is a table, their indices in it.
     table : (at most 256,) float32, optional
     columns : int
         Number of columns of the cell.
     offsets : (nnz,) float32, optional
-        Addend of every rating's predictor.
+        Number that is added to every rating's predictor.
     """
 
     indptr: Int64
@@ -51,14 +51,14 @@ class CellRatings:
 
     @property
     def rows(self) -> Int64:
-        """Local row of every rating, (nnz,) int64; made at every call."""
+        """Local row of every rating, (nnz,) int64; computed at every call."""
         return np.repeat(np.arange(len(self.indptr) - 1), np.diff(self.indptr))
 
     @cached_property
     def arrays(self) -> tuple[Array, ...]:
-        """Arguments of kernels (`dsgmcmc.kernels.stored.kernel_arguments`), then `offsets` if there are some."""
-        given = kernel_arguments(self.indptr, self.indices, self.stored, self.table)
-        return given if self.offsets is None else (*given, self.offsets)
+        """Arguments of kernels (`dsgmcmc.kernels.stored.kernel_arguments`), then `offsets` if there are any."""
+        arguments = kernel_arguments(self.indptr, self.indices, self.stored, self.table)
+        return arguments if self.offsets is None else (*arguments, self.offsets)
 
     @property
     def pattern(self) -> tuple[Array, ...]:
@@ -71,7 +71,7 @@ class CellRatings:
 
     @cached_property
     def by_column(self) -> CellRatings:
-        """The same ratings as a cell whose rows are the columns; made once."""
+        """The same ratings as a cell whose rows are the columns; computed once."""
         by_column = turned(self.indptr, self.indices, self.stored, self.columns)
         return CellRatings(*by_column, self.table, len(self.indptr) - 1)
 
@@ -83,7 +83,7 @@ class TestRows:
     Attributes
     ----------
     values : (q,) float32
-        Ratings less the centre, over the scale.
+        (rating - centre) / scale.
     by_column : list of (selection, rows, columns)
         For every column block: positions in `values`, local rows and local columns, all int32.
     """
@@ -93,18 +93,18 @@ class TestRows:
 
 
 class RatingBlocks:
-    """The blocks of the rows that this process owns. Collective.
+    """The ratings in this process's rows, by block. Construction is collective.
 
     Parameters
     ----------
     ratings : Ratings
         Open ratings file.
     ring : Ring
-        The processes of the chain; says which row blocks are this process's.
+        The processes of the chain; it assigns row blocks to this process.
     centre : float
         Subtracted from every rating (the training mean, or 0).
     standardise : bool
-        Whether ratings are then divided by the root of their mean square.
+        Whether ratings, less the centre, are divided by their root mean square.
     codes : callable, optional
         Converts ratings to the values that `train` stores, such as the indices of levels.
 
@@ -113,9 +113,9 @@ class RatingBlocks:
     scale : float
         Number by which ratings are divided; 1 if they are not standardised, or all equal.
     extreme : float
-        Distance of the rating that is furthest from the centre, divided by `scale`.
+        Largest distance of a rating from the centre, divided by `scale`.
     row_bounds, column_bounds : (B + 1,) int64
-        Where the row and column blocks begin.
+        First row (or column) of every block, and the end of the last block.
     row_counts : dict of int to (rows,) int64
         Training ratings of every row, by row block of this process.
     column_counts : (J,) int64
@@ -123,7 +123,7 @@ class RatingBlocks:
     part_sizes : (B,) int64
         Training ratings in every part.
     part_peaks : (B,) int64
-        Most training ratings of any one row or column within a part.
+        Largest number of training ratings that a row or column has in every part.
     """
 
     def __init__(
@@ -156,16 +156,16 @@ class RatingBlocks:
         self.extreme = max(abs(ratings.minimum - centre), abs(ratings.maximum - centre)) / self.scale
         self._peak = int(max(np.diff(ratings.row_indptr).max(), self.column_counts.max()))
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-        if trim is not None:  # the C library can return memory that was freed to the system
+        if trim is not None:  # the C library can give freed memory back to the system
             trim(0)
 
     def bounds(self, factor: Factor, index: int) -> tuple[int, int]:
-        """First and last + 1 global row of a block of a factor."""
+        """First global row of a block of a factor, and the row after its last."""
         bounds = self.row_bounds if factor == Factor.W else self.column_bounds
         return int(bounds[index]), int(bounds[index + 1])
 
     def curvature_bound(self, probability: Float64 | None) -> float:
-        """Largest number of ratings of a row or column in a part, over the part's probability; in all if no parts."""
+        """Largest number of ratings of a row or column: in a part, over its probability; without parts, in all."""
         if probability is None:
             return float(max(self._peak, 1.0))
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -199,21 +199,21 @@ class RatingBlocks:
         stored: list[Array] = [np.empty(n, np.uint8) for n in sizes]
         for first, last in slabs:
             ends, columns, values = ratings.slab("train", first, last)
-            given = self._codes(values - np.float32(self.centre))
-            numbers = numbering.numbers(given)
-            if numbers is None and stored[0].dtype == np.uint8:  # now there are too many
-                stored = [numbering.values[codes] for codes in stored]
-            cut = split_columns(ends, columns, given if numbers is None else numbers, bounds)
-            for c, (rows, part, some) in enumerate(cut):
-                place = slice(filled[c], filled[c] + len(part))
+            coded = self._codes(values - np.float32(self.centre))
+            numbers = numbering.numbers(coded)
+            if numbers is None and stored[0].dtype == np.uint8:  # too many distinct values for a table
+                stored = [numbering.values[places] for places in stored]
+            cut = split_columns(ends, columns, coded if numbers is None else numbers, bounds)
+            for c, (rows, local_columns, stored_part) in enumerate(cut):
+                place = slice(filled[c], filled[c] + len(local_columns))
                 if place.stop > sizes[c]:
                     raise InputError(f"{ratings.path} has changed while it was read: start again")
                 indptr[c][first - start + 1 : last - start + 1] = filled[c] + rows[1:]
-                indices[c][place], stored[c][place] = part, some
-                filled[c] += len(part)
-        few = stored[0].dtype == np.uint8
+                indices[c][place], stored[c][place] = local_columns, stored_part
+                filled[c] += len(local_columns)
+        has_table = stored[0].dtype == np.uint8
         return [
-            CellRatings(indptr[c], indices[c], stored[c], numbering.values.copy() if few else None, m)
+            CellRatings(indptr[c], indices[c], stored[c], numbering.values.copy() if has_table else None, m)
             for c, m in enumerate(np.diff(bounds).tolist())
         ]
 
@@ -228,14 +228,14 @@ class RatingBlocks:
         return TestRows((values - np.float32(self.centre)).astype(np.float32), by_column)
 
     def _standardise(self, ring: Ring) -> float:
-        """Divide all ratings by the root of the mean square of the training ones, and return it."""
+        """Divide all ratings by the root mean square of the training ratings, and return it."""
         squares = np.zeros((len(ring.blocks), 1))
         for (b, _), block in self.train.items():
             values = block.values
             squares[b - ring.blocks.start] += np.einsum("i,i->", values, values, dtype=np.float64)
         scale = float(np.sqrt(ring.total(squares)[0] / self.n_data)) or 1.0
-        held = [block.stored if block.table is None else block.table for block in self.train.values()]
-        for values in (*held, *(rows.values for rows in self.test.values())):
+        train = [block.stored if block.table is None else block.table for block in self.train.values()]
+        for values in (*train, *(rows.values for rows in self.test.values())):
             np.divide(values, scale, out=values)
         return scale
 

@@ -28,7 +28,7 @@ MakeBlock = Callable[..., ParameterBlock]
 
 
 class RatingsCell(NamedTuple):
-    """A pair of a row block and a column block. On a tour the column block has only the arrays that are sent.
+    """A row block, a column block, and their ratings. On a tour the column block has only the arrays that are sent.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class RatingsCell(NamedTuple):
 
 
 class _Copies(NamedTuple):
-    """Copies of some arrays of the column blocks, sent round on tours; in shared memory they are created once."""
+    """Copies of some arrays of the column blocks, sent round on tours; copies in shared memory are created once."""
 
     layout: BlockLayout
     shared: SharedColumnBuffers | None = None
@@ -66,7 +66,7 @@ class Circulation:
     layout : BlockLayout
         Fields that are sent with a block.
     scratch : tuple of str
-        (n, D) arrays that are not sent.
+        Names of (n, D) arrays that are not sent.
     dimension : int
         Columns D of a factor.
 
@@ -94,13 +94,13 @@ class Circulation:
         self._make, self.layout, self._scratch_names, self._dimension = make, layout, scratch, dimension
         self._shared: dict[int, SharedColumnBuffers | None] = {}  # by width of the layout
         self._copies: dict[tuple[str, ...], _Copies] = {}  # by names of arrays
-        self._together: tuple[Rows, Rows] | None = None
+        self._groups: tuple[Rows, Rows] | None = None
         self.rows = {b: self._row(b) for b in ring.blocks}
         self.place(0)
 
     def place(self, iteration: int) -> None:
         """Allocate the column blocks that rest on this process before `iteration`, filled with zeros."""
-        self._at(self._part_of(iteration))
+        self._set_part(self._part_of(iteration))
         self.columns: dict[int, ParameterBlock] = {}
         self._scratch: dict[int, dict[str, Float32]] = {}  # by column block
         self._arrange({c: np.zeros(self._length(c), np.float32) for c in self._resting()})
@@ -108,7 +108,7 @@ class Circulation:
     def _part_of(self, iteration: int) -> int:
         return self.schedule.part(iteration) if self.schedule else 0
 
-    def _at(self, part: int) -> None:
+    def _set_part(self, part: int) -> None:
         self.part = part
         self.part_probability = float(self.schedule.probability[part]) if self.schedule else 1.0
 
@@ -126,11 +126,11 @@ class Circulation:
 
     def rows_by_factor(self) -> Iterator[Rows]:
         """The row blocks of this process as one group, then the column blocks, both in the order of `pairs`."""
-        if self._together is None:
-            self._together = Rows([*self.rows.values()]), Rows([*self.columns.values()])
-        yield from self._together
+        if self._groups is None:
+            self._groups = Rows([*self.rows.values()]), Rows([*self.columns.values()])
+        yield from self._groups
 
-    # ------------------------------------------------------------------ their memory
+    # ------------------------------------------------------------------ memory of column blocks
 
     def _resting(self) -> list[int]:
         """Numbers of the column blocks that rest on this process."""
@@ -142,14 +142,14 @@ class Circulation:
         return (stop - start) * (width or self.layout.width)
 
     def _arrange(self, buffers: dict[int, Float32]) -> None:
-        """Make column blocks from the buffers that have arrived; they take the scratch of blocks that have left."""
+        """Make column blocks from the buffers that have arrived; they reuse the scratch of blocks that have left."""
         here = self._resting()
         spare = [self._scratch.pop(c) for c in self.columns.keys() - here]
         self.columns = {c: self._arrived(c, buffers[c], spare) for c in here}
-        self._together = None
+        self._groups = None
 
     def _arrived(self, index: int, buffer: Float32, spare: list[dict[str, Float32]]) -> ParameterBlock:
-        """Column block with this buffer, and scratch; the block itself if it has stayed."""
+        """Return the column block with this buffer and its scratch; the present block itself if it has stayed."""
         known = self.columns.get(index)
         if known is not None and known.buffer is buffer:
             return known
@@ -182,20 +182,20 @@ class Circulation:
     # ------------------------------------------------------------------ sending blocks
 
     def visit(self, iteration: int, send: bool) -> Iterator[RatingsCell]:
-        """Cells of an iteration's part; `send` puts cells with departing blocks first and sends these meanwhile."""
-        going = None
+        """Cells of an iteration's part; with `send`, cells whose blocks leave come first, and their blocks are sent."""
+        move = None
         if send:
             after = self._part_of(iteration + 1)
             buffers = {c: column.buffer for c, column in self.columns.items()}
-            going = Move(self.ring, buffers, self.part, after, lambda c: np.empty(self._length(c), np.float32))
-        for b in going.order if going else self.ring.blocks:
+            move = Move(self.ring, buffers, self.part, after, lambda c: np.empty(self._length(c), np.float32))
+        for b in move.order if move else self.ring.blocks:
             c = column_of(b, self.part, self.grid)
             yield self._cell(b, self.columns[c])
-            if going:
-                going.depart(c)
-        if going:
-            arrived = going.finish()
-            self._at(after)
+            if move:
+                move.depart(c)
+        if move:
+            arrived = move.finish()
+            self._set_part(after)
             self._arrange(arrived)
 
     def tour(
@@ -203,8 +203,8 @@ class Circulation:
     ) -> Iterator[RatingsCell]:
         """Pair every row block with all column blocks, at a frozen state. Collective.
 
-        A row block meets the column blocks in an order that does not depend on the number of processes, and so sums
-        have the same bits.
+        A row block meets the column blocks in an order that does not depend on the number of processes, so that sums
+        do not depend on it either, to the bit.
 
         Parameters
         ----------
@@ -213,7 +213,7 @@ class Circulation:
         returning : sequence of str
             Arrays among `names` that change, and are sent back to where their blocks rest.
         sums : sequence of str
-            Arrays among `returning` that are set to zero first, in row blocks and column blocks.
+            Arrays among `returning` that are first set to zero, in row blocks and column blocks.
         """
         alone = self.ring.size == 1
         for block in self.blocks() if alone else self.rows.values():
@@ -229,7 +229,7 @@ class Circulation:
         if shared:
             with self.ring.phases("exchange"):
                 shared.claim()
-        buffers = self._brought_home(copies, sums)
+        buffers = self._copies_at_home(copies, sums)
         if copies.tour:
             for b, c in copies.tour(bool(returning)):
                 yield self._cell(b, copies.blocks[c])
@@ -257,7 +257,7 @@ class Circulation:
             yield from self.columns.values()
             return
         copies = _Copies(self._layout(names))
-        buffers = self._brought_home(copies)
+        buffers = self._copies_at_home(copies)
         yield from (self._column(c, copies.layout, buffer) for c, buffer in buffers.items())
         if returning:
             self._take_back(copies, buffers, returning)
@@ -283,8 +283,8 @@ class Circulation:
         blocks = {c: self._column(c, layout, shared.buffer(c, length(c))) for c in range(self.grid)}
         return _Copies(layout, shared, SharedTour(self.ring, shared, length), blocks)
 
-    def _brought_home(self, copies: _Copies, sums: Sequence[str] = ()) -> dict[int, Float32]:
-        """Copies of the column blocks that have their home on this process, with `sums` set to zero. Collective."""
+    def _copies_at_home(self, copies: _Copies, sums: Sequence[str] = ()) -> dict[int, Float32]:
+        """Return copies of the column blocks whose home is this process, with `sums` set to zero. Collective."""
         buffers = {}
         for c, block in self.columns.items():
             copy = self._copy(copies, c)
@@ -314,7 +314,7 @@ class Circulation:
         return self._column(c, copies.layout, buffer)
 
     def _moved(self, buffers: dict[int, Float32], copies: _Copies, part: int, after: int) -> dict[int, Float32]:
-        """Move copies from the processes where column blocks rest in `part` to the processes of `after`. Collective."""
+        """Move copies from where column blocks rest in part `part` to where they rest in part `after`. Collective."""
         if part == after:
             return buffers
         shared, length = copies.shared, partial(self._length, width=copies.layout.width)
@@ -322,10 +322,10 @@ class Circulation:
         def buffer(c: int) -> Float32:
             return shared.buffer(c, length(c)) if shared else np.empty(length(c), np.float32)
 
-        going = Move(self.ring, buffers, part, after, buffer, shared.peers if shared else ())
+        move = Move(self.ring, buffers, part, after, buffer, shared.peers if shared else ())
         for c in buffers:
-            going.depart(c)
-        return going.finish()
+            move.depart(c)
+        return move.finish()
 
     def _cell(self, row_block: int, column: ParameterBlock) -> RatingsCell:
         return RatingsCell(self.rows[row_block], column, self.ratings.train[row_block, column.index])

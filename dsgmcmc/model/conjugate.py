@@ -32,7 +32,7 @@ def sums_of_rows(rows: Rows, position: str, dense: bool) -> tuple[Float64, Float
     position : str
         Field that holds theta.
     dense : bool
-        Whether products of different columns are wanted.
+        Whether products of different columns are computed.
 
     Returns
     -------
@@ -90,13 +90,13 @@ def draw_normal_gamma(
     prior : GammaPrior
         Prior of lambda_k.
     more : PrecisionTerms
-        Further draws from N(0, diag(lambda)^-1).
+        Sufficient statistics of further vectors from N(0, diag(lambda)^-1).
     """
     of_mean = n * average**2
     rate = prior.rate + np.maximum(squares - of_mean, 0.0) / 2 + of_mean / (2 * (n + 1))
     if more.products is not None:
         rate += np.diag(more.of(len(average))) / 2
-    k = len(average)  # standard variates, scaled afterwards: NumPy draws these in half the time
+    k = len(average)  # NumPy draws standard variates, which are scaled here, in half the time
     precision = rng.standard_gamma(prior.shape + (n + more.n) / 2, k) * (1 / rate)
     mean = n * average / (n + 1) + rng.standard_normal(k) * (1 / np.sqrt((n + 1) * precision))
     return mean, precision
@@ -105,8 +105,8 @@ def draw_normal_gamma(
 def draw_wishart(freedom: int, scale: Float64, rng: np.random.Generator) -> Float64:
     """Draw from W(scale, freedom) by Bartlett's decomposition, as ``scipy.stats.wishart`` does.
 
-    The random numbers are used in the same order, so that the bits are the same; importing `scipy.stats` takes longer
-    than everything else that a run imports.
+    It uses random numbers in SciPy's order, so that the result is equal to SciPy's to the bit. SciPy's function is not
+    called, because the import of `scipy.stats` takes longer than all other imports of a run.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def draw_wishart(freedom: int, scale: Float64, rng: np.random.Generator) -> Floa
     rng : Generator
         Source of randomness.
     """
-    from scipy.linalg import cholesky  # NumPy's differs in the last bits
+    from scipy.linalg import cholesky  # NumPy's result differs in the last bits
 
     k = len(scale)
     root = np.zeros((k, k))
@@ -143,7 +143,7 @@ def draw_normal_wishart(
     rng : Generator
         Source of randomness.
     more : PrecisionTerms
-        Further draws from N(0, Lambda^-1).
+        Sufficient statistics of further vectors from N(0, Lambda^-1).
     """
     k = len(average)
     scatter = outer - n * np.outer(average, average)

@@ -1,8 +1,8 @@
 """Predictions of the test ratings: at the last recorded state, and their mean and variance over the draws.
 
-A test rating takes 28 bytes, or 36 if users or items have their own noise, and 8 for each level that it may have. This
-matters, since usually a tenth of all ratings are for testing. A few ratings are followed: their predictions at every
-draw are kept, for convergence diagnostics.
+A test rating takes 28 bytes of memory, 36 if users or items have noise scales, and 8 more for each level of a rating.
+Its size matters, because usually a tenth of all ratings are test ratings. A few ratings are followed: their predictions
+at every draw are kept for convergence diagnostics.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dsgmcmc.storage.store import Key, Lazy, Snapshot
 from dsgmcmc.targets.base import DrawInfo, Followed, RunningMoments
 from dsgmcmc.types import Float32, Float64
 
-#: About this many test ratings, evenly spaced in every row block, have their prediction at every draw in the trace.
+#: Approximate number of test ratings whose prediction is traced at every draw; they are evenly spaced in row blocks.
 FOLLOWED = 256
 
 
@@ -74,7 +74,7 @@ class HeldOut:
     def metrics(self) -> dict[str, float | None]:
         """RMSE of this state and of the posterior mean, None without test ratings; tau, if there is noise. Collective.
 
-        All in the ratings' own unit. Clicks have no RMSE.
+        The values are in the ratings' own unit. Clicks have no RMSE.
         """
         n, scale = self._ratings.n_test, self._ratings.scale
         tau = {"tau": self._noise_precision() / scale**2} if self._has_noise else {}
@@ -83,8 +83,8 @@ class HeldOut:
         predictions = [(rows.rows.values, (rows.prediction, rows.mean)) for rows in self._rows.values()]
         squares = [[np.square(p - x).sum(dtype=np.float64) for p in both] for x, both in predictions]
         errors = self._ring.total(np.array(squares))
-        now, mean = (scale * np.sqrt(errors / n)).tolist()
-        return {"rmse": now, "rmse_mean": mean if self._has_draws else None, **tau}
+        rmse, rmse_mean = (scale * np.sqrt(errors / n)).tolist()
+        return {"rmse": rmse, "rmse_mean": rmse_mean if self._has_draws else None, **tau}
 
     def followed(self) -> dict[int, Followed]:
         """Values from which ESS and R-hat are computed, for blocks of this process; may be empty.
@@ -131,7 +131,7 @@ class HeldOutRows:
     Attributes
     ----------
     prediction : (q,) float32
-        Expected ratings at the last recorded state, standardised: less the centre, over the scale.
+        Expected ratings at the last recorded state, standardised: (rating - centre) / scale.
     noise : (q,) or (1,) float32
         Variances of the ratings about their predictions at that state.
     probability : (q, R) float32
@@ -140,9 +140,9 @@ class HeldOutRows:
         Weighted mean and sum of squared deviations of the predictions over the draws; means of the noise variances and
         of the probabilities.
     mean_shape : (m,) float32
-        Means of the likelihood's other parameters, if it has some (`Law.shape`).
+        Means of the likelihood's other parameters, if it has any (`Law.shape`).
     accumulators : tuple of str
-        Names, as attributes and on disk, of the averages that are used.
+        Names of the averages in use, both as attributes and on disk.
     """
 
     def __init__(self, block: int, rows: TestRows, likelihood: Law, follow: int) -> None:
@@ -154,18 +154,18 @@ class HeldOutRows:
         self.mean_shape = np.zeros(len(likelihood.shape), np.float32)
         self.accumulators = ("mean", "m2", "mean_noise", "mean_probability")[: 4 if likelihood.n_levels else 3]
         self.accumulators += ("mean_shape",) if likelihood.shape else ()
-        self._watch()
+        self._make_views()
         self.followed = np.unique(np.linspace(0, q - 1, min(q, follow)).astype(np.int64))
         self.followed_predictions: list[Float32] = []
         self.log_likelihoods: list[float] = []
 
-    def _watch(self) -> None:
+    def _make_views(self) -> None:
         """Make (q, 1) views of the predictions and their moments, for `RunningMoments`."""
         self._columns = [values.reshape(-1, 1) for values in (self.prediction, self.mean, self.m2)]
         self._moments = RunningMoments(*self._columns[1:])
 
     def predict(self, kernel: Any, position: str, cell: RatingsCell, tau: float, shift: Float32 | None = None) -> None:
-        """Predict the ratings in a column block, and the variance of their noise; `shift` is added to predictors."""
+        """Predict the ratings in a cell, and the variance of their noise; `shift` is added to predictors."""
         chosen, rows, columns = self.rows.by_column[cell.column.index]
         if not len(chosen):
             return
@@ -202,12 +202,12 @@ class HeldOutRows:
         yield from self.traces(0.0, 1.0)
 
     def trace(self) -> Float32:
-        """(draws, m) float32: predictions of the followed ratings, standardised and less the centre."""
+        """Standardised predictions of the followed ratings at every draw, (draws, m) float32."""
         shape = (len(self.followed_predictions), len(self.followed))
         return np.array(self.followed_predictions, np.float32).reshape(shape)
 
     def traces(self, centre: float, scale: float) -> Iterator[tuple[Key, npt.NDArray[Any]]]:
-        """Yield the values stored for every draw, in the ratings' unit: `centre` + `scale` times standardised ones."""
+        """Yield the values stored for every draw, in the ratings' unit: `centre` + `scale` x standardised value."""
         likelihoods = np.array(self.log_likelihoods, np.float64) - len(self.rows.values) * np.log(scale)
         yield Key("trace", "W", self.block, "prediction"), _rating(self.trace(), centre, scale)
         yield Key("trace", "W", self.block, "log_likelihood"), likelihoods
@@ -217,12 +217,12 @@ class HeldOutRows:
         """Load the accumulators and traces from a snapshot."""
         for name in self.accumulators:
             setattr(self, name, snapshot.read(self._key(name)))
-        self._watch()
+        self._make_views()
         self.followed_predictions = list(snapshot.read(Key("trace", "W", self.block, "prediction")))
         self.log_likelihoods = snapshot.read(Key("trace", "W", self.block, "log_likelihood")).tolist()
 
     def posterior(self, centre: float, scale: float, total: float) -> Iterator[tuple[Key, Lazy]]:
-        """Posterior of the predictions, converted as by `traces`; `total` is the weight of all draws."""
+        """Arrays of the posterior of the predictions, in the unit of `traces`; `total` is the weight of all draws."""
         square = np.float32(scale**2)
         yield self._key("rating"), partial(_rating, self.rows.values, centre, scale)
         yield self._key("mean"), partial(_rating, self.mean, centre, scale)

@@ -1,8 +1,8 @@
 """Declarations of a model's quantities: name on disk, shape, unit, and use.
 
-There are two kinds of quantity: either every row of a factor has a value, or one small array is shared by all
-processes. The list of a model's quantities determines the layout of blocks, the contents of snapshots, saved draws,
-moments and traces, the conversion to the ratings' own unit, warm starts, exports, diagnostics, and the cost of a run.
+There are two kinds of quantity: either every row of a factor has a value, or all processes share a small array. The
+list of a model's quantities determines the layout of blocks, the contents of snapshots, saved draws, moments and
+traces, the conversion to the ratings' own unit, warm starts, exports, diagnostics, and the cost of a run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from dsgmcmc.targets.state import Replicated, StateField
 from dsgmcmc.types import Array, Factor, Float32, Float64
 
-#: Lengths by the names that stand in `Quantity.dims`.
+#: Lengths of axes, by their names in `Quantity.dims`.
 Sizes = Mapping[str, int]
 
 
@@ -36,13 +36,14 @@ class Quantity:
     of_rows : bool
         Whether every row of a factor has one.
     columns, rating : int
-        Power of the unit of a row's columns, or of a rating. Multiplying by it converts to the ratings' own unit.
+        Exponents of the unit of a row's columns and of the unit of a rating. A value times both powers is in the
+        ratings' own unit.
     kept : bool
-        Whether it is saved in checkpoints; else it is computed from others.
+        Whether it is saved in checkpoints; else it is computed from other quantities.
     drawn : bool
         Whether it belongs to a draw. A quantity of rows that is drawn has posterior moments, too.
     traced : bool
-        Whether a shared quantity that is drawn is in the trace of every draw; of a matrix, only the diagonal is.
+        Whether a shared quantity that is drawn is traced at every draw; a matrix is traced by its diagonal.
     started : bool
         Whether a warm start takes it from the earlier run.
     positive : bool
@@ -57,7 +58,7 @@ class Quantity:
     label : str
         Its name for people; ``{kind}`` as above.
     factor : Factor or None
-        The factor that it belongs to, if it belongs to one.
+        The factor to which it belongs, if it belongs to one.
     general : Quantity or None
         The quantity with ``{}`` in its name from which `of` made this one; None if `of` did not make it.
     """
@@ -109,7 +110,7 @@ class Quantity:
         value : array
             Its value for standardised ratings. The last axis runs over the columns of a row; both axes of a matrix do.
         columns : (D,) array
-            Factors that convert the columns of a row of a factor.
+            Units of the columns of a row.
         rating : float
             Number by which ratings were divided.
         """
@@ -121,7 +122,7 @@ class Quantity:
         return converted
 
 
-#: A row of a factor, whatever field of a block a sampler keeps its state in.
+#: A row of a factor; the sampler chooses the field of a block that stores it.
 THETA = Quantity("theta", ("column",), of_rows=True, columns=1, started=True)
 
 
@@ -166,7 +167,7 @@ class SavedDraw(Protocol):
     Attributes
     ----------
     shared : dict of str to float64 array
-        Quantities that all rows share, by their names, with ``user`` or ``item`` in the place of the factor.
+        Quantities that all rows share, by their names, with ``user`` or ``item`` in place of the factor.
     rows : dict of kind to dict of str to (n, ...) float32 array
         Quantities of the rows of users and of items, by their names.
     """
@@ -200,17 +201,17 @@ class Quantities:
 
     @cached_property
     def drawn_of_rows(self) -> tuple[Quantity, ...]:
-        """Quantities of rows that a draw has: for all rows, or for the rows of the quantity's factor."""
+        """Quantities of rows in a draw, each for all rows or for the rows of its factor."""
         return (THETA, *(quantity for quantity in self.all if quantity.of_rows and quantity.drawn))
 
     @cached_property
     def shared(self) -> tuple[Quantity, ...]:
-        """The quantities of a draw that all rows share."""
+        """Quantities in a draw that all rows share."""
         return tuple(quantity for quantity in self.all if quantity.drawn and not quantity.of_rows)
 
     @cached_property
     def traced(self) -> tuple[Quantity, ...]:
-        """Shared quantities that the trace has for every draw."""
+        """Shared quantities that are traced at every draw."""
         return tuple(quantity for quantity in self.shared if quantity.traced)
 
     def width_of_rows(self) -> int:
@@ -240,9 +241,9 @@ def sizes_of(
     dimension : int
         Columns D of a row.
     levels : int
-        Levels R of the ratings, if they have some.
+        Number R of levels of the ratings, if ratings have levels.
     features : dict of Factor to (int, int)
-        Features F, and groups of features, of the rows of a factor.
+        Number F of features of a factor's rows, and number of groups of features.
     more : dict of str to int
         Other axes.
     """

@@ -1,11 +1,11 @@
 """A Bayesian matrix factorisation distributed over the ring of processes, as samplers and chains see it.
 
-*Sufficient statistics* of a row, sums over its ratings given the other factor, are exact. For the rows of W, they
-stay in place, and a tour of the ring sends the positions of the column blocks past them. For the rows of H, a tour
-sends only the sums, (D + 1)(D + 2) / 2 float32 per column. If the likelihood has a sum over all pairs, its contribution
-is the same for every row.
+*Sufficient statistics* of a row are sums over its ratings, given the other factor; they are exact. The statistics of
+the rows of W stay in place, and a tour of the ring brings them the state of every column block. For the rows of H, a
+tour sends the statistics alone, (D + 1)(D + 2) / 2 float32 per column. If the likelihood has a sum over all pairs, its
+contribution is the same for every row.
 
-*Fisher information* is computed from averages over all rows of the other factor.
+*Fisher information* is approximate: it is computed from averages over all rows of the other factor.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ from dsgmcmc.targets.state import (
 )
 from dsgmcmc.types import Array, Factor, Float32, Float64, Named, Purpose, Shapes
 
-#: A row has diverged if the mean square of its elements is larger: in units of its prior's mean square (at least 1),
-#: times the squared distance from the centre of the rating that is furthest from it (at least 1, too).
+#: A row has diverged if the mean square of its elements is more than this number times two factors, each at least 1:
+#: the mean square that its prior expects, and the squared distance between the centre and the rating furthest from it.
 MAX_MEAN_SQUARE = 1e4
 
 #: Largest finite parameter, in float32.
 MAX_FINITE = float(np.finfo(np.float32).max)
 
-#: Name of the array of a warm start that marks the known rows of a block.
+#: Name of the array in a warm start that marks the known rows of a block.
 KNOWN = "known"
 
 ROW_SQUARES = Formula("square = theta * theta", row_sums=("square",))
@@ -98,7 +98,8 @@ class FactorTarget:
     ratings : RatingBlocks
         The ratings of this process's rows.
     schedule : Schedule or None
-        The part that each iteration visits; None if an iteration uses all the data and column blocks stay at home.
+        The part of the data that each iteration visits; None if an iteration uses all data and column blocks stay at
+        home.
     parts : tuple of Part
         The likelihood, the noise, the priors of the rows of both factors, and any other parts.
     kept : sequence of StateField
@@ -161,10 +162,10 @@ class FactorTarget:
     def begin(self, iteration: int) -> None:
         """Begin an iteration."""
         self.stream.iteration = iteration
-        sweeps, later = divmod(iteration, self.sweep_length)
+        sweeps, into_sweep = divmod(iteration, self.sweep_length)
         for part in self.parts:
-            part.begin(self.blocks(), not later)
-        if not later:
+            part.begin(self.blocks(), not into_sweep)
+        if not into_sweep:
             context = self.context(turn=self._turn_after(sweeps))
             for part in self.parts:
                 part.move(context)
@@ -196,7 +197,7 @@ class FactorTarget:
     def visit(self, send: bool = False) -> Iterator[FactorCell]:
         """Cells of this iteration's part; `send` sends blocks to where the next part needs them. Collective.
 
-        With `send`, cells whose blocks leave come first, and these blocks are sent during the work on the other cells.
+        With `send`, cells whose blocks leave come first, so that their blocks travel during the work on other cells.
         """
         for cell in self.circulation.visit(self.stream.iteration, send):
             yield FactorCell(self, cell)
@@ -246,7 +247,7 @@ class FactorTarget:
     def context(self, factor: Factor | None = None, turn: int | None = None) -> DrawContext:
         """Context in which parts draw: before the rows of `factor` are drawn, or after all rows have moved.
 
-        By default the turn is that of the sweep that ends with this iteration.
+        `turn` is by default the turn of the sweep that ends with this iteration.
         """
         place, turn = (self.circulation, self.prior, self.positions, self.stream), self._turn if turn is None else turn
         return DrawContext(*place, lambda: self.noise_precision, turn, factor, self.likelihood)
@@ -444,13 +445,13 @@ class FactorTarget:
             if earlier:
                 grown = [np.count_nonzero(sizes[block] > block.row(REACH)) for block in rows.blocks]
                 partials[f"{name}.grown"] = np.array(grown, np.float64)[:, None]
-        both = self.circulation.ring.sum(partials)
+        totals = self.circulation.ring.sum(partials)
         c = {}
         for factor, other in OTHER.items():
-            c[factor] = both[other.name] / both[f"{other.name}.n"]
+            c[factor] = totals[other.name] / totals[f"{other.name}.n"]
             if biases:
                 c[factor][-1] = 1.0
-        return c, sizes, any(both[f"{factor.name}.grown"][0] for factor in OTHER if earlier)
+        return c, sizes, any(totals[f"{factor.name}.grown"][0] for factor in OTHER if earlier)
 
     # ------------------------------------------------------------------ draws of the parts' parameters
 
@@ -520,9 +521,10 @@ class FactorTarget:
             shift.fill(0.0)
 
     def home(self, names: Sequence[str]) -> Iterator[ParameterBlock]:
-        """Blocks with these fields, yielded by the process that keeps the block's averages, its home. Collective.
+        """Blocks with these fields, each yielded on its home, the process that keeps its averages. Collective.
 
-        A column block may be on another process at the time. Here: its home is that of the row block with its number.
+        A column block may rest on another process at the time.
+        Here: the home of a column block is the process of the row block with the same number.
         """
         return self.circulation.home(names)
 
@@ -555,8 +557,8 @@ class FactorTarget:
 
         A warm start (`dsgmcmc.runs.warm_start`) has the state of an earlier chain on other ratings, for the rows and
         parameters that both chains have: the factors, the rows' noise and prior parameters, and the shared parameters.
-        Others keep their usual initial values: new rows, momenta, and shifts of the rows' prior means, which are then
-        drawn given the factors and the new ratings.
+        New rows, momenta and shifts of the rows' prior means keep their usual initial values; the chain draws the
+        shifts given the factors and the new ratings.
 
         Raises
         ------
@@ -586,9 +588,9 @@ class FactorTarget:
     def fit_biases(self) -> None:
         """Set biases to their conditional means, first in W, then in H. Collective.
 
-        Biases account for most of the variance of ratings. If they had to learn it from gradients, the factors would
-        move with them. This is done only for Gaussian ratings, where the conditional mean is known in closed form, and
-        where an iteration uses all ratings.
+        Biases account for most of the variance of ratings. If gradients had to move them there, the factors would move
+        with them. Biases are set only if ratings are Gaussian, so that the conditional mean is known in closed form,
+        and if an iteration uses all ratings.
         """
         likelihood, scratch, position = self.likelihood, self.scratch, self.positions[0]
         normal = likelihood.is_conditionally_gaussian()
@@ -616,9 +618,9 @@ class FactorTarget:
         return {quantity.name: quantity.in_rating_unit(value, unit, scale) for quantity, value in drawn}
 
     def find_divergence(self, position: str) -> str:
-        """Describe where the state is not finite or far too large, else return an empty string. Collective."""
-        mine = next(self._divergent_rows(position), "")
-        return next(filter(None, self.ring.comm.allgather(mine)), "") or next(self._divergent_parameters(), "")
+        """Return a description of where the state is not finite or far too large, or an empty string. Collective."""
+        local = next(self._divergent_rows(position), "")
+        return next(filter(None, self.ring.comm.allgather(local)), "") or next(self._divergent_parameters(), "")
 
     def _divergent_rows(self, position: str) -> Iterator[str]:
         """Yield a description of every block on this process with a row that is out of bounds."""
@@ -627,7 +629,7 @@ class FactorTarget:
         for rows in self.rows_by_factor():
             squares = rows.update(ROW_SQUARES, theta=position)["square"] / rows.dimension
             for block, mean in rows.by_block(squares):
-                worst = mean.max()  # NaN if one is
+                worst = mean.max()  # NaN if an element is NaN
                 if not worst <= largest:
                     yield f"block {block.index} of {block.factor.name} has a row of mean square {worst:.3g}"
                 for name in drawn:
@@ -638,12 +640,12 @@ class FactorTarget:
     def _divergent_parameters(self) -> Iterator[str]:
         """Yield a description of every shared parameter that is out of bounds."""
         for quantity, value in (pair for sampled in self.replicated for pair in sampled.drawn()):
-            numbers = np.diag(value) if quantity.positive and value.ndim == 2 else np.ravel(value)
-            sound = np.abs(numbers) <= MAX_FINITE  # of NaN false
+            elements = np.diag(value) if quantity.positive and value.ndim == 2 else np.ravel(value)
+            sound = np.abs(elements) <= MAX_FINITE  # false for NaN
             if quantity.positive:
-                sound &= numbers > 0
+                sound &= elements > 0
             if not sound.all():
-                yield f"{quantity.name} is {numbers[np.argmin(sound)]:.3g}"
+                yield f"{quantity.name} is {elements[np.argmin(sound)]:.3g}"
 
     def recorders(self) -> Sequence[HeldOut]:
         """Recorders specific to the target, in addition to the recorder of moments and draws that every run has.
@@ -673,6 +675,6 @@ class FactorCell:
         target, probability = self.target, self.target.circulation.part_probability
         for block in (self.cell.row, self.cell.column):
             block.begin_gradient(position, out, prior)
-        # with this weight, the squared errors of a sweep add up to an estimate of the sum over all ratings
+        # this weight makes the squared errors of a sweep add up to an estimate of the sum over all ratings
         share = 1.0 / (probability * target.grid) if errors else 0.0
         target.add_gradient(self.cell, position, out, target.noise_precision / probability, share)

@@ -1,23 +1,21 @@
-r"""Clicks: every training rating counts as a 1, and every cell, rated or not, as a 0 of weight a0 [Hu 2008].
+r"""Clicks: every training rating counts as a 1, and every pair of a user and an item as a 0 of weight a0 [Hu 2008].
 
 With s_ij = W_i . H_j and O the training ratings, whatever their values, the energy is
 
     (tau / 2) [ sum_{ij in O} (1 - s_ij)^2 + a0 sum_{all ij} s_ij^2 ]
 
-This is a pseudo-likelihood: it is not the likelihood of any distribution of clicks. So tau is not sampled. It weighs
-the data against the prior, and is set by the user, as a0 is. Predictions are scores. There are neither biases nor a
-centre: the sum over all cells has s without other terms, so that one Gram matrix gives it. Rows are normal given the
+The energy is that of a pseudo-likelihood: no distribution of clicks has this likelihood. So tau is not sampled. It
+weighs the data against the prior, and is set by the user, as a0 is. Predictions are scores. There are neither biases
+nor a centre, so that the sum over all pairs contains s alone and follows from Gram matrices. Rows are normal given the
 other factor.
 
-The sum over all cells is tr(W^T W H^T H), so the Gram matrix of each factor suffices: the gradient for W_i is
-tau a0 (H^T H) W_i, and every row of W gets the same precision tau a0 H^T H. In a metric it is added to the precision
-Lambda of the prior, which all rows also share. Each cell has one row of W and one of H, and
-(x + y)^2 <= 2 (x^2 + y^2): as for the ratings, both factors together are at most twice as curved as each alone, which
-the steps allow for.
+The sum over all pairs is tr(W^T W H^T H), so the Gram matrix of each factor suffices: the gradient for W_i is
+tau a0 (H^T H) W_i, and every row of W gets the same precision tau a0 H^T H. A metric adds it to the precision Lambda of
+the prior, which all rows also share. Each pair has one row of W and one of H, and (x + y)^2 <= 2 (x^2 + y^2): as for
+the ratings, both factors together are at most twice as curved as each alone, which the steps allow for.
 
-In the metric of Lambda + tau a0 H^T H itself the curvature that a row has from the two is 1. In the metric
-of its diagonal it is at most the largest eigenvalue of the matrix scaled to a diagonal of 1, whatever the row's ratings
-are.
+In the metric Lambda + tau a0 H^T H, this precision contributes curvature 1 to every row. In the metric of its diagonal,
+it contributes at most the largest eigenvalue of the matrix scaled to a diagonal of 1, whatever the row's ratings are.
 
 [Hu 2008] Hu, Koren & Volinsky, Collaborative filtering for implicit feedback datasets, ICDM.
 """
@@ -49,7 +47,7 @@ class ClickSettings(BaseModel):
 
 
 class AllCells(Gaussian):
-    """Clicks, and zeros everywhere with a small weight."""
+    """Clicks, and a zero of small weight for every pair of a user and an item."""
 
     has_noise = False
     is_sum_over_ratings = False
@@ -67,7 +65,7 @@ class AllCells(Gaussian):
 
     @classmethod
     def check(cls, config: Any) -> None:
-        """Refuse settings that are impossible if every cell counts, or meaningless for clicks."""
+        """Refuse settings that are impossible if every pair counts, or meaningless for clicks."""
         wrong = [name for name in ("biases", "center", "standardise") if getattr(config, name)]
         wrong += ["noise_precision"] if config.noise_precision == "sampled" else []
         wrong += [name for name in ("noise", "thresholds") if getattr(config, name) != "shared"]
@@ -119,9 +117,9 @@ class AllCells(Gaussian):
     def common_precision(
         self, circulation: Circulation, position: str, prior: dict[Factor, Float64], tau: float
     ) -> tuple[dict[Factor, Float64], dict[Factor, float]]:
-        """Precision that all rows of a factor have in common, and its largest curvature in its own diagonal's metric.
+        """Precision that all rows of a factor share. Collective.
 
-        Here: that of the prior, and tau a0 H^T H. Collective.
+        Here: the precision of the prior, plus tau a0 H^T H.
         """
 
         def finish(sums: dict[str, Float64]) -> dict[str, Float64]:

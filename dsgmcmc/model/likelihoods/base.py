@@ -5,7 +5,7 @@ that is compiled into the kernels. Its other methods are for held-out ratings, p
 ratings. With the setting ``center``, the training mean is subtracted from ratings and predictors.
 
 `Law` is the interface that all likelihoods share: accepted settings and ratings, gradients, and predictions. A
-`Likelihood` is a distribution that its mean and variance determine; derive a new class from it where possible.
+`Likelihood` is a distribution that its mean and variance determine; derive a new class from it if possible.
 Ordered levels have a probability for each level instead (`dsgmcmc.model.likelihoods.ordinal`).
 
 A *link* is the transformation between eta and the expected rating or the levels' probabilities (log, logit). *Rows*
@@ -61,7 +61,7 @@ class Levels(NamedTuple):
 
     @classmethod
     def of(cls, ratings: Ratings) -> Self:
-        """Count the distinct training ratings of an open file; reads all ratings, and sets no limit to the count."""
+        """Count the training ratings at each distinct value in an open file, however many values there are."""
         values, counts = np.zeros(0), np.zeros(0, np.int64)
         for start, stop in row_slabs(ratings.row_indptr, SLAB):
             read, times_read = np.unique(ratings.slab("train", start, stop)[2].astype(np.float64), return_counts=True)
@@ -70,8 +70,8 @@ class Levels(NamedTuple):
         return cls(values, counts)
 
 
-def times(counts: tuple[Counts, Counts], weight: np.float32) -> tuple[Counts, Counts]:
-    """Multiply the weight of every rating by `weight`: sums of weights scale by it, sums of squares by its square."""
+def with_weight(counts: tuple[Counts, Counts], weight: np.float32) -> tuple[Counts, Counts]:
+    """Multiply the weight of every rating by `weight`: sums of weights by it, sums of squared weights by its square."""
     n, squares = counts
     return {b: weight * sums for b, sums in n.items()}, {b: weight**2 * sums for b, sums in squares.items()}
 
@@ -125,7 +125,7 @@ class Law(Part):
     levels : Levels, optional
         Possible ratings, if they are ordered levels.
     background : float, optional
-        Weight a0 of the squared predictor of every pair of a user and an item, if pairs without a rating count, too.
+        Weight a0 of the squared predictor of every pair of a user and an item, if the energy has a sum over all pairs.
     own_thresholds : Factor, optional
         Factor whose rows each have a set of thresholds, if ratings are ordered levels.
     """
@@ -133,7 +133,7 @@ class Law(Part):
     #: Row quantities needed if each row has a noise scale; they include `WEIGHT`.
     noise_quantities: ClassVar[tuple[Quantity, ...]] = ()
     #: Whether there is noise, whose precision tau is sampled. Without noise, ratings have no unit, and priors are
-    #: always proper.
+    #: always the standardised ones (`dsgmcmc.model.parts.rows`).
     has_noise: ClassVar[bool] = True
     #: Whether minus the log likelihood is a sum over the ratings, so that a minibatch of them can estimate it.
     is_sum_over_ratings: ClassVar[bool] = True
@@ -141,7 +141,7 @@ class Law(Part):
     can_be_evaluated: ClassVar[bool] = True
     #: Whether the expected rating is the predictor.
     is_linear: ClassVar[bool] = False
-    #: Whether it has parameters in the place of the training mean, which is then not subtracted from ratings.
+    #: Whether it has parameters in place of the training mean, which is then not subtracted from ratings.
     replaces_mean: ClassVar[bool] = False
     #: Settings that only this likelihood has.
     Settings: ClassVar[type[BaseModel]] = BaseModel
@@ -202,7 +202,7 @@ class Law(Part):
 
     @classmethod
     def quantities_with(cls, factors: tuple[Factor, ...], own_thresholds: Factor | None = None) -> tuple[Quantity, ...]:
-        """The quantities of a chain, given the factors whose rows have noise scales, and thresholds, of their own."""
+        """The quantities of a chain, given the factors whose rows have noise scales, and the one with thresholds."""
         return cls.noise_quantities if factors else ()
 
     @classmethod
@@ -230,7 +230,7 @@ class Law(Part):
     def check(cls, config: Any) -> None:
         """Refuse settings of a run (`dsgmcmc.config.run.ResolvedConfig`) that the part cannot be combined with.
 
-        Here: settings that mean nothing to the likelihood, unless they have the values that stand for that.
+        Here: settings that the likelihood does not use, unless they have their neutral values.
         """
         unused: dict[str, Any] = {"zero_weight": None, "thresholds": "shared"}
         for name in cls.Settings.model_fields:
@@ -251,7 +251,7 @@ class Law(Part):
         """Yield warnings if this likelihood may not suit the values in a ratings file."""
         if ratings.minimum == ratings.maximum:
             yield (
-                f"all ratings are {ratings.minimum:g}, so their values say nothing: where it counts who has one, try "
+                f"all ratings are {ratings.minimum:g}, so only their presence is informative: for clicks, try "
                 "--likelihood all-cells"
             )
 
@@ -383,7 +383,7 @@ class Law(Part):
     def noise_scale(self, block: ParameterBlock) -> Float32:
         """Noise scales g of a block's rows, (n,) float32; 1 if all rows have the same noise.
 
-        A rating's Fisher information on its predictor is taken to be tau g_i g'_j, by likelihoods without noise, too.
+        A rating's Fisher information on its predictor is taken to be tau g_i g'_j, also by likelihoods without noise.
         """
         return self.row_scale(block)
 
@@ -402,7 +402,7 @@ class Law(Part):
 
     @staticmethod
     def weighted_counts(circulation: Circulation, power: int = 1) -> tuple[Counts, Counts]:
-        """As `counts`, if a rating's weight is the product of both rows' ``weight`` to this power. Collective."""
+        """Return `counts` if a rating's weight is the product of both rows' ``weight`` to this power. Collective."""
         blocks = list(circulation.blocks())
         for block in blocks:
             block.arrays["sums"] = np.zeros((len(block.counts), 2), np.float32)
@@ -582,7 +582,7 @@ class Likelihood(Law):
 
     @staticmethod
     def cdf(x: Array, mean: Array, variance: Array, *shape: Array | float) -> Float64:
-        """Probability that a rating is at most `x`, elementwise; needed unless `components` gives another law."""
+        """Probability that a rating is at most `x`, elementwise; not needed if `components` returns another class."""
         raise NotImplementedError
 
     def state(self, eta: Float32, cell: RatingsCell, rows: Int32, columns: Int32, tau: float) -> State:
@@ -591,7 +591,7 @@ class Likelihood(Law):
         return State(self.mean(eta, *self.shape), variance, np.zeros((len(eta), 0), np.float32))
 
     def noise(self, cell: RatingsCell, rows: Int32, columns: Int32, tau: float) -> Float32 | float:
-        """Noise variance of q ratings, given their rows and columns in the cell; one number if it is the same."""
+        """Noise variance of q ratings, given their rows and columns in the cell; one number if all have the same."""
         if not self.heteroscedastic:
             return 1 / tau
         precision = np.float32(tau) * cell.row.row(WEIGHT.name)[rows] * cell.column.row(WEIGHT.name)[columns]
@@ -606,8 +606,8 @@ class Likelihood(Law):
     def predictive(cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None) -> Predictive:
         """Posterior predictive distributions of ratings: mixtures over draws of their predictors."""
         shares, nodes = zip(*draws.over_effects(), strict=True)
-        eta, noise = (np.concatenate([getattr(some, name) for some in nodes], axis=1) for name in ("eta", "noise"))
-        weights = np.concatenate([share * some.weights for share, some in zip(shares, nodes, strict=True)])
+        eta, noise = (np.concatenate([getattr(node, name) for node in nodes], axis=1) for name in ("eta", "noise"))
+        weights = np.concatenate([share * node.weights for share, node in zip(shares, nodes, strict=True)])
         law, mean, variance, shape = cls.components(eta.astype(np.float64), noise, cls._shapes(list(nodes)))
         return cls.mixture(law, mean, variance, weights, centre, levels, shape)
 
@@ -630,18 +630,18 @@ class Likelihood(Law):
     @classmethod
     def _shapes(cls, nodes: Sequence[PredictorDraws]) -> list[Float64]:
         """The draws' parameters in `shape`, at all quadrature nodes, (q or 1, nodes times draws) each."""
-        given = [some.shape for some in nodes if some.shape is not None]
-        if not given:
+        shapes = [node.shape for node in nodes if node.shape is not None]
+        if not shapes:
             return [np.full((1, 1), start) for start in cls.starts.values()]
-        return list(np.moveaxis(np.concatenate(given, axis=1), 2, 0))
+        return list(np.moveaxis(np.concatenate(shapes, axis=1), 2, 0))
 
     @classmethod
     def expectation(cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None) -> Predictive:
         """Posterior distributions of the expected ratings, without noise; parameters as for `predictive`."""
         nodes, draws = draws.over_effects(), draws.known()
         mean = np.zeros_like(draws.eta)
-        for share, some in nodes:
-            mean += np.float32(share) * cls.mean(some.eta, *cls._shapes([some]))
+        for share, node in nodes:
+            mean += np.float32(share) * cls.mean(node.eta, *cls._shapes([node]))
         return Scores(mean, draws.spread, draws.weights, centre)
 
     @classmethod

@@ -1,10 +1,10 @@
-r"""Gaussian ratings: x_ij ~ N(eta_ij, 1 / tau), or with noise of its own for every user and item 1 / (tau g_i g'_j).
+r"""Gaussian ratings: x_ij ~ N(eta_ij, 1 / tau), or of variance 1 / (tau g_i g'_j) if users or items have noise scales.
 
-The score is tau (x - eta). Conjugate: given one factor, the other's rows are Gaussian with precision tau sum phi phi^T,
-phi_j = (H_j, 1), and moment tau sum (x - b_j) phi_j.
+The score is tau (x - eta). The model is conjugate: given one factor, the other factor's rows are Gaussian with
+precision tau sum phi phi^T, phi_j = (H_j, 1), and moment tau sum (x - b_j) phi_j.
 
-The scales g are field ``weight`` of a block, of width 1; field ``row_error`` gathers, over a sweep, every row's squared
-errors, times the other factor's scales.
+The noise scales g are field ``weight`` of a block, of width 1. Field ``row_error`` sums, over a sweep, every row's
+squared errors, each times the other factor's scale.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ROW_ERROR = Quantity("row_error", of_rows=True, drawn=False)
 
 
 class Gaussian(Normal, Likelihood):
-    """Gaussian ratings, with one noise for all or one for every user, item, or both."""
+    """Gaussian ratings, with one noise level for all ratings, or one per user, per item, or both."""
 
     score = "x - eta"
     is_linear = True
@@ -40,7 +40,7 @@ class Gaussian(Normal, Likelihood):
     def warnings_for_data(cls, ratings: Ratings, likelihood: str) -> Iterator[str]:
         """Yield warnings if this likelihood may not suit the values in a ratings file.
 
-        Here: if they are 0 and 1.
+        Here: also if the values are 0 and 1.
         """
         yield from super().warnings_for_data(ratings, likelihood)
         if (ratings.minimum, ratings.maximum) == (0.0, 1.0) and ratings.levels(2) is not None:
@@ -54,7 +54,7 @@ class Gaussian(Normal, Likelihood):
     def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> float:
         """Add the gradient of a cell's energy, times `scale`, to `out` of both blocks.
 
-        The squared errors are taken times g_i g'_j.
+        The squared error of a rating is multiplied by g_i g'_j.
         """
         if not self.heteroscedastic:
             return super().add_gradient(cell, position, out, scale, share)
@@ -89,7 +89,7 @@ class Gaussian(Normal, Likelihood):
     def log_likelihood(self, x: Float32, state: State) -> float:
         """Sum of the log densities of ratings, given their distributions; all may share one variance, (1,).
 
-        The logarithm of a variance that serves all is taken once.
+        The logarithm of a variance that all ratings share is computed once.
         """
         variance = np.atleast_1d(state.variance)
         squares = np.square(state.mean - x)

@@ -1,8 +1,8 @@
 r"""Counts: x_ij negative binomial with expected value m_ij = exp(eta_ij) and dispersion r, variance m + m^2 / r.
 
-r is at least 0.1 and at most 1,000, where the distribution is almost Poisson. If no 0 occurs in training, counts are
-taken to be positive by nature (nobody records the places where nobody was), and their distribution is that given x > 0.
-So with p_0 = (1 + m / r)^-r, the probability of 0, or p_0 = 0 without truncation,
+r is at least 0.1 and at most 1,000, where the distribution is almost Poisson. If no training count is 0, counts are
+taken to be positive by nature (nobody records the places where nobody was), and their distribution is conditional on
+x > 0. So with p_0 = (1 + m / r)^-r, the probability of 0, or p_0 = 0 without truncation,
 
     log p = lgamma(x + r) - lgamma(r) - lgamma(x + 1) + x log(m / r) - (x + r) log(1 + m / r) - log(1 - p_0)
     d log p / d log m = (x - m / (1 - p_0)) / (1 + m / r)
@@ -14,8 +14,8 @@ the largest training count:
 
     m = 1 / (exp(-eta) + 1 / M)      d log m / d eta = 1 - m / M
 
-which changes m by a tenth at the largest count. There is no centring: half the logarithm of the mean training count is
-the prior mean of each of the two biases, and their initial value.
+which changes m by a tenth at the largest count. Ratings are not centred: half the logarithm of the mean training count
+is the prior mean of each of the two biases, and their initial value.
 
 *Metric.* The weight of a rating is i(y_i) i(y'_j) / i(y), where i(y) is the information at mean count y and the current
 r; y_i is the mean count of the rating's row, y'_j that of its column, and y that of all ratings. Means of rows may
@@ -24,14 +24,15 @@ are plausible given X, because the energy of rows with few counts is steep in th
 kicks are bounded (`dsgmcmc.samplers.underdamped`).
 
 *Dispersion.* With R(x) = lgamma(x + r) - lgamma(r) - x log r, which follows from a table of the training counts, log p
-depends on r through R and T = -(x + r) log(1 + m / r) - log(1 - p_0). The gradient adds up T at `NODES` dispersions
-about r, so that log p of all counts is known as a polynomial of log r between them. r is drawn without another pass:
-by `METROPOLIS_STEPS` Metropolis steps in log r, whose sizes vary from below 1 / sqrt(N) to a hundred times as much.
-They stay in an interval half as wide as the range of the nodes, whose position relative to the present r is uniform:
-the line is cut into such intervals at random, which keeps the law invariant. Prior: log r ~ N(log 10, 2^2).
+depends on r through R and T = -(x + r) log(1 + m / r) - log(1 - p_0). The gradient adds up T at several dispersions
+about r (`NODES`), so that log p of all counts is known between them as a polynomial of log r. r is drawn without
+another pass over the ratings: by `METROPOLIS_STEPS` Metropolis steps in log r, whose sizes vary from below 1 / sqrt(N)
+to a hundred times as much. The steps stay in an interval half as wide as the range of the nodes, whose position
+relative to the current r is uniform: the line is cut into such intervals at random, which leaves the posterior
+invariant. Prior: log r ~ N(log 10, 2^2).
 
-The predictive distribution of a count is a mixture of these distributions over draws. If only moments are stored, as
-for test ratings, it is the negative binomial distribution with that mean and variance.
+The predictive distribution of a count is a mixture of negative binomial distributions over draws. If only moments are
+stored, as for test ratings, it is the negative binomial distribution with the stored mean and variance.
 """
 
 from __future__ import annotations
@@ -63,12 +64,12 @@ from dsgmcmc.types import Array, Factor, Float32, Float64, Int64, Named
 START_DISPERSION, DISPERSION_BOUNDS = 10.0, (0.1, 1000.0)  # of r
 PRIOR_SD = 2.0
 CEILING = 10.0  # times the largest training count
-NODES = np.array([-0.3, -0.15, 0.0, 0.15, 0.3])  # of log r, about where it is
+NODES = np.array([-0.3, -0.15, 0.0, 0.15, 0.3])  # of log r, relative to its current value
 
 _EXPECTED = "m = max(float32(1) / (exp32(-eta) + one_over_top), float32(1e-20))"
 
 
-def _law(truncated: bool) -> Shaped:
+def _source(truncated: bool) -> Shaped:
     """Kernel source for the distribution of counts, truncated at 0 or not."""
     rise = [f"rise{k} = log1p32(m / r{k})" for k in range(len(NODES))]
     lines = [_EXPECTED, *rise]
@@ -83,7 +84,7 @@ def _law(truncated: bool) -> Shaped:
     return Shaped(name, "\n".join(lines), parameters, tallies)
 
 
-LAWS = {truncated: _law(truncated) for truncated in (False, True)}
+SOURCES = {truncated: _source(truncated) for truncated in (False, True)}
 
 _SLOPE = "* (float32(1) - m * one_over_top) * r / (r + m)"
 #: Scores for effects of groups, by whether the distribution is truncated.
@@ -134,11 +135,11 @@ class NegativeBinomial(Likelihood):
 
     @classmethod
     def quantities_with(cls, factors: tuple[Factor, ...], own_thresholds: Factor | None = None) -> tuple[Quantity, ...]:
-        """The quantities of a chain, given the factors whose rows have noise scales, and thresholds, of their own."""
+        """The quantities of a chain, given the factors whose rows have noise scales, and the one with thresholds."""
         return Dispersion.about(())
 
     def _set_up(self, levels: Levels | None) -> None:
-        """Store `levels`, the distinct training counts."""
+        """Store the distinct training counts, the least possible count, and the ceiling."""
         self._table = levels
         self._least, self._top = self.starts["least"], self.starts["ceiling"]
         if levels is not None:
@@ -146,9 +147,9 @@ class NegativeBinomial(Likelihood):
 
     @classmethod
     def read(cls, config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> Levels:
-        """Read the part's data from the ratings file, once for all chains of a run.
+        """Read the part's data from the ratings file, once for all chains of a run. Collective.
 
-        Here: the different training counts, and how many there are of each. Collective.
+        Here: the distinct training counts, and the number of ratings at each.
         """
         return ring.agree(partial(Levels.of, ratings))
 
@@ -217,7 +218,7 @@ class NegativeBinomial(Likelihood):
     def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> float:
         """Add the gradient of a cell's energy, times `scale`, to `out` of both blocks."""
         ratings, blocks = cell.ratings, (cell.row, cell.column)
-        kernel = shaped_kernel(self.rank, self.biases, LAWS[self._truncated], offset=ratings.offsets is not None)
+        kernel = shaped_kernel(self.rank, self.biases, SOURCES[self._truncated], offset=ratings.offsets is not None)
         parameters, sums = np.array([1 / self._top, *self.dispersion * np.exp(NODES)], np.float32), np.zeros(len(NODES))
         arrays = [block[name] for name in (position, out) for block in blocks]
         kernel(*ratings.arrays, *arrays, parameters, sums, scale)
@@ -226,7 +227,7 @@ class NegativeBinomial(Likelihood):
         return 0.0
 
     def scores(self, cell: RatingsCell) -> tuple[Score, Float32]:
-        """Score at noise precision 1, and its arguments: the count, and the parameters of all."""
+        """Score at noise precision 1, and its arguments: the count, 1 / M and r."""
         terms = np.empty((3, len(cell.ratings.indices)), np.float32)
         terms[0], terms[1], terms[2] = cell.ratings.values, 1 / self._top, self.dispersion
         return EFFECTS[self._truncated], terms
@@ -234,14 +235,14 @@ class NegativeBinomial(Likelihood):
     def noise_scale(self, block: ParameterBlock) -> Float32:
         """Noise scales g of a block's rows, (n,) float32; 1 if all rows have the same noise.
 
-        Here: as `counts` has found it.
+        Here: field ``weight``, which `counts` computes.
         """
         return block.row("weight")
 
     def counts(self, circulation: Circulation) -> tuple[Counts, Counts]:
-        """For every row, sums over its ratings of their weights and squared weights in the information.
+        """For every row, sums over its ratings of their weights and squared weights in the information. Collective.
 
-        Here: sums of i(y_i) i(y'_j) / i(y), and of its square. Collective.
+        Here: a rating's weight is i(y_i) i(y'_j) / i(y).
         """
         blocks = list(circulation.blocks())
         for block in blocks:
@@ -321,17 +322,17 @@ class NegativeBinomial(Likelihood):
     def predictive_of_moments(cls, moments: Moments) -> Predictive:
         """Posterior predictive distributions, from moments over draws."""
         mean, variance = (np.asarray(moment, np.float64)[:, None] for moment in moments[:2])
-        more = variance > (1 + 1e-6) * mean
-        rate, dispersion = mean, np.where(more, mean**2 / np.where(more, variance - mean, 1.0), inf)
+        over = variance > (1 + 1e-6) * mean
+        rate, dispersion = mean, np.where(over, mean**2 / np.where(over, variance - mean, 1.0), inf)
         least = np.zeros((1, 1)) if moments.shape is None else np.ceil(moments.shape[:, 2:3])
         if np.any(least > 0):
             rate, dispersion = matched_above_zero(mean, variance)
-        of_law = rate, dispersion, least
-        return CountMixture(NegativeBinomialLaw, mean, variance, np.ones(1), levels=moments.levels, shape=of_law)
+        shape = rate, dispersion, least
+        return CountMixture(NegativeBinomialLaw, mean, variance, np.ones(1), levels=moments.levels, shape=shape)
 
 
 def rate_of(eta: Array, ceiling: Array | float) -> Array:
-    """m, elementwise, of predictors and the ceiling M."""
+    """Expected values m, elementwise, given predictors and the ceiling M."""
     eta = np.asarray(eta)
     return np.asarray(1 / (np.exp(np.minimum(-eta, eta.dtype.type(80))) + 1 / np.asarray(ceiling, eta.dtype)))
 
@@ -351,11 +352,11 @@ def draw_dispersion(dispersion: float, sums: Float64, table: Levels, rng: np.ran
     Parameters
     ----------
     dispersion : float
-        r where the sums were taken.
+        Value of r at which `sums` were computed.
     sums : (5,) float64
-        Of T over the training ratings, at dispersions `NODES` about that.
+        Sums of T over the training ratings, at the dispersions r exp(`NODES`).
     table : Levels
-        The training counts.
+        The distinct training counts.
     rng : Generator
     """
     from scipy.special import gammaln
@@ -383,8 +384,8 @@ def draw_dispersion(dispersion: float, sums: Float64, table: Levels, rng: np.ran
 class NegativeBinomialLaw:
     """Negative binomial distributions, given expected values m and dispersions r before any truncation.
 
-    Its variance is then m + m^2 / r; r may be infinite, for the Poisson law. `least` is 0, or 1 where a count of 0
-    cannot occur: probabilities are then conditional on a count above 0.
+    The variance before truncation is m + m^2 / r; r is infinite for a Poisson distribution. `least` is 0, or 1 if a
+    count of 0 cannot occur: probabilities are then conditional on a count above 0.
     """
 
     @staticmethod
@@ -453,8 +454,8 @@ def rate_above_zero(mean: Array, dispersion: Array) -> Float64:
 def matched_above_zero(mean: Float64, variance: Float64) -> tuple[Float64, Float64]:
     """Expected values and dispersions before the truncation that give counts above 0 this mean and variance.
 
-    E[x (x - 1)] / E[x] = m (1 + 1 / r) =: a is not changed by the truncation. So r = m / (a - m), and m in (0, a) is
-    where the mean is right; nearest to it if the distribution cannot have that variance.
+    The truncation does not change a := E[x (x - 1)] / E[x] = m (1 + 1 / r). So r = m / (a - m), and m in (0, a) is
+    chosen so that the mean is right, or closest to right if no such distribution has this variance.
     """
     mean = np.maximum(mean, 1 + 1e-6)
     a = np.maximum((variance + mean**2) / mean - 1, 1e-6)
@@ -462,7 +463,7 @@ def matched_above_zero(mean: Float64, variance: Float64) -> tuple[Float64, Float
     def too_small(rate: Float64) -> Array:
         return moments_above_zero(rate, rate / np.maximum(a - rate, 1e-12 * a))[0] < mean
 
-    low, high = np.full_like(a, -14.0), np.zeros_like(a)  # of the logarithm of m / a
+    low, high = np.full_like(a, -14.0), np.zeros_like(a)  # bounds on log(m / a)
     for _ in range(45):
         middle = (low + high) / 2
         up = too_small(a * np.exp(middle))

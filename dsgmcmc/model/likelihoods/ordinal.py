@@ -2,8 +2,8 @@ r"""Ratings of ordered levels [McCullagh 1980]: P(x at most level r) = F(s_i s_j
 
 F is the logistic distribution function: the proportional odds model. The levels v_0 < v_1 ... are the values of the
 training ratings; two levels, such as 0 and 1, give logistic regression. The thresholds C are learnt, and with them the
-distances between levels; they also replace the training mean. Each user may have a set of thresholds. The scales s are
-1, or each user, each item, or both have one (`dsgmcmc.model.likelihoods.scales`).
+distances between levels; they also replace the training mean. Each user may have a set of thresholds. The scales s of
+users, of items, or of both are sampled, or all are 1 (`dsgmcmc.model.likelihoods.scales`).
 
 In the factors' metric, tau is replaced by the average Fisher information of a rating at eta = 0, or by 0.6 times the
 largest possible curvature of a rating if that is larger, so that rows unlike the average are stable, too. The largest
@@ -16,8 +16,8 @@ m = (R - 1) // 2, and the logarithms of the gaps between neighbours, so that thr
 
 Priors: phi_m ~ N(0, 5^2), the log gaps ~ N(0, 3^2), which the data of any level outweigh.
 
-They are moved once a sweep, from the gradient at the same state as the factors, by BAOAB [Leimkuhler & Matthews 2013]
-in the metric P, as `dsgmcmc.samplers.baoab` moves the factors: with L L^T = P,
+Thresholds are moved once a sweep, from the gradient at the same state as the factors, by BAOAB [Leimkuhler & Matthews
+2013] in the metric P, as `dsgmcmc.samplers.baoab` moves the factors: with L L^T = P,
 
     r     <- r - h L^-1 grad U
     r'     = c r + sqrt(1 - c^2) z
@@ -27,7 +27,7 @@ P is the dense Fisher information on phi, at eta = 0 and at thresholds that fit 
 ratings, plus the prior's precision. It depends on the data alone, so no correction is needed. For the move, the middle
 coordinate is replaced by the threshold nearest the median rating, the *anchor* a: C_m = C_a +- the gaps between them,
 and the log gaps are unchanged. Otherwise a precisely known threshold could be a sum of gaps that few ratings inform:
-the direction in which that sum is constant would rotate with every step, while P is constant. The prior remains that
+the direction in which that sum is constant would rotate with every step, while P is constant. The prior is still that
 of C_m. A shift of all thresholds is equivalent to an opposite shift of all predictors; in the coordinates in which P is
 the identity, the coupling of this shift to each of the two biases is at most 1. With h^2 = 2 eps / l, eps = 0.35 and
 l = 2, curvatures of up to 11 are stable.
@@ -70,7 +70,7 @@ from dsgmcmc.kernels.ordinal import END, CutSide, level_moments, level_probabili
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.circulation import Circulation, RatingsCell
 from dsgmcmc.model.conjugate import GammaPrior
-from dsgmcmc.model.likelihoods.base import LINK_WIDTH, Counts, Levels, State, times
+from dsgmcmc.model.likelihoods.base import LINK_WIDTH, Counts, Levels, State, with_weight
 from dsgmcmc.model.likelihoods.scales import FRICTION, MOVE, SCALE_PRIOR, SPREAD, STEP, ScaledRows, ScalePrecision
 from dsgmcmc.model.parts.base import DrawContext, Intercept
 from dsgmcmc.model.predictive.base import Moments, Predictive, PredictorDraws, nearest_level
@@ -92,7 +92,7 @@ _SIDES: tuple[CutSide, CutSide] = ("w", "h")
 MIDDLE_SD, GAP_SD = 5.0, 3.0
 
 CUTS, CUT_SLOPE, GAPS, GAP_DRIFT = "cuts", "cut_slope", "gaps", "gap_drift"
-GAP_SLOPE = "gap_slope"  # while they are moved
+GAP_SLOPE = "gap_slope"  # temporary array of `move_gaps`
 GAP_PRIOR = GammaPrior(1.0, 0.1)  # of lambda
 GAP_START = 10.0  # precision of d before it is first drawn
 MAX_DEVIATION = 2.0  # of |f(d)|
@@ -143,11 +143,11 @@ class ThresholdModel:
     Attributes
     ----------
     information : float
-        Fisher information of one rating on its predictor, on the average, where eta = 0.
+        Average Fisher information of a rating on its predictor, at eta = 0.
     """
 
     def __init__(self, counts: Int64) -> None:
-        from scipy.special import logit  # takes its time to import
+        from scipy.special import logit  # slow to import
 
         share = counts / counts.sum()
         cumulated = np.cumsum(share)[:-1]
@@ -169,9 +169,10 @@ class ThresholdModel:
         return Thresholds(self.position.copy(), np.zeros(len(self.position)))
 
     def _fisher(self, distance: Float64, share: Float64) -> Float64:
-        """Fisher information of a rating on the thresholds, (R - 1, R - 1), which lie so far from its predictor.
+        """Fisher information of a rating on the thresholds, (R - 1, R - 1).
 
-        `share` are the probabilities of the levels, (R,).
+        It depends on the distances of the thresholds from the predictor, (R - 1,), and on the probabilities of the
+        levels, `share`, (R,).
         """
         from scipy.special import expit
 
@@ -182,7 +183,7 @@ class ThresholdModel:
         return np.asarray(slopes.T @ (slopes / share[:, None]))
 
     def gap_information(self) -> Float64:
-        """Largest Fisher information of a rating on the log gaps, (R - 2,), over all predictors, at the start."""
+        """Largest Fisher information of a rating on the log gaps, (R - 2,), over predictors, at initial thresholds."""
         from scipy.special import expit
 
         start, jacobian = values_of(self.position), _jacobian(self.position)
@@ -220,7 +221,7 @@ class ThresholdModel:
         return Thresholds(re_anchored(position, self.anchor, middle), momentum).arrays()
 
     def _anchored(self, position: Float64, gradient: Float64) -> Float64:
-        """Gradient in the coordinates with the anchor, from that in those with the middle threshold at `position`."""
+        """Convert the gradient at `position` from coordinates with the middle threshold to those with the anchor."""
         middle = len(position) // 2
         of_gaps, gaps = np.delete(gradient, middle), np.exp(np.delete(position, middle))
         of_gaps[self.anchor : middle] += gradient[middle] * gaps[self.anchor : middle]
@@ -234,7 +235,7 @@ def re_anchored(position: Float64, index: int, to: int) -> Float64:
 
 
 def values_of(position: Float64, middle: int | None = None) -> Float64:
-    """Thresholds of coordinates; of rows of them, too. `middle` is the index of the threshold that is one of them."""
+    """Thresholds of coordinates, (..., R - 1); `middle` is the index of the threshold that is a coordinate itself."""
     middle = position.shape[-1] // 2 if middle is None else middle
     gaps = np.exp(position)
     centre = position[..., middle : middle + 1]
@@ -244,7 +245,7 @@ def values_of(position: Float64, middle: int | None = None) -> Float64:
 
 
 def coordinates_of(values: Float64) -> Float64:
-    """Coordinates of thresholds; neighbours are at least 1e-6 apart."""
+    """Coordinates of thresholds; a gap below 1e-6 counts as 1e-6."""
     middle = len(values) // 2
     log_gaps = np.log(np.maximum(np.diff(values), 1e-6))
     return np.insert(log_gaps, middle, values[middle])
@@ -280,7 +281,7 @@ GAP_QUANTITIES = (
 
 @dataclass
 class GapPrecision(Sampled):
-    """Precision lambda of the gaps' logarithms, (R - 2,) float64; None where all rows have the same thresholds."""
+    """Precision lambda of the deviations d of log gaps, (R - 2,) float64; None if all rows share the thresholds."""
 
     quantities: ClassVar[Mapping[str, Quantity]] = {
         "precision": Quantity(
@@ -292,13 +293,13 @@ class GapPrecision(Sampled):
 
 
 def cuts_of(position: Float64, gaps: Float64) -> Float64:
-    """Thresholds (..., R - 1) of rows with these coordinates d, (..., R - 2), given the shared coordinates."""
+    """Thresholds (..., R - 1) of rows with deviations `gaps`, d, (..., R - 2), given the shared coordinates."""
     deviation = MAX_DEVIATION * np.tanh(gaps / MAX_DEVIATION)
     return values_of(position + np.insert(deviation, len(position) // 2, 0.0, axis=-1))
 
 
 def cut_table(block: ParameterBlock) -> Float32:
-    """Thresholds of rows with both ends, (n, R + 1), for `dsgmcmc.kernels.ordinal.ordinal_kernel`."""
+    """Thresholds of rows, with -`END` and `END`, (n, R + 1), for `dsgmcmc.kernels.ordinal.ordinal_kernel`."""
     cuts = block[CUTS]
     table = np.empty((len(cuts), cuts.shape[1] + 2), np.float32)
     table[:, 0], table[:, 1:-1], table[:, -1] = -END, cuts, END
@@ -343,8 +344,8 @@ def move_gaps(
 def scale_of(ratings: Ratings) -> Float64 | None:
     """Distinct training ratings, ascending, if they look like the levels of a scale; None if they are measurements.
 
-    Ratings are taken for measurements if there are more than `MAX_LEVELS` distinct ones, or if they
-    recur less than twice on average and some are neither whole nor half numbers.
+    Ratings count as measurements if they have more than `MAX_LEVELS` distinct values, or if a value recurs less than
+    twice on average and some values are neither whole nor half numbers.
     """
     values = ratings.levels(MAX_LEVELS)
     return values if values is not None and (2 * len(values) <= ratings.nnz or np.all(2 * values % 1 == 0)) else None
@@ -373,7 +374,7 @@ class Ordinal(ScaledRows):
 
     @classmethod
     def quantities_with(cls, factors: tuple[Factor, ...], own_thresholds: Factor | None = None) -> tuple[Quantity, ...]:
-        """The quantities of a chain, given the factors whose rows have noise scales, and thresholds, of their own."""
+        """The quantities of a chain, given the factors whose rows have noise scales, and the one with thresholds."""
         cuts = () if own_thresholds is None else tuple(quantity.of(own_thresholds) for quantity in GAP_QUANTITIES)
         gaps = GapPrecision.about(()) if cuts else ()
         shared = (*Thresholds.about(()), *ScalePrecision.about(factors), *gaps)
@@ -512,7 +513,7 @@ class Ordinal(ScaledRows):
 
         Thresholds, scales and gaps move once a sweep, from the gradient at one state. Their precisions are drawn when
         the other hyperparameters are, not earlier: at the start all scales and gaps are equal, and a precision drawn
-        from equal values would hold them there for hundreds of sweeps.
+        from equal values would keep them equal for hundreds of sweeps.
         """
         circulation, cut_by, earlier, partials = context.circulation, self.own_thresholds, self.gaps.precision, []
         slopes = {block: slopes_of(block) for block in circulation.blocks() if block.factor == cut_by}
@@ -563,12 +564,12 @@ class Ordinal(ScaledRows):
         return np.float32(np.sqrt(self._weight)) * self.row_scale(block) ** 2
 
     def counts(self, circulation: Circulation) -> tuple[Counts, Counts]:
-        """For every row, sums over its ratings of their weights and squared weights in the information.
+        """For every row, sums over its ratings of their weights and squared weights in the information. Collective.
 
-        Here: a rating's weight is s_i^2 s_j^2 times its information. Collective.
+        Here: a rating's weight is s_i^2 s_j^2 times its information.
         """
         both = self.weighted_counts(circulation, 2) if self.heteroscedastic else super().counts(circulation)
-        return times(both, np.float32(self._weight))
+        return with_weight(both, np.float32(self._weight))
 
     @classmethod
     def log_likelihood_of_predictors(
@@ -623,8 +624,8 @@ class Ordinal(ScaledRows):
         """Posterior predictive distributions of ratings: mixtures over draws of their predictors."""
         assert levels is not None
         probability = np.zeros((len(draws.eta), len(levels)), np.float32)
-        for share, some in draws.over_effects():
-            for weight, p in zip((share * some.weights).tolist(), cls._by_draw(some), strict=True):
+        for share, node in draws.over_effects():
+            for weight, p in zip((share * node.weights).tolist(), cls._by_draw(node), strict=True):
                 probability += np.float32(weight) * p
         return LevelDistribution(probability, levels)
 
@@ -634,8 +635,8 @@ class Ordinal(ScaledRows):
         assert levels is not None
         nodes, draws = draws.over_effects(), draws.known()
         means = np.zeros_like(draws.eta)
-        for share, some in nodes:
-            at_draws = [level_moments(p, levels)[0] for p in cls._by_draw(some)]
+        for share, node in nodes:
+            at_draws = [level_moments(p, levels)[0] for p in cls._by_draw(node)]
             means += np.float32(share) * np.stack(at_draws, axis=1)
         return Scores(means, draws.spread, draws.weights)
 

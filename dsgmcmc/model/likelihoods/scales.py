@@ -1,9 +1,9 @@
 r"""Scales of rows: log s_i = f(u_i), u_i ~ N(0, 1 / lambda), lambda ~ Gamma(1, rate 0.02) for each side.
 
 f(u) = b tanh(u / b) bounds |log s| by b, which depends on the likelihood. Near 0, f(u) is about u, so that lambda is
-the precision of log s. Without a bound, only the prior would limit s: with ordered levels, a user's s could go to 0
-and the gaps between thresholds to infinity, with their product fixed. Probabilities then no longer depend on the
-predictor, and a step away from there is unbounded.
+the precision of log s. Without a bound, only the prior would limit s. With ordered levels, a user's s could go to 0
+and the gaps between thresholds to infinity, with their product fixed. Probabilities would not depend on the
+predictor there, and a step away would be unbounded.
 
 If ratings are levels, the ratings of a user with a small s depend little on the item; s^2 then plays the role of g in
 Gaussian noise. lambda is drawn from Gamma(1 + n / 2, 0.02 + sum u^2 / 2). The u are moved once a sweep by
@@ -33,7 +33,7 @@ from dsgmcmc.types import Factor, Float32, Float64, Purpose
 
 EPS, CURVATURE, FRICTION = 0.35, 2.0, 0.9
 STEP, SPREAD = sqrt(2 * EPS / CURVATURE), sqrt(1 - FRICTION**2)  # h, and the share of new noise in a momentum
-#: Given to the formulas that move rows' own parameters; the largest kick is in standard deviations of the momentum.
+#: Constants of the formulas that move parameters of rows; `most` is the largest kick, in sds of the momentum.
 MOVE = {"most": 3.0, "damp": FRICTION, "spread": SPREAD}
 
 DRIFT = "drift"
@@ -41,7 +41,7 @@ SCALE_QUANTITIES = (WEIGHT, Quantity("slope", of_rows=True, drawn=False), Quanti
 SCALE_PRIOR = GammaPrior(1.0, 0.02)  # of lambda
 START_PRECISION = 10.0  # precision of u before it is first drawn
 
-#: y = f(u) / b and x = u; the bound on y is where float32 still tells it from 1.
+#: y = f(u) / b and x = u; y is bounded so that float32 distinguishes it from 1.
 _U = """
 y = minimum(maximum(log(weight) / bound, -0.9997), 0.9997)
 x = 0.5 * bound * log((1.0 + y) / (1.0 - y))
@@ -105,7 +105,7 @@ class ScaledRows(Law):
         super().start(blocks)
 
     def keep_slopes(self, blocks: Iterable[ParameterBlock], slopes: Iterable[Float32], share: float) -> None:
-        """Add `share` times derivatives of the log likelihood in log s, (n,) for each block, to those of the sweep."""
+        """Add `share` times derivatives of the log likelihood in log s, (n,) per block, to the sums of the sweep."""
         for block, slope in zip(blocks, slopes, strict=True):
             block["slope"][:, 0] += np.float32(share) * slope
 

@@ -16,12 +16,13 @@ adds up F and its first four derivatives, which are polynomials of p:
 
 F is then known near y by Taylor's formula, and (nu, tau) is drawn without another pass over the ratings: by
 `METROPOLIS_STEPS` Metropolis steps in (log(nu - 2), log tau), whose sizes vary from below 1 / sqrt(N) to a hundred
-times as much. They stay in an interval of y of the width 2 `NU_STEP_REACH`, whose position relative to the present y is
-uniform: the line is cut into such intervals at random, which keeps the law invariant. Priors: nu - 2 ~ Gamma(2, rate
-0.1), so that ratings have a variance and the normal distribution is within reach [Juarez & Steel 2010]; log tau ~ N(0,
-3^2), with ratings in units of their sd, of which outliers can be the most. nu stays within `NU_BOUNDS`, and s between
-e^-7 and e^7: ratings of which most are the same number have no density. Where there are few different ratings, s is
-also at least a fifth of the distance between the closest two, or of the ratings' sd if that is less.
+times as much. Steps stay in an interval of y of width 2 `NU_STEP_REACH`, whose position relative to the current y is
+uniform: the line is cut into such intervals at random, which leaves the posterior invariant. Priors: nu - 2 ~ Gamma(2,
+rate 0.1), so that ratings have a variance and the normal distribution is within reach [Juarez & Steel 2010];
+log tau ~ N(0, 3^2), with ratings in units of their sd, most of which may be due to outliers. nu stays within
+`NU_BOUNDS`, and s between e^-7 and e^7: the density of ratings that are mostly equal would have no bound. If ratings
+have few distinct values, s is also at least a fifth of the distance between the closest two, or of the ratings' sd if
+that is less.
 
 *Scales of rows*, g_i, are those of `dsgmcmc.model.likelihoods.scales`, with |log g| below `MAX_LOG_SCALE`; the
 information of a rating on log g is nu / (2 (nu + 3)).
@@ -44,7 +45,7 @@ from dsgmcmc.kernels.effects import Score
 from dsgmcmc.kernels.shaped import Shaped, shaped_kernel
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.circulation import Circulation, RatingsCell
-from dsgmcmc.model.likelihoods.base import Counts, Levels, Likelihood, metropolis, times
+from dsgmcmc.model.likelihoods.base import Counts, Levels, Likelihood, metropolis, with_weight
 from dsgmcmc.model.likelihoods.scales import SCALE_PRIOR, ScaledRows, ScalePrecision
 from dsgmcmc.model.parts.base import DrawContext
 from dsgmcmc.model.predictive.base import Moments, Predictive
@@ -58,7 +59,7 @@ START_NU = 8.0
 NU_BOUNDS, MAX_LOG_TAU = (2.02, 1000.0), 14.0  # of nu, and of the logarithm of tau in either direction
 PRIOR_RATE, TAU_SD = 0.1, 3.0
 NU_STEP_REACH = 0.3
-FEW_VALUES, MIN_SCALE_SHARE = 100, 0.2  # different ratings, and the least s in units of their least distance
+FEW_VALUES, MIN_SCALE_SHARE = 100, 0.2  # distinct ratings, and the least s in units of their least distance
 MAX_LOG_SCALE = 4.0
 _NODES, _SHARES = np.polynomial.hermite_e.hermegauss(9)
 _SHARES /= _SHARES.sum()
@@ -127,9 +128,9 @@ class StudentT(ScaledRows, Likelihood):
 
     @classmethod
     def read(cls, config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> Levels | None:
-        """Read the part's data from the ratings file, once for all chains of a run.
+        """Read the part's data from the ratings file, once for all chains of a run. Collective.
 
-        Here: the different training ratings in units of their sd, if they are few. Collective.
+        Here: the distinct training ratings in units of their sd, if they are few.
         """
         values = ratings.levels(FEW_VALUES)
         return None if values is None else Levels(values / blocks.scale, np.zeros(len(values), np.int64))
@@ -137,7 +138,7 @@ class StudentT(ScaledRows, Likelihood):
     def _set_up(self, levels: Levels | None) -> None:
         """Compute the largest log tau."""
         least = 0.0 if levels is None else MIN_SCALE_SHARE * float(np.diff(levels.values).min(initial=1.0))
-        self._most = -2 * log(max(least, exp(-MAX_LOG_TAU / 2)))
+        self._max_log_tau = -2 * log(max(least, exp(-MAX_LOG_TAU / 2)))
 
     @property
     def replicated(self) -> tuple[Sampled, ...]:
@@ -195,11 +196,11 @@ class StudentT(ScaledRows, Likelihood):
         return np.float32(sqrt((self.nu + 1) / (self.nu + 3))) * self.row_scale(block)
 
     def counts(self, circulation: Circulation) -> tuple[Counts, Counts]:
-        """For every row, sums over its ratings of their weights and squared weights in the information.
+        """For every row, sums over its ratings of their weights and squared weights in the information. Collective.
 
-        Here: a rating counts g g' (nu + 1) / (nu + 3). Collective.
+        Here: a rating's weight is g g' (nu + 1) / (nu + 3).
         """
-        return times(super().counts(circulation), np.float32((self.nu + 1) / (self.nu + 3)))
+        return with_weight(super().counts(circulation), np.float32((self.nu + 1) / (self.nu + 3)))
 
     # ------------------------------------------------------------------ draws of its parameters
 
@@ -215,8 +216,8 @@ class StudentT(ScaledRows, Likelihood):
 
         Here: nu and tau, and the precisions of the scales.
         """
-        ratings, sampled = context.circulation.ratings, "squared_error" in sums
-        nu, tau = draw_tails(self.nu, self._tau, sums["tails"], ratings.n_data, rng, self._most if sampled else None)
+        ratings, most = context.circulation.ratings, self._max_log_tau if "squared_error" in sums else None
+        nu, tau = draw_tails(self.nu, self._tau, sums["tails"], ratings.n_data, rng, most)
         self.tails.nu = np.full(1, nu)
         self.noise_parameters.tau[subchain] = tau
         rows = dict(zip(Factor, ratings.shape, strict=True))
@@ -250,7 +251,7 @@ class StudentT(ScaledRows, Likelihood):
     @staticmethod
     def cdf(x: Array, mean: Array, variance: Array, *shape: Array | float) -> Float64:
         """Probability that a rating is at most `x`, elementwise."""
-        from scipy.special import stdtr  # takes its time to import
+        from scipy.special import stdtr  # slow to import
 
         inflation = np.asarray(shape[0], np.float64)
         nu = 2 * inflation / (inflation - 1)

@@ -1,4 +1,4 @@
-"""The parts of a model besides its likelihood: a file for each, which `PARTS` and `PartSettings` name."""
+"""The parts of a model other than its likelihood, one file each; `PARTS` and `PartSettings` list them."""
 
 from dsgmcmc.model.parts.base import Part
 from dsgmcmc.model.parts.features import FeatureEffects, FeatureSettings
@@ -12,7 +12,7 @@ PARTS: tuple[type[Part], ...] = (Noise, RowPriors, ImplicitFeatures, FeatureEffe
 
 
 class PartSettings(TimeSettings, FeatureSettings, ImplicitSettings, NoiseSettings, RowSettings):
-    """Settings of all parts; those of the last base come first."""
+    """Settings of all parts; the settings of the last base class come first."""
 
 
 __all__ = ["PARTS", "FeatureEffects", "ImplicitFeatures", "Noise", "Part", "PartSettings", "RowPriors", "TimeEffects"]

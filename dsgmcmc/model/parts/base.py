@@ -8,7 +8,7 @@ conditional distribution given everything else:
 1. `Part.sums` returns partial sums for each row block and the column block paired with it. The sums of all parts are
    added in one message.
 2. `Part.draw_shared` draws the parameters that all rows share, given the totals. It runs on one process, the root,
-   which sends the result to all.
+   which sends the result to all processes.
 3. `Part.draw` draws the other parameters, one part after another in the order of `PARTS`, the likelihood first. Effects
    on ratings are drawn last, but first in Gibbs sampling.
 
@@ -50,12 +50,12 @@ def chosen_factors(whose: ImplicitName | ThresholdsName, transposed: bool) -> tu
 
 
 def is_due(turn: int, every: int, first: int = 1) -> bool:
-    """Whether a draw is due that recurs every `every` turns from turn `first` on; at turn 1 every draw is due."""
+    """Whether a draw is due that recurs every `every` turns, from turn `first` on; at turn 1 every draw is due."""
     return (turn == 1 or turn >= max(first, 1)) and turn % every == 1 % every
 
 
 class PrecisionTerms(NamedTuple):
-    """Additional sufficient statistics for drawing Lambda: n vectors v that are N(0, Lambda^-1) given Lambda.
+    """Additional sufficient statistics for drawing Lambda, of n vectors v ~ N(0, Lambda^-1).
 
     Attributes
     ----------
@@ -104,8 +104,8 @@ class DrawContext:
     tau : callable
         Returns the current precision of the noise.
     turn : int
-        Number of this draw of the hyperparameters (of priors and noise), from 1; 0 if this iteration does not draw
-        them.
+        Number of this draw of the hyperparameters (the parameters of priors and noise), from 1; 0 if this iteration
+        does not draw them.
     factor : Factor or None
         In Gibbs sampling, the factor whose rows are drawn next; None with other samplers, which have moved all rows.
     law : Law
@@ -130,7 +130,7 @@ class DrawContext:
         return self.positions[0]
 
     def is_turn(self, every: int = 1, first: int = 1) -> bool:
-        """Whether a draw that recurs every `every` turns from turn `first` on is to be made in this context.
+        """Whether a draw that recurs every `every` turns, from turn `first` on, is due in this context.
 
         Gibbs sampling calls parts before the rows of W and again before the rows of H; only the first call is a turn.
         """
@@ -155,7 +155,8 @@ class Place(NamedTuple):
     subchains : int
         Number of sub-chains that the sampler interleaves.
     by_parts : bool
-        Whether an iteration uses one part of the ratings, a minibatch, and not all of them, as Gibbs sampling does.
+        Whether an iteration uses one part of the ratings, a minibatch; if not, it uses all ratings, as in Gibbs
+        sampling.
     """
 
     config: Any
@@ -209,7 +210,7 @@ class Part(ABC):
 
     @classmethod  # noqa: B027 (likewise)
     def check_ratings(cls, config: Any, ratings: Ratings) -> None:
-        """Refuse a ratings file from which the part cannot be made. Called before anything is allocated.
+        """Refuse a ratings file that lacks the part's data. Called before anything is allocated.
 
         Raises
         ------
@@ -283,12 +284,12 @@ class Part(ABC):
     def renews_prior(self, turn: int) -> bool:
         """Whether the draw at this turn changes prior means of single rows, given the rows' current values.
 
-        The two half kicks of a momentum are then made separately, one with the old prior, one with the new.
+        The sampler then makes the two half kicks of a momentum separately: one with the old prior, one with the new.
         """
         return False
 
     def precision_terms(self) -> dict[Factor, PrecisionTerms]:
-        """Additional statistics for drawing Lambda if the part's prior depends on it; from one part per factor."""
+        """Additional statistics for drawing Lambda if the part's prior depends on it; at most one part per factor."""
         return {}
 
     def sums(self, context: DrawContext) -> Named | None:

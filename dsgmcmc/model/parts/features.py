@@ -1,21 +1,21 @@
-r"""Side information: rows whose prior mean follows from their features (Macau's link matrix [Simm 2017]).
+r"""Side information: the features of a row shift its prior mean (Macau's link matrix [Simm 2017]).
 
     theta_i ~ N(m + B^T x_i, Lambda^-1),    B_f ~ N(0, (beta_g(f) Lambda)^-1),    beta_g ~ Gamma(1, rate 1)
 
 where x_i are the F features of row i, centred over the rows that have features, so that m remains the prior mean of an
-average row; a row without features is treated as average. beta_g is the prior precision of a group of features, the
-features made from one column of the source: one genre moves a row by about beta^-1/2 sds of the rows around their
-means.
+average row; a row without features is treated as average. A group of features is derived from one column of the source,
+such as the genres of films, and beta_g is its prior precision: one genre moves a row by about beta^-1/2 times the sd of
+rows around their prior means.
 
 Lambda factors out of the posterior of B: with A = X^T X + diag(beta) = L L^T,
 
     beta_g | B, Lambda ~ Gamma(1 + n_g D / 2, rate 1 + sum_{f in g} B_f^T Lambda B_f / 2)
     B | rest = A^-1 (X^T (theta - m) + L Z Lambda^-1/2),    Z standard normal
 
-all of them exact. Here theta - m also excludes the contributions of other parts to the prior mean. Every `DRAW_EVERY`
-sweeps, beta and B are drawn together, with the Cholesky factor L of A computed at the root: an L from another beta
-would draw B from a wrong distribution. Between these draws, Lambda and m are drawn given B; B's prior adds F / 2 to the
-shape of lambda_k and sum_f beta_f B_fk^2 / 2 to its rate.
+Both draws are exact. Here theta - m also excludes the contributions of other parts to the prior mean. Every
+`DRAW_EVERY` sweeps, beta and B are drawn together, and the root computes the Cholesky factor L of A: an L from another
+beta would draw B from a wrong distribution. Between these draws, Lambda and m are drawn given B; B's prior adds F / 2
+to the shape of lambda_k and sum_f beta_f B_fk^2 / 2 to its rate.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ DRAW_EVERY = 10
 STRENGTH_PRIOR = GammaPrior(1.0, 1.0)
 #: Largest number of features; the Cholesky factor of A, F^2 numbers, then takes about a second.
 MAX_DENSE = 4000
-_SLICE = 1 << 20  # numbers of the Gram matrix that are added at a time
+_SLICE = 1 << 20  # elements of the Gram matrix that are added at a time
 
 
-def used_factors(features: FeaturesName, there: Collection[Factor], transposed: bool) -> tuple[Factor, ...]:
-    """Factors whose features are used, among `there`, which have some; `transposed`: the rows of W are items."""
+def used_factors(features: FeaturesName, available: Collection[Factor], transposed: bool) -> tuple[Factor, ...]:
+    """Factors whose features are used, among those with `available` features; `transposed`: the rows of W are items."""
     wanted = chosen_factors("both" if features == "yes" else features, transposed)
-    return tuple(factor for factor in sorted(there) if factor in wanted)
+    return tuple(factor for factor in sorted(available) if factor in wanted)
 
 
 def featured_factors(features: FeaturesName, ratings: Ratings) -> tuple[Factor, ...]:
@@ -68,7 +68,7 @@ def featured_factors(features: FeaturesName, ratings: Ratings) -> tuple[Factor, 
     Raises
     ------
     InputError
-        If the ratings file lacks the features asked for.
+        If the ratings file lacks features that the setting requires.
     """
     stored = {Factor(SIDES.index(side)) for side in ratings.features}
     used = used_factors(features, stored, ratings.transposed)
@@ -78,7 +78,7 @@ def featured_factors(features: FeaturesName, ratings: Ratings) -> tuple[Factor, 
 
 
 class Design:
-    """X of a factor, centred: row i of a block is x_i less the mean over the rows that have features, 0 without any.
+    """Features X of a factor's rows, centred: row i is x_i less the mean over rows with features, 0 if it has none.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ class Design:
     Attributes
     ----------
     size : int
-        F.
+        Number F of features.
     rows : float
         Number of rows that have features.
     groups : (F,) int
@@ -99,7 +99,7 @@ class Design:
     """
 
     def __init__(self, blocks: Mapping[int, Features], ring: Ring) -> None:
-        from scipy.sparse import csr_matrix  # takes its time to import, and most runs do without
+        from scipy.sparse import csr_matrix  # slow to import, and most runs do not need it
 
         first = next(iter(blocks.values()))
         self.size = first.size
@@ -153,7 +153,7 @@ class FeatureParameters(Sampled):
     strength : dict of Factor to (groups,)
         beta.
     explained : dict of Factor to (groups,)
-        Mean square of a group's part of the rows' means, in units of the rows' variance around their means.
+        Mean square of a group's contribution to the prior means, in units of the rows' variance around these means.
     """
 
     quantities: ClassVar[Mapping[str, Quantity]] = {
@@ -203,7 +203,7 @@ class FeatureEffects(Part):
 
     @classmethod
     def check_ratings(cls, config: Any, ratings: Ratings) -> None:
-        """Refuse a ratings file without the features that are asked for or with too many, and interleaved chains."""
+        """Refuse a ratings file that lacks required features or has too many, and samplers that interleave chains."""
         for factor in featured_factors(config.features, ratings):
             number = len(ratings.features[SIDES[factor]].names)
             if number > MAX_DENSE:
@@ -242,7 +242,7 @@ class FeatureEffects(Part):
         return cls(data, place.config.dimension) if data else None
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
-        """Set the features' part of the shifts and B to 0, and beta to 1."""
+        """Set B and the features' contribution to the shifts to 0, and beta to 1."""
         for block in blocks:
             block[DESCRIBED.name].fill(0.0)
         for factor, design in self.designs.items():
@@ -283,7 +283,7 @@ class FeatureEffects(Part):
                 described[:] = new
 
     def _moments(self, context: DrawContext) -> dict[str, Float64]:
-        """X^T (theta - m - the other parts), by block, and the Gram matrices where they are not known. Collective."""
+        """X^T (theta - m - other parts' shifts), by block; also computes missing Gram matrices. Collective."""
         partials: dict[int, dict[str, Float64]] = {}
         for block in context.circulation.home((context.position, SHIFT.name, DESCRIBED.name)):
             if block.factor not in self.designs:
@@ -311,8 +311,8 @@ class FeatureEffects(Part):
             lambda_ = precision[factor].astype(np.float64)
             dense = lambda_ if lambda_.ndim == 2 else np.diag(lambda_)
             squares = ((self.parameters.effects[factor] @ dense) * self.parameters.effects[factor]).sum(axis=1)
-            numbers = np.bincount(design.groups) * self._dimension
-            strength = STRENGTH_PRIOR.draw(np.bincount(design.groups, squares), numbers, rng)
+            elements = np.bincount(design.groups) * self._dimension
+            strength = STRENGTH_PRIOR.draw(np.bincount(design.groups, squares), elements, rng)
             gram, moment = self._grams[factor], sums[f"{factor.name}.moment"]
             drawn.strength[factor] = strength
             effects = draw_effects(gram, moment, strength[design.groups], dense, rng)
@@ -341,7 +341,7 @@ def draw_effects(
     -------
     (F, D) float64
     """
-    from scipy.linalg import solve_triangular  # takes its time to import, and most runs do without
+    from scipy.linalg import solve_triangular  # slow to import, and most runs do not need it
 
     lower = np.linalg.cholesky(gram + np.diag(beta))
     z = rng.standard_normal(moment.shape)
@@ -354,7 +354,7 @@ def draw_effects(
 
 
 def explained(effects: Float64, covariance: Float64, groups: Int64, precision: Float64) -> Float64:
-    """Mean over rows and columns of the squares of every group's part of X B, in units of Lambda^-1; (groups,)."""
+    """Mean square, over rows and columns, of every group's contribution to X B, in units of Lambda^-1; (groups,)."""
     scaled = effects @ np.linalg.cholesky(precision)
     squares = []
     for group in range(groups.max() + 1):

@@ -1,20 +1,21 @@
-r"""Implicit features: the set of items that a user rated shifts prior means, whatever the values [Koren 2008, eq. 15].
+r"""Implicit features: which items a user has rated shifts the user's prior mean [Koren 2008, eq. 15].
 
-This is as in SVD++, but for both sides, and in the prior, so that the likelihood is unchanged:
+The values of the ratings do not matter. The model is SVD++, but for both sides, and in the prior, so that the
+likelihood is unchanged:
 
     theta_i ~ N(m + rho_i sum_{j in R_i} y_j, Lambda^-1),    rho_i = |R_i|^-1/2
     y_jk    ~ N(0, 1 / beta_k),                                    beta_k ~ Gamma(1, rate 0.2)
 
 R_i is the set of columns with which row i has training ratings; y_j belongs to column j and is stored in its block.
-The prior means of columns are shifted likewise. With X = diag(rho) R and u = theta - m -
-shift, the conditional of a step d of y from its current value is, for each k,
+The prior means of columns are shifted likewise. With X = diag(rho) R and u = theta - m - shift, the conditional of a
+step d of y from its current value is, for each k,
 
     (X^T X + b_k) d = X^T (u + lambda_k^-1/2 e) - b_k y + (b_k / lambda_k)^1/2 e',    b_k = beta_k / lambda_k
 
-with standard normal e and e': the solution has the exact conditional distribution [Simm 2017, section 3.2].
-It is computed by conjugate gradients, preconditioned by the diagonal, for all k at once. A product with X or X^T is a
-tour of the ring; the rows' and the columns' systems are solved in the same tours, until every residual is at most
-`TOLERANCE` times its initial value.
+with standard normal e and e': the solution d has the exact conditional distribution [Simm 2017, section 3.2]. It is
+computed by conjugate gradients, preconditioned by the diagonal, for all k at once. A product with X or X^T takes a tour
+of the ring. The systems of both factors are solved in the same tours, until every residual is at most `TOLERANCE` times
+its initial value.
 
 For a row without ratings, the set R_i counts as unknown, not as empty: its shift has a normal distribution with the
 mean and variance of the other rows' shifts, and is drawn given the row's theta.
@@ -42,13 +43,13 @@ from dsgmcmc.types import Factor, Float64, ImplicitName, Int32, Purpose
 #: Sweeps between draws, which take about half of the time of a run (docs/defaults.md).
 DRAW_EVERY = 5
 PRIOR = GammaPrior(1.0, 0.2)  # of beta
-#: Share of a residual that is left. Where a share e is left, y has (1 - e) / (1 + e) of its variance: with 0.2 the
-#: precisions of rows given y were wrong by a fifth.
+#: Residual at which the iterations stop, relative to its initial value. If it is e, y has (1 - e) / (1 + e) of its
+#: variance: with e = 0.2, the precisions of rows given y were wrong by a fifth.
 TOLERANCE = 0.05
 MOST_STEPS = 50
 SMALLEST_VARIANCE = 1e-12
 
-#: Scratch of a draw, by its names in formulas; no sampler's field has such names.
+#: Scratch arrays of a draw, by their names in formulas; the prefix keeps them apart from the samplers' fields.
 SCRATCH = {name: f"implicit.{name}" for name in ("send", "got", "r", "p", "before", "others")}
 SEND, GOT = SCRATCH["send"], SCRATCH["got"]
 WEIGHT, DIAGONAL = "implicit.weight", "implicit.diagonal"
@@ -124,7 +125,7 @@ class ImplicitParameters(Sampled):
     variance: dict[Factor, Float64]
 
 
-#: y: contribution of a row to the prior means of the rows that it has ratings with.
+#: y: contribution of a row to the prior means of the rows with which it has ratings.
 IMPLICIT = Quantity("implicit", ("column",), of_rows=True, columns=1)
 
 
@@ -145,7 +146,7 @@ class ImplicitSettings(BaseModel):
 class ImplicitFeatures(Part):
     """Implicit features of the users, the items, or both.
 
-    Field ``implicit`` of a block has the y of its rows, which shift the means of the other factor's.
+    Field ``implicit`` of a block is the y of its rows, which shift the prior means of the other factor's rows.
 
     Parameters
     ----------
@@ -154,7 +155,7 @@ class ImplicitFeatures(Part):
     dimension : int
         Columns D of a factor.
     start : float
-        First value of all beta.
+        Initial value of all beta.
     """
 
     Settings = ImplicitSettings
@@ -227,9 +228,9 @@ class ImplicitFeatures(Part):
 class _Draw:
     """One draw of all y, of beta, and of the shifts of rows without ratings.
 
-    In a system, named after the factor whose means are shifted, that factor's blocks have the rows, and the other's
-    the coefficients. Both systems are gone through at once: every block may have rows of one and coefficients of the
-    other.
+    A system of equations is named after the factor whose means are shifted: this factor's blocks contain the system's
+    rows, and the other factor's blocks its coefficients. Both systems are solved at the same time, so that a block may
+    contain rows of one system and coefficients of the other.
     """
 
     def __init__(self, factors: tuple[Factor, ...], parameters: ImplicitParameters, context: DrawContext) -> None:
@@ -261,7 +262,7 @@ class _Draw:
     def _update(
         self, block: ParameterBlock, factor: Factor, formula: Formula, purpose: Purpose, **columns: Float64
     ) -> dict[str, Any]:
-        """Apply a formula to a block's part in a system."""
+        """Apply a formula to the rows or coefficients of a system in a block."""
         n = block.counts
         given = self.columns[factor] | {name: column.astype(block.dtype) for name, column in columns.items()}
         given |= {
@@ -294,10 +295,10 @@ class _Draw:
             for block, factor in self.coefficients:
                 self._update(block, factor, DIRECTION, Purpose.IMPLICIT, gain=gain[factor])
             if not any((new[factor] > TOLERANCE**2 * first[factor]).any() for factor in self.factors):
-                break  # also where the chain has diverged
+                break  # also if the chain has diverged and the residuals are NaN
 
     def _sum(self, formula: Formula, **columns: dict[Factor, Float64]) -> dict[Factor, Float64]:
-        """Apply a formula to all coefficients, and return the sum that it makes, by system. Collective."""
+        """Apply a formula to all coefficients, and return its column sum, by system. Collective."""
         of_blocks = {}
         for block, factor in self.coefficients:
             given = {name: column[factor] for name, column in columns.items()}
@@ -331,11 +332,11 @@ class _Draw:
         shapes = shapes_of(self.parameters.arrays())
         self.parameters.take(self.circulation.ring.sum(stacked(partials), self._draw_parameters, shapes))
         for block, factor in self.rows:
-            law = {"average": self.parameters.average[factor], "variance": self.parameters.variance[factor]}
-            self._update(block, factor, UNKNOWN, Purpose.IMPLICIT_UNKNOWN, **law)
+            moments = {"average": self.parameters.average[factor], "variance": self.parameters.variance[factor]}
+            self._update(block, factor, UNKNOWN, Purpose.IMPLICIT_UNKNOWN, **moments)
 
     def _draw_parameters(self, sums: dict[str, Float64]) -> dict[str, Float64]:
-        """Draw beta given y, and take the moments of the shifts; runs at the root."""
+        """Draw beta given y, and compute the moments of the shifts; runs at the root."""
         rng = self.context.stream.generator(Purpose.HYPERPARAMETERS, part=1)
         drawn = ImplicitParameters({}, {}, {})
         for factor in self.factors:
@@ -348,5 +349,5 @@ class _Draw:
 
 
 def _quotient(a: dict[Factor, Float64], b: dict[Factor, Float64]) -> dict[Factor, Float64]:
-    """A / b by factor and column; 0 where a column is solved already."""
+    """Return a / b, by factor and column; 0 where a column is already solved."""
     return {factor: np.divide(a[factor], b[factor], out=np.zeros(len(b[factor])), where=b[factor] > 0) for factor in a}

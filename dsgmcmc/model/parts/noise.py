@@ -1,22 +1,22 @@
-r"""Noise: x_ij ~ N(eta_ij, 1 / tau), or of variance 1 / (tau g_i g'_j) with scales of users, items, or both.
+r"""Noise: x_ij ~ N(eta_ij, 1 / tau), or of variance 1 / (tau g_i g'_j) with noise scales of users, items, or both.
 
     tau ~ Gamma(1 + N / 2, rate 1 + SSE / 2)
 
-where SSE is the sum of squared errors from the gradients of the last sweep. The state moved during the sweep, so this
-is an approximation. It is exact in the limit of small steps, and for samplers that compute the full gradient at one
+where SSE is the sum of squared errors from the gradients of the last sweep. The state moved during the sweep, so the
+draw is approximate. It is exact in the limit of small steps, and for samplers that compute the full gradient at one
 state.
 
-g_i ~ Gamma(nu / 2, nu / 2) makes the ratings of a user marginally Student's t. The conditional draws, with SSE_i the
-squared errors of row i's n_i ratings times the other side's g':
+g_i ~ Gamma(nu / 2, nu / 2) makes the ratings of a user marginally Student's t. With SSE_i the sum over row i's n_i
+ratings of the squared error times the other side's g', the conditional draws are
 
     nu  | rest, with g integrated out: on a grid, uniform in log nu, where row i has the log density
           lgamma((nu + n_i) / 2) - lgamma(nu / 2) + (nu / 2) log(nu / 2) - ((nu + n_i) / 2) log((nu + tau SSE_i) / 2)
     g_i | nu, rest ~ Gamma((nu + n_i) / 2, rate (nu + tau SSE_i) / 2)
 
-SSE_i is the sum from the last sweep's gradients. If both sides have noise scales, the sides are drawn in alternate
-sweeps: drawn together, each given the other's old values, they would not leave the posterior invariant. A new g counts
-from the next gradient on. nu is not drawn given g, because such a chain hardly moves if nu is large and rows have few
-ratings.
+SSE_i, too, comes from the last sweep's gradients. If both sides have noise scales, the sides are drawn in alternate
+sweeps: if both were drawn at once, each given the other's old values, the posterior would not be invariant. A new g
+takes effect at the next gradient. nu is not drawn given g, because such a chain hardly moves if nu is large and rows
+have few ratings.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from dsgmcmc.types import Array, Factor, Float64, Named, NoiseName, Purpose
 NU_START = 12.0
 #: Sweeps between draws of noise scales with full gradients, which must be computed again after a draw.
 NOISE_EVERY = 5
-NU_GRID = 2.0 ** np.arange(2, 10.0625, 0.125)  # from 4 on 1 / g has a variance
+NU_GRID = 2.0 ** np.arange(2, 10.0625, 0.125)  # from 4: above 4, 1 / g has a variance
 
 
 def heteroscedastic_factors(noise: NoiseName, transposed: bool) -> tuple[Factor, ...]:
@@ -64,9 +64,9 @@ class NoiseParameters(Sampled):
     tau : (M,)
         Precision of the noise.
     nu : dict of Factor to (M,)
-        Degrees of freedom, for factors whose rows have noise of their own.
+        Degrees of freedom, for factors whose rows have noise scales.
     turn : (1,) or None
-        Number of draws of their noise, which is drawn in turns.
+        Number of draws of noise scales so far; the factors take turns.
     """
 
     quantities: ClassVar[Mapping[str, Quantity]] = {
@@ -96,7 +96,7 @@ class NoiseParameters(Sampled):
 
     @classmethod
     def about(cls, factors: Sequence[Factor]) -> tuple[Quantity, ...]:
-        """Its quantities; tau alone where no factor's rows have noise of their own."""
+        """Its quantities; tau alone where no factor's rows have noise scales."""
         return super().about(factors)[: None if factors else 1]
 
 
@@ -122,9 +122,9 @@ class Noise(Part):
     precision : float or None
         tau in the ratings' own unit, or None to draw it.
     factors : tuple of Factor
-        Factors whose rows have noise of their own.
+        Factors whose rows have noise scales.
     every : int
-        Turns between draws of it; if more than one, the gradient is then to be taken again.
+        Turns between draws of noise scales; if more than one, a draw requires that gradients are computed again.
     scale : float
         Number by which ratings were divided.
     subchains : int
@@ -175,7 +175,7 @@ class Noise(Part):
         )
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
-        """Set tau and nu to their initial values; rows start with the scales that their likelihood gives them."""
+        """Set tau and nu to their initial values; the likelihood sets the initial noise scales of rows."""
         tau = 1.0 if self.precision is None else self.precision * self._scale**2
         self.parameters.tau = np.full(self._subchains, tau)
         self.parameters.nu = {factor: np.full(self._subchains, NU_START) for factor in self.factors}
@@ -187,7 +187,7 @@ class Noise(Part):
             self.squared_error[:] = 0.0
 
     def add_error(self, row_block: int, squares: float) -> None:
-        """Count squared errors of ratings of a row block."""
+        """Add the squared errors of ratings in a row block to the sum of the sweep."""
         self.squared_error[row_block - self._first, 0] += squares
 
     def saved(self, row_blocks: Iterable[int]) -> Iterator[tuple[Key, Array]]:
@@ -198,7 +198,7 @@ class Noise(Part):
     # ------------------------------------------------------------------ draws
 
     def sums(self, context: DrawContext) -> Named | None:
-        """The squared errors, by row block here, from which tau is drawn; None if tau is given."""
+        """The squared errors, by row block here, from which tau is drawn; None if tau is fixed."""
         return {"squared_error": self.squared_error} if self.precision is None else None
 
     def draw_shared(
@@ -228,7 +228,7 @@ class Noise(Part):
             self.parameters.turn = turn + 1
 
     def _draw_scales(self, factor: Factor, context: DrawContext) -> None:
-        """Draw nu of a factor with the noise scales integrated out, and then these. Collective."""
+        """Draw nu of a factor with its noise scales integrated out, and the noise scales given nu. Collective."""
         tau, nu = float(self.parameters.tau[0]), self.parameters.nu
         blocks = [block for pair in context.circulation.pairs() for block in pair if block.factor == factor]
 
@@ -248,7 +248,7 @@ class Noise(Part):
 
 def nu_log_density(block: ParameterBlock, tau: float) -> Float64:
     """Log density of nu at every value of the grid given a block's squared errors alone, up to a constant, (65,)."""
-    # logarithms in float32, which take a sixth of the time: the sum over 10,000 rows is right to 0.01
+    # logarithms in float32 take a sixth of the time in float64; the sum over 10,000 rows is right to 0.01
     errors = (tau * block.row("row_error").astype(np.float64)).astype(np.float32)
     logs = errors / NU_GRID.astype(np.float32)[:, None]
     logs += 1

@@ -1,37 +1,38 @@
 r"""Priors of the rows of both factors, theta_i ~ N(m, Lambda^-1), and the draws of (m, Lambda).
 
-A row theta_i has D = K + 1 columns, the last is the bias, or D = K without biases; at rank 0 it is the bias alone. The
-bias has m = 0, or for counts half the logarithm of their mean. Other parts may shift the prior means of single rows, by
-field ``shift`` (`dsgmcmc.model.parts.base`).
+A row theta_i has D = K + 1 columns, the last of which is the bias, or D = K columns without biases; at rank 0 the bias
+is the only column. The prior mean of the bias is not drawn: it is 0, or for counts half the logarithm of their mean.
+Other parts may shift the prior means of single rows, by field ``shift`` (`dsgmcmc.model.parts.base`).
 
-Priors of (m, Lambda), drawn from their exact conditionals given the factor's current state:
+The priors of (m, Lambda) are as follows; (m, Lambda) is drawn from its exact conditional given the factor's state:
 
 - ``fixed``: m = 0, Lambda = lambda I [Simsekli 2016, 4.3]; nothing is drawn.
 - ``normal-gamma``: Lambda = diag(lambda), lambda_k ~ Gamma(1, rate 5), m_k | lambda_k ~ N(0, 1 / lambda_k)
-  [Nemeth 2021, 6.3]. If ratings are standardised, or the likelihood has no noise and so no unit, it is lambda_k ~
-  Gamma(4, rate 3 b), so that E[1 / lambda_k] = b.
-  Then E[W_ik^2] = 2 b, the variance of m included, and with b = 1 / (4 sqrt K), E[(W_i . H_j)^2] = 4 K b^2 is a
-  quarter of the ratings' variance. For the biases b = 1/8: a_i and b_j together have another quarter.
+  [Nemeth 2021, 6.3]. If ratings are standardised, or the likelihood has no noise and so no unit, lambda_k ~
+  Gamma(4, rate 3 b), so that E[1 / lambda_k] = b. Then E[W_ik^2] = 2 b, which includes the variance of m. With
+  b = 1 / (4 sqrt K), E[(W_i . H_j)^2] = 4 K b^2 is a quarter of the ratings' variance. For the biases b = 1/8, so that
+  a_i and b_j together account for another quarter.
 - ``normal-wishart``: (m, Lambda) ~ N(m | 0, (2 Lambda)^-1) W(Lambda | I, K) [Salakhutdinov 2008, eq. 5-7]; the
   bias keeps its normal-gamma prior.
 
-If m is drawn, a chain begins with m_k = `START_MEAN` in one column of W and in another of H; in this column, the other
-factor's elements act as a second bias. From m = 0, hundreds of sweeps pass before the means take over from the biases.
-Between later sweeps, moves exchange means and biases without changing predictors.
+If m is drawn, a chain begins with m_k = `START_MEAN` in one column of W and in another of H; in such a column, the
+other factor's elements act as a second bias. A chain that begins at m = 0 takes hundreds of sweeps until the means take
+over from the biases. Between later sweeps, moves exchange means and biases without changing predictors.
 
-*Exchange of the means of one factor's rows against the biases of the other's.* The predictor a_i + b_j + W_i . H_j
-does not change if all H_j move by d and every bias a_i by -W_i . d. Nor does the prior density of H if its mean m moves
-by d, too. Rows' means and biases explain the same differences between users (or items), and chains that draw each given
-the others exchange them only over thousands of sweeps. The conditional distribution of d is normal. With r_i the bias
-less its prior mean, lambda_a its precision, and m ~ N(0, (kappa Lambda)^-1),
+*Exchange of the means of one factor's rows and the biases of the other factor's rows.* The predictor
+a_i + b_j + W_i . H_j does not change if all H_j move by d and every bias a_i by -W_i . d. Nor does the prior density of
+H if its mean m moves by d, too. Means and biases explain the same differences between users (or items). A chain that
+draws the means given the biases, and the biases given the means, exchanges them only over thousands of sweeps. The
+conditional distribution of d is normal. With r_i the bias less its prior mean, lambda_a its prior precision, and
+m ~ N(0, (kappa Lambda)^-1),
 
     d ~ N(Q^-1 (lambda_a sum_i r_i W_i - kappa Lambda m), Q^-1),    Q = kappa Lambda + lambda_a sum_i W_i W_i^T
 
-and likewise for W and the biases b_j. If the likelihood has an intercept mu ~ N(0, 1 / lambda_0), as ordered levels
-have in their thresholds, all biases a_i and mu may also move by c, which changes no probability: then d is (d, c), W_i
-is (W_i, -1), m is (m, mu), and kappa Lambda has lambda_0 as another block. The move leaves the posterior invariant: the
-translations by d form a group with Jacobian 1, so that d may be drawn from a density proportional to the posterior
-along its orbit [Liu & Sabatti 2000, theorem 1].
+and likewise for W and the biases b_j. Ordered levels have an intercept mu ~ N(0, 1 / lambda_0) in their thresholds. All
+biases a_i and mu may also move by c, which changes no probability: d becomes (d, c), W_i becomes (W_i, -1), m becomes
+(m, mu), and kappa Lambda gets lambda_0 as another block. The move leaves the posterior invariant: the translations by d
+form a group with Jacobian 1, so that d may be drawn from a density proportional to the posterior along its orbit
+[Liu & Sabatti 2000, theorem 1].
 
 [Liu & Sabatti 2000] Generalised Gibbs sampler and multigrid Monte Carlo for Bayesian computation. Biometrika 87.
 """
@@ -68,8 +69,7 @@ from dsgmcmc.types import Factor, Float64, Named, PriorName, Purpose
 #: Initial value of one m_k of each factor, in units of the square root of the ratings' sd.
 START_MEAN = 1.0
 
-#: Turns between moves, and turn of the first move. Earlier moves would only keep biases, which converge first, from
-#: settling.
+#: Turns between moves, and turn of the first move. Earlier moves would only disturb the biases, which converge first.
 MOVE_EVERY, FIRST_MOVE = 5, 50
 
 MOVE = Formula("theta = theta + step\nexchanged = across * theta", columns=("step", "across"), row_sums=("exchanged",))
@@ -106,7 +106,7 @@ class RowSettings(BaseModel):
 
     prior: PriorName = setting("Prior of the rows of both factors; fixed: without hyperparameters.", "normal-gamma")
     prior_precision: float = setting(
-        "Precision of a fixed prior, in the ratings' own unit; of others, where the precisions start.",
+        "Precision of a fixed prior, in the ratings' own unit; for other priors, the initial precision.",
         1.0,
         shown="10; 1 with --prior fixed and with the samplers gibbs, psgld, hamcmc and sgld",
         offered=False,
@@ -140,7 +140,7 @@ class RowPriors(Part):
     standardised : bool
         Whether the priors are in units of the ratings' standard deviation; else they are the published ones.
     width : float
-        Factor by which these are wider, where the predictor is not in the unit of the ratings.
+        Factor by which standardised priors are wider, if predictors are not in the unit of the ratings.
     bias_mean : float
         Prior mean of the biases.
     exchanges : bool
@@ -237,9 +237,9 @@ class RowPriors(Part):
         return mean
 
     def of_block(self, block: ParameterBlock, subchain: int) -> RowPrior:
-        """Prior of a block's rows, in their dtype."""
-        factor, now = block.factor, self.parameters
-        mean, precision = now.mean[factor][subchain], now.precision[factor][subchain]
+        """Prior of a block's rows, in float32."""
+        factor, parameters = block.factor, self.parameters
+        mean, precision = parameters.mean[factor][subchain], parameters.precision[factor][subchain]
         return RowPrior(mean.astype(np.float32), precision.astype(np.float32), block.arrays.get(SHIFT.name))
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
@@ -336,7 +336,7 @@ class RowPriors(Part):
 
 
 def exchange_sums(rows: Rows, position: str, bias_mean: float) -> Float64:
-    """Sums over each block's rows of W_i W_i^T, r_i W_i and W_i: the outer products of (W_i, r_i), and their sum.
+    """Sums, over each block's rows, of W_i W_i^T, r_i W_i and W_i: of v v^T and of v, with v = (W_i, r_i).
 
     Returns
     -------
@@ -368,7 +368,7 @@ def draw_translation(
     Parameters
     ----------
     mean, precision : dict of Factor to (D,), and to (D,) or (D, D) float64
-        Means and precisions of the rows' priors; the last column is the bias.
+        Means and precisions of the rows' priors; the last column is for the bias.
     sums : dict of Factor to (D + 1, D) float64
         Totals of `exchange_sums`.
     counts : dict of Factor to int
@@ -384,28 +384,28 @@ def draw_translation(
     rows : dict of Factor to (K,) float64
         Step of all rows of a factor, and of their mean.
     biases : dict of Factor to float
-        Step of all biases of a factor, besides the exchange with the rows of the other. The intercept moves by the sum
-        of both.
+        Step of all biases of a factor, in addition to the exchange with the other factor's rows. The intercept moves by
+        the sum of both factors' steps.
     """
     k = len(mean[Factor.W]) - 1
     rows: dict[Factor, Float64] = {}
     biases: dict[Factor, float] = {}
-    for factor, other in ((Factor.H, Factor.W), (Factor.W, Factor.H)):  # of the factor, against the other's biases
+    for factor, other in ((Factor.H, Factor.W), (Factor.W, Factor.H)):  # rows of `factor`, and biases of `other`
         dense = precision[factor] if precision[factor].ndim == 2 else np.diag(precision[factor])
         prior, centre = kappa * dense[:k, :k], mean[factor][:k]
         strength, n = np.atleast_1d(precision[other][-1])[-1], counts[other]
         products, fit = sums[other][:k, :k], sums[other][k, :k]
         total, bias = sums[other][-1, :k], sums[other][-1, k]
         if other in rows:
-            before = rows[other]
-            cross = np.outer(total, before)
-            products = products + cross + cross.T + n * np.outer(before, before)
-            fit, total = fit + bias * before, total + n * before
+            moved = rows[other]
+            cross = np.outer(total, moved)
+            products = products + cross + cross.T + n * np.outer(moved, moved)
+            fit, total = fit + bias * moved, total + n * moved
         if intercept is not None:
-            now = intercept.value + sum(biases.values())
+            value = intercept.value + sum(biases.values())
             prior = np.block([[prior, np.zeros((k, 1))], [np.zeros((1, k)), np.full((1, 1), intercept.precision)]])
             products = np.block([[products, -total[:, None]], [-total[None], np.full((1, 1), float(n))]])
-            fit, centre = np.append(fit, -bias), np.append(centre, now)
+            fit, centre = np.append(fit, -bias), np.append(centre, value)
         root = np.linalg.cholesky(prior + strength * products)
         scaled = np.linalg.solve(root, strength * fit - prior @ centre)
         step = np.linalg.solve(root.T, scaled + rng.standard_normal(len(scaled)))

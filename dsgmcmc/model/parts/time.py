@@ -1,45 +1,48 @@
 r"""Effects of groups of ratings that were given together in time.
 
 A *level of time* divides the ratings of every row of a factor into groups. It is named after its side and the size of
-its groups: ``user:page`` has a group for each second in which a user rated, ``user:8`` one for every eight ratings of a
-user in the order of time; items alike. Test ratings belong to groups as training ratings do. With g_l(ij) the group of
-rating ij at level l,
+its groups: ``user:page`` has a group for each second in which a user rated, ``user:8`` a group for every eight ratings
+of a user in the order of time. Levels of items are named likewise. Test ratings belong to groups as training ratings
+do. With g_l(ij) the group of rating ij at level l,
 
     eta_ij    =  a_i + b_j + W_i . H_j + sum_l d_{l, g_l(ij)}
     d_lg ~ N(0, 1 / lambda_l),      lambda_l ~ Gamma(1, rate PRECISION_RATE)
 
-From ratings that are normal given their predictors, the effects are subtracted, so that other parameters are drawn as
-without effects; for other ratings, the effects are offsets of the predictors. The groups of a row of W are on the row's
-process and need no messages; the groups of a column are where its block is at home, and go round the ring. Every few
-sweeps, one level after another is drawn given all other parameters.
+If ratings are normal given their predictors, the effects are subtracted from them, so that other parameters are drawn
+as in a model without effects. Under other likelihoods, the effects are offsets of the predictors. The groups of a row
+of W are on the row's process and need no messages; the groups of a column are on the home of its block, and go round
+the ring. Every few sweeps, one level after another is drawn given all other parameters.
 
-*Ratings that are normal given their predictors*: effects are drawn exactly, from their conditionals. With e the
-residual of a rating, its effects taken off, w = tau g g' its precision, N_g the sum of w over the training ratings of
-group g, and B_g that of w (e + d_g),
+*Ratings that are normal given their predictors*: effects are drawn exactly, from their conditionals. Let e be the
+residual of a rating with all effects subtracted, and w = tau g g' its precision. Let N_g be the sum of w over the
+training ratings of group g, and B_g the sum of w (e + d_g). Then
 
     d_g | rest      ~ N(B_g / (N_g + lambda), 1 / (N_g + lambda))
     lambda | d      ~ Gamma(1 + G / 2, rate PRECISION_RATE + sum d_g^2 / 2)
     d, lambda       <- c d, lambda / c^2,  c ~ N(sum d_g B_g / S, 1 / S),  S = sum d_g^2 N_g
 
-The last is a step in lambda^-1/2 given d lambda^1/2, accepted with the ratio of its priors; it moves effects and
-precision together, which mixes well where groups have few ratings, as the other two do where they have many
-[Yu & Meng 2011]. Sums and G are over groups with training ratings; the others have their prior N(0, 1 / lambda).
+The last line is a step in lambda^-1/2 given d lambda^1/2, accepted with the ratio of its priors. It moves effects and
+precision together, which mixes well if groups have few ratings; the first two lines mix well if groups have many
+[Yu & Meng 2011]. The sums and G cover the groups with training ratings; all other effects are drawn from the prior
+N(0, 1 / lambda).
 
-*Any other likelihood with a known score*: effects are proposed by noisy Newton steps. S_g and I_g are the
-sums over the training ratings of group g of score and curvature of the log density in the predictor
-(`dsgmcmc.kernels.effects`), and L_g(d') is the change of their log density where d_g becomes d'. All groups of a level
+*Any other likelihood with a known score*: effects are proposed by noisy Newton steps. S_g and I_g are the sums, over
+the training ratings of group g, of the score and the curvature of the log density in the predictor
+(`dsgmcmc.kernels.effects`). L_g(d') is the change of the ratings' log density if d_g becomes d'. All groups of a level
 are drawn at once, as they are independent given all else:
 
     d' ~ N(d + (S_g - lambda d) / P, 1 / P),      P = I_g + lambda
 
-accepted with probability min(1, exp(L_g(d') - lambda (d'^2 - d^2) / 2) q(d | d') / q(d' | d)), S and I being taken
-again at d' for the reverse density q(d | d'). A group without training ratings is so drawn from its prior. Then
+accepted with probability min(1, exp(L_g(d') - lambda (d'^2 - d^2) / 2) q(d | d') / q(d' | d)), where S and I are
+computed again at d' for the reverse density q(d | d'). The effect of a group without training ratings is thus drawn
+from its prior. Then
 
     lambda | d      ~ Gamma(1 + G / 2, rate PRECISION_RATE + sum d_g^2 / 2)
     d, lambda       <- c d, lambda / c^2,      c ~ N(1 + T / V, 1 / V),  T = sum d_g S_g,  V = sum d_g^2 I_g
 
-the last accepted with min(1, exp(L(c d) + b lambda (1 - c^-2)) c^-4 q(1 / c | c d) / q(c | d)), b = PRECISION_RATE: the
-measure on the line of all c is c^-3 dc, and the step back from c d is by 1 / c, whose density in c is another 1 / c.
+where the last line is accepted with probability min(1, exp(L(c d) + b lambda (1 - c^-2)) c^-4 q(1 / c | c d) /
+q(c | d)), b = PRECISION_RATE. The factor c^-4 is c^-3 from the measure c^-3 dc on the line of all c, times 1 / c from
+the density in c of the step back from c d, which is by 1 / c.
 
 [Yu & Meng 2011] To center or not to center: that is not the question. J. Comput. Graph. Stat. 20.
 """
@@ -81,7 +84,7 @@ if TYPE_CHECKING:
 
 #: Rate of the prior of a precision, Gamma(1, rate PRECISION_RATE).
 PRECISION_RATE = 0.1
-#: Precisions before they are first drawn, where the predictors' priors have width 1.
+#: Initial precisions, if the predictors' priors have width 1.
 START_PRECISION = 50.0
 
 PAGE = "page"
@@ -116,7 +119,7 @@ def canonical_levels(text: str) -> str:
     Raises
     ------
     ValueError
-        If a name is unknown, or there twice.
+        If a name is unknown, or occurs twice.
     """
     if text == "no":
         return text
@@ -142,7 +145,7 @@ class TimeLevel(NamedTuple):
     factor : Factor
         The factor whose rows the groups belong to.
     run : int
-        Number of ratings of a group; 0 where groups are pages.
+        Number of ratings in a group; 0 if groups are pages.
     """
 
     name: str
@@ -160,7 +163,7 @@ class TimeLevel(NamedTuple):
         return -(-places // np.int32(self.run)) if self.run else pages
 
     def within(self, ratings: Ratings, part: Split, start: int, stop: int) -> Int32:
-        """Groups of the ratings in rows `start` to `stop` of a part, (m,), counted from the first of their owner."""
+        """Groups of the ratings in rows `start` to `stop` of a split, (m,), counted from 0 in every user or item."""
         times = ratings.times_slab(part, SIDES[self.factor], start, stop)
         return times.place // np.int32(self.run) if self.run else times.page
 
@@ -178,13 +181,16 @@ def time_levels_of(names: str, transposed: bool) -> tuple[TimeLevel, ...]:
 
 
 def costs_of(levels: Sequence[TimeLevel], ratings: Ratings, normal: bool) -> tuple[int, int]:
-    """Bytes of memory of groups for all ratings, `normal` or not, and of their effects in a checkpoint."""
+    """Bytes for the groups of all ratings in memory, and for their effects in a checkpoint.
+
+    `normal` says whether ratings are normal given their predictors.
+    """
     if not levels:
         return 0, 0
     counts = [level.counts(ratings).sum(dtype=np.int64).item() for level in levels]
     effects = 4 * sum(counts)
-    # groups and the sum of their effects; while effects are drawn, also a residual and a weight of every rating, or a
-    # predictor and three terms of its score, and twelve sums of every group of one level
+    # every rating has its groups and the sum of their effects; while effects are drawn, it also has a residual and a
+    # weight, or a predictor and three terms of its score, and every group of one level has twelve sums
     kept = (ratings.nnz + ratings.nnz_test) * 4 * (len(levels) + 1)
     drawing = ratings.nnz * 8 if normal else ratings.nnz * 16 + 48 * max(counts)
     return kept + drawing + effects, effects
@@ -197,9 +203,9 @@ class RatingGroups(NamedTuple):
     ----------
     levels : tuple of TimeLevel
     first : list of (B + 1,) int64
-        By level, where the groups of each block of its factor begin among all.
+        By level, the number of the first group of each block of the level's factor.
     train : list of dict of (int, int) to (nnz,) int32
-        By level, the group of every training rating of a cell, counted from the first of its factor's block.
+        By level, the group of every training rating of a cell, counted from 0 in the block of the level's factor.
     test : list of dict of int to (q,) int32
         By level, the group of every test rating of a row block, counted likewise.
     """
@@ -223,14 +229,14 @@ def read_groups(levels: tuple[TimeLevel, ...], ratings: Ratings, blocks: RatingB
     ratings : Ratings
         Open ratings file, with times.
     blocks : RatingBlocks
-        Its ratings as they are held.
+        The ratings in this process's rows.
     ring : Ring
         The processes of the chain.
 
     Raises
     ------
     InputError
-        If it cannot be read, or a block has more groups than a message can number.
+        If the file cannot be read, or a block has more groups than a message can number.
     """
     groups = RatingGroups(levels, [], [], [])
 
@@ -268,7 +274,7 @@ class _Reader:
         return [np.concatenate(part) for part in parts]
 
     def groups(self, part: Split, start: int, stop: int) -> tuple[Int32, Int32]:
-        """Groups of the ratings in rows `start` to `stop`, counted from their block's first, and their columns."""
+        """Groups of the ratings in rows `start` to `stop`, counted from 0 in every block, and their columns."""
         ratings = self._ratings
         columns = ratings.columns(part, start, stop)
         within = self._level.within(ratings, part, start, stop)
@@ -312,19 +318,19 @@ class TimeParameters(Sampled):
 
 
 class TimeEffects(Part):
-    """The effects of the groups of all levels, and the ratings without them, or with them as offsets.
+    """The effects of the groups of all levels, and the ratings less these effects or with the effects as offsets.
 
     Parameters
     ----------
     groups : RatingGroups
         The group of every rating at every level.
     place : Place
-        Its ratings stay as they are.
+        Settings, ratings and processes of the chain; its ratings are not changed.
 
     Attributes
     ----------
-    given : dict of (int, int) to RatingBlock
-        The training ratings as they are, by cell.
+    original : dict of (int, int) to CellRatings
+        The training ratings without regard to effects, by cell.
     values : list of dict of int to (G,) float32
         By level, the effects of each block of its factor that is at home here.
     """
@@ -335,7 +341,7 @@ class TimeEffects(Part):
 
     def __init__(self, groups: RatingGroups, place: Place) -> None:
         law: type[Law] = place.config.law
-        self.groups, self.ring, self.given = groups, place.ring, place.ratings.train
+        self.groups, self.ring, self.original = groups, place.ring, place.ratings.train
         self.ratings, self.quantities = copy(place.ratings), TimeParameters.about(())
         self.test: dict[int, Float32] = {}
         self._start_precision = START_PRECISION / law.width**2
@@ -356,7 +362,7 @@ class TimeEffects(Part):
         leave = f"leave out {named('time_levels')}"
         known = config.law.is_conditionally_gaussian() or config.law.has_score()
         if not (known and config.law.is_sum_over_ratings):
-            raise InputError(f"effects of time need {config.law.__name__}.scores, of every single rating: {leave}")
+            raise InputError(f"effects of time need {config.law.__name__}.scores, the score of every rating: {leave}")
         if config.interleaved or config.sampler.kind.estimator(config.sampler.config).fixed_likelihood:
             raise InputError(
                 f"{config.sampler.name} keeps gradients, which effects of time would change: use another "
@@ -400,7 +406,7 @@ class TimeEffects(Part):
             yield from ((Key("state", level.factor.name, b, level.field), effects) for b, effects in by_block.items())
 
     def loaded(self) -> None:
-        """Mark the effects to be applied again, after a checkpoint has replaced them."""
+        """Mark the effects as not applied, after a checkpoint has replaced them."""
         self._applied = False
 
     def begin(self, blocks: Iterable[ParameterBlock], first: bool) -> None:
@@ -409,10 +415,10 @@ class TimeEffects(Part):
             self._apply()
 
     def _apply(self) -> None:
-        """Subtract the effects from the training ratings, or make them offsets; sum the test ratings'. Collective."""
+        """Subtract the effects from training ratings, or make them offsets; sum those of test ratings. Collective."""
         left = {
             cell: np.array(block.values) if self._normal else np.zeros(len(block.indices), np.float32)
-            for cell, block in self.given.items()
+            for cell, block in self.original.items()
         }
         self.test = {b: np.zeros(len(rows.values), np.float32) for b, rows in self.ratings.test.items()}
         for number, values in enumerate(self.values):
@@ -422,25 +428,25 @@ class TimeEffects(Part):
                 self.test[b][chosen] += effects[self.groups.test[number][b][chosen]]
         self.ratings.train = {
             cell: block.with_values(left[cell]) if self._normal else replace(block, offsets=-left[cell])
-            for cell, block in self.given.items()
+            for cell, block in self.original.items()
         }
         self._applied = True
 
     def visit(
         self, number: int, arrays: dict[int, Float32], width: int = 1, returning: bool = False
     ) -> Iterator[tuple[tuple[int, int], Float32]]:
-        """Show every cell the array of its block's groups at a level. Collective.
+        """Yield every cell with the array of its block's groups at a level. Collective.
 
         Parameters
         ----------
         number : int
             Number of the level.
         arrays : dict of int to (width G,) float32
-            By block; not emptied.
+            By block.
         width : int
-            Numbers of a group.
+            Number of elements per group.
         returning : bool
-            Whether the arrays come back changed.
+            Whether the arrays are changed in the cells, so that the changed arrays must come back into `arrays`.
 
         Yields
         ------
@@ -448,7 +454,7 @@ class TimeEffects(Part):
         array : (width G,) float32
         """
         if self.groups.levels[number].factor == Factor.W:
-            yield from (((b, c), arrays[b]) for b, c in self.given)
+            yield from (((b, c), arrays[b]) for b, c in self.original)
             return
         home = dict(arrays)
         for b, c, buffer in self.ring.tour(home, lambda c: width * self.groups.size(number, c), returning):
@@ -457,7 +463,7 @@ class TimeEffects(Part):
             arrays |= home
 
     def normals(self, number: int, block: int, stream: RandomStream, purpose: Purpose, width: int = 1) -> Float32:
-        """Draw standard normal numbers for the groups of a block of a level, `width` for each, (width G,) float32."""
+        """Draw `width` standard normal numbers for each group of a level in a block, (width G,) float32."""
         numbers = np.empty(width * self.groups.size(number, block), np.float32)
         first = (number << 44) + width * int(self.groups.first[number][block])
         normals(numbers, stream.key(purpose, self.groups.levels[number].factor, first))
@@ -466,7 +472,7 @@ class TimeEffects(Part):
     # ------------------------------------------------------------------ draws, and predictions
 
     def predictors(self, sign: Literal["+", "-"]) -> Callable[..., None]:
-        """Kernel that adds the predictors of a cell's ratings to given values, or subtracts them."""
+        """Kernel that adds the predictors of a cell's ratings to given values, or subtracts these predictors."""
         return predictor_kernel(self._rank, self._biases, sign)
 
     def renews_data(self, turn: int) -> bool:
@@ -481,7 +487,7 @@ class TimeEffects(Part):
 
     @classmethod
     def of_ratings(cls, draw: SavedDraw, users: Int32, items: Int32) -> tuple[float, float]:
-        """Mean and variance of the effects on new ratings: their groups are not known, so effects have their prior."""
+        """Mean and variance of the effects on new ratings, from the prior, because the ratings' groups are unknown."""
         precisions = draw.shared.get("time.precision", np.zeros(0))
         return 0.0, float((1 / precisions).sum())
 
@@ -514,7 +520,7 @@ class NormalDraw:
         self._part, self._stream = part, context.stream
         tau, fields, residual = context.tau(), next(context.circulation.blocks()).arrays, part.predictors("-")
         scales = (WEIGHT.name,) if WEIGHT.name in fields else ()
-        self._residuals = {cell: np.empty(len(block.indices), np.float32) for cell, block in part.given.items()}
+        self._residuals = {cell: np.empty(len(block.indices), np.float32) for cell, block in part.original.items()}
         self._weights = {cell: np.full_like(values, tau) for cell, values in self._residuals.items()}
         for row, column, ratings in context.circulation.tour((context.position, *scales)):
             cell = row.index, column.index
@@ -536,7 +542,7 @@ class NormalDraw:
                 subtract_groups(groups[cell], changes, self._residuals[cell])
 
     def _draw_level(self, number: int, sums: dict[int, Float32]) -> dict[int, Float32]:
-        """Draw the effects of a level, given sums over its groups, and their precision; their changes."""
+        """Draw the effects of a level and their precision, given sums over its groups; return the effects' changes."""
         part, blocks = self._part, self._part.values[number]
         precision = float(part.parameters.precision[number])
         noise = {b: part.normals(number, b, self._stream, Purpose.TIME) for b in blocks}
@@ -564,7 +570,7 @@ class NormalDraw:
 
 
 def draw_precision(sums: Float64, rng: np.random.Generator) -> Float64:
-    """Draw the precision of a level's effects, and the number that these are to be multiplied by, (2,).
+    """Draw the precision of a level's effects, and the factor by which these effects are multiplied, (2,).
 
     Parameters
     ----------
@@ -584,13 +590,13 @@ def draw_precision(sums: Float64, rng: np.random.Generator) -> Float64:
     return np.array([precision / scale**2, scale])
 
 
-# ---------------------------------------------------------------------- any other law
+# ---------------------------------------------------------------------- other likelihoods
 
 
 class MetropolisDraw:
     """One draw of the effects of all levels under any likelihood with a known score. Collective.
 
-    It keeps the training ratings' predictors with their current effects, and the terms of their scores.
+    It keeps the predictors of the training ratings, current effects included, and the terms of their scores.
 
     Parameters
     ----------
@@ -629,7 +635,7 @@ class MetropolisDraw:
                 effects += changes[b]
 
     def _add(self, number: int, sums: Sums, moved: bool = True) -> None:
-        """Add S, I and L at the changes of the effects of a level, all 0 unless `moved`. Collective."""
+        """Add S, I and L to `sums`, at the changes of a level's effects, which are 0 unless `moved`. Collective."""
         flat, groups = {b: of_block.ravel() for b, of_block in sums.items()}, self._part.groups.train[number]
         for cell, buffer in self._part.visit(number, flat, 4, returning=True):
             self._kernel(groups[cell], self._predictors[cell], self._terms[cell], buffer.reshape(-1, 4), moved)
@@ -637,7 +643,7 @@ class MetropolisDraw:
             sums[b] = of_block.reshape(-1, 4)
 
     def _step(self, number: int) -> Sums:
-        """Step from the effects of a level, or stay; the changes, and S, I and L there. Collective."""
+        """Make a Metropolis step of a level's effects; return their changes, and S, I and L there. Collective."""
         part, blocks, tau = self._part, self._part.values[number], self._tau
         prior = float(part.parameters.precision[number])
         here = {b: np.zeros((len(old), 4), np.float32) for b, old in blocks.items()}
@@ -652,7 +658,7 @@ class MetropolisDraw:
         return there
 
     def _rescaled(self, number: int, drawn: Sums) -> dict[int, Float32]:
-        """Draw the precision of a level, then that and its effects together; changes of the effects. Collective."""
+        """Draw the precision of a level, then rescale it with the effects; return the effects' changes. Collective."""
         ring, blocks, levels = self._part.ring, self._part.values[number], len(self._part.groups.levels)
 
         def propose_scale(total: dict[str, Float64]) -> dict[str, Float64]:
@@ -676,7 +682,7 @@ class MetropolisDraw:
             scaled[b] = np.zeros_like(drawn[b])
             scaled[b][:, 0] = np.float32(scale) * (old + drawn[b][:, 0]) - old
         self._add(number, scaled)
-        gained = np.array([0.0, 0.0, 0.0, 1.0])  # of the log density the change counts, not the value
+        gained = np.array([0.0, 0.0, 0.0, 1.0])  # the log density enters as its change, the other sums as values
         changes = [along(old, scaled[b], self._tau) - gained * sums[b] for b, old in blocks.items()]
         partials = {"sums": np.array(changes)}
         accepted = float(ring.sum(partials, accept_scale, {"scale": (1,)})["scale"][0])
@@ -701,7 +707,7 @@ class Line(NamedTuple):
 
 
 def log_ratio(scale: float, precision: float, here: Line, there: Line) -> float:
-    """Logarithm of the acceptance ratio of a scale, without the change of the log density of ratings."""
+    """Logarithm of the acceptance ratio of a scale, without the change of the ratings' log density."""
     if scale == 1.0 or there.curvature <= 0:
         return -inf
     prior = PRECISION_RATE * precision * (1 - scale**-2) - 4 * log(abs(scale))

@@ -23,7 +23,7 @@ SMALLEST = 1e-30
 
 _NODES, _SHARES = np.polynomial.hermite_e.hermegauss(15)  # nodes and weights of quadrature over N(0, 1)
 _SHARES /= _SHARES.sum()
-#: A coarser quadrature, for effects: probabilities of levels err by 1e-3 where their variance is 1, 3e-6 at 0.1.
+#: A coarser quadrature, for effects: the error of a level's probability is 1e-3 if their variance is 1, 3e-6 at 0.1.
 EFFECT_NODES = ((-sqrt(3.0), 1 / 6), (0.0, 2 / 3), (sqrt(3.0), 1 / 6))
 _FEW = 512  # ratings per batch of integrals over predictors
 
@@ -71,7 +71,7 @@ class PredictorDraws(NamedTuple):
         return self._replace(eta=eta, noise=noise, spread=spread, owner=owner, effects=effects, shape=shape)
 
     def by_certainty(self) -> Iterator[tuple[npt.NDArray[np.intp], PredictorDraws]]:
-        """Yield indices and draws of the ratings with zero `spread`, then of the others in small batches."""
+        """Yield indices and draws of the ratings with zero `spread`, then of the other ratings in small batches."""
         unsure = np.any(self.spread > 0, axis=1)
         if not unsure.any():
             yield np.arange(len(unsure)), self
@@ -82,7 +82,7 @@ class PredictorDraws(NamedTuple):
                 yield rows, self.at(rows)
 
     def known(self) -> PredictorDraws:
-        """Replace every draw, if any predictor is uncertain, by draws with zero `spread` at quadrature nodes."""
+        """Return draws with zero `spread`: at quadrature nodes of every draw, if any predictor is uncertain."""
         if not np.any(self.spread > 0):
             return self
         sd, nodes = np.sqrt(self.spread), _NODES.astype(np.float32)
@@ -123,15 +123,15 @@ class Moments(NamedTuple):
     Attributes
     ----------
     mean, variance : (q,) float64
-        Of the ratings.
+        Mean and variance of every rating.
     probability : (q, R) float64, optional
-        Probabilities of the levels, if there are some.
+        Probabilities of the levels, if ratings have levels.
     levels : (R,) float64, optional
         Possible ratings, if known.
     noise : (q,) float64, optional
         Mean, over the draws, of the variance of a rating given a draw; by default the whole variance.
     shape : (q, m) float64, optional
-        Means of `Law.shape` over the draws, for laws that have such parameters.
+        Means of `Law.shape` over the draws, for likelihoods that have such parameters.
     """
 
     mean: Float64
@@ -183,7 +183,7 @@ class Predictive(ABC):
         return self.cdf(np.ceil(x) - 1 if self.whole else x)
 
     def between(self, low: Array | float, high: Array | float) -> Float64:
-        """Probability of a rating from `low` on and below `high`."""
+        """Probability of a rating of at least `low` and below `high`."""
         return self.below(high) - self.below(low)
 
     def quantile(self, p: Array | float) -> Float64:
@@ -203,7 +203,7 @@ class Predictive(ABC):
         return np.concatenate([[-np.inf], (self.levels[1:] + self.levels[:-1]) / 2, [np.inf]])
 
     def probabilities(self) -> Float64:
-        """Probability of every level, (q, R) float64: that of all values that are rounded to it."""
+        """Probability of every level, (q, R) float64: of all values that are rounded to it."""
         inside = np.stack([np.broadcast_to(self.below(end), self.mean.shape) for end in self._ends()[1:-1]], axis=1)
         return np.diff(inside, axis=1, prepend=0.0, append=1.0)
 
@@ -215,7 +215,7 @@ class Predictive(ABC):
 
     def at_least(self, bound: float) -> Float64:
         """Probability of a rating of at least `bound`; with levels, of values that are rounded to such a level."""
-        if self.levels is not None and not self.whole:  # no count is rounded to another
+        if self.levels is not None and not self.whole:  # counts are not rounded to levels
             bound = float(self._ends()[(self.levels < bound - 1e-9).sum()])
         return 1.0 - self.below(bound)
 
@@ -242,9 +242,9 @@ def nearest_level(x: Array, levels: Float64) -> Int64:
 def solve(predictive: Predictive, p: Float64) -> Float64:
     """Quantiles of distributions, (q,) float64: the smallest x with F(x) >= p, from the distribution function alone.
 
-    An interval around the quantile of the normal distribution with the same mean and sd is widened until
-    F(low) < p <= F(high), then narrowed: by secants with the Illinois rule, and by bisection every third time; for
-    whole numbers by bisection alone.
+    The search begins at the quantile of the normal distribution with the same mean and sd. An interval around it is
+    widened until F(low) < p <= F(high), then narrowed: by secants with the Illinois rule, and by bisection every third
+    time; for whole numbers by bisection alone.
     """
     from scipy.special import ndtri
 

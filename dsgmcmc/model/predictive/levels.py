@@ -67,7 +67,7 @@ class LevelDistribution(Predictive):
         return np.asarray(self.levels[(below < np.reshape(p, (-1, 1)) - 1e-6).sum(axis=1)])
 
     def probabilities(self) -> Float64:
-        """Probability of every level, (q, R) float64: that of all values that are rounded to it."""
+        """Probability of every level, (q, R) float64: of all values that are rounded to it."""
         return self._probability
 
     def log_density(self, x: Array | float) -> Float64:

@@ -34,9 +34,9 @@ class Mixture(Predictive):
     mean, variance : (q, n) float
         Means and variances of the components.
     weights : (n,) float64
-        They sum to 1.
+        Weights of the components; they sum to 1.
     centre : float
-        Added to the mixtures' values.
+        Number that is added to ratings and their means.
     levels : (R,) float64, optional
         Possible ratings, in ascending order, if known.
     shape : sequence of (q or 1, n) float64
@@ -94,7 +94,7 @@ class SymmetricMixture(Mixture):
     """Mixtures of distributions that are symmetric about their means."""
 
     def between(self, low: Array | float, high: Array | float) -> Float64:
-        """Probability of a rating from `low` on and below `high`.
+        """Probability of a rating of at least `low` and below `high`.
 
         Here: each component's difference is computed in the nearer tail, where it loses no digits.
         """
@@ -137,8 +137,8 @@ class NormalMixture(SymmetricMixture):
 class Scores(NormalMixture):
     """Mixtures over draws of expected ratings: of points, or of normal distributions if a row is uncertain.
 
-    Parameters are those of `Mixture`, without levels. If all components are points, quantiles are those of the weighted
-    sample, in which each draw is at the middle of its weight.
+    The parameters are those of `Mixture`, without levels. If all components are points, quantiles are those of the
+    weighted sample, in which each draw is at the middle of its weight.
     """
 
     def __init__(self, mean: Array, variance: Array, weights: Float64, centre: float = 0.0) -> None:
