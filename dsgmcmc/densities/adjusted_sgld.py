@@ -52,9 +52,9 @@ class AdjustedSGLD(Sampler[AdjustedSGLDConfig, SumTarget]):
         self._clipped = np.zeros(2)  # numbers of negative eigenvalues of 2 eps I - eps^2 V^, and of all its eigenvalues
 
     def metrics(self) -> dict[str, float]:
-        """Values for a line of metrics, with ``clipped``, the fraction of directions without injected noise."""
-        clipped, every = self._clipped
-        return {**super().metrics(), "clipped": float(clipped / max(every, 1.0))}
+        """Return values for a line of metrics, with ``clipped``, the share of directions without injected noise."""
+        clipped, total = self._clipped
+        return {**super().metrics(), "clipped": float(clipped / max(total, 1.0))}
 
     def step(self, target: SumTarget, iteration: int) -> None:
         """Run one iteration: one update of every row."""
@@ -62,8 +62,8 @@ class AdjustedSGLD(Sampler[AdjustedSGLDConfig, SumTarget]):
         for block in self.gradient.by_block(target, "theta"):
             block.update(DRIFT, eps=eps)
             noise = self.gradient.noise()
-            lost = ~np.isfinite(noise).all(axis=(1, 2))  # NaN in theta is detected as divergence
-            noise[lost], block["theta"][lost] = 0.0, np.nan
+            diverged = ~np.isfinite(noise).all(axis=(1, 2))  # NaN in theta is detected as divergence
+            noise[diverged], block["theta"][diverged] = 0.0, np.nan
             values, vectors = np.linalg.eigh(2 * eps * np.eye(block.dimension) - eps**2 * noise)
             self._clipped += [(values < 0).sum(), values.size]
             spread = vectors * np.sqrt(np.maximum(values, 0))[:, None, :]

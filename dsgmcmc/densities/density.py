@@ -3,7 +3,7 @@
 The unit of step sizes is 1 / P, where P = curvature + the prior's precision. For a density that does not define its
 curvature, `with_curvature` computes it in three steps:
 
-1. L-BFGS runs from `start`, or else from the prior's mean. It ends at theta*, a mode or a point close to one.
+1. L-BFGS runs from `start`, or else from the prior's mean. It ends at theta*, at or close to a mode.
 2. c is the diagonal of the matrix H of second derivatives of the likelihood's energy at theta*, by central differences
    of gradients along every axis. For D above `MAX_AXES`, c is the mean of z * (H z) over `SIGN_VECTORS` vectors z of
    random signs. Elements that are negative or tiny become `MIN_CURVATURE` times the largest element.
@@ -126,8 +126,8 @@ def check_attributes(density: Density) -> None:
         value = getattr(density, name, None)
         wanted = " or ".join(map(str, shapes))
         if not isinstance(value, np.ndarray) or value.shape not in shapes or value.dtype.kind not in "fiu":
-            said = f"{value.dtype} {value.shape}" if isinstance(value, np.ndarray) else repr(value)[:80]
-            raise InputError(f"{kind}.{name} must be an array of numbers, {wanted}: found {said}")
+            given = f"{value.dtype} {value.shape}" if isinstance(value, np.ndarray) else repr(value)[:80]
+            raise InputError(f"{kind}.{name} must be an array of numbers, {wanted}: found {given}")
         if not np.isfinite(value).all():
             raise InputError(f"{kind}.{name} must be finite: found {value}")
 
@@ -143,7 +143,7 @@ def check_energy(density: Density, points: Float64) -> None:
             )
         if not np.isnan(energy).all():
             return
-    raise InputError(f"{kind}.energy is NaN at {len(points)} points such as chains start from, one of them {points[0]}")
+    raise InputError(f"{kind}.energy is NaN at {len(points)} points drawn like initial states, one of them {points[0]}")
 
 
 def check_gradient(density: Density, theta: Float64, gradient: Any) -> None:
@@ -214,14 +214,14 @@ def _descend(density: Density) -> Float64:
 
 
 def _positive(diagonal: Float64, prior: Float64) -> Float64:
-    """Replace elements of the diagonal that are not positive, or tiny; for a flat energy all become 1."""
+    """Replace elements of the diagonal that are tiny or not positive; for a flat energy, all elements become 1."""
     least = MIN_CURVATURE * max(float(np.nanmax(diagonal)), float(prior.max()))
     positive: Float64 = np.where(diagonal > least, diagonal, least if least > 0 else 1.0)
     return positive
 
 
 def _diagonal(density: Density, mode: Float64, spacing: Float64) -> Float64:
-    """Diagonal of the likelihood's second derivatives, (D,)."""
+    """Return the diagonal of the likelihood's second derivatives, (D,)."""
     dimension = density.dimension
     if dimension <= MAX_AXES:
         steps = np.diag(spacing)
@@ -232,14 +232,14 @@ def _diagonal(density: Density, mode: Float64, spacing: Float64) -> Float64:
 
 
 def _slope(density: Density, mode: Float64, step: Float64) -> Float64:
-    """Half the difference of the likelihood's gradients at mode + step and mode - step, about H step, (D,)."""
+    """Return half the difference of the likelihood's gradients at mode + step and mode - step, about H step, (D,)."""
     ahead, behind = (np.asarray(density.gradient((mode + sign * step)[None]), np.float64) for sign in (1, -1))
     slope: Float64 = 0.5 * (ahead - behind).ravel()
     return slope
 
 
 def _largest_eigenvalue(density: Density, mode: Float64, precision: Float64) -> float:
-    """Largest eigenvalue of P^-1/2 (H + prior) P^-1/2, by power iteration."""
+    """Return the largest eigenvalue of P^-1/2 (H + prior) P^-1/2, by power iteration."""
     root, v, value = np.sqrt(precision), np.random.default_rng(1).standard_normal(len(precision)), 0.0
     prior = density.prior_precision
     for _ in range(POWER_STEPS):

@@ -5,8 +5,8 @@ Let s^2 be the inverse of the metric. Every iteration draws v ~ N(0, 1), and L l
     v <- v - (eps / 2) s grad U(theta),    theta <- theta + eps s v,    v <- v - (eps / 2) s grad U(theta)
 
 propose a state, which is accepted with probability min{1, exp(H - H')}, H = U + |v|^2 / 2. Before each iteration L eps
-is set to `length` times a number drawn uniformly from 0.5 to 1.5. So trajectories do not stay periodic, and the kernel
-is a mixture of reversible kernels.
+is set to `length` times a number drawn uniformly from 0.5 to 1.5. Trajectories therefore do not stay periodic, and the
+kernel is a mixture of reversible kernels.
 
 In burn-in, dual averaging adapts eps to the setting `acceptance`. s^2 starts as 1 / (typical curvature + the prior's
 precision). At half and at three quarters of burn-in it becomes a weighted mean: the variance of the n states in the
@@ -56,7 +56,7 @@ class HMC(Metropolis[HMCConfig, Density]):
 
     @classmethod
     def default_thin(cls, config: HMCConfig, grid: int) -> int:
-        """Every state: successive states are far apart."""
+        """Return 1: successive states are far apart."""
         return 1
 
     def metrics(self) -> dict[str, float]:
@@ -82,13 +82,13 @@ class HMC(Metropolis[HMCConfig, Density]):
             new = density.energy(proposed)
             rise = new - self.energies + prior_energy(density, proposed) - prior_energy(density, theta)
             rise += 0.5 * (w**2 - v**2).sum(axis=1)
-            chance = np.exp(-np.maximum(rise, 0))
+            probability = np.exp(-np.maximum(rise, 0))
         accepted = rise <= rng.standard_exponential(len(theta))
         theta[accepted], self.energies[accepted] = proposed[accepted], new[accepted]
         evaluations = density.n_data * (number + 2.0)
         self.counts += np.column_stack([accepted, evaluations, np.ones((len(theta), 2))])
         if adapting:
-            self.adapted.adapt(chance, config.acceptance)
+            self.adapted.adapt(probability, config.acceptance)
             self.adapted = self._adapt_metric(theta, iteration + 1, self.adapted)
 
     def _adapt_metric(self, theta: Float64, iterations: int, adapted: DualAveraging) -> DualAveraging:
@@ -99,10 +99,10 @@ class HMC(Metropolis[HMCConfig, Density]):
         self._states.append(theta.copy())
         if iterations not in (2 * quarter, 3 * quarter):
             return adapted
-        n, before = len(self._states), self._inverse
-        self._inverse = (n * np.var(self._states, axis=0) + OLD_METRIC_STATES * before) / (n + OLD_METRIC_STATES)
+        n, old = len(self._states), self._inverse
+        self._inverse = (n * np.var(self._states, axis=0) + OLD_METRIC_STATES * old) / (n + OLD_METRIC_STATES)
         self._states = []
-        stretch = np.sqrt((before / self._inverse).min(axis=1))
+        stretch = np.sqrt((old / self._inverse).min(axis=1))
         return DualAveraging(adapted.eps(False) * np.minimum(stretch, 1.0))
 
     def _trajectory(

@@ -15,8 +15,8 @@ S = A I + h V / 2 the dynamics are those of [Ma 2015, eq. 3] with D = S for r an
 
 The friction is S + (Xi - S) = Xi, and the force on Xi is (r r^T - I) / mu, where I comes from the correction Gamma. So
 exp(-H) is invariant for every covariance V, and the mean of Xi becomes S without knowledge of V. A thermostat with one
-number per row (`sgnht`, thermostat = "row") has this property only for V proportional to the identity; one number per
-element suffices for diagonal V. With mu = D the eigenvalues of Xi - S are of order 1 for all D.
+friction per row (`sgnht`, thermostat = "row") has this property only for V proportional to the identity; one friction
+per element suffices for diagonal V. With mu = D the eigenvalues of Xi - S are of order 1 for all D.
 
 Target: the posterior, up to O(h^2), for independent noise whose covariance does not depend on theta. The constant in
 O(h^2) grows with h^2 V, which default steps keep below 0.3. If the covariance depends on theta, the error is O(h), as
@@ -92,7 +92,7 @@ class MatrixSGNHT(Sampler[MatrixSGNHTConfig, VectorTarget[Density]]):
         if D > MAX_DIMENSION:
             raise InputError(
                 f"matrix_sgnht keeps a matrix of frictions for at most {MAX_DIMENSION} dimensions: found {D}. Take "
-                "sgnht, whose thermostats are numbers"
+                "sgnht, whose frictions are scalars"
             )
         self.start_field(target, "theta", sd)
         self.start_field(target, "r", 1.0, Purpose.MOMENTUM)
@@ -120,5 +120,5 @@ class MatrixSGNHT(Sampler[MatrixSGNHTConfig, VectorTarget[Density]]):
         values, axes = np.linalg.eigh(xi)
         x = np.where(values == 0, 1e-12, values * h)
         spread = np.sqrt(-self.config.diffusion * h * np.expm1(-2 * x) / x)
-        kept, added = np.exp(-x) * multiply(axes.swapaxes(1, 2), r), spread * multiply(axes.swapaxes(1, 2), normal)
-        return multiply(axes, kept + added)
+        damped, noise = np.exp(-x) * multiply(axes.swapaxes(1, 2), r), spread * multiply(axes.swapaxes(1, 2), normal)
+        return multiply(axes, damped + noise)

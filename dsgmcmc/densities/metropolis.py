@@ -11,7 +11,7 @@ With m the number of iterations so far, and alpha the acceptance probability of 
 where gamma = 0.05, t0 = 10, kappa = 0.75. Every row has a separate step: eps in burn-in, and the fixed eps_bar after
 burn-in. A step that continued to depend on the past would change the invariant distribution.
 
-All proposals that do not use the data are theta' = m + keep (theta - m) + root z, with z standard normal. With keep = 1
+Proposals that do not use the data have the form theta' = m + keep (theta - m) + root z, with z ~ N(0, I). With keep = 1
 the proposal is a random walk, which is symmetric. With keep = sqrt(rho) and root root^T = (1 - rho) S it is the
 preconditioned Crank-Nicolson proposal, which is reversible with respect to N(m, S); in the acceptance ratio the target
 is then divided by N(m, S) [Cornish 2019, section 3.2].
@@ -73,7 +73,7 @@ class Metropolis(Sampler[C, VectorTarget[D]]):
     Attributes
     ----------
     counts : (n, 4) float64
-        Accepted proposals of every row since burn-in, evaluations of the energy of a datum, decisions based on all
+        For every row since burn-in: accepted proposals, evaluations of the energy of a datum, decisions based on all
         data, and iterations.
     energies : (n,) float64
         Energy of all data at theta; NaN if unknown.
@@ -89,13 +89,13 @@ class Metropolis(Sampler[C, VectorTarget[D]]):
 
     @classmethod
     def default_thin(cls, config: C, grid: int) -> int:
-        """Every tenth iteration: many proposals are rejected, and the energy of a draw takes all data."""
+        """Return 10: many proposals are rejected, and the energy of a draw takes all data."""
         return 10
 
     def metrics(self) -> dict[str, float]:
-        """Acceptance rate, and evaluations of the energy of a datum per iteration."""
-        moves, evaluations, _, steps = self.counts.sum(axis=0)
-        return {"acceptance": float(moves / max(steps, 1.0)), "evaluations": float(evaluations / max(steps, 1.0))}
+        """Return the acceptance rate, and the evaluations of the energy of a datum per iteration."""
+        accepted, evaluations, _, n = self.counts.sum(axis=0)
+        return {"acceptance": float(accepted / max(n, 1.0)), "evaluations": float(evaluations / max(n, 1.0))}
 
     def begin_counts(self, target: VectorTarget[D], first: int) -> None:
         """Prepare `counts` and `energies` for iterations from `first` on; counts are reset at the end of burn-in."""
@@ -139,7 +139,7 @@ class NormalApproximation(NamedTuple):
         Raises
         ------
         InputError
-            If the precision is not positive definite; `what` is its name in the message.
+            If the precision is not positive definite; the message calls it `what`.
         """
         try:
             lower = np.linalg.cholesky(precision)
@@ -194,7 +194,7 @@ class Proposal(NamedTuple):
         return proposed
 
     def energy(self, theta: Float64) -> Float64:
-        """Minus the log density of N(m, S), up to a constant, (n,); 0 for a random walk."""
+        """Return minus the log density of N(m, S), up to a constant, (n,); 0 for a random walk."""
         offset = theta - self.centre
         energy: Float64 = 0.5 * (offset * (offset @ self.precision)).sum(axis=1)
         return energy
@@ -209,7 +209,7 @@ P = TypeVar("P", bound=ProposalConfig)
 
 
 class Stepwise(Metropolis[P, D]):
-    """A kernel that makes one proposal per iteration in NumPy, with a decision defined by subclasses."""
+    """A kernel that makes one proposal per iteration in NumPy; subclasses define the decision to accept it."""
 
     def __init__(self, config: P, burn_in: int) -> None:
         super().__init__(config, burn_in)

@@ -4,7 +4,7 @@ r"""Metropolis-Hastings with proposals that do not use the data: exact, or with 
 an iteration computes the energy of all data once. The preconditioned Crank-Nicolson proposal [Cotter 2013, eq. 4.4] is
 reversible with respect to the prior, so the acceptance probability depends on the data alone.
 
-In the other three, a decision uses only as many data as a test needs.
+In the other three algorithms, a decision uses only as many data as a test needs.
 
 **austerity** [Korattikara 2014, alg. 1, 2]. The data's energy rises by the sum of l_i = U_i(theta') - U_i(theta), and a
 proposal is accepted if the rise is at most a limit that depends on u and the prior. A sample of l_i without replacement
@@ -15,20 +15,20 @@ Left out: the choice of risk and batch by a model of the error.
 
 **stochastic_mh** tests estimates of energies [El Hanchi 2019, alg. 1]. A proposal is accepted if
 U(theta') <= U(theta) - log u. U(theta') is estimated by N times the mean of a sample without replacement, which grows
-until a t test against the right side has a tail probability below `risk`. For U(theta) the estimate is used with which
-theta was accepted, as if it were exact, so an estimate that is far too low holds the chain for long. The variance of N
-times the mean is N^2 (s^2 / n) (N - n) / (N - 1); the paper prints it without 1/n and N^2.
+until a t test against the right side has a tail probability below `risk`. For U(theta) the algorithm takes the estimate
+with which theta was accepted, as if it were exact. An estimate that is far too low therefore holds the chain at theta
+for long. The variance of N times the mean is N^2 (s^2 / n) (N - n) / (N - 1); the paper prints it without 1/n and N^2.
 
 **modified_stochastic_mh** is a variant in the same paper [El Hanchi 2019]. Data are drawn with replacement. Their
-probabilities p_i are an equal mixture of uniform ones and ones proportional to abs(U_i) at a reference point; U is
-estimated by the mean of U_i / p_i. The estimates of both energies are stored, and refined until a test of their
-difference decides. The test uses Welch's statistic with n' - 1 degrees of freedom for the n' data in the proposal's
-estimate, not the degrees of freedom of Welch and Satterthwaite. After N evaluations the decision is exact.
+probabilities p_i are an equal mixture of uniform probabilities and of probabilities proportional to abs(U_i) at a
+reference point; U is estimated by the mean of U_i / p_i. The estimates of both energies are stored, and refined until a
+test of their difference decides. The test uses Welch's statistic with n' - 1 degrees of freedom for the n' data in the
+proposal's estimate, not the degrees of freedom of Welch and Satterthwaite. After N evaluations the decision is exact.
 Left out: stored energies of all data from their last draws; instead the reference point is the state every `refresh`
 iterations, so there are no tables.
 
-Target of the last two: not the posterior; austerity's paired differences vary far less. With risk 0 all three are
-exact.
+Target of the last two algorithms: not the posterior; their terms vary far more than austerity's paired differences.
+With risk 0 all three algorithms are exact.
 """
 
 from __future__ import annotations
@@ -236,13 +236,13 @@ class ModifiedStochasticMH(Stepwise[ModifiedStochasticMHConfig, SumDensity]):
 
 
 def error_of_mean(values: Float64, n_data: int) -> float:
-    """Standard error of the mean of a sample without replacement."""
+    """Return the standard error of the mean of a sample without replacement."""
     n = len(values)
     return float(values.std(ddof=1)) / sqrt(n) * sqrt((n_data - n) / (n_data - 1))
 
 
 def is_significant(difference: float, error: float, freedom: float, risk: float) -> bool:
-    """Whether a t test gives the sign of a difference a tail probability below `risk`."""
+    """Whether a t test of the sign of a difference has a tail probability below `risk`."""
     from scipy.special import stdtr  # importing it takes longer than a short run
 
     return error > 0 and bool(stdtr(freedom, -abs(difference) / error) < risk)

@@ -9,8 +9,8 @@ semidefinite, and Q(z), skew-symmetric:
 sign must be minus; with the printed sign the invariant density in one dimension is exp(-H) / D^2.
 
 `euler` simulates dynamics given by D and Q. To check an existing sampler, compare its drift with `drift`, or compute
-`residual`, which needs neither a simulation nor the recipe: it is zero everywhere exactly if the Fokker-Planck equation
-leaves exp(-H) unchanged. All functions take n points at once.
+`residual`, which needs neither a simulation nor the recipe. The residual is zero everywhere if and only if the
+Fokker-Planck equation leaves exp(-H) unchanged. All functions take n points at once.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def drift(dynamics: Dynamics, z: Float64) -> Float64:
     """
     d, q = dynamics.diffusion(z), dynamics.curl(z)
     if not np.allclose(q, -q.swapaxes(1, 2), rtol=0, atol=1e-12 * max(1.0, float(np.abs(q).max()))):
-        raise ValueError("Q is not skew-symmetric: it would change the law")
+        raise ValueError("Q is not skew-symmetric: it would change the invariant distribution")
     return -multiply(d + q, dynamics.gradient(z)) + dynamics.correction(z)
 
 
@@ -103,7 +103,7 @@ def euler(dynamics: Dynamics, z: Float64, eps: float, normals: Float64, noise: F
     Raises
     ------
     ValueError
-        If 2 D - eps B^ has a negative eigenvalue: the gradients alone have more noise than the step needs.
+        If 2 D - eps B^ has a negative eigenvalue, that is, if the noise of the gradients exceeds the noise of the step.
     """
     values, vectors = np.linalg.eigh(2 * dynamics.diffusion(z) - eps * noise)
     if values.min() < -1e-12 * max(1.0, float(values.max())):
@@ -112,7 +112,7 @@ def euler(dynamics: Dynamics, z: Float64, eps: float, normals: Float64, noise: F
     return z + eps * drift(dynamics, z) + sqrt(eps) * multiply(spread, normals)
 
 
-def residual(dynamics: Dynamics, z: Float64, found: Field | None = None) -> Float64:
+def residual(dynamics: Dynamics, z: Float64, claimed: Field | None = None) -> Float64:
     """Return the residual of the Fokker-Planck equation for p = exp(-H), divided by p; 0 if p is invariant.
 
     The residual (div(f p) - sum_ij d_i d_j (D_ij p)) / p is div c - c . grad H, where c = f - div D + D grad H is the
@@ -121,10 +121,10 @@ def residual(dynamics: Dynamics, z: Float64, found: Field | None = None) -> Floa
     Parameters
     ----------
     dynamics : Dynamics
-        Its grad H and D are used, and Q if `found` is not given.
+        Its grad H and D are used, and Q if `claimed` is not given.
     z : (n, m) float64
         Points.
-    found : callable, optional
+    claimed : callable, optional
         Drift of the sampler to check, (n, m); by default `drift`.
 
     Returns
@@ -133,12 +133,12 @@ def residual(dynamics: Dynamics, z: Float64, found: Field | None = None) -> Floa
     """
 
     def flow(y: Float64) -> Float64:
-        f = drift(dynamics, y) if found is None else found(y)
+        f = drift(dynamics, y) if claimed is None else claimed(y)
         return f - _divergence(dynamics.diffusion, y) + multiply(dynamics.diffusion(y), dynamics.gradient(y))
 
     spread = _divergence(lambda y: flow(y)[:, None, :], z)[:, 0]
-    left: Float64 = spread - (flow(z) * dynamics.gradient(z)).sum(axis=1)
-    return left
+    relative: Float64 = spread - (flow(z) * dynamics.gradient(z)).sum(axis=1)
+    return relative
 
 
 def _divergence(matrix: Field, z: Float64) -> Float64:

@@ -41,16 +41,16 @@ RUN_SETTINGS = {"until", "evaluate_every", "checkpoint_every", "save_draws"}
 
 
 class DensityConfig(ChainConfig):
-    """Settings as requested: the settings of a chain."""
+    """Settings of chains that sample a density, as requested."""
 
     @classmethod
     def build(cls, settings: Mapping[str, Any]) -> Self:
-        """Check settings; for a setting that is not given, the default of the sampler comes first.
+        """Check settings; the sampler's defaults take precedence over other defaults.
 
         Raises
         ------
         InputError
-            If any setting is wrong; the message names all of them.
+            If any setting is invalid; the message names all invalid settings.
         """
         for name in sorted(RUN_SETTINGS & settings.keys()):
             raise InputError(f"{name} is a setting of runs, and not of sample_density")
@@ -82,7 +82,7 @@ def check_fits(density: Density, kind: type[Sampler[Any, Any]], config: SamplerC
     """Raise `InputError` if a sampler, or its gradient estimator, needs a density of another class."""
     for what, needed in (
         (f"sampler {name or kind.__name__} samples", kind.densities),
-        (f"sampler.gradient = {config.gradient!r} is of", kind.estimator(config).densities),
+        (f"sampler.gradient = {config.gradient!r} needs", kind.estimator(config).densities),
     ):
         if needed is not None and not isinstance(density, needed):
             raise InputError(f"{what} a {needed.__name__}, which this {type(density).__name__} is not")
@@ -270,7 +270,7 @@ class Chain:
         self._check()
 
     def draws(self) -> dict[str, Any]:
-        """The attributes of `Draws` for this chain alone."""
+        """Return the attributes of `Draws` for this chain alone."""
         arrays = {name: np.array([record[name] for record in self._records]) for name in ARRAYS}
         return {**arrays, "statistics": self.sampler.metrics()}
 
@@ -367,16 +367,16 @@ def _run(chains: list[Chain], comm: Comm) -> None:
         except DivergenceError as error:
             diverged.append((chain.number, str(error)))
             break
-    everywhere = [entry for part in comm.allgather(diverged) for entry in part]
-    if everywhere:
-        _, message = min(everywhere)
+    all_diverged = [entry for part in comm.allgather(diverged) for entry in part]
+    if all_diverged:
+        _, message = min(all_diverged)
         raise DivergenceError(message)
 
 
 def _check(density: Density, config: ResolvedDensity) -> None:
-    """Raise `InputError` if the settings do not suit the density, or its energy or gradient is wrong at some points.
+    """Raise `InputError` if the settings do not suit the density, or if its energy or gradient is wrong at some points.
 
-    So an error in the energy or the gradient shows before the first iteration.
+    An error in the energy or the gradient therefore shows before the first iteration.
     """
     kind = config.sampler.kind
     if kind.draws_conditionals:
@@ -385,7 +385,7 @@ def _check(density: Density, config: ResolvedDensity) -> None:
     if config.first_draw > config.iterations:
         raise InputError(
             f"iterations = {config.iterations} end before the first draw, at {config.first_draw} after a burn-in of "
-            f"{config.burn_in}: make more iterations, or a shorter burn-in"
+            f"{config.burn_in}: use more iterations, or a shorter burn-in"
         )
     if config.sweep_length > density.n_data:
         raise InputError(f"grid {config.grid}: {density.n_data} data cannot be cut into so many parts")

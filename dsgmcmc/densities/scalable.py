@@ -16,7 +16,7 @@ in theta and theta'. The published R is N. The default is R = N / 2, because a c
 Metropolis-Hastings stores one of them.
 
 Target: the posterior itself, for any theta^. Left out: the kernels without an expansion (FMH, TFMH), whose acceptance
-vanishes with more data; proposals that use the data, except for the Hessian at the mode; proposal (17) of the paper,
+falls to 0 as N grows; proposals that use the data, except for the Hessian at the mode; proposal (17) of the paper,
 which is the random walk if theta^ is the mode. The published bounds use the largest feature of every datum, and are
 several times too wide if features are many or correlated. ``bound = "whitened"`` uses
 abs(x.v) <= abs(L^T x) abs(L^-1 v) instead, with L L^T the inverse Hessian.
@@ -89,7 +89,7 @@ class Scalable(Metropolis[SMHConfig, Regression]):
 
     @classmethod
     def default_thin(cls, config: SMHConfig, grid: int) -> int:
-        """Every hundredth iteration: the energy of a draw takes all data, and an iteration hardly any."""
+        """Return 100: the energy of a draw takes all data, and an iteration takes hardly any."""
         return 100
 
     # ------------------------------------------------------------------ quantities computed once
@@ -178,7 +178,7 @@ class SMH1(Scalable):
 
 
 class SMH2(Scalable):
-    """Scalable Metropolis-Hastings of the second order. With more data it evaluates fewer of them."""
+    """Scalable Metropolis-Hastings of the second order; the more data there are, the fewer data it evaluates."""
 
     order = 2
 

@@ -29,7 +29,7 @@ from dsgmcmc.types import Float64, Int64, Purpose
 
 SumTarget = VectorTarget[SumDensity]
 
-#: Sweeps for which past positions are stored: with `uniform` = 1 / 2, one datum in 3,000 is not drawn for so long.
+#: Number of sweeps whose positions are stored: with `uniform` = 1 / 2, one datum in 3,000 is not drawn for so long.
 PAST = 16
 
 
@@ -47,7 +47,7 @@ class Subsample(PartGradient[SumTarget]):
     """
 
     densities = SumDensity
-    #: Whether the last gradient of every datum is stored, and whether the summed terms are differences from it.
+    #: Whether the last gradient of every datum is stored, and whether the estimator sums differences from it.
     stored: ClassVar[bool] = True
     control_variate: ClassVar[bool] = True
     table: Float64
@@ -64,7 +64,7 @@ class Subsample(PartGradient[SumTarget]):
         return cls(config, burn_in)
 
     def metrics(self) -> dict[str, float]:
-        """Entries that the estimator adds to a line of metrics."""
+        """Return the entries that the estimator adds to a line of metrics."""
         return {"gradient_calls": self.calls}
 
     # ------------------------------------------------------------------ an iteration
@@ -113,7 +113,7 @@ class Subsample(PartGradient[SumTarget]):
             If only one datum was drawn.
         """
         if len(self.drawn[0]) < 2:
-            raise InputError("the noise of a gradient can be estimated from two or more data only: use a smaller grid")
+            raise InputError("the noise of a gradient can be estimated only from two or more data: use a smaller grid")
         covariances = []
         for index, (density, summed, p) in zip(self.drawn, self._summed, strict=True):
             terms = density.spread(summed, index)[0] / p[:, None]
@@ -127,7 +127,7 @@ class Subsample(PartGradient[SumTarget]):
         return np.full(target.n_data, 1 / target.n_data)
 
     def seen(self, target: SumTarget, row: int, theta: Float64, index: Int64, gradient: Float64) -> None:
-        """Update the record of a row after these data were drawn, for this gradient; by default there is none."""
+        """Update a row's record after the data `index` were drawn for `gradient`; by default there is no record."""
 
     def begin_tables(self, target: SumTarget, theta: Float64) -> None:
         """Fill the tables, (n, N, W), at the initial state, with N gradients."""
@@ -192,10 +192,10 @@ class Adaptive(Subsample):
         return probabilities
 
     def moved(self, target: SumTarget, row: int, theta: Float64) -> Float64:
-        """D_i, (N,): the distance of theta from its value when each datum was last drawn."""
+        """Return D_i, (N,): the distance of theta from its value when each datum was last drawn."""
         past, iteration = self._past[row], target.stream.iteration
         distance = np.sqrt(((past - theta) ** 2).sum(axis=1))
-        visited = np.maximum(self._last[row], iteration - len(past))  # at most as many iterations ago as are stored
+        visited = np.maximum(self._last[row], iteration - len(past))  # no earlier than the stored positions
         moved: Float64 = distance[visited % len(past)]
         return moved
 
@@ -207,7 +207,7 @@ class Adaptive(Subsample):
         self._stiffness[row, index] = self.stiffness(target.density, theta[None], index)[0]
 
     def stiffness(self, density: SumDensity, theta: Float64, index: Int64 | slice) -> Float64:
-        """Lipschitz constants kappa_i, (n, S)."""
+        """Return the Lipschitz constants kappa_i, (n, S)."""
         return density.stiffness(theta, index)
 
 
@@ -220,12 +220,12 @@ class AdaptiveStored(Adaptive):
     uniform = 0.1
 
     def stiffness(self, density: SumDensity, theta: Float64, index: Int64 | slice) -> Float64:
-        """kappa_i = 0, (n, S)."""
+        """Return kappa_i = 0, (n, S)."""
         return np.zeros((len(theta), density.n_data))[:, index]
 
 
 class AdaptivePublished(Adaptive):
-    """Published weights |h_i| + L_i sqrt(2 t d beta_i d + K_i), without control variates [El Hanchi 2019, section 5.1].
+    """Published weights |h_i| + L_i sqrt(2 t d^2 beta_i + K_i), without control variates [El Hanchi 2019, section 5.1].
 
     beta_i is the age of h_i in iterations, K_i the sum of |grad U~|^2 over these iterations, and t the step of SGLD.
     """
@@ -239,7 +239,7 @@ class AdaptivePublished(Adaptive):
         self._squares = np.zeros((len(theta), PAST * target.sweep_length))
 
     def moved(self, target: SumTarget, row: int, theta: Float64) -> Float64:
-        """Published estimate of D_i, (N,)."""
+        """Return the published estimate of D_i, (N,)."""
         iteration, squares = target.stream.iteration, self._squares[row]
         age = np.minimum(iteration - self._last[row], len(squares))
         latest_first = np.arange(iteration - 1, iteration - 1 - len(squares), -1) % len(squares)
@@ -254,7 +254,7 @@ class AdaptivePublished(Adaptive):
         self._squares[row, target.stream.iteration % self._squares.shape[1]] = (gradient**2).sum()
 
     def stiffness(self, density: SumDensity, theta: Float64, index: Int64 | slice) -> Float64:
-        """kappa_i = L_i, (n, S)."""
+        """Return kappa_i = L_i, (n, S)."""
         return np.broadcast_to(density.smoothness, (len(theta), density.n_data))[:, index]
 
 

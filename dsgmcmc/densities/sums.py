@@ -1,6 +1,6 @@
 """Densities whose energy is a sum over data, U = sum_i U_i + prior, with access to single terms.
 
-The terms are needed for importance sampling of data, and for Metropolis kernels that evaluate few data. Gradient-based
+Importance sampling of data needs the terms, and so do Metropolis kernels that evaluate few data. Gradient-based
 samplers treat these densities like any other density.
 """
 
@@ -66,11 +66,11 @@ class SumDensity(ABC):
     # ------------------------------------------------------------------ gradients in stored form
 
     def slopes(self, theta: Float64, index: Data = ALL) -> Float64:
-        """`gradients` in stored form, (n, S, W): W is D, or less if the directions are known."""
+        """Return `gradients` in stored form, (n, S, W): W is D, or less if the directions are known."""
         return self.gradients(theta, index)
 
     def spread(self, slopes: Float64, index: Data = ALL) -> Float64:
-        """Gradients (n, S, D) from their stored form (n, S, W)."""
+        """Return gradients (n, S, D) from their stored form (n, S, W)."""
         return slopes
 
     def total(self, slopes: Float64) -> Float64:
@@ -99,7 +99,7 @@ class SumDensity(ABC):
         Raises
         ------
         InputError
-            If this density has none.
+            If this density does not define them.
         """
         raise InputError(f"{type(self).__name__} has no smoothness: Lipschitz constants (N,) of its gradients")
 
@@ -109,6 +109,6 @@ class SumDensity(ABC):
         Raises
         ------
         InputError
-            If this density has none.
+            If this density does not define them.
         """
         raise InputError(f"{type(self).__name__} has no bounds(order): suprema (N,) of the derivatives of its energies")

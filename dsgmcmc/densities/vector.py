@@ -152,17 +152,17 @@ class VectorTarget(Generic[D]):
         yield self.block
 
     def visit(self, send: bool = False) -> Iterator[VectorCell]:
-        """Cells of this iteration's part; `send` sends blocks to where the next part needs them. Collective."""
+        """Yield the cells of this iteration's part; `send`: send blocks to their next processes. Collective."""
         yield VectorCell(self)
 
     def full_gradient(self, position: str, out: str, errors: bool = True) -> None:
-        """Gradient of minus the log likelihood of all data, with all blocks at a fixed state. Collective."""
+        """Set `out` to the gradient of minus the log likelihood of all data, at a fixed state. Collective."""
         gradient = self.density.gradient(self.block[position])
         check_gradient(self.density, self.block[position], gradient)
         self.block[out][:] = gradient
 
     def all_data_seen(self) -> None:
-        """Draw the hyperparameters and other parameters that the sampler does not update: a density has none."""
+        """Do nothing: a density has no hyperparameters, and no parameters that the sampler does not update."""
 
     def conditionals(self, factor: Factor, position: str) -> Iterator[ParameterBlock]:
         """Raise `InputError`: a density defines gradients, but no conditional distributions of rows."""
@@ -174,9 +174,9 @@ class VectorTarget(Generic[D]):
     def information(
         self, position: str, bound: bool = True, earlier: Mapping[Factor, Float64] = NO_SUMS
     ) -> Information:
-        """Fisher information at the state in `position`: the curvature of the density. Collective.
+        """Return the curvature of the density as the Fisher information at the state in `position`. Collective.
 
-        There is no other factor for which a bound is needed.
+        A density has no second factor that would need a bound.
         """
         block = self.block
         precision = block.prior(block).precision
@@ -193,7 +193,7 @@ class VectorTarget(Generic[D]):
         finish: Callable[[dict[Factor, Float64]], Named],
         result: Shapes,
     ) -> dict[str, Float64]:
-        """Mean outer products, over the data, of the covariates: a diagonal matrix, from the curvature. Collective."""
+        """Return a diagonal matrix, from the curvature, as the data's mean outer product of covariates. Collective."""
         return unpack(pack(finish({Factor.W: np.diag(self.curvature / self.n_data)}), result), result)
 
     def own_sums(self, position: str, out: str) -> None:
@@ -205,7 +205,7 @@ class VectorTarget(Generic[D]):
         self.block[field][:] *= self.curvature
 
     def momenta(self, field: str, turned: bool) -> dict[str, Momenta]:
-        """All momenta, under the name ``theta``."""
+        """Return all momenta, under the name ``theta``."""
         return {"theta": Momenta(Factor.W, field)}
 
     def sum(
@@ -224,7 +224,7 @@ class VectorTarget(Generic[D]):
     # ------------------------------------------------------------------ properties of a state
 
     def energy(self, position: str) -> Float64:
-        """Energy of the posterior at every row, (n,)."""
+        """Return the energy of the posterior at every row, (n,)."""
         theta = self.block[position]
         return np.atleast_1d(self.density.energy(theta) + prior_energy(self.density, theta))
 

@@ -18,7 +18,7 @@ from typing import Any
 from dsgmcmc.errors import InputError, naming
 
 MAX_TOML_BYTES = 1 << 16
-MAX_TOML_DOTS = 200  # in a line: time and memory of the parser are quadratic in the length of a dotted name
+MAX_TOML_DOTS = 200  # in a line; the parser's time and memory grow with the square of a dotted name's length
 
 
 def write_whole(path: Path, text: str | Iterable[bytes | memoryview]) -> None:
@@ -49,7 +49,7 @@ def sync(path: Path) -> None:
 
 
 def open_plain(path: Path, most: int) -> BufferedReader:
-    """Open a plain file of at most `most` bytes for reading.
+    """Open a regular file of at most `most` bytes for reading.
 
     Raises InputError if the file is larger, or is a directory, a pipe or a device, and OSError if it is missing or
     cannot be opened.

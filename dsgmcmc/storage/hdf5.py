@@ -1,12 +1,12 @@
 """HDF5 files: writing without overlooked errors, reading without opening any other file.
 
-**Writing.** HDF5 writes small data sets when they are closed, where h5py swallows errors; and a file that cannot be
-flushed stays open, and crashes the program at exit. HDF5 therefore writes to a Python file, which stores the first
+**Writing.** HDF5 writes small data sets when they are closed, and h5py hides errors at this point. A file that cannot
+be flushed stays open, and crashes the program at exit. HDF5 therefore writes to a Python file, which stores the first
 error and lets HDF5 continue and close.
 
-**Reading.** An HDF5 file can refer to other files, and declare terabytes that it does not hold; a reader that followed
-the references would open any file that the author of the HDF5 file chose. Only data sets in the file itself are read,
-stored contiguously and unfiltered, or in chunks with checksums.
+**Reading.** An HDF5 file can refer to other files, and can declare terabytes that it does not contain. A reader that
+followed the references would open any file that the author of the HDF5 file chose. Only data sets in the file itself
+are read, if they are stored contiguously without filters, or in chunks with checksums.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ class _Disk(io.FileIO):
         self._error: BaseException | None = None
 
     def check(self) -> None:
-        """Raise the first error, or the Ctrl-C during a write; no data were written after it."""
+        """Raise the first error, or the Ctrl-C during a write; after either, no data were written."""
         if self._error is not None:
             raise self._error
 
     def readinto(self, buffer: Any) -> int:
         """Read into a buffer; bytes beyond the end of the file are zeros."""
         view, done = memoryview(buffer).cast("B"), 0
-        with self._kept():
+        with self._storing_errors():
             while done < len(view) and (count := super().readinto(view[done:])):
                 done += count
         view[done:] = bytes(len(view) - done)
@@ -74,24 +74,24 @@ class _Disk(io.FileIO):
     def write(self, data: Any) -> int:
         """Write all data, in several system calls if necessary."""
         view, done = memoryview(data).cast("B"), 0
-        with self._kept():
+        with self._storing_errors():
             while done < len(view) and not self._error:
                 done += os.pwrite(self.fileno(), view[done:], self.tell() + done)
         return len(view)
 
     def truncate(self, size: int | None = None) -> int:
         """Set the length of the file."""
-        with self._kept():
+        with self._storing_errors():
             super().truncate(size)
         return size or 0
 
     def close(self) -> None:
         """Close the file."""
-        with self._kept():
+        with self._storing_errors():
             super().close()
 
     @contextmanager
-    def _kept(self) -> Iterator[None]:
+    def _storing_errors(self) -> Iterator[None]:
         try:
             with naming(Path(str(self.name))):
                 yield
@@ -100,17 +100,17 @@ class _Disk(io.FileIO):
 
 
 def plain_dataset(file: Any, name: str, file_bytes: int) -> Any:
-    """Return a data set of an open file of `file_bytes` bytes, before memory is allocated for it.
+    """Return a data set of an open file of `file_bytes` bytes, checked so that memory may be allocated for it.
 
-    Raises ValueError if the data set is missing, a link, or not stored in this file in one piece, which virtual,
-    external, chunked and compressed data sets are not.
+    Raises ValueError if the data set is missing, a link, or not stored in this file in one piece. Virtual, external,
+    chunked and compressed data sets are not stored in one piece.
 
     Parameters
     ----------
     name : str
         Path from the root, without a leading slash.
     """
-    data = _own_dataset(file, name)
+    data = _dataset_in_file(file, name)
     offset, stored = data.id.get_offset(), data.id.get_storage_size()
     if data.nbytes and (offset is None or stored != data.nbytes or offset + stored > file_bytes):
         raise ValueError(f"/{name} is not stored in this file, plainly and in one piece of {data.nbytes} bytes")
@@ -118,7 +118,7 @@ def plain_dataset(file: Any, name: str, file_bytes: int) -> Any:
 
 
 def checked_dataset(file: Any, name: str, longest: int) -> Any:
-    """Return a data set of an open file that is stored in chunks with checksums, which HDF5 checks (OSError).
+    """Return a data set that is stored in chunks with checksums; HDF5 checks them at every read (OSError).
 
     Raises ValueError if the data set is missing, a link, virtual, external, incomplete or without checksums, or if its
     chunks have more than `longest` entries. An empty data set needs no chunks.
@@ -128,7 +128,7 @@ def checked_dataset(file: Any, name: str, longest: int) -> Any:
     name : str
         Path from the root, without a leading slash.
     """
-    data = _own_dataset(file, name)
+    data = _dataset_in_file(file, name)
     properties = data.id.get_create_plist()
     if not data.size and not properties.get_external_count() and properties.get_layout() in _IN_ONE_PIECE:
         return data
@@ -140,14 +140,14 @@ def checked_dataset(file: Any, name: str, longest: int) -> Any:
         raise ValueError(f"/{name} has chunks of {chunk} entries, more than {longest}")
     count = math.prod(-(-n // part) for n, part in zip(data.shape, data.chunks, strict=True))
     if data.id.get_storage_size() != count * (chunk * data.dtype.itemsize + _CHECKSUM_BYTES):
-        raise ValueError(f"/{name} declares {data.nbytes} bytes, not all of which are there: cut short?")
+        raise ValueError(f"/{name} declares {data.nbytes} bytes, not all of which are there: was the file cut short?")
     return data
 
 
-def _own_dataset(file: Any, name: str) -> Any:
-    """Return the data set at a path; raises ValueError if it is missing, no data set, or reached by a link."""
+def _dataset_in_file(file: Any, name: str) -> Any:
+    """Return the data set at a path; raises ValueError if it is missing, is no data set, or is reached by a link."""
     for where in accumulate(name.split("/"), "{}/{}".format):
-        if not _lies_here(file, where):
+        if not _is_hard_link(file, where):
             raise ValueError(f"/{where} is missing, or a link elsewhere")
     data = file[name]
     if not isinstance(data, h5py.Dataset):
@@ -159,8 +159,8 @@ _IN_ONE_PIECE = (h5py.h5d.CONTIGUOUS, h5py.h5d.COMPACT)
 _CHECKSUM_BYTES = 4  # per chunk
 
 
-def _lies_here(file: Any, name: str) -> bool:
-    """Whether a name exists in a file and is no link; 30 times as fast as h5py's `get`, which opens the object."""
+def _is_hard_link(file: Any, name: str) -> bool:
+    """Whether a name in a file exists in the file itself; 30 times as fast as h5py's `get`, which opens the object."""
     try:
         return bool(file.id.links.get_info(name.encode()).type == h5py.h5l.TYPE_HARD)
     except (KeyError, RuntimeError):  # no such name, or its parent is no group

@@ -1,8 +1,8 @@
 """The lock of a run directory: one run at a time.
 
 The operating system locks a file in the directory (``flock``), and releases the lock however its holder ends. The file
-names its last holder, and stays. A holder on another host may have died with its host without the file server noticing
-yet; another run therefore waits up to `WAIT_SECONDS` for the lock. If a file system has no locks, a warning is logged.
+names its last holder, and stays. If a holder dies with its host, the file server may notice only later; another run
+therefore waits up to `WAIT_SECONDS` for the lock. If a file system has no locks, a warning is logged.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.terminal import plain
 
 WAIT_SECONDS = 120.0  # for a holder on another host
-GRACE_SECONDS = 1.0  # for a holder on this host, which may be about to end, or be a short check by `is_held`
+GRACE_SECONDS = 1.0  # for a holder on this host, which may be about to end, or may be a short check by `is_held`
 LOOK_SECONDS = 0.05
 NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL)
 
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 class Lock:
-    """Claim on a directory by a lock on a file in it."""
+    """The claim of a process on a directory, by a lock on a file in the directory."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -66,7 +66,7 @@ class Lock:
 
 
 def _is_taken(file: int, kind: int) -> bool:
-    """Lock an open file, unless another process holds its lock; return whether another process holds it."""
+    """Try to lock an open file; return whether another process holds the lock, so that this one could not."""
     try:
         fcntl.flock(file, kind | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -75,7 +75,7 @@ def _is_taken(file: int, kind: int) -> bool:
         if error.errno not in NO_LOCKS:
             raise
         if kind == fcntl.LOCK_EX:
-            log.warning("the file system of this run has no locks; see to it that no other job works on it")
+            log.warning("the file system of this run has no locks; make sure that no other job works on it")
     return False
 
 

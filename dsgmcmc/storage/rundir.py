@@ -12,7 +12,7 @@
 ``posterior/chain-c/``     moments of the posterior, only the newest snapshot
 ``summary.json``           the result
 ``events.jsonl``           jobs and the commands that started them; events such as resumed, fell back, diverged
-``lock``                   host and number of the process that works in the directory
+``lock``                   host and process number of the process that works in the directory
 ``listening``              present while a signal can ask all processes of a job to stop
 =========================  ============================================================================
 
@@ -101,7 +101,7 @@ class FactsModel(BaseModel):
 
 
 def made_with(facts: Mapping[str, Any]) -> Facts:
-    """Return the facts that a snapshot must agree with."""
+    """Return the facts of a run with which its snapshots must agree."""
     return {name: value for name, value in facts.items() if name not in OTHER_FACTS}
 
 
@@ -127,7 +127,7 @@ def check_made_with(manifest: Manifest, facts: Mapping[str, Any], path: Path) ->
 
 
 def versions() -> dict[str, str]:
-    """Versions of the software and the processor, on which the bits of a chain may depend."""
+    """Return the versions of the software and the name of the processor: the bits of a chain may depend on them."""
     import numba  # slow to import; readers of a run do not need it
 
     return {
@@ -162,7 +162,7 @@ def _cut_unfinished(file: IO[bytes]) -> None:
 
 
 def read_log(path: Path, is_line: Callable[[Line], bool]) -> list[Line]:
-    """Read the lines of a log that are JSON objects and that `is_line` accepts; a missing log has none.
+    """Return the lines of a log that are JSON objects and that `is_line` accepts; a missing log has no lines.
 
     Raises InputError if the log cannot be read.
     """
@@ -202,12 +202,12 @@ def _has(line: Line, **kinds: Any) -> bool:
 
 
 def now() -> str:
-    """Current time in UTC, for log files; sampling does not depend on it."""
+    """Return the current time in UTC, for log files; sampling does not depend on it."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _chains_in(folder: Path) -> list[int]:
-    """Chains that have a directory in a folder, in order."""
+    """Return the chains that have a directory in a folder, in order."""
     names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
     return sorted(int(name[6:]) for name in names if _CHAIN.fullmatch(name))
 
@@ -271,7 +271,7 @@ class RunDirectory:
             return
         written = steps(draws)
         saved = sorted({iteration for manifest in manifests for iteration in manifest.saved_draws})
-        needed = set(np.searchsorted(written, saved).tolist())  # a draw is in the first step from its iteration on
+        needed = set(np.searchsorted(written, saved).tolist())  # a draw is in the first step at or after its iteration
         for number, step in enumerate(written):
             if number not in needed:
                 remove(draws / step_name(step))
@@ -299,12 +299,12 @@ class RunDirectory:
         manifest = snapshot.manifest
         identity = (manifest.kind, manifest.chain, manifest.iteration)
         if identity != expected:
-            raise InputError(f"{path} holds something else: (kind, chain, iteration) are {identity}, not {expected}")
+            raise InputError(f"{path} has another identity: (kind, chain, iteration) are {identity}, not {expected}")
         check_made_with(manifest, facts, path)
         return snapshot
 
     def start(self, chain: int | None = None) -> Path:
-        """Directory with the states of another run that chains start from, or with the state of one of its chains."""
+        """Directory of the states, taken from another run, that chains start from, or of the state of one chain."""
         return self.path / START / ("" if chain is None else f"chain-{chain}")
 
     def starts(self) -> list[Path]:
@@ -334,7 +334,7 @@ class RunDirectory:
             raise InputError(f"{self.path} is not a run directory: {self.settings_file} has no section [run]")
         if section.pop("format", 1) != VERSION:
             raise InputError(
-                f"{self.path} is of another version of dsgmcmc, whose files this one cannot read: sample again, in a "
+                f"{self.path} is of another version of dsgmcmc, and this version cannot read it: sample again, in a "
                 "new directory; the same ratings and settings give the same draws"
             )
         try:
@@ -473,8 +473,8 @@ def verify_run(run: RunDirectory) -> str:
     posterior, ordered by (chain, object, factor, block, field). It does not depend on times, versions, the number of
     processes, or the division of draws into snapshots.
 
-    Raises InputError naming the first bad file, or GoneError if the run, which is being sampled, has removed a snapshot
-    meanwhile: then verify again.
+    Raises InputError naming the first bad file. Raises GoneError if the run is being sampled and has removed a snapshot
+    in the meantime; a second call may succeed.
     """
     _, facts = run.read_settings()
     for snapshot in (run.open_index(facts), *map(Snapshot, run.starts())):

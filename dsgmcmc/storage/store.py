@@ -43,13 +43,13 @@ Lazy = Array | Callable[[], Array]  # an array, or a function that computes it w
 log = logging.getLogger(__name__)
 
 MAX_WRITERS = 64
-_VISIBLE_SECONDS = 60.0  # the latest that a network file system shows a new directory to other hosts
+_VISIBLE_SECONDS = 60.0  # maximum delay with which a network file system shows a new directory to other hosts
 _PIECE = 1 << 22  # bytes of a block that are read at a time to check it
 
 MANIFEST = "manifest.json"
 MAX_MANIFEST_BYTES = 1 << 28
-#: Member of `state` that lists iterations of saved draws: those to which a checkpoint or posterior refers, or those in
-#: a snapshot of draws.
+#: Member of `state` that lists iterations of saved draws: the draws to which a checkpoint or posterior refers, or the
+#: draws in a snapshot of draws.
 SAVED_DRAWS = "observer.kept"
 #: Member of a checkpoint's `state` that lists the iterations at which the chain has diverged; absent if there are none.
 DIVERGED = "chain.diverged"
@@ -114,7 +114,7 @@ class SmallArray(_Strict):
 
 
 class About(TypedDict, total=False):
-    """Facts about a snapshot that are not in its digest."""
+    """Facts about a snapshot that its digest does not cover."""
 
     versions: dict[str, str]
     processes: int
@@ -136,7 +136,7 @@ class Manifest(_Strict):
     state : dict of str to SmallArray
         Small arrays that are equal on all processes; part of the content digest.
     about : About
-        Facts outside the digest: versions, seconds, number of processes, and facts about the data
+        Facts that the digest does not cover: versions, seconds, number of processes, and facts about the data
         (`dsgmcmc.storage.rundir`).
     """
 
@@ -170,7 +170,7 @@ class Manifest(_Strict):
         return tuple(map(int, diverged.values)) if diverged else ()
 
     @model_validator(mode="after")
-    def _of_iterations(self) -> Self:
+    def _check_iterations(self) -> Self:
         _ = self.saved_draws, self.diverged
         return self
 
@@ -190,7 +190,7 @@ def unseal(text: str, path: Path) -> str:
 
 
 def read_part(path: Path, read: Callable[[], T]) -> T:
-    """Read a file of a snapshot: all errors of missing and damaged files become an InputError that names the file.
+    """Read a file of a snapshot; if it is missing or damaged, raise an InputError that names the file.
 
     Raises GoneError if the whole snapshot is gone. As a snapshot is renamed before it is removed, a file that is
     missing in an existing directory means damage. If another host has just renamed the directory, a network file system
@@ -225,19 +225,19 @@ def read_manifest(directory: Path) -> Manifest:
         return Manifest.model_validate_json(text)
     except (ValidationError, ArithmeticError) as error:
         why = str(error).replace("\n", " ")
-        raise InputError(f"{path} is not a snapshot this version reads: {why[:200]}") from error
+        raise InputError(f"{path} is not a snapshot that this version reads: {why[:200]}") from error
 
 
 # ---------------------------------------------------------------------- reading
 
 
 def block_hash(array: Array) -> str:
-    """SHA-256 of an array's type, shape and little-endian bytes in C order."""
+    """Return the SHA-256 of an array's type, shape and little-endian bytes in C order."""
     return _hash(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<")))
 
 
 def _hash(data: Any) -> str:
-    """SHA-256 of an array or data set, which is read piece by piece."""
+    """Return the SHA-256 of an array or data set, which is read piece by piece."""
     digest = hashlib.sha256(f"{data.dtype.str} {data.shape}\n".encode())
     rows = len(data) if data.shape else 1
     step = max(1, _PIECE * rows // max(1, data.nbytes))
@@ -290,7 +290,7 @@ class Snapshot:
         return self.read_fields(thing, [(factor, field)])[0]
 
     def read_fields(self, thing: str, wanted: Sequence[tuple[str, str]], number: int | None = None) -> list[Array]:
-        """Read several fields, each given as (factor, field), like `read_field`; open a shard once for adjacent blocks.
+        """Read several fields, each given as (factor, field), like `read_field`; adjacent blocks share an open shard.
 
         With a `number`, only this entry of every block is read, as in `read_all`.
         """
@@ -344,7 +344,7 @@ class Snapshot:
         self._read_shard(self.path / shard, entries, slice(0))
 
     def hashes_of(self, number: int) -> dict[Key, str]:
-        """Hashes, by key, of entry `number` along the first axis of every block; raises as `read_all`."""
+        """Return the hashes, by key, of entry `number` along the first axis of each block; raises as `read_all`."""
         arrays = self.read_all(self._entries, number)
         return {key: block_hash(array) for key, array in zip(self._entries, arrays, strict=True)}
 
@@ -430,7 +430,7 @@ def write_snapshot(parent: Path, name: str, blocks: Mapping[Key, Lazy], header: 
 
 
 def is_whole(path: Path, otherwise: str) -> bool:
-    """Whether a snapshot exists and is intact; damage is logged, with `otherwise` as its consequence."""
+    """Whether a snapshot exists and is intact; damage is logged, and `otherwise` is its consequence in the message."""
     try:
         if path.exists():
             Snapshot(path).verify()
@@ -501,7 +501,7 @@ def remove(path: Path) -> None:
 
 
 def prune(parent: Path, keep: int, but: int | None = None) -> None:
-    """Delete all snapshots except the newest `keep` and that of iteration `but`."""
+    """Delete all snapshots except the newest `keep` snapshots and the snapshot of iteration `but`."""
     for iteration in steps(parent)[:-keep]:
         if iteration != but:
             remove(parent / step_name(iteration))

@@ -95,7 +95,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "a later version": (lambda at: edit(at, lambda content: content.update(version=3)), "version"),
     "another checkpoint under its name": (
         lambda at: (shutil.rmtree(at), shutil.copytree(checkpoint(at.parents[2], 40), at)),
-        "holds something else",
+        "has another identity",
     ),
 }
 

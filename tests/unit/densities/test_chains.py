@@ -81,7 +81,7 @@ def test_errors_are_exceptions() -> None:
     ("wrong", "said"),
     [
         ({"energy": lambda theta, data=ALL: np.ones((1, N))}, r"Slip.energy must be \(n,\) for .* found \(1, 53\)"),
-        ({"energy": lambda theta, data=ALL: np.full(1, np.nan)}, r"Slip.energy is NaN at 8 points such as"),
+        ({"energy": lambda theta, data=ALL: np.full(1, np.nan)}, r"Slip.energy is NaN at 8 points drawn like"),
         ({"gradient": lambda theta, data=ALL: np.ones((1, D + 1))}, r"Slip.gradient .* \(1, 3\): found \(1, 4\)"),
     ],
 )

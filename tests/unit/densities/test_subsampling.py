@@ -133,7 +133,7 @@ def test_they_are_refused_where_there_are_no_data_to_draw() -> None:
     """For a factorisation, for a density that is no sum over data, and by a sampler that visits one part twice."""
     with pytest.raises(InputError, match="only for densities"):
         build({"sampler": {"name": "sgld", "gradient": "saga"}})
-    with pytest.raises(InputError, match="'saga' is of a SumDensity, which this DoubleWell is not"):
+    with pytest.raises(InputError, match="'saga' needs a SumDensity, which this DoubleWell is not"):
         sample_density(DoubleWell(), sampler={"name": "sgld", "gradient": "saga"})
     with pytest.raises(InputError, match="HAMCMC cannot use 'saga'"):
         sampler_with(SAMPLERS["hamcmc"], "saga")

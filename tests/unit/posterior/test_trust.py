@@ -187,7 +187,7 @@ def test_a_snapshot_in_another_s_place_is_refused(path: Path) -> None:
     """Each is whole by itself."""
     draws = newest(path, "draws")
     draws.rename(draws.with_name("step-000000000061"))
-    with pytest.raises(InputError, match="holds something else"):
+    with pytest.raises(InputError, match="has another identity"):
         Run(path).draw(0)
 
 

@@ -247,7 +247,7 @@ def test_what_is_not_a_manifest_of_this_version_is_refused(tmp_path: Path, path:
     for step in path[:-1]:
         at = at[step]
     at[path[-1]] = value
-    with pytest.raises(InputError, match="is not a snapshot this version reads"):
+    with pytest.raises(InputError, match="is not a snapshot that this version reads"):
         read_text(tmp_path, seal(json.dumps(content)))
 
 
