@@ -7,8 +7,8 @@ from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from dsgmcmc.config.run import ResolvedConfig
-from dsgmcmc.diagnostics import accuracy
 from dsgmcmc.diagnostics.comparison import Comparison
+from dsgmcmc.diagnostics.convergence import ending_at_accuracy
 from dsgmcmc.diagnostics.summary import Verdict, as_written, ending, read_summary, verdict, written
 from dsgmcmc.posterior.run import LiveProgress, Run, newest_states, progress
 from dsgmcmc.posterior.traces import importance
@@ -25,11 +25,11 @@ class Table(NamedTuple):
     rows: list[list[str]]
 
 
-class Overview(NamedTuple):
-    """Facts about a run.
+def overview(run: RunDirectory) -> tuple[dict[str, Any], Verdict, dict[str, Any], list[Table]]:
+    """Collect the facts about a run, which need not have ended.
 
-    Attributes
-    ----------
+    Returns
+    -------
     facts : dict
         All facts, for scripts.
     verdict : Verdict
@@ -39,15 +39,6 @@ class Overview(NamedTuple):
     parts : list of Table
         Importance of features, and of effects of groups of ratings.
     """
-
-    facts: dict[str, Any]
-    verdict: Verdict
-    settings: dict[str, Any]
-    parts: list[Table]
-
-
-def overview(run: RunDirectory) -> Overview:
-    """Collect the facts about a run, which need not have ended."""
     config, facts = ResolvedConfig.of_run(run)
     settings, states, reached = config.table(), newest_states(run, facts), run.reached(config.chains)
     draws = {state.manifest.chain: len(state.manifest.saved_draws) for state in states}
@@ -60,7 +51,7 @@ def overview(run: RunDirectory) -> Overview:
         look = (summary or {}).get("until") or {}
         accurate = bool(look.get("reached")) and look["until"] == settings.get("until")
         complete = min(reached) >= (look["iteration"] if accurate else config.iterations)
-        why = accuracy.ending(look) if look else None
+        why = ending_at_accuracy(look) if look else None
     under_way = progress(run, config, states)
     known: dict[str, Any] = {
         "settings": settings,
@@ -84,7 +75,7 @@ def overview(run: RunDirectory) -> Overview:
         known["importance"][title] = [estimate._asdict() for estimate in estimates]
         rows = [[name, *(f"{value:.3f}" for value in values)] for name, *values in estimates[:10]]
         tables.append(Table(title, ("name", "mean", "5 %", "95 %"), rows))
-    return Overview(known, text, labelled, tables)
+    return known, text, labelled, tables
 
 
 def _progress(under_way: LiveProgress, facts: Mapping[str, Any]) -> Verdict:

@@ -160,10 +160,6 @@ def _section(title: str, content: str, note: str = "") -> str:
     return f"<section><h2>{html.escape(title)}</h2>{note}{content}</section>"
 
 
-def _figure(panels: int, fill: partial[None]) -> str:
-    return f"<figure>{_svg(panels, fill)}</figure>"
-
-
 def _unbroken(text: str) -> str:
     """HTML of a text without line breaks inside options."""
     return re.sub(r"--[a-z][a-z-]*", r'<span class="whole">\g<0></span>', html.escape(text))
@@ -180,8 +176,8 @@ def _table(table: Table) -> str:
 # ---------------------------------------------------------------------- figures
 
 
-def _svg(count: int, fill: Callable[[Panels], None]) -> str:
-    """Draw a figure with `count` panels in rows of two; `fill` draws their contents.
+def _figure(count: int, fill: Callable[[Panels], None]) -> str:
+    """HTML of a figure with `count` panels in rows of two; `fill` draws their contents.
 
     Raises
     ------
@@ -201,7 +197,7 @@ def _svg(count: int, fill: Callable[[Panels], None]) -> str:
             unused.set_axis_off()
         fill(panels[:count].tolist())
         figure.savefig(text, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
-    return text.getvalue()[text.getvalue().index("<svg") :]
+    return f"<figure>{text.getvalue()[text.getvalue().index('<svg') :]}</figure>"
 
 
 def _draw_traces(panels: Panels, chains: Sequence[int], shown: Mapping[str, Float64]) -> None:

@@ -13,10 +13,9 @@ from math import inf, sqrt
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dsgmcmc.diagnostics import accuracy
-from dsgmcmc.diagnostics.convergence import MAX_SHARE_APART
+from dsgmcmc.diagnostics.convergence import MAX_SHARE_APART, ending_at_accuracy
 from dsgmcmc.errors import InputError
-from dsgmcmc.storage.files import open_plain, write_whole
+from dsgmcmc.storage.files import read_plain, write_whole
 from dsgmcmc.storage.store import seal, unseal
 from dsgmcmc.terminal import plain
 
@@ -43,8 +42,7 @@ def save_summary(path: Path, summary: dict[str, Any]) -> None:
 def read_summary(path: Path) -> dict[str, Any]:
     """Read a summary. Raises InputError if it is damaged or not a summary, and FileNotFoundError if there is none."""
     try:
-        with open_plain(path, MAX_BYTES) as file:
-            summary: dict[str, Any] = json.loads(unseal(file.read().decode(), path))
+        summary: dict[str, Any] = json.loads(unseal(read_plain(path, MAX_BYTES).decode(), path))
     except (FileNotFoundError, InputError):
         raise
     except (OSError, ValueError, RecursionError) as error:
@@ -186,7 +184,7 @@ def _of_clicks(rankings: Mapping[str, Any]) -> list[str]:
 def ending(summary: Summary) -> str:
     """Say which iteration the chains reached, why they ended, and how to continue."""
     if summary.get("until"):
-        return accuracy.ending(summary["until"])
+        return ending_at_accuracy(summary["until"])
     reached, wanted = summary["reached"], summary["iterations"]
     if min(reached, default=0) < wanted:
         at, by_chain = ", ".join(f"{iteration:,}" for iteration in reached), "" if len(reached) == 1 else " (by chain)"

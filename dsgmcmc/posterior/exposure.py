@@ -23,7 +23,6 @@ rows of the items that a user rated are read. It may be deleted.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -32,7 +31,7 @@ from pathlib import Path
 import numpy as np
 
 from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.storage.files import write_whole
+from dsgmcmc.storage.files import write_array
 from dsgmcmc.types import Float32, Float64, Int32
 
 MAX_ITEMS = 4096  # items that take part in the regressions
@@ -109,10 +108,8 @@ class Exposure:
 
     def write(self, path: Path) -> None:
         """Write the exposure to a file atomically; errors are ignored, as the exposure can be used without a file."""
-        content = io.BytesIO()
-        np.save(content, self.weights)
         with suppress(OSError):
-            write_whole(path, [content.getbuffer()])
+            write_array(path, self.weights)
 
     def of(self, rated: Sequence[Int32]) -> Float32:
         """Exposures, (users, items) float32; `rated` has the items that each user rated."""

@@ -22,7 +22,6 @@ ratings and settings, so that a comparison that was stopped resumes without samp
 from __future__ import annotations
 
 import hashlib
-import io
 import shutil
 import sys
 from collections.abc import Collection, Mapping, Sequence
@@ -56,7 +55,7 @@ from dsgmcmc.runs.job import Job, refuse_taken
 from dsgmcmc.runs.progress import logs
 from dsgmcmc.runs.source import RatingsSource
 from dsgmcmc.settings import named
-from dsgmcmc.storage.files import write_whole
+from dsgmcmc.storage.files import write_array
 from dsgmcmc.terminal import say
 from dsgmcmc.types import Comm, Float64, Int32
 
@@ -503,9 +502,7 @@ class Comparing:
 
     def _save_scores(self, run: Path, first: Path) -> None:
         """Write the scores by the first half of the draws."""
-        file = io.BytesIO()
-        np.save(file, self._scores(Run(run)).values, allow_pickle=False)
-        write_whole(first, [file.getbuffer()])
+        write_array(first, self._scores(Run(run)).values)
 
     def _score(self, path: Path, first: Path) -> Measured:
         """Score the whole chain of a candidate, on process 0; `first` has the scores by the first half of its draws."""

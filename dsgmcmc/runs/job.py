@@ -30,8 +30,8 @@ from threadpoolctl import threadpool_limits
 from dsgmcmc.config.chain import CHANGEABLE, section_of
 from dsgmcmc.config.job import Policy
 from dsgmcmc.config.run import ResolvedConfig
-from dsgmcmc.diagnostics.accuracy import Look, look_at, next_look
 from dsgmcmc.diagnostics.comparison import Comparison
+from dsgmcmc.diagnostics.convergence import Look, look_at, next_look
 from dsgmcmc.diagnostics.summary import as_written, read_summary, save_summary, verdict
 from dsgmcmc.errors import (
     EXIT_DONE,
@@ -41,6 +41,7 @@ from dsgmcmc.errors import (
     DivergenceError,
     InputError,
     WriteError,
+    failed_file,
 )
 from dsgmcmc.parallel.comm import agree, mpi_library, on_root, oversubscription, peak_memory, seconds_since_start
 from dsgmcmc.parallel.partition import chain_group
@@ -50,7 +51,7 @@ from dsgmcmc.parallel.watchdog import Watchdog
 from dsgmcmc.runs.chain import Chain, fallbacks
 from dsgmcmc.runs.control import Control
 from dsgmcmc.runs.costs import Costs
-from dsgmcmc.runs.progress import LogErrors, Progress, logs
+from dsgmcmc.runs.progress import Progress, logs
 from dsgmcmc.runs.source import RatingsSource, targets_of
 from dsgmcmc.settings import named
 from dsgmcmc.storage.lock import Lock, is_held
@@ -119,6 +120,7 @@ class Job:
         self.result: list[str] = []
         self._request = Request.GO_ON  # the last request
         self._failure: AgreedError | DivergenceError | None = None  # first error of a chain, known to its whole group
+        self._log_error: OSError | None = None  # first error in writing a log of the run
         self._look: Look | None = None  # the last check of the accuracy of all chains
         self._sampled, self._timed = 0, 0  # all iterations of this job, and its iterations after the first sweep
 
@@ -269,7 +271,7 @@ class Job:
         deadline = agree(comm, partial(self.policy.deadline, self._age()))
         config, given = self.resolve()
         self._config = config
-        log_errors = run.on_log_error = LogErrors(self._signals)
+        run.on_log_error = self._stop_after_log_error
         who = f"process {comm.rank} of {comm.size} ({os.getpid()} on {platform.node()})"
         with self._opened(config, given) as facts, Watchdog(self.policy.watchdog, who) as watchdog:
             group, groups = chain_group(comm.rank, comm.size, config.chains)
@@ -295,7 +297,7 @@ class Job:
             failures = [failure for failure in comm.allgather(self._failure) if failure]
             if failures:
                 raise type(failures[0])("; ".join(dict.fromkeys(map(str, failures))))
-            agree(comm, log_errors.check, "writing a log", WriteError)
+            agree(comm, self._check_logs, "writing a log", WriteError)
             request = max(comm.allgather(self._request))
             before = saved_result(run) if self._at_root else []
             if any(comm.allgather(self._sampled > 0 or before is None)):  # another group may have sampled
@@ -305,6 +307,18 @@ class Job:
         if request == Request.INTERRUPT:
             return EXIT_INTERRUPTED
         return EXIT_RESUME if request == Request.STOP else EXIT_DONE
+
+    def _stop_after_log_error(self, error: OSError) -> None:
+        """Keep the first error in writing a log, and ask all processes of the chain to stop."""
+        self._log_error = self._log_error or error
+        self._signals.request = max(self._signals.request, Request.STOP)
+
+    def _check_logs(self) -> None:
+        if self._log_error is not None:
+            failure = failed_file(self._log_error)
+            raise WriteError(
+                f"{failure}; stopped after a checkpoint: go on with {named('resume')} once it can be written"
+            )
 
     # ------------------------------------------------------------------ the loop over chains
 

@@ -15,9 +15,6 @@ from typing import Any
 from rich.live import Live
 
 from dsgmcmc.diagnostics.summary import in_units, written
-from dsgmcmc.errors import WriteError, failed_file
-from dsgmcmc.parallel.signals import Request, Signals
-from dsgmcmc.settings import named
 from dsgmcmc.terminal import console, plain, say
 
 PLAIN_SECONDS, NOTEBOOK_SECONDS = 5.0, 0.5
@@ -110,33 +107,6 @@ class _Terminal(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         text = plain(record.getMessage())
         return f"{record.levelname.lower()}: {text}" if record.levelno >= logging.WARNING else text
-
-
-class LogErrors:
-    """Handles errors in writing a run's logs: the job stops after a checkpoint.
-
-    Parameters
-    ----------
-    signals : Signals
-        Requests of this process, by which it asks all processes of its chain to stop.
-    """
-
-    def __init__(self, signals: Signals) -> None:
-        self._signals = signals
-        self._first: OSError | None = None
-
-    def __call__(self, error: OSError) -> None:
-        """Keep the first error, and request a stop."""
-        self._first = self._first or error
-        self._signals.request = max(self._signals.request, Request.STOP)
-
-    def check(self) -> None:
-        """Raise WriteError if there was an error."""
-        if self._first is not None:
-            failure = failed_file(self._first)
-            raise WriteError(
-                f"{failure}; stopped after a checkpoint: go on with {named('resume')} once it can be written"
-            )
 
 
 @contextmanager

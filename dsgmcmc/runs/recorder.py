@@ -140,7 +140,7 @@ class DrawRecorder:
         """Return the iterations and the arrays, (draws, ...) each, of all pending draws, and clear `pending`."""
         draws, self.pending = self.pending, {}
         keys = next(iter(draws.values()), {})
-        return list(draws), {key: partial(_stack, key, list(draws.values())) for key in keys}
+        return list(draws), {key: partial(np.stack, [arrays[key] for arrays in draws.values()]) for key in keys}
 
     def small(self) -> dict[str, Float64]:
         """Accumulators that are the same on all processes."""
@@ -194,10 +194,6 @@ class DrawRecorder:
             yield mean, partial(np.multiply, moments.mean, unit)
             yield variance, partial(_variance, moments.m2, moments.m2.dtype.type(weight), unit)
         yield from self._traces()
-
-
-def _stack(key: Key, draws: list[dict[Key, Array]]) -> Array:
-    return np.stack([arrays[key] for arrays in draws])
 
 
 def _variance(m2: Array, weight: float, unit: Array | float) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import secrets
 import shutil
@@ -11,14 +12,23 @@ import tomllib
 import weakref
 from collections.abc import Iterable
 from contextlib import suppress
-from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dsgmcmc.errors import InputError, naming
+from dsgmcmc.types import Array
 
 MAX_TOML_BYTES = 1 << 16
 MAX_TOML_DOTS = 200  # in a line; the parser's time and memory grow with the square of a dotted name's length
+
+
+def write_array(path: Path, array: Array) -> None:
+    """Write an array to a file with the suffix ``.npy``, as `write_whole` does."""
+    content = io.BytesIO()
+    np.save(content, array, allow_pickle=False)
+    write_whole(path, [content.getbuffer()])
 
 
 def write_whole(path: Path, text: str | Iterable[bytes | memoryview]) -> None:
@@ -48,8 +58,8 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
-def open_plain(path: Path, most: int) -> BufferedReader:
-    """Open a regular file of at most `most` bytes for reading.
+def read_plain(path: Path, most: int) -> bytes:
+    """Read a regular file of at most `most` bytes.
 
     Raises InputError if the file is larger, or is a directory, a pipe or a device, and OSError if it is missing or
     cannot be opened.
@@ -57,7 +67,8 @@ def open_plain(path: Path, most: int) -> BufferedReader:
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # opening a pipe would wait for its writer
     status = os.fstat(handle)
     if stat.S_ISREG(status.st_mode) and status.st_size <= most:
-        return os.fdopen(handle, "rb")
+        with os.fdopen(handle, "rb") as file:
+            return file.read(most)
     os.close(handle)
     if stat.S_ISREG(status.st_mode):
         raise InputError(f"{path} has {status.st_size:,} bytes, but may have at most {most:,}")
@@ -67,8 +78,7 @@ def open_plain(path: Path, most: int) -> BufferedReader:
 def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file from an untrusted source. Raises InputError if it cannot be read."""
     try:
-        with open_plain(path, MAX_TOML_BYTES) as file:
-            data = file.read(MAX_TOML_BYTES)
+        data = read_plain(path, MAX_TOML_BYTES)
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
     try:

@@ -52,7 +52,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from dsgmcmc._version import __version__
 from dsgmcmc.errors import GoneError, InputError, naming
 from dsgmcmc.parallel.comm import cpu_name
-from dsgmcmc.storage.files import open_plain, read_toml, write_whole
+from dsgmcmc.storage.files import read_plain, read_toml, write_whole
 from dsgmcmc.storage.store import (
     VERSION,
     Manifest,
@@ -167,8 +167,7 @@ def read_log(path: Path, is_line: Callable[[Line], bool]) -> list[Line]:
     Raises InputError if the log cannot be read.
     """
     try:
-        with open_plain(path, MAX_LOG_BYTES) as file:
-            texts = file.read(MAX_LOG_BYTES).split(b"\n")
+        texts = read_plain(path, MAX_LOG_BYTES).split(b"\n")
     except FileNotFoundError:
         return []
     except OSError as error:

@@ -33,7 +33,7 @@ from typing_extensions import TypedDict  # Pydantic needs it before Python 3.12
 
 from dsgmcmc.errors import GoneError, InputError
 from dsgmcmc.parallel.comm import Alone
-from dsgmcmc.storage.files import open_plain, sync, write_whole
+from dsgmcmc.storage.files import read_plain, sync, write_whole
 from dsgmcmc.storage.hdf5 import new_hdf5, plain_dataset
 from dsgmcmc.types import Array, Comm, Float64
 
@@ -215,12 +215,7 @@ def read_part(path: Path, read: Callable[[], T]) -> T:
 def read_manifest(directory: Path) -> Manifest:
     """Read and check the manifest of a snapshot directory; raises as `read_part`."""
     path = directory / MANIFEST
-
-    def read() -> str:
-        with open_plain(path, MAX_MANIFEST_BYTES) as file:
-            return file.read().decode()
-
-    text = unseal(read_part(path, read), path)
+    text = unseal(read_part(path, lambda: read_plain(path, MAX_MANIFEST_BYTES).decode()), path)
     try:
         return Manifest.model_validate_json(text)
     except (ValidationError, ArithmeticError) as error:

@@ -12,7 +12,7 @@ import pytest
 from mpi4py import MPI
 from support import digest, sample, typed, write_planted
 
-from dsgmcmc.diagnostics.accuracy import accuracy, next_look, reached
+from dsgmcmc.diagnostics.convergence import accuracy, next_look, reached
 from dsgmcmc.errors import InputError
 from dsgmcmc.runs.source import RatingsSource
 
