@@ -17,33 +17,34 @@ from dsgmcmc.posterior.heldout import predict_test
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["integers", "text"])
-def made(request, tmp_path_factory) -> Made:
+def finished(request, tmp_path_factory) -> Made:
+    """A run whose users are rows and have numbers, and one whose items are rows and have text as names."""
     users, items = (18, 40) if request.param else (40, 18)
     folder = tmp_path_factory.mktemp("run")
     return make_run(folder, users=users, items=items, strings=request.param, iterations=60, chains=2)
 
 
-def test_parquet_has_moments_or_draws_by_name(made, tmp_path):
-    """One row for each user and item and chain, or draw."""
-    run, name = made.open(), f"side = 'item' AND id::VARCHAR = '{made.items[5]}'"
-    row, (chain, iteration) = int(run.items.index_of([made.items[5]])[0]), run.draws[-1]
+def test_parquet_has_moments_or_draws_by_name(finished, tmp_path):
+    """A table has a row for every user and item of a chain, or of a draw."""
+    run, name = finished.open(), f"side = 'item' AND id::VARCHAR = '{finished.items[5]}'"
+    row, (chain, iteration) = int(run.items.index_of([finished.items[5]])[0]), run.draws[-1]
     for draws in (False, True):
         export(run, tmp_path / f"{draws}.parquet", draws=draws)
     rows = duckdb.read_parquet(str(tmp_path / "False.parquet"))
     assert rows.columns[:6] == ["side", "id", "chain", "ratings", "bias", "bias_sd"]
     assert len(rows) == 2 * (len(run.users) + len(run.items))
-    found = rows.filter(f"{name} AND chain = 1").fetchnumpy()
-    assert found["bias"] == pytest.approx(run.moments[1].mean["item"][row, 3])
-    assert found["factor_2_sd"] ** 2 == pytest.approx(run.moments[1].variance["item"][row, 1], rel=1e-5)
+    columns = rows.filter(f"{name} AND chain = 1").fetchnumpy()
+    assert columns["bias"] == pytest.approx(run.moments[1].mean["item"][row, 3])
+    assert columns["factor_2_sd"] ** 2 == pytest.approx(run.moments[1].variance["item"][row, 1], rel=1e-5)
     rows = duckdb.read_parquet(str(tmp_path / "True.parquet"))
     assert len(rows) == len(run.draws) * (len(run.users) + len(run.items))
-    found = rows.filter(f"{name} AND chain = {chain} AND iteration = {iteration}").fetchnumpy()
-    assert found["factor_3"] == pytest.approx(run.draw(len(run.draws) - 1).theta["item"][row, 2])
+    columns = rows.filter(f"{name} AND chain = {chain} AND iteration = {iteration}").fetchnumpy()
+    assert columns["factor_3"] == pytest.approx(run.draw(len(run.draws) - 1).theta["item"][row, 2])
 
 
-def test_netcdf_is_arviz_schema(made, tmp_path):
-    """Groups, dims and coordinates as ArviZ and xarray expect them; predictions agree with the run's own."""
-    run, out = made.open(), tmp_path / "run.nc"
+def test_netcdf_is_arviz_schema(finished, tmp_path):
+    """Groups, dimensions and coordinates are those of ArviZ, and the predictions are those of the run."""
+    run, out = finished.open(), tmp_path / "run.nc"
     export(run, out)
     with xarray.open_datatree(out, engine="h5netcdf") as tree:
         assert {"/posterior", "/sample_stats", "/observed_data", "/constant_data"} <= set(tree.groups)
@@ -63,19 +64,19 @@ def test_netcdf_is_arviz_schema(made, tmp_path):
     assert done.stdout.strip() == "['tau']", done.stderr
 
 
-WRONG = [
-    ("run.h5", {}, "suffix"),
-    ("run.nc", {"draws": True}, "--draws"),
-    ("taken.nc", {}, "exists"),
-    ("no/folder/run.nc", {}, "does not exist"),
-]
-
-
-@pytest.mark.parametrize(("name", "options", "message"), WRONG)
-def test_what_cannot_be_is_refused_and_nothing_is_left(made, tmp_path, name, options, message):
-    """No partial output, and what was there stays."""
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("run.h5", {}, "suffix"),
+        ("run.nc", {"draws": True}, "--draws"),
+        ("taken.nc", {}, "exists"),
+        ("no/folder/run.nc", {}, "does not exist"),
+    ],
+)
+def test_an_export_that_cannot_be_is_refused_and_leaves_nothing(finished, tmp_path, name, options, message):
+    """No partial file is left, and a file of the user stays as it is."""
     (tmp_path / "taken.nc").write_text("mine")
     with pytest.raises(InputError, match=message):
-        export(made.open(), tmp_path / name, **options)
+        export(finished.open(), tmp_path / name, **options)
     assert [path.name for path in tmp_path.iterdir()] == ["taken.nc"]
     assert (tmp_path / "taken.nc").read_text() == "mine"

@@ -13,20 +13,22 @@ from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.rank import Ranking, recommend
 
 
-@pytest.fixture(scope="module", params=[(40, 18), (18, 40)], ids=["users are rows", "items are rows"])
-def run(request, tmp_path_factory):
-    users, items = request.param
-    return make_run(tmp_path_factory.mktemp("run"), users=users, items=items, iterations=70).open()
+@pytest.fixture
+def run(finished):
+    return finished.open().with_draws(slice(15))
 
 
 def fold(run, kind: str = "user") -> FoldIn:
-    """Two new rows, with three ratings and with one."""
+    """Two new rows, the first with three ratings and the second with one."""
     vocabulary = Vocabulary(kind, np.array([-1, -2], np.int64))
     return FoldIn(run, kind, vocabulary, np.array([1, 0, 0, 0]), np.int32([2, 0, 5, 7]), np.array([3.0, 4.5, 2.0, 5.0]))
 
 
 def check_distribution(run, kind, number, prior_mean):
-    """Compare new rows at a draw with the textbook; `prior_mean` is a function of a draw and the rated items."""
+    """Compare new rows at a draw with the normal distribution given their ratings.
+
+    `prior_mean` is a function of a draw and of the rows that are rated.
+    """
     folded = fold(run, kind)
     rows = folded.rows(number, np.array([0, 1]))
     for which, (others, values) in enumerate((([0, 5, 7], [4.5, 2.0, 5.0]), ([2], [3.0]))):
@@ -38,13 +40,13 @@ def check_distribution(run, kind, number, prior_mean):
 
 @pytest.mark.parametrize("kind", ["user", "item"])
 def test_the_law_of_a_new_row_is_the_conditional_given_a_draw(run, kind):
-    """Joint normal of the row and its ratings, conditioned by the textbook formula."""
+    """A new row has the joint normal distribution with its ratings, conditioned on these."""
     for number in (0, len(run.draws) - 1):
         check_distribution(run, kind, number, lambda draw, others: draw.prior[kind].mean)
 
 
 def test_a_new_row_has_the_implicit_features_of_what_it_rated(tmp_path):
-    """Its prior mean is shifted by the sum of their y over the root of their number; without ratings it is wider."""
+    """The implicit features of rated items shift the prior mean; without ratings the prior is wider."""
     run = make_run(tmp_path, iterations=50, implicit_features="both").open()
     for kind in KINDS:
 
@@ -59,10 +61,10 @@ def test_a_new_row_has_the_implicit_features_of_what_it_rated(tmp_path):
 
 
 def test_predictions_of_new_rows_carry_their_uncertainty(run):
-    """Mean and variance of the mixture, by sampling rows from their laws; one rating says less than three."""
+    """Predictions of new rows have the mean, sd and quantile of sampled rows."""
     folded, n = fold(run), len(run.users)
     users, items = np.int32([n, n + 1, 3]), np.int32([4, 4, 4])
-    found = Predictor(run, PredictOptions(of_mean=True), folded)(users, items)
+    predicted = Predictor(run, PredictOptions(of_mean=True), folded)(users, items)
     rng = np.random.default_rng(0)
     for which in (0, 1):
         values = []
@@ -72,15 +74,15 @@ def test_predictions_of_new_rows_carry_their_uncertainty(run):
             h = run.draw(number).theta["item"][4]
             values.append(run.mean + w[:, :3] @ h[:3] + w[:, 3] + h[3])
         values = np.concatenate(values)
-        assert found.mean[which] == pytest.approx(values.mean(), abs=5 * values.std() / np.sqrt(len(values)))
-        assert found.sd[which] == pytest.approx(values.std(), rel=0.03)
-        assert found.low[which] == pytest.approx(np.quantile(values, 0.05), abs=0.06)
+        assert predicted.mean[which] == pytest.approx(values.mean(), abs=5 * values.std() / np.sqrt(len(values)))
+        assert predicted.sd[which] == pytest.approx(values.std(), rel=0.03)
+        assert predicted.low[which] == pytest.approx(np.quantile(values, 0.05), abs=0.06)
     known = Predictor(run, PredictOptions(of_mean=True))(users[2:], items[2:])
-    np.testing.assert_allclose([values[2] for values in found], [values[0] for values in known])
+    np.testing.assert_allclose([values[2] for values in predicted], [values[0] for values in known])
 
 
 def test_thompson_sampling_draws_the_rows_of_new_users(run):
-    """Over many seeds scores of an item vary as its predictor does, with the uncertainty of the user's row."""
+    """The scores of an item vary over seeds as its predictor does, with the uncertainty of the user's row."""
     folded, n = fold(run), len(run.users)
     user, items = np.int32([n + 1]), np.arange(len(run.items), dtype=np.int32)
     scores = np.full((200, len(items)), np.nan)
@@ -108,22 +110,20 @@ def test_own_noise_of_new_users_is_inferred(tmp_path):
 
 @pytest.mark.parametrize("kind", ["user", "item"])
 def test_a_known_row_is_worked_out_from_its_old_and_its_new_ratings(run, kind):
-    """Those that it was sampled from, one of which is given anew, and one more; the unknown is left out, and said."""
+    """A known row has its old ratings, of which one is replaced, and a new one; an unknown name is left out."""
     other, row = OTHER[kind], 3
     with run.open_ratings() as ratings:
         _, rated, known = training_ratings(ratings, kind, np.int32([row]))
     other_one = int(np.setdiff1d(np.arange(len(run.vocabulary(other))), rated)[0])
-    others = run.vocabulary(other).ids[[rated[0], other_one]].tolist()
-    names = np.full(3, run.vocabulary(kind).ids[row])
-    new = NewRatings(kind, names, np.array([*others, -77]), np.array([1.0, 5.0, 3.0]), {})
+    names, rated_names = np.full(3, run.vocabulary(kind).ids[row]), run.vocabulary(other).ids[[rated[0], other_one]]
+    new = NewRatings(kind, names, np.append(rated_names, -77), np.array([1.0, 5.0, 3.0]), {})
     folded, notes = fold_in(run, new)
     assert notes == [f"1 rating(s) left out: one {other} is unknown to the run: -77"]
-    mine, values = np.append(rated, other_one).astype(np.int32), np.append(known, 5.0)
+    others, values = np.append(rated, other_one).astype(np.int32), np.append(known, 5.0)
     values[0] = 1.0
-    vocabulary = Vocabulary(kind, names[:1])
-    expected = FoldIn(run, kind, vocabulary, np.zeros(len(mine), int), mine, values)
+    expected = FoldIn(run, kind, Vocabulary(kind, names[:1]), np.zeros(len(others), int), others, values)
     for number in (0, len(run.draws) - 1):
-        found, wanted = folded.rows(number, np.array([0])), expected.rows(number, np.array([0]))
-        np.testing.assert_allclose(found.mean, wanted.mean, rtol=1e-9, atol=1e-12)
-        np.testing.assert_allclose(found.covariance, wanted.covariance, rtol=1e-9, atol=1e-12)
-    assert set(folded.rated(0).tolist()) == set(mine.tolist())
+        law, wanted = folded.rows(number, np.array([0])), expected.rows(number, np.array([0]))
+        np.testing.assert_allclose(law.mean, wanted.mean, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(law.covariance, wanted.covariance, rtol=1e-9, atol=1e-12)
+    assert set(folded.rated(0).tolist()) == set(others.tolist())

@@ -27,7 +27,7 @@ from dsgmcmc.storage.store import step_name
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Made:
     """Run of two chains that ended, all of whose draws are saved."""
     return make_run(tmp_path_factory.mktemp("run"), chains=2)
 
@@ -41,8 +41,8 @@ def killed(path: Path, to: Path) -> Path:
 
 
 @pytest.fixture
-def under_way(made: Made, tmp_path: Path) -> Path:
-    return killed(made.path, tmp_path / "run")
+def under_way(finished: Made, tmp_path: Path) -> Path:
+    return killed(finished.path, tmp_path / "run")
 
 
 @contextmanager
@@ -88,9 +88,9 @@ def test_a_chain_without_draws_is_left_out(under_way: Path) -> None:
     assert Run(under_way).chains == [0]
 
 
-def test_a_posterior_stands_until_a_checkpoint_has_later_draws(under_way: Path, made: Made) -> None:
+def test_a_posterior_stands_until_a_checkpoint_has_later_draws(under_way: Path, finished: Made) -> None:
     """A job that goes on with a run leaves the posterior of the one before, and adds checkpoints."""
-    shutil.copytree(made.path / "posterior", under_way / "posterior")
+    shutil.copytree(finished.path / "posterior", under_way / "posterior")
     assert not Run(under_way).unfinished
     series = RunDirectory(under_way).series("posterior", 1)
     shutil.rmtree(series / step_name(120))
@@ -128,9 +128,9 @@ def test_a_run_that_is_sampled_says_what_there_will_be(tmp_path: Path) -> None:
         Run(path)
 
 
-def test_a_run_that_goes_on_has_the_draws_of_before(made: Made, tmp_path: Path) -> None:
+def test_a_run_that_goes_on_has_the_draws_of_before(finished: Made, tmp_path: Path) -> None:
     """Its posterior serves until the first checkpoint of the new job; of one that has ended there is nothing to say."""
-    path = Path(shutil.copytree(made.path, tmp_path / "run"))
+    path = Path(shutil.copytree(finished.path, tmp_path / "run"))
     run = Run(path)
     assert progress(run.directory, run.config, run.states) is None
     with sampled(path):

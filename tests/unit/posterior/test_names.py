@@ -15,7 +15,7 @@ from dsgmcmc.posterior.run import Run
 
 @pytest.mark.parametrize("ids", [[3, 1, 2], [-5, 10**18, 7], [0]])
 def test_integers_are_found(ids):
-    """Rows in the order of the names, and -1 for others."""
+    """Rows are in the order of the names, and -1 stands for an unknown name."""
     names = Vocabulary("user", np.array(ids, np.int64))
     assert names.index_of(np.array(ids)).tolist() == list(range(len(ids)))
     others = [k for k in (min(ids) - 1, max(ids) + 1, -(2**63), 2**63 - 1, 4) if k not in ids]
@@ -24,21 +24,21 @@ def test_integers_are_found(ids):
 
 
 def test_text_is_found_as_it_is():
-    """No trimming, no case folding: names are compared as the ratings file had them."""
+    """Names are compared as the ratings file has them, without trimming or folding of case."""
     names = Vocabulary("item", np.array(["a", "A", " a", "ä", "7"], dtype=object))
     assert names.index_of(["A", "ä", "b", 7, ""]).tolist() == [1, 3, -1, 4, -1]
 
 
 @pytest.mark.parametrize("wrong", [["x"], [None], [1.5], [2**70], np.array([np.nan])])
 def test_names_that_cannot_be_are_refused(wrong):
-    """A wrong type is another fault than an unknown name: the message must say which."""
+    """The message tells a name of a wrong type from an unknown name."""
     names = Vocabulary("user", np.array([1, 2], np.int64))
     with pytest.raises(InputError, match="names of users of this run are integers"):
         names.index_of(wrong)
 
 
 def test_unknown_names_are_refused_or_marked():
-    """Each once and the first five of many, in the order given: the message must lead to what is wrong."""
+    """A message has the first five unknown names, in the order given and without repetitions."""
     names = Vocabulary("user", np.array([1, 2], np.int64))
     wanted = [9, 1, 9, 8, 7, 6, 5, 4]
     assert names.index_of(wanted).tolist() == [-1, 0, -1, -1, -1, -1, -1, -1]
@@ -50,17 +50,17 @@ def test_unknown_names_are_refused_or_marked():
 
 @pytest.mark.parametrize(("users", "items", "strings"), [(40, 18, False), (18, 40, True)])
 def test_a_run_knows_its_users_items_and_test_pairs(tmp_path, users, items, strings):
-    """From the run alone, transposed or not: the same names, counts and test ratings as in the data."""
-    made = make_run(tmp_path, users=users, items=items, strings=strings, iterations=60)
-    run = Run(made.path)
-    with Ratings(made.data) as ratings:
+    """A run has the names, counts and test ratings of its data, transposed or not, also without the file."""
+    finished = make_run(tmp_path, users=users, items=items, strings=strings, iterations=60)
+    run = Run(finished.path)
+    with Ratings(finished.data) as ratings:
         assert ratings.transposed == (items > users)
-        made.data.unlink()  # open still
-    rated = {(u, i): x for u, i, x in made.ratings.tolist()}
+        finished.data.unlink()  # open still
+    rated = {(u, i): x for u, i, x in finished.ratings.tolist()}
     assert sorted(run.users.ids.tolist()) == sorted({u for u, _ in rated})
     assert sorted(run.items.ids.tolist()) == sorted({i for _, i in rated})
-    found, test_items = run.test_pairs()
-    test = list(zip(run.users.ids[found].tolist(), run.items.ids[test_items].tolist(), strict=True))
+    test_users, test_items = run.test_pairs()
+    test = list(zip(run.users.ids[test_users].tolist(), run.items.ids[test_items].tolist(), strict=True))
     np.testing.assert_allclose([rated[pair] for pair in test], predict_test(run).rating, rtol=1e-6)
     for kind, ids, side in (("user", run.users.ids, 0), ("item", run.items.ids, 1)):
         training = [pair[side] for pair in rated if pair not in set(test)]

@@ -14,40 +14,37 @@ from dsgmcmc.posterior.run import Run
 CASES = {
     "plain": {},
     "transposed, own noise": {"users": 18, "items": 40, "strings": True, "noise": "both", "chains": 2},
-    "no biases, dense prior": {"biases": False, "prior": "normal-wishart", "sampler": {"name": "psgld"}, "thin": 6},
+    "no biases, dense prior": {"biases": False, "prior": "normal-wishart", "sampler": {"name": "psgld"}}
+    | {"iterations": 400, "burn_in": 160, "thin": 6},
 }
 
 
 @pytest.fixture(scope="module", params=CASES)
-def made(request, tmp_path_factory) -> Made:
-    settings = dict(CASES[request.param])
-    if "thin" in settings:
-        settings |= {"iterations": 400, "burn_in": 160}
-    return make_run(tmp_path_factory.mktemp("run"), **settings)
+def finished(request, tmp_path_factory) -> Made:
+    return make_run(tmp_path_factory.mktemp("run"), **CASES[request.param])
 
 
-def components(run: Run, u: int, i: int, noise: bool = True) -> tuple[np.ndarray, np.ndarray]:
-    """Means and variances of the mixture for one pair, straight from the model's definition."""
+def components(run: Run, u: int, i: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return means and variances of the mixture for one pair by the model's definition."""
     centres, variances = [], []
     for number in range(len(run.draws)):
         draw = run.draw(number)
         w, h = draw.theta["user"][u].astype(float), draw.theta["item"][i].astype(float)
         k = run.config.rank
         centres.append(run.mean + w[:k] @ h[:k] + w[k:].sum() + h[k:].sum())
-        precision = draw.tau * draw.noise_scale["user"][u] * draw.noise_scale["item"][i]
-        variances.append(1 / precision if noise else 0.0)
+        variances.append(1 / (draw.tau * draw.noise_scale["user"][u] * draw.noise_scale["item"][i]))
     return np.array(centres), np.array(variances)
 
 
-def test_a_new_rating_is_the_mixture_over_draws(made):
-    """Mean, sd and both quantiles of sum_d w_d N(c_d, v_d): a normal with its moments would not have its quantiles."""
-    run = made.open()
+def test_a_new_rating_is_the_mixture_over_draws(finished):
+    """Mean, sd and quantiles are those of the mixture sum_d w_d N(c_d, v_d)."""
+    run = finished.open()
     rng = np.random.default_rng(0)
     users, items = (rng.integers(0, n, 30).astype(np.int32) for n in (len(run.users), len(run.items)))
-    found = Predictor(run, PredictOptions(interval=0.98))(users, items)
+    predicted = Predictor(run, PredictOptions(interval=0.98))(users, items)
     weights = run.draw_weights
     assert weights.sum() == pytest.approx(1)
-    for u, i, mean, sd, low, high in zip(users, items, *found, strict=True):
+    for u, i, mean, sd, low, high in zip(users, items, *predicted, strict=True):
         c, v = components(run, u, i)
         assert mean == pytest.approx(weights @ c, abs=2e-5)
         assert sd == pytest.approx(np.sqrt(weights @ (v + (c - weights @ c) ** 2)), rel=1e-4)
@@ -55,36 +52,36 @@ def test_a_new_rating_is_the_mixture_over_draws(made):
             assert weights @ norm.cdf((quantile - c) / np.sqrt(v)) == pytest.approx(level, abs=1e-5)
 
 
-def test_of_the_mean_leaves_out_the_noise(made):
-    """The predictor alone: sd and quantiles of the draws themselves."""
-    run = made.open()
-    found = Predictor(run, PredictOptions(of_mean=True, interval=0.5))(np.int32([4]), np.int32([2]))
+def test_of_the_mean_leaves_out_the_noise(finished):
+    """The predictor alone has the sd and the quantiles of the draws."""
+    run = finished.open()
+    predicted = Predictor(run, PredictOptions(of_mean=True, interval=0.5))(np.int32([4]), np.int32([2]))
     c, _ = components(run, 4, 2)
-    assert found.sd[0] == pytest.approx(c.std(), rel=1e-3)
-    assert np.mean(c <= found.low[0]) == pytest.approx(0.25, abs=1 / len(c))
-    assert np.mean(c <= found.high[0]) == pytest.approx(0.75, abs=1 / len(c))
+    assert predicted.sd[0] == pytest.approx(c.std(), rel=1e-3)
+    assert np.mean(c <= predicted.low[0]) == pytest.approx(0.25, abs=1 / len(c))
+    assert np.mean(c <= predicted.high[0]) == pytest.approx(0.75, abs=1 / len(c))
 
 
 @pytest.mark.parametrize(("user", "item"), [(-1, 3), (2, -1), (-1, -1)])
-def test_the_unknown_have_their_prior(made, user, item):
-    """Against rows drawn from the prior of each saved draw."""
-    run = made.open()
+def test_the_unknown_have_their_prior(finished, user, item):
+    """Unknown users and items are predicted as rows drawn from the prior of every saved draw are."""
+    run = finished.open()
     rng = np.random.default_rng(1)
     k, samples = run.config.rank, 4000
     values = []
     for number in range(len(run.draws)):
         draw = run.draw(number)
-        rows = []
-        for kind, row in (("user", user), ("item", item)):
-            prior = draw.prior[kind]
-            new = rng.multivariate_normal(prior.mean, prior.covariance, samples)
-            rows.append(new if row < 0 else np.tile(draw.theta[kind][row], (samples, 1)))
-        w, h = rows
+        w, h = (
+            rng.multivariate_normal(draw.prior[kind].mean, draw.prior[kind].covariance, samples)
+            if row < 0
+            else draw.theta[kind][[row]]
+            for kind, row in (("user", user), ("item", item))
+        )
         values.append((w[:, :k] * h[:, :k]).sum(axis=1) + w[:, k:].sum(axis=1) + h[:, k:].sum(axis=1))
     values = run.mean + np.concatenate(values)
-    found = Predictor(run, PredictOptions(of_mean=True))(np.int32([user]), np.int32([item]))
-    assert found.mean[0] == pytest.approx(values.mean(), abs=5 * values.std() / np.sqrt(len(values)))
-    assert found.sd[0] == pytest.approx(values.std(), rel=0.02)
+    predicted = Predictor(run, PredictOptions(of_mean=True))(np.int32([user]), np.int32([item]))
+    assert predicted.mean[0] == pytest.approx(values.mean(), abs=5 * values.std() / np.sqrt(len(values)))
+    assert predicted.sd[0] == pytest.approx(values.std(), rel=0.02)
 
 
 def test_options_name_their_quantiles():
@@ -98,18 +95,18 @@ def test_options_name_their_quantiles():
 
 
 def test_draws_that_are_not_there_are_not_made_up(tmp_path):
-    """Without saved draws nothing is predicted, and what to do is said."""
+    """Without saved draws nothing is predicted, and the message says what to do."""
     run = make_run(tmp_path, save_draws=0, iterations=60).open()
     with pytest.raises(InputError, match="no saved draws to predict from: sample it again without --save-draws 0"):
         Predictor(run, PredictOptions())
 
 
-def test_draws_beyond_the_limit_of_memory_are_read_again(made, monkeypatch):
-    """They predict as draws that are kept do, and only the last one stays in memory."""
-    kept, users, items = made.open(), np.int32([4, 3]), np.int32([2, 7])
+def test_draws_beyond_the_limit_of_memory_are_read_again(finished, monkeypatch):
+    """Draws that are read again predict as those in memory do, and only the last one stays in memory."""
+    kept, users, items = finished.open(), np.int32([4, 3]), np.int32([2, 7])
     expected = Predictor(kept, PredictOptions())(users, items)
     monkeypatch.setattr("dsgmcmc.posterior.draws.KEPT_BYTES", 0)
-    run = made.open()
+    run = finished.open()
     np.testing.assert_array_equal(Predictor(run, PredictOptions())(users, items), expected)
     assert kept.draw(0) is kept.draw(0)
     assert run.draw(0) is run.draw(0)

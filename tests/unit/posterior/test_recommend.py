@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from runs import Made, make_run
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.draws import OTHER
+from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.names import Vocabulary, item_titles
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.rank import Ranking, recommend, recommendations, similar, similarities, those_among
@@ -18,75 +17,69 @@ from dsgmcmc.posterior.run import Run
 COLUMNS = ["user_id", "item_id", "score", "rank", "sd", "q05", "q95", "ratings"]
 
 
-@pytest.fixture(scope="module", params=[(40, 18), (18, 40)], ids=["users are rows", "items are rows"])
-def made(request, tmp_path_factory) -> Made:
-    users, items = request.param
-    return make_run(tmp_path_factory.mktemp("run"), users=users, items=items, chains=2)
-
-
-def rated_by(made: Made, run: Run) -> list[set[int]]:
+def rated_by(finished: Made, run: Run) -> list[set[int]]:
     """Rows of the training items of every user, from the ratings under their names."""
     test = set(zip(*(side.tolist() for side in run.test_pairs()), strict=True))
-    result: list[set[int]] = [set() for _ in range(len(run.users))]
-    for user, item, _ in made.ratings.tolist():
-        u, i = int(run.users.index_of([user])[0]), int(run.items.index_of([item])[0])
-        if (u, i) not in test:
-            result[u].add(i)
-    return result
+    users, items = (run.vocabulary(kind).index_of(finished.ratings[:, k]) for k, kind in enumerate(("user", "item")))
+    train = set(zip(users.tolist(), items.tolist(), strict=True)) - test
+    return [{item for user, item in train if user == row} for row in range(len(run.users))]
+
+
+def table(run: Run, users: np.ndarray, ranking: Ranking, rated: Rated | None = None) -> list[np.ndarray]:
+    """Users, items and scores of all recommendations."""
+    return [np.concatenate(parts) for parts in zip(*recommend(run, users, ranking, rated), strict=True)]
 
 
 @pytest.mark.parametrize(("by", "sign"), [("mean", 0), ("lcb", -2)])
-def test_the_best_of_all_that_was_not_rated(made, by, sign):
-    """Blocked products and partial sorting give what predicting and sorting everything gives."""
-    run = made.open()
+def test_the_best_of_all_that_was_not_rated(finished, by, sign):
+    """The best items are those by predicting and sorting all items that were not rated."""
+    run = finished.open()
     users = np.arange(len(run.users), dtype=np.int32)
     rated = run.rated()
     predictor = Predictor(run, PredictOptions(of_mean=True))
-    theirs = rated_by(made, run)
-    ranking = Ranking(top=4, by=by, z=2.0)
-    parts = list(recommend(run, users, ranking, rated))
-    found = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    theirs = rated_by(finished, run)
+    best = table(run, users, Ranking(top=4, by=by, z=2.0), rated)
     for user in users.tolist():
         values = predictor(np.full(len(run.items), user, np.int32), np.arange(len(run.items), dtype=np.int32))
         score = values.mean + sign * values.sd
         score[sorted(theirs[user])] = -np.inf
         expected = np.argsort(-score, kind="stable")[:4]
-        own = found[0] == user
-        assert set(found[1][own].tolist()) == set(expected.tolist())
-        np.testing.assert_allclose(found[2][own], score[expected], atol=2e-3)
+        chosen = best[0] == user
+        assert set(best[1][chosen].tolist()) == set(expected.tolist())
+        np.testing.assert_allclose(best[2][chosen], score[expected], atol=2e-3)
 
 
-def test_blocks_of_users_do_not_show(made, monkeypatch):
-    """What a user gets does not depend on who else is asked for, also with Thompson sampling's draws by position."""
-    run = made.open()
+def test_blocks_of_users_do_not_show(finished, monkeypatch):
+    """Recommendations for a user do not depend on the other users that are asked for, also by Thompson sampling."""
+    run = finished.open()
     users = np.arange(len(run.users), dtype=np.int32)
     for by in ("mean", "thompson"):
-        whole = [np.concatenate(c) for c in zip(*recommend(run, users, Ranking(by=by, seed=0)), strict=True)]
+        whole = table(run, users, Ranking(by=by, seed=0))
         monkeypatch.setattr("dsgmcmc.posterior.rank._CELLS", 3 * len(run.items))
-        cut = [np.concatenate(c) for c in zip(*recommend(run, users, Ranking(by=by, seed=0)), strict=True)]
+        cut = table(run, users, Ranking(by=by, seed=0))
         monkeypatch.undo()
         for a, b in zip(whole, cut, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-5)
 
 
-def test_thompson_sampling_is_by_one_draw(made):
-    """The same with the seed, other draws with others; each score is what the one draw says."""
-    run, n = made.open(), len(made.open().items)
+def test_thompson_sampling_is_by_one_draw(finished):
+    """The seed chooses one draw, by which all items of a user are scored."""
+    run, n = finished.open(), len(finished.open().items)
     drawn = set()
     for seed in (0, 1, 2, 3, 0):
         ((_, items, score),) = recommend(run, np.zeros(1, np.int32), Ranking(n, "thompson", seed=seed))
         drawn.add(tuple(score[np.argsort(items)].tolist()))
     assert 2 <= len(drawn) <= 4
     pairs = np.zeros(n, np.int32), np.arange(n, dtype=np.int32)
-    each = Predictor(run, PredictOptions(of_mean=True)).draws(*pairs).eta.T + run.mean
-    assert all(np.abs(each - np.array(scores)).max(axis=1).min() < 1e-4 for scores in drawn)
+    of_draws = Predictor(run, PredictOptions(of_mean=True)).draws(*pairs).eta.T + run.mean
+    assert all(np.abs(of_draws - np.array(scores)).max(axis=1).min() < 1e-4 for scores in drawn)
 
 
-def test_likely_is_exposure_times_the_probability_to_like(made):
-    """The default, and exposure alone; known users need what they rated."""
-    run = made.open()
+def test_likely_is_exposure_times_the_probability_to_like(finished):
+    """The default rule is this product; the exposure of known users needs the ratings file."""
+    run = finished.open()
     rated = run.rated()
-    theirs, n = rated_by(made, run), len(run.items)
+    theirs, n = rated_by(finished, run), len(run.items)
     for user in (0, 5):
         exposure = run.exposure.of([np.int32(sorted(theirs[user]))])[0]
         ((_, items, score),) = recommend(run, np.int32([user]), Ranking(n, at_least=4.0), rated)
@@ -102,9 +95,9 @@ def test_likely_is_exposure_times_the_probability_to_like(made):
         next(recommend(run, np.int32([0]), Ranking()))
 
 
-def test_only_candidates_are_recommended(made):
-    """Those asked for without those ruled out; all candidates unknown is a mistake."""
-    run = made.open()
+def test_only_candidates_are_recommended(finished):
+    """Candidates are the items asked for without those ruled out; if all are unknown, they are refused."""
+    run = finished.open()
     some = run.items.ids[:6].tolist()
     among = those_among(run, [*some, -99], some[:2])
     ((_, items, _),) = recommend(run, np.int32([0]), Ranking(9, "mean"), among=among)
@@ -113,9 +106,9 @@ def test_only_candidates_are_recommended(made):
         those_among(run, [-99])
 
 
-def test_what_stands_beside_the_score(made):
-    """Names, ranks and titles; sd and interval that predict gives, beyond the scale only if asked for."""
-    run, users = made.open(), np.int32([3, 0])
+def test_the_columns_of_recommendations(finished):
+    """A table has names, ranks and titles, and the sd and interval of a prediction, kept on the scale by default."""
+    run, users = finished.open(), np.int32([3, 0])
     (bold,) = recommendations(run, users, Ranking(5, by="ucb", z=9.0), titles={0: "zero"})
     (free,) = recommendations(run, users, Ranking(5, by="ucb", z=9.0, clip=False))
     assert list(bold) == [*COLUMNS, "item_name"]
@@ -132,41 +125,41 @@ def test_what_stands_beside_the_score(made):
     assert (bold["q95"] <= run.facts["maximum"]).all()
 
 
-def test_other_ratings_than_the_runs_are_refused(made, tmp_path):
-    """Leaving out what somebody else rated would look right and be wrong."""
-    run = made.open()
+def test_other_ratings_than_the_runs_are_refused(finished, tmp_path):
+    """A file of other ratings is refused, and one that is gone is asked for."""
+    run = finished.open()
     other = make_run(tmp_path, users=30, items=20, iterations=60)
     with pytest.raises(InputError, match="hash differs"):
         run.open_ratings(other.data)
     run.facts["data"] = str(tmp_path / "gone.h5")
     with pytest.raises(InputError, match="--data"):
         run.open_ratings()
-    run.open_ratings(made.data).close()
+    run.open_ratings(finished.data).close()
 
 
 # ---------------------------------------------------------------------- similar items
 
 
 @pytest.mark.parametrize("kind", ["item", "user"])
-def test_similarity_is_the_correlation_of_predictions(made, kind):
-    """Of W_i . H_j and W_i . H_k over the users i, at every draw; summarised over draws, best first, without itself."""
-    run, row = made.open(), 4
-    found = similarities(run, kind, row)
+def test_similarity_is_the_correlation_of_predictions(finished, kind):
+    """Similarity is the correlation of W_i . H_j and W_i . H_k over users i, averaged over draws, best first."""
+    run, row = finished.open(), 4
+    by_draw = similarities(run, kind, row)
     for number in (0, len(run.draws) - 1):
         theta = run.draw(number).theta
         predicted = theta[OTHER[kind]][:, :3].astype(float) @ theta[kind][:, :3].T.astype(float)
-        np.testing.assert_allclose(found[number], np.corrcoef(predicted, rowvar=False)[row], atol=1e-4)
+        np.testing.assert_allclose(by_draw[number], np.corrcoef(predicted, rowvar=False)[row], atol=1e-4)
     best = similar(run, kind, run.vocabulary(kind).ids[row], n=5)
-    mean = run.draw_weights @ found
+    mean = run.draw_weights @ by_draw
     mean[row] = -np.inf
     order = np.argsort(-mean)[:5]
     assert best[f"{kind}_id"].tolist() == run.vocabulary(kind).ids[order].tolist()
-    np.testing.assert_allclose(best["sd"], found[:, order].std(axis=0), atol=1e-5)
+    np.testing.assert_allclose(best["sd"], by_draw[:, order].std(axis=0), atol=1e-5)
     assert best["ratings"].tolist() == run.counts(kind)[order].tolist()
 
 
 def test_biases_only_have_no_similarity(tmp_path):
-    """Similarity is of factors, which a run of rank 0 does not have."""
+    """A run of biases only has no factors to compare."""
     run = make_run(tmp_path, rank=0, iterations=50).open()
     with pytest.raises(InputError, match=r"biases only \(--rank 0\).* sample with --rank 1 or more"):
         similar(run, "item", run.items.ids[0])
@@ -185,8 +178,8 @@ TITLES = {
 
 @pytest.mark.parametrize("name", TITLES)
 def test_titles_of_movielens_and_csv(name, tmp_path):
-    """All of MovieLens' formats, in their encodings."""
-    path = Path(tmp_path / name)
+    """Titles are read from all formats of MovieLens, in their encodings."""
+    path = tmp_path / name
     path.write_bytes(TITLES[name])
     items = Vocabulary("item", np.array([11, 10, 12], np.int64))
     assert item_titles(items, path) == {1: "Café Noir (1995)", 0: "B (1996)"}
@@ -195,7 +188,7 @@ def test_titles_of_movielens_and_csv(name, tmp_path):
 
 @pytest.mark.parametrize("content", [b"movieId,genres\n10,x\n", b"77::nothing of ours::x\n"])
 def test_titles_that_do_not_fit_are_refused(content, tmp_path):
-    """A wrong file must not look like one that happens to name nothing."""
+    """A file without titles of any item is refused."""
     path = tmp_path / "titles"
     path.write_bytes(content)
     with pytest.raises(InputError, match="titles"):

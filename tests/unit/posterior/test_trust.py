@@ -27,15 +27,15 @@ SHORT = {"grid": 2, "iterations": 60, "burn_in": 20, "evaluate_every": 20, "save
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Made:
     """A finished run of ratings 1 .. 5."""
     return make_run(tmp_path_factory.mktemp("made"), users=30, items=14, stars=True, **SHORT)
 
 
 @pytest.fixture
-def path(made: Made, tmp_path: Path) -> Path:
+def path(finished: Made, tmp_path: Path) -> Path:
     """A copy of it, to be changed."""
-    return Path(shutil.copytree(made.path, tmp_path / "run"))
+    return Path(shutil.copytree(finished.path, tmp_path / "run"))
 
 
 def edit(path: Path, old: str, new: str) -> None:
@@ -55,28 +55,28 @@ FACTS = {
 
 
 @pytest.mark.parametrize("name", FACTS)
-def test_a_changed_fact_is_named(made: Made, path: Path, name: str) -> None:
+def test_a_changed_fact_is_named(finished: Made, path: Path, name: str) -> None:
     """A flipped digit of the mean would shift all predictions; every reader refuses, and so does a job."""
     edit(path, *FACTS[name])
     for read in (Run, BPMF.load, lambda path: audit(RunDirectory(path))):
         with pytest.raises(InputError, match=rf"run\.toml has been changed since .*: {name}$"):
             read(path)
     with pytest.raises(InputError, match=rf"run\.toml has been changed since .*: {name}$"):
-        sample(MPI.COMM_SELF, made.data, path, resume=True)
+        sample(MPI.COMM_SELF, finished.data, path, resume=True)
     assert typed("verify", path).err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
     "change", [("center = true", "center = false"), ("rank = 3", "rank = 4"), ("seed = 0", "seed = 1")]
 )
-def test_a_changed_setting_is_refused(made: Made, path: Path, change: tuple[str, str]) -> None:
+def test_a_changed_setting_is_refused(finished: Made, path: Path, change: tuple[str, str]) -> None:
     """Also where the snapshots could be read with it."""
     edit(path, *change)
     for read in (Run, lambda path: audit(RunDirectory(path))):
         with pytest.raises(InputError, match="its settings do not match its config_hash"):
             read(path)
     with pytest.raises(InputError, match="its settings do not match its config_hash"):
-        sample(MPI.COMM_SELF, made.data, path, resume=True)
+        sample(MPI.COMM_SELF, finished.data, path, resume=True)
 
 
 def test_a_changed_summary_is_refused(path: Path) -> None:
@@ -196,7 +196,9 @@ def newest(path: Path, kind: str) -> Path:
     return sorted((path / kind / "chain-0").iterdir())[-1]
 
 
-def test_a_checkpoint_that_does_not_fit_is_refused(made: Made, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_checkpoint_that_does_not_fit_is_refused(
+    finished: Made, path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The job went on with arrays of other shapes, and ended with the kernels' errors at the next draw."""
     place = newest(path, "checkpoints")
     kept = Path(shutil.copytree(place, path.parent / "kept"))
@@ -212,7 +214,7 @@ def test_a_checkpoint_that_does_not_fit_is_refused(made: Made, path: Path, capsy
     for words, (change, state) in changes.items():
         rewrite(place, change, state)
         with pytest.raises(InputError, match=r"no checkpoint in .* can be read"):
-            sample(MPI.COMM_SELF, made.data, path, resume=True, iterations=80)
+            sample(MPI.COMM_SELF, finished.data, path, resume=True, iterations=80)
         assert re.search(words, capsys.readouterr().err)
         shutil.rmtree(place)
         shutil.copytree(kept, place)
