@@ -105,7 +105,7 @@ class BPMF(Estimator, FittedModel):
     rank : int or "auto", optional
         Number K of latent dimensions; 0: biases only.
     sampler : str, optional
-        Sampler; `options` may have its settings under ``"sampler"``.
+        Sampler; its own settings are sampler.NAME: see `options`.
     iterations : int or str, optional
         Number of iterations, burn-in included; e.g. 2000 or 500sweeps.
     burn_in : int or str, optional
@@ -120,8 +120,8 @@ class BPMF(Estimator, FittedModel):
     implicit_features : {"no", "user", "item", "both"}, optional
         Learn also from who rated what: about users, items, or both.
     time_levels : str, optional
-        Ratings of a user (or item) that share a time effect: those of one second (page), or a number of successive
-        ratings. `fit` then needs timestamps: a column of X, or a file that has them.
+        Ratings of a user (or item) that share a time effect: ratings of one second (page), or N successive ratings.
+        `fit` then needs timestamps: a column of X, or a file that has them.
     model : {"auto"}, optional
         With "auto", `fit` first compares models on a part of the ratings, as `compare` does, and samples the
         recommended model; other parameters restrict the candidates.

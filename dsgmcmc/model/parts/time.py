@@ -293,7 +293,7 @@ class TimeSettings(BaseModel):
     """Settings of effects of time."""
 
     time_levels: str = setting(
-        "Ratings of a user (or item) that share an effect: those of one second (page), or so many in a row.",
+        "Ratings of a user (or item) that share a time effect: ratings of one second (page), or N successive ratings.",
         "no",
         metavar="user|user:page,user:8,...",
     )
