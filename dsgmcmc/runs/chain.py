@@ -1,18 +1,18 @@
-"""One chain on one group of processes: iterate, record, save, and restart with another sampler after divergence.
+"""One chain on one group of processes: it iterates, records, saves, and after divergence restarts with another sampler.
 
 `Chain.advance` is the loop. In every iteration (`_iterate`) the sampler updates the target once; the state is recorded
 if it is a draw; and the processes agree on whether to save a checkpoint, and whether to stop.
 
 The iteration number alone decides which states are averaged, evaluated and saved as draws. Only the times of
-checkpoints may depend on the clock. So divergence is reported only in an iteration with a draw or a line of metrics, or
-at the end of burn-in. In any other iteration a diverged state is not saved, and the chain does not end with it.
+checkpoints may depend on the clock. Therefore divergence is reported only in an iteration with a draw or a line of
+metrics, or at the end of burn-in. In any other iteration, a diverged state is neither saved nor the last of the chain.
 
 A chain that has diverged drops its draws and restarts with the next sampler of `fallbacks`: smaller steps, a full
-metric, exact Gibbs sampling. Keeping the earlier draws would select chains by survival. The chain restarts from the
-state at the end of its burn-in, which smaller steps would take several times as long to reach; or from its initial
-state, if it diverged during burn-in. In both cases it counts iterations from 0, with a burn-in of the same length, and
-uses different random numbers. The fallbacks follow from the settings alone, and a checkpoint records how often the
-chain has diverged. So a chain that is stopped at any time, even during a restart, makes the same draws in the end.
+metric, exact Gibbs sampling. It drops its draws because draws that are kept would be selected by survival. The chain
+restarts from the state at the end of its burn-in, which smaller steps would take several times as long to reach; or
+from its initial state, if it diverged during burn-in. In both cases it counts iterations from 0, with a burn-in of
+equal length, and uses different random numbers. The fallbacks follow from the settings alone, and a checkpoint records
+how often the chain has diverged. So a stop at any time, even during a restart, does not change the draws.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Chain:
     chain : int
         Number of the chain.
     facts : dict
-        Facts that its snapshots record (`dsgmcmc.storage.rundir`).
+        Facts that the chain's snapshots record (`dsgmcmc.storage.rundir`).
     control : Control
         Decides when to save a checkpoint and when to stop.
     policy : Policy
@@ -104,7 +104,7 @@ class Chain:
         self.sampled = 0
         self._seconds_before = 0.0  # sampling time until `advance` was last called
         self._begin: float | None = None
-        self._looked = False  # whether the current state has been checked for divergence
+        self._is_checked = False  # whether the current state has been checked for divergence
         self._resumed_from: Manifest | None = None  # logged when the chain next advances
         self._make(())
 
@@ -131,7 +131,7 @@ class Chain:
 
     @property
     def seconds(self) -> float:
-        """Wall seconds of sampling this chain, including evaluation and checkpoints."""
+        """Wall time of sampling this chain in seconds, including evaluation and checkpoints."""
         return self._seconds_before + (0.0 if self._begin is None else perf_counter() - self._begin)
 
     # ------------------------------------------------------------------ loop
@@ -155,7 +155,7 @@ class Chain:
         Raises
         ------
         DivergenceError
-            If the chain diverges, and ``on_divergence`` or its settings do not let it fall back to another sampler.
+            If the chain diverges, and ``on_divergence`` or the settings do not allow another sampler.
         WriteError
             If a file cannot be written.
         """
@@ -165,7 +165,7 @@ class Chain:
                 with np.errstate(all="ignore"):  # `_check_finite` detects divergence
                     request = self._iterate_to(goal, report)
             except DivergenceError as error:
-                self.checkpoints.settle()  # a checkpoint being written has an earlier, finite state
+                self.checkpoints.settle()  # a checkpoint that is being written has an earlier, finite state
                 if self._policy.on_divergence == "stop" or len(self.state.diverged) == len(self._fallbacks):
                     raise DivergenceError(f"{error}. Use a smaller {named('step_size')}") from None
                 self._fall_back(error)
@@ -193,19 +193,19 @@ class Chain:
         return request
 
     def _iterate(self, report: Report) -> None:
-        """Make one iteration; record the state if it is a draw or due for metrics. Collective."""
+        """Make one iteration; record the state if it is a draw or if a line of metrics is due. Collective."""
         target, sampler, iteration, config = self.target, self.sampler, self.iteration, self.config
-        self.iteration = done = iteration + 1
+        self.iteration = finished = iteration + 1
         self.sampled += 1
         sampler.advance(target, iteration, 1)
-        is_draw = done > config.burn_in and (done - config.burn_in) % config.thin == 0
-        is_line = done % config.evaluate_every == 0 or done == 1
-        self._looked = is_draw or is_line or done == self._restart_iteration
-        if self._looked:
+        is_draw = finished > config.burn_in and (finished - config.burn_in) % config.thin == 0
+        is_line = finished % config.evaluate_every == 0 or finished == 1
+        self._is_checked = is_draw or is_line or finished == self._restart_iteration
+        if self._is_checked:
             begin = self.ring.phases.enter()
             self._check_finite()  # a diverged state is neither counted as a draw nor used for a restart
             if is_draw or is_line:
-                draw = self.state.draws.next(done, sampler.weight(target, iteration)) if is_draw else None
+                draw = self.state.draws.next(finished, sampler.weight(target, iteration)) if is_draw else None
                 for recorder in self.state.recorders:
                     recorder.record(sampler.position(iteration), draw)
             if is_line:
@@ -233,8 +233,8 @@ class Chain:
         return self.target.find_divergence(position) or self.sampler.find_divergence()
 
     def _is_lost(self) -> bool:
-        """Whether a state that `_iterate` has not checked has diverged; the next check raises an error. Collective."""
-        return not self._looked and bool(self._find_divergence())
+        """Whether an unchecked state has diverged; the next check then raises an error. Collective."""
+        return not self._is_checked and bool(self._find_divergence())
 
     def _check_finite(self) -> None:
         """Raise DivergenceError on all processes if the chain has diverged. Collective."""
@@ -246,7 +246,7 @@ class Chain:
             )
 
     def finish(self) -> None:
-        """Save the current state and the posterior, unless they are on disk or the state has diverged. Collective.
+        """Save the state and the posterior, unless they are on disk or the state has diverged. Collective.
 
         Raises
         ------
@@ -268,12 +268,12 @@ class Chain:
     def _fall_back(self, error: DivergenceError) -> None:
         """Drop all draws, and restart with the next sampler. Collective.
 
-        The old checkpoints are removed only when the new state is on disk. If the job is killed earlier, it resumes
-        with the sampler that diverged, repeats the same iterations, and falls back again.
+        The old checkpoints are removed only when the new state is on disk. If the job is killed earlier, the next job
+        resumes with the sampler that diverged, repeats the same iterations, and falls back again.
         """
-        at, diverged = self.iteration, (*self.state.diverged, self.iteration)
+        last, diverged = self.iteration, (*self.state.diverged, self.iteration)
         name = self._fallbacks[len(self.state.diverged)].name
-        restart = self._restart_iteration if at > self.config.burn_in else None
+        restart = self._restart_iteration if last > self.config.burn_in else None
         self.checkpoints.close()
         self._make(diverged)
         self.start()
@@ -282,8 +282,8 @@ class Chain:
         self.checkpoints.save(0, self.seconds, wait=True)
         if self.ring.rank == 0:
             where = "the end of its burn-in" if restart else "its start"
-            log.warning("%s. It begins again from %s with %s, and its draws are dropped", error, where, name)
-            facts = {"chain": self.chain, "iteration": at, "next": name, "from": restart or 0}
+            log.warning("%s. It restarts from %s with %s, and its draws are dropped", error, where, name)
+            facts = {"chain": self.chain, "iteration": last, "next": name, "from": restart or 0}
             self.run_directory.note("diverged", **facts, error=str(error))
 
     def _go_on_from(self, iteration: int, error: DivergenceError) -> None:
@@ -300,43 +300,43 @@ class Chain:
         """Continue from the newest complete checkpoint; return False if there are no checkpoints. Collective.
 
         A checkpoint is complete if its files and the files of its saved draws are undamaged. If the newest checkpoint
-        is incomplete, the chain continues from an earlier checkpoint, and repeats the draws after it. Files written
-        after this checkpoint are removed, and so are damaged earlier checkpoints.
+        is incomplete, the chain continues from an earlier checkpoint, and repeats the draws after it. Files that
+        were written later are removed, and so are damaged earlier checkpoints.
 
         Raises
         ------
         InputError
             If there are checkpoints, but none is complete.
         """
-        why = ""
+        damage = ""
         for iteration in self.checkpoints.iterations():
             try:
                 snapshot = self.checkpoints.read(iteration)
                 self._load(snapshot)
             except InputError as error:
-                why = str(error)
+                damage = str(error)
                 if self.ring.rank == 0:
                     log.warning("%s; falling back to the checkpoint before it", error)
-                    self.run_directory.note("fell back", chain=self.chain, iteration=iteration, error=why)
+                    self.run_directory.note("fell back", chain=self.chain, iteration=iteration, error=damage)
                 continue
             self.checkpoints.cut(iteration)
             self.iteration = iteration
             self._seconds_before = float(snapshot.manifest.about.get("seconds", 0.0))
             self._resumed_from = snapshot.manifest
             return True
-        if why:
+        if damage:
             raise AgreedError(
                 f"no checkpoint in {self.run_directory.series('checkpoints', self.chain)} can be read with its draws "
-                f"({why}); start again in a new directory: the same settings give the same draws"
+                f"({damage}); start again in a new directory: the same settings give the same draws"
             )
         self.checkpoints.cut(0)
         return False
 
     def _load(self, snapshot: Snapshot) -> None:
-        """Load the state of a checkpoint, with the sampler that was in use when it was written. Collective."""
+        """Load the state of a checkpoint, after making the sampler that wrote it. Collective."""
         diverged = snapshot.manifest.diverged
         if len(diverged) > len(self._fallbacks):
-            raise AgreedError(f"chain {self.chain} has diverged {len(diverged)} times, and has fewer fallbacks")
+            raise AgreedError(f"chain {self.chain} has diverged {len(diverged)} times, but has fewer fallbacks")
         if diverged != self.state.diverged:
             self.checkpoints.close()
             self._make(diverged)
@@ -345,18 +345,18 @@ class Chain:
     def _note_resumed(self) -> None:
         """Log that the chain was resumed, and warn if other versions of the software wrote its checkpoint.
 
-        The entry is written when the chain first advances, not when its checkpoint is loaded.
+        The log gets this entry when the chain first advances, not when it loads its checkpoint.
         """
         manifest, self._resumed_from = self._resumed_from, None
         if manifest is None or self.ring.rank != 0:
             return
-        before, now = manifest.about.get("versions", {}), versions()
-        changes = {name: [before.get(name), now[name]] for name in now if before.get(name) != now[name]}
+        earlier, current = manifest.about.get("versions", {}), versions()
+        changes = {name: [earlier.get(name), current[name]] for name in current if earlier.get(name) != current[name]}
         if changes:
             text = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in changes.items())
             log.warning(
-                "chain %d was sampled with other versions so far (%s): it goes on, but its bits are no longer those of "
-                "a run with one version",
+                "chain %d was sampled with other versions so far (%s): it goes on, but the last bits of its draws may "
+                "differ from a run with one version",
                 self.chain,
                 text,
             )
@@ -366,17 +366,17 @@ class Chain:
     # ------------------------------------------------------------------ accuracy
 
     def followed(self) -> dict[int, Followed]:
-        """Values from which ESS and R-hat are computed, for the blocks of this process (`Recorder.followed`)."""
+        """Return the values of this process's blocks from which ESS and R-hat are computed (`Recorder.followed`)."""
         return {block: values for recorder in self.state.others for block, values in recorder.followed().items()}
 
     def draw_weights(self) -> Float64:
-        """(draws,) float64: weight of every draw, on process 0 of the chain; elsewhere empty."""
+        """Return the weight of every draw, (draws,) float64, on process 0 of the chain; empty elsewhere."""
         return np.concatenate([[], *self.state.draws.trace.get("weight", [])])
 
 
 # ---------------------------------------------------------------------- fallbacks
 
-#: Settings of a sampler that rule out a fallback to exact Gibbs sampling if the user has given them.
+#: Settings in the sampler's section that rule out a fallback to exact Gibbs sampling if the user gives them.
 NAMED_SETTINGS = {"name", "step_size", "metric"}
 
 
@@ -388,7 +388,7 @@ class Fallback(NamedTuple):
 
 
 def fallbacks(config: ResolvedConfig, given: Collection[str]) -> list[Fallback]:
-    """List the fallbacks of a chain, in order: safer settings of its sampler, and then samplers with exact draws.
+    """List the fallbacks of a chain in order: safer settings of its sampler, then samplers with exact draws.
 
     A sampler, a metric or a step size that the user has given is not replaced.
 

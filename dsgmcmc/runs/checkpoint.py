@@ -44,11 +44,11 @@ from dsgmcmc.types import Array
 
 log = logging.getLogger(__name__)
 
-RESERVE = 3.0  # time reserved for the last checkpoint, its draws and the posterior, in units of the longest write
-SLOW_DISK = 20e6  # bytes per second, assumed until the first checkpoint is written
-#: A checkpoint is due when the draws that are not on disk take more than this multiple of the memory of the state,
+RESERVE = 3.0  # reserved time for the last checkpoint, its draws and the posterior, in units of the longest write
+SLOW_DISK = 20e6  # bytes per second, an assumption until the first checkpoint is written
+#: A checkpoint is due when the draws that are not on disk take more memory than this multiple of the state,
 DRAWS_PER_STATE = 4
-#: and more than this number of bytes for the whole chain, as every checkpoint creates files.
+#: and more than this number of bytes in the whole chain, because every checkpoint creates files.
 LEAST_DRAWS = 64 << 20
 
 
@@ -66,7 +66,7 @@ class ChainState:
     target : FactorTarget
         Target, with the model's state.
     sampler : Sampler
-        The sampler, with its replicated state.
+        Sampler, with its replicated state.
     draws : DrawRecorder
         Moments and draws.
     others : tuple of Recorder
@@ -87,13 +87,13 @@ class ChainState:
         return (self.draws, *self.others)
 
     def saved(self) -> Iterator[tuple[Key, Array]]:
-        """Arrays of this process."""
+        """Yield the arrays of this process."""
         yield from self.target.saved()
         for recorder in self.recorders:
             yield from recorder.saved()
 
     def small(self) -> dict[str, SmallArray]:
-        """Arrays that are the same on all processes."""
+        """Return the arrays that are equal on all processes."""
         arrays = self.target.small()
         for replicated in self.sampler.replicated:
             arrays |= replicated.arrays()
@@ -104,12 +104,12 @@ class ChainState:
         return {name: SmallArray.of(array) for name, array in arrays.items()}
 
     def load(self, snapshot: Snapshot) -> None:
-        """Load all arrays from a checkpoint of a chain with the same `diverged`.
+        """Load all arrays from a checkpoint of a chain with an equal `diverged`.
 
         Raises
         ------
         InputError
-            If an array is missing, or differs in shape or type from its counterpart at the start of a chain; traces
+            If an array is missing, or does not have the shape and type that it has at the start of a chain; traces
             may have any length.
         """
         try:
@@ -144,7 +144,7 @@ class ChainState:
         self.target.load(snapshot, but=kept.difference(self.sampler.positions))
 
     def posterior(self) -> Iterator[tuple[Key, Lazy]]:
-        """Arrays of the posterior, from all draws."""
+        """Yield the arrays of the posterior, from all draws."""
         weight = max(self.draws.weight, np.finfo(np.float64).tiny)
         for recorder in self.recorders:
             yield from recorder.posterior(weight)
@@ -152,7 +152,7 @@ class ChainState:
 
 @dataclass
 class _Write:
-    """Snapshots being written: a checkpoint with its draws, or a posterior.
+    """A write in progress: the snapshots of a checkpoint and its draws, or of a posterior.
 
     Attributes
     ----------
@@ -165,7 +165,7 @@ class _Write:
     task : Future
         Current task of the writer's thread.
     following : iterator of Future
-        Submits the next task, when all processes have completed the current one.
+        Submits the next task, once all processes have completed the current task.
     """
 
     iteration: int
@@ -179,7 +179,7 @@ class Checkpoints:
     """The snapshots of one chain.
 
     The state is copied, and a thread writes the copy while the chain continues. The thread makes no MPI calls: when the
-    processes learn, during their iterations, that all threads are idle, they agree on whether writing succeeded.
+    processes learn, during their iterations, that all threads are idle, they agree on whether the write succeeded.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ class Checkpoints:
     facts : dict
         Facts that the snapshots record (`dsgmcmc.storage.rundir`).
     control : Control
-        Waits for other processes, and reserves time for writing before the wall time ends.
+        Waits for other processes, and reserves time for the last write before the wall time ends.
     but : int, optional
         Iteration of a checkpoint that is never pruned.
     """
@@ -215,8 +215,8 @@ class Checkpoints:
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._write: _Write | None = None
         self._longest = 0.0
-        self._checked: set[Path] = set()  # snapshots of draws already checked: checkpoints share them
-        #: Iteration of the newest complete checkpoint; the posterior is written after the checkpoint of its iteration.
+        self._checked: set[Path] = set()  # snapshots of draws that are checked: checkpoints share them
+        #: Iteration of the newest complete checkpoint; a posterior is written after the checkpoint of its iteration.
         self.newest = 0
         size = sum(array.nbytes for _, array in state.saved())
         control.write_seconds = RESERVE * size / SLOW_DISK
@@ -232,7 +232,7 @@ class Checkpoints:
 
     @property
     def has_many_draws(self) -> bool:
-        """Whether the draws in memory are so many that a checkpoint is due; equal on all processes."""
+        """Whether a checkpoint is due because of many draws in memory; equal on all processes."""
         return len(self._draws.pending) > self._most_pending
 
     def save(self, iteration: int, seconds: float, wait: bool = False) -> None:
@@ -247,7 +247,7 @@ class Checkpoints:
         seconds : float
             Sampling time so far.
         wait : bool
-            Whether to wait until the state is written instead of copying it, which would double its memory.
+            Whether to wait for the write instead of copying the state, which doubles its memory.
 
         Raises
         ------
@@ -284,9 +284,9 @@ class Checkpoints:
         self._write = _Write(iteration, begin, drafts, next(tasks), tasks)
 
     def _tasks(self, drafts: list[SnapshotWriter], prune: Callable[[], None]) -> Iterator[Future[None]]:
-        """Submit the tasks of a write, one after the other; `prune` removes what the snapshots replace. Collective.
+        """Submit the tasks of a write one after another; `prune` removes the replaced snapshots. Collective.
 
-        The writer's thread creates the folders, too, so that a stalled disk delays this thread alone.
+        The writer's thread also creates the folders, so that a stalled disk delays only this thread.
         """
         yield self._writer.submit(_do, [draft.make for draft in drafts] if self._at_root else [])
         yield self._writer.submit(_do, [draft.shard for draft in drafts])
@@ -295,7 +295,7 @@ class Checkpoints:
         yield self._writer.submit(_do, [*(draft.commit for draft in drafts), prune] if self._at_root else [])
 
     def advance(self) -> None:
-        """Take the next step of a write; no process may be busy. Collective.
+        """Begin the next task of a write, if any; no process may be busy. Collective.
 
         Raises
         ------
@@ -305,7 +305,7 @@ class Checkpoints:
         write = self._write
         if write is None:
             return
-        self._control.finish()  # the pending reduction says nothing about the next step
+        self._control.finish()  # the pending reduction does not cover the next task
         with self._ring.phases("checkpoint"):
             try:
                 agree(self._ring.comm, write.task.result, f"writing {write.drafts[-1].final}", WriteError)
@@ -323,7 +323,7 @@ class Checkpoints:
             self._control.write_seconds = RESERVE * self._longest
 
     def settle(self) -> None:
-        """Wait until nothing is being written. Collective; raises WriteError if a file cannot be written."""
+        """Wait for the end of all writes; raise WriteError if a file cannot be written. Collective."""
         while self._write is not None:
             with self._ring.phases("checkpoint"):
                 self._control.wait(lambda: self.busy)
@@ -339,7 +339,7 @@ class Checkpoints:
         self._run.prune_draws(self._chain)
 
     def save_posterior(self, iteration: int, seconds: float) -> None:
-        """Write the posterior from all draws so far, if any, in place of older and damaged posteriors. Collective."""
+        """Write the posterior of all draws so far, if any; it replaces older and damaged posteriors. Collective."""
         self.settle()
         begin, parent = monotonic(), self._run.series("posterior", self._chain)
         exists = partial(is_whole, parent / step_name(iteration), "it is computed again from the checkpoint")

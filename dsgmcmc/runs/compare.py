@@ -1,22 +1,22 @@
 r"""Compares candidate models on held-out training ratings, and recommends one of them by its scores.
 
-The recommendation depends on data, settings and seed, never on time.
+The recommendation depends on the data, the settings and the seed, but not on time.
 
-1. *The law.* Candidates are the laws that suit the ratings, without additions, and biases only. Rule 3, applied to the
-   candidates with factors, chooses the law.
+1. *The law*, that is, the distribution of a rating. The candidates are biases only, and the laws that suit the ratings,
+   without additions. Step 3, applied to the candidates with factors, chooses the law.
 2. *The additions.* Each addition is tried alone, with the chosen law. In place of the logistic and ordinal laws,
    additions are tried with Gaussian noise by user and item: its sweeps are shorter, and draw time effects exactly. All
    additions that improve the score are then combined with the chosen law. Additions are not tested for significance
-   one by one: small gains add up, and may be significant only together.
-3. *The recommended model* is the simplest among the sampled candidates within one standard error of the best.
-   The standard error is that of the paired difference, and includes the Monte Carlo errors of both chains.
+   one by one, because small gains add up, and may be significant only together.
+3. *The recommended model* is the simplest sampled candidate within one standard error of the best candidate. The
+   standard error is that of the paired difference, and includes the Monte Carlo errors of both chains.
 
 All chains have an equal number of sweeps: fewer for many ratings, where errors are small and sweeps take long. A
-candidate whose chain diverges is excluded. The chain of the simplest candidate falls back to safer samplers, as in any
-run, so that there is always a model to recommend.
+candidate whose chain diverges is excluded. Only the chain of the simplest candidate falls back to safer samplers, as in
+any run, so that there is always a model to recommend.
 
 Every candidate's chain is a separate run, in a folder that is deleted at the end. The name of the run is a hash of its
-ratings and settings, so that a comparison that was stopped resumes without sampling finished chains again.
+ratings and settings: a comparison that was stopped resumes without sampling finished chains again.
 """
 
 from __future__ import annotations
@@ -61,22 +61,22 @@ from dsgmcmc.types import Comm, Float64, Int32
 
 Metric = Literal["log-probability", "log-density", "rmse", "ndcg"]
 
-#: Sweeps of burn-in; maximum sweeps of a chain; sweeps of all chains together with few and with many training ratings;
-#: number of training ratings that count as many.
+#: Sweeps of burn-in; largest number of sweeps of a chain; sweeps of all chains together for few and for many training
+#: ratings; number from which training ratings are many.
 BURN_IN_SWEEPS, MAX_SWEEPS, ALL_SWEEPS, ALL_SWEEPS_MANY, MANY_RATINGS = 50, 300, 1400, 840, 500_000
-#: Laws that are replaced while additions are tried, and their replacements.
-TRIAL = {"logistic": "noise", "ordinal": "noise"}
-RANKING_DRAWS = 20  # least number of saved draws of a candidate if rankings are the criterion
+#: Laws that other laws replace while additions are tried, and their replacements.
+TRIAL_LAWS = {"logistic": "noise", "ordinal": "noise"}
+RANKING_DRAWS = 20  # smallest number of saved draws of a candidate, if rankings are the criterion
 HELD_OUT_SHARE = 0.1  # of the training ratings
-HELD_OUT_MIN = 1000  # ratings, but at most a quarter of the training ratings
-#: Folder of the candidates in a run's directory, during the comparison.
+HELD_OUT_MIN = 1000  # ratings, unless they are more than a quarter of the training ratings
+#: Folder in a run's directory for the candidates' runs, during the comparison.
 FOLDER = "compare"
-#: Length of the ranked lists in the NDCG.
+#: Number of ranked items per user for the NDCG.
 LIST_LENGTH = 10
 #: Name of the model without factors, which has no additions.
 BIASES_ONLY = "biases only"
 
-#: Settings of each law of the ratings, the simplest first.
+#: Settings of each law for ratings, the simplest law first.
 LAWS: dict[str, dict[str, Any]] = {
     BIASES_ONLY: {"likelihood": "gaussian", "noise": "shared", "thresholds": "shared", "rank": 0},
     "plain": {"likelihood": "gaussian", "noise": "shared", "thresholds": "shared"},
@@ -87,13 +87,13 @@ LAWS: dict[str, dict[str, Any]] = {
     "ordinal": {"likelihood": "ordinal-logit", "noise": "by-item", "thresholds": "user"},
 }
 
-#: Integer ratings are tried as counts if their maximum is larger.
+#: Integer ratings are tried as counts if their maximum exceeds this number.
 SMALL_COUNTS = 10
 
-#: Settings of the law of clicks, for training ratings that are all 1.
+#: Settings of the law for clicks, that is, for training ratings that are all 1.
 CLICKS: dict[str, dict[str, Any]] = {"clicks": {"likelihood": "all-cells", "noise": "shared", "thresholds": "shared"}}
 
-#: Additions to a law: each a setting and its value.
+#: Additions to a law: the setting of each addition, and its value.
 ADDED: dict[str, tuple[str, str]] = {
     "features": ("features", "yes"),
     "implicit": ("implicit_features", "both"),
@@ -148,7 +148,7 @@ def laws_for(ratings: Levels) -> list[str]:
 
 
 def candidates(*, clicks: bool, features: bool, times: bool, laws: Collection[str] = tuple(LAWS)) -> list[Candidate]:
-    """List the candidate models, the simplest first; settings or ratings may not admit all of them.
+    """List the candidate models, the simplest first; settings or ratings may exclude some of them.
 
     Parameters
     ----------
@@ -190,25 +190,26 @@ class Scores(NamedTuple):
     error: float = 0.0
 
     def compared_with(self, first: Float64) -> Scores:
-        """Return these scores with their Monte Carlo error, given the scores by the first half of the draws.
+        """Return these scores with their Monte Carlo error, given the scores from the first half of the draws.
 
-        If scores are nearly linear in the predictions, those by all draws are halfway between those by the two halves,
-        and differ from either by the Monte Carlo error, and by a trend as long as the chain has not converged. A trend
-        that is equal for all users does not enter the error.
+        If scores are nearly linear in the predictions, the scores from all draws are halfway between the scores from
+        the two halves. They differ from either by the Monte Carlo error, and by a trend as long as the chain has not
+        converged. A trend that is equal for all users does not enter the error.
         """
         return self._replace(error=difference(first, self.values, self.owners).error)
 
     def behind(self, best: Scores) -> Estimate:
-        """Mean score of the candidate `best` minus the mean of these scores, with its standard error."""
+        """Return the mean score of the candidate `best` minus the mean of these scores, with its standard error."""
         gap = difference(best.values, self.values, self.owners)
         return Estimate(gap.mean, float(np.sqrt(gap.error**2 + self.error**2 + best.error**2)))
 
 
 def recorded_values(ratings: Ratings) -> Float64 | None:
-    """Values of the training ratings, ascending, if they are levels of a scale or integers; else None.
+    """Return the ascending values of the training ratings if they are levels of a scale or integers; else None.
 
-    On these values all laws can be compared. The probability of a value is the integral of the density, or the sum over
-    counts or levels, between the midpoints to the neighbouring values; the first and last values include the tails.
+    All laws can be compared by the probabilities of these values. The probability of a value is the integral of the
+    density, or the sum over counts or levels, between the midpoints to the neighbouring values; the first and last
+    values include the tails.
     """
     scale = scale_of(ratings)
     if scale is not None:
@@ -220,7 +221,7 @@ def recorded_values(ratings: Ratings) -> Float64 | None:
 def scores_of(run: Run, metric: Metric, values: Float64 | None) -> Scores:
     """Score every test rating of a run.
 
-    `values` are the `recorded_values` of the training ratings, for the log probability.
+    The log probability needs `values`, the `recorded_values` of the training ratings.
     """
     owners, test = run.test_pairs()[0], predict_test(run)
     if metric == "rmse":
@@ -231,7 +232,7 @@ def scores_of(run: Run, metric: Metric, values: Float64 | None) -> Scores:
 
 
 def ranking_scores(run: Run, rated: Rated, most: int = ranking.MAX_USERS) -> Scores:
-    """NDCG@10 for at most `most` users, evenly spaced among the users who like a held-out item.
+    """Return the NDCG@10 of at most `most` users, evenly spaced among the users who like a held-out item.
 
     Items are ranked by the default rule, ``likely``.
     """
@@ -247,23 +248,23 @@ def ranking_scores(run: Run, rated: Rated, most: int = ranking.MAX_USERS) -> Sco
     return Scores(ranking.measures(users, lists, of_users[inside], of_items[inside])["ndcg"], users)
 
 
-# ---------------------------------------------------------------------- the choice
+# ---------------------------------------------------------------------- choosing a candidate
 
 
 def length_of(ratings: int, models: Sequence[Candidate]) -> int:
-    """Number of sweeps of every candidate's chain, including burn-in, for a number of training ratings."""
+    """Return the number of sweeps of every candidate's chain, burn-in included, for a number of training ratings."""
     laws = sum(not model.added and model.law != BIASES_ONLY for model in models)  # sweeps of biases only cost little
     additions = len({model.added for model in models if len(model.added) == 1})
     return min(MAX_SWEEPS, (ALL_SWEEPS_MANY if ratings >= MANY_RATINGS else ALL_SWEEPS) // (laws + additions + 1))
 
 
 def best_of(scores: Mapping[int, Scores]) -> int:
-    """The candidate with the largest mean score; in a tie, the simplest."""
+    """Return the number of the candidate with the largest mean score; in a tie, of the simplest."""
     return max(scores, key=lambda number: (scores[number].values.mean(), -number))
 
 
 def recommended(scores: Mapping[int, Scores]) -> int:
-    """The candidate with the smallest number within one standard error of the best."""
+    """Return the smallest number of a candidate within one standard error of the best."""
     best = scores[best_of(scores)]
     gaps = {number: scores[number].behind(best) for number in sorted(scores)}
     return next(number for number, gap in gaps.items() if gap.mean <= gap.error)
@@ -275,11 +276,11 @@ def helpful(scores: Mapping[int, Scores], bare: int, others: Sequence[int]) -> l
     return [number for number in others if number in scores and scores[number].values.mean() > least]
 
 
-# ---------------------------------------------------------------------- a comparison
+# ---------------------------------------------------------------------- comparing the candidates
 
 
 def held_out_of(ratings: Ratings, seed: int) -> InnerSplit:
-    """Divide the training ratings of an open file into training and held-out ratings for the comparison."""
+    """Divide the training ratings of an open file into training and held-out ratings of the comparison."""
     return InnerSplit(ratings, min(0.25, max(HELD_OUT_SHARE, HELD_OUT_MIN / ratings.nnz)), seed)
 
 
@@ -291,8 +292,9 @@ class Plan(NamedTuple):
     seed : int
         Seed of the chains and of the choice of held-out ratings.
     metric : Metric
+        Criterion of the comparison.
     models : list of Candidate
-        Candidates that ratings and settings admit.
+        Candidates that ratings and settings admit, the simplest first.
     runs : list of str
         Name of each candidate's run.
     fixed : dict
@@ -318,7 +320,7 @@ class Measured(NamedTuple):
 
 
 class Comparing:
-    """A comparison on all processes.
+    """A comparison of candidates on all processes.
 
     Parameters
     ----------
@@ -327,11 +329,11 @@ class Comparing:
     source : RatingsSource
         Ratings file.
     folder : Path
-        Temporary folder of chains.
+        Temporary folder for the candidates' runs.
     given : dict
-        Settings of all candidates; model settings restrict the candidates.
+        Settings for all candidates; model settings restrict the candidates.
     metric : Metric, optional
-        Default: NDCG for clicks; the log probability if ratings are recorded as levels or integers; else the log
+        Criterion. Default: NDCG for clicks; the log probability if ratings are levels or integers; else the log
         density.
     policy : Policy, optional
         Actions when time runs out or an error occurs.
@@ -354,7 +356,7 @@ class Comparing:
     ) -> None:
         self._comm, self._folder, self._given, self._metric = comm, folder, given, metric
         self._policy, self._signals, self._quiet = policy or Policy(), signals, quiet
-        self._root = comm.rank == 0
+        self._at_root = comm.rank == 0
         self._whole = source
         self._measured: dict[int, Measured | None] = {}  # None if the chain diverged
 
@@ -368,16 +370,16 @@ class Comparing:
         StoppedError
             If the comparison was stopped; an identical call resumes it.
         """
-        with logs(self._comm.rank, quiet=True), threadpool_limits(1, user_api="blas"):  # else scores depend on threads
+        with logs(self._comm.rank, quiet=True), threadpool_limits(1, user_api="blas"):  # threads affect the last bits
             self._plan = on_root(self._comm, self._make_plan)
             self._inner = self._inner_source(self._plan.seed)
             chosen, best = self._choose()
             result = on_root(self._comm, partial(self._result, chosen, best))
-            if self._root:
+            if self._at_root:
                 for name in self._plan.runs:
                     shutil.rmtree(self._folder / name, ignore_errors=True)
                     (self._folder / f"{name}.npy").unlink(missing_ok=True)
-                with suppress(OSError):  # it may have files of the user
+                with suppress(OSError):  # the folder may have files of the user
                     self._folder.rmdir()
         return result
 
@@ -420,7 +422,7 @@ class Comparing:
         """Return the requested metric, or the default for the ratings."""
         if not all(config.law.can_be_evaluated for config in configs):
             if self._metric not in (None, "ndcg"):
-                raise InputError(f"{named('metric')} {self._metric}: clicks have no values, and are compared by ndcg")
+                raise InputError(f"{named('metric')} {self._metric}: clicks have no values; leave it out, or take ndcg")
             return "ndcg"
         recorded = recorded_values(ratings) is not None
         if self._metric == "log-probability" and not recorded:
@@ -428,7 +430,7 @@ class Comparing:
         return self._metric or ("log-probability" if recorded else "log-density")
 
     def _given_to(self, candidate: Candidate, last: Mapping[str, Any]) -> dict[str, Any]:
-        """Settings of a candidate other than its model settings; biases only has rank 0, whatever rank is given."""
+        """Return a candidate's settings other than its model; "biases only" has rank 0, whatever rank is given."""
         rank = {"rank": 0} if candidate.law == BIASES_ONLY else {}
         return merged(self._given, last, rank)
 
@@ -438,12 +440,12 @@ class Comparing:
         number_of = {model: number for number, model in enumerate(models)}
         laws = self._sample([number for model, number in number_of.items() if not model.added])
         if not laws:
-            raise DivergenceError(f"every model that was compared diverged: use a smaller {named('step_size')}")
+            raise DivergenceError(f"all compared models diverged: use a smaller {named('step_size')}")
         with_factors = {number: scores for number, scores in laws.items() if models[number].law != BIASES_ONLY}
         if not with_factors:
             return recommended(laws), best_of(laws)
         law = models[recommended(with_factors)]
-        trial = law._replace(law=TRIAL.get(law.law, law.law))
+        trial = law._replace(law=TRIAL_LAWS.get(law.law, law.law))
         trial = trial if trial in number_of else law
         alone = [number for model, number in number_of.items() if model.law == trial.law and len(model.added) <= 1]
         scores = laws | self._sample(alone)
@@ -467,14 +469,14 @@ class Comparing:
     def _measure(self, number: int) -> Measured | None:
         """Sample and score a candidate; None if its chain diverges. Collective.
 
-        The scores by the first half of the draws are kept beside the run, for a job that resumes later.
+        A file next to the run keeps the scores from the first half of the draws, for a job that resumes later.
         """
         plan, run = self._plan, self._folder / self._plan.runs[number]
         first = run.with_suffix(".npy")
-        if self._root and not self._quiet:
+        if self._at_root and not self._quiet:
             say(f"{plan.sweeps} sweeps of {plan.models[number].name}", file=sys.stderr)
         try:
-            if not self._comm.bcast(self._root and first.is_file()):
+            if not self._comm.bcast(self._at_root and first.is_file()):
                 self._advance(number, run, (BURN_IN_SWEEPS + plan.sweeps) // 2)
                 on_root(self._comm, partial(self._save_scores, run, first), "comparing models")
             self._advance(number, run, plan.sweeps)
@@ -483,7 +485,7 @@ class Comparing:
         return on_root(self._comm, partial(self._score, run, first), "comparing models")
 
     def _advance(self, number: int, run: Path, sweeps: int) -> None:
-        """Sample the chain of a candidate up to a number of sweeps, from where an earlier job stopped. Collective."""
+        """Sample a candidate's chain up to a number of sweeps, continuing an earlier job. Collective."""
         candidate = self._plan.models[number]
         given = self._given_to(candidate, {**self._plan.fixed, "iterations": f"{sweeps}sweeps"})
         policy = self._policy.model_copy(update={"on_divergence": "stop"}) if number else self._policy
@@ -501,11 +503,11 @@ class Comparing:
         return scores_of(run, self._plan.metric, self._recorded)
 
     def _save_scores(self, run: Path, first: Path) -> None:
-        """Write the scores by the first half of the draws."""
+        """Write the scores from the first half of the draws."""
         write_array(first, self._scores(Run(run)).values)
 
     def _score(self, path: Path, first: Path) -> Measured:
-        """Score the whole chain of a candidate, on process 0; `first` has the scores by the first half of its draws."""
+        """Score a candidate's whole chain on process 0; `first` has the scores from the first half of its draws."""
         run, rmse = Run(path), None
         if run.config.law.can_be_evaluated:
             test = predict_test(run)
@@ -549,15 +551,15 @@ class Comparing:
 
 
 def sample_recommended(job: Job, signals: Signals | None = None, dry_run: bool = False) -> int:
-    """Compare models unless the run has a comparison, and sample the recommended model; after divergence, the next.
+    """Compare models unless the run has a comparison, and sample the recommended model, or the next if it diverges.
 
-    A job that is killed between two models leaves the comparison unchanged, but no run: when resumed, it samples the
-    first of the two again. Collective.
+    A job that is killed between two models leaves an unchanged comparison and no run: the job that resumes samples the
+    first of the two models again. Collective.
 
     Parameters
     ----------
     job : Job
-        Makes or continues the run, with a model that its settings leave open.
+        Makes or continues the run; its settings leave the model open.
     signals : Signals, optional
         As for `Job.run`.
     dry_run : bool
@@ -566,7 +568,7 @@ def sample_recommended(job: Job, signals: Signals | None = None, dry_run: bool =
     Returns
     -------
     int
-        Exit status; a comparison that was stopped is continued by an identical job that resumes.
+        Exit status; an identical job that resumes continues a comparison that was stopped.
 
     Raises
     ------
@@ -608,27 +610,27 @@ def sample_recommended(job: Job, signals: Signals | None = None, dry_run: bool =
 
 
 def known_comparison(job: Job, dry_run: bool) -> Comparison | None:
-    """Read the comparison that chose a run's model; None for a new run without one.
+    """Return the comparison that chose a run's model; None for a new run without a comparison.
 
     Raises
     ------
     InputError
-        If the run has a model but no comparison, if the comparison has other ratings, or if `dry_run` excludes a new
+        If the run has a model but no comparison, if the comparison is of other ratings, or if `dry_run` excludes a new
         comparison.
     """
     run, source = job.run_directory, job.source
     refuse_taken(run, job.resume)
     if source.start is not None:
-        raise InputError(f"{named('from')} takes the model of the run to start from: leave out {named('model')}")
+        raise InputError(f"{named('from')} uses the model of the earlier run: leave out {named('model')}")
     try:
         comparison = Comparison.read(run.comparison_file)
     except FileNotFoundError:
         if run.settings_file.exists():
-            raise InputError(f"{run.path} was started with a model of its own: leave out {named('model')}") from None
+            raise InputError(f"{run.path} was started without {named('model')}: leave it out") from None
         if dry_run:
-            text = "--dry-run samples nothing, and --model auto compares: `dsgmcmc compare` writes settings"
+            text = "--dry-run samples nothing, but --model auto samples: run `dsgmcmc compare`, which writes settings"
             raise InputError(text) from None
         return None
     if comparison.data_hash != source.ratings.digest:
-        raise InputError(f"{run.comparison_file} is of other ratings than {source.path}: start another run")
+        raise InputError(f"{run.comparison_file} is for other ratings than {source.path}: start another run")
     return comparison

@@ -1,4 +1,4 @@
-"""Decisions on when to checkpoint and when to stop, from signals and the clock, for all processes of a chain."""
+"""Decides for all processes of a chain, from signals and the clock, when to save a checkpoint and when to stop."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from dsgmcmc.parallel.signals import Request, Signals
 from dsgmcmc.parallel.watchdog import Watchdog
 from dsgmcmc.types import Comm
 
-MARGIN = 3.0  # seconds between the last write and the end of the wall time, for the summary and MPI_Finalize
-POLL = 0.005  # seconds between two checks of a write
+MARGIN = 3.0  # seconds for the summary and MPI_Finalize, between the last write and the end of the wall time
+POLL = 0.005  # seconds between successive checks of a write
 
 
 class Control:
-    """Lets all processes of a chain agree, once per iteration, on whether to checkpoint or stop.
+    """Lets all processes of a chain agree, once per iteration, on whether to save a checkpoint or stop.
 
-    The cost is one pipelined reduction, the maximum of two integers: its result is read in the next iteration.
+    The cost is one reduction, the maximum of two integers. It is pipelined: the next iteration reads its result.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ class Control:
     deadline : float or None
         Time at which the job must have ended, on the clock of `time.monotonic`.
     watchdog : Watchdog or None
-        Watchdog to notify of progress.
+        Watchdog to which progress is reported.
     """
 
     def __init__(
@@ -45,9 +45,9 @@ class Control:
     ) -> None:
         self._comm, self._signals = comm, signals
         self._seconds, self._deadline, self._watchdog = checkpoint_seconds, deadline, watchdog
-        #: Seconds to reserve for writing a chain before the wall time ends.
+        #: Seconds that are reserved for writing a chain before the wall time ends.
         self.write_seconds = 0.0
-        #: Number of open chains of these processes: each chain has to be written.
+        #: Number of open chains of these processes, all of which must be written.
         self.chains = 1
         self._iteration_seconds = 0.0
         self._saved = self._asked = monotonic()
@@ -56,7 +56,7 @@ class Control:
 
     def _local(self) -> Request:
         now = monotonic()
-        # the maximum decays, so that one slow iteration that compiled kernels does not count for ever
+        # the maximum decays, so that a slow iteration that compiles kernels is forgotten
         self._iteration_seconds = max(now - self._asked, 0.9 * self._iteration_seconds)
         self._asked = now
         writing = self.chains * self.write_seconds
@@ -83,7 +83,7 @@ class Control:
     def wait(self, busy: Callable[[], bool]) -> None:
         """Wait until no process is busy. Collective.
 
-        As long as all processes respond, no watchdog ends the job, however slow the disk is; it only reports the wait.
+        As long as all processes respond, the watchdogs do not end the job, however slow the disk is: they only report.
         """
         while any(self._comm.allgather(mine := busy())):
             self._progress(writing=mine)
@@ -93,7 +93,7 @@ class Control:
     def meet(self, everyone: Comm) -> None:
         """Wait for the processes of all chains. Collective over `everyone`.
 
-        During the wait no watchdog ends the job, however slow another chain is.
+        During the wait, the watchdogs do not end the job, however slow another chain is.
         """
         self._progress()
         if everyone.size == self._comm.size:
@@ -109,7 +109,7 @@ class Control:
         self.finish()
 
     def finish(self) -> None:
-        """Complete the pending reduction and drop its result: the next reduction repeats all requests. Collective."""
+        """Complete the pending reduction, and drop its result: the next reduction repeats all requests. Collective."""
         if self._reduction is not None:
             self._reduction.Wait()
             self._reduction = None

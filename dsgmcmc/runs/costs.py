@@ -1,4 +1,4 @@
-"""Memory, messages and disk space of a run, from its configuration and the sizes of the data alone."""
+"""Estimates memory, messages and disk space of a run from its configuration and the sizes of the data."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ from dsgmcmc.storage.store import MAX_WRITERS
 from dsgmcmc.targets.state import BlockLayout
 from dsgmcmc.types import Factor
 
-INTERPRETER = 200_000_000  # bytes of Python and its libraries
+INTERPRETER = 200_000_000  # bytes for Python and its libraries
 TEST_RATING_BYTES = 16  # value, position, row and column
-TEST_BYTES = 12  # prediction, mean and m2
-TEST_SAVED_BYTES = 8  # mean and m2
-TEST_NOISE_BYTES = 4  # noise variance, current or mean, if it differs between users or items
-MOMENTS = 2  # mean and m2
+TEST_BYTES = 12  # prediction, mean and m2 of a test rating
+TEST_SAVED_BYTES = 8  # mean and m2 of a test rating
+TEST_NOISE_BYTES = 4  # current or mean noise variance of a test rating, if it differs between users or items
+MOMENTS = 2  # arrays: mean and m2
 
 
 class Costs(NamedTuple):
-    """Costs of a run, in bytes, except for the number `files_per_checkpoint`.
+    """Costs of a run: all in bytes, except the number `files_per_checkpoint`.
 
     Attributes
     ----------
     memory_per_process : int
-        Memory of the largest process: the interpreter with its libraries, ratings, state, accumulators, sums of a
-        sampler that draws rows from their conditional distributions, and buffers for writing a checkpoint.
+        Memory of the largest process: the interpreter with its libraries, ratings, state, accumulators, buffers for
+        writing a checkpoint, and the sums of a sampler that draws rows from their conditional distributions.
     sent_per_sweep : int
-        Column blocks that the processes of a chain send to each other in a sweep, on average. Evaluation, ordered sums
-        and tours that renew a metric are left out.
+        Column blocks that the processes of a chain send to each other in a sweep, on average. The number leaves out
+        evaluation, ordered sums, and tours that renew a metric.
     checkpoint : int
         Disk space of one checkpoint.
     files_per_checkpoint : int
-        Largest number of files that a checkpoint of all chains adds: for the state and for the new draws of each chain,
-        one file per writing process and a manifest. The files of the state are removed later.
+        Largest number of files that a checkpoint of all chains adds. The state of each chain needs one file per writing
+        process and a manifest, and so do its new draws. The files of the state are removed later.
     disk_least, disk_most : int
         Bounds on the disk space of a finished run: checkpoints, posteriors and saved draws of all chains.
     """
@@ -78,13 +78,13 @@ class Costs(NamedTuple):
         open_chains = -(-config.chains // min(processes, config.chains)) if config.until else 1
         accumulators = moments + ratings.nnz_test * (TEST_BYTES + 2 * noises)
         of_chain = _state(config, ratings, quantities, share) + share * (accumulators + pending)
-        held = grouped + share * checkpoint + _ratings(config, ratings, share)
-        # a file of draws is removed when none of its draws is kept, and the spacing of draws doubles
+        shared = grouped + share * checkpoint + _ratings(config, ratings, share)
+        # a file with draws is removed when it has no kept draw, and the spacing of kept draws doubles
         doublings = ceil(log2(draws / max_saved)) if draws > max_saved > 0 else 0
         written = min(draws, max_saved + doublings * max(config.save_draws - 1, 0))
         kept = checkpoint + moments + tested  # a checkpoint and the posterior
         return cls(
-            memory_per_process=INTERPRETER + int(held + open_chains * of_chain),
+            memory_per_process=INTERPRETER + int(shared + open_chains * of_chain),
             sent_per_sweep=round(_sent(config, ratings, size, quantities)),
             checkpoint=checkpoint,
             files_per_checkpoint=2 * config.chains * (min(size, MAX_WRITERS) + 1),
@@ -94,17 +94,17 @@ class Costs(NamedTuple):
 
 
 def _state(config: ResolvedConfig, ratings: Ratings, quantities: Quantities, share: float) -> float:
-    """Memory of the state of a chain on one process."""
+    """Return the memory of a chain's state on one process."""
     numbers = row_width(config, quantities) + config.dimension * len(config.make_sampler().working)
     return float(share * (ratings.n_rows + ratings.n_cols) * numbers * 4)
 
 
 def _ratings(config: ResolvedConfig, ratings: Ratings, share: float) -> float:
-    """Memory of the ratings of one process, also by column, with the sums of a factor, if the sampler needs them."""
+    """Return the memory for one process's ratings, and for their transpose and a factor's sums if they are needed."""
     grid, rows, columns = config.grid, ratings.n_rows, ratings.n_cols
 
     def cells(n: int, others: int) -> float:
-        index = np.dtype(index_type(-(-others // grid))).itemsize  # of a rating's column (or row) in its cell
+        index = np.dtype(index_type(-(-others // grid))).itemsize  # for a rating's column (or row) in its cell
         return float(ratings.nnz * (index + ratings.value_bytes) + (n + grid) * grid * 8)  # with the start of each row
 
     everywhere = 2 * (rows + columns) * 8  # all row and column counts, on every process
@@ -116,12 +116,12 @@ def _ratings(config: ResolvedConfig, ratings: Ratings, share: float) -> float:
 
 
 def row_width(config: ResolvedConfig, quantities: Quantities) -> int:
-    """Number of float32 values per row that a checkpoint saves, and that are sent between parts."""
+    """Return the number of float32 values per row that a checkpoint saves, and that are sent between parts."""
     return BlockLayout(config.make_sampler().kept, config.dimension).width + quantities.width_of_rows()
 
 
 class Tour(NamedTuple):
-    """A tour of all column blocks: number of float32 values sent per column, and whether the blocks return home."""
+    """A tour of all column blocks: the number of float32 values sent per column, and whether the blocks return home."""
 
     width: int
     returns: bool
@@ -137,7 +137,7 @@ def tours(config: ResolvedConfig, quantities: Quantities) -> list[Tour]:
 
 
 def _sent(config: ResolvedConfig, ratings: Ratings, size: int, quantities: Quantities) -> float:
-    """Bytes of column blocks that the `size` processes of a chain send in a sweep, on average."""
+    """Return the bytes of column blocks that the `size` processes of a chain send in a sweep, on average."""
     grid = config.grid
     owners = np.array([owner(b, size, grid) for b in range(grid)])
 

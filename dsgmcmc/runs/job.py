@@ -1,9 +1,9 @@
 """A job: all processes that sample the chains of a run together, and the result of the run.
 
 `Job._sample` resolves the settings, locks and prepares the run directory, samples the chains and writes the summary.
-The processes are divided into groups. Each group samples its chains to the end, one after another. In a run that ends
-at a target accuracy, the group instead advances all its chains to the next check of the accuracy. `dsgmcmc.runs.chain`
-has the iterations of one chain.
+The processes are divided into groups. Each group samples its chains one after another, each to its end. In a run that
+ends at a target accuracy, a group instead advances all its chains to the next check of the accuracy, and repeats this.
+`dsgmcmc.runs.chain` has the iterations of one chain.
 """
 
 from __future__ import annotations
@@ -63,18 +63,18 @@ from dsgmcmc.types import Comm
 T = TypeVar("T")
 
 WAITING = ("exchange", "reduce", "checkpoint")  # phases in which a process mostly waits for other processes
-SLOW_FACTOR = 1.25  # a process is reported as slow if it is busy for this multiple of the median of the others,
-SLOW_SHARE = 0.05  # and the others wait longer than this share of the sampling time
+SLOW_FACTOR = 1.25  # a slow process is busy for at least this multiple of the median of the other processes,
+SLOW_SHARE = 0.05  # and exceeds this median by more than this share of the sampling time
 
 log = logging.getLogger(__name__)
 
 #: A job inside another program changes global state: the logs, and the number of BLAS threads, on which the last bits
-#: of the results depend. So only one job runs at a time.
+#: of the results depend. Therefore only one job runs at a time.
 _ONE_AT_A_TIME = RLock()
 
 
 class Job:
-    """All processes of one run.
+    """A job on all its processes: it samples one run.
 
     Parameters
     ----------
@@ -87,15 +87,15 @@ class Job:
     given : dict
         Settings that the user has given.
     resume : bool, optional
-        Whether to continue the run in `out`.
+        Whether to continue the run in `out`, if there is one.
     policy : Policy, optional
         Actions when time runs out or an error occurs.
     command : str, optional
-        Command line of the job, for the log of the run.
+        Command line of the job, for the run's log.
     quiet : bool, optional
         Whether to show neither progress nor messages.
     usual : dict, optional
-        Defaults that the user's settings override, such as the settings of a recommended model.
+        Defaults, which the user's settings override: the settings of a recommended model.
     """
 
     def __init__(
@@ -116,16 +116,16 @@ class Job:
         self.resume, self._command, self.quiet = resume, command, quiet
         self._at_root = comm.rank == 0
         self._signals, self._age = Signals(), seconds_since_start
-        #: Lines for the user at the end; on process 0.
+        #: Lines that the user reads at the end; on process 0.
         self.result: list[str] = []
         self._request = Request.GO_ON  # the last request
-        self._failure: AgreedError | DivergenceError | None = None  # first error of a chain, known to its whole group
+        self._failure: AgreedError | DivergenceError | None = None  # first error of a chain, equal in its group
         self._log_error: OSError | None = None  # first error in writing a log of the run
         self._look: Look | None = None  # the last check of the accuracy of all chains
         self._sampled, self._timed = 0, 0  # all iterations of this job, and its iterations after the first sweep
 
     def with_model(self, settings: Mapping[str, Any]) -> Self:
-        """Return this job with the settings of a model, which the user's settings override; it resumes its run."""
+        """Return a job with the settings of a model, which the user's settings override; it resumes this job's run."""
         out, command = self.run_directory.path, self._command
         return type(self)(self.comm, self.source, out, self.given, True, self.policy, command, self.quiet, settings)
 
@@ -144,18 +144,19 @@ class Job:
     def resolve(self) -> tuple[ResolvedConfig, list[str]]:
         """Resolve the configuration on process 0, and return it on all processes. Collective.
 
-        The defaults of a resumed run are its settings.
+        A resumed run has its earlier settings as defaults.
 
         Returns
         -------
         config : ResolvedConfig
+            The configuration.
         given_of_sampler : list of str
             Names of the sampler settings that the user gave when the run was started, sorted.
 
         Raises
         ------
         AgreedError
-            On all processes, if settings, source or run directory are wrong.
+            On all processes, if settings, ratings file or run directory are wrong.
         """
         return on_root(self.comm, self._resolve)
 
@@ -164,8 +165,8 @@ class Job:
         config = self.source.resolve(self.comm.size, saved, self._usual, self.given)
         if config.first_draw > config.iterations:
             log.warning(
-                "the run ends at iteration %s, before its first draw at %s (after a burn-in of %s): it will predict "
-                "nothing; ask for more --iterations or a shorter --burn-in",
+                "the run ends at iteration %s, before its first draw at %s (after a burn-in of %s): it cannot predict; "
+                "give more --iterations or a shorter --burn-in",
                 *(f"{number:,}" for number in (config.iterations, config.first_draw, config.burn_in)),
             )
         if saved:
@@ -183,7 +184,7 @@ class Job:
         config, facts = ResolvedConfig.of_run(run)
         if facts.get("data_hash") != self.source.ratings.digest:
             raise InputError(
-                f"{run.path} was sampled from other data than {self.source.path}, and a run cannot change its data: "
+                f"{run.path} was sampled on other data than {self.source.path}, and a run cannot change its data: "
                 f"start another run with another {named('out')}"
             )
         index, manifest = run.path / INDEX, None
@@ -195,9 +196,9 @@ class Job:
 
     @contextmanager
     def _opened(self, config: ResolvedConfig, given: list[str]) -> Iterator[Facts]:
-        """Context in which the run directory is locked for this job, and its settings are written. Collective.
+        """Context in which this job has the lock of the run directory, and has written its settings. Collective.
 
-        Yields the facts that its snapshots record (`dsgmcmc.storage.rundir`).
+        Yields the facts that the run's snapshots record (`dsgmcmc.storage.rundir`).
 
         Raises
         ------
@@ -220,9 +221,9 @@ class Job:
                 lock.release()
 
     def _prepare(self, config: ResolvedConfig, given: list[str]) -> Facts:
-        """Clean the directory, write the settings, and save the facts about the data."""
+        """Clean the directory, write the settings and the facts about the data; return the facts for snapshots."""
         source, run = self.source, self.run_directory
-        run.listening_file.touch()  # all processes have installed their signal handlers
+        run.listening_file.touch()  # tells scripts that all processes have installed their signal handlers
         clean(run.path)
         identity = {"data_hash": source.ratings.digest, "config_hash": config.hash()}
         data = source.prepare(run, config)
@@ -237,14 +238,14 @@ class Job:
         Parameters
         ----------
         signals : Signals, optional
-            Handlers that the program has installed. Without them the job runs inside another program: nothing is
-            printed at the end, when signal handlers, logs and the number of BLAS threads are as before; and a single
-            process has no watchdog, because it waits for no other process.
+            Handlers that the program has installed. Without them, the job runs inside another program: it prints no
+            result, and at the end it restores signal handlers, logs and the number of BLAS threads. A single process
+            has no watchdog, because it waits for no other process.
 
         Returns
         -------
         int
-            Exit status: 0, or why the job was stopped.
+            Exit status: 0, or the status for the reason why the job stopped.
         """
         muted = logs(self.comm.rank, self.quiet)
         if signals is not None:
@@ -254,7 +255,7 @@ class Job:
             if self.result and not self.quiet:
                 say(*self.result)
             return status
-        import scipy.linalg  # noqa: F401  # brings its own BLAS, whose threads are limited as well
+        import scipy.linalg  # noqa: F401  # loads a BLAS of its own, whose threads are limited too
 
         begin = monotonic()
         self._age = lambda: monotonic() - begin
@@ -299,11 +300,11 @@ class Job:
                 raise type(failures[0])("; ".join(dict.fromkeys(map(str, failures))))
             agree(comm, self._check_logs, "writing a log", WriteError)
             request = max(comm.allgather(self._request))
-            before = saved_result(run) if self._at_root else []
-            if any(comm.allgather(self._sampled > 0 or before is None)):  # another group may have sampled
+            earlier = saved_result(run) if self._at_root else []
+            if any(comm.allgather(self._sampled > 0 or earlier is None)):  # another group may have sampled
                 self.result = self._write_summary(ring, sampling)
             else:
-                self.result = before or []
+                self.result = earlier or []
         if request == Request.INTERRUPT:
             return EXIT_INTERRUPTED
         return EXIT_RESUME if request == Request.STOP else EXIT_DONE
@@ -324,7 +325,7 @@ class Job:
 
     @property
     def _stopped(self) -> bool:
-        """Whether sampling stops because of an error or a request, possibly before the chains end."""
+        """Whether an error or a request stops sampling, possibly before the chains end."""
         return self._failure is not None or self._request >= Request.STOP
 
     def _sample_chains(self, numbers: Sequence[int], open_chain: Callable[[int], Chain]) -> None:
@@ -348,9 +349,9 @@ class Job:
                 return
 
     def _iterate(self, chains: list[Chain]) -> None:
-        """Sample chains to their end; with a target accuracy, up to one check after another until they reach it.
+        """Sample chains to their end; with a target accuracy, from one check to the next until they reach it.
 
-        A chain that fails is removed from `chains`, and is neither evaluated nor saved.
+        A chain that fails is removed from `chains`; it is neither checked nor saved.
         """
         config = self._config
         goal = config.iterations
@@ -379,31 +380,31 @@ class Job:
     def _advance(self, chain: Chain, goal: int) -> bool:
         """Sample a chain up to iteration `goal`, or until the job is stopped.
 
-        The first sweep of a job compiles or loads kernels: the clock starts after this sweep.
+        The clock starts after the job's first sweep, which compiles or loads kernels.
         """
         if not self._sampled:
-            if self._at_root and self._command:  # a job with nothing to do leaves the run unchanged
+            if self._at_root and self._command:  # not for a job that has nothing to sample: it leaves the run unchanged
                 self.run_directory.note_job(self._command, self.comm.size)
             first = min(goal, chain.iteration + chain.config.sweep_length)
             self._request = chain.advance(first, self._progress, timed=False)
             self._sampled = chain.sampled
             self._startup, self._begin = self._age(), perf_counter()
             chain.ring.phases.clear()
-        before = chain.sampled
+        begin = chain.sampled
         if not self._stopped:
             self._request = chain.advance(goal, self._progress)
-        self._sampled += chain.sampled - before
-        self._timed += chain.sampled - before
+        self._sampled += chain.sampled - begin
+        self._timed += chain.sampled - begin
         return True
 
     def _attempt(self, work: Callable[[], T]) -> T | None:
-        """Call `work`, and keep the error of a chain for the end of the job, so that other groups continue."""
+        """Call `work`; keep the first error of a chain for the end of the job, so that other groups continue."""
         result = None
         try:
             result = work()
         except (AgreedError, DivergenceError) as error:
             self._failure = self._failure or error
-        self._control.finish()  # not after other errors: they end the job, while other processes may still wait
+        self._control.finish()  # not after other errors, which end the job while other processes may be waiting
         return result
 
     def _look_at(self, chains: Sequence[Chain]) -> Look:
@@ -419,7 +420,7 @@ class Job:
     def _write_summary(self, ring: Ring, sampling: float) -> list[str]:
         """Write ``summary.json`` on process 0, and return the result for the user there. Collective.
 
-        `sampling` is the time of this process in seconds, without the first sweep.
+        `sampling` is the sampling time of this process in seconds, without the first sweep.
 
         Raises
         ------
@@ -471,11 +472,11 @@ class Job:
 
 
 def refuse_taken(run: RunDirectory, resume: bool) -> None:
-    """Refuse a path that is a file and, for a new run, a directory that is not empty."""
+    """Refuse a path that is a file; for a new run, also refuse a directory that is not empty."""
     if run.path.exists() and not run.path.is_dir():
-        raise InputError(f"{run.path} is a file: {named('out')} names the run's directory, which sample makes")
+        raise InputError(f"{run.path} is a file: {named('out')} must name a directory, which sample makes")
     if not resume and run.path.is_dir() and {path.name for path in run.path.iterdir()} - {run.lock_file.name}:
-        raise InputError(f"{run.path} is not empty: give {named('resume')} to go on with it, or another {named('out')}")
+        raise InputError(f"{run.path} is not empty: give {named('resume')} to continue it, or another {named('out')}")
 
 
 def _check_disk(run: RunDirectory, costs: Costs) -> None:
@@ -485,25 +486,25 @@ def _check_disk(run: RunDirectory, costs: Costs) -> None:
     if free < costs.disk_least:
         least, room = (f"{size / 1e6:,.0f} MB" for size in (costs.disk_least, free))
         raise InputError(
-            f"a run of these settings leaves at least {least} on disk, and {folder} has {room} free: choose another "
+            f"a run with these settings takes at least {least} on disk, but {folder} has {room} free: choose another "
             f"{named('out')}, or fewer {named('save_draws')} or {named('chains')} (--dry-run shows the costs)"
         )
 
 
-def _refuse_changes(before: ResolvedConfig, now: ResolvedConfig, run: RunDirectory) -> None:
-    """Refuse settings that cannot change during a run."""
-    old, new = before.model_dump(exclude=set(CHANGEABLE)), now.model_dump(exclude=set(CHANGEABLE))
-    changes = [f"{name}: {old[name]} in the run, {new[name]} asked for" for name in old if old[name] != new[name]]
+def _refuse_changes(saved: ResolvedConfig, requested: ResolvedConfig, run: RunDirectory) -> None:
+    """Refuse changes of settings that cannot change during a run."""
+    old, new = saved.model_dump(exclude=set(CHANGEABLE)), requested.model_dump(exclude=set(CHANGEABLE))
+    changes = [f"{name}: {old[name]} in the run, {new[name]} requested" for name in old if old[name] != new[name]]
     if changes:
         raise InputError(
             f"{run.path} was started with other settings, which cannot change during a run:\n  "
             + "\n  ".join(changes)
-            + "\nLeave them out to go on with the run's own, or start another run"
+            + "\nLeave them out to continue with the settings of the run, or start another run"
         )
 
 
 def warn_of_processes(comm: Comm) -> None:
-    """Warn if processes share cores, or differ in processor or versions of the software. Collective."""
+    """Warn if processes share cores, or run on different processors or versions of the software. Collective."""
     crowded = oversubscription(comm)
     all_versions = comm.gather(versions()) or []
     if crowded:
@@ -511,12 +512,12 @@ def warn_of_processes(comm: Comm) -> None:
     for name in all_versions[0] if all_versions else ():
         different = sorted({process[name] for process in all_versions})
         if len(different) > 1:
-            text = "the processes differ in %s (%s): only the same %s will give the same bits again"
+            text = "the processes differ in %s (%s): the same bits need the same %s on every process"
             log.warning(text, name, ", ".join(different), name)
 
 
 def forget_killed_job(run: RunDirectory) -> None:
-    """Remove the file that shows scripts that a job accepts signals, if a killed job has left it; every job does so."""
+    """Remove the file by which scripts see that a job accepts signals, if a killed job has left it."""
     if not is_held(run.lock_file):
         _stop_listening(run)
 
@@ -530,7 +531,7 @@ def _stop_listening(run: RunDirectory) -> None:
 
 
 def _fell_back(run: RunDirectory, config: ResolvedConfig) -> list[dict[str, Any]]:
-    """List the models that were given up and the restarts of chains, each with its replacement."""
+    """List the models that were given up and the chains that restarted, each with its replacement."""
     events: list[dict[str, Any]] = []
     if run.comparison_file.exists():
         comparison = Comparison.read(run.comparison_file)
@@ -546,12 +547,12 @@ def _fell_back(run: RunDirectory, config: ResolvedConfig) -> list[dict[str, Any]
 
 
 def straggler(busy: list[float], hosts: list[str], sampling: float) -> dict[str, Any] | None:
-    """Find a process that is much slower than the others, if there is one.
+    """Return facts about a process that is much slower than the other processes; None without one.
 
     Parameters
     ----------
     busy : list of float
-        Seconds in which each process was not waiting.
+        Seconds during which each process was not waiting.
     hosts : list of str
         Host of each process.
     sampling : float
@@ -560,7 +561,7 @@ def straggler(busy: list[float], hosts: list[str], sampling: float) -> dict[str,
     Returns
     -------
     dict or None
-        ``process``, ``host``, ``busy_seconds`` and ``others_seconds`` (median of the others).
+        ``process``, ``host``, ``busy_seconds`` and ``others_seconds`` (median of the other processes).
     """
     if len(busy) < 2:
         return None
@@ -572,7 +573,7 @@ def straggler(busy: list[float], hosts: list[str], sampling: float) -> dict[str,
 
 
 def saved_result(run: RunDirectory) -> list[str] | None:
-    """Return the result lines of a finished run; None without a readable summary."""
+    """Return the lines with the result of a finished run; None without a readable summary."""
     try:
         summary = read_summary(run.summary_file)
         with as_written(run.summary_file):
@@ -583,6 +584,6 @@ def saved_result(run: RunDirectory) -> list[str] | None:
 
 
 def _result(summary: dict[str, Any], path: Path) -> list[str]:
-    """Return the lines that the user reads at the end."""
+    """Return the lines with the result, which the user reads at the end."""
     first, *others = verdict(summary).lines()
     return [f"{path}: {first}", *(f"  {line}" for line in others)]

@@ -1,6 +1,6 @@
-"""Messages and progress on process 0 during sampling.
+"""Shows messages and progress during sampling, on process 0.
 
-Progress is one live line on a terminal or in a notebook, and plain lines elsewhere.
+Progress is one changing line on a terminal or in a notebook, and successive lines elsewhere.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def in_notebook() -> bool:
 
 
 class Progress:
-    """Shows the metrics of chains while they are sampled. Use as a context manager.
+    """A context manager that shows the metrics of chains while they are sampled.
 
     Parameters
     ----------
@@ -43,10 +43,10 @@ class Progress:
         shown = console(stderr=True)
         self._live = Live(console=shown, refresh_per_second=8) if shown.is_terminal and not quiet else None
         self._notebook = in_notebook()
-        self._last, self._unsaid = 0.0, ""
+        self._last, self._unshown = 0.0, ""
         #: Accuracy at the last check of all chains; empty before the first check.
         self.look = ""
-        self._from: tuple[int, float] | None = None
+        self._first_line: tuple[int, float] | None = None
 
     def __enter__(self) -> Progress:
         if self._live:
@@ -56,23 +56,23 @@ class Progress:
     def __exit__(self, *exc: object) -> None:
         if self._live:
             self._live.stop()
-        elif self._unsaid:
-            self._say(self._unsaid)
+        elif self._unshown:
+            self._say(self._unshown)
 
     def __call__(self, line: dict[str, Any]) -> None:
         """Show a line of metrics."""
-        if self._from is None or line["iteration"] < self._from[0]:
-            self._from = (line["iteration"], line["time_s"])
+        if self._first_line is None or line["iteration"] < self._first_line[0]:
+            self._first_line = (line["iteration"], line["time_s"])
         text, seconds = self._text(line), NOTEBOOK_SECONDS if self._notebook else PLAIN_SECONDS
         if self._live:
             self._live.update(text)
         elif monotonic() - self._last > seconds or line["iteration"] >= self._iterations:
             self._say(text)
         else:
-            self._unsaid = text
+            self._unshown = text
 
     def _say(self, text: str) -> None:
-        self._last, self._unsaid = monotonic(), ""
+        self._last, self._unshown = monotonic(), ""
         if self._quiet:
             return
         if self._notebook:
@@ -81,7 +81,7 @@ class Progress:
             say(text, file=sys.stderr)
 
     def _text(self, line: dict[str, Any]) -> str:
-        first, since = self._from or (0, 0.0)
+        first, since = self._first_line or (0, 0.0)
         done, elapsed = line["iteration"] - first, line["time_s"] - since
         speed = done / elapsed if elapsed > 0 else 0.0
         parts = [f"chain {line['chain']}", f"iteration {line['iteration']}/{self._iterations}"]
@@ -111,12 +111,12 @@ class _Terminal(logging.Formatter):
 
 @contextmanager
 def logs(rank: int, quiet: bool = False) -> Iterator[None]:
-    """Context in which this process writes its messages to the terminal; the logger is as before at its end.
+    """Context in which this process writes its messages to the terminal; at its end the logger is restored.
 
     Parameters
     ----------
     rank : int
-        Number of this process; only process 0 writes. In a notebook it writes only warnings.
+        Number of this process; only process 0 writes. In a notebook, it writes only warnings.
     quiet : bool
         Whether to write nothing.
     """

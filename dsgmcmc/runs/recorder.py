@@ -1,10 +1,10 @@
-"""Records of a chain for any target: moments of the parameters, saved draws, and traces of the small parameters.
+"""Records a chain for any target: moments of the parameters, saved draws, and traces of the small parameters.
 
 A checkpoint contains the moments, the traces and the iterations of the saved draws; the saved draws are in separate
-snapshots. Draws are weighted by their step size [Simsekli 2016, eq. 12]. Every `spacing`-th draw is saved. When 2
-`keep` draws would be saved, every other saved draw is dropped, and `spacing` doubles. So the choice depends on the
-number of draws alone, and a chain with `keep` draws or more is represented by `keep` to 2 `keep` - 1 draws, evenly
-spread over the whole chain.
+snapshots. The weight of a draw is its step size [Simsekli 2016, eq. 12]. Every `spacing`-th draw is saved. When
+2 `keep` draws would be saved, every other saved draw is dropped, and `spacing` doubles. So the choice depends only on
+the number of draws, and a chain of at least `keep` draws has from `keep` to 2 `keep` - 1 saved draws, evenly spread
+over the whole chain.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ THETA = "theta"
 
 
 class DrawNumbers:
-    """Chooses the draws that are saved, as described at the head of this module.
+    """Chooses the draws that are saved; the head of this module has the rule.
 
     Attributes
     ----------
     count : int
         Number of draws of the chain.
     spacing : int
-        Distance between two saved draws, in draws.
+        Distance between successive saved draws, in draws.
     kept : list of int
         Iterations of the saved draws.
     """
@@ -66,7 +66,7 @@ class DrawRecorder:
     at_root : bool
         Whether this process saves the traces.
     save_draws : int
-        Least number of draws to keep: `keep` at the head of this module.
+        Smallest number of saved draws: `keep` at the head of this module.
     """
 
     def __init__(self, target: FactorTarget, at_root: bool, save_draws: int) -> None:
@@ -76,7 +76,7 @@ class DrawRecorder:
         self.pending: dict[int, dict[Key, Array]] = {}
         #: Total weight of all draws.
         self.weight = 0.0
-        #: Iteration, weight and small parameters of every draw; only used on process 0.
+        #: Iteration, weight and small parameters of every draw; used only on process 0.
         self.trace: dict[str, list[Float64]] = {}
         self._moments = {
             place: {
@@ -133,17 +133,17 @@ class DrawRecorder:
 
     @property
     def draw_bytes(self) -> int:
-        """Bytes of the rows of a saved draw on this process."""
+        """Number of bytes of a saved draw's rows on this process."""
         return sum(moments.mean.nbytes for fields in self._moments.values() for moments in fields.values())
 
     def take_pending(self) -> tuple[list[int], dict[Key, Lazy]]:
-        """Return the iterations and the arrays, (draws, ...) each, of all pending draws, and clear `pending`."""
+        """Return the iterations and the arrays, each (draws, ...), of all pending draws, and clear `pending`."""
         draws, self.pending = self.pending, {}
         keys = next(iter(draws.values()), {})
         return list(draws), {key: partial(np.stack, [arrays[key] for arrays in draws.values()]) for key in keys}
 
     def small(self) -> dict[str, Float64]:
-        """Accumulators that are the same on all processes."""
+        """Return the accumulators that are equal on all processes."""
         numbers = [self.weight, self.numbers.count, self.numbers.spacing]
         return {
             "observer.numbers": np.array(numbers, np.float64),
@@ -151,7 +151,7 @@ class DrawRecorder:
         }
 
     def _named(self, spread: str) -> Iterator[tuple[str, Key, Key, RunningMoments]]:
-        """Yield field name, key of the mean, key of the spread, and moments; `spread` is ``m2`` or ``variance``."""
+        """Yield field name, keys of the mean and the spread, and moments; `spread` is ``m2`` or ``variance``."""
         for (factor, index), fields in self._moments.items():
             for label, moments in fields.items():
                 prefix = "" if label == THETA else f"{label}_"
@@ -159,7 +159,7 @@ class DrawRecorder:
                 yield label, mean, other, moments
 
     def saved(self) -> Iterator[tuple[Key, Array]]:
-        """Accumulators of this process, for a checkpoint."""
+        """Yield the accumulators of this process, for a checkpoint."""
         for _, mean, m2, moments in self._named("m2"):
             yield mean, moments.mean
             yield m2, moments.m2
@@ -185,7 +185,7 @@ class DrawRecorder:
             self.trace = {key.field: list(snapshot.read(key)) for key in traced}
 
     def posterior(self, weight: float) -> Iterator[tuple[Key, Lazy]]:
-        """Mean and variance of the parameters, in the unit of the data, and the traces.
+        """Yield the means and variances of the parameters, in the unit of the data, and the traces.
 
         `weight` is the total weight of all draws.
         """

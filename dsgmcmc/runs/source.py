@@ -1,4 +1,4 @@
-"""The ratings file of a job: checks settings against the ratings, makes the targets of chains, and scores results."""
+"""The ratings of a job: checks settings against them, makes the targets of chains, and scores the results."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ from dsgmcmc.targets.state import RandomStream
 
 log = logging.getLogger(__name__)
 
-#: Elements of the factors per rating above which even exact Gibbs sampling mistook noise for structure.
-MAX_NUMBERS_PER_RATING = 3
+#: With more elements of the factors per rating, even exact Gibbs sampling mistook noise for structure.
+MAX_ELEMENTS_PER_RATING = 3
 #: Makes the target of a chain in its state before the first iteration, given the chain number for random numbers
 #: (`dsgmcmc.targets.state.again`) and the sampler.
 MakeTarget = Callable[[int, Sampler[Any, Any]], FactorTarget]
@@ -53,9 +53,9 @@ class RatingsSource:
     path : Path
         Ratings file.
     start : Path, optional
-        Run from which a new run starts; a resumed run has a copy of its starting values.
+        Earlier run from which a new run starts; a resumed run has a copy of its starting values.
     view : callable, optional
-        Transforms the open ratings, for example to a subset, before they are used.
+        Returns the ratings to use, for example a subset, given the open ratings.
     """
 
     def __init__(
@@ -69,20 +69,20 @@ class RatingsSource:
 
     @cached_property
     def ratings(self) -> Ratings:
-        """The open file. It is opened and checked only once, because a check may take longer than a short run."""
+        """The open ratings; the file is opened and checked only once, because a check may outlast a short run."""
         opened = Ratings(self.path)
         return opened if self._view is None else self._view(opened)
 
     @cached_property
     def biases_only(self) -> BiasesOnly:
-        """Fitted model with biases only, the baseline for all models."""
+        """The fitted model with biases only, a baseline for all models."""
         return fit_biases_only(self.ratings)
 
     def build(self, saved: Mapping[str, Any], *layers: Mapping[str, Any]) -> RunConfig:
         """Merge and check settings; later layers take precedence.
 
-        Settings that no layer has are chosen for the ratings, or taken from the run to start from. `saved` are the
-        settings of a resumed run, and empty for a new run.
+        Settings that no layer has are chosen for the ratings, or taken from the earlier run. `saved` has the settings
+        of a resumed run, and is empty for a new run.
         """
         if self.start is not None and not saved:
             self._earlier = WarmStart(self.start)
@@ -94,12 +94,12 @@ class RatingsSource:
         config = asked.sampler.kind.suited(asked.sampler.config, n, n / (rows * (rank + asked.biases)))
         suited: dict[str, Any] = {"sampler": asked.sampler.model_copy(update={"config": config}), "rank": rank}
         if asked.until is None and asked.iterations is None and not ratings.nnz_test:
-            log.info("no test ratings, so the run does not end by its accuracy: it makes %s", DEFAULT_LENGTH)
+            log.info("no test ratings, so the run does not end at a target accuracy but after %s", DEFAULT_LENGTH)
             suited["iterations"] = DEFAULT_LENGTH
         return asked.model_copy(update=suited)
 
     def resolve(self, processes: int, saved: Mapping[str, Any], *layers: Mapping[str, Any]) -> ResolvedConfig:
-        """Resolve the settings of `build` for a number of processes, of all chains together, and check them.
+        """Resolve the settings of `build` for a number of processes, which all chains share, and check them.
 
         Raises
         ------
@@ -113,7 +113,7 @@ class RatingsSource:
         return config
 
     def _check(self, config: ResolvedConfig, processes: int) -> None:
-        """Refuse settings that cannot be sampled on `processes` processes per chain; warn of doubtful settings."""
+        """Refuse settings that `processes` processes per chain cannot sample; warn of doubtful settings."""
         ratings = self.ratings
         for part in PARTS:
             part.check_ratings(config, ratings)
@@ -134,18 +134,18 @@ class RatingsSource:
         if processes > config.grid:
             raise InputError(
                 f"{processes} processes cannot share a grid of {config.grid} blocks: start at most {config.grid} "
-                f"for every chain, or a new run with {named('grid')} {2 * processes}"
+                f"processes per chain, or a new run with {named('grid')} {2 * processes}"
             )
 
     def prepare(self, run: RunDirectory, config: ResolvedConfig) -> dict[str, Any]:
-        """Write the names of users and items and any starting values, and return facts for ``run.toml``.
+        """Write the names of users and items, and starting values if any; return facts for ``run.toml``.
 
-        The facts include scores of the baselines, which are computed only once.
+        The facts include the scores of the baselines, which are computed only once.
         """
-        before = run.read_settings()[1] if run.settings_file.exists() else {}
-        known, start = before.get("baselines"), before.get("start")
-        if before and self.start is not None and start is None:
-            raise InputError(f"{run.path} did not start from another run: go on with it without {named('from')}")
+        saved = run.read_settings()[1] if run.settings_file.exists() else {}
+        known, start = saved.get("baselines"), saved.get("start")
+        if saved and self.start is not None and start is None:
+            raise InputError(f"{run.path} did not start from another run: leave out {named('from')} to continue it")
         if start is not None and start != start_digest(run):
             raise InputError(f"{run.start()} is incomplete, or has changed since the run started: start another run")
         ratings = self.ratings
@@ -170,7 +170,7 @@ class RatingsSource:
         return facts if start is None else facts | {"start": start}
 
     def start_chain(self, run: RunDirectory, facts: Facts, chain: int, target: FactorTarget) -> None:
-        """Move a target from the sampler's initial state to starting values of an earlier run, or to fitted biases.
+        """Move a target from the sampler's initial state to the earlier run's values, or else to fitted biases.
 
         Collective.
         """
@@ -180,7 +180,7 @@ class RatingsSource:
             target.fit_biases()
 
     def results(self, run: RunDirectory, config: ResolvedConfig) -> dict[str, Any]:
-        """Results of a run.
+        """Return the results of a run.
 
         Returns
         -------
@@ -213,7 +213,7 @@ class RatingsSource:
         if scores is None:
             return {**nothing, **common}
         scores["coverage"] = {str(level): share for level, share in scores["coverage"].items()}
-        over_biases = None  # if the run itself has no factors
+        over_biases = None  # for a run without factors
         if config.rank:
             over_biases = advantage(test_parts(run), config.law, levels, self.ratings, self.biases_only)
         return {
@@ -228,12 +228,12 @@ class RatingsSource:
 
 
 def _centre(config: ResolvedConfig, ratings: Ratings) -> float:
-    """Centre subtracted from the ratings; 0 for levels, which have thresholds, and counts, which have prior means."""
+    """Return the number to subtract from ratings: 0 for levels, which have thresholds, and counts, with prior means."""
     return ratings.mean if config.center and not config.law.replaces_mean else 0.0
 
 
 def targets_of(config: ResolvedConfig, ratings: Ratings, ring: Ring) -> MakeTarget:
-    """Read the ratings, and return a function that makes the target of a chain in its initial state. Collective."""
+    """Read the ratings, and return a function that makes a chain's target in its initial state. Collective."""
     levels = ring.agree(partial(config.law.levels_of, ratings))
     centre, codes = _centre(config, ratings), partial(config.law.codes, levels=levels)
     blocks = RatingBlocks(ratings, ring, centre, config.standardise, codes)
@@ -257,12 +257,12 @@ def warnings_for_data(config: ResolvedConfig, ratings: Ratings) -> list[str]:
     """Return warnings about a model that hardly suits the ratings, such as a rank so large that tau means little."""
     warnings = list(config.law.warnings_for_data(ratings, config.likelihood))
     rows_and_columns = ratings.n_rows + ratings.n_cols
-    numbers = config.rank * rows_and_columns
-    if config.law.is_sum_over_ratings and numbers > MAX_NUMBERS_PER_RATING * ratings.nnz:
+    elements = config.rank * rows_and_columns
+    if config.law.is_sum_over_ratings and elements > MAX_ELEMENTS_PER_RATING * ratings.nnz:
         published = "" if config.standardise else ", and leave out standardise: the published priors are too wide here"
         warnings.insert(
             0,
-            f"{numbers:,} numbers in the factors for {ratings.nnz:,} training ratings: the data hardly tell noise from "
+            f"{elements:,} elements of factors for {ratings.nnz:,} training ratings: the data hardly tell noise from "
             f"factors, so tau means little; leave out --rank, or try --rank "
             f"{automatic_rank(ratings.nnz, rows_and_columns)}{published}",
         )
@@ -282,7 +282,7 @@ def check_values(ratings: Ratings, config: ResolvedConfig) -> None:
 
 
 def check_limits(config: ResolvedConfig, ratings: Ratings) -> None:
-    """Refuse more test ratings in a block of rows than positions of 32 bits can count."""
+    """Refuse a block of rows with more test ratings than positions of 32 bits can address."""
     tested = int(np.diff(ratings.test_indptr[block_bounds(ratings.row_indptr, config.grid)]).max())
     if tested >= 2**31:
         raise InputError(f"a block of rows would have {tested:,} test ratings, too many: use a larger {named('grid')}")

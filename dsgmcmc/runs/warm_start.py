@@ -1,10 +1,10 @@
 """Starting values from an earlier run, usually on fewer ratings: shared users and items start from its last state.
 
-The newest checkpoint of every chain of the earlier run is read once, before the first iteration. Starting values are
-matched by name and written to ``RUN/start/chain-c`` for the blocks of the new grid, from where
-`dsgmcmc.model.target.FactorTarget.take_start` reads them; chain c starts from chain c modulo the number of earlier
-chains. So the new chains depend on the files in ``RUN/start`` alone, and a resumed run does not need the earlier one.
-``start`` in ``run.toml`` is the digest of these files.
+The newest checkpoint of every chain of the earlier run is read once, before the first iteration. Its values are matched
+by name and written to ``RUN/start/chain-c``, in the blocks of the new grid;
+`dsgmcmc.model.target.FactorTarget.take_start` reads these files. Chain c starts from chain c modulo the number of
+earlier chains. So the new chains depend only on the files in ``RUN/start``, and a resumed run does not need the earlier
+run. ``start`` in ``run.toml`` is the digest of these files.
 
 If ratings are standardised, the values are not rescaled to the standard deviation of the new ratings: it changes little
 when data are added, and starting values need not be exact.
@@ -59,14 +59,14 @@ class WarmStart:
         ]
         if not self.checkpoints:
             raise InputError(
-                f"{path} has no checkpoint to start from: go on with it first, or leave out {named('from')}"
+                f"{path} has no checkpoint to start from: continue this run first, or leave out {named('from')}"
             )
         self.index = Index(self.directory, facts)
         self.index.lengths()  # raises an error if the names do not match the rows
         self.quantities = self.index.quantities(self.config, self.levels)
 
     def model(self) -> dict[str, Any]:
-        """Return the model settings of the earlier run, as defaults; hyperparameters are drawn from the first sweep."""
+        """Return the earlier run's model settings as defaults; hyperparameters are drawn from the first sweep on."""
         table = self.config.table()
         return {name: table[name] for name in ModelConfig.model_fields if name in table} | {"hyper_start": 1}
 
@@ -80,20 +80,20 @@ class WarmStart:
         levels : (R,) float64 or None
             Levels of its training ratings, if the likelihood has thresholds between them.
         """
-        free = ["hyper_start"]  # changes when parameters are drawn, but not the posterior
+        free = ["hyper_start"]  # affects when parameters are drawn, but not the posterior
         if config.prior != "fixed":
             free.append("prior_precision")
         for name in ModelConfig.model_fields:
-            before, now = getattr(self.config, name), getattr(config, name)
-            if name not in free and before != now:
+            earlier, requested = getattr(self.config, name), getattr(config, name)
+            if name not in free and earlier != requested:
                 raise InputError(
-                    f"{self.directory.path} was sampled with {name} {before}, and {now} is asked for: a run can only "
-                    f"start from one of the same model; leave the setting out, or {named('from')}"
+                    f"{self.directory.path} was sampled with {name} {earlier}, but {requested} is requested: a run can "
+                    f"start only from a run with the same model; leave out {name} or {named('from')}"
                 )
         if levels is not None and len(levels) != self.levels:
             raise InputError(
-                f"{self.directory.path} was sampled from {self.levels} different ratings, and now there are "
-                f"{len(levels)}: the thresholds between them differ; leave out {named('from')}"
+                f"{self.directory.path} was sampled on ratings with {self.levels} levels, but the new ratings have "
+                f"{len(levels)} levels, so the thresholds between them differ; leave out {named('from')}"
             )
 
     # ------------------------------------------------------------------ starting values
@@ -124,7 +124,7 @@ class WarmStart:
         config : ResolvedConfig
             Settings of the new run.
         recorded : dict
-            Facts that its snapshots record (`dsgmcmc.storage.rundir`).
+            Facts that the new run's snapshots record (`dsgmcmc.storage.rundir`).
         """
         rows = self.rows_of(ratings)
         was_transposed = self.index.factors["item"] == "W"
@@ -186,7 +186,7 @@ class WarmStart:
 
 
 def start_digest(run: RunDirectory) -> str:
-    """SHA-256 of the starting values of a run; raises InputError if a file is damaged."""
+    """Return the SHA-256 of a run's starting values; raise InputError if a file is damaged."""
     lines = []
     for snapshot in map(Snapshot, run.starts()):
         snapshot.verify()
@@ -195,12 +195,12 @@ def start_digest(run: RunDirectory) -> str:
 
 
 def _kinds(ratings: Ratings) -> tuple[str, str]:
-    """Kinds of the rows of W and H."""
+    """Return the kinds of the rows of W and of H."""
     return ("item", "user") if ratings.transposed else ("user", "item")
 
 
 def _match(known: Vocabulary, ids: Array) -> Int32:
-    """Row of each name in `known`, or -1; names are compared as text if only one of `known` and `ids` has integers."""
+    """Return the row of each name in `known`, or -1; if only one of `known` and `ids` has integers, compare text."""
     if known.integers != (ids.dtype == np.int64):
         known = Vocabulary(known.kind, known.ids.astype(str).astype(object))
         ids = ids.astype(str).astype(object)
@@ -208,7 +208,7 @@ def _match(known: Vocabulary, ids: Array) -> Int32:
 
 
 def _rows(whole: Array, rows: Int32) -> Array:
-    """Return rows of an array; zeros for -1."""
+    """Return rows of an array; a row of zeros for -1."""
     chosen: Array = whole[np.maximum(rows, 0)]
     chosen[rows < 0] = 0
     return chosen

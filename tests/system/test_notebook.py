@@ -44,7 +44,7 @@ def test_an_error_is_said_once_and_whole(tmp_path: Path, capsys) -> None:
     data = write_planted(tmp_path / "r.h5")
     sample_apart(data, tmp_path / "run", {"rank": 2, "iterations": 30, "burn_in": 5}, False, 1, False, tmp_path)
     changed = {"rank": 3, "iterations": 60}
-    with pytest.raises(InputError, match=r"other settings.*\n  rank: 2 in the run, 3 asked for\n  Leave"):
+    with pytest.raises(InputError, match=r"other settings.*\n  rank: 2 in the run, 3 requested\n  Leave"):
         sample_apart(data, tmp_path / "run", changed, True, 1, True, tmp_path)
     assert "rank: 2" not in capsys.readouterr().err
 

@@ -88,7 +88,7 @@ def test_python_starts_from_a_model(earlier, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"rank": 3}, "rank 2, and 3 is asked for"),
+        ({"rank": 3}, "rank 2, but 3 is requested"),
         ({"likelihood": "ordinal-logit", "noise_precision": 1.0, "standardise": False}, "likelihood gaussian"),
         ({"noise": "shared"}, "noise by-user"),
     ],

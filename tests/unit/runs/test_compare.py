@@ -176,7 +176,7 @@ def test_clicks_are_compared_by_rankings(tmp_path):
     assert found.metric == "ndcg"
     assert {each.name for each in found.models} == {"clicks", "clicks + implicit"}
     assert all(0 < each.criterion <= 1 and each.rmse is None for each in found.models)
-    with pytest.raises(InputError, match="compared by ndcg"):
+    with pytest.raises(InputError, match="take ndcg"):
         compare(tmp_path, tmp_path / "c.h5", metric="rmse")
 
 
@@ -295,7 +295,7 @@ def test_a_run_with_a_model_of_its_own_is_not_compared_for(tmp_path):
     data, out = write_planted(tmp_path / "r.h5"), tmp_path / "run"
     typed("sample", data, "--out", out, "--iterations", 10, "--set", "grid=2").expect()
     for more, said in (
-        (("--out", out, "--resume"), "a model of its own"),
+        (("--out", out, "--resume"), "was started without"),
         (("--out", tmp_path / "new", "--from", out), "leave out --model"),
         (("--out", tmp_path / "new", "--dry-run"), "dsgmcmc compare"),
     ):

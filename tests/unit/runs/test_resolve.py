@@ -46,8 +46,8 @@ def test_what_a_chain_cannot_change_is_refused(data: Path, begun: Path) -> None:
     """With both values."""
     with pytest.raises(AgreedError) as caught:
         ask(data, begun, resume=True, rank=3, thin=5)
-    assert "rank: 2 in the run, 3 asked for\n" in str(caught.value)
-    assert "thin: 4 in the run, 5 asked for\n" in str(caught.value)
+    assert "rank: 2 in the run, 3 requested\n" in str(caught.value)
+    assert "thin: 4 in the run, 5 requested\n" in str(caught.value)
 
 
 def test_a_run_is_not_written_over(data: Path, begun: Path) -> None:
@@ -59,7 +59,7 @@ def test_a_run_is_not_written_over(data: Path, begun: Path) -> None:
 def test_a_run_goes_on_with_its_own_ratings_only(begun: Path, tmp_path: Path) -> None:
     """Whatever the path, the content counts."""
     other = write_planted(tmp_path / "other.h5", seed=5)
-    with pytest.raises(AgreedError, match=r"was sampled from other data than .*other\.h5"):
+    with pytest.raises(AgreedError, match=r"was sampled on other data than .*other\.h5"):
         ask(other, begun, resume=True)
 
 
