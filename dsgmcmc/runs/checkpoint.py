@@ -52,7 +52,7 @@ DRAWS_PER_STATE = 4
 LEAST_DRAWS = 64 << 20
 
 
-def _do(tasks: Iterable[Callable[[], None]]) -> None:
+def _run_all(tasks: Iterable[Callable[[], None]]) -> None:
     for task in tasks:
         task()
 
@@ -195,7 +195,7 @@ class Checkpoints:
         Facts that the snapshots record (`dsgmcmc.storage.rundir`).
     control : Control
         Waits for other processes, and reserves time for the last write before the wall time ends.
-    but : int, optional
+    kept_iteration : int, optional
         Iteration of a checkpoint that is never pruned.
     """
 
@@ -207,10 +207,10 @@ class Checkpoints:
         chain: int,
         facts: Facts,
         control: Control,
-        but: int | None = None,
+        kept_iteration: int | None = None,
     ) -> None:
         self._ring, self._state, self._run, self._chain = ring, state, run, chain
-        self._draws, self._facts, self._control, self._kept_iteration = state.draws, facts, control, but
+        self._draws, self._facts, self._control, self._kept_iteration = state.draws, facts, control, kept_iteration
         self._at_root = self._ring.rank == 0
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._write: _Write | None = None
@@ -288,11 +288,11 @@ class Checkpoints:
 
         The writer's thread also creates the folders, so that a stalled disk delays only this thread.
         """
-        yield self._writer.submit(_do, [draft.make for draft in drafts] if self._at_root else [])
-        yield self._writer.submit(_do, [draft.shard for draft in drafts])
+        yield self._writer.submit(_run_all, [draft.make for draft in drafts] if self._at_root else [])
+        yield self._writer.submit(_run_all, [draft.shard for draft in drafts])
         for draft in drafts:
             draft.gather()
-        yield self._writer.submit(_do, [*(draft.commit for draft in drafts), prune] if self._at_root else [])
+        yield self._writer.submit(_run_all, [*(draft.commit for draft in drafts), prune] if self._at_root else [])
 
     def advance(self) -> None:
         """Begin the next task of a write, if any; no process may be busy. Collective.
@@ -311,7 +311,7 @@ class Checkpoints:
                 agree(self._ring.comm, write.task.result, f"writing {write.drafts[-1].final}", WriteError)
             except WriteError:
                 self._write = None
-                _do(draft.discard for draft in write.drafts if self._at_root)
+                _run_all(draft.discard for draft in write.drafts if self._at_root)
                 raise
             task = next(write.following, None)
             if task is not None:
