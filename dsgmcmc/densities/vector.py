@@ -196,11 +196,11 @@ class VectorTarget(Generic[D]):
         """Return a diagonal matrix, from the curvature, as the data's mean outer product of covariates. Collective."""
         return unpack(pack(finish({Factor.W: np.diag(self.curvature / self.n_data)}), result), result)
 
-    def own_sums(self, position: str, out: str) -> None:
+    def covariate_sums(self, position: str, out: str) -> None:
         """Set field `out` to 0, in place of sums over data, which a density does not define. Collective."""
         self.block[out].fill(0.0)
 
-    def own_products(self, position: str, field: str) -> None:
+    def multiply_by_moments(self, position: str, field: str) -> None:
         """Multiply every row of a field by the curvature, in place of the second moments of covariates. Collective."""
         self.block[field][:] *= self.curvature
 

@@ -218,7 +218,7 @@ class Quantities:
         """Number of elements that a block keeps for a row besides the sampler's fields."""
         return sum(quantity.width(self.sizes) for quantity in self.of_rows)
 
-    def drawn_numbers(self, rows: Mapping[Factor, int]) -> int:
+    def drawn_elements(self, rows: Mapping[Factor, int]) -> int:
         """Number of elements of rows in a draw, given the number of rows of each factor."""
         return sum(
             quantity.width(self.sizes) * n

@@ -374,8 +374,8 @@ class FactorTarget:
 
         return self.circulation.ring.sum(partials, means, result)
 
-    def own_sums(self, position: str, out: str) -> None:
-        """Set field `out` of every row i to sum_j w_ij phi_j over the row's data, as in `own_products`. Collective.
+    def covariate_sums(self, position: str, out: str) -> None:
+        """Set field `out` of every row i to the sum over its data of w_ij phi_j (`multiply_by_moments`). Collective.
 
         Here: phi_j is (H_j, 1) for the rows of W, and (W_j, 1) for the rows of H.
         """
@@ -387,7 +387,7 @@ class FactorTarget:
             del block.arrays[SENT]
             block[out][:] *= scale(block)[:, None]
 
-    def own_products(self, position: str, field: str) -> None:
+    def multiply_by_moments(self, position: str, field: str) -> None:
         """Multiply every row y_i of a field by the second moments of the row's covariates. Collective.
 
         Here: phi_j is (H_j, 1) for the rows of W, and (W_j, 1) for the rows of H.

@@ -62,7 +62,7 @@ class Costs(NamedTuple):
         size = -(-processes // min(processes, config.chains))
         share = -(-grid // size) / grid
         quantities = config.quantities_for(ratings)
-        drawn = quantities.drawn_numbers({Factor.W: rows, Factor.H: columns}) * 4
+        drawn = quantities.drawn_elements({Factor.W: rows, Factor.H: columns}) * 4
         noises = TEST_NOISE_BYTES * int(config.noise != "shared")
         levels = config.law.levels_of(ratings)
         if levels is not None:  # the variance of each rating, and the probabilities of its levels

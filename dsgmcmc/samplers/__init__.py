@@ -26,7 +26,7 @@ SAMPLERS: Registry[Sampler[Any, Any]] = Registry(
     }
 )
 
-#: Samplers that only sample densities on a plain vector.
+#: Samplers that sample only densities on a plain vector.
 DENSITY_SAMPLERS: Registry[Sampler[Any, Any]] = Registry(
     {
         "mh": "densities.mh.MH",
@@ -52,5 +52,5 @@ KERNELS: Registry[Sampler[Any, Any]] = Registry(
 
 
 def sampler_named(name: str) -> type[Sampler[Any, Any]] | None:
-    """Class of a sampler of either kind; None if there is none of that name."""
+    """Class of a sampler of either kind; None if no sampler has this name."""
     return SAMPLERS.get(name) or DENSITY_SAMPLERS.get(name)

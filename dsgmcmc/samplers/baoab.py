@@ -16,22 +16,22 @@ the step is
     l_i = max(1 + t / n_i + 2 sqrt(max(p) t / n_i), m_i / 2),      h_i = sqrt(2 eps / l_i)
 
 The first argument of the outer max bounds the average curvature due to the interaction of W and H in these
-coordinates, so that one eps serves all but small data sets. Below 20,000 ratings the default eps is proportional to the
-cube root of their number, and it is at most 0.4 times the number of ratings per parameter of the factors. m_i estimates
-the largest eigenvalue of the row's Hessian in these coordinates (`dsgmcmc.samplers.metrics.Fisher`); it matters for
-rows unlike the average. The default c is 0.95, or 0.9 where either limit lowers eps. Kicks h_i P^-1/2 grad U are
-clipped at 5. Momenta are N(0, 1); their mean squares, by field, show whether the steps were small enough
+coordinates, so that one eps suits all but small data sets. Below 20,000 ratings, the default eps is proportional to the
+cube root of the number of ratings. It is also at most 0.4 times the number of ratings per parameter of the factors. m_i
+estimates the largest eigenvalue of the row's Hessian in these coordinates (`dsgmcmc.samplers.metrics.Fisher`); it
+matters for rows unlike the average. The default c is 0.95, or 0.9 if either limit lowers eps. Kicks h_i P^-1/2 grad U
+are clipped at 5. Momenta are N(0, 1); their mean squares, by field, show whether the steps were small enough
 (`dsgmcmc.samplers.underdamped`).
 
-Target: the posterior. No minibatch noise; the configurational error of BAOAB is O(h^2), and vanishes for the mean and
-variance of a Gaussian at any c. The metric P of a row depends only on the other factor, so that no correction for its
-dependence on the state is needed (`dsgmcmc.samplers.metrics`), except that P lags by up to `REFRESH_EVERY` sweeps.
-Left out: Metropolis correction. Updating W and H in turns is biased and less stable.
+Target: the posterior. There is no minibatch noise. The configurational error of BAOAB is O(h^2), and vanishes for the
+mean and variance of a Gaussian at any c. The metric P of a row depends only on the other factor, so that its dependence
+on the state needs no correction (`dsgmcmc.samplers.metrics`), except that P lags by up to `REFRESH_EVERY` sweeps. Left
+out: Metropolis correction. Updates of W and H in turns would be biased and less stable.
 
-The metric above is diagonal. Where the columns of a factor are strongly correlated over its rows (no centring, no
-biases at K = 64, a wide fixed prior), chains diverged on MovieLens 1M at the default step. ``metric = "kronecker"``
-uses the full D x D information of a row; r, theta and grad U are then in its coordinates (`dsgmcmc.samplers.metrics`).
-The first two of these examples run with it.
+The metric above is diagonal. If the columns of a factor are strongly correlated over its rows (no centring, no biases
+at K = 64, a wide fixed prior), chains diverged on MovieLens 1M at the default step. ``metric = "kronecker"`` uses the
+full D x D information of a row; r, theta and grad U are then in its coordinates (`dsgmcmc.samplers.metrics`). With it,
+chains of the first two examples do not diverge.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ from dsgmcmc.samplers.step_size import RisingStep
 from dsgmcmc.samplers.underdamped import BAOA, MEASURE_EVERY, Temperatures, Underdamped
 from dsgmcmc.targets.base import Target
 
-#: Defaults with the Kronecker metric, which is for data and models with which the diagonal metric is not stable.
+#: Defaults with the Kronecker metric, which is for data and models for which the diagonal metric is not stable.
 KRONECKER_DEFAULTS = {"step_size": 0.2, "warm_up": 40}
 FIRST_STEP = {"fisher": 0.2857, "kronecker": 0.02}  # as a fraction of the full step
-FULL_STEP_RATINGS = 20_000  # number of ratings from which on the step does not depend on it
+FULL_STEP_RATINGS = 20_000  # number of ratings above which the step does not depend on that number
 MAX_STEP_PER_PARAMETER_RATIO = 0.4  # largest eps, divided by the number of ratings per parameter
-FRICTION = 0.95  # c where no limit lowers eps
+FRICTION = 0.95  # c if no limit lowers eps
 
 
 class BAOABConfig(RisingStep):
@@ -64,7 +64,7 @@ class BAOABConfig(RisingStep):
         ge=0,
         lt=1,
         description="c, the fraction of the momentum that a sweep keeps; 0.95 with 20,000 ratings or more, and "
-        "0.88 or more for each number of the factors",
+        "0.88 or more per parameter of the factors",
     )
     metric: Literal["fisher", "kronecker"] = Field(
         "fisher", description="diagonal, or a full matrix for the columns of a row"
@@ -89,28 +89,30 @@ class BAOAB(Underdamped[BAOABConfig]):
     density_step = 0.1
 
     @classmethod
-    def suited(cls, config: BAOABConfig, n_data: int, per_number: float) -> BAOABConfig:
+    def suited(cls, config: BAOABConfig, n_data: int, per_parameter: float) -> BAOABConfig:
         """Return the configuration, with unset values chosen from the number of data, in total and per parameter.
 
         Below `FULL_STEP_RATINGS` data, eps is proportional to the cube root of their number.
 
-        An average over few rows describes a single row less well, and the row's l_i may be too small. eps is also at
-        most `MAX_STEP_PER_PARAMETER_RATIO` times the number of data per parameter: the errors of a step add up over
-        all parameters of the factors, and few data do not determine tau well enough to resist them (docs/baoab.md).
+        The reason is that an average over few rows describes a single row less well, so that the row's l_i may be too
+        small. eps is also at most `MAX_STEP_PER_PARAMETER_RATIO` times the number of data per parameter: the errors of
+        a step add up over all parameters of the factors, and few data do not determine tau well enough to resist them
+        (docs/baoab.md).
         If neither limit lowers eps, c becomes `FRICTION`. Values that the user has set are not changed.
         """
         if "step_size" in config.model_fields_set:
             return config
         eps = config.step_size * min(1.0, (n_data / FULL_STEP_RATINGS) ** (1 / 3))
-        eps = min(eps, MAX_STEP_PER_PARAMETER_RATIO * per_number)
-        keeps = config.friction if eps < config.step_size or "friction" in config.model_fields_set else FRICTION
-        return config.model_copy(update={"step_size": round(eps, 4), "friction": keeps})
+        eps = min(eps, MAX_STEP_PER_PARAMETER_RATIO * per_parameter)
+        friction = config.friction if eps < config.step_size or "friction" in config.model_fields_set else FRICTION
+        return config.model_copy(update={"step_size": round(eps, 4), "friction": friction})
 
     @classmethod
     def safer(cls, config: BAOABConfig, given: Collection[str]) -> dict[str, BAOABConfig]:
         """Return the configurations to try in turn if a chain diverges, by the names that messages give them.
 
-        Smaller steps come first, then the Kronecker metric. With few ratings, its steps are small, too.
+        Smaller steps come first, then the Kronecker metric. If few ratings make the steps small, its steps are small,
+        too.
         """
         configs = super().safer(config, given)
         if "metric" not in given and config.metric != "kronecker":
@@ -137,9 +139,9 @@ class BAOAB(Underdamped[BAOABConfig]):
         return values | errors | super().metrics()
 
     def find_divergence(self) -> str:
-        """Describe a divergence visible in the sampler's state, else return ``""``; the same on all processes.
+        """Return a description of a divergence visible in the sampler's state, else ``""``; equal on all processes.
 
-        It shows as momenta whose mean square is far above 1.
+        Here: momenta whose mean square is far above 1.
         """
         return self.temperatures.find_divergence()
 

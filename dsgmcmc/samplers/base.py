@@ -50,7 +50,7 @@ class Sampler(ABC, Generic[C, T]):
     draws_conditionals: ClassVar[bool] = False
     #: Class that a density must have; None if the sampler accepts any density.
     densities: ClassVar[type | None] = None
-    #: Default step on plain vectors by one gradient of all data; with B parts the default is this over B at most.
+    #: Default step on plain vectors if a gradient uses all data; with B parts, the default is at most 1 / B of it.
     density_step: ClassVar[float | None] = None
     #: Temporary arrays of the shape of theta, not stored with a block; the first one receives gradients.
     scratch: tuple[str, ...] = ("g",)
@@ -108,7 +108,7 @@ class Sampler(ABC, Generic[C, T]):
 
     @classmethod
     def sweep_length(cls, config: SamplerConfig, grid: int) -> int:
-        """Iterations that use all the data once."""
+        """Number of iterations that use all data once."""
         return grid if cls.estimator(config).by_parts else 1
 
     @classmethod
@@ -126,16 +126,16 @@ class Sampler(ABC, Generic[C, T]):
         return {"half the step": config.scaled(0.5), "a quarter of the step": config.scaled(0.25)}
 
     @classmethod
-    def suited(cls, config: C, n_data: int, per_number: float) -> C:
+    def suited(cls, config: C, n_data: int, per_parameter: float) -> C:
         """Return the configuration, with unset values chosen from the number of data, in total and per parameter."""
         return config
 
     @classmethod
     def suited_to_density(cls, config: C, grid: int) -> C:
-        """Return the configuration for a plain vector, on which a step that is not set is at most `density_step` / B.
+        """Return the configuration for a plain vector: a step that the user has not set is at most `density_step` / B.
 
-        Gradients of B parts have noise of variance B - 1 in the metric of the Fisher information. At these steps it
-        makes standard deviations a few percent too large, if it is independent in every iteration.
+        Gradients of B parts have noise of variance B - 1 in the metric of the Fisher information. At such steps,
+        noise that is independent in every iteration makes standard deviations a few percent too large.
         """
         if cls.density_step is None or not isinstance(config, StepSize) or "step_size" in config.model_fields_set:
             return config
@@ -147,8 +147,8 @@ class Sampler(ABC, Generic[C, T]):
         """Raise `InputError` if `subject` assumes independent gradient noise and the schedule does not provide it."""
         if cls.sweep_length(config, grid) > 1 and schedule != "random":
             raise InputError(
-                f"{subject} needs parts that are drawn independently: those of the {schedule} schedule make up for "
-                f"each other within a sweep, and the chain would be too cold. Use schedule=random, or {otherwise}"
+                f"{subject} needs parts that are drawn independently: the noise of the {schedule} schedule's parts "
+                f"cancels within a sweep, and the draws would vary too little. Use schedule=random, or {otherwise}"
             )
 
     @classmethod
@@ -172,7 +172,7 @@ class Sampler(ABC, Generic[C, T]):
         return self.gradient.metrics()
 
     def find_divergence(self) -> str:
-        """Describe a divergence visible in the sampler's state, else return ``""``; the same on all processes."""
+        """Return a description of a divergence visible in the sampler's state, else ``""``; equal on all processes."""
         return ""
 
     def start(self, target: T, sd: float) -> None:
@@ -206,4 +206,4 @@ class Sampler(ABC, Generic[C, T]):
 
     @abstractmethod
     def step(self, target: T, iteration: int) -> None:
-        """Run one iteration: one update of every row of every factor. Collective."""
+        """Run one iteration: update every row of every factor once. Collective."""

@@ -6,21 +6,21 @@ conditional distribution
     theta_i ~ N(P_i^-1 v_i, P_i^-1),    P_i = s_i Lambda + tau g_i sum_j g'_j phi_j phi_j^T
                                         v_i = s_i Lambda M_i + tau g_i sum_j g'_j (x_ij - mu - b_j) phi_j
 
-Given H the rows of W are independent of each other, and given W those of H. A sweep is one iteration, and two tours of
-the ring: on the first the columns show their state to the rows, on the second only the columns' sums travel.
+Given H, the rows of W are independent of each other; so are the rows of H given W. An iteration is a sweep, with two
+tours of the ring: the first brings the columns' state to the rows, the second carries the columns' sums alone.
 
-Target: the posterior itself. Every draw is from the conditional distribution given the newest values of everything
+Target: the posterior itself. Every draw is from the conditional distribution given the latest values of everything
 else, in this order:
 
 1. sums for the rows of W, from H and g'. They do not depend on W, tau and g, and give the squared errors of the state;
-2. tau, nu, and m and Lambda of both factors, given W, H, g, g': these are conditionally independent. Then the other
+2. tau, nu, and m and Lambda of both factors, given W, H, g, g': they are conditionally independent. Then the other
    parameters of the rows' priors, given m and Lambda;
 3. g, if the rows of W have noise scales, given W, H, g', tau and nu;
-4. W, given all that;
-5. sums for the rows of H, from the new W and g; g' alike; H.
+4. W, given all values so far;
+5. sums for the rows of H, from the new W and g; then g', if the rows of H have noise scales; then H.
 
-So both factors' scales are drawn in every sweep; samplers that move both factors at once draw them in turns. Nothing is
-left out. Rounding remains: sums are in float32, and systems are solved in float64.
+So the noise scales of both factors are drawn in every sweep; samplers that move both factors at once draw the two
+factors' scales in turns. Nothing is left out. Rounding remains: sums are in float32, and systems are solved in float64.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Gibbs(Sampler[GibbsConfig, Target]):
     gradients = ("none",)
     draws_conditionals = True
     scratch = ()
-    #: Priors drawn from the first sweep on would fit the initial state, and slow the factors down for 20 sweeps.
+    #: Priors that are drawn from the first sweep on would fit the initial state, and slow the factors for 20 sweeps.
     defaults: ClassVar[dict[str, Any]] = {"hyper_start": 4}
 
     @classmethod
@@ -54,7 +54,7 @@ class Gibbs(Sampler[GibbsConfig, Target]):
         return 1
 
     def step(self, target: Target, iteration: int) -> None:
-        """One sweep. Collective."""
+        """Draw all parameters once, in a sweep. Collective."""
         for factor in Factor:
             for block in target.conditionals(factor, "theta"):
                 block.update(NORMAL, sd=1.0)

@@ -1,7 +1,7 @@
-"""Gradient estimators, which compute the gradient that a sampler steps with.
+"""Gradient estimators, which compute the gradients for samplers' steps.
 
 An estimator computes the gradient of the energy at the state in a field, and yields the rows to update. In the formula
-of an update, `grad` is then this gradient, and `grad_likelihood` its part without the prior. The estimator decides
+of an update, `grad` is this gradient, and `grad_likelihood` is the gradient without the prior. The estimator decides
 whether an iteration uses a part of the data or all data, how a part is scaled, and when all data have been seen, so
 that hyperparameters may be drawn.
 """
@@ -29,7 +29,7 @@ class GradientEstimator(ABC, Generic[T]):
     Attributes
     ----------
     by_parts : bool
-        Whether an iteration visits one part of the data, and not all data.
+        Whether an iteration visits one part of the data instead of all data.
     fields : tuple of StateField
         Fields that the estimator keeps with a block.
     scratch : tuple of str
@@ -66,8 +66,8 @@ class GradientEstimator(ABC, Generic[T]):
         prior : bool
             Whether the sum may start from the prior's gradient; `grad_likelihood` is then not available.
         before : callable, optional
-            If hyperparameters are drawn between gradient and update: called with all rows and their gradient before
-            these draws.
+            If hyperparameters are drawn between gradient and update: a function of rows, called before these draws
+            with all rows and their gradient.
         """
 
     def by_block(self, target: T, position: str) -> Iterator[ParameterBlock]:
@@ -79,8 +79,8 @@ class GradientEstimator(ABC, Generic[T]):
 class PartGradient(GradientEstimator[T]):
     """The stochastic gradient of one part, scaled by 1 / p_t [Ahn 2015, eq. 7; Simsekli 2016, eq. 3].
 
-    As soon as a block is updated it is sent to where the next part needs it, during the work on other blocks. A sampler
-    that visits the cells itself calls `begin`, then `take` for each cell, and finally `finish`.
+    An updated block is sent at once to where the next part needs it, during the work on other blocks. A sampler that
+    visits the cells itself calls `begin`, then `take` for each cell, and finally `finish`.
     """
 
     by_parts: ClassVar[bool] = True
@@ -114,10 +114,10 @@ class ControlVariate(PartGradient[Target]):
 
         grad U~(theta) = grad U~_t(theta) - grad U~_t(a) + grad U(a)
 
-    is the likelihood's gradient; the prior's gradient is exact. The estimate is unbiased given theta and a, and its
-    variance is proportional to |theta - a|^2, at the cost of two gradients of a part for one. The anchor is the chain's
-    state at the end of burn-in, which uses plain gradients of parts. The full gradient at a is stored at noise
-    precision 1, so that tau may be drawn; other parameters of the likelihood must not change.
+    is the estimate of the likelihood's gradient; the prior's gradient is exact. The estimate is unbiased given theta
+    and a, and its variance is proportional to |theta - a|^2. It costs two gradients of a part instead of one. The
+    anchor is the chain's state at the end of burn-in, which uses plain gradients of parts. The full gradient at a is
+    stored at noise precision 1, so that tau may be drawn; other parameters of the likelihood must not change.
     """
 
     fields: ClassVar[tuple[StateField, ...]] = (StateField("anchor"), StateField("full"))
@@ -158,8 +158,8 @@ class FullGradient(GradientEstimator[Target]):
     """The gradient over all data, in one tour of the ring at one state; then all rows move at once.
 
     Hyperparameters are drawn given the state at which the gradient was computed, and the update uses their new values.
-    Both conditional distributions are exact: the likelihood's gradient is stored at noise precision 1, and scaled when
-    it is read. If the draws change the data, the gradient is computed again.
+    The gradient is exact for the new values: that of the likelihood is stored at noise precision 1, and scaled when it
+    is read. If the draws change the data, the gradient is computed again.
     """
 
     by_parts: ClassVar[bool] = False

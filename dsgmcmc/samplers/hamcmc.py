@@ -17,7 +17,7 @@ starting from H^0:
 B^0 is the inverse of H^0, so that trust / gamma is the paper's lambda, and a metric amounts to the published algorithm
 in other coordinates. Pairs with s.y <= 0.1 trust s.B^0 s are left out, and counted. S follows from the direct BFGS
 matrix B: with p = s / (s.y) and q = y - sqrt(s.y / s.Bs) B s, S <- (I - p q^T) S. [Simsekli 2016, eq. 11] prints q with
-the opposite sign, and s.By for s.Bs; with these, S S^T is not H.
+the opposite sign, and s.By for s.Bs; as printed, S S^T is not H.
 
 There are M interleaved sub-chains: theta_t continues theta_{t-M}, so that a sub-chain moves once in M iterations.
 Averages run over all sub-chains. The first 2M + 1 states come from SGLD steps (H = H^0): each of the first M continues
@@ -26,22 +26,22 @@ the previous state, so that the sub-chains start close together; later states co
 *Units.* `step_size` is eps gamma u, where gamma is 1 / u unless given; u = max(count / p_t), as for SGLD, or, with the
 diagonal metric, N max(1, B / 4), as for PSGLD, or 1 with the Fisher metric, as for SGRLD. So the settings carry over
 between data sets, and without pairs the algorithm is SGLD, PSGLD or SGRLD with an equal step. With trust = 1 and a
-convex U, no pair gives U less curvature than B^0 does. A smaller trust lets pairs lengthen the steps where U is flat;
-eps then has to be smaller for the directions where U is steep.
+convex U, no pair gives U less curvature than B^0 does. A smaller trust lets pairs lengthen the steps in directions in
+which U is flat; eps must then be smaller, for the directions in which U is steep.
 
 *In one reduction.* All vectors of the recursions lie in the span of {s_i, y_i, g, z} and, with a diagonal metric, of
 these vectors times H^0. So a block forms its partial dot products in float64, one ordered reduction adds them, the
-recursions run on coefficients (`two_loops`, `square_root`), and each block forms its new state in one pass; z is
-never stored but generated again from its counter. Products among old pairs are kept from earlier iterations, unless the
-metric has changed since.
+recursions run on coefficients (`two_loops`, `square_root`), and each block forms its new state in one pass. z is not
+stored, but generated again from its counter. Products of old pairs are kept from earlier iterations, unless the metric
+has changed since.
 
-*What is exact.* The algorithm is exact as eps -> 0 for a quadratic U: H_t does not involve theta_{t-M}. It does depend
-on earlier states of that sub-chain through s_{t-1}, so that for other targets a small bias remains, contrary to the
-paper's theorem 1; docs/hamcmc.md gives its size. With the diagonal metric, v has to be frozen when burn-in ends: a v
-that went on adapting to the sub-chain's gradients would change the sampled distribution.
+*Exactness.* The algorithm is exact as eps -> 0 for a quadratic U: H_t does not involve theta_{t-M}. It does depend on
+earlier states of that sub-chain through s_{t-1}, so that for other targets a small bias remains, contrary to the
+paper's theorem 1; docs/hamcmc.md gives its size. With the diagonal metric, v must be frozen when burn-in ends: a v that
+continued to adapt to the sub-chain's gradients would change the sampled distribution.
 
 A block is sent with M states, M - 1 vectors s and M - 1 vectors y (and v): 3M - 2 times as much as with SGLD. All of
-them are needed: s_tau needs theta_{tau-M}, which has been overwritten, and y_tau a gradient on an earlier part.
+them are needed: s_tau requires theta_{tau-M}, which has been overwritten, and y_tau a gradient on an earlier part.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class HAMCMCConfig(StepSize):
     )
     memory: int = Field(2, ge=2, le=10, description="M, the number of interleaved sub-chains")
     gamma: float | None = Field(None, gt=0, allow_inf_nan=False, description="scale of H^0; default 1 / u")
-    trust: float = Field(1.0, gt=0, allow_inf_nan=False, description="what keeps H below H^0 / trust along the pairs")
+    trust: float = Field(1.0, gt=0, allow_inf_nan=False, description="keeps H below H^0 / trust along the pairs")
     metric: Literal["identity", "diagonal", "fisher"] = Field("identity", description="H^0, before the pairs")
     alpha: float = Field(0.99, gt=0, lt=1, description="memory of v, with the diagonal metric")
     lambda_n: float = Field(9.0, gt=0, allow_inf_nan=False, description="lambda_v N, with the diagonal metric")
@@ -126,17 +126,17 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
         self.pairs = config.memory - 1
         self.diagonal = config.metric == "diagonal"
         self.fisher = Fisher() if config.metric == "fisher" else None
-        nothing = np.zeros((self.pairs, self.pairs))
-        self.products = PairProducts(nothing, nothing, nothing, np.zeros(1))
+        zeros = np.zeros((self.pairs, self.pairs))
+        self.products = PairProducts(zeros, zeros, zeros, np.zeros(1))
         self.replicated = (self.products, self.fisher) if self.fisher else (self.products,)
 
     @classmethod
     def check(cls, config: HAMCMCConfig, schedule: str, grid: int, thin: int) -> None:
-        """Refuse a schedule that confines a sub-chain to some parts, and thinning that keeps only some sub-chains."""
+        """Refuse a schedule that confines a sub-chain to some parts, and thinning that omits some sub-chains."""
         m = config.memory
         if schedule == "cyclic" and gcd(m, grid) > 1:
             raise InputError(
-                f"the cyclic schedule with grid {grid} shows each of the {m} sub-chains of HAMCMC only "
+                f"with the cyclic schedule and grid {grid}, each of the {m} sub-chains of HAMCMC visits only "
                 f"{grid // gcd(m, grid)} of the parts: use schedule=shuffled, or a memory and grid that "
                 "have no common factor"
             )
@@ -297,7 +297,7 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
         return self._products(lambda a, b: True)
 
     def _products(self, wanted: Callable[[int, int], bool]) -> Formula:
-        """Formula that copies the gradient to g, updates v, and sums dot products, of pairs only the `wanted` ones."""
+        """Formula that copies the gradient to g, updates v, and sums dot products; of two pairs only if `wanted`."""
         ages = range(self.pairs)
         lines = ["g = grad"]
         if self.diagonal:  # alpha = 1 leaves v unchanged

@@ -1,18 +1,18 @@
 """Metrics: the coordinates in which samplers step.
 
 P approximates the precision of a row's posterior. In the coordinates in which P is the identity, all rows and columns
-move at one pace, and one step size serves all data. A metric adds lines to a sampler's formulas, which define
+move at the same pace, and one step size suits all data. A metric adds lines to a sampler's formulas, which define
 
     step    h_i P^-1/2: the sampler's step h, made smaller where a row's energy is more curved than P
     h_i     the step of a row, with metrics that give each row a step
     p       p_ik, the share of the data in P
 
-On a factorisation, P depends on the state, but no correction for it is left out: P of a row of W is made from H, n_i,
-tau and lambda, and P of a row of H from W, so that Gamma_i = sum_j d (P^-1)_ij / d theta_j [Ma 2015, eq. 3] is zero
-where both factors move at once. Averages over the other factor may be those of the last refresh, but drawn parameters
-may not: values of tau, lambda and a row's noise scale from an earlier sweep were drawn given an earlier theta, so that
-P would depend on theta through them, whereas the update is conditional on their current values. A metric that kept
-earlier values made posteriors too narrow, at any step (docs/baoab.md).
+In a factorisation, P depends on the state, but needs no correction: P of a row of W is computed from H, n_i, tau and
+lambda, and P of a row of H from W. So Gamma_i = sum_j d (P^-1)_ij / d theta_j [Ma 2015, eq. 3] is zero if both factors
+move at once. Averages over the other factor may be those of the last refresh, but drawn parameters may not. Values of
+tau, lambda and a row's noise scale from an earlier sweep were drawn given an earlier theta, so that P would depend on
+theta through them, whereas the update is conditional on their current values. A metric that kept earlier values made
+posteriors too narrow, at any step (docs/baoab.md).
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ TURNING = (MOMENTUM, "direction")
 REFRESH_EVERY = 2
 
 #: The curvature of each row's data costs as much as three gradients. It is computed at each of the first
-#: EVERY_REFRESH_UNTIL refreshes, then at one in EARLY_BOUND_EVERY up to refresh EARLY_UNTIL, when chains have settled,
-#: then at one in BOUND_EVERY; and at any refresh at which a row has grown.
+#: EVERY_REFRESH_UNTIL refreshes; then at one refresh in EARLY_BOUND_EVERY, up to refresh EARLY_UNTIL, when chains have
+#: settled; then at one in BOUND_EVERY. It is also computed at any refresh at which a row has grown.
 EVERY_REFRESH_UNTIL, EARLY_BOUND_EVERY, EARLY_UNTIL, BOUND_EVERY = 4, 4, 20, 40
 
-#: A row has grown if its mean square exceeds GROWTH times the larger of two values when the bounds were last computed,
-#: the row's and the average, plus CHANCE / D: rows of few columns vary by chance.
+#: A row has grown if its mean square exceeds GROWTH times the larger of two mean squares when the bounds were last
+#: computed, the row's and the average, plus CHANCE / D: rows of few columns vary by chance.
 GROWTH, CHANCE = 4.0, 30.0
 
 #: l_i is at least this fraction of the largest eigenvalue of a row's Hessian.
-PART_OF_OWN = 0.5
+SHARE_OF_LARGEST = 0.5
 
 PRECISION_FIELDS = {"columns": ("c", "lambda_"), "rows": ("n",)}
 PROBE = Formula("g = direction / sqrt(tau * n * c + lambda_)", **PRECISION_FIELDS)
@@ -81,7 +81,7 @@ class Metric(Replicated, ABC):
     """
 
     fields: ClassVar[tuple[StateField, ...]] = ()
-    #: Temporary arrays of the shape of theta that its updates need.
+    #: Temporary arrays of the shape of theta for its updates.
     scratch: ClassVar[tuple[str, ...]] = ("g",)
     #: Source code that precedes the sampler's formula, and the names of its vectors.
     source: ClassVar[str]
@@ -98,8 +98,8 @@ class Metric(Replicated, ABC):
 
     def refresh(self, target: Target, iteration: int) -> None:
         """Recompute the metric from the current state once in `REFRESH_EVERY` sweeps. Collective."""
-        turn, later = divmod(iteration, REFRESH_EVERY * target.sweep_length)
-        if not later:
+        turn, since = divmod(iteration, REFRESH_EVERY * target.sweep_length)
+        if not since:
             settled = turn >= EARLY_UNTIL
             due = turn < EVERY_REFRESH_UNTIL or turn % (BOUND_EVERY if settled else EARLY_BOUND_EVERY) == 0
             self.take_from(target, due, settled=settled)
@@ -147,22 +147,22 @@ class Fisher(Metric):
     """Diagonal of the Fisher information of a row given the other factor, averaged.
 
     P_ik = tau n_i c_k + lambda_k, where n_i is the number of ratings, c_k the mean square, over the ratings, of the
-    covariate that multiplies theta_ik (1 for the bias), and lambda_k the prior's precision. h_i = h / sqrt(l_i), where
-    l_i is the larger of two numbers: a bound on the average curvature due to the interaction of the factors
-    (`dsgmcmc.targets.base.curvature_bound`), and half the largest eigenvalue of M_i = P_i^-1/2 (A_i + Lambda)
-    P_i^-1/2, with A_i = tau sum_j w_ij phi_j phi_j^T over the row's data. By (h . x + w . y)^2 <= 2 (h . x)^2 + 2 (w .
-    y)^2, the energy of both factors has at most twice the curvature of the two blocks alone, which is four times l_i.
-    BAOAB at its largest default step, 0.35, is stable up to 5.7 times l_i.
+    covariate that multiplies theta_ik (1 for the bias), and lambda_k the prior's precision. The step of a row is
+    h_i = h / sqrt(l_i), where l_i is the larger of two values: a bound on the average curvature due to the interaction
+    of the factors (`dsgmcmc.targets.base.curvature_bound`), and half the largest eigenvalue of
+    M_i = P_i^-1/2 (A_i + Lambda) P_i^-1/2, with A_i = tau sum_j w_ij phi_j phi_j^T over the row's data. Because
+    (h . x + w . y)^2 <= 2 (h . x)^2 + 2 (w . y)^2, the energy of both factors has at most twice the curvature of the
+    two blocks alone, which is four times l_i. BAOAB at its largest default step, 0.35, is stable up to 5.7 times l_i.
 
-    The larger of two estimates of the eigenvalue is used. One is the curvature along the mean covariate of the row
-    (`dsgmcmc.targets.base.alignment`), which is accurate where covariates are similar. The other is by power
+    The larger of two estimates of the eigenvalue is used. The first is the curvature along the mean covariate of the
+    row (`dsgmcmc.targets.base.alignment`), which is accurate if covariates are similar. The second is by power
     iteration, which detects the effect of a few large covariates: ``direction`` is a unit vector v_i for every row,
-    |M_i v_i| is the estimate, which is never above the eigenvalue (and this never above the trace), and
-    M_i v_i / |M_i v_i| is the next v_i. Both estimates together cost about three gradients. If the size of a row is
-    above ``reach``, they are computed at the next refresh.
+    |M_i v_i| is the estimate, and M_i v_i / |M_i v_i| is the next v_i. The estimate is never above the eigenvalue,
+    which is never above the trace. Both estimates together cost about three gradients. If the size of a row is above
+    ``reach``, they are computed at the next refresh.
 
     c_k, and the other factor's contribution to n_i, are those of the last refresh. tau, lambda_k and the row's noise
-    scale have their current values if the target asks for it
+    scale have their current values if the target requires it
     (`dsgmcmc.targets.base.Target.metric_uses_current_hyperparameters`); n_i is then stored without the row's scale, and
     lambda_k without the prior's precision. With such a target, h_i does not rise once the chain has settled, because
     l_i depends on all drawn parameters.
@@ -218,9 +218,9 @@ p = information / precision
         kept = settled and target.metric_uses_current_hyperparameters
         given = {rows: self._of_refresh(rows, information) for rows in target.rows_by_factor()}
         along_mean = self._along_mean(target, given, position)
-        along_own = self._along_own(target, information, given, position)
+        along_direction = self._along_direction(target, information, given, position)
         for block in target.blocks():
-            of_row = PART_OF_OWN * np.maximum(along_mean[block], along_own[block])
+            of_row = SHARE_OF_LARGEST * np.maximum(along_mean[block], along_direction[block])
             h_i = 1 / np.sqrt(np.maximum(self._average_curvature(block, information), of_row))
             reach = GROWTH * np.maximum(information.sizes[block], 1) + CHANCE / block.dimension
             if kept:
@@ -239,7 +239,7 @@ p = information / precision
 
     def _along_mean(self, target: Target, given: OfRefresh, position: str) -> dict[ParameterBlock, Float64]:
         """Curvature of every row's energy along its mean covariate, (n,) by block. Collective."""
-        target.own_sums(position, "g")
+        target.covariate_sums(position, "g")
         curvature: dict[ParameterBlock, Float64] = {}
         for rows, values in given.items():
             for block in rows.blocks:
@@ -247,7 +247,7 @@ p = information / precision
             curvature.update(rows.by_block(alignment(rows, "g", **values)))
         return curvature
 
-    def _along_own(
+    def _along_direction(
         self, target: Target, information: Information, given: OfRefresh, position: str
     ) -> dict[ParameterBlock, Float64]:
         """|M_i v_i| of every row, (n,) by block; replaces v_i by M_i v_i / |M_i v_i|. Collective."""
@@ -260,10 +260,10 @@ p = information / precision
             rows.update(PROBE, **values)
             for block in rows.blocks:
                 self._from_axes(block)
-                if (besides := self._off_diagonal(block, information)) is not None:
-                    off_diagonal[block] = besides
-        target.own_products(position, "g")
-        along_own: dict[ParameterBlock, Float64] = {}
+                if (product := self._off_diagonal(block, information)) is not None:
+                    off_diagonal[block] = product
+        target.multiply_by_moments(position, "g")
+        along_direction: dict[ParameterBlock, Float64] = {}
         for rows, values in given.items():
             for block in rows.blocks:
                 if block in off_diagonal:
@@ -271,8 +271,8 @@ p = information / precision
                 self._to_axes(block)
             lengths = np.sqrt(rows.update(PRODUCT, **values)["square"])
             rows.update(NORMALISED, length=lengths.astype(rows.dtype))
-            along_own.update(rows.by_block(lengths))
-        return along_own
+            along_direction.update(rows.by_block(lengths))
+        return along_direction
 
     def _from_axes(self, block: ParameterBlock) -> None:
         """Rotate ``g`` from the metric's coordinates to the columns of theta, in which covariates multiply it."""
@@ -291,7 +291,7 @@ p = information / precision
 
     # ------------------------------------------------------------------ updates
 
-    def now(self, target: Target, rows: Rows) -> tuple[float, Float64, Array | str]:
+    def current_values(self, target: Target, rows: Rows) -> tuple[float, Float64, Array | str]:
         """Tau, lambda (D,) and n for an update; n is a vector over all rows, or the name of its field."""
         tau, lambda_ = float(self.tau[0]), self.lambda_[rows.factor]
         if not target.metric_uses_current_hyperparameters:
@@ -302,7 +302,7 @@ p = information / precision
 
     def of(self, target: Target, rows: Rows, h: float) -> dict[str, Any]:
         """Values of the names in `source`, for a step h."""
-        tau, lambda_, n = self.now(target, rows)
+        tau, lambda_, n = self.current_values(target, rows)
         return {
             "metric_tau": tau,
             "c": self.c[rows.factor].astype(rows.dtype),
@@ -318,7 +318,7 @@ class Kronecker(Fisher):
     """Full Fisher information, (D, D), of a row given the other factor, averaged: G_i = tau n_i C + Lambda.
 
     C is the mean, over the ratings, of the outer product of the row's covariates (1 for the bias). Lambda is the
-    precision of the prior, plus that of the sum over all pairs if the likelihood has one
+    precision of the prior, plus the precision from the sum over all pairs if the likelihood has one
     (`dsgmcmc.model.likelihoods.all_cells`). One generalised eigenproblem per factor, C V = Lambda V diag(c) with
     V^T Lambda V = I, diagonalises G of all rows: G_i = V^-T diag(P_i) V^-1 with P_ik = tau n_i c_k + 1. So an update
     transforms the gradient to V^T grad, makes the move of the diagonal metric P, and transforms the move back by V.
@@ -375,7 +375,7 @@ class Kronecker(Fisher):
         The result is always None, because all of Lambda is in the metric.
         """
 
-    def now(self, target: Target, rows: Rows) -> tuple[float, Float64, Array | str]:
+    def current_values(self, target: Target, rows: Rows) -> tuple[float, Float64, Array | str]:
         """Tau, lambda (D,) and n for an update; n is a vector over all rows, or the name of its field.
 
         All values are those of the last refresh, as the axes are.
@@ -389,8 +389,8 @@ class Kronecker(Fisher):
             dense = precision[factor] if precision[factor].ndim == 2 else np.diag(precision[factor])
             inverse = np.linalg.inv(np.linalg.cholesky(dense))
             c, axes = np.linalg.eigh(inverse @ moment @ inverse.T)
-            before = self.axes.get(factor, axes)
-            solved = {"c": np.maximum(c, 0), "vectors": inverse.T @ axes, "axes": axes, "turn": before.T @ axes}
+            old = self.axes.get(factor, axes)
+            solved = {"c": np.maximum(c, 0), "vectors": inverse.T @ axes, "axes": axes, "turn": old.T @ axes}
             result |= {f"{name}.{factor.name}": array for name, array in solved.items()}
         return result
 

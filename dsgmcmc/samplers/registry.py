@@ -1,4 +1,4 @@
-"""Classes by name, imported when they are first asked for."""
+"""Classes by name, imported when they are first used."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ K = TypeVar("K")
 
 
 class Registry(UserDict[str, "type[K]"], Generic[K]):
-    """Classes by name, each imported when it is first asked for: a run needs only its own sampler.
+    """Classes by name, each imported when it is first looked up, because a run needs only one sampler.
 
     Parameters
     ----------

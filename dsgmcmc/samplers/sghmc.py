@@ -13,21 +13,21 @@ and for ``splitting = "published"`` [Chen 2014, eq. 15], with v = h r, eta = h^2
     r     <- (1 - a) r - h_i P^-1/2 grad U~ + sqrt(2 a) z
     theta <- theta + h_i P^-1/2 r
 
-one after the other: read simultaneously, as [Ma 2015, eq. 12] prints it, it is Euler's explicit method, which diverges
-at small friction.
+The two lines of "published" are applied one after the other. Applied simultaneously, as [Ma 2015, eq. 12] prints them,
+they are Euler's explicit method, which diverges at small friction.
 
-``refresh = L`` draws all momenta anew every L updates, with half a kick before and after. Whole kicks, as in
-[Chen 2014, algorithm 2], would make Var theta wrong by L / (L + 1) at any step size.
+``refresh = L`` draws all momenta again every L updates, with half a kick before and half a kick after. Whole kicks, as
+in [Chen 2014, algorithm 2], would make Var theta wrong by L / (L + 1) at any step size.
 
-``noise_correction`` subtracts the variance of the gradient noise from that of the added noise. In the metric, the
-variance of the gradient noise is (B - 1) p_ik on average, but only for independent parts: the noise of shuffled parts
-cancels within a sweep. With V = (B - 1) p_ik, 1 - c^2 becomes 1 - c^2 - h_i^2 V (1 + c)^2 / 4, and 2 a becomes
-2 a - h_i^2 V. Steps at which these are negative show as divergence.
+``noise_correction`` subtracts the variance of the gradient noise from the variance of the added noise. In the metric,
+the variance of the gradient noise is (B - 1) p_ik on average, but only for independent parts: the noise of shuffled
+parts cancels within a sweep. With V = (B - 1) p_ik, 1 - c^2 becomes 1 - c^2 - h_i^2 V (1 + c)^2 / 4, and 2 a becomes
+2 a - h_i^2 V. A step at which either is negative shows as divergence.
 
-Target: the posterior, up to the noise of the parts' gradients and O(eps). On N(0, 1) with noise of variance V,
-independent in every update, Var theta is 1 + h^2 V (1 + c) / ((1 - c) (4 - h^2)) for "baoa", without correction, and
-(2 a + h^2 V) (2 - a) / (a (4 - 2 a - h^2)) for "published". Shuffled parts leave much less, as long as h B stays below
-about 1. Left out: Metropolis correction, and an estimate of V where the metric does not give it.
+Target: the posterior, up to the noise of the parts' gradients and O(eps). On N(0, 1), with noise of variance V that is
+independent in every update, and without correction, Var theta is 1 + h^2 V (1 + c) / ((1 - c) (4 - h^2)) for "baoa" and
+(2 a + h^2 V) (2 - a) / (a (4 - 2 a - h^2)) for "published". The error with shuffled parts is much smaller, as long as
+h B stays below about 1. Left out: Metropolis correction, and an estimate of V where the metric does not give it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ theta = theta + step * r
 UPDATES = {"baoa": BAOA, "published": PUBLISHED}
 
 #: With a correction for noise: the fraction of the momentum that an update keeps, and the sd of the noise that it adds,
-#: elementwise, given `fade`, gamma h, and `parts`, B - 1.
+#: elementwise; `fade` is gamma h, and `parts` is B - 1.
 FRICTION = {
     "baoa": """\
 damp = exp(-fade)
@@ -78,7 +78,7 @@ class SGHMCConfig(RisingStep):
     gamma: float = Field(0.5, gt=0, allow_inf_nan=False, description="friction in units of the step h")
     refresh: int = Field(0, ge=0, description="updates after which momenta are drawn afresh, with half kicks; 0: never")
     noise_correction: bool = Field(
-        False, description="add less noise, by that of the gradients; only with independent parts"
+        False, description="add less noise, to allow for that of gradients; only with independent parts"
     )
 
 
@@ -97,18 +97,18 @@ class SGHMC(Underdamped[SGHMCConfig]):
 
     @classmethod
     def check(cls, config: SGHMCConfig, schedule: str, grid: int, thin: int) -> None:
-        """Refuse a correction for noise that is not known."""
+        """Refuse a correction for gradient noise whose variance is not known."""
         if not config.noise_correction:
             return
         if config.metric == "identity":
-            raise InputError(f"sampler.noise_correction is made from the metric: use {named('sampler.metric')}=fisher")
+            raise InputError(f"sampler.noise_correction follows from the metric: use {named('sampler.metric')}=fisher")
         cls.corrects_noise(config, schedule, grid)
 
     @classmethod
     def suited_to_density(cls, config: SGHMCConfig, grid: int) -> SGHMCConfig:
         """Return the configuration for a plain vector.
 
-        With gradients of parts the momentum fades by `FADE_OF_NOISE` in a step, unless a setting is given.
+        If gradients are of parts, gamma h is `FADE_OF_NOISE`, unless the user has set the step, friction or splitting.
         """
         suited = super().suited_to_density(config, grid)
         given = {"step_size", "gamma", "splitting", "noise_correction"} & config.model_fields_set
@@ -129,7 +129,7 @@ class SGHMC(Underdamped[SGHMCConfig]):
             self.metric.update(target, rows, self.update_of(fresh or halves), h, **friction)
 
     def _friction(self, h: float, sweep_length: int) -> dict[str, Any]:
-        """Values of the friction's names in the formula of an update."""
+        """Values of the names that describe friction in the formula of an update."""
         fade = self.config.gamma * h
         if self.config.noise_correction:
             return {"fade": fade, "parts": float(sweep_length - 1)}

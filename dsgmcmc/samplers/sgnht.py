@@ -1,6 +1,6 @@
 r"""Stochastic gradient Nose-Hoover thermostats [Ding 2014, algorithm 1; Ma 2015, eq. 15]: friction learnt.
 
-Friction xi grows while the mean square of the momenta is above 1 and falls while it is below 1, so that gradients may
+Friction xi grows while the mean square of the momenta is above 1, and falls while it is below 1, so that gradients may
 have noise of any variance. P is the metric, h_i the step of a row (`dsgmcmc.samplers.metrics`), h = sqrt(2 eps), and A
 the added `diffusion`. In the splitting BADODAB of [Leimkuhler & Shang 2016], with half kicks joined, one update is
 
@@ -9,21 +9,20 @@ the added `diffusion`. In the splitting BADODAB of [Leimkuhler & Shang 2016], wi
     r     <- exp(-xi h) r + sqrt(A (1 - exp(-2 xi h)) / xi) z
     xi    <- xi + (h / 2) (|r|^2 / d - 1),                          theta <- theta + (h_i / 2) P^-1/2 r
 
-A single ``thermostat = "scalar"`` for all d elements, as published, cannot serve noise that differs between rows: rows
-with more noise than the average are overdispersed, rows with less are underdispersed. One thermostat for every
+A single ``thermostat = "scalar"`` for all d elements, as published, cannot match noise that differs between rows: rows
+with more noise than the average are overdispersed, rows with less noise are underdispersed. One thermostat for every
 ``"row"`` (d = D) or ``"element"`` (d = 1) can: in the recipe of [Ma 2015, eq. 3], Q couples r_i and xi_i by r_i / d,
 and the energy has a sum over thermostats. The invariant density is exp(-U - |r|^2 / 2 - (d / 2) sum (xi - A)^2);
-[Ma 2015, section 3.1] prints 1 / (2 d), which eq. 15 does not leave invariant.
+[Ma 2015, section 3.1] prints 1 / (2 d) for d / 2, and eq. 15 does not leave that density invariant.
 
 Target: the posterior, up to O(h^2), for independent normal noise that does not depend on theta and whose covariance in
 the metric has the form that the thermostats can match: V I in each row for "row", diagonal for "element". Then the
-mean of xi is A + h_i^2 V / (2 h). Otherwise the error is O(h): with "row", direction k, of noise V_k, tends to the
+mean of xi is A + h_i^2 V / (2 h). Otherwise the error is O(h): with "row", a direction k with noise V_k tends to the
 temperature (A + h V_k / 2) / (A + h mean(V) / 2); with "element", correlated noise makes elements of theta correlated.
-Minibatches have correlated noise: `dsgmcmc.densities.matrix_sgnht` handles it, for one vector. Noise that
-depends on theta causes an error of O(h) with all thermostats. The noise of shuffled parts cancels within a sweep, but a
-thermostat adapts to one part at a time, and the draws would be underdispersed: such parts are refused. On a plain
-vector of several rows, "scalar" couples the rows, which are then not independent chains. Left out: Metropolis
-correction.
+Minibatches have correlated noise, which `dsgmcmc.densities.matrix_sgnht` handles for one vector. Noise that depends on
+theta causes an error of O(h) with all thermostats. The noise of shuffled parts cancels within a sweep, but a thermostat
+adapts to one part at a time, and the draws would be underdispersed: shuffled parts are refused. On a plain vector of
+several rows, "scalar" couples the rows, which are then not independent chains. Left out: Metropolis correction.
 
 [Leimkuhler & Shang 2016] Adaptive thermostats for noisy gradient systems, SIAM J. Sci. Comput. 38.
 """
@@ -57,8 +56,8 @@ theta = theta + 0.5 * step * r
 square = r * r
 """
 
-#: The whole update, if every element has a thermostat. The noise's variance is 2 A h exp(-x) sinh(x) / x, x = xi h,
-#: its last factor by the series, which has no limit to take at 0 and is exact to 2e-8 at 1 and to 2e-3 at 3.
+#: The whole update, if every element has a thermostat. The noise's variance is 2 A h exp(-x) sinh(x) / x, x = xi h. A
+#: series replaces sinh(x) / x, because it needs no limit at x = 0; its error is 2e-8 at x = 1 and 2e-3 at x = 3.
 ELEMENTWISE = """\
 r = r - step * grad
 theta = theta + 0.5 * step * r
@@ -77,11 +76,9 @@ class SGNHTConfig(RisingStep):
 
     step_size: float = Field(0.01, gt=0, allow_inf_nan=False)
     thermostat: Literal["row", "scalar", "element"] = Field(
-        "row", description="one friction for each row, for all, or for each element"
+        "row", description="one friction for each row, for all rows, or for each element"
     )
-    diffusion: float = Field(
-        0.5, gt=0, allow_inf_nan=False, description="A, the friction where gradients have no noise"
-    )
+    diffusion: float = Field(0.5, gt=0, allow_inf_nan=False, description="A, the friction if gradients have no noise")
     metric: Literal["fisher", "kronecker", "identity"] = Field("fisher", description="coordinates of the step")
 
 
@@ -117,7 +114,7 @@ class SGNHT(MetricSampler[SGNHTConfig]):
         """Refuse dependent parts, and thermostats of elements with a metric that rotates its coordinates."""
         if (config.metric, config.thermostat) == ("kronecker", "element"):
             raise InputError(
-                "sampler.thermostat=element follows coordinates that the Kronecker metric turns: use "
+                "sampler.thermostat=element needs fixed coordinates, but the Kronecker metric rotates them: use "
                 f"{named('sampler.thermostat')}=row"
             )
         cls.needs_independent_parts("the thermostat of sgnht", "take another sampler", config, schedule, grid)
@@ -155,7 +152,7 @@ class SGNHT(MetricSampler[SGNHTConfig]):
         xi += self._heat(self._apply_friction(target, block, h, xi.astype(np.float64)) / block.dimension, h)
 
     def _step_of_all(self, target: Target, h: float) -> None:
-        """Update all rows with one thermostat; blocks are sent after the sums over all are known. Collective."""
+        """Update all rows with one thermostat; blocks are sent after the sums over all blocks. Collective."""
         gradient, squares = self.gradient, {}
         assert isinstance(gradient, PartGradient)
         gradient.begin(target, "theta")

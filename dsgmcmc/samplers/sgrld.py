@@ -6,15 +6,15 @@ with P and l_i those of `dsgmcmc.samplers.metrics`. The correction Gamma for a m
 [Ma 2015, eq. 14] prints with the wrong sign inside its bracket, is zero here: the metric of a row depends only on the
 other factor, and both factors move at once.
 
-``noise_correction`` subtracts the variance of the gradient noise from that of the added noise. In the metric, the
-variance of the gradient noise is (B - 1) p_ik on average, for independent parts, where p_ik is the share of the data in
-P. The added noise is then N(0, (2 eps_i - eps_i^2 (B - 1) p_ik) / P_ik). Steps at which that is negative show as
-divergence.
+``noise_correction`` subtracts the variance of the gradient noise from the variance of the added noise. In the metric,
+the variance of the gradient noise is (B - 1) p_ik on average, for independent parts, where p_ik is the share of the
+data in P. The added noise is then N(0, (2 eps_i - eps_i^2 (B - 1) p_ik) / P_ik). A step at which its variance is
+negative shows as divergence.
 
-Target: the posterior, up to the noise of the parts' gradients and O(eps). Where the precision is lambda in the metric,
-and the noise independent with variance V, Var theta is (1 + eps (V - B^) / 2) / (1 - eps lambda / 2) in units of the
-target's, B^ being the variance that was corrected for. Left out: Metropolis correction; that P lags behind by up to
-`REFRESH_EVERY` sweeps.
+Target: the posterior, up to the noise of the parts' gradients and O(eps). In a direction of precision lambda in the
+metric, with independent noise of variance V of which B^ is corrected for, Var theta is
+(1 + eps (V - B^) / 2) / (1 - eps lambda / 2) in units of the target's variance. Left out: Metropolis correction, and a
+correction for the lag of P by up to `REFRESH_EVERY` sweeps.
 
 [Patterson 2013] S. Patterson, Y. W. Teh: Stochastic gradient Riemannian Langevin dynamics on the probability simplex.
 """
@@ -46,7 +46,7 @@ class SGRLDConfig(RisingStep):
         "fisher", description="diagonal, or a full matrix for the columns of a row"
     )
     noise_correction: bool = Field(
-        False, description="add less noise, by that of the gradients; only with independent parts"
+        False, description="add less noise, to allow for that of gradients; only with independent parts"
     )
 
 
@@ -64,7 +64,7 @@ class SGRLD(MetricSampler[SGRLDConfig]):
 
     @classmethod
     def check(cls, config: SGRLDConfig, schedule: str, grid: int, thin: int) -> None:
-        """Refuse parts whose noise is not that which is corrected for."""
+        """Refuse parts whose noise is not the noise that the correction assumes."""
         if config.noise_correction:
             cls.corrects_noise(config, schedule, grid)
 

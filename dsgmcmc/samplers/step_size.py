@@ -50,7 +50,7 @@ class StepSize(SamplerConfig):
         iteration : int
             Counted from 0.
         grid : int
-            Iterations in a sweep.
+            Number of iterations in a sweep.
         burn_in : int
             Number of burn-in iterations.
         """

@@ -4,17 +4,17 @@ The momenta of underdamped Langevin dynamics are N(0, 1) in the coordinates of a
 formulas, ``step`` comes from the metric (`dsgmcmc.samplers.metrics`), ``damp`` is the fraction of the momentum that an
 update keeps, and ``spread`` is the standard deviation of the noise that replaces the rest.
 
-A kick consists of the half that ends a step and the half that begins the next. Hyperparameters drawn between gradient
-and update should change the second half alone: they are drawn given the position, and the momentum at the end of the
-first half must be independent of it. Shared parameters move little in a sweep, so the halves are usually joined. They
-are made separately in iterations that change the data, where the second half has a new gradient, and in iterations that
-draw prior means of single rows: when halves were joined and implicit features drawn every 3 sweeps, predictions were
-too wide by a tenth.
+A kick consists of the half that ends a step and the half that begins the next step. Hyperparameters that are drawn
+between gradient and update should change the second half alone: they are drawn given the position, and the momentum at
+the end of the first half must be independent of the position. Shared parameters move little in a sweep, so the halves
+are usually joined. They are separate in iterations that change the data, where the second half has a new gradient, and
+in iterations that draw prior means of single rows: with joined halves, and implicit features drawn every 3 sweeps,
+predictions were too wide by a tenth.
 
 A temperature is the mean square of momenta, which is 1 if the chain samples its target. If the energy is quadratic,
 BAOAB keeps the momenta's distribution at every stable step size, if momenta are measured right after the noise of a
 step: half a kick from there, their variance in a direction of curvature l is 1 - h^2 l / 4. A step too large for the
-energy's higher-order terms makes the variance larger than 1.
+energy's higher-order terms makes the temperature larger than 1.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ theta = theta + 0.5 * step * (kicked + r)
 """
 #: The kick in the source of an update.
 KICK = "step * grad"
-#: Kicks are clipped. At the posterior a kick's sd is below h, which is 0.84 at the default step, so the bound only
-#: matters during burn-in and in the tails: a row pushed back by a steep energy stays near, instead of going to where
-#: the next row's kick is far larger still.
+#: Kicks are clipped. At the posterior, a kick's sd is below h, which is 0.84 at the default step, so that the bound
+#: matters only during burn-in and in the tails. There, a row that a steep energy pushes back stays near, instead of
+#: moving to where the kicks of other rows are larger still.
 CLIPPED = f"minimum(maximum({KICK}, -5.0), 5.0)"
 
 
 class MetricSampler(Sampler[C, Target]):
-    """Base class of samplers that step in the coordinates of a metric, which they refresh.
+    """Base class of samplers that step in the coordinates of a metric, and refresh the metric.
 
     Parameters
     ----------
@@ -109,8 +109,8 @@ class Underdamped(MetricSampler[C]):
 
 # ---------------------------------------------------------------------- temperatures
 
-#: Sweeps between measurements, after which momenta are nearly independent; number of measurements needed to call a
-#: chain divergent.
+#: Sweeps between measurements, after which momenta are nearly independent; number of measurements before which no chain
+#: is called divergent.
 MEASURE_EVERY, MIN_MEASUREMENTS = 20, 10
 
 #: A chain has diverged if a temperature is above this bound by more than four standard errors.
@@ -124,9 +124,9 @@ NAME = "temperature.{}"
 class Temperatures(Replicated):
     """Sums of squared momenta, over the last half to three quarters of the measurements after burn-in.
 
-    A chain that is still moving towards its posterior has a high temperature, too: where tau rises, for example,
-    momenta gain the energy that positions lose. So early measurements are discarded: there is a sum over measurement 1,
-    over measurements 2 to 3, 4 to 7, 8 to 15, ..., and the last two sums are used.
+    A chain that is still moving towards its posterior also has a high temperature: if tau rises, for example, momenta
+    gain the energy that positions lose. So early measurements are discarded: measurements are summed in groups, 1,
+    2 to 3, 4 to 7, 8 to 15, ..., and the last two groups are used.
 
     Attributes
     ----------
@@ -181,12 +181,12 @@ class Temperatures(Replicated):
         return {name: (s / n, sqrt(2 / n)) for name, (s, n) in totals.items() if n}
 
     def find_divergence(self) -> str:
-        """Describe the first field whose temperature shows divergence, else return an empty string."""
+        """Return a description of the first field whose temperature shows divergence, or an empty string."""
         if self.measurements[0] < MIN_MEASUREMENTS:
             return ""
         for name, (temperature, error) in self.by_field().items():
             if not temperature - 4 * error <= DIVERGED_ABOVE:
-                factor, _, what = name.rpartition(".")
-                whose = f"the {what} of {factor}" if factor else what
-                return f"the momenta of {whose} have the temperature {temperature:.3g} and not 1,"
+                factor, _, quantity = name.rpartition(".")
+                owner = f"the {quantity} of {factor}" if factor else quantity
+                return f"the momenta of {owner} have the temperature {temperature:.3g} and not 1,"
         return ""

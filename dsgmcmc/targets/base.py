@@ -303,10 +303,10 @@ class Target(Protocol):
             Shapes of the arrays that `finish` returns, which are sent to all processes.
         """
 
-    def own_sums(self, position: str, out: str) -> None:
-        """Set field `out` of every row i to sum_j w_ij phi_j over the row's data, as in `own_products`. Collective."""
+    def covariate_sums(self, position: str, out: str) -> None:
+        """Set field `out` of every row i to the sum over its data of w_ij phi_j (`multiply_by_moments`). Collective."""
 
-    def own_products(self, position: str, field: str) -> None:
+    def multiply_by_moments(self, position: str, field: str) -> None:
         """Multiply every row y_i of a field by the second moments of the row's covariates. Collective.
 
         With the weights w_ij of `Information.n` and the covariates phi_j, y_i becomes sum_j w_ij phi_j (phi_j . y_i).
