@@ -17,7 +17,7 @@ above, but takes hundreds of sweeps if the ratings contain little information ab
 
 A sweep reads the training ratings once, some rows at a time. It computes the means of the rows from the means of the
 columns, and in the same pass the sums for the next means of the columns. All precisions converge to 2 % in three to
-eight sweeps, on sparse data in up to thirty. One process computes all sums, in the order of the file.
+eight sweeps; sparse data may take thirty. One process computes all sums, in the order of the file.
 
 [Lim & Teh 2007] Variational Bayesian approach to movie rating prediction, KDD Cup and Workshop.
 """
@@ -64,12 +64,12 @@ class BiasesOnly(NamedTuple):
     variances: tuple[Float64, Float64]
 
     def predict(self, rows: Int64, columns: Int32) -> Float64:
-        """Expected ratings of pairs, (q,)."""
+        """Return the expected ratings of pairs, (q,)."""
         mean: Float64 = self.mean + self.means[0][rows] + self.means[1][columns]
         return mean
 
     def predictive(self, rows: Int64, columns: Int32, levels: Float64 | None = None) -> Predictive:
-        """Predictive distributions of the ratings of pairs, with the levels of the ratings if they are known."""
+        """Return the predictive distributions of the ratings of pairs; `levels` are the ratings' levels, if known."""
         variance = self.noise + self.variances[0][rows] + self.variances[1][columns]
         return Gaussian.predictive_of_moments(Moments(self.predict(rows, columns), variance, None, levels))
 
@@ -77,7 +77,7 @@ class BiasesOnly(NamedTuple):
 def fit_biases_only(ratings: Ratings) -> BiasesOnly:
     """Fit biases only to the training ratings."""
     n, counts = ratings.nnz, (np.diff(ratings.row_indptr), ratings.column_counts)
-    squares = sum(float(np.square(left).sum()) for _, _, left in _deviations(ratings, "train", ratings.row_indptr))
+    squares = sum(float(np.square(x).sum()) for _, _, x in _deviations(ratings, "train", ratings.row_indptr))
     variance = squares / n or 1.0
     means, tau, strengths = (np.zeros(ratings.n_rows), np.zeros(ratings.n_cols)), 2 / variance, [4 / variance] * 2
     for _ in range(MOST_SWEEPS):
@@ -86,13 +86,13 @@ def fit_biases_only(ratings: Ratings) -> BiasesOnly:
         means[1][:] = tau * variances[1] * sums
         squares += float(means[1] @ (counts[1] * means[1] - 2 * sums))
         squares += sum(float(number @ spread) for number, spread in zip(counts, variances, strict=True))
-        before, tau = np.array([tau, *strengths]), (1 + n / 2) / (variance + squares / 2)
+        old, tau = np.array([tau, *strengths]), (1 + n / 2) / (variance + squares / 2)
         strengths = [
             (PRECISION_SHAPE + (len(mean) - strength * spread.sum()) / 2)
             / (PRECISION_RATE * variance + float(mean @ mean) / 2)
             for mean, spread, strength in zip(means, variances, strengths, strict=True)
         ]
-        if np.all(np.abs(np.array([tau, *strengths]) / before - 1) < CONVERGED_BELOW):
+        if np.all(np.abs(np.array([tau, *strengths]) / old - 1) < CONVERGED_BELOW):
             break
     return BiasesOnly(ratings.mean, 1 / tau, means, (variances[0], variances[1]))
 
@@ -108,21 +108,21 @@ def _sweep(ratings: Ratings, means: tuple[Float64, Float64], tau: float, strengt
         Sum of all squared residuals.
     """
     sums, squares = np.zeros(ratings.n_cols), 0.0
-    for rows, columns, left in _deviations(ratings, "train", ratings.row_indptr):
+    for rows, columns, residuals in _deviations(ratings, "train", ratings.row_indptr):
         span = slice(int(rows[0]), int(rows[-1]) + 1)
-        sums_of_rows = np.bincount(rows - span.start, left - means[1][columns])
+        sums_of_rows = np.bincount(rows - span.start, residuals - means[1][columns])
         means[0][span] = tau * sums_of_rows / (tau * np.diff(ratings.row_indptr[span.start : span.stop + 1]) + strength)
-        left -= means[0][rows]
-        sums += np.bincount(columns, left, minlength=len(sums))
-        squares += float(left @ left)
+        residuals -= means[0][rows]
+        sums += np.bincount(columns, residuals, minlength=len(sums))
+        squares += float(residuals @ residuals)
     return sums, squares
 
 
 def baselines(ratings: Ratings, biases: BiasesOnly) -> dict[str, float]:
-    """RMSE of the two baselines on the test ratings, ``mean_only`` and ``biases_only``."""
+    """Return the RMSE of the two baselines on the test ratings, ``mean_only`` and ``biases_only``."""
     squares = np.zeros(2)
-    for rows, columns, left in _deviations(ratings, "test", ratings.test_indptr):
-        squares += (left @ left, np.square(left + ratings.mean - biases.predict(rows, columns)).sum())
+    for rows, columns, x in _deviations(ratings, "test", ratings.test_indptr):
+        squares += (x @ x, np.square(x + ratings.mean - biases.predict(rows, columns)).sum())
     mean_only, biases_only = np.sqrt(squares / ratings.nnz_test).tolist()
     return {"mean_only": mean_only, "biases_only": biases_only}
 
@@ -160,7 +160,7 @@ def advantage(
     -------
     dict or None
         ``measure`` is ``log_probability`` if ratings have levels, else ``log_predictive_density``; ``biases_only`` is
-        the mean of this measure for biases only. ``gain`` says how much larger the mean is for the model, and
+        the mean of this measure for biases only. ``gain`` is the mean for the model minus this mean, and
         ``gain_error`` is the standard error of the difference (`dsgmcmc.diagnostics.scores`). ``square`` and
         ``square_error`` are the reduction of the mean squared error and its standard error. None if all test ratings
         are by one user, because then no standard error is known.
@@ -196,7 +196,7 @@ def _has_levels(predictive: Predictive) -> bool:
 
 
 def _log_scores(predictive: Predictive, x: Float64, whole: bool) -> Float64:
-    """Log probability of each level, or log density; for `whole` ratings x, log probability of x - 0.5 to x + 0.5."""
+    """Return log probabilities of levels, or log densities; for `whole` x, log probabilities of x - 0.5 to x + 0.5."""
     if _has_levels(predictive):
         return predictive.log_probability(x)
     if whole and not predictive.whole:
@@ -205,7 +205,7 @@ def _log_scores(predictive: Predictive, x: Float64, whole: bool) -> Float64:
 
 
 def _pairs(ratings: Ratings, start: int, stop: int) -> tuple[Int64, Int32]:
-    """Rows and columns of the test ratings `start` to `stop`, in the order of the file."""
+    """Return the rows and columns of the test ratings `start` to `stop`, in the order of the file."""
     indptr = ratings.test_indptr
     first, last = int(np.searchsorted(indptr, start, side="right")) - 1, int(np.searchsorted(indptr, stop))
     columns = ratings.slab("test", first, last)[1]

@@ -33,8 +33,8 @@ class Model(BaseModel):
     criterion : float or None
         Mean of the criterion over the held-out ratings; None if the chain diverged.
     behind, error : float or None
-        How much worse its criterion is than that of the best model at this number of sweeps, and the standard error of
-        the difference.
+        By how much its criterion is worse than the criterion of the best model at this number of sweeps, and the
+        standard error of this difference.
     rmse : float or None
         RMSE, if it was measured.
     seconds : float or None
@@ -63,7 +63,7 @@ class Comparison(BaseModel):
     metric : str
         A key of `CRITERIA`.
     training, held_out : int
-        Numbers of ratings from which the models were sampled, and on which they were scored.
+        Number of ratings from which the models were sampled, and number of ratings on which they were scored.
     models : list of Model
         In the order of their complexity.
     left_out : list of str
@@ -97,7 +97,7 @@ class Comparison(BaseModel):
         return self.model(self.recommended).settings
 
     def without_recommended(self) -> Self | None:
-        """Recommend the best other model, after the recommended one diverged; None if no other model has a score."""
+        """Recommend the best other model after the recommended model diverged; None if no other model has a score."""
         given_up = [*self.given_up, self.recommended]
         scores = {model.name: model.criterion for model in self.models if model.criterion is not None}
         others = [name for name in scores if name not in given_up]
@@ -133,9 +133,9 @@ class Comparison(BaseModel):
             raise InputError(f"{path} is damaged: {error.errors(include_input=False)[0]['msg']}") from error
 
     def toml(self) -> str:
-        """Settings of the recommended model, for ``sample --config``."""
+        """Return the settings of the recommended model, for ``sample --config``."""
         return f"# {self.sentence()}\n{tomli_w.dumps(self.settings)}"
 
     def table(self) -> dict[str, Any]:
-        """The comparison as plain values, with the recommended settings and the sentence."""
+        """Return the comparison as plain values, with the recommended settings and the sentence."""
         return {**self.model_dump(), "settings": self.settings, "sentence": self.sentence()}

@@ -1,6 +1,6 @@
 r"""Convergence of chains: R-hat and effective sample sizes (`dsgmcmc.diagnostics.mixing`).
 
-They are computed for identified quantities (`dsgmcmc.posterior.traces`), never for raw factors.
+Both are computed for identified quantities (`dsgmcmc.posterior.traces`), never for raw factors.
 
 HAMCMC interleaves several sub-chains in one chain; here they count as separate chains. The joint trace of three or more
 sub-chains has a comb-shaped autocorrelation, which estimators of the ESS mistake for almost no autocorrelation.
@@ -12,16 +12,16 @@ stochastic-gradient sampler: its chains may agree on a wrong distribution [Nemet
 many of them move along directions that leave all predictions unchanged: thresholds together with the means of the
 factors, a precision of biases together with these biases. Their effect on predictions is measured by the log likelihood
 of the test ratings at each draw. This log likelihood is therefore monitored in place of the shared parameters. Its ESS
-may be smaller than that of the predictions by `LIKELIHOOD_ALLOWANCE`, and still distinguish a chain that has converged
-from one that drifts. It is ignored once the predictions are `ENOUGH_ALONE` times as accurate as wanted;
-docs/defaults.md shows the gain from waiting for it.
+may be smaller than the ESS of the predictions by the factor `LIKELIHOOD_ALLOWANCE`: this still distinguishes a
+converged chain from a drifting one. The log likelihood is ignored once the predictions are `ENOUGH_ALONE` times as
+accurate as wanted; docs/defaults.md shows the gain from waiting for it.
 
 A single chain is compared with itself: its halves count as chains, and R-hat splits each half again. 9 of 10 monitored
 quantities must reach the accuracy.
 
 The accuracy is checked when all chains have completed burn-in and 10 n sweeps, n = 1, 2, ..., 7, 8, 10, 12, 14, 16, 20,
-..., numbers with at most three significant binary digits. So the end depends on the draws alone, all checks together
-cost about as much as six checks at the end, and chains run at most a quarter longer than necessary.
+..., numbers with at most three significant binary digits. The end therefore depends on the draws alone, all checks
+together cost about as much as six checks at the end, and chains run at most a quarter longer than necessary.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ LABELS = {
 }
 BIAS_NOTE = (
     "R-hat tells whether the chains agree, and ESS how many independent draws they are worth. Neither detects the bias "
-    "of a stochastic-gradient sampler, which all chains share [Nemeth 2021, section 4]; calibration on test ratings, "
-    "and a run with a smaller step, do."
+    "of a stochastic-gradient sampler, which all chains share [Nemeth 2021, section 4]; calibration on test ratings "
+    "and a run with a smaller step detect it."
 )
 
 
@@ -134,7 +134,7 @@ def agreement(diagnosis: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def slowest(diagnosis: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Find the shared parameter of the likelihood and of the parts of the model that mixes most slowly.
+    """Find the slowest-mixing shared parameter of the likelihood and of the parts of the model.
 
     Returns
     -------
@@ -152,7 +152,7 @@ def slowest(diagnosis: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _withheld(weights: Float64, interleaved: int) -> str | None:
-    """Say why R-hat and ESS cannot be computed from draws with these weights; None if they can."""
+    """Say why R-hat and ESS cannot be computed from draws with the given weights; None if they can be computed."""
     if not mixing.equal_weights(weights):
         return (
             "the draws have unequal weights (the step size changes after burn-in), but R-hat and ESS need equal ones; "
@@ -172,7 +172,7 @@ def split_subchains(values: Float64, interleaved: int) -> Float64:
 
 
 def _measures(values: Float64, interleaved: int, withheld: bool) -> dict[str, list[float] | None]:
-    """R-hat, bulk ESS and tail ESS of (chains, draws, m) values; R-hat needs two chains: sub-chains do not count."""
+    """Return R-hat, bulk ESS and tail ESS of (chains, draws, m) values; R-hat needs two chains, not sub-chains."""
     if withheld:
         return {"rhat": None, "ess_bulk": None, "ess_tail": None}
     subchains = split_subchains(values, interleaved)
@@ -185,7 +185,7 @@ def _measures(values: Float64, interleaved: int, withheld: bool) -> dict[str, li
 
 def _warnings(diagnosis: dict[str, Any], aim: float) -> list[str]:
     """Describe doubts and their remedies; `aim` is the larger of the default ESS and the target of the run."""
-    chains, several = diagnosis["chains"], diagnosis["predictions"]
+    chains, monitored = diagnosis["chains"], diagnosis["predictions"]
     warnings = []
     if chains == 1:
         warnings.append("one chain: R-hat needs several; sample with --chains 4")
@@ -193,8 +193,8 @@ def _warnings(diagnosis: dict[str, Any], aim: float) -> list[str]:
         return [*warnings, f"no R-hat and no ESS: {diagnosis['withheld']}"]
     limit = ESS_PER_CHAIN * chains
     few = [q["label"] for q in diagnosis["quantities"] if min(q["ess_bulk"], q["ess_tail"]) < limit]
-    if several["ess_bulk"] is not None:
-        low = np.minimum(several["ess_bulk"], several["ess_tail"]) < limit
+    if monitored["ess_bulk"] is not None:
+        low = np.minimum(monitored["ess_bulk"], monitored["ess_tail"]) < limit
         if low.mean() > SHARE_LEFT_OUT:
             few.append(f"{low.mean():.0%} of the predictions")
     if few:
@@ -202,8 +202,8 @@ def _warnings(diagnosis: dict[str, Any], aim: float) -> list[str]:
             f"ESS below {ESS_PER_CHAIN} per chain: {', '.join(few)}; their R-hat and tail quantiles are unreliable: "
             f"continue with --resume --until ess={2 * aim:g}, or --until none --iterations N"
         )
-    if several["rhat"] is not None:
-        share = float(np.mean(np.array(several["rhat"]) > RHAT_LIMIT))
+    if monitored["rhat"] is not None:
+        share = float(np.mean(np.array(monitored["rhat"]) > RHAT_LIMIT))
         if share > MAX_SHARE_APART:
             warnings.append(
                 f"R-hat above {RHAT_LIMIT} for {share:.0%} of the predictions: the chains have not mixed; continue "
@@ -213,7 +213,9 @@ def _warnings(diagnosis: dict[str, Any], aim: float) -> list[str]:
 
 
 def temperatures(run: RunDirectory, transposed: bool) -> dict[str, dict[str, float]]:
-    """Temperature, with its standard error, of every field with momenta in its hottest chain, from the newest metrics.
+    """Return the temperature of each field with momenta, and its standard error, from the newest metrics.
+
+    If chains differ, the values come from the hottest chain of each field.
 
     Parameters
     ----------
@@ -230,8 +232,8 @@ def temperatures(run: RunDirectory, transposed: bool) -> dict[str, dict[str, flo
     newest = {line["chain"]: line for line in run.metrics()}
     for line in newest.values():
         for name in (name.removeprefix("temperature.") for name in line if name.startswith("temperature.")):
-            factor, _, what = name.partition(".")
-            label = f"{'item' if (factor == 'W') == transposed else 'user'} {what}"
+            factor, _, field = name.partition(".")
+            label = f"{'item' if (factor == 'W') == transposed else 'user'} {field}"
             measured = {"value": line[f"temperature.{name}"], "error": line[f"temperature_error.{name}"]}
             hottest[label] = max(hottest.get(label, measured), measured, key=itemgetter("value"))
     return hottest
@@ -336,23 +338,23 @@ def look_at(
 
 def ending_at_accuracy(look: Mapping[str, Any]) -> str:
     """Say in one line why a run ended, and how to continue; `look` is a `Look.table` from its summary."""
-    now = Look(**look)
-    if now.reached:
-        better = format_accuracy(scaled(parse_accuracy(now.until), 2))
+    last = Look(**look)
+    if last.reached:
+        better = format_accuracy(scaled(parse_accuracy(last.until), 2))
         return (
-            f"reached its target ({now}, wanted {now.until}) at iteration {now.iteration:,}; "
+            f"reached its target ({last}, wanted {last.until}) at iteration {last.iteration:,}; "
             f"to continue: --resume --until {better}"
         )
-    if now.iteration >= now.limit:
-        more = f"--resume --iterations {2 * now.limit}"
-        return f"ended at the limit of {now.limit:,} iterations without {now.until} ({now}); to continue: {more}"
-    return f"stopped at iteration {now.iteration:,}, before {now.until} ({now}); to continue: --resume"
+    if last.iteration >= last.limit:
+        more = f"--resume --iterations {2 * last.limit}"
+        return f"ended at the limit of {last.limit:,} iterations without {last.until} ({last}); to continue: {more}"
+    return f"stopped at iteration {last.iteration:,}, before {last.until} ({last}); to continue: --resume"
 
 
 def accuracy(
     values: Float64, interleaved: int, measures: Sequence[str], shared: Float64 | None = None
 ) -> dict[str, float]:
-    """Measure the worst monitored quantity, after leaving out the fraction `SHARE_LEFT_OUT` of them.
+    """Measure the worst monitored quantity, after leaving out the fraction `SHARE_LEFT_OUT` of the quantities.
 
     Parameters
     ----------
@@ -378,7 +380,7 @@ def accuracy(
 
 
 def _worst(values: Float64, interleaved: int, measures: Sequence[str]) -> dict[str, float]:
-    """Measures of the worst quantity, after leaving out the fraction `SHARE_LEFT_OUT` of the quantities."""
+    """Return the measures of the worst quantity, after leaving out the fraction `SHARE_LEFT_OUT` of the quantities."""
     chains = split_subchains(values, interleaved)
     compared = mixing.halves(chains) if len(values) == 1 else chains
     if compared.shape[1] < LEAST_DRAWS:
@@ -392,23 +394,23 @@ def _worst(values: Float64, interleaved: int, measures: Sequence[str]) -> dict[s
 
 
 def _largest(values: Float64) -> float:
-    """Largest value, after leaving out the fraction `SHARE_LEFT_OUT` of the values."""
+    """Return the largest value, after leaving out the fraction `SHARE_LEFT_OUT` of the values."""
     return float(np.nanquantile(values, 1 - SHARE_LEFT_OUT, method="inverted_cdf"))
 
 
 def scaled(wanted: Mapping[str, float], times: float) -> dict[str, float]:
-    """Limits for an accuracy that is `times` as high: ESS times `times`, R-hat - 1 divided by it."""
+    """Return the limits for an accuracy `times` as high: the ESS is multiplied, and R-hat - 1 divided, by `times`."""
     return {name: times * limit if name == "ess" else 1 + (limit - 1) / times for name, limit in wanted.items()}
 
 
 def limits(wanted: Mapping[str, float], found: Mapping[str, float]) -> dict[str, float]:
-    """Limits of the measures in `found`."""
+    """Return the limits of the measures in `found`."""
     of_shared = {f"shared_{name}": limit for name, limit in scaled(wanted, 1 / LIKELIHOOD_ALLOWANCE).items()}
     return {name: limit for name, limit in {**wanted, **of_shared}.items() if name in found}
 
 
 def reached(wanted: Mapping[str, float], found: Mapping[str, float]) -> bool:
-    """Whether predictions and log likelihood reach the accuracy, or predictions `ENOUGH_ALONE` times the accuracy."""
+    """Whether predictions and log likelihood reach the accuracy, or predictions alone `ENOUGH_ALONE` times it."""
 
     def met(wanted: Mapping[str, float]) -> bool:
         return all(

@@ -28,7 +28,7 @@ TAILS = (0.05, 0.95)
 
 
 def equal_weights(weights: Float64) -> bool:
-    """Whether all weights (chains, draws) are equal, which R-hat and ESS need; False without draws."""
+    """Whether all weights (chains, draws) are equal, as R-hat and ESS require; False without draws."""
     return weights.size > 0 and bool(np.allclose(weights, weights[0, 0], rtol=1e-9))
 
 
@@ -51,25 +51,25 @@ def rhat(values: Float64) -> Float64:
 
 
 def ess_bulk(values: Float64) -> Float64:
-    """Effective sample size of all chains for averages; `values` as in `rhat`."""
+    """Return the effective sample size of all chains for averages; `values` as in `rhat`."""
     return _ess(_normal_scores(halves(values)))
 
 
 def ess_tail(values: Float64) -> Float64:
-    """Effective sample size of all chains for the quantiles `TAILS`, the smaller of the two."""
+    """Return the effective sample size of all chains for the quantiles `TAILS`, the smaller of the two."""
     quantiles = np.quantile(values, TAILS, axis=(0, 1))
     below = [_ess(halves((values <= quantile).astype(np.float64))) for quantile in quantiles]
     return np.minimum(*below)
 
 
 def halves(values: Float64) -> Float64:
-    """First and second half of every chain, (2 chains, n, m); the middle one of an odd number of draws is left out."""
+    """Return both halves of every chain, (2 chains, n, m); the middle one of an odd number of draws is left out."""
     n = values.shape[1] // 2
     return np.concatenate([values[:, :n], values[:, -n:]])
 
 
 def _normal_scores(values: Float64) -> Float64:
-    """Normal quantiles of the ranks among all draws (eq. 14); equal values share their mean rank."""
+    """Return the normal quantiles of the ranks among all draws (eq. 14); equal values share their mean rank."""
     ranks = _ranks(values.reshape(-1, values.shape[-1]))
     from scipy.special import ndtri  # slow to import
 
@@ -77,7 +77,7 @@ def _normal_scores(values: Float64) -> Float64:
 
 
 def _ranks(values: Float64) -> Float64:
-    """Ranks from 1 in every column, (n, m) float64, as by `scipy.stats.rankdata`, which is slow to import."""
+    """Return ranks from 1 in every column, (n, m) float64, like `scipy.stats.rankdata`, which is slow to import."""
     order = np.argsort(values, axis=0)
     ordered, at = np.take_along_axis(values, order, axis=0), np.arange(len(values))[:, None]
     rises, edge = ordered[1:] != ordered[:-1], np.ones((1, values.shape[1]), bool)
@@ -118,8 +118,8 @@ def _ess(values: Float64) -> Float64:
 
 
 def _autocovariance(values: Float64) -> Float64:
-    """(chains, n, m) float64: at every lag, over n."""
+    """Return the autocovariance at every lag, with divisor n, (chains, n, m) float64."""
     n = values.shape[1]
-    size = 1 << (2 * n - 1).bit_length()  # zeros, so that the end does not meet the beginning
+    size = 1 << (2 * n - 1).bit_length()  # padded with zeros, so that the end does not meet the beginning
     spectrum = np.fft.rfft(values - values.mean(axis=1, keepdims=True), n=size, axis=1)
     return np.asarray(np.fft.irfft(np.abs(spectrum) ** 2, n=size, axis=1)[:, :n] / n, np.float64)

@@ -89,17 +89,17 @@ def _progress(under_way: LiveProgress, facts: Mapping[str, Any]) -> Verdict:
 def _verdict(known: Mapping[str, Any]) -> Verdict:
     """Judge a run that has ended."""
     summary, cautions = known["summary"], known["run"].get("cautions", [])
-    now = {"reached": known["reached"], "iterations": known["settings"]["iterations"]}
+    current = {"reached": known["reached"], "iterations": known["settings"]["iterations"]}
     if summary is None:
-        return Verdict(["no result yet"], cautions, [ending(now)])
+        return Verdict(["no result yet"], cautions, [ending(current)])
     look = summary["until"]
-    if look and look["iteration"] < max(now["reached"]):  # the run continued after this check
+    if look and look["iteration"] < max(current["reached"]):  # the run continued after this check
         look = None
-    return verdict({**summary, **now, "until": look}, cautions)
+    return verdict({**summary, **current, "until": look}, cautions)
 
 
 def _settings(known: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings, commands and contents by label; hashes and times are in ``run.toml``."""
+    """Return settings, commands and contents by label; hashes and times are in ``run.toml``."""
     facts, jobs, comparison = known["run"], known["jobs"], known.get("comparison")
     labelled: dict[str, Any] = {}
     for name, value in known["settings"].items():
@@ -128,7 +128,7 @@ def _command(job: Mapping[str, Any]) -> str:
 
 
 def of_convergence(diagnosis: Mapping[str, Any]) -> Table:
-    """R-hat and ESS of the shared parameters, and their worst values for predictions, from the result of `diagnose`."""
+    """Make a table of R-hat and ESS of shared parameters, and their worst values for predictions, from `diagnose`."""
     rows = [
         [line["label"], f"{line['mean']:.5g}", f"{line['sd']:.3g}", *_measures(line)]
         for line in diagnosis["quantities"]
@@ -141,7 +141,7 @@ def of_convergence(diagnosis: Mapping[str, Any]) -> Table:
 
 
 def _measures(line: Mapping[str, Any]) -> list[str]:
-    """R-hat, bulk ESS and tail ESS of a line, as text; the worst value where the line has a list."""
+    """Return R-hat, bulk ESS and tail ESS of a line as text; of a list, the worst value."""
     texts = []
     for name, digits, worst in (("rhat", 3, max), ("ess_bulk", 0, min), ("ess_tail", 0, min)):
         value = worst(line[name]) if isinstance(line[name], list) else line[name]
@@ -150,7 +150,7 @@ def _measures(line: Mapping[str, Any]) -> list[str]:
 
 
 def of_scores(scored: Mapping[str, Any] | None) -> list[Table]:
-    """Scores of the test ratings, in total and by number of training ratings, from the result of `calibration`."""
+    """Make tables of the scores of test ratings, in total and by number of training ratings, from `calibration`."""
     if scored is None:
         return []
     labels = {

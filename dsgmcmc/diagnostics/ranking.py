@@ -1,4 +1,4 @@
-r"""Quality of rankings: how many items that a user liked in the test ratings are recommended to this user.
+r"""Quality of rankings: how many of the items that users liked in the test ratings are recommended to these users.
 
 An item is *liked* if its test rating reaches a threshold. To a user with n liked items, the k best items without a
 training rating by this user are recommended. With h_r = 1 if the item at rank r is liked, otherwise 0,
@@ -71,7 +71,7 @@ def evaluate(
     at : int, optional
         Length k of the lists.
     liked : float, optional
-        Lowest rating that counts as liked; by default three quarters up the scale. Every click counts as liked.
+        Lowest rating that counts as liked; by default at three quarters of the scale. Every click counts as liked.
     users : int, optional
         Maximum number of users, evenly spaced among the users with a liked item; None for all.
 
@@ -96,18 +96,18 @@ def evaluate(
             f"no test rating of {run.path} is {liked:g} or more: nothing counts as liked; give another --liked"
         )
     liked_users, liked_items = (side[chosen] for side in run.test_pairs())
-    everyone = np.unique(liked_users)
-    asked = evenly(everyone, users)
-    pairs = np.isin(liked_users, asked)
+    eligible = np.unique(liked_users)
+    sampled = evenly(eligible, users)
+    pairs = np.isin(liked_users, sampled)
     rules, of_default = [], None
-    for name, lists in _lists(run, asked, rated, at, liked).items():
-        values = measures(asked, lists, liked_users[pairs], liked_items[pairs])
+    for name, lists in _lists(run, sampled, rated, at, liked).items():
+        values = measures(sampled, lists, liked_users[pairs], liked_items[pairs])
         of_default = values["ndcg"] if of_default is None else of_default
-        change = difference(values["ndcg"], of_default, asked)
+        change = difference(values["ndcg"], of_default, sampled)
         averages = {measure: average(by_user) for measure, by_user in values.items()}
         se = min(change.error, 1.0)  # unknown for a single user
         rules.append({"rule": name, **averages, "difference": {"mean": change.mean, "se": se}})
-    return {"at": at, "liked": liked, "users": len(asked), "of_users": len(everyone), "rules": rules}
+    return {"at": at, "liked": liked, "users": len(sampled), "of_users": len(eligible), "rules": rules}
 
 
 def evenly(users: Int32, most: int | None) -> Int32:
@@ -117,7 +117,7 @@ def evenly(users: Int32, most: int | None) -> Int32:
 
 
 def _lists(run: Run, users: Int32, rated: Rated, top: int, liked: float) -> dict[str, Lists]:
-    """Lists by every rule, and by popularity."""
+    """Return the lists by every rule, and by popularity."""
     lists = {}
     for name, (by, z) in RULES.items():
         with_bound = by == "likely" and run.config.law.can_be_evaluated  # clicks have no probability of being liked
@@ -181,7 +181,7 @@ def measures(users: Int32, items: Lists, liked_users: Int32, liked_items: Int32)
 
 
 def average(values: Float64) -> dict[str, float]:
-    """Mean over users, with a normal 95 % interval; for a single user the interval is 0 to 1."""
+    """Return the mean over users, with a normal 95 % interval; for a single user the interval is 0 to 1."""
     mean = float(values.mean())
     if len(values) < 2:
         return {"mean": mean, "low": 0.0, "high": 1.0}
@@ -198,7 +198,7 @@ def recommended(run: Run, users: Int32, ranking: Ranking, rated: Rated) -> Lists
 
 
 def popular(run: Run, users: Int32, rated: Rated, at: int) -> Lists:
-    """List for each user the unrated items with the most training ratings; ties by number of the item."""
+    """List for each user the unrated items with the most training ratings; the lower item number breaks ties."""
     by_popularity = np.argsort(-run.counts("item"), kind="stable").astype(np.int32)
     lists = np.full((len(users), at), -1, np.int32)
     for row, user in zip(lists, users.tolist(), strict=True):

@@ -82,7 +82,7 @@ def write_report(path: Path, out: Path) -> None:
 
 
 def _page(run: Run, name: str) -> str:
-    """HTML of the report of a run."""
+    """Return the HTML of a run's report."""
     facts, verdict, settings, parts = overview(run.directory)
     diagnosis, scored = diagnose(run), calibration(run)
     with as_written(run.directory.summary_file):
@@ -123,7 +123,7 @@ def _traces(run: Run) -> str:
 
 
 def _of_test_ratings(run: Run, scored: Mapping[str, Any]) -> Iterator[str]:
-    """Sections about the test ratings."""
+    """Yield the sections about the test ratings."""
     test = predict_test(run)
     predictive = test.predictive(run.config.law, run.levels)
     note = "Strong lines: posterior mean. Faint lines: current draw."
@@ -135,7 +135,7 @@ def _of_test_ratings(run: Run, scored: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _phases(summary: Mapping[str, Any]) -> Table:
-    """Seconds of the processes by phase; in exchange and reduce, processes mostly wait for others."""
+    """Return the seconds of the processes by phase; in exchange and reduce, a process mostly waits for messages."""
     rows = [[name, f"{entry['mean']:.2f}", f"{entry['max']:.2f}"] for name, entry in summary.get("phases", {}).items()]
     memory = max(summary.get("peak_rss_bytes", [0])) / 1e6
     title = f"At most {memory:,.0f} MB a process" if rows else "Known once a job has ended"
@@ -143,7 +143,7 @@ def _phases(summary: Mapping[str, Any]) -> Table:
 
 
 def _metrics(run: Run) -> dict[int, dict[str, Float64]]:
-    """Columns `METRICS` of ``metrics.jsonl``, by chain; null becomes NaN."""
+    """Return the columns `METRICS` of ``metrics.jsonl`` by chain; null becomes NaN."""
     metrics = {}
     for chain, lines in groupby(run.directory.metrics(), itemgetter("chain")):
         rows = (tuple(np.nan if line.get(name) is None else line[name] for name in METRICS) for line in lines)
@@ -161,12 +161,12 @@ def _section(title: str, content: str, note: str = "") -> str:
 
 
 def _unbroken(text: str) -> str:
-    """HTML of a text without line breaks inside options."""
+    """Return the HTML of a text without line breaks inside options."""
     return re.sub(r"--[a-z][a-z-]*", r'<span class="whole">\g<0></span>', html.escape(text))
 
 
 def _table(table: Table) -> str:
-    """HTML of a table with its title above."""
+    """Return the HTML of a table with its title above."""
     head = "".join(f"<th>{html.escape(name)}</th>" for name in table.headings)
     body = "".join("<tr>" + "".join(f"<td>{html.escape(word)}</td>" for word in row) + "</tr>" for row in table.rows)
     title = f"<p>{html.escape(table.title)}</p>" if table.title else ""

@@ -1,11 +1,12 @@
 r"""Scores of predictions of held-out ratings, their calibration, and paired differences with standard errors.
 
-A score is a function of ratings and their predictions. Predictions are numbers, or predictive distributions
+A score is a function of ratings and their predictions. Predictions are expected ratings, or predictive distributions
 (`dsgmcmc.model.predictive.base`) that include the noise and are averaged over the draws of all chains.
 
 Ordinal ratings and counts are discrete. The probability integral transform (PIT) of a discrete rating x is a random
-number, uniform between F(x-) and F(x), the distribution function below and at x. The histogram of the PIT and the
-coverage of central intervals are expectations over these random numbers [Czado 2009], so they need no seed.
+number, uniform between F(x-) and F(x), the values of the distribution function just below x and at x. The histogram of
+the PIT and the coverage of central intervals are expectations over these random numbers [Czado 2009], so they need no
+seed.
 
 *Paired differences.* The ratings of a user tend to be equally hard to predict, so their differences are correlated.
 Therefore differences are first summed by user. Let :math:`d_i` be the difference for rating i, with n ratings by U
@@ -47,7 +48,7 @@ Pit = tuple[Float64, Float64]
 
 
 def rmse(values: ArrayLike, predictions: ArrayLike) -> float:
-    """Root of the mean squared error, in units of the ratings.
+    """Return the root of the mean squared error, in units of the ratings.
 
     Parameters
     ----------
@@ -58,17 +59,17 @@ def rmse(values: ArrayLike, predictions: ArrayLike) -> float:
 
 
 def mae(values: ArrayLike, predictions: ArrayLike) -> float:
-    """Mean absolute error, in units of the ratings; parameters as in `rmse`."""
+    """Return the mean absolute error, in units of the ratings; parameters as in `rmse`."""
     return float(np.mean(np.abs(np.subtract(values, predictions, dtype=np.float64))))
 
 
 def pit(predictive: Predictive, values: ArrayLike) -> Pit:
-    """Probability integral transforms of held-out ratings: F(x-) and F(x), (n,) float64 each."""
+    """Return the probability integral transforms of held-out ratings: F(x-) and F(x), (n,) float64 each."""
     return predictive.pit(np.asarray(values, np.float64))
 
 
 def inside(transforms: Pit, low: float, high: float) -> Float64:
-    """Fraction of each rating's PIT interval between `low` and `high`, (n,) float64; 0 or 1 for a single point."""
+    """Return the share of each rating's PIT interval in [low, high], (n,) float64; 0 or 1 if it is a single point."""
     below, up_to = transforms
     width = up_to - below
     common = np.maximum(np.minimum(up_to, high) - np.maximum(below, low), 0.0)
@@ -78,7 +79,7 @@ def inside(transforms: Pit, low: float, high: float) -> Float64:
 
 
 def coverage(transforms: Pit, levels: Sequence[float] = LEVELS) -> dict[float, float]:
-    """Fraction of ratings inside their central predictive intervals, by nominal level between 0 and 1.
+    """Return the fraction of ratings inside their central predictive intervals, by nominal level between 0 and 1.
 
     If the intervals are calibrated, fractions equal levels. `transforms` come from `pit`.
     """
@@ -86,7 +87,7 @@ def coverage(transforms: Pit, levels: Sequence[float] = LEVELS) -> dict[float, f
 
 
 def pit_counts(transforms: Pit) -> list[float]:
-    """Histogram of the PIT in `BINS` equal bins: flat if predictions are calibrated."""
+    """Return the histogram of the PIT in `BINS` equal bins: flat if predictions are calibrated."""
     edges = np.linspace(0, 1, BINS + 1)
     return [float(inside(transforms, low, high).sum()) for low, high in pairwise(edges.tolist())]
 
@@ -179,12 +180,12 @@ class Estimate(NamedTuple):
 
 
 def difference(first: Float64, second: Float64, owners: Int32) -> Estimate:
-    """Mean of `first` - `second`, (n,) scores of ratings by the users `owners`; with one user the error is infinite."""
+    """Return the mean of `first` - `second`, (n,) scores of ratings by users `owners`; one user has infinite error."""
     return of_sums(np.asarray(np.bincount(owners, first - second), np.float64), np.bincount(owners))
 
 
 def of_sums(sums: Float64, counts: Int64) -> Estimate:
-    """As `difference`, from differences summed by user, (U,), and their numbers, (U,), which may be 0."""
+    """Return the `difference` whose differences are summed by user, (U,); their numbers, (U,), may be 0."""
     n, users = int(counts.sum()), int(np.count_nonzero(counts))
     mean = float(sums.sum()) / n
     if users < 2:

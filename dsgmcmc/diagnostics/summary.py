@@ -20,7 +20,7 @@ from dsgmcmc.storage.store import seal, unseal
 from dsgmcmc.terminal import plain
 
 MAX_BYTES = 1 << 22
-COVERAGE_OFF = 0.02  # a larger deviation of the coverage from 90 % gives a warning, unless it may be chance
+COVERAGE_OFF = 0.02  # if coverage deviates from 90 % by more, a warning follows, unless this may be chance
 
 #: A temperature significantly above this value gives a warning.
 WARNED_TEMPERATURE = 1.05
@@ -52,7 +52,7 @@ def read_summary(path: Path) -> dict[str, Any]:
 
 @contextmanager
 def as_written(path: Path) -> Iterator[None]:
-    """Context in which a summary is used: errors that its contents cause become InputError."""
+    """Context in which errors caused by the contents of a summary become InputError."""
     try:
         yield
     except InputError:
@@ -94,7 +94,7 @@ def verdict(summary: Summary, cautions: Sequence[str] = ()) -> Verdict:
 
 
 def _scores(summary: Summary) -> list[str]:
-    """RMSE, also of the baselines, coverage, and agreement of the chains; for clicks, ranking measures."""
+    """Return lines with RMSE (of baselines, too), coverage, and agreement of the chains; for clicks, with rankings."""
     if summary.get("rankings"):
         return _of_clicks(summary["rankings"])
     if summary.get("rmse_mean") is None:
@@ -126,7 +126,7 @@ def _scores(summary: Summary) -> list[str]:
 
 
 def _log_score(summary: Summary) -> list[str]:
-    """Log score of the model and of biases only; if there is no score of biases only, log probability of the level."""
+    """Return the log scores of the model and of biases only, or else the log probability of the level."""
     simple = summary.get("over_biases")
     name = simple["measure"] if simple else "log_probability"
     if summary.get(name) is None:
@@ -145,15 +145,15 @@ def _mixing(summary: Summary) -> list[str]:
 
 
 def _speed(summary: Summary) -> list[str]:
-    """Seconds, ratings per second, and the process for which the other processes waited, if there was one."""
+    """Return seconds, ratings per second, and the process for which other processes waited, if there was one."""
     if "seconds_sampling" not in summary:
         return []
     rate = in_units(summary["ratings_per_second"])
     lines = [f"{summary['seconds_sampling']:.1f} s of sampling, {rate} ratings/s on {summary['processes']} process(es)"]
     if slow := summary.get("straggler"):
         lines.append(
-            f"process {slow['process']} on {plain(slow['host'])} was the slowest: it worked "
-            f"{slow['busy_seconds']:.1f} s, the others {slow['others_seconds']:.1f} s, and waited for it"
+            f"process {slow['process']} on {plain(slow['host'])} was the slowest: it worked for "
+            f"{slow['busy_seconds']:.1f} s, other processes worked for {slow['others_seconds']:.1f} s and waited for it"
         )
     return lines
 
@@ -172,7 +172,7 @@ def written(error: float) -> str:
 
 
 def _of_clicks(rankings: Mapping[str, Any]) -> list[str]:
-    """Measures of the rankings, compared with rankings by popularity alone."""
+    """Return lines with the measures of the rankings, compared with rankings by popularity alone."""
     return [
         f"{name.replace('recall', 'Recall').replace('ndcg', 'NDCG')} of held-out clicks {ranking['mean']:.4f} "
         f"({ranking['low']:.4f} to {ranking['high']:.4f}; by popularity {ranking['popular']:.4f})"
@@ -218,7 +218,7 @@ def doubts(summary: Summary) -> list[str]:
     if any(ranking["mean"] < ranking["popular"] for name, ranking in rankings.items() if name != "users"):
         warnings.append("rankings are worse than by popularity alone: try another --rank, or a smaller zero_weight")
     warnings += warm(summary.get("temperatures", {}))
-    if summary.get("rmse_mean") is None or _stopped(summary):  # a few draws say little
+    if summary.get("rmse_mean") is None or _stopped(summary):  # a few draws do not justify a warning
         return warnings
     simple = summary.get("baselines") or {}
     if summary["rmse_mean"] > simple.get("mean_only", inf):
@@ -232,7 +232,7 @@ def doubts(summary: Summary) -> list[str]:
 
 
 def no_better(summary: Summary) -> list[str]:
-    """Warn if a run is not better than biases only by a standard error; a run of biases only gets no warning."""
+    """Warn unless a run beats biases only by a standard error; a run of biases only gets no warning."""
     over = summary.get("over_biases")
     if not over:
         return []

@@ -37,7 +37,7 @@ class Rows:
     mean : (q, D) float64
     covariance : (q, D, D) float64
     noise : (q,) float64
-        1 / g for each row; for ordinal ratings 1 / s with the scale s of the row.
+        1 / g for each row; for ordinal ratings 1 / s, where s is the scale of the row.
     cuts : (q, R - 1) float64 or None
         Thresholds of each row, if users have individual thresholds.
     """
@@ -90,7 +90,7 @@ class Draw:
 
     @cached_property
     def prior(self) -> dict[str, Prior]:
-        """Prior of a row with mean m, without terms of other parts of the model, by kind."""
+        """Normal prior of a row by kind, without the terms that other parts of the model add."""
         return {kind: Prior(*RowPriors.of_unseen(self, kind)) for kind in KINDS}
 
     @cached_property
@@ -104,7 +104,7 @@ class Draw:
         return priors
 
     def of_ratings(self, users: Int32, items: Int32) -> tuple[Float32 | float, Float32 | float]:
-        """Terms that parts of the model add to the predictors of new ratings, and their variances."""
+        """Return the terms that parts of the model add to the predictors of new ratings, and their variances."""
         terms = [part.of_ratings(self, users, items) for part in PARTS]
         return functools.reduce(np.add, (mean for mean, _ in terms)), functools.reduce(np.add, (v for _, v in terms))
 
@@ -115,7 +115,7 @@ class Draw:
 
     @property
     def own_thresholds(self) -> Float32 | None:
-        """Thresholds of every user, (users, R - 1); None if thresholds are shared or ratings not ordinal."""
+        """Thresholds of every user, (users, R - 1); None if thresholds are shared, or if ratings are not ordinal."""
         return self.rows["user"].get(CUTS)
 
     @property
@@ -126,7 +126,7 @@ class Draw:
 
 
 class KeptDraws:
-    """Cache of draws, up to `KEPT_BYTES`; of larger draws only the last one is in memory."""
+    """Cache of draws, up to `KEPT_BYTES`; of the draws that do not fit, only the last one is in memory."""
 
     def __init__(self, read: Callable[[int], Draw]) -> None:
         self._read = read
@@ -136,9 +136,9 @@ class KeptDraws:
 
     def get(self, number: int) -> Draw:
         """Return a draw by its position among the saved draws."""
-        kept = self._kept.get(number) or self._last.get(number)
-        if kept is not None:
-            return kept
+        cached = self._kept.get(number) or self._last.get(number)
+        if cached is not None:
+            return cached
         self._last.clear()  # frees the memory before the next draw is read
         draw = self._read(number)
         if self._bytes + draw.nbytes <= KEPT_BYTES:

@@ -47,15 +47,15 @@ def export(run: Run, out: Path, *, draws: bool = False, force: bool = False) -> 
     out : Path
         The suffix selects the format: ``.parquet``, ``.pq`` or ``.nc``.
     draws : bool
-        Parquet: write draws instead of moments.
+        Whether a Parquet file gets draws instead of moments.
     force : bool
-        Replace `out` if it exists.
+        Whether to replace `out` if it exists.
 
     Raises
     ------
     InputError
-        If the format is unknown or does not support the options, the run does not have the results yet, or the file
-        exists.
+        If the format is unknown or does not support the options, if the run does not have the results yet, or if the
+        file exists.
     WriteError
         If the file cannot be written.
     """
@@ -63,7 +63,7 @@ def export(run: Run, out: Path, *, draws: bool = False, force: bool = False) -> 
     if kind is None:
         raise InputError(f"{out}: the suffix selects the format: {', '.join(KINDS_OF_FILE)}")
     if draws and kind != "parquet":
-        raise InputError("--draws chooses what a Parquet file holds; netCDF has the traces")
+        raise InputError("--draws is an option for Parquet files; netCDF has the traces")
     if draws:
         run.need_draws()
     if out.exists() and not force:
@@ -88,7 +88,7 @@ def _labels(run: Run, kind: str) -> dict[str, npt.NDArray[Any]]:
 
 
 def _columns(run: Run) -> list[tuple[str, int]]:
-    """Names and positions of the columns of theta, the bias first."""
+    """Return the names and positions of the columns of theta, the bias first."""
     rank = run.config.rank
     factors = [(f"factor_{k + 1}", k) for k in range(rank)]
     return [("bias", rank), *factors] if run.config.biases else factors

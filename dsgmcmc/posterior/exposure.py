@@ -1,4 +1,4 @@
-r"""Exposure: which items a user will rate, estimated from the pattern of the training ratings, not their values.
+r"""Exposure: which items a user will rate, estimated from the pattern of the training ratings without their values.
 
 Let B be the pattern of the training ratings (users x items, 1 for a rating and 0 otherwise). Every column of B is
 regressed on all other columns, with a ridge penalty lambda. These regressions, EASE^R [Steck 2019], have a closed form:
@@ -8,7 +8,7 @@ regressed on all other columns, with a ridge penalty lambda. These regressions, 
 If there are more than `MAX_ITEMS` items, only the `MAX_ITEMS` items with the most ratings take part.
 
 The score grows too slowly to be a probability: on MovieLens 100K and 1M, the share of rated pairs among hidden pairs
-grew like the score to the power 1.5 to 1.9. The exposure is
+grows like the score to a power between 1.5 and 1.9. The exposure is
 
     e_ij = max(score_ij, FLOOR times the share of users who rated j)^POWER
 
@@ -66,7 +66,7 @@ class Rated:
         self.pattern = pattern.T.tocsr() if ratings.transposed else pattern
 
     def of(self, user: int) -> Int32:
-        """Rows of the items that a user rated."""
+        """Return the rows of the items that a user rated."""
         start, stop = self.pattern.indptr[user - self._first :][:2]
         items: Int32 = self.pattern.indices[start:stop]
         return items
@@ -107,12 +107,12 @@ class Exposure:
         return None
 
     def write(self, path: Path) -> None:
-        """Write the exposure to a file atomically; errors are ignored, as the exposure can be used without a file."""
+        """Write the exposure to a file atomically; errors are ignored, because the file is not indispensable."""
         with suppress(OSError):
             write_array(path, self.weights)
 
     def of(self, rated: Sequence[Int32]) -> Float32:
-        """Exposures, (users, items) float32; `rated` has the items that each user rated."""
+        """Return exposures, (users, items) float32; `rated` has the items that each user rated."""
         regressed, place = _regressed(self.shares), np.full(len(self.shares), -1)
         place[regressed] = np.arange(len(regressed))
         exposure = np.tile((FLOOR * self.shares).astype(np.float32), (len(rated), 1))
@@ -123,5 +123,5 @@ class Exposure:
 
 
 def _regressed(shares: Float64) -> Int32:
-    """Items that take part in the regressions, those with the most ratings, in ascending order."""
+    """Return the items that take part in the regressions, which have the most ratings, in ascending order."""
     return np.sort(np.argsort(-shares, kind="stable")[:MAX_ITEMS]).astype(np.int32)

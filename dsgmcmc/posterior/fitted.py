@@ -58,7 +58,7 @@ class FittedModel:
     run_ : Run
         The run, with moments, draws and traces by users and items.
     clip : bool
-        Clip predictions to the range of the training ratings.
+        Whether to clip predictions to the range of the training ratings.
     unknown : {"prior", "refuse"}
         How to predict users and items that are unknown to the run: from the prior, or raise an error.
     columns : str, optional
@@ -129,7 +129,7 @@ class FittedModel:
     # ------------------------------------------------------------------ pickling
 
     def __getstate__(self) -> dict[str, Any]:
-        """Parameters, folded-in ratings, and the contents of all files of the run and its ratings, by path."""
+        """Return parameters, folded-in ratings, and the contents of all files of the run and its ratings, by path."""
         of_run = ("run_", "_predictors", "_scratch", "_rated", "_newcomers", "_new")
         state = {name: value for name, value in vars(self).items() if name not in of_run}
         if hasattr(self, "run_"):
@@ -185,7 +185,7 @@ class FittedModel:
         X : (n, 2) array or data frame
             User and item of each pair.
         return_std : bool
-            Also return the standard deviation of a new rating, noise included.
+            Whether to return also the standard deviation of a new rating, noise included.
 
         Returns
         -------
@@ -227,7 +227,7 @@ class FittedModel:
         return predictor.probabilities(users, items).astype(np.float64)
 
     def score(self, X: Any, y: Any) -> float:
-        """Coefficient of determination R^2 of the predictions, as for scikit-learn's regressors."""
+        """Return the coefficient of determination R^2 of the predictions, as scikit-learn's regressors do."""
         truth = np.asarray(y, np.float64)
         residual = float(((truth - self.predict(X)) ** 2).sum())
         return 1.0 - residual / float(((truth - truth.mean()) ** 2).sum())
@@ -323,13 +323,13 @@ class FittedModel:
             With ``likely``, the lowest rating that counts as liked; with other rules, rank by the probability of a
             rating of at least this value.
         include_rated : bool
-            Also recommend items that the users rated in training.
+            Whether to recommend also items that the users rated in training.
         candidates, exclude : as `users`, optional
-            Items that may be recommended (default all), and items that must not be.
+            Items that may be recommended (default all), and items that must not be recommended.
 
         Returns
         -------
-        Table, or a data frame if `users` is one or a column of one
+        Table, or a data frame if `users` is a data frame or a column of a data frame
             Columns ``user_id, item_id, score, rank``; ``sd, q05, q95`` of the predictor; and ``ratings``, the number of
             training ratings of the item.
         """

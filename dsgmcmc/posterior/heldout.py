@@ -36,7 +36,7 @@ class TestPredictions:
     probability : (q, R) float64 or None
         Probabilities of the levels, over the draws of all chains, if ratings are ordinal.
     shape : (q, m) float64 or None
-        Means of the likelihood's other parameters (`Law.shape`) over the draws of all chains, if it has any.
+        Means of the likelihood's other parameters (`Law.shape`), if any, over the draws of all chains.
     """
 
     rating: Float64
@@ -47,7 +47,7 @@ class TestPredictions:
     shape: Float64 | None = None
 
     def predictive(self, law: type[Law], levels: Float64 | None) -> Predictive:
-        """Predictive distributions under a likelihood; `levels` are the levels of the ratings, if any."""
+        """Return predictive distributions under a likelihood; `levels` are the levels of the ratings, if any."""
         variance, more = self.variance + self.noise_variance, (self.noise_variance, self.shape)
         return law.predictive_of_moments(Moments(self.mean, variance, self.probability, levels, *more))
 
@@ -55,7 +55,7 @@ class TestPredictions:
 def test_parts(run: RunDirectory) -> Iterator[TestPredictions]:
     """Yield predictions of the test ratings of a run that has ended, at most `PART` at a time to limit memory.
 
-    They are pooled over chains. Raises InputError if a posterior is damaged or does not agree with ``run.toml``.
+    Predictions are pooled over chains. Raises InputError if a posterior is damaged or contradicts ``run.toml``.
     """
     snapshots = newest_states(run, run.read_settings()[1])
     for block in sorted({key.block for snapshot in snapshots for key in snapshot.names() if key.object == "test"}):
@@ -71,7 +71,7 @@ _PREDICTED: WeakKeyDictionary[Run, TestPredictions] = WeakKeyDictionary()
 
 
 def predict_test(run: Run) -> TestPredictions:
-    """Posterior predictions of the test ratings, in the order of `Run.test_pairs`, pooled over chains.
+    """Return posterior predictions of the test ratings, in the order of `Run.test_pairs`, pooled over chains.
 
     Raises
     ------
@@ -91,7 +91,7 @@ def predict_test(run: Run) -> TestPredictions:
 
 
 def _fields(posteriors: list[Snapshot]) -> list[str]:
-    """Fields that are stored for test ratings."""
+    """Return the fields that are stored for test ratings."""
     stored = {key.field for key in posteriors[0].names() if key.object == "test"}
     return [field.name for field in dataclasses.fields(TestPredictions) if field.name in stored]
 

@@ -43,7 +43,7 @@ _STEP = 1 << 20  # rows whose features are read at a time
 def write_index(run: RunDirectory, ratings: Ratings, config_hash: str, facts: Facts) -> None:
     """Write the index of a run that this process has locked, unless the index is complete.
 
-    `facts` are those that the run's snapshots must agree with (`dsgmcmc.storage.rundir`).
+    `facts` are the facts with which the run's snapshots must agree (`dsgmcmc.storage.rundir`).
     """
     if is_whole(run.path / INDEX, "it is written again"):
         return
@@ -74,7 +74,7 @@ def _blocks(ratings: Ratings) -> dict[Key, Array]:
 
 
 def _feature_means(ratings: Ratings, side: Side) -> Float64:
-    """Means of the features over the rows (or columns) that have any, (F,) float64, for centring the features."""
+    """Return the means of the features over rows (or columns) that have features, (F,) float64, to centre them."""
     stored = ratings.features[side]
     total, n = np.zeros(len(stored.names)), len(stored.indptr) - 1
     for start in range(0, n, _STEP):
@@ -130,7 +130,7 @@ class Vocabulary:
         Raises
         ------
         InputError
-            If names are integers and `wanted` holds other values, or if `refuse` and names are unknown (the error has
+            If names are integers and `wanted` has other values, or if `refuse` and names are unknown (the error has
             the first five).
         """
         names = self.typed(wanted)
@@ -209,7 +209,7 @@ class Index:
         self.transposed = transposed
 
     def vocabulary(self, kind: str) -> Vocabulary:
-        """Names of the users or of the items."""
+        """Return the names of the users or of the items."""
         factor = self.factors[kind]
         keys = set(self._snapshot.names())
         if Key("ids", factor, 0, "integers") in keys:
@@ -217,14 +217,14 @@ class Index:
         return Vocabulary(kind, np.array(self._texts("ids", factor), dtype=object))
 
     def features(self, kind: str) -> tuple[list[str], list[str]]:
-        """Names of the features of the users or of the items, and their groups; empty if the ratings had none."""
+        """Return names and groups of the features of users or items; empty if the ratings had no features."""
         factor = self.factors[kind]
         if Key("features", factor, 0, "names_text") not in set(self._snapshot.names()):
             return [], []
         return self._texts("features", factor, "names_"), self._texts("features", factor, "groups_")
 
     def feature_sizes(self) -> dict[Factor, tuple[int, int]]:
-        """Numbers of features and of feature groups, by factor; factors without features are left out."""
+        """Return the numbers of features and of feature groups, by factor; factors without features are left out."""
         sizes = {}
         for kind, factor in self.factors.items():
             names, groups = self.features(kind)
@@ -233,11 +233,11 @@ class Index:
         return sizes
 
     def quantities(self, config: ResolvedConfig, levels: int) -> Quantities:
-        """All quantities of the run's model; `levels` is the number of levels of the ratings."""
+        """Return all quantities of the run's model; `levels` is the number of levels of the ratings."""
         return config.quantities(self.transposed, self.feature_sizes(), levels)
 
     def encoding(self, kind: str) -> tuple[str, Float64]:
-        """Encoding of the features as JSON, empty if the ratings file has none, and the means of the features."""
+        """Return the encoding of the features as JSON, empty if the ratings file has none, and the features' means."""
         factor = self.factors[kind]
         text, centre = (Key("features", factor, 0, name) for name in ("encoding", "centre"))
         encoding = self._snapshot.read(text).tobytes().decode() if text in set(self._snapshot.names()) else ""
@@ -249,7 +249,7 @@ class Index:
         return [text[start:stop].decode() for start, stop in pairwise(ends)]
 
     def lengths(self) -> tuple[dict[str, int], int]:
-        """Number of rows of each factor, and number of test ratings, from the manifest.
+        """Return the number of rows of each factor, and the number of test ratings, from the manifest.
 
         Raises InputError if an array is missing, or lengths contradict each other.
         """
@@ -267,10 +267,10 @@ class Index:
         return rows, test[0]
 
     def counts(self, kind: str) -> Int64:
-        """(n,) int64: training ratings of every user or item."""
+        """Return the number of training ratings of every user or item, (n,) int64."""
         return self._snapshot.read(Key("ratings", self.factors[kind], 0, "count"))
 
     def test_pairs(self) -> tuple[Int32, Int32]:
-        """Rows of the users and the items of the test ratings, (q,) int32 each, in the order of the ratings file."""
+        """Return the rows of users and items of the test ratings, (q,) int32 each, in the order of the ratings file."""
         rows, columns = (self._snapshot.read(Key("test", "W", 0, name)) for name in ("rows", "columns"))
         return (columns, rows) if self.transposed else (rows, columns)

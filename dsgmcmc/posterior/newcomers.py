@@ -14,13 +14,14 @@ The only approximation is that the new ratings do not change other parameters. F
 the old ratings and the new ratings. If rows have individual noise scales, theta | g and g | theta ~ Gamma((nu + n) / 2,
 (nu + tau SSE) / 2) are drawn in turns, `GIBBS` times from g = 1; the distribution of theta given the last g is used.
 
-If the model has levels of time, it is unknown which of the new ratings were given together. The effects of time are
-taken to be independent, which adds noise: 1 / (tau g') + sum_l 1 / lambda_l in place of 1 / (tau g'). With likelihoods
-that are not conditionally normal, the likelihood of a rating is integrated over the effects.
+If the model has levels of time, it is unknown which of the new ratings were given together. Their effects of time are
+therefore taken to be independent, so that the noise variance is 1 / (tau g') + sum_l 1 / lambda_l in place of
+1 / (tau g'). Under likelihoods that are not conditionally normal, the likelihood of a rating is integrated over the
+effects.
 
-New ratings of rows that the run knows are added to the old ratings, and replace old ratings of the same pair; this
-needs the ratings file. New features are encoded by the encoding of the run's features, and centred by their means. A
-row that the run knows keeps its features from the ratings file, unless new features are given.
+New ratings of rows that the run knows are added to the old ratings, and replace old ratings of equal pairs; this needs
+the ratings file. New features are encoded by the encoding of the run's features, and centred by their means. A row that
+the run knows keeps its features from the ratings file, unless new features are given.
 
 **Ordinal ratings and counts.** The distribution of a row is not normal. Then one row is drawn at each saved draw
 (`draw_row`), with individual scale and thresholds if the model has them. The density of a row is N(theta; m, P^-1)
@@ -96,7 +97,7 @@ class FoldIn:
     values : (n,) float
         The ratings.
     seed : int
-        Seed of random draws: of noise scales, or of rows whose distribution is not normal.
+        Seed of the draws of noise scales, and of rows whose distribution is not normal.
     features : (n, F) sparse matrix, optional
         Features of the rows, if the run has features of them; a row without features is taken to be average.
 
@@ -190,7 +191,7 @@ class FoldIn:
         return result
 
     def _shared(self, draw: Draw, name: str) -> float | None:
-        """A scalar that all rows share; None if the model does not have it."""
+        """Return a scalar that all rows share; None if the model does not have it."""
         value = draw.shared.get(f"{self.kind}.{name}")
         return None if value is None else value.item()
 
@@ -203,15 +204,15 @@ class FoldIn:
         background: Float64,
         rng: np.random.Generator,
     ) -> tuple[Float64, Float64, float, Array | None]:
-        """Mean, covariance and 1 / g (ordinal: 1 / s, and thresholds) at a draw, for the row with ratings `part`."""
+        """Return mean, covariance and 1 / g (ordinal: 1 / s, thresholds) at a draw, of the row with ratings `part`."""
         other, config = OTHER[self.kind], self.run.config
         prior = draw.prior[self.kind]
         rated = self._others[part]
         theta = draw.theta[other][rated].astype(np.float64)
         of_rated = (model_part.of_rated(draw, self.kind, rated) for model_part in PARTS)
         centre = sum((term for term in of_rated if term is not None), prior.mean + shift)
-        nobody = np.full(len(rated), -1, np.int32)
-        users, items = (nobody, rated) if self.kind == "user" else (rated, nobody)
+        unknown = np.full(len(rated), -1, np.int32)
+        users, items = (unknown, rated) if self.kind == "user" else (rated, unknown)
         added, variance = draw.of_ratings(users, items)
         offset = np.full(len(theta), self.run.mean) + added
         if config.biases:
@@ -242,7 +243,7 @@ def _normal(
     nu: float | None,
     rng: np.random.Generator,
 ) -> tuple[Float64, Float64, float]:
-    """Mean, covariance and 1 / g of a row whose distribution is normal given g."""
+    """Return mean, covariance and 1 / g of a row whose distribution is normal given g."""
     target = row.x - row.offset
     statistics = law.statistics(row.features, target, noise_precision)
     assert statistics is not None
@@ -342,7 +343,7 @@ def describe_new(run: Run, kind: str, given: Any) -> dict[Any, csr_matrix]:
 
 
 def _matrix(features: Features) -> csr_matrix:
-    """Features as a sparse matrix (n, F)."""
+    """Return features as a sparse matrix (n, F)."""
     from scipy.sparse import csr_matrix  # slow to import
 
     cells = features.values.astype(np.float64), features.indices, features.indptr
@@ -350,7 +351,7 @@ def _matrix(features: Features) -> csr_matrix:
 
 
 def _features_of(run: Run, new: NewRatings, names: Array, known: Int32, data: Path | None) -> csr_matrix | None:
-    """Features of the rows with names (n,), whose rows in the run are `known` (n,), -1 for new rows.
+    """Return the features of rows by name, (n,); `known` (n,) are their rows in the run, -1 for new rows.
 
     Known rows without new features need the ratings file (`data`, if it was moved). None if the run has no features.
     """
@@ -427,9 +428,9 @@ def fold_in(run: Run, new: NewRatings, data: Path | None = None) -> tuple[FoldIn
     which, old = folded.index_of(names), np.flatnonzero(known >= 0)
     if len(old):
         with run.open_ratings(data) as ratings:
-            places, others, before = training_ratings(ratings, new.kind, known[old])
+            places, others, old_values = training_ratings(ratings, new.kind, known[old])
         which = np.concatenate([old[places], which])
-        columns, values = np.concatenate([others, columns]), np.concatenate([before, values])
+        columns, values = np.concatenate([others, columns]), np.concatenate([old_values, values])
     pairs = which.astype(np.int64) * len(other) + columns
     last = len(pairs) - 1 - np.unique(pairs[::-1], return_index=True)[1]
     features = _features_of(run, new, ids, known, data)
@@ -457,7 +458,7 @@ class Spread(NamedTuple):
     """Prior sds of the coordinates of a row's scale, (1,) or (0,), and of its gaps, (R - 2,) or (0,).
 
     The coordinates are 0 at the shared values; `bound` is the bound of |log s|. The vector z has the coordinates in
-    units of these sds, so that its prior is N(0, I).
+    units of their sds, so that the prior of z is N(0, I).
     """
 
     scale: Float64
@@ -466,12 +467,12 @@ class Spread(NamedTuple):
 
     @classmethod
     def of(cls, law: type[Law], scale_precision: float | None, gap_precision: Float64 | None) -> Spread:
-        """Convert from precisions; None if rows have no such parameter."""
+        """Convert from precisions, which are None if rows have no such parameter."""
         scale = np.zeros(0) if scale_precision is None else np.array([scale_precision**-0.5])
         return cls(scale, np.zeros(0) if gap_precision is None else gap_precision**-0.5, law.scale_bound)
 
     def at(self, z: Float64, thresholds: Array | None) -> tuple[float, Array | None]:
-        """Scale and thresholds at z, given the shared thresholds."""
+        """Return scale and thresholds at z, given the shared thresholds."""
         n = len(self.scale)
         scale = exp(log_scale(self.scale * z[:n], self.bound)[0]) if n else 1.0
         if len(self.gaps) and thresholds is not None:
@@ -547,7 +548,7 @@ def slice_on_ellipse(u: Float64, log_weight: Callable[[Float64], float], rng: np
 def laplace(
     features: Float64, offset: Float64, log_density: LogDensity, mean: Float64, precision: Float64
 ) -> tuple[Float64, Float64]:
-    """Laplace approximation N(mode, (L L^T)^-1) of a row, by its curvature at the mode.
+    """Return the Laplace approximation N(mode, (L L^T)^-1) of a row, from its curvature at the mode.
 
     Parameters
     ----------
@@ -590,6 +591,6 @@ def laplace(
 
 
 def _derivatives(log_density: LogDensity, eta: Float64) -> tuple[Float64, Float64]:
-    """First derivative and minus the second derivative (at least 0), by central differences."""
+    """Return the first derivative and minus the second derivative (at least 0), by central differences."""
     above, here, below = log_density(eta + STEP), log_density(eta), log_density(eta - STEP)
     return (above - below) / (2 * STEP), np.maximum((2 * here - above - below) / STEP**2, 0.0)

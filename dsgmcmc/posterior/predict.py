@@ -1,16 +1,17 @@
 r"""Predictive distributions of single ratings, and predictions of a file of pairs.
 
 The distribution of a rating is the mixture over the saved draws d of N(mu + a_i + b_j + W_i . H_j, 1 / (tau g_i g'_j)),
-with all parameters from draw d, and the weights of the draws. Mean, variance and quantiles are those of the mixture,
-without a normal approximation. For the predictor alone (``of_mean``) the components are points, and the quantiles are
-sample quantiles.
+with all parameters from draw d, and the weights of the draws. Mean, variance and quantiles are computed from the
+mixture, without a normal approximation. For the predictor alone (``of_mean``) the components are points, and the
+quantiles are sample quantiles.
 
-An unknown user or item has its prior distribution given each draw. This is exact if one side of the pair is unknown; if
-both sides are, the product has the exact mean and variance but is taken to be normal. The noise scale g of an unknown
-user or item is taken to be 1.
+An unknown user or item has its prior distribution given each draw. The prediction is exact if one side of the pair is
+unknown. If both sides are unknown, the product has the exact mean and variance but is taken to be normal. The noise
+scale g of an unknown user or item is taken to be 1.
 
-For ordinal ratings the mixture is over the probabilities of the levels; mean, sd and quantiles are those of the
-mixture, and ``of_mean`` predicts the expected rating. A predictor that is itself uncertain is integrated over.
+For ordinal ratings the probabilities of the levels are mixed; mean, sd and quantiles are computed from the mixture, and
+``of_mean`` predicts the expected rating. If a predictor is uncertain at a draw, the probabilities are integrated over
+its distribution.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class PredictOptions:
             raise InputError(f"interval {self.interval}: expected a probability between 0 and 1")
         if self.of_mean and (self.at_least is not None or self.probabilities):
             raise InputError(
-                "--of-mean predicts the expected rating, which has no probabilities: leave one of them out"
+                "--of-mean predicts expected ratings, without probabilities: leave out --of-mean or the probabilities"
             )
 
     @property
@@ -91,7 +92,7 @@ class Predictor:
     run : Run
     options : PredictOptions
     newcomers : FoldIn, optional
-        New users (or items), whose indices follow those of the known ones.
+        New users (or items), whose indices follow the indices of the known users (or items).
 
     Attributes
     ----------
@@ -152,11 +153,11 @@ class Predictor:
         return columns
 
     def probabilities(self, users: Int32, items: Int32) -> Float32:
-        """Requested probabilities, (q, m) float32: of a rating of at least the bound, and of every level."""
+        """Return the requested probabilities, (q, m) float32: of a rating of at least the bound, and of every level."""
         return np.stack(list(self.columns(users, items).values())[4:], axis=1)
 
     def index_of(self, kind: str, names: Any) -> Int32:
-        """Indices of users or items by name; -1 for names that are neither in the run nor among the newcomers."""
+        """Return indices of users or items by name; -1 for names that are neither in the run nor folded in."""
         vocabulary = self.run.vocabulary(kind)
         index = vocabulary.index_of(names)
         if self.newcomers and self.newcomers.kind == kind:
@@ -179,7 +180,7 @@ class Predictor:
     # ------------------------------------------------------------------ draws of the predictors
 
     def draws(self, users: Int32, items: Int32, numbers: Sequence[int] | None = None) -> PredictorDraws:
-        """Draws of the predictors of pairs: all saved draws, or those at the positions `numbers`."""
+        """Return draws of the predictors of pairs, from all saved draws or from the draws at positions `numbers`."""
         run, numbers = self.run, range(len(self.run.draws)) if numbers is None else numbers
         new_user = (users < 0) | (users >= len(run.users))
         new_item = (items < 0) | (items >= len(run.items))
@@ -219,7 +220,7 @@ class Predictor:
         )
 
     def _rows(self, number: int, kind: str, index: Int32) -> Rows:
-        """Rows of one side at a draw: known ones, (q, D), or the distribution that all of `index` share, (1, D)."""
+        """Return rows of one side at a draw: known rows, (q, D), or the distribution that all `index` share, (1, D)."""
         draw, first = self.run.draw(number), int(index[0])
         theta = draw.theta[kind]
         if 0 <= first < len(theta):
@@ -233,7 +234,7 @@ class Predictor:
         return self.newcomers.rows(number, np.array([first - len(theta)]))
 
     def _thresholds(self, number: int, users: Int32) -> Float64 | None:
-        """Thresholds of users at a draw, (m, R - 1); None if ratings are not ordinal.
+        """Return the thresholds of users at a draw, (m, R - 1); None if ratings are not ordinal.
 
         Unknown users get the shared thresholds; so do all users if the model has no thresholds per user.
         """
@@ -250,7 +251,7 @@ class Predictor:
         return thresholds
 
     def _join(self, user: Rows, item: Rows) -> tuple[Float64, Float64]:
-        """Mean and variance of the predictor of pairs whose rows are independent."""
+        """Return the mean and variance of the predictor of pairs whose rows are independent."""
         k, biases = self.run.config.rank, self.run.config.biases
         centre = (user.mean[:, :k] * item.mean[:, :k]).sum(axis=1)
         spread = (user.covariance[0, :k, :k] * item.covariance[0, :k, :k]).sum()
@@ -267,7 +268,7 @@ class Predictor:
 def _grouped(users: Int32, items: Int32) -> list[npt.NDArray[np.intp]]:
     """Group pairs by their sides that are unknown or folded in; the other sides are `_KNOWN`.
 
-    Returns the positions of the pairs in every group; pairs of two known sides are in none.
+    Returns the positions of the pairs in every group; pairs of two known sides are in no group.
     """
     new = np.flatnonzero((users != _KNOWN) | (items != _KNOWN))
     if not len(new):

@@ -4,7 +4,7 @@ r"""Rankings: recommended items by several rules, and similar items or users.
 
 - ``likely`` (default): items that the user will rate *and* like, e_ij P(x_ij >= bound): the exposure e_ij of
   `dsgmcmc.posterior.exposure` times the probability of a rating of at least the bound, by default `liked_from`. For
-  clicks, which have no probability, the score is e_ij times the expected score. It orders items, and is no probability.
+  clicks, which have no probability, the score is e_ij times the expected score. It orders items, but is no probability.
 - ``exposure``: e_ij alone
 
 The other rules use the predictor x = mu + a_i + b_j + W_i . H_j, without the noise of a rating:
@@ -16,10 +16,10 @@ The other rules use the predictor x = mu + a_i + b_j + W_i . H_j, without the no
 If the expected rating differs from the predictor, as for ordinal ratings and counts, x is the expected rating. With a
 bound, ``mean`` and ``thompson`` rank by the probability of a rating of at least the bound, noise included.
 
-E and sd are taken over the saved draws; Thompson sampling picks one of these.
+E and sd are taken over the saved draws; Thompson sampling picks one of these draws.
 
-**Similarity** of two items, or of two users. At a draw, the similarity of items j and k is the correlation over the
-users of the ratings that the factors predict for both,
+**Similarity** of two items, or of two users. At a draw, the similarity of items j and k is the correlation, over the
+users, of the ratings of j and of k that the factors predict,
 
     s_jk = H_j^T S H_k / sqrt(H_j^T S H_j  H_k^T S H_k),    S the covariance of the rows W_i over the users:
 
@@ -81,7 +81,7 @@ class Ranking:
         With ``likely``, the lowest rating that counts as liked; with ``mean`` and ``thompson``, rank by the
         probability of a rating of at least this value.
     include_rated : bool
-        Also recommend items that the user rated.
+        Whether to recommend also items that the user rated.
     """
 
     top: int = 10
@@ -127,7 +127,7 @@ def liked_from(run: Run) -> float:
 
 
 class Scorer:
-    """Scores from saved draws, without the exposure, by which those of ``likely`` are multiplied later.
+    """Scores from saved draws, without the exposure; for ``likely``, `recommend` multiplies the scores by it.
 
     Parameters
     ----------
@@ -145,14 +145,14 @@ class Scorer:
         self.predictor = Predictor(run, options, newcomers)
 
     def scores(self, users: Int32, first: int) -> Float32:
-        """Scores (n, items) of users; `first` is the position of the first of them among all users to be ranked for."""
+        """Return scores (n, items) for users; `first` is the first user's position among all users of the ranking."""
         if self.ranking.by == "thompson":
             return self._thompson(users, first)
         scores = self._scores(self.predictor, users)
         return np.maximum(scores, _LEAST) if self.ranking.by == "likely" and self.at_least is None else scores
 
     def _scores(self, predictor: Predictor, users: Int32, numbers: list[int] | None = None) -> Float32:
-        """Scores (n, items) from all draws, or from the draws `numbers`."""
+        """Return scores (n, items) from all draws, or from the draws `numbers`."""
         items, sds = len(self.run.items), {"ucb": 1.0, "lcb": -1.0}.get(self.ranking.by, 0.0) * self.ranking.z
         scores = np.empty(len(users) * items, np.float32)
         pairs = np.repeat(users, items), np.tile(np.arange(items, dtype=np.int32), len(users))
@@ -164,7 +164,7 @@ class Scorer:
         return scores.reshape(len(users), items)
 
     def _thompson(self, users: Int32, first: int) -> Float32:
-        """Scores (n, items) from one draw for each user; rows of folded-in users are drawn, too."""
+        """Return scores (n, items) from one draw for each user; rows of folded-in users are drawn, too."""
         weights, entropy, predictor = self.run.draw_weights, self.ranking.entropy, self.predictor
         scores = np.empty((len(users), len(self.run.items)), np.float32)
         generators = [np.random.default_rng([entropy, 1 + first + local]) for local in range(len(users))]
@@ -241,7 +241,7 @@ def _rated_by(user: int, known: int, rated: Rated | None, newcomers: FoldIn | No
 
 
 def _best(scores: Float32, top: int) -> tuple[Int32, Float32]:
-    """Items with the highest scores for each user, in descending order, (users, top), and the scores."""
+    """Return the items with the highest scores for each user, in descending order, (users, top), and the scores."""
     top = min(top, scores.shape[1])
     items = np.argpartition(scores, -top, axis=1)[:, -top:]
     values = np.take_along_axis(scores, items, axis=1)
@@ -250,13 +250,13 @@ def _best(scores: Float32, top: int) -> tuple[Int32, Float32]:
 
 
 def places(users: Int32) -> Int32:
-    """Places, from 0, of the items in the list of their user; `users` is as yielded by `recommend`."""
+    """Return the places, from 0, of the items in the list of their user; `users` is as yielded by `recommend`."""
     first = np.flatnonzero(np.diff(users, prepend=-1))
     return (np.arange(len(users)) - np.repeat(first, np.diff(np.append(first, len(users))))).astype(np.int32)
 
 
 def those_among(run: Run, candidates: Any = None, exclude: Any = None) -> Mask | None:
-    """Mask of items that may be recommended, (items,) bool: `candidates` (default all) without `exclude`, by name.
+    """Return the mask (items,) of items that may be recommended: `candidates` (default all) without `exclude`, by name.
 
     Unknown names are ignored. Raises InputError if the run knows none of the candidates.
     """
@@ -312,7 +312,7 @@ def recommendations(
 
 
 def similarities(run: Run, kind: str, row: int) -> Float32:
-    """Similarity of one user (or item) to all users (or items) at every saved draw, (draws, n) float32."""
+    """Return the similarity of one user (or item) to all users (or items) at every saved draw, (draws, n) float32."""
     run.need_draws()
     rank = run.config.rank
     if not rank:

@@ -76,7 +76,7 @@ class LiveProgress:
     iterations, first_draw : int
         Iteration at which the run ends, and iteration of its first draw.
     rmse_mean : float or None
-        RMSE of that chain's posterior mean on the test ratings; None until it is in the metrics.
+        RMSE of the slowest chain's posterior mean on the test ratings; None until it is in the metrics.
     draws : int
         Number of usable draws of all chains.
     """
@@ -105,7 +105,7 @@ class LiveProgress:
         return f"not finished: its last job ended {at}; continue it with the same command and --resume"
 
     def usable(self) -> str:
-        """Describe which draws can be used, or when draws can be used."""
+        """Say how many draws can be used, or when the first draw can be used."""
         if self.draws:
             return f"{self.draws:,} draw{'s' * (self.draws > 1)} so far can be used"
         return (
@@ -155,8 +155,8 @@ class Run:
         for state in self.states:
             self._check_state(state)
         if not self.states:
-            now = LiveProgress.of(self.directory, self.config, draws=0)
-            raise InputError(f"{self.path} has no posterior yet: it is {now}; {now.usable()}")
+            status = LiveProgress.of(self.directory, self.config, draws=0)
+            raise InputError(f"{self.path} has no posterior yet: it is {status}; {status.usable()}")
         self.unfinished = unfinished(self.states)
         if self.unfinished:
             _ = self.traces  # read now, before a later checkpoint replaces this one
@@ -190,16 +190,16 @@ class Run:
         return self.index.features(kind)[0] if f"{kind}.features.strength" in self.traces[0] else []
 
     def counts(self, kind: str) -> Int64:
-        """(n,) int64: training ratings of every user or item."""
+        """Return the number of training ratings of every user or item, (n,) int64."""
         return self.index.counts(kind)
 
     def test_pairs(self) -> tuple[Int32, Int32]:
-        """Rows of the users and the items of the test ratings, (q,) int32 each."""
+        """Return the rows of users and items of the test ratings, (q,) int32 each."""
         return self.index.test_pairs()
 
     @cached_property
     def levels(self) -> Float64 | None:
-        """(R,) float64: distinct training ratings in ascending order; None if there are too many to be levels."""
+        """Distinct training ratings in ascending order, (R,) float64; None if there are too many to be levels."""
         return np.array(self.facts["levels"], np.float64) if "levels" in self.facts else None
 
     # ------------------------------------------------------------------ the posterior
@@ -229,16 +229,16 @@ class Run:
         return any(part.has_effects and part.quantities_of(*given) for part in PARTS)
 
     def kind_of(self, factor: Factor) -> str:
-        """Whether the rows of a factor are users or items."""
+        """Return "user" or "item": what a row of a factor stands for."""
         return "user" if factor.name == self.index.factors["user"] else "item"
 
     def name_of(self, quantity: str) -> str:
-        """Name of a quantity with ``user`` or ``item`` in place of the factor in its name on disk."""
+        """Return a quantity's name on disk, with ``user`` or ``item`` in place of the factor."""
         factor, dot, rest = quantity.partition(".")
         return f"{self.kind_of(Factor[factor])}.{rest}" if dot and factor in Factor.__members__ else quantity
 
     def followed(self) -> tuple[Int64, list[Float32], list[Float64]]:
-        """Predictions of the monitored test ratings at every draw; none if the run has not ended.
+        """Return predictions of the monitored test ratings at every draw; no predictions if the run has not ended.
 
         Returns
         -------
@@ -265,7 +265,7 @@ class Run:
 
     @cached_property
     def moments(self) -> list[PosteriorMoments]:
-        """Moments of every chain. Factors must not be averaged over chains, which differ by rotations.
+        """Moments of every chain. Factors must not be averaged over chains, because chains differ by rotations.
 
         Raises InputError if the run has not ended.
         """
@@ -296,7 +296,7 @@ class Run:
 
     @cached_property
     def draw_weights(self) -> Float64:
-        """(draws,) float64: weights of the saved draws in averages; they sum to 1."""
+        """Weights of the saved draws in averages, (draws,) float64; they sum to 1."""
         weights = []
         for snapshot, trace in zip(self.states, self.traces, strict=True):
             by_iteration = dict(zip(trace["iteration"][:, 0].tolist(), trace["weight"][:, 0].tolist(), strict=True))
@@ -340,7 +340,7 @@ class Run:
         return place
 
     def effects(self, kind: str) -> Float64:
-        """Effects B of features at all saved draws, (draws, F, D); the factors are not read."""
+        """Return the effects B of features at all saved draws, (draws, F, D); the factors are not read."""
         key = Key("draw", "run", 0, f"{self.index.factors[kind]}.features.effects")
         places = [self.open_draw(draw) for draw in range(len(self.draws))]
         return np.array([snapshot.read_all([key], number)[0] for snapshot, number in places])
@@ -364,7 +364,7 @@ class Run:
     # ------------------------------------------------------------------ checks of manifests
 
     def _of_rows(self, factor: str) -> list[tuple[Quantity, Shape]]:
-        """Quantities that a draw has of the rows of a factor, and their shapes."""
+        """Return the quantities of a factor's rows in a draw, and their shapes."""
         drawn = [quantity for quantity in self.quantities.drawn_of_rows if quantity.is_of(Factor[factor])]
         return [(quantity, (self._rows[factor], quantity.width(self.quantities.sizes))) for quantity in drawn]
 
@@ -442,24 +442,24 @@ class Run:
         Raises
         ------
         InputError
-            If the file is missing, or holds other ratings.
+            If the file is missing, or has other ratings.
         """
         given = path or self._ratings_file or Path(str(self.facts.get("data", "")))
         if path is None and not given.is_file():
             raise InputError(
-                f"{given}, which {self.path} was sampled from, is not there: say where it is (--data, or data= of "
+                f"{given}, from which {self.path} was sampled, is not there: give its path (--data, or data= of "
                 "BPMF.load)"
             )
         ratings = Ratings(given)
         if ratings.digest != self.facts.get("data_hash"):
             ratings.close()
-            raise InputError(f"{given} does not hold the ratings that {self.path} was sampled from (its hash differs)")
+            raise InputError(f"{given} does not have the ratings that {self.path} was sampled from (its hash differs)")
         self._ratings_file = given
         return ratings
 
 
 def _shapes(snapshot: Snapshot) -> dict[ArrayName, list[Shape]]:
-    """Shapes of the blocks of every array of a snapshot."""
+    """Return the shapes of the blocks of every array of a snapshot."""
     shapes: dict[ArrayName, list[Shape]] = defaultdict(list)
     for entry in snapshot.manifest.blocks:
         shapes[entry.key.object, entry.key.factor, entry.key.field].append(entry.shape)
@@ -470,12 +470,12 @@ def _compare(snapshot: Snapshot, wanted: Mapping[ArrayName, Shape], axis: int = 
     """Compare arrays, whose blocks are joined along `axis`, with the shapes that they must have."""
     shapes = _shapes(snapshot)
     for name, shape in wanted.items():
-        others = {(len(block), block[:axis], block[axis + 1 :]) for block in shapes[name]}
+        layouts = {(len(block), block[:axis], block[axis + 1 :]) for block in shapes[name]}
         if (
-            others != {(len(shape), shape[:axis], shape[axis + 1 :])}
+            layouts != {(len(shape), shape[:axis], shape[axis + 1 :])}
             or sum(block[axis] for block in shapes[name]) != shape[axis]
         ):
             raise InputError(
                 f"{snapshot.path} is inconsistent: its blocks of {'/'.join(name)} have the shapes {shapes[name]}; by "
-                f"run.toml and the index they are {shape} together"
+                f"run.toml and the index their joint shape is {shape}"
             )

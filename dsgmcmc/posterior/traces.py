@@ -75,7 +75,7 @@ def scalar_traces(run: Run) -> dict[str, Float64]:
 
 
 def _names(run: Run, quantity: Quantity, number: int) -> list[str]:
-    """Names of the elements of a quantity in diagnostics."""
+    """Return the names of a quantity's elements in diagnostics."""
     kind = "" if quantity.factor is None else run.kind_of(quantity.factor)
     labels = run.config.times if quantity.dims == ("time_level",) else ("",) * number
     return [
@@ -85,7 +85,7 @@ def _names(run: Run, quantity: Quantity, number: int) -> list[str]:
 
 
 def _of_priors(run: Run, take: Callable[[str], Float64]) -> dict[str, Float64]:
-    """Functions of prior means and precisions that are invariant under permutations, sign changes and scaling."""
+    """Return functions of prior means and precisions that permutations, sign changes and scaling do not change."""
     rank, traces = run.config.rank, {}
     if run.config.biases:
         traces = {f"{kind}_bias_precision": take(f"{kind}.precision")[..., rank] for kind in KINDS}
@@ -97,7 +97,7 @@ def _of_priors(run: Run, take: Callable[[str], Float64]) -> dict[str, Float64]:
 
 
 def labels(run: Run, names: Iterable[str]) -> dict[str, str]:
-    """Labels of scalars of `scalar_traces`; by default the name with spaces for underscores."""
+    """Return the labels of scalars of `scalar_traces`; by default the name with spaces for underscores."""
     texts = {name: name.replace("_", " ") for name in names} | LABELS
     for quantity in run.quantities.traced:
         if quantity.label:
@@ -107,7 +107,7 @@ def labels(run: Run, names: Iterable[str]) -> dict[str, str]:
 
 
 def predictions(run: Run) -> tuple[Int64, Float64]:
-    """Predictions of the monitored test pairs.
+    """Return the predictions of the monitored test pairs.
 
     Returns
     -------
@@ -122,7 +122,7 @@ def predictions(run: Run) -> tuple[Int64, Float64]:
 
 
 def draw_weights(run: Run) -> Float64:
-    """(chains, draws) float64: weights of the draws of `scalar_traces`."""
+    """Return the weights of the draws of `scalar_traces`, (chains, draws) float64."""
     length = min(len(trace["weight"]) for trace in run.traces)
     return np.stack([trace["weight"][-length:, 0] for trace in run.traces])
 
@@ -140,7 +140,7 @@ class Estimate(NamedTuple):
 
 
 def importance(run: Run) -> dict[str, list[Estimate]]:
-    """Importance by what it is of: of groups of features, of single features, and of levels of time."""
+    """Return the importance of groups of features, of single features, and of levels of time, by title."""
     weights = np.concatenate([trace["weight"][:, 0] for trace in run.traces])
 
     def traced(name: str) -> Float64:
@@ -162,7 +162,7 @@ def importance(run: Run) -> dict[str, list[Estimate]]:
 
 
 def _estimates(names: Sequence[str], draws: Float64, weights: Float64) -> list[Estimate]:
-    """Estimates from the columns of draws (n, names), by decreasing absolute mean."""
+    """Return estimates from the columns of draws (n, names), by decreasing absolute mean."""
     share = weights / weights.sum()
     estimates = []
     for name, values in zip(names, draws.T, strict=True):

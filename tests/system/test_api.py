@@ -232,7 +232,7 @@ def test_a_run_of_the_command_line_is_a_model(tmp_path):
     expected = Predictor(made.open(), PredictOptions(clip=True))
     rows = [made.open().vocabulary(kind).index_of(column) for kind, column in zip(KINDS, pairs.T, strict=True)]
     np.testing.assert_array_equal(model.predict(pairs), expected(*rows).mean.astype(np.float64))
-    with pytest.raises(InputError, match="say where it is"):
+    with pytest.raises(InputError, match="give its path"):
         model.recommend([made.users[0]])
     assert len(BPMF.load(made.path, data=moved).recommend([made.users[0]], n=2)["rank"]) == 2
     assert "saved draws" in repr(model.run_)
@@ -313,7 +313,7 @@ def test_new_ratings_of_known_and_new_users_are_taken_in(tmp_path):
     with pytest.raises(InputError, match="already has folded-in users"):
         model.update([[known, made.items[0], 3.0]], kind="item")
     made.data.unlink()
-    with pytest.raises(InputError, match="is not there: say where it is"):
+    with pytest.raises(InputError, match="is not there: give its path"):
         open_run(made.path).update(low)
 
 
