@@ -1,4 +1,5 @@
 """Compiled loops: gradients, random numbers, elementwise formulas, predictions.
 
-Kernels take arrays and numbers. They do not depend on processes, samplers or files, except the cache of compiled code.
+Kernels take arrays and numbers. They depend neither on processes and samplers nor, except for the cache of compiled
+code, on files.
 """

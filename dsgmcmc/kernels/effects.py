@@ -8,9 +8,9 @@ Let e(eta) = d log p / d eta be the score of a rating with predictor eta, which 
 
 where i(x) = [e(x - H) - e(x)] / H is the curvature. It can be small compared with the score in the tails, and negative
 for densities that are not log-concave, so I has e^2 / 4 as a lower bound. L is the integral of the score from eta
-to eta + c by Gauss-Legendre quadrature. With 3 nodes the error for logistic levels and a change of 1 is 3e-7, that of
-float32; scores given as formulas have 6 nodes, because heavy tails allow large changes. `LANES` scores are computed
-side by side.
+to eta + c by Gauss-Legendre quadrature. For logistic levels and a change of 1, the error with 3 nodes is 3e-7, as small
+as that of float32. Scores given as formulas have 6 nodes, because heavy tails allow large changes. `LANES` scores are
+computed side by side.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Score(NamedTuple):
     name : str
         Part of file names.
     lines : str
-        Assign the score to ``e``, given ``eta`` and the terms.
+        Lines that assign the score to ``e``, given ``eta`` and the terms.
     terms : tuple of str
         Further arguments of the score, one number for each rating.
     nodes : int

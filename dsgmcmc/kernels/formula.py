@@ -130,7 +130,7 @@ class Batch:
             shape = (len(block[layout.arrays[0]]), *first.shape[1:])
             for name, array in fields.items():
                 if array.shape != shape or len(shape) != 2:
-                    raise ValueError(f"field {name!r} has shape {array.shape}, the first one {shape}")
+                    raise ValueError(f"field {name!r} has shape {array.shape}, the first field {shape}")
             for name, array in rows.items():
                 if array.shape != (shape[0], 1):
                     raise ValueError(f"{name!r} has shape {array.shape} where {(shape[0], 1)} is needed")
@@ -181,7 +181,7 @@ class Formula:
 
     @functools.cached_property
     def _of_rows(self) -> tuple[str, ...]:
-        """Totals with one value per row."""
+        """Names of totals with one value per row."""
         return (*self.row_sums, *self.row_max)
 
     @functools.cached_property
@@ -208,13 +208,13 @@ class Formula:
         ----------
         batch : Batch
             The blocks. Their arrays are the fields that the formula may name: (n, D), C-contiguous, all float32 or all
-            float64, none overlapping another.
+            float64. No array may overlap another.
         given : mapping of str to float, (D,) or (n,) array, or str
             A float is a scalar, which is converted to the dtype of the fields. An array is a declared vector, with the
             dtype of the fields; a row vector has one element for each row of all blocks, in their order. A str is the
             name of the field that replaces this name; in place of a row vector the field has width 1.
         noise : NoiseKey, if `z` is read
-            `first` names the first element.
+            `first` is the number of the first element.
         prior : callable, if the prior's gradient is read
             Returns the priors of the blocks, with the dtype of the fields: one prior per block, or a single prior if
             there are no shifts. Priors of different blocks may differ only in their shifts. The gradient is
@@ -241,7 +241,7 @@ class Formula:
         if gradient is not None and gradient.numbers:
             if not given.keys().isdisjoint(gradient.numbers):
                 taken = min(given.keys() & gradient.numbers.keys())
-                raise ValueError(f"{taken!r} is a number of the gradient: call the formula's own by another name")
+                raise ValueError(f"{taken!r} is also a scalar of the gradient: rename the formula's scalar")
             given = {**given, **gradient.numbers}
         layout = self._layout(batch.blocks[0], given, gradient)
         priors, shifts = _priors(layout, prior)
@@ -300,7 +300,7 @@ class Formula:
         for name, expression in (("grad", gradient and gradient.total), ("grad_likelihood", gradient and gradient[1])):
             if name in body.read:
                 if not expression:
-                    raise ValueError(f"the formula reads {name!r}, which was not taken")
+                    raise ValueError(f"the formula reads {name!r}, which was not computed")
                 body = body.with_definition(name, expression)
         names = body.read | body.written | ({PRIOR_AT} if "grad_prior" in body.read else set())
         vectors = {*self.columns, *self.rows}
@@ -308,7 +308,7 @@ class Formula:
         known = aliases | {name: name for name in arrays if name not in aliases}
         fields = {name: array for name, array in known.items() if name in names and name not in {*scalars, *vectors}}
         for name in sorted(body.free - {*fields, *scalars, *vectors}):
-            raise ValueError(f"{name!r} is no field of {', '.join(arrays)}, and is not given")
+            raise ValueError(f"{name!r} is not a field of {', '.join(arrays)}, and is not given")
         for name in sorted(body.written & {*scalars}):
             raise ValueError(f"{name!r} cannot be assigned: it is given as a number")
         if not fields:  # the first array gives the shape

@@ -39,7 +39,7 @@ def _log(x):
     return {dtype}(math.log(x))
 """
 
-#: Names that a formula may read, and for which nothing is given.
+#: Names that a formula may read without a value in the arguments.
 BUILT_IN = frozenset(("z", "grad", "grad_likelihood", "grad_prior"))
 
 
@@ -123,12 +123,12 @@ def parse_score(score: str) -> str:
     if len(parsed.lines) > 1:
         raise ValueError(f"the score {score!r} is more than one expression")
     if unknown := parsed.free - {"x", "eta"}:
-        raise ValueError(f"the score {score!r} is of x and eta alone, not of {min(unknown)}")
+        raise ValueError(f"the score {score!r} may contain only x and eta, not {min(unknown)}")
     return parsed.lines[0].partition(" = ")[2]
 
 
 def _usable(name: str) -> bool:
-    """Tell whether a formula may use a name; names with an underscore in front belong to the generated code."""
+    """Tell whether a formula may use a name; names that begin with an underscore belong to the generated code."""
     return name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("_") and name not in _RESERVED
 
 

@@ -4,8 +4,8 @@ A table contains the addresses of the arrays of every block (`dsgmcmc.kernels.fo
 block into chunks of whole rows, about `CHUNK` elements, which fit the first-level cache. For each chunk it computes the
 noise and the gradient of a dense prior, and repeats the elements of row vectors along their rows; column vectors are
 repeated to the length of a chunk only once. Then one unit-stride loop evaluates the formula. Its loads all precede its
-stores, so the compiler can use vector instructions. Sums are taken in float64. Sums per column are accumulated for each
-position in a chunk, and combined at the end of a block; totals per row are taken after each chunk.
+stores, so the compiler can use vector instructions. Sums are float64. Sums per column are accumulated for each position
+in a chunk, and combined at the end of a block; totals per row are computed after each chunk.
 
 Chunks and the order of sums depend only on the shape, so a block's result does not depend on the other blocks.
 """
@@ -23,7 +23,7 @@ from dsgmcmc.kernels.philox import groups_module
 #: cache.
 CHUNK = 2048
 
-#: The field at which the gradient of the prior is taken.
+#: The field at which the gradient of the prior is computed.
 PRIOR_AT = "theta"
 
 _NOISE = ["_stride", "_first", "_c1", "_c2", "_c3", "_k0", "_k1"]

@@ -121,8 +121,8 @@ def weigh(indptr, indices, weight_w, weight_h, sums_w, sums_h):
 def weigh_kernel() -> Callable[..., None]:
     """Compile ``f(indptr, indices, weight_w, weight_h, sums_w, sums_h)``.
 
-    Adds the sums over a cell's ratings of w_ij = g_i g'_j and of its square to `sums_w` (n, 2) and `sums_h` (m, 2),
-    float32; the noise scales `weight_w` and `weight_h` are (n,) and (m,) float32.
+    The kernel adds the sums over a cell's ratings of w_ij = g_i g'_j and of its square to `sums_w` (n, 2) and `sums_h`
+    (m, 2), float32; the noise scales `weight_w` and `weight_h` are (n,) and (m,) float32.
     """
     kernel: Callable[..., None] = jit.compile_source("weigh", COLUMN + _WEIGH).weigh
     return kernel

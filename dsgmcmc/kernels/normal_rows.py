@@ -26,10 +26,10 @@ N(m_i, Lambda^-1), and G_i and q_i are the Gram matrix and the moment of its sta
 
 so with z standard normal, theta = L^-T (y + z) has mean P^-1 v and covariance P^-1.
 
-Draws are computed in float64. `LANES` rows are solved side by side: element e of their packed triangles is at e `LANES`
-and following, so one instruction processes several rows. The generated lines have a scalar variable for each number
-that the compiler should keep in a vector. `ROWS` rows of the triangles are updated together, so that the rows above
-them are read once.
+Draws are computed in float64. `LANES` rows are solved side by side: element e of their packed triangles is at positions
+e `LANES` to e `LANES` + `LANES` - 1, so that one instruction processes several rows. The generated lines have a scalar
+variable for each number that the compiler should keep in a vector. `ROWS` rows of the triangles are updated together,
+so that the rows above them are read once.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ int32, float32 = np.int32, np.float32
 
 CutSide = Literal["w", "h"]
 
-#: Size of the thresholds below the first level and above the last.
+#: Absolute value of the thresholds below the first level and above the last.
 END = 1e30
 
 #: Number of ratings whose scores are computed side by side.
@@ -190,8 +190,8 @@ def _scores(scaled: bool, cut_by: CutSide | None) -> list[str]:
 def level_tables(scaled: bool, thresholds: Float64) -> Float32:
     """Make the tables that `ordinal_kernel` reads, (3, R) float32, from the thresholds (R - 1,).
 
-    They are the thresholds above and below each level. Without scales they are exp of minus these thresholds, and the
-    constant c of du = c - F(z_u).
+    The tables are the thresholds above and below each level. Without scales they are exp of minus these thresholds, and
+    the constant c of du = c - F(z_u).
     """
     upper, lower = np.append(thresholds, END), np.append(-END, thresholds)
     rise = np.zeros(len(upper))

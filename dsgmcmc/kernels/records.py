@@ -36,7 +36,7 @@ from dsgmcmc.kernels.stored import COLUMN, RATINGS
 #: Number of float32 in a cache line.
 LINE = 16
 
-#: Vectors of a row that stay in registers, with as many of its gradient; longer rows are processed in blocks.
+#: Number of vectors of a row, and of its gradient, that stay in registers; longer rows are processed in blocks.
 REGISTERS = 8
 
 #: How many ratings ahead the records of columns are prefetched.
@@ -45,10 +45,10 @@ AHEAD = 16
 #: How many rows ahead rows are prefetched.
 ROWS_AHEAD = 4
 
-#: float32 that fit into any second-level cache: if all records fit, they are not prefetched.
+#: Number of float32 that fit into any second-level cache: if all records fit, they are not prefetched.
 NEAR = 1 << 18
 
-#: float32 in half a first-level cache, which the columns of a group of ratings may fill.
+#: Number of float32 in half a first-level cache, which the columns of a group of ratings may fill.
 CACHE = 1 << 12
 
 
@@ -156,6 +156,7 @@ class Record:
 
     @property
     def _apart(self) -> bool:
+        """Whether the biases of columns follow all records."""
         return self.biases and not self.inside
 
     def begin(self, gradients: bool = True) -> list[str]:
@@ -208,7 +209,7 @@ class Record:
         for number, block in enumerate(self._blocks):
             lines += [f"w{at} = load(row_record, q + uint64({at}), {n})" for at, n in block]
             lines_of_rating = also if number == last else []
-            four = [] if number else self._calls()
+            four = [] if number else self._prefetches()
             four += [*self._products(block, 4, column), *self._sums(block, 4, number > 0)]
             four += [line for x in range(4) for line in self._of_rating(x, lines_of_rating)]
             one = [
@@ -224,7 +225,7 @@ class Record:
     def _of_rating(x: int, lines: Sequence[str]) -> list[str]:
         return [f"r = s + uint64({x})", f"j = j{x}", *lines] if lines else []
 
-    def _calls(self) -> list[str]:
+    def _prefetches(self) -> list[str]:
         """Lines that prefetch the records of four later ratings."""
         lines = []
         for x in range(4):
@@ -296,14 +297,14 @@ class Passes:
     Attributes
     ----------
     scores : list of str
-        Replace the first `count` numbers in ``errors``, which are predictors, by scores.
+        Lines that replace the first `count` elements of ``errors``, which are predictors, by scores.
     kept : sequence of str
         Names of further arrays, (group,) float32, with a number for each rating of a group.
     before, after : list of str
-        For rating r of row i and column j, before and after the scores are computed. Its index in the arrays of a group
-        is r - `base`, and the rating itself is in ``given``.
+        Lines for rating r of row i and column j, before and after the scores are computed. Its index in the arrays of a
+        group is r - `base`, and the rating itself is in ``given``.
     row_before, row_after : list of str
-        For row i, before and after the gradients of its ratings `begin` to `end` - 1 of the group.
+        Lines for row i, before and after the gradients of its ratings `begin` to `end` - 1 of the group.
     score : str
         Expression for the score of rating r.
     """

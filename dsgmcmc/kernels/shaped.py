@@ -75,8 +75,8 @@ class Shaped(NamedTuple):
     name : str
         Part of file names.
     lines : str
-        Assign the score to ``e``, given the rating ``x``, its predictor ``eta``, the product ``s`` of the scales of row
-        and column (1 without scales), and the parameters.
+        Lines that assign the score to ``e``, given the rating ``x``, its predictor ``eta``, the product ``s`` of the
+        scales of row and column (1 without scales), and the parameters.
     parameters : tuple of str
         Names of the parameters.
     tallies : tuple of str

@@ -14,13 +14,13 @@ import numpy as np
 from dsgmcmc.kernels import jit
 from dsgmcmc.types import Array, Float32, Int32, Int64, UInt8
 
-#: Number of different values that one byte can index.
+#: Number of distinct values that one byte can index.
 FEW = 256
 
 #: Types of the arrays ``indptr, indices, codes, values`` that `kernel_arguments` returns.
 RATINGS = "int64[::1], uint16[::1], uint8[::1], float32[::1]"
 
-#: Source of the function that reads columns. They are in `halves` if `indices` is longer than the ratings.
+#: Source of the function that reads columns; each column is in two halves if there are more `indices` than ratings.
 COLUMN = '''\
 @helper
 def column(indices, halves, r):
@@ -55,7 +55,7 @@ def kernel_arguments(indptr: Array, indices: Array, stored: Array, table: Float3
     indices : (nnz,) or (2 nnz,) uint16
     codes : (nnz,) or (0,) uint8
     values : (at most 256,) or (nnz,) float32
-        The table, or without one the ratings.
+        The table, or the ratings if there is no table.
     """
     values = (np.zeros(0, np.uint8), stored) if table is None else (stored, table)
     return indptr, indices.view(np.uint16), *values
@@ -82,18 +82,18 @@ def number(values, table, slots, known, codes):
 
 
 class Numbering:
-    """Indices of different values, in the order in which they first occur, as long as there are at most `FEW`."""
+    """Indices of distinct values, in the order in which they first occur, as long as there are at most `FEW`."""
 
     def __init__(self) -> None:
         self._table, self._slots, self._known = np.zeros(FEW, np.float32), np.full(4 * FEW, -1, np.int64), 0
 
     @property
     def values(self) -> Float32:
-        """The different values, (n,) float32, n at most `FEW`."""
+        """The distinct values, (n,) float32, n at most `FEW`."""
         return self._table[: self._known]
 
     def numbers(self, values: Float32) -> UInt8 | None:
-        """Return the indices of values, (n,) uint8, or None after more than `FEW` different ones; -0 differs from 0."""
+        """Return the indices of values, (n,) uint8, or None if more than `FEW` are distinct so far; -0 is not 0."""
         codes = np.empty(len(values), np.uint8)
         if self._known <= FEW:
             bits = values.view(np.uint32), self._table.view(np.uint32)
@@ -175,7 +175,7 @@ def split_columns(indptr: Int64, indices: Int32, values: Array, bounds: Int64) -
     ]
 
 
-def turned(indptr: Int64, indices: Array, values: Array, columns: int) -> Ratings:
+def transposed(indptr: Int64, indices: Array, values: Array, columns: int) -> Ratings:
     """Transpose ratings in CSR; the result has the types of `split_columns`."""
     rows = np.repeat(np.arange(len(indptr) - 1, dtype=index_type(len(indptr) - 1)), np.diff(indptr))
     begins = np.zeros(columns + 1, np.int64)

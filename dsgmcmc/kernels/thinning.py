@@ -6,9 +6,9 @@ d = x_i . v, and R_i the remainder of U_i after the terms of orders 0 to k. The 
     lambda_i = max(R_i(theta') - R_i(theta), 0)  <=  phi psi_i
 
 where psi_i = sup |u^(k + 1)| c_i^(k + 1) / (k + 1)!, and phi = |v|^(k + 1) + |v'|^(k + 1). The norm and the lengths c_i
-satisfy |x_i . v| <= c_i |v|. Candidates form a Poisson process of rate phi sum psi in a unit
-of time. A candidate is datum i with probability psi_i / sum psi (alias table), and rejects with probability
-lambda_i / (phi psi_i). So no candidate rejects with probability exp(-sum lambda_i).
+satisfy |x_i . v| <= c_i |v|. Candidates form a Poisson process of rate phi sum psi in a unit of time. A candidate is
+datum i with probability psi_i / sum psi (alias table), and rejects with probability lambda_i / (phi psi_i). So the
+probability that no candidate rejects is exp(-sum lambda_i).
 
 If phi sum psi reaches a limit, the step is plain Metropolis-Hastings, which evaluates all data.
 
@@ -257,7 +257,7 @@ class Thinning(NamedTuple):
     euclidean : bool
         Whether the norm is Euclidean, otherwise the sum of absolute values.
     limit : float
-        Value of phi sum psi from which a step is plain Metropolis-Hastings.
+        Value of phi sum psi at and above which a step is plain Metropolis-Hastings.
     tables : Tables
         Constant arrays and numbers that the kernel reads.
     """
@@ -280,8 +280,8 @@ class Thinning(NamedTuple):
         energies : (n,) float64
             Energy of all data at theta; NaN if unknown.
         counts : (n, 3) float64
-            The numbers of accepted proposals, of evaluations of single energies, and of plain Metropolis-Hastings
-            steps are added.
+            Counts of accepted proposals, of evaluations of single energies, and of plain Metropolis-Hastings steps, to
+            which those of these iterations are added.
         key : NoiseKey
             Key of the first iteration.
         count : int

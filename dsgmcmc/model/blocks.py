@@ -11,7 +11,7 @@ import numpy as np
 
 from dsgmcmc.data.ratings import Ratings, row_slabs
 from dsgmcmc.errors import InputError
-from dsgmcmc.kernels.stored import Numbering, index_type, kernel_arguments, split_columns, turned
+from dsgmcmc.kernels.stored import Numbering, index_type, kernel_arguments, split_columns, transposed
 from dsgmcmc.parallel.partition import block_bounds
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.settings import named
@@ -72,7 +72,7 @@ class CellRatings:
     @cached_property
     def by_column(self) -> CellRatings:
         """The same ratings as a cell whose rows are the columns; computed once."""
-        by_column = turned(self.indptr, self.indices, self.stored, self.columns)
+        by_column = transposed(self.indptr, self.indices, self.stored, self.columns)
         return CellRatings(*by_column, self.table, len(self.indptr) - 1)
 
 

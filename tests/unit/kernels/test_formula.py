@@ -260,9 +260,9 @@ def test_numbers_of_the_gradient_are_not_taken_for_the_samplers():
         ("z = x", "cannot be assigned"),
         ("grad = x", "cannot be assigned"),
         ("_x = x", "cannot be assigned"),
-        ("x = unknown", "'unknown' is no field of x, g, and is not given"),
+        ("x = unknown", "'unknown' is not a field of x, g, and is not given"),
         ("eps = x", "'eps' cannot be assigned: it is given as a number"),
-        ("x = grad_likelihood", "'grad_likelihood', which was not taken"),
+        ("x = grad_likelihood", "'grad_likelihood', which was not computed"),
         ("g = x\nx = grad", "assigns 'g' before grad = g reads it"),
     ],
 )

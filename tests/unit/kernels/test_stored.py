@@ -10,7 +10,7 @@ from scipy import sparse
 
 from dsgmcmc.kernels.gradient import gradient_kernel, spread_kernel, weigh_kernel
 from dsgmcmc.kernels.ordinal import ordinal_kernel
-from dsgmcmc.kernels.stored import FEW, Numbering, index_type, kernel_arguments, split_columns, turned
+from dsgmcmc.kernels.stored import FEW, Numbering, index_type, kernel_arguments, split_columns, transposed
 
 ROWS, COLUMNS, LEVELS, K = 40, 30, 5, 3
 
@@ -129,7 +129,7 @@ def test_the_same_by_column(shape):
     want = full.tocsc()
     for index, dtype in ((np.int32, np.float32), (np.uint16, np.uint8)):
         given = full.indptr.astype(np.int64), full.indices.astype(index), full.data.astype(dtype)
-        indptr, indices, values = turned(*given, shape[1])
+        indptr, indices, values = transposed(*given, shape[1])
         assert (indptr.dtype, indices.dtype, values.dtype) == (np.int64, index_type(shape[0]), dtype)
         assert np.array_equal(indptr, want.indptr)
         assert np.array_equal(indices, want.indices)
