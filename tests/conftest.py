@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support import handlers_as_before
+from support import ROOT, handlers_as_before, lacking
 
 from dsgmcmc.cli.sample import with_settings
 from dsgmcmc.errors import InputError
@@ -18,8 +18,6 @@ with contextlib.suppress(InputError):  # some tests need no MPI; to the others i
     world_comm()
 
 with_settings()  # tests look at the options of all commands at once
-
-ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture(autouse=True)
@@ -34,8 +32,5 @@ def datasets() -> Path:
     """Folder with ml-100k and ml-1m; the research licence forbids committing them."""
     folder = Path(os.environ.get("DSGMCMC_DATASETS", ROOT.parent / "shared" / "datasets"))
     if not (folder / "ml-100k" / "u.data").exists():
-        reason = f"no MovieLens data in {folder}; set DSGMCMC_DATASETS"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
+        lacking(f"no MovieLens data in {folder}; set DSGMCMC_DATASETS")
     return folder

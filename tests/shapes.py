@@ -65,7 +65,7 @@ class Ratings:
 
     def _write(self, path: Path, chosen: np.ndarray) -> None:
         columns = {"user": self.user, "item": self.item, "rating": self.value, "timestamp": self.time}
-        known = {name: each[chosen].tolist() for name, each in columns.items() if each is not None}
+        known = {name: values[chosen].tolist() for name, values in columns.items() if values is not None}
         lines = [",".join(map(repr, row)) for row in zip(*known.values(), strict=True)]
         path.write_text("\n".join([",".join(known), *lines]) + "\n")
 
@@ -91,18 +91,18 @@ def pairs(
     occurs at least once, if `n` is large enough.
     """
     users, items = users / users.sum(), items / items.sum()
-    found = np.zeros(0, np.int64)
+    numbers = np.zeros(0, np.int64)
     if n >= len(users) + len(items):
         of_items = rng.choice(len(users), len(items), p=users) * len(items) + np.arange(len(items))
         of_users = np.arange(len(users)) * len(items) + rng.choice(len(items), len(users), p=items)
-        found = np.unique(np.concatenate([of_items, of_users]))
-    while len(found) < n:
+        numbers = np.unique(np.concatenate([of_items, of_users]))
+    while len(numbers) < n:
         i, j = rng.choice(len(users), n, p=users), rng.choice(len(items), n, p=items)
         kept = rng.random(n) < (1.0 if liking is None else 1 / (1 + np.exp(-liking(i, j))))
-        new = np.setdiff1d((i * len(items) + j)[kept], found)
-        found = np.concatenate([found, rng.permutation(new)[: n - len(found)]])
-    found = np.sort(found)
-    return found // len(items), found % len(items)
+        new = np.setdiff1d((i * len(items) + j)[kept], numbers)
+        numbers = np.concatenate([numbers, rng.permutation(new)[: n - len(numbers)]])
+    numbers = np.sort(numbers)
+    return numbers // len(items), numbers % len(items)
 
 
 def taste(rng: np.random.Generator, users: int, items: int, rank: int, sd: float) -> Callable[..., np.ndarray]:

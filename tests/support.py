@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -12,16 +13,17 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NoReturn
 
 import h5py
 import numpy as np
 import pyarrow.csv
+import pytest
 import scipy.sparse
 from faulty import faults
 from mpi4py import MPI
@@ -53,8 +55,20 @@ from dsgmcmc.types import Factor, PriorName, ScheduleName
 #: Generous: the machine may be busy, and the first run compiles its kernels.
 TIMEOUT = 240.0
 
+ROOT = Path(__file__).resolve().parent.parent
+
 #: More processes than cores, also as root; harmless to MPI libraries that do not read it.
 MPI_ENVIRONMENT = openmpi_environment(oversubscribe=True)
+
+
+def lacking(reason: str) -> NoReturn:
+    """Skip a test for what this machine lacks; CI lacks nothing, and there the test fails."""
+    (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
+
+
+def fenced(page: Path, language: str) -> list[str]:
+    """Fenced blocks of a language in a page, in order."""
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
 
 
 # ---------------------------------------------------------------------- ratings
@@ -88,7 +102,7 @@ def csr(n_rows: int, i: np.ndarray, j: np.ndarray, x: np.ndarray) -> tuple[np.nd
 
 def in_time(i: np.ndarray, j: np.ndarray, times: np.ndarray) -> dict[Side, Times]:
     """Places of ratings of rows i and columns j in the order of time."""
-    found: dict[Side, Times] = {}
+    orders: dict[Side, Times] = {}
     sides: tuple[tuple[Side, np.ndarray, np.ndarray], ...] = (("rows", i, j), ("cols", j, i))
     for side, owners, others in sides:
         place, page = np.zeros(len(i), np.int32), np.zeros(len(i), np.int32)
@@ -97,8 +111,8 @@ def in_time(i: np.ndarray, j: np.ndarray, times: np.ndarray) -> dict[Side, Times
             mine = mine[np.lexsort((others[mine], times[mine]))]
             place[mine] = np.arange(len(mine))
             page[mine] = np.unique(np.floor(times[mine]), return_inverse=True)[1]
-        found[side] = Times(place, page)
-    return found
+        orders[side] = Times(place, page)
+    return orders
 
 
 def write_ratings(
@@ -143,12 +157,13 @@ def write_planted(
     for side, n, width in zip(SIDES, (rows, columns), features or (), strict=False):
         x = np.random.default_rng(seed + width).normal(size=(n, width)).astype(np.float32)
         x[np.abs(x) < 0.7] = 0.0  # some rows have none
-        found = scipy.sparse.csr_matrix(x)
+        matrix = scipy.sparse.csr_matrix(x)
         names, groups = tuple(map(str, range(width))), tuple("ab"[k % 2] for k in range(width))
-        given[side] = Features(found.indptr.astype(np.int64), found.indices, found.data, names, groups)
+        given[side] = Features(matrix.indptr.astype(np.int64), matrix.indices, matrix.data, names, groups)
     order = in_time(i, j, np.random.default_rng(seed + 2).uniform(0, 10, len(i)))
     times = [
-        {side: Times(*(each[chosen] for each in found)) for side, found in order.items()} for chosen in (~held, held)
+        {side: Times(*(array[chosen] for array in arrays)) for side, arrays in order.items()}
+        for chosen in (~held, held)
     ]
     more = {"features": given, "times": tuple(times) if timed else None, "transposed": transposed}
     write_ratings(path, *parts, np.arange(rows), np.arange(columns), seed=seed, source="planted", **more)
@@ -182,15 +197,16 @@ def applied(
     return formula.of_one(formula.apply(Batch([arrays]), given, prior=priors, **more))
 
 
-#: Samplers that take steps, and those that sample any target.
+#: Samplers that take steps.
 STEPPING = [name for name, sampler in SAMPLERS.items() if issubclass(sampler.Config, StepSize)]
-OF_ANY_TARGET = [name for name, sampler in SAMPLERS.items() if not sampler.draws_conditionals]
 
 
-#: Two latent dimensions and biases; everything is drawn.
 @dataclass(frozen=True)
 class Model:
-    """Priors and noise of a factorisation, by the arguments of `RowPriors`, `Noise` and `FactorTarget`."""
+    """Priors and noise of a factorisation, by the arguments of `RowPriors`, `Noise` and `FactorTarget`.
+
+    By default there are two latent dimensions and biases, and everything is drawn.
+    """
 
     rank: int = 2
     biases: bool = True
@@ -202,20 +218,18 @@ class Model:
     noise_every: int = 1
     scale: float = 1.0
     standardised: bool = False
-    width: float = 1.0
-    bias_mean: float = 0.0
     exchanges: bool = False
 
     def rows(self, subchains: int = 1) -> RowPriors:
         """Priors of the rows."""
-        own = (self.rank, self.biases, self.prior, self.prior_precision)
-        unit = {"scale": self.scale, "standardised": self.standardised, "width": self.width}
-        return RowPriors(*own, subchains=subchains, bias_mean=self.bias_mean, exchanges=self.exchanges, **unit)
+        prior = (self.rank, self.biases, self.prior, self.prior_precision)
+        unit = {"scale": self.scale, "standardised": self.standardised}
+        return RowPriors(*prior, subchains=subchains, exchanges=self.exchanges, **unit)
 
     def noise(self, row_blocks: range = range(1), subchains: int = 1) -> Noise:
         """The noise."""
-        own = (self.noise_precision, self.heteroscedastic)
-        return Noise(row_blocks, *own, every=self.noise_every, scale=self.scale, subchains=subchains)
+        precision = (self.noise_precision, self.heteroscedastic)
+        return Noise(row_blocks, *precision, every=self.noise_every, scale=self.scale, subchains=subchains)
 
 
 MODEL = Model()
@@ -246,10 +260,10 @@ def factor_target(
     sampler = sampler or SGLD(SGLDConfig(), 0)
     ring = Ring(comm, grid)
     with Ratings(path) as ratings:
-        found = likelihood.levels_of(ratings)
-        centre = ratings.mean if found is None and likelihood.is_sum_over_ratings else 0.0
-        blocks = RatingBlocks(ratings, ring, centre, codes=partial(likelihood.codes, levels=found))
-    levels = None if found is None else Levels(found, blocks.level_counts(ring, len(found)))
+        values = likelihood.levels_of(ratings)
+        centre = ratings.mean if values is None and likelihood.is_sum_over_ratings else 0.0
+        blocks = RatingBlocks(ratings, ring, centre, codes=partial(likelihood.codes, levels=values))
+    levels = None if values is None else Levels(values, blocks.level_counts(ring, len(values)))
     order = Schedule(schedule, blocks.part_sizes.tolist(), seed, 0) if sampler.gradient.by_parts else None
     law = likelihood(
         model.rank,
@@ -284,11 +298,6 @@ def cells_of(path: Path, part: Split = "train") -> tuple[np.ndarray, np.ndarray,
     with Ratings(path) as ratings:
         indptr, columns, values = ratings.slab(part, 0, ratings.n_rows)
     return np.repeat(np.arange(len(indptr) - 1), np.diff(indptr)), columns, values
-
-
-def draw_shared(target: FactorTarget) -> None:
-    """Draw the parameters that all rows share, whatever the iteration. Collective."""
-    target.draw_shared(replace(target.context(), turn=1))
 
 
 def sample(
@@ -360,7 +369,9 @@ class Result:
 class Running:
     """A command in a new session, which is killed at the end. A context manager."""
 
-    def __init__(self, command: Sequence[str | Path], env: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, command: Sequence[str | Path], env: dict[str, str] | None = None, cwd: Path | None = None
+    ) -> None:
         self.command = tuple(str(part) for part in command)
         # Python's copy of the environment: an MPI library in this process may have changed the real one
         environment = {**os.environ, **MPI_ENVIRONMENT, **(env or {})}
@@ -371,6 +382,7 @@ class Running:
             stderr=subprocess.PIPE,
             text=True,
             env=environment,
+            cwd=cwd,
             start_new_session=True,
         )
 
@@ -392,16 +404,24 @@ class Running:
             raise AssertionError(f"{' '.join(self.command)} hung for {timeout} s\n{out}\n{err}") from None
         return Result(self.command, self.process.returncode, out, err)
 
+    def until(self, condition: Callable[[], object], event: str, timeout: float = TIMEOUT) -> None:
+        """Wait until a condition holds; fail if the command ends before, or if that takes too long."""
+
+        def holds() -> bool:
+            ended = self.process.poll() is not None
+            held = bool(condition())
+            assert held or not ended, f"ended before {event}: {self.wait()}"
+            return held
+
+        wait_until(holds, lambda: f"not {event}", timeout)
+
     def wait_for(self, path: Path, lines: int, timeout: float = TIMEOUT) -> None:
         """Wait until a file has so many lines; fail if the command ends before."""
 
         def written() -> bool:
-            ended = self.process.poll() is not None
-            whole = path.exists() and path.read_bytes().count(b"\n") >= lines
-            assert whole or not ended, f"ended before {path} had {lines} lines: {self.wait()}"
-            return whole
+            return path.exists() and path.read_bytes().count(b"\n") >= lines
 
-        wait_until(written, lambda: f"{path} has not {lines} lines", timeout)
+        self.until(written, f"{lines} lines in {path}", timeout)
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to the command itself, not to its children."""
@@ -447,9 +467,11 @@ def remove_left_sessions() -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def run(*command: str | Path, env: dict[str, str] | None = None, timeout: float = TIMEOUT) -> Result:
+def run(
+    *command: str | Path, env: dict[str, str] | None = None, cwd: Path | None = None, timeout: float = TIMEOUT
+) -> Result:
     """Run a command to its end."""
-    with Running(command, env) as running:
+    with Running(command, env, cwd) as running:
         return running.wait(timeout)
 
 
@@ -503,11 +525,11 @@ def newest(run_directory: Path) -> int:
     return max(steps(run_directory / "checkpoints" / "chain-0"), default=0)
 
 
-def spoil(shard: Path) -> None:
-    """Flip one bit of the state in a shard of a checkpoint."""
+def spoil(shard: Path, name: str | None = None) -> None:
+    """Flip one bit of a data set in a shard of a snapshot; by default the first field of the state of W."""
     with h5py.File(shard, "r", locking=False) as file:
-        block = next(iter(file["state/W"].values()))
-        at = next(iter(block.values())).id.get_offset()
+        dataset = file[name] if name else next(iter(next(iter(file["state/W"].values())).values()))
+        at = dataset.id.get_offset()
     content = bytearray(shard.read_bytes())
     content[at] ^= 1
     shard.write_bytes(content)
@@ -546,10 +568,9 @@ def rank_pid(running: Running, rank: int) -> int:
     variable, pids = f"OMPI_COMM_WORLD_RANK={rank}".encode(), []
 
     def exists() -> bool:
-        assert running.process.poll() is None, f"ended before it had a process {rank}: {running.wait()}"
         session = running.process.pid
-        pids.extend(pid for pid, found, variables in processes() if found == session and variable in variables)
+        pids.extend(pid for pid, other, variables in processes() if other == session and variable in variables)
         return bool(pids)
 
-    wait_until(exists, lambda: f"no process {rank}")
+    running.until(exists, f"a process {rank}")
     return int(pids[0])

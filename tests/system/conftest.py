@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,10 +37,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     """File system of its own with 1.5 MB."""
     place = tmp_path / "disk"
     place.mkdir()
-    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1500k", "tmpfs", place], capture_output=True, text=True)
-    if made.returncode:
-        pytest.skip(f"mounting needs root: {made.stderr.strip()}")
-    try:
-        yield place
-    finally:
-        subprocess.run(["umount", place], check=True)
+    if (mounted := run("mount", "-t", "tmpfs", "-o", "size=1500k", "tmpfs", place)).code:
+        pytest.skip(f"mounting needs root: {mounted.err.strip()}")
+    yield place
+    run("umount", place).expect()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import json
 import re
+import runpy
 import shlex
 import shutil
 import sys
@@ -15,22 +15,21 @@ import numpy as np
 import pytest
 import typer
 from mpi4py import MPI
-from support import run, sample
+from support import ROOT, fenced, run, sample
 from typer.testing import CliRunner
 
 import dsgmcmc
 from dsgmcmc.cli.app import app
 from dsgmcmc.data.prepare import prepare_ratings
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 #: Of the experiments of papers, those with a form that takes seconds, and whether they are given digits.
+QUICK_COMMAND = re.compile(r"^ *python (tests/papers/\w+\.py)( mnist\.npz)? --quick", re.MULTILINE)
 QUICK = {
-    found
+    experiment
     for page in (*DOCS.glob("papers/*.md"), DOCS / "hamcmc.md")
-    for found in re.findall(
-        r"^ *python (tests/papers/\w+\.py)( mnist\.npz)? --quick", page.read_text(encoding="utf-8"), re.MULTILINE
-    )
+    for experiment in QUICK_COMMAND.findall(page.read_text(encoding="utf-8"))
 }
 ELSEWHERE = {"comparison.md", "own-part.md", "own-target.md"}  # whose Python is executed by tests of their own
 #: Pages whose commands are not executed, and why.
@@ -45,21 +44,16 @@ TAKES_LONG = ("samplers.md", "small-data.md", "tutorial.md")
 GIVEN = {"files.md": "run", "samplers.md": "ml-1m.h5", "serving.md": "run", "small-data.md": "ml-1m.h5"}
 
 
-def blocks(page: Path, language: str) -> list[str]:
-    """Fenced blocks of a language, in order."""
-    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
-
-
 def pages(language: str) -> set[str]:
     """Names of the pages that have blocks of a language."""
-    return {str(page.relative_to(DOCS)) for page in PAGES if blocks(page, language)}
+    return {str(page.relative_to(DOCS)) for page in PAGES if fenced(page, language)}
 
 
 @pytest.mark.parametrize("name", sorted(pages("python") - ELSEWHERE))
 def test_examples_run(name, tmp_path, monkeypatch):
     """A page's blocks, one after the other, and a warning is an error: what readers paste works."""
     monkeypatch.chdir(tmp_path)
-    code = "\n".join(blocks(DOCS / name, "python"))
+    code = "\n".join(fenced(DOCS / name, "python"))
     assert "assert" in code
     if name.startswith("own"):  # it registers what it defines
         run(sys.executable, "-W", "error", "-c", code).expect(0)
@@ -81,7 +75,7 @@ def digits(tmp_path_factory) -> Path:
 @pytest.mark.parametrize(("script", "given"), sorted(QUICK))
 def test_experiments_of_papers_run(script, given, digits):
     """In their quick form, as the page has it: the figures can be made again."""
-    assert "|" in run(sys.executable, DOCS.parent / script, *([digits] if given else []), "--quick").expect(0).out
+    assert "|" in run(sys.executable, ROOT / script, *([digits] if given else []), "--quick").expect(0).out
 
 
 @pytest.mark.parametrize("model", ["rank=2, iterations=120", pytest.param('model="auto"', marks=pytest.mark.long)])
@@ -90,7 +84,7 @@ def test_the_python_of_the_readme_runs(tmp_path, monkeypatch, model):
     monkeypatch.chdir(tmp_path)
     lines = [f"{user},{item},{1 + (user * item) % 5}" for user in range(1, 20) for item in range(1, 21)]
     (tmp_path / "ratings.csv").write_text("user,item,rating\n" + "\n".join(lines), encoding="utf-8")
-    (code,) = blocks(DOCS.parent / "README.md", "python")
+    (code,) = fenced(ROOT / "README.md", "python")
     dsgmcmc.BPMF(rank=2, iterations=120, out="run").fit("ratings.csv")
     assert code.count('model="auto"') == 1
     exec(code.replace('model="auto"', model), {"__name__": "__main__"})
@@ -114,7 +108,7 @@ def made(tmp_path_factory) -> Path:
         "grown.csv": "user,item,rating\n" + "".join(f"{u},{i},{r}\n" for u, i, r in [*rated, (60, 1, 3), (60, 2, 4)]),
     }
     for name, text in files.items():
-        (folder / name).write_text(text, encoding="latin-1")
+        (folder / name).write_text(text)
     prepare_ratings([folder / "ml-1m" / "ratings.dat"], folder / "ml-1m.h5", test_fraction=0.1)
     assert sample(MPI.COMM_SELF, folder / "ml-1m.h5", folder / "run", rank=2, iterations=60, burn_in=20) == 0
     return folder
@@ -132,7 +126,7 @@ def test_commands_run(name, made, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for given in ("ml-1m", "pairs.csv", "grown.csv", *filter(None, [GIVEN.get(name)])):
         (shutil.copytree if (made / given).is_dir() else shutil.copy)(made / given, tmp_path / given)
-    for line in "\n".join(blocks(DOCS / name, "sh")).splitlines():
+    for line in "\n".join(fenced(DOCS / name, "sh")).splitlines():
         given, _, command = line.rpartition(" | ")
         words = shlex.split(command, comments=True)
         if words[:1] == ["mpirun"]:
@@ -152,7 +146,7 @@ def test_the_notebook_runs(tmp_path):
     """Its code as a script, and what it shows is short."""
     cells = json.loads((DOCS / "first-hour.ipynb").read_text(encoding="utf-8"))["cells"]
     code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
-    assert sum(len(line) for cell in cells for each in cell.get("outputs", []) for line in str(each)) < 8000
+    assert sum(len(line) for cell in cells for output in cell.get("outputs", []) for line in str(output)) < 8000
     (script := tmp_path / "notebook.py").write_text("\n".join(code), encoding="utf-8")
     assert "RMSE" in run(sys.executable, "-W", "error", script).expect(0).out
 
@@ -161,7 +155,7 @@ def test_the_notebook_runs(tmp_path):
 def test_commands_and_options_exist(page):
     """Every line of a shell block that starts dsgmcmc names a command and options that there are."""
     group = typer.main.get_command(app)
-    for line in "\n".join(blocks(page, "sh")).splitlines():
+    for line in "\n".join(fenced(page, "sh")).splitlines():
         words = shlex.split(line.split("|")[-1])
         if "dsgmcmc" not in words:
             continue
@@ -177,16 +171,14 @@ def test_every_page_is_on_the_index():
     linked = set(re.findall(r"\]\((\w[\w/-]*\.md)\)", (DOCS / "index.md").read_text(encoding="utf-8")))
     pages = {str(page.relative_to(DOCS)) for page in PAGES}
     assert linked == pages - {"index.md"}
-    nav = re.findall(r"^ +- ([\w/-]+\.md)$", (DOCS.parent / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    nav = re.findall(r"^ +- ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
     assert sorted(nav) == sorted(pages)
 
 
 def test_the_page_of_settings_is_up_to_date():
     """Out of date? Run `python docs/settings.py`."""
-    spec = importlib.util.spec_from_file_location("settings", DOCS / "settings.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    assert module.page() == (DOCS / "settings.md").read_text(encoding="utf-8")
+    page = runpy.run_path(str(DOCS / "settings.py"))["page"]
+    assert page() == (DOCS / "settings.md").read_text(encoding="utf-8")
 
 
 def test_what_the_reference_names_is_there():

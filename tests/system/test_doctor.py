@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
+from support import dsgmcmc, run, wait_until
 
 from dsgmcmc.doctor import attempt, probe_two
 from dsgmcmc.errors import InputError
@@ -20,17 +18,10 @@ EVERYTHING = {"Python", "Machine", "MPI library", "MPI start", "Shared memory", 
 
 def doctor(*options: str, **environment: str) -> tuple[int, dict[str, dict[str, str]]]:
     """Run the command; return its exit status and the findings by name."""
-    process = subprocess.run(
-        [sys.executable, "-m", "dsgmcmc", "doctor", "--json", *options],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    answer = json.loads(process.stdout)
-    findings = {finding["name"]: finding for finding in answer["findings"]}
-    assert answer["can_sample"] == (process.returncode == 0)
-    return process.returncode, findings
+    done = run(*dsgmcmc("doctor", "--json", *options), env=environment)
+    answer = json.loads(done.out)
+    assert answer["can_sample"] == (done.code == 0)
+    return done.code, {finding["name"]: finding for finding in answer["findings"]}
 
 
 def test_a_working_environment_passes_and_two_processes_really_start():
@@ -67,10 +58,9 @@ def test_no_launch_initialises_nothing():
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
 def test_the_little_shared_memory_of_a_container_is_a_warning():
     """Docker gives 64 MB, with which MPI fails later and unclearly."""
-    script = 'mount -t tmpfs -o size=64m none /dev/shm && exec "$@" doctor --no-launch --json'
-    command = ["unshare", "--mount", "sh", "-c", script, "sh", sys.executable, "-m", "dsgmcmc"]
-    answer = json.loads(subprocess.run(command, capture_output=True, text=True, timeout=300).stdout)
-    finding = next(finding for finding in answer["findings"] if finding["name"] == "Shared memory")
+    script = 'mount -t tmpfs -o size=64m none /dev/shm && exec "$@"'
+    done = run("unshare", "--mount", "sh", "-c", script, "sh", *dsgmcmc("doctor", "--no-launch", "--json"))
+    (finding,) = [finding for finding in json.loads(done.out)["findings"] if finding["name"] == "Shared memory"]
     assert finding["level"] == "warning"
     assert "--shm-size" in finding["advice"]
 
@@ -88,10 +78,5 @@ def test_a_trial_that_hangs_is_ended_with_all_that_it_started(tmp_path):
     launcher = [find_mpirun() or "mpirun", "-n", "1", *hang]
     with pytest.raises(InputError, match="no answer within 5 s"):
         attempt(probe_two, launcher, seconds=5)
-    pid = int(note.read_text())
-    for _ in range(100):  # the launcher ends before what it has killed
-        if not Path(f"/proc/{pid}").exists():
-            break
-        time.sleep(0.1)
-    else:
-        pytest.fail(f"process {pid} is still there")
+    left = Path("/proc", note.read_text().strip())
+    wait_until(lambda: not left.exists(), lambda: f"{left} is there", 10)  # the launcher ends before what it has killed

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import errno
 import shutil
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,19 +39,13 @@ Failing = Callable[..., Result]
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`failing_disk.c`, compiled."""
+def failing(tmp_path_factory: pytest.TempPathFactory) -> Failing:
+    """Run a command while calls `at` to `at + also` on files under a folder fail."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         pytest.skip("a C compiler is needed")
-    made = tmp_path_factory.mktemp("library") / "failing_disk.so"
-    subprocess.run([compiler, "-shared", "-fPIC", "-O2", "-o", made, SOURCE, "-ldl"], check=True)
-    return made
-
-
-@pytest.fixture(scope="module")
-def failing(library: Path) -> Failing:
-    """Run a command while calls `at` to `at + also` on files under a folder fail."""
+    library = tmp_path_factory.mktemp("library") / "failing_disk.so"
+    run(compiler, "-shared", "-fPIC", "-O2", "-o", library, SOURCE, "-ldl").expect()
 
     def start(
         under: Path, *arguments: str | Path, at: int, also: int = 0, code: int = errno.EIO, **more: str
@@ -65,15 +58,20 @@ def failing(library: Path) -> Failing:
 
 
 @pytest.fixture(scope="module")
-def expected(data: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Digest of the run that nothing interrupts."""
-    out = tmp_path_factory.mktemp("run") / "run"
-    assert sample(MPI.COMM_SELF, data, out, **SETTINGS) == 0
-    return audit(RunDirectory(out))
+def folder(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Ratings as text, pairs, and a run that nothing interrupts."""
+    folder = tmp_path_factory.mktemp("folder")
+    assert sample(MPI.COMM_SELF, data, folder / "run", **SETTINGS) == 0
+    ratings = [(u, i, 1 + (u * i) % 5) for u in range(40) for i in range(30) if (u + i) % 3]
+    (folder / "ratings.csv").write_text("user,item,rating\n" + "".join(f"{u},{i},{x}\n" for u, i, x in ratings))
+    (folder / "pairs.csv").write_text("user,item\n" + "".join(f"{u},{i}\n" for u in range(20) for i in range(10)))
+    return folder
 
 
-def options() -> list[str]:
-    return options_of(SETTINGS)
+@pytest.fixture(scope="module")
+def expected(folder: Path) -> str:
+    """Digest of that run."""
+    return audit(RunDirectory(folder / "run"))
 
 
 def count(failing: Failing, under: Path, counts: Path, *arguments: str | Path, **more: str) -> int:
@@ -82,10 +80,10 @@ def count(failing: Failing, under: Path, counts: Path, *arguments: str | Path, *
     return max(map(int, counts.read_text().split()))
 
 
-def places(calls: int, usual: int) -> Iterator[int]:
+def places(calls: int, usual: int) -> range:
     """Calls that fail: some of each part of a run."""
     step = max(1, calls // usual)
-    return iter(range(1 + step // 2, calls + 1, step))
+    return range(1 + step // 2, calls + 1, step)
 
 
 def expect_told(result: Result, at: int) -> None:
@@ -101,8 +99,8 @@ def expect_told(result: Result, at: int) -> None:
 def test_a_run_survives_any_call_that_fails(
     data: Path, tmp_path: Path, failing: Failing, expected: str, code: int, also: int
 ) -> None:
-    """What it says is true: finished is whole, and a resumed run is what it would have been, with nothing left over."""
-    command = ("sample", data, *options(), "--out")
+    """A run that says it has finished is whole, and a resumed run is the undisturbed one, with nothing left over."""
+    command = ("sample", data, *options_of(SETTINGS), "--out")
     calls = count(failing, tmp_path / "counted", tmp_path / "count", *command, tmp_path / "counted")
     for at in places(calls, 5):
         out = tmp_path / f"run-{at}"
@@ -122,7 +120,7 @@ def test_a_log_that_cannot_be_written_stops_the_run_after_a_checkpoint(
 ) -> None:
     """It is said once, and no draw is lost."""
     out = tmp_path / "run"
-    command = ("sample", data, *options(), "--out")
+    command = ("sample", data, *options_of(SETTINGS), "--out")
     result = failing(out / log, *command, out, at=1, also=ALWAYS, code=errno.ENOSPC)
     expect_told(result, 1)
     assert result.code == 1
@@ -140,17 +138,6 @@ COMMANDS = {
 }
 
 
-@pytest.fixture(scope="module")
-def folder(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Ratings as text, a run, pairs."""
-    folder = tmp_path_factory.mktemp("folder")
-    assert sample(MPI.COMM_SELF, data, folder / "run", **SETTINGS) == 0
-    ratings = [(u, i, 1 + (u * i) % 5) for u in range(40) for i in range(30) if (u + i) % 3]
-    (folder / "ratings.csv").write_text("user,item,rating\n" + "".join(f"{u},{i},{x}\n" for u, i, x in ratings))
-    (folder / "pairs.csv").write_text("user,item\n" + "".join(f"{u},{i}\n" for u in range(20) for i in range(10)))
-    return folder
-
-
 @pytest.mark.parametrize("what", COMMANDS)
 def test_a_full_disk_is_one_message_and_leaves_nothing(
     folder: Path, tmp_path: Path, failing: Failing, what: str
@@ -161,13 +148,13 @@ def test_a_full_disk_is_one_message_and_leaves_nothing(
     out = place / "out"
     command = [word.format(folder=folder, out=out) for word in COMMANDS[what]]
     calls = count(failing, place, tmp_path / "count", *command, CALLS=WRITING)
-    (made,) = place.iterdir()
-    before = made.read_bytes()
+    (result_file,) = place.iterdir()
+    before = result_file.read_bytes()
     more = [] if command[0] == "predict" else ["--force"]
     for at in places(calls, 4):
         result = failing(place, *command, *more, at=at, also=ALWAYS, code=errno.ENOSPC, CALLS=WRITING)
         expect_told(result, at)
         assert result.code == 1, (at, result.err)
         assert "No space left" in result.err, (at, result.err)
-        assert list(place.iterdir()) == [made], at
-        assert made.read_bytes() == before, at
+        assert list(place.iterdir()) == [result_file], at
+        assert result_file.read_bytes() == before, at

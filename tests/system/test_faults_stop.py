@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support import Running, digest, injected, newest, rank_pid, run, wait_until
-from tiny import expect_same, go_on, resuming
+from support import Running, digest, injected, newest, rank_pid, run
+from tiny import expect_same, go_on, resuming, wait_until_past
 
 from dsgmcmc.parallel.signals import ONE_PRESS
-from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.store import steps
-
-
-def sampling(running: Running, out: Path, before: int) -> None:
-    """Wait until iterations after `before` are in the metrics."""
-
-    def advanced() -> bool:
-        assert running.process.poll() is None, running.wait()
-        return max((line["iteration"] for line in RunDirectory(out).metrics()), default=0) > before + 40
-
-    wait_until(advanced, lambda: f"no iteration after {before + 40}")
-
 
 # ---------------------------------------------------------------------- signals
 
@@ -33,26 +21,18 @@ def sampling(running: Running, out: Path, before: int) -> None:
 def test_every_way_of_asking_to_stop_loses_nothing(data: Path, tmp_path: Path) -> None:
     """USR1 to mpirun, TERM to one process, both, and twice: status 75; Ctrl-C to a process: 130."""
     out = tmp_path / "run"
-
-    def to(rank: int, *numbers: signal.Signals) -> Callable[[Running], None]:
-        def send(running: Running) -> None:
-            pid = rank_pid(running, rank)
-            for number in numbers:
-                os.kill(pid, number)
-
-        return send
-
-    ways: list[tuple[Callable[[Running], None], int]] = [
-        (lambda running: running.signal(signal.SIGUSR1), 75),
-        (to(1, signal.SIGTERM), 75),
-        (to(1, signal.SIGUSR1, signal.SIGUSR1, signal.SIGTERM), 75),
-        (to(1, signal.SIGINT), 130),
-    ]
-    for send, code in ways:
+    for rank, numbers, code in (
+        (None, [signal.SIGUSR1], 75),
+        (1, [signal.SIGTERM], 75),
+        (1, [signal.SIGUSR1, signal.SIGUSR1, signal.SIGTERM], 75),
+        (1, [signal.SIGINT], 130),
+    ):
         before = newest(out)
         with Running(resuming(data, out, 2, "--checkpoint-every=1h")) as running:
-            sampling(running, out, before)
-            send(running)
+            wait_until_past(running, out, before + 40)
+            pid = running.process.pid if rank is None else rank_pid(running, rank)
+            for number in numbers:
+                os.kill(pid, number)
             running.wait().expect(code)
         assert newest(out) > before
         assert not (out / "listening").exists()
@@ -63,7 +43,7 @@ def test_chains_that_end_together_stop_together(data: Path, tmp_path: Path) -> N
     """A process of one chain is told to stop: the other chain stops at the next look, wherever the first one is."""
     out, chains = tmp_path / "run", "--chains=2"
     with Running(resuming(data, out, 2, chains, "--until=rhat=1.00001", "--checkpoint-every=1h")) as running:
-        sampling(running, out, 0)
+        wait_until_past(running, out, 40)
         os.kill(rank_pid(running, 1), signal.SIGUSR1)
         running.wait().expect(75)
     iterations = 50 + max(steps(out / "checkpoints" / f"chain-{chain}")[-1] for chain in (0, 1))
@@ -76,13 +56,13 @@ def test_a_job_says_when_it_can_be_asked_to_stop(data: Path, tmp_path: Path) -> 
     """`RUN/listening` is what job scripts wait for: one that a killed job left is removed first, and none is left."""
     out = tmp_path / "run"
     assert run(*resuming(data, out, 2), env=injected("iteration=kill,at=30")).code not in (0, 75)
-    left = (out / "listening").stat().st_mtime_ns
+    listening = out / "listening"
+    left = listening.stat().st_mtime_ns
     with Running(resuming(data, out, 2)) as running:
-        file = out / "listening"
-        wait_until(lambda: file.exists() and file.stat().st_mtime_ns != left, lambda: f"no new {file}")
+        running.until(lambda: listening.exists() and listening.stat().st_mtime_ns != left, "listening")
         os.kill(rank_pid(running, 1), signal.SIGUSR1)
         running.wait().expect(75)
-    assert not (out / "listening").exists()
+    assert not listening.exists()
 
 
 def test_signals_during_start_up_are_not_lost(data: Path, tmp_path: Path) -> None:
@@ -91,7 +71,7 @@ def test_signals_during_start_up_are_not_lost(data: Path, tmp_path: Path) -> Non
     with Running(resuming(data, out, 2)) as running:
         for rank in range(2):
             pid = rank_pid(running, rank)
-            while not catches(pid, signal.SIGUSR1):
+            while not handles_usr1(pid):
                 time.sleep(0.001)
             assert "numba" not in Path(f"/proc/{pid}/maps").read_text()
             os.kill(pid, signal.SIGUSR1)
@@ -100,11 +80,10 @@ def test_signals_during_start_up_are_not_lost(data: Path, tmp_path: Path) -> Non
     expect_same(data, out, tmp_path)
 
 
-def catches(pid: int, number: signal.Signals) -> bool:
-    """Whether a process has a handler for a signal."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    mask = next(line for line in status.splitlines() if line.startswith("SigCgt")).split()[1]
-    return bool(int(mask, 16) >> (number - 1) & 1)
+def handles_usr1(pid: int) -> bool:
+    """Whether a process has a handler for SIGUSR1."""
+    caught = re.search(r"^SigCgt:\s*(\w+)$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)[1]
+    return bool(int(caught, 16) >> (signal.SIGUSR1 - 1) & 1)
 
 
 def test_a_signal_during_a_checkpoint_waits_for_it(data: Path, tmp_path: Path) -> None:
@@ -112,9 +91,9 @@ def test_a_signal_during_a_checkpoint_waits_for_it(data: Path, tmp_path: Path) -
     out = tmp_path / "run"
     faults = injected("shard=sleep:2,rank=1", "shard=usr1,rank=0,at=2")  # the first is the index
     run(*resuming(data, out, 2, "--checkpoint-every=30"), env=faults).expect(75)
-    found = steps(out / "checkpoints" / "chain-0")
-    assert len(found) == 2
-    assert found[0] == 30
+    saved = steps(out / "checkpoints" / "chain-0")
+    assert len(saved) == 2
+    assert saved[0] == 30
     expect_same(data, out, tmp_path)
 
 
@@ -125,8 +104,7 @@ def test_a_second_ctrl_c_ends_at_once(data: Path, tmp_path: Path) -> None:
     # the first comes of itself, and what is then written takes a minute
     faults = injected("iteration=int,at=30", "shard=sleep:60")
     with Running(resuming(data, out, None, "--checkpoint-every=1h"), faults) as running:
-        series = out / "checkpoints" / "chain-0"
-        wait_until(lambda: list(series.glob("*.tmp-*")), lambda: "no checkpoint is being written")
+        running.until(lambda: list((out / "checkpoints" / "chain-0").glob("*.tmp-*")), "writing")
         time.sleep(2 * ONE_PRESS)
         running.signal(signal.SIGINT)
         assert running.wait(50).code == -signal.SIGINT
@@ -140,16 +118,15 @@ def test_a_second_ctrl_c_ends_at_once(data: Path, tmp_path: Path) -> None:
 def test_the_wall_time_ends_a_run_in_time(data: Path, tmp_path: Path) -> None:
     """Status 75 and a checkpoint, given as a time or taken from Slurm; a slow disk is known before the end."""
     out = tmp_path / "run"
-    before = 0
     for processes, time_limit, faults in (
-        (None, "00:00:06", injected()),
+        (None, "00:00:06", {}),
         (2, "auto", injected("shard=sleep:1,rank=1,at=*")),
     ):
+        before = newest(out)
         environment = {**faults, "SLURM_JOB_END_TIME": str(int(time.time()) + 10)}
         options = (f"--max-walltime={time_limit}", "--checkpoint-every=1h")
         run(*resuming(data, out, processes, *options), env=environment).expect(75)
         assert newest(out) > before
-        before = newest(out)
     expect_same(data, out, tmp_path)
 
 
@@ -160,7 +137,7 @@ def test_a_stopped_process_ends_the_job_with_the_stacks_of_the_others(data: Path
     """MPI would wait for it for ever."""
     out = tmp_path / "run"
     with Running(resuming(data, out, 2, "--watchdog=3", "--checkpoint-every=20")) as running:
-        sampling(running, out, 0)
+        wait_until_past(running, out, 40)
         os.kill(rank_pid(running, 1), signal.SIGSTOP)
         result = running.wait(100)
     assert result.code not in (0, 75)

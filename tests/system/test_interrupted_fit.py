@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import signal
-import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from support import planted, wait_until
+import pytest
+from support import Running, planted, processes, wait_until
 
 FIT_TWICE = """
 from pathlib import Path
@@ -29,46 +28,34 @@ print(model.run_.traces[0]["iteration"][-1, 0] > reached)
 """
 
 
-def fitting(folder: Path) -> subprocess.Popen[str]:
-    """Start `FIT_TWICE` in a folder, with its temporary files in ``scratch`` there; wait until it samples."""
-    np.save(folder / "x.npy", np.column_stack(planted()))
-    (folder / "scratch").mkdir()
-    environment = {**os.environ, "TMPDIR": str(folder / "scratch")}
-    process = subprocess.Popen(
-        [sys.executable, "-c", FIT_TWICE], cwd=folder, env=environment, stdout=subprocess.PIPE, text=True
-    )
-
-    def samples() -> bool:
-        assert process.poll() is None
-        return any(path.stat().st_size > 1000 for path in (folder / "run").glob("metrics*"))
-
-    wait_until(samples, lambda: "no metrics")
-    return process
+@pytest.fixture
+def fitting(tmp_path: Path) -> Iterator[Running]:
+    """`FIT_TWICE`, with its temporary files in a folder ``scratch``, when it samples."""
+    np.save(tmp_path / "x.npy", np.column_stack(planted()))
+    (tmp_path / "scratch").mkdir()
+    scratch = {"TMPDIR": str(tmp_path / "scratch")}
+    with Running([sys.executable, "-c", FIT_TWICE], scratch, tmp_path) as running:
+        logs = (tmp_path / "run").glob
+        running.until(lambda: any(path.stat().st_size > 1000 for path in logs("metrics*")), "sampling")
+        yield running
 
 
-def test_an_interrupted_fit_goes_on(tmp_path: Path) -> None:
+def test_an_interrupted_fit_goes_on(fitting: Running, tmp_path: Path) -> None:
     """In a terminal Ctrl-C goes to all processes, in a notebook to one: nothing is lost, and no temporary file left."""
-    with fitting(tmp_path) as process:
-        process.send_signal(signal.SIGINT)
-        output, _ = process.communicate(timeout=200)
+    fitting.signal(signal.SIGINT)
+    output = fitting.wait().expect().out
     assert "warm_start=True goes on" in output
     assert output.splitlines()[-1] == "True"
     assert not [path for path in (tmp_path / "scratch").iterdir() if not path.name.startswith("ompi")]
 
 
-def test_a_killed_fit_leaves_no_process(tmp_path: Path) -> None:
+def test_a_killed_fit_leaves_no_process(fitting: Running, tmp_path: Path) -> None:
     """As when a notebook's kernel is restarted: those that it had started would sample on for ever."""
-    with fitting(tmp_path) as process:
-        assert sampling(tmp_path)
-        process.kill()
-    wait_until(lambda: not sampling(tmp_path), lambda: f"still sampling: {sampling(tmp_path)}")
+    place = f"TMPDIR={tmp_path / 'scratch'}".encode()
 
+    def left() -> list[int]:
+        return [pid for pid, _, variables in processes() if place in variables]
 
-def sampling(folder: Path) -> list[str]:
-    """Processes whose command names a folder."""
-    pids = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):  # the process has ended
-            if str(folder) in path.read_text(errors="replace"):
-                pids.append(path.parent.name)
-    return pids
+    assert len(left()) > 2
+    fitting.signal(signal.SIGKILL)
+    wait_until(lambda: not left(), left, 60)

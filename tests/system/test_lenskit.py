@@ -24,7 +24,7 @@ from lenskit.metrics import NDCG, RMSE, RunAnalysis
 from lenskit.pipeline import predict_pipeline, topn_pipeline
 from lenskit.splitting import SampleFrac, crossfold_users
 from lenskit.training import TrainingOptions
-from support import planted
+from support import ROOT, fenced, planted
 
 from dsgmcmc.lenskit import BPMFConfig, BPMFScorer
 
@@ -48,7 +48,7 @@ def rated(split):
 
 
 def test_ratings_are_predicted(split, rated) -> None:
-    """By LensKit's batch predictor and its RMSE, far better than the mean of all ratings."""
+    """LensKit's batch predictor and its RMSE find them far better than the mean of all ratings."""
     analysis = RunAnalysis()
     analysis.add_metric(RMSE())
     found = analysis.measure(predict(rated, split.test, n_jobs=1), split.test).list_summary().loc["RMSE", "mean"]
@@ -58,7 +58,7 @@ def test_ratings_are_predicted(split, rated) -> None:
 
 @pytest.mark.parametrize("by", ["likely", "lcb"])
 def test_items_are_ranked(split, by: str) -> None:
-    """By LensKit's batch recommender and its NDCG, without what was rated in training."""
+    """LensKit's batch recommender and its NDCG find the ranking good; items rated in training are left out."""
     pipeline = topn_pipeline(BPMFScorer(**SHORT, by=by), n=10)
     pipeline.train(split.train, TrainingOptions(rng=3))
     lists = recommend(pipeline, split.test, n_jobs=1)
@@ -71,7 +71,7 @@ def test_items_are_ranked(split, by: str) -> None:
 
 
 def test_users_with_a_history_alone(split, rated) -> None:
-    """Who is new is folded in from the rated items of the query; who has none gets LensKit's fallback."""
+    """New users are folded in from the rated items of the query; those without any get LensKit's fallback."""
     scorer, items = rated.node("scorer").component, ItemList(split.train.items.ids())
     user = split.train.users.ids()[0]
     history = split.train.user_row(user)
@@ -109,8 +109,7 @@ def test_the_configuration_has_the_parameters_of_the_model() -> None:
 
 def test_the_example_of_the_documentation(datasets: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It runs, and prints what the page says."""
-    page = Path(__file__).parents[2] / "docs" / "comparison.md"
-    (code,) = re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+    (code,) = fenced(ROOT / "docs" / "comparison.md", "python")
     with contextlib.chdir(datasets):
         exec(code, {"__name__": "example"})
     printed = capsys.readouterr().out

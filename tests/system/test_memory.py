@@ -35,13 +35,13 @@ def prepared(tmp_path_factory):
 
 def test_prepare_stays_below_2_gb(prepared):
     """20 million ratings are prepared in under 2 GB, and what is written is what was read."""
-    out, found, peak, n = prepared
+    out, sizes, peak, n = prepared
     assert n >= 20_000_000
     assert peak < 2e9
-    assert (found["users"], found["items"], found["ratings"]) == (USERS, ITEMS, n)
-    assert found["test"] == int(0.1 * n + 0.5)
+    assert (sizes["users"], sizes["items"], sizes["ratings"]) == (USERS, ITEMS, n)
+    assert sizes["test"] == int(0.1 * n + 0.5)
     with Ratings(out) as ratings:
-        assert ratings.column_counts.sum() == ratings.nnz == found["train"]
+        assert ratings.column_counts.sum() == ratings.nnz == sizes["train"]
         ratings.slab("train", 0, 5000)
 
 
@@ -64,10 +64,10 @@ def test_sample_needs_little_more_than_its_ratings_and_factors(prepared, tmp_pat
     gradient, and of what a tour for the curvature sends. The two fields are there while the curvature is estimated:
     the vectors that rows multiply others by, and the products.
     """
-    out, found, _, _ = prepared
+    out, sizes, _, _ = prepared
     trivial = max(peaks(write_planted(tmp_path / "tiny.h5"), tmp_path / "tiny", processes, "baoab"))
     travelling = 0 if processes == 1 else (2 + 3) * 2
-    factors = ((found["users"] + found["items"]) * 6 + found["items"] * travelling) * (RANK + 1) * 4
-    share, estimated = 1 / processes, 2 * (found["users"] + found["items"]) * (RANK + 1) * 4
+    factors = ((sizes["users"] + sizes["items"]) * 6 + sizes["items"] * travelling) * (RANK + 1) * 4
+    share, estimated = 1 / processes, 2 * (sizes["users"] + sizes["items"]) * (RANK + 1) * 4
     for peak in peaks(out, tmp_path / "run", processes, "baoab"):
-        assert peak <= trivial + 1.3 * share * (3 * found["train"] + 28 * found["test"] + factors) + share * estimated
+        assert peak <= trivial + 1.3 * share * (3 * sizes["train"] + 28 * sizes["test"] + factors) + share * estimated

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
-from support import planted, write_planted
+from support import planted, run, write_planted
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.mpirun import sample_apart
@@ -40,7 +39,7 @@ def test_lines_come_without_control_characters(tmp_path: Path, capsys, monkeypat
 
 
 def test_an_error_is_said_once_and_whole(tmp_path: Path, capsys) -> None:
-    """By the exception, with all its lines; it was printed as well, or lost all but its first line."""
+    """The exception has all its lines, and nothing else prints them."""
     data = write_planted(tmp_path / "r.h5")
     sample_apart(data, tmp_path / "run", {"rank": 2, "iterations": 30, "burn_in": 5}, False, 1, False, tmp_path)
     changed = {"rank": 3, "iterations": 60}
@@ -53,9 +52,7 @@ def test_a_notebook_shows_one_line_that_changes(tmp_path: Path) -> None:
     """A real kernel runs the cells: one line that changes, nothing, lines of several processes."""
     pytest.importorskip("nbclient", reason="pip install nbclient ipykernel")
     pytest.importorskip("ipykernel")
-    import nbclient
     import nbformat
-    import numpy as np
 
     np.save(tmp_path / "x.npy", np.column_stack(planted()))
     cells = [nbformat.v4.new_code_cell(source) for source in CELLS]
@@ -64,9 +61,8 @@ def test_a_notebook_shows_one_line_that_changes(tmp_path: Path) -> None:
     execute = "import sys, nbclient, nbformat\nbook = nbformat.read(sys.argv[1], 4)\n"
     execute += "nbclient.NotebookClient(book, kernel_name='python3', allow_errors=True).execute()\n"
     execute += "nbformat.write(book, sys.argv[1])"
-    environment = {**os.environ, "IPYTHONDIR": str(tmp_path), "JUPYTER_RUNTIME_DIR": str(tmp_path)}
-    assert nbclient.NotebookClient
-    subprocess.run([sys.executable, "-c", execute, str(book)], cwd=tmp_path, env=environment, check=True)
+    environment = {"IPYTHONDIR": str(tmp_path), "JUPYTER_RUNTIME_DIR": str(tmp_path)}
+    run(sys.executable, "-c", execute, book, env=environment, cwd=tmp_path).expect()
     outputs = [cell["outputs"] for cell in nbformat.read(book, 4)["cells"]]
     text = "".join(output["text"] for output in outputs[0])
     assert "\n" not in text

@@ -1,10 +1,10 @@
-"""Where files cannot be written: a full disk, a read-only one, another user's folder."""
+"""Places that cannot be written: a full or read-only disk, another user's folder, a full or closed stream."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -12,32 +12,28 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from support import dsgmcmc, run, typed
+from support import Result, digest, dsgmcmc, injected, run, typed
 from tiny import command, content
+
+from dsgmcmc.storage.lock import is_held
 
 SOMEBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 
 
-@pytest.fixture
-def full_disk(small_disk: Path) -> Path:
-    """File system without room; files can be made."""
+def test_a_cache_without_room(finished: Path, small_disk: Path, pairs: Path) -> None:
+    """A quota that is used up: kernels are compiled into a temporary folder, as where the cache may not be written."""
     with suppress(OSError), (small_disk / "filler").open("wb", buffering=0) as file:
         while True:
             file.write(bytes(1 << 16))
-    return small_disk
-
-
-def test_a_cache_without_room(finished: Path, full_disk: Path, pairs: Path) -> None:
-    """A quota that is used up: kernels are compiled into a temporary folder, as where the cache may not be written."""
     line = ("predict", finished, pairs)
-    result = run(*dsgmcmc(*line), env={"DSGMCMC_CACHE_DIR": str(full_disk / "cache")}).expect(0)
+    result = run(*dsgmcmc(*line), env={"DSGMCMC_CACHE_DIR": str(small_disk / "cache")}).expect(0)
     assert result.out == typed(*line).expect(0).out
 
 
 @pytest.mark.parametrize("words", ["report RUN -o OUT.html", "predict RUN PAIRS -o OUT.csv"])
 def test_a_read_only_file_system(finished: Path, small_disk: Path, pairs: Path, words: str) -> None:
     """One line with the reason, and nothing left behind."""
-    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    run("mount", "-o", "remount,ro", small_disk).expect()
     line = words.replace("RUN", str(finished)).replace("PAIRS", str(pairs)).replace("OUT", str(small_disk / "out"))
     result = run(*dsgmcmc(*line.split())).expect(2)
     assert result.err.count("\n") == 1
@@ -47,35 +43,85 @@ def test_a_read_only_file_system(finished: Path, small_disk: Path, pairs: Path, 
 
 
 @pytest.fixture
-def of_root(finished: Path) -> Iterator[Path]:
-    """Run of root's that others may read; `tmp_path` they may not enter."""
+def open_folder() -> Iterator[Path]:
+    """Folder that others may enter, which `tmp_path` is not, and a Python that they may run."""
     if os.geteuid() != 0:
         pytest.skip("only root can be somebody else")
-    if subprocess.run(
-        [*SOMEBODY, sys.executable, "-c", "import dsgmcmc.cli.app, h5py"], capture_output=True
-    ).returncode:
+    if run(*SOMEBODY, sys.executable, "-c", "import dsgmcmc.cli.app, h5py").code:
         pytest.skip("others may not run this Python")
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
-        yield shutil.copytree(finished, Path(folder) / "run")
+        yield Path(folder)
 
 
-def test_a_run_of_another_user(of_root: Path, data: Path) -> None:
-    """Who may read it can ask it everything; what would write there is refused in one line."""
+def test_a_run_of_another_user(open_folder: Path, finished: Path, data: Path) -> None:
+    """Users who may read it can ask it everything; commands that would write there are refused in one line."""
     env = {"HOME": "/nonexistent", "DSGMCMC_CACHE_DIR": ""}
-    before = content(of_root)
-    for line in (
-        ("info", of_root),
-        ("verify", of_root),
-        ("recommend", of_root, "--user", "3", "--by", "mean", "--include-rated"),
-    ):
-        run(*SOMEBODY, *dsgmcmc(*line), env=env).expect(0)
-    shared = shutil.copy(data, of_root.parent)
+    out = shutil.copytree(finished, open_folder / "run")
+    before = content(out)
+    for words in ("info RUN", "verify RUN", "recommend RUN --user 3 --by mean --include-rated"):
+        run(*SOMEBODY, *dsgmcmc(*words.replace("RUN", str(out)).split()), env=env).expect(0)
+    shared = Path(shutil.copy(data, open_folder))
     for refused in (
-        dsgmcmc("report", of_root, "-o", of_root / "page.html"),
-        command(Path(shared), of_root, None, "--resume", iterations=60),
+        dsgmcmc("report", out, "-o", out / "page.html"),
+        command(shared, out, None, "--resume", iterations=60),
     ):
         result = run(*SOMEBODY, *refused, env=env).expect(2)
         assert result.err.splitlines()[-1].endswith("Permission denied")
         assert "Traceback" not in result.err
-    assert content(of_root) == before
+    assert content(out) == before
+
+
+# ---------------------------------------------------------------------- standard output and error
+
+
+def redirected(where: str, *line: str) -> Result:
+    """Run a command behind a redirection of the shell's."""
+    return run("bash", "-c", f'"$@" {where}', "bash", *line)
+
+
+@pytest.mark.parametrize(
+    ("where", "words", "reason"),
+    [
+        (">/dev/full", "--help", "No space left on device"),
+        (">/dev/full", "predict RUN PAIRS", "No space left on device"),
+        (">&-", "verify RUN", "Bad file descriptor"),
+    ],
+)
+def test_standard_output_that_is_full_or_closed(
+    finished: Path, pairs: Path, where: str, words: str, reason: str
+) -> None:
+    """Status 1 and one line, whatever prints: print, rich, typer or the bytes of a table."""
+    line = words.replace("RUN", str(finished)).replace("PAIRS", str(pairs)).split()
+    result = redirected(where, *dsgmcmc(*line)).expect(1)
+    assert result.err == f"dsgmcmc: standard output cannot be written: {reason}\n"
+
+
+def test_a_run_whose_result_cannot_be_printed_is_complete(data: Path, tmp_path: Path) -> None:
+    """Status 1 and one line; the summary has the result."""
+    out = tmp_path / "run"
+    result = redirected(">/dev/full", *command(data, out, iterations=20)).expect(1)
+    assert result.err.endswith("dsgmcmc: standard output cannot be written: No space left on device\n")
+    assert json.loads((out / "summary.json").read_text())["iterations"] == 20
+    digest(out)
+
+
+def test_a_run_goes_on_though_it_cannot_say_how(data: Path, tmp_path: Path) -> None:
+    """Progress is no result: without standard error all else is as ever."""
+    result = redirected("2>/dev/full", *command(data, tmp_path / "run", iterations=20)).expect(0)
+    assert "finished: 20 iterations" in result.out
+
+
+def test_no_file_takes_the_place_of_a_closed_stream(data: Path, tmp_path: Path) -> None:
+    """Otherwise whatever is printed would go into a file of the run."""
+    out = tmp_path / "run"
+    redirected(">&- 2>&- <&-", *command(data, out, iterations=20)).expect(1)
+    digest(out)
+
+
+def test_a_file_that_fails_is_said_in_one_line(data: Path, tmp_path: Path) -> None:
+    """A command of one process says it without a traceback or the status of a job that was ended."""
+    result = run(*command(data, tmp_path / "run", iterations=20), env=injected("reduce=EIO")).expect(1)
+    assert [line for line in result.err.splitlines() if "dsgmcmc" in line] == ["dsgmcmc: [Errno 5] Input/output error"]
+    assert "Traceback" not in result.err
+    assert not is_held(tmp_path / "run" / "lock")

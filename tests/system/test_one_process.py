@@ -8,9 +8,6 @@ import os
 import signal
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +15,7 @@ import pytest
 from densities import Logistic
 from faulty.faults import injected_here
 from mpi4py import MPI
-from support import digest, planted, run
+from support import digest, planted, run, wait_until
 from threadpoolctl import threadpool_info
 from tiny import alone
 
@@ -55,13 +52,6 @@ def usual_handler() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-@pytest.fixture
-def planned() -> Iterator[Callable[..., None]]:
-    """Has faults happen for real in this process."""
-    with ExitStack() as stack:
-        yield lambda *texts: stack.enter_context(injected_here(*texts))
-
-
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory) -> Path:
     """A fit that was not stopped."""
@@ -71,7 +61,7 @@ def whole(tmp_path_factory) -> Path:
 
 
 def state() -> dict[str, object]:
-    """What a program has that a fit could change."""
+    """The things of a program that a fit could change."""
     logger = logging.getLogger("dsgmcmc")
     numbers = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
     return {
@@ -88,12 +78,9 @@ def files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-def ended(threads: int, seconds: float = 20.0) -> bool:
-    """Whether, soon, there are no more threads than these."""
-    end = time.monotonic() + seconds
-    while threading.active_count() > threads and time.monotonic() < end:
-        time.sleep(0.01)
-    return threading.active_count() <= threads
+def expect_ended(threads: int) -> None:
+    """Soon there are no more threads than these."""
+    wait_until(lambda: threading.active_count() <= threads, threading.enumerate, 20)
 
 
 def test_no_mpi_library_is_loaded_and_the_bits_are_those_of_two_processes(tmp_path, whole, data, finished) -> None:
@@ -101,7 +88,7 @@ def test_no_mpi_library_is_loaded_and_the_bits_are_those_of_two_processes(tmp_pa
     np.save(tmp_path / "x.npy", X)
     code = WITHOUT_MPI.format(short=SHORT, density=DENSITY)
     path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
-    run("env", f"--chdir={tmp_path}", sys.executable, "-c", code, env={"PYTHONPATH": path}).expect(0)
+    run(sys.executable, "-c", code, env={"PYTHONPATH": path}, cwd=tmp_path).expect(0)
     assert digest(tmp_path / "fit") == digest(whole)
     assert digest(finished) == alone(data, tmp_path / "one", iterations=40, noise_precision="sampled")
     theta = sample_density(Logistic(), comm=MPI.COMM_SELF, **DENSITY).theta
@@ -111,7 +98,7 @@ def test_no_mpi_library_is_loaded_and_the_bits_are_those_of_two_processes(tmp_pa
 def test_a_fit_leaves_the_program_as_it_was(tmp_path, whole) -> None:
     """Handlers, environment, logs, threads and files; twice, and after errors: with the same bits."""
     signal.signal(signal.SIGUSR1, before := lambda *_: None)
-    logging.getLogger("dsgmcmc").addHandler(own := logging.NullHandler())
+    logging.getLogger("dsgmcmc").addHandler(handler := logging.NullHandler())
     try:
         at_first, threads, opened = state(), threading.active_count(), files()
         for number in range(2):
@@ -123,47 +110,46 @@ def test_a_fit_leaves_the_program_as_it_was(tmp_path, whole) -> None:
         with pytest.raises(DivergenceError, match=r"Use a smaller sampler\.step_size"):
             fit(sampler="sgld", options={"sampler": {"step_size": 1e5}})
         assert state() == at_first
-        assert ended(threads)
+        expect_ended(threads)
         gc.collect()  # of exceptions
         assert files() <= opened
         assert signal.getsignal(signal.SIGUSR1) is before
     finally:
-        logging.getLogger("dsgmcmc").removeHandler(own)
+        logging.getLogger("dsgmcmc").removeHandler(handler)
         signal.signal(signal.SIGUSR1, signal.SIG_DFL)
 
 
-def test_ctrl_c_leaves_a_checkpoint(tmp_path, whole, planned) -> None:
+def test_ctrl_c_leaves_a_checkpoint(tmp_path, whole) -> None:
     """`fit` raises what Python raises, after the chain is saved; with warm_start=True it comes to the same digest."""
     before, threads = state(), threading.active_count()
-    planned("iteration=int,at=40")
-    with pytest.raises(KeyboardInterrupt) as stopped:
+    with injected_here("iteration=int,at=40"), pytest.raises(KeyboardInterrupt) as stopped:
         fit(tmp_path / "run")
     assert "warm_start=True goes on" in "".join(stopped.value.__notes__)
     assert state() == before
-    assert ended(threads)
+    expect_ended(threads)
     assert steps(tmp_path / "run/checkpoints/chain-0") == [BURN_IN, 40]
     fit(tmp_path / "run", warm_start=True)
     assert digest(tmp_path / "run") == digest(whole)
 
 
-def test_a_handler_of_the_program_gets_its_signal_when_the_chain_is_saved(tmp_path, planned) -> None:
+def test_a_handler_of_the_program_gets_its_signal_when_the_chain_is_saved(tmp_path) -> None:
     """As a server's SIGTERM: the fit does not pass for one that came to its end."""
     seen: list[int] = []
     signal.signal(signal.SIGTERM, lambda *_: seen.extend(steps(tmp_path / "run/checkpoints/chain-0")))
     try:
-        planned("iteration=term,at=40")
-        with pytest.raises(StoppedError, match="at a checkpoint before the end: go on with warm_start=True"):
+        words = "at a checkpoint before the end: go on with warm_start=True"
+        with injected_here("iteration=term,at=40"), pytest.raises(StoppedError, match=words):
             fit(tmp_path / "run")
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
     assert seen == [BURN_IN, 40]
 
 
-def test_a_second_ctrl_c_does_not_wait(tmp_path, planned) -> None:
+def test_a_second_ctrl_c_does_not_wait(tmp_path) -> None:
     """Nothing but an exception comes of it: no process ends, and the run is free for the next one."""
     first = "snapshot={},at=3"  # the checkpoint of the first one; before, names and the end of burn-in
-    planned("iteration=int,at=40", first.format("sleep:0.2"), first.format("int"))
-    with pytest.raises(KeyboardInterrupt):
+    faults = "iteration=int,at=40", first.format("sleep:0.2"), first.format("int")
+    with injected_here(*faults), pytest.raises(KeyboardInterrupt):
         fit(tmp_path / "run")
     assert not is_held(tmp_path / "run" / "lock")
     assert steps(tmp_path / "run/checkpoints/chain-0") == [BURN_IN]
@@ -171,7 +157,7 @@ def test_a_second_ctrl_c_does_not_wait(tmp_path, planned) -> None:
 
 
 def test_fits_in_threads(tmp_path, whole) -> None:
-    """Where no signal can be taken over: two at once, each as by itself; BLAS keeps its threads."""
+    """Two fits at once, where no signal can be taken over, are as they are alone; BLAS keeps its threads."""
     before = state()
     threads = [threading.Thread(target=fit, args=(tmp_path / name,)) for name in "ab"]
     for thread in threads:

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import json
-import resource
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
-from support import typed, write_synthetic
+from support import Running, dsgmcmc, run, typed, write_synthetic
 
 from dsgmcmc.data.ratings import Ratings
-
-COMMAND = [sys.executable, "-m", "dsgmcmc", "prepare"]
-TIMEOUT = 120
 
 
 def test_movielens_1m(datasets, tmp_path):
     """MovieLens 1M comes out with its published sizes, half of the users' ratings in any half of the rows."""
     out = tmp_path / "ml-1m.h5"
-    run = typed("prepare", datasets / "ml-1m" / "ratings.dat", out).expect(0)
-    assert run.err == ""
+    done = typed("prepare", datasets / "ml-1m" / "ratings.dat", out).expect(0)
+    assert done.err == ""
     for text in ("6,040", "3,706", "1,000,209", "900,188", "100,021", "3.58", str(out)):
-        assert text in run.out
+        assert text in done.out
     with Ratings(out) as ratings:
         ratings.verify()
         assert (ratings.n_rows, ratings.n_cols, ratings.nnz, ratings.nnz_test) == (6040, 3706, 900188, 100021)
@@ -37,23 +31,23 @@ def test_movielens_1m(datasets, tmp_path):
 def test_published_split_of_movielens_100k(datasets, tmp_path):
     """The published split comes out as published, with the items that only its test part has."""
     base, test = datasets / "ml-100k" / "u1.base", datasets / "ml-100k" / "u1.test"
-    found = json.loads(typed("prepare", base, tmp_path / "u1.h5", "--test", test, "--json").expect(0).out)
-    assert (found["train"], found["test"], found["items"]) == (80000, 20000, 1682)
+    facts = json.loads(typed("prepare", base, tmp_path / "u1.h5", "--test", test, "--json").expect(0).out)
+    assert (facts["train"], facts["test"], facts["items"]) == (80000, 20000, 1682)
 
 
 def test_every_option(tmp_path):
     """All options at once reach their place."""
     (tmp_path / "r.unknown").write_text("who;what;stars;when\n1;1;2;5\n1;2;3;6\n2;1;4;7\n1;1;4;8\n2;2;0;9\n")
     (tmp_path / "users.csv").write_text("user;tags;age\n1;a/b;3\n2;b;4\n")
-    run = typed(
+    done = typed(
         *("prepare", tmp_path / "r.unknown", tmp_path / "out.h5", "--timestamps", "--drop-zeros", "--force", "--json"),
         *("--columns", "user=who,item=what,rating=stars,timestamp=when", "--split", "temporal", "--seed", "3"),
         *("--user-features", tmp_path / "users.csv", "--feature-kinds", "age=category", "--separator", "/"),
         *("--duplicates", "mean", "--memory", "500MB", "--test-fraction", "0.34"),
     )
-    summary = json.loads(run.expect(0).out)
-    assert (summary["ratings"], summary["test"], summary["mean"], summary["duplicates"]) == (3, 1, 3.5, 1)
-    assert summary["features"]["user"]["groups"] == {"tags": 2, "age": 2}
+    facts = json.loads(done.expect(0).out)
+    assert (facts["ratings"], facts["test"], facts["mean"], facts["duplicates"]) == (3, 1, 3.5, 1)
+    assert facts["features"]["user"]["groups"] == {"tags": 2, "age": 2}
     with Ratings(tmp_path / "out.h5") as ratings:
         assert ratings.seed == 3
         assert ratings.times is not None
@@ -63,26 +57,20 @@ def test_every_option(tmp_path):
 def test_what_there_is_to_say(tmp_path):
     """Which columns were taken, repeated ratings, few ratings, and that none are held out."""
     (tmp_path / "r.csv").write_text("userId,movie,stars\n1,1,2\n1,2,3\n2,1,4\n2,1,3\n")
-    run = typed("prepare", tmp_path / "r.csv", tmp_path / "out.h5").expect(0)
-    assert "user userId, item movie, rating stars" in run.out
+    done = typed("prepare", tmp_path / "r.csv", tmp_path / "out.h5").expect(0)
+    assert "user userId, item movie, rating stars" in done.out
     for text in ("1 ratings repeat the user and item", "3 ratings are few", "no ratings are held out"):
-        assert text in run.err
+        assert text in done.err
 
 
 @pytest.mark.parametrize("limit", [3_000_000, 8_000_000])
 def test_full_disk(tmp_path, limit):
     """A disk too small for the result or for spilled data: one message, exit 1, nothing left."""
     write_synthetic(tmp_path / "r.csv", 5000, 5000, 1_000_000)
-    run = subprocess.run(
-        [*COMMAND, str(tmp_path / "r.csv"), str(tmp_path / "out.h5")],
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-    )
-    assert run.returncode == 1
-    assert "File too large" in run.stderr
-    assert "Traceback" not in run.stderr
+    command = dsgmcmc("prepare", tmp_path / "r.csv", tmp_path / "out.h5")
+    done = run("prlimit", f"--fsize={limit}", *command).expect(1)
+    assert "File too large" in done.err
+    assert "Traceback" not in done.err
     assert [path.name for path in tmp_path.iterdir()] == ["r.csv"]
 
 
@@ -90,16 +78,11 @@ def test_full_disk(tmp_path, limit):
 def test_interrupted(tmp_path, number, delay):
     """Ctrl-C and SIGTERM in the middle end the run soon, with its own exit status and nothing left."""
     write_synthetic(tmp_path / "r.csv", 40_000, 20_000, 4_000_000)
-    with subprocess.Popen(
-        [*COMMAND, str(tmp_path / "r.csv"), str(tmp_path / "out.h5")], stderr=subprocess.PIPE, text=True
-    ) as process:
-        while not any(path.name.startswith(".dsgmcmc-prepare") for path in tmp_path.iterdir()):
-            assert process.poll() is None
-            time.sleep(0.01)
+    with Running(dsgmcmc("prepare", tmp_path / "r.csv", tmp_path / "out.h5")) as running:
+        running.until(lambda: list(tmp_path.glob(".dsgmcmc-prepare*")), "under way")
         time.sleep(delay)
-        process.send_signal(number)
-        _, errors = process.communicate(timeout=TIMEOUT)
-    assert process.returncode == 130
-    assert "interrupted" in errors
-    assert "Traceback" not in errors
+        running.signal(number)
+        done = running.wait().expect(130)
+    assert "interrupted" in done.err
+    assert "Traceback" not in done.err
     assert [path.name for path in tmp_path.iterdir()] == ["r.csv"]

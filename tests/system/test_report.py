@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import html
 import json
-import os
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 from runs import make_run
-from support import typed
+from support import lacking, run, typed
 
 #: How a run ended, its sizes and the simplest predictors: what a reader looks for first.
 HEAD = ("finished: 120 iterations", "training ratings, ", "(biases only ", ", mean only ", "@media print")
@@ -53,31 +51,18 @@ top.document.body.appendChild(out);
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory) -> Path:
-    """Report of a run of four chains, made by the command."""
-    made = make_run(tmp_path_factory.mktemp("run"), chains=4)
+    """Report of a run of four chains, sampled by the command."""
+    sampled = make_run(tmp_path_factory.mktemp("run"), chains=4)
     out = tmp_path_factory.mktemp("report") / "report.html"
-    typed("report", made.path.rename(made.path.with_name("a")), "--out", out).expect(0)
+    typed("report", sampled.path.rename(sampled.path.with_name("a")), "--out", out).expect(0)
     return out
 
 
 @pytest.fixture(scope="module")
 def browser() -> str:
     """Path of a Chromium; CI installs one, so that there its absence is a failure."""
-    found = next((path for path in map(shutil.which, BROWSERS) if path), None)
-    if found is None:
-        reason = f"no browser ({', '.join(BROWSERS)}): on Debian, apt-get install chromium"
-        if os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
-    return found
-
-
-def chromium(browser: str, *arguments: str) -> str:
-    """Output of a headless browser."""
-    options = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars")
-    done = subprocess.run([browser, *options, *arguments], capture_output=True, text=True, timeout=200)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    path = next(filter(None, map(shutil.which, BROWSERS)), None)
+    return path or lacking(f"no browser ({', '.join(BROWSERS)}): on Debian, apt-get install chromium")
 
 
 @pytest.mark.parametrize("width", [1240, 700, 375])
@@ -87,14 +72,15 @@ def test_a_browser_shows_readable_axes(browser, page, tmp_path, width):
     inner = page.read_text(encoding="utf-8").replace("</body>", MEASURE + "</body>")
     frame = f'<iframe width="{width}" height="900" style="border:0" srcdoc="{html.escape(inner)}"></iframe>'
     measured.write_text(f"<!doctype html><body>{frame}</body>", encoding="utf-8")  # no window is as narrow as a phone
-    dom = chromium(browser, "--window-size=1300,900", "--dump-dom", measured.as_uri())
+    options = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars")
+    dom = run(browser, *options, "--window-size=1300,900", "--dump-dom", measured.as_uri()).expect().out
     text = re.search(r'<pre id="found">(.*?)</pre>', dom, re.DOTALL)
     assert text, dom[-500:]
-    found = json.loads(text[1].replace("&amp;", "&").replace("&lt;", "<").replace("&gt;", ">"))
-    assert found["texts"] > 100
+    figures = json.loads(text[1].replace("&amp;", "&").replace("&lt;", "<").replace("&gt;", ">"))
+    assert figures["texts"] > 100
     problems = ("overlapping", "small", "outside", "requests", "cut")
-    assert {name: found[name] for name in problems} == {name: [] for name in problems}
-    assert found["sideways"] <= 0
+    assert {name: figures[name] for name in problems} == {name: [] for name in problems}
+    assert figures["sideways"] <= 0
 
 
 def test_the_page_has_what_it_promises_and_needs_nothing_else(page):
@@ -111,19 +97,3 @@ def test_the_page_has_what_it_promises_and_needs_nothing_else(page):
     text = re.sub(r'xmlns(:xlink)?="[^"]*"', "", text)
     assert not re.findall(r"<script|<link|<img|<iframe|@import|url\([^#]|https?://|src=", text)
     assert len(text) < 3_000_000
-
-
-def test_one_run_reports_into_its_directory(tmp_path):
-    """The default place; also without test ratings to show."""
-    from dsgmcmc.data.prepare import prepare_ratings
-
-    made = make_run(tmp_path, iterations=60)
-    prepare_ratings([str(tmp_path / "ratings.tsv")], tmp_path / "all.h5", test_fraction=0.0)
-    arguments = ("--rank=2", "--iterations=60", "--burn-in=20", "--sampler=baoab")
-    typed("sample", tmp_path / "all.h5", "--out", tmp_path / "<run> & $c$o", *arguments).expect(0)
-    done = typed("report", tmp_path / "<run> & $c$o").expect(0)
-    assert done.out.strip() == str(tmp_path / "<run> & $c$o" / "report.html")
-    text = (tmp_path / "<run> & $c$o" / "report.html").read_text(encoding="utf-8")
-    assert "no ratings were held out" in text
-    assert "<h1>&lt;run&gt; &amp; $c$o</h1>" in text
-    assert made.path.exists()

@@ -47,12 +47,12 @@ def test_runs_end_well_and_predict_numbers(shape, options, tmp_path):
     assert "RuntimeWarning" not in done.err
     model = open_run(out)
     pairs = np.column_stack([np.append(np.resize(model.users_, 200), -1), np.append(-1, np.resize(model.items_, 200))])
-    for found in (
+    for numbers in (
         *model.predict(pairs, return_std=True),
         *model.predict_interval(pairs),
         predict_test(model.run_).mean,
     ):
-        assert np.isfinite(found).all()
+        assert np.isfinite(numbers).all()
 
 
 @pytest.mark.parametrize("options", [pytest.param(LEVELS, marks=pytest.mark.long), THRESHOLDS])

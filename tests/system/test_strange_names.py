@@ -70,31 +70,29 @@ def in_terminal(commands: Sequence[Sequence[str]], folder: Path) -> list[tuple[s
             pass
         os.close(reader)
         process.wait(TIMEOUT)
-    *found, rest = re.split(r"\r\n<<(.*)>>\r\n", shown.decode())
-    assert (len(found), rest) == (2 * len(commands), ""), rest
-    return list(zip(found[::2], found[1::2], strict=True))
+    *parts, rest = re.split(r"\r\n<<(.*)>>\r\n", shown.decode())
+    assert (len(parts), rest) == (2 * len(commands), ""), rest
+    return list(zip(parts[::2], parts[1::2], strict=True))
 
 
-def write_csv(path: Path, *rows: Sequence[object]) -> str:
-    """Write a file, in a folder that is made for it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+def write_csv(path: Path, *rows: Sequence[object]) -> None:
+    """Write a file."""
     with path.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows(rows)
-    return str(path)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with ratings and features whose names are hostile, as its own is."""
     folder = tmp_path_factory.mktemp("names") / LINES
+    (folder / HOSTILE).parent.mkdir(parents=True)
     users = [LINES, *(f"usér {k}" for k in range(11))]
     items = [HOSTILE, *(f"item {k}" for k in range(8))]
     given = [(u, i, 1 + (3 * a + 2 * b + a * b) % 5) for a, u in enumerate(users) for b, i in enumerate(items) if a + b]
     write_csv(folder / f"{HOSTILE}.csv", ("user", "item", "rating"), *given)
-    write_csv(
-        folder / "users.csv", ("user", HOSTILE), *((u, HOSTILE if k % 2 else "other") for k, u in enumerate(users))
-    )
-    write_csv(folder / "items.csv", ("item", HOSTILE), *((i, HOSTILE if k % 2 else "x") for k, i in enumerate(items)))
+    for kind, names in (("user", users), ("item", items)):
+        described = [(name, HOSTILE if k % 2 else "other") for k, name in enumerate(names)]
+        write_csv(folder / f"{kind}s.csv", (kind, HOSTILE), *described)
     write_csv(folder / "titles.csv", ("item", "title"), *((i, HOSTILE) for i in items))
     write_csv(folder / "pairs.csv", ("user", "item"), (LINES, HOSTILE))
     write_csv(folder / "new.csv", ("user", "item", "rating"), (f"{LINES}, new", HOSTILE, 4), ("x", LINES, 4))
@@ -143,7 +141,7 @@ Shown = dict[tuple[str, ...], tuple[str, str]]
 
 @pytest.fixture(scope="module")
 def sampled(folder: Path) -> Shown:
-    """What every case, and an option that no command has, shows in a terminal, and its exit status."""
+    """Output in a terminal and exit status of every case, and of options that no command has."""
     commands = [[name, *arguments] for name, several in cases(folder).items() for _, arguments in several]
     commands += [[name, f"--{HOSTILE}"] for name in typer.main.get_command(app).commands]
     commands += [[f"--{HOSTILE}"], [HOSTILE]]
@@ -152,39 +150,32 @@ def sampled(folder: Path) -> Shown:
 
 
 def test_no_name_reaches_a_terminal_as_it_is(sampled: Shown) -> None:
-    """Of no command, and of no mistake: else a title could empty the screen, or hide what follows."""
+    """No command and no mistake lets one empty the screen, hide what follows, or begin a line as an error does."""
     for command, (shown, _) in sampled.items():
         text = STYLING.sub("", shown)
         assert all(c.isprintable() or c == "\n" for c in text), (command, shown)
+        if command[0] != "predict":  # which writes CSV
+            assert "\nsecond" not in text, (command, shown)
 
 
 def test_every_command_shows_names_as_they_are_written(folder: Path, sampled: Shown) -> None:
     """None dies of one, or takes a part of it for markup. A new command has to be added to `cases`."""
-    found = cases(folder)
-    assert set(found) == set(typer.main.get_command(app).commands)
-    for name, several in found.items():
+    commands = cases(folder)
+    assert set(commands) == set(typer.main.get_command(app).commands)
+    for name, several in commands.items():
         for status, arguments in several:
             shown, ended = sampled[name, *arguments]
             assert ended == str(status), (name, arguments, shown)
             text = STYLING.sub("", shown)
             escaped = json.dumps(HOSTILE)[1:-1].replace("\x7f", r"\u007f") if "--json" in arguments else SHOWN
             assert escaped in text, (name, arguments, shown)
-
-
-def test_no_name_begins_a_line(sampled: Shown) -> None:
-    """Else one could look like an error, or like the recommendations of another user."""
-    for command, (shown, _) in sampled.items():
-        if command[0] != "predict":  # which writes CSV
-            assert "\nsecond" not in STYLING.sub("", shown), (command, shown)
-    whole = [shown for _, (shown, status) in sampled.items() if SHOWN_LINES in shown and status == "0"]
-    assert len(whole) > 8
+    assert len([shown for shown, status in sampled.values() if SHOWN_LINES in shown and status == "0"]) > 8
 
 
 def test_what_goes_to_a_program_is_as_it_was(sampled: Shown, folder: Path) -> None:
-    """Who reads the CSV looks for the names that were given; and so do files."""
-    done = subprocess.run(
-        dsgmcmc("predict", folder / "run", folder / "pairs.csv"), capture_output=True, timeout=TIMEOUT, check=True
-    )
+    """Readers of the CSV look for the names that were given."""
+    command = dsgmcmc("predict", folder / "run", folder / "pairs.csv")
+    done = subprocess.run(command, capture_output=True, timeout=TIMEOUT, check=True)
     (row,) = csv.DictReader(done.stdout.decode().splitlines(keepends=True))
     assert (row["user"], row["item"]) == (LINES, HOSTILE)
 
@@ -196,7 +187,7 @@ def test_letters_that_a_locale_lacks(sampled: Shown, folder: Path) -> None:
 
 
 def test_plain_text_stays_as_it_is() -> None:
-    """What can be seen is not touched: letters of all kinds, and what a person may have typed as an escape."""
+    """Visible characters are not touched: letters of all kinds, and escapes that a person may have typed."""
     for name in ("Toy Story (1995)", "Zoë", "千と千尋の神隠し", "[bold]", r"\x1b", ""):
         assert plain(name) == name
     assert plain(LINES) == SHOWN_LINES

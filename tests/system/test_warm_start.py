@@ -16,20 +16,24 @@ from dsgmcmc.posterior.names import Index
 from dsgmcmc.runs.warm_start import WarmStart
 from dsgmcmc.storage.rundir import RunDirectory
 
-MODEL = {"rank": 2, "noise": "by-user", "grid": 2, "burn_in": 5, "thin": 2}
+MODEL = {
+    "rank": 2,
+    "noise": "by-user",
+    "grid": 2,
+    "burn_in": 5,
+    "thin": 2,
+    "iterations": 20,
+    "sampler": {"name": "psgld"},
+}
 STILL = {"sampler": {"name": "sgld", "step_size": 1e-12}, "iterations": 1, "burn_in": 0, "thin": 1, "grid": 3}
 
 
-def write(path: Path, users: int, items: int, suffix: str = "") -> Path:
-    """Ratings as CSV, the last first, of users and items that are called by their number and a suffix."""
+def prepared(path: Path, users: int, items: int, suffix: str = "") -> Path:
+    """Prepare ratings, the last first, of users and items that are called by their number and a suffix."""
     i, j, x = planted(40, 40, 0.4)
     lines = [f"{u}{suffix},{v}{suffix},{r}" for u, v, r in zip(i, j, x, strict=True) if u < users and v < items]
-    path.write_text("\n".join(["user,item,rating", *reversed(lines)]))
-    return path
-
-
-def prepared(path: Path, users: int, items: int, suffix: str = "") -> Path:
-    csv = write(path.with_suffix(".csv"), users, items, suffix)
+    csv = path.with_suffix(".csv")
+    csv.write_text("\n".join(["user,item,rating", *reversed(lines)]))
     prepare_ratings([csv], path, test_fraction=0.1)
     return path
 
@@ -38,13 +42,8 @@ def prepared(path: Path, users: int, items: int, suffix: str = "") -> Path:
 def earlier(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of 30 users and 20 items, of whom W has the users."""
     folder = tmp_path_factory.mktemp("earlier")
-    section = {"name": "psgld"}
-    assert (
-        sample(
-            MPI.COMM_SELF, prepared(folder / "r.h5", 30, 20), folder / "run", sampler=section, iterations=20, **MODEL
-        )
-        == 0
-    )
+    data = prepared(folder / "r.h5", 30, 20)
+    assert sample(MPI.COMM_SELF, data, folder / "run", **MODEL) == 0
     return folder / "run"
 
 
@@ -57,7 +56,7 @@ def state(path: Path, kind: str, field: str) -> dict[str, np.ndarray]:
 
 
 def test_rows_are_found_by_their_names(earlier, tmp_path):
-    """Where the run is, though sides have changed and another sampler goes on; only the new ones begin at random."""
+    """They begin where the run is, though sides and sampler have changed; only new rows begin at random."""
     grown = prepared(tmp_path / "grown.h5", 32, 40)
     assert sample(MPI.COMM_SELF, grown, tmp_path / "new", start=earlier, **STILL) == 0
     assert RunDirectory(tmp_path / "new").read_settings()[1]["transposed"]

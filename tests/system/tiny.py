@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mpi4py import MPI
-from support import digest, dsgmcmc, newest, options_of, sample
+from support import Running, digest, dsgmcmc, metrics, newest, options_of, sample
 
 from dsgmcmc.parallel.comm import Alone
 
@@ -23,23 +23,38 @@ BASE: dict[str, Any] = {
 }
 
 #: A longer run, which is stopped, killed or damaged on its way. So few ratings bear no larger step for long.
-LONG: dict[str, Any] = {"rank": 3, "grid": 5, "burn_in": 20, "thin": 10, "evaluate_every": 20, "save_draws": 3}
-SAMPLER: dict[str, Any] = {"name": "psgld", "step_size": 0.02}
+LONG: dict[str, Any] = BASE | {"burn_in": 20, "thin": 10, "evaluate_every": 20, "step_size": 0.02}
 FOREVER = 10_000_000
+
+
+def command(data: Path, out: Path, processes: int | None = None, *more: str, **settings: Any) -> tuple[str, ...]:
+    """Command line of a run with `BASE` and `settings`, or with those of a run that is resumed."""
+    options = options_of(BASE | settings)
+    return dsgmcmc("sample", data, "--out", out, *options, *more, processes=processes)
 
 
 def resuming(
     data: Path, out: Path, processes: int | None, *more: str, iterations: int = FOREVER, **settings: Any
 ) -> tuple[str, ...]:
     """Command line that starts a run with `LONG` settings, or goes on with it."""
-    options = [*options_of({**LONG, **settings, "iterations": iterations}), "--sampler=psgld", "--step-size=0.02"]
-    return dsgmcmc("sample", data, "--out", out, *options, "--resume", *more, processes=processes)
+    return command(data, out, processes, "--resume", *more, **{**LONG, **settings, "iterations": iterations})
+
+
+def with_section(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings with those of the sampler in a section."""
+    section = {"name": settings["sampler"]} | {k: v for k, v in settings.items() if k == "step_size"}
+    return {k: v for k, v in settings.items() if k != "step_size"} | {"sampler": section}
+
+
+def alone(data: Path, out: Path, **settings: Any) -> str:
+    """Digest of the run of `command`, made in one go by this process."""
+    assert sample(MPI.COMM_SELF, data, out, **with_section(BASE | settings)) == 0
+    return digest(out)
 
 
 def go_on(data: Path, out: Path, iterations: int, **settings: Any) -> int:
-    """Start or go on in this process; the exit status."""
-    settings = {**LONG, **settings, "iterations": iterations, "sampler": SAMPLER}
-    return sample(Alone(), data, out, resume=True, **settings)
+    """Start the run of `resuming`, or go on with it, in this process; the exit status."""
+    return sample(Alone(), data, out, resume=True, **with_section(LONG | settings | {"iterations": iterations}))
 
 
 def expect_same(data: Path, out: Path, tmp_path: Path, **settings: Any) -> None:
@@ -51,21 +66,9 @@ def expect_same(data: Path, out: Path, tmp_path: Path, **settings: Any) -> None:
     assert digest(out) == digest(tmp_path / "alone")
 
 
-def command(data: Path, out: Path, processes: int | None = None, *more: str, **settings: Any) -> tuple[str, ...]:
-    """Command line of a run with `BASE` and `settings`, or with those of a run that is resumed."""
-    options = options_of({**BASE, **settings})
-    return dsgmcmc("sample", data, "--out", out, *options, *more, processes=processes)
-
-
-def alone(data: Path, out: Path, **settings: Any) -> str:
-    """Digest of the same run, made in one go by this process."""
-    settings = {**BASE, **settings}
-    section = {"name": settings.pop("sampler")}
-    if "step_size" in settings:
-        section["step_size"] = settings.pop("step_size")
-    settings["sampler"] = section
-    assert sample(MPI.COMM_SELF, data, out, **settings) == 0
-    return digest(out)
+def wait_until_past(running: Running, out: Path, iteration: int) -> None:
+    """Wait until there are metrics of an iteration after this one."""
+    running.until(lambda: any(line["iteration"] > iteration for line in metrics(out)), f"past iteration {iteration}")
 
 
 def content(directory: Path) -> dict[str, bytes]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from mpi4py import MPI
 from scipy import stats
-from support import Model, draw_shared, factor_target, write_planted
+from support import Model, factor_target, write_planted
 
 from dsgmcmc.model.conjugate import draw_wishart
 from dsgmcmc.samplers.hamcmc import HAMCMC, HAMCMCConfig
@@ -39,7 +40,7 @@ def test_every_subchain_has_a_set_of_its_own(tmp_path: Path) -> None:
     target = factor_target(MPI.COMM_SELF, path, model=model, sampler=HAMCMC(HAMCMCConfig(memory=2), 0))
     for block in target.blocks():
         block["theta0"][:], block["theta1"][:] = 0.1, 10.0
-    draw_shared(target)
+    target.draw_shared(replace(target.context(), turn=1))
     assert target.noise.parameters.tau.shape == (2,)
     for mean in target.row_priors.parameters.mean.values():
         assert (np.abs(mean[0] - 0.1) < 1).all()
