@@ -14,9 +14,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -31,8 +30,7 @@ MIN_SHARED_MEMORY = 256 << 20  # bytes free in /dev/shm; Docker's default suits 
 Level = Literal["ok", "warning", "error"]
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """Result of a check.
 
     Attributes

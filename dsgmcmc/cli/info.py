@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -204,7 +203,7 @@ def doctor(
     findings = list(examine(launch))
     problems = sum(finding.level == "error" for finding in findings)
     if as_json:
-        say_json({"can_sample": not problems, "findings": [asdict(finding) for finding in findings]})
+        say_json({"can_sample": not problems, "findings": [finding._asdict() for finding in findings]})
     else:
         for finding in findings:
             say(f"{finding.level:8} {finding.name:15} {finding.found}")

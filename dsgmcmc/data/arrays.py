@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -75,8 +74,7 @@ def list_names(given: Any, role: str) -> list[Any]:
     return list(given)
 
 
-@dataclass(frozen=True)
-class Triples:
+class Triples(NamedTuple):
     """Users and items (integers or str), ratings, and times in seconds if known; all of shape (n,)."""
 
     users: Array

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import duckdb
 import numpy as np
@@ -19,8 +19,7 @@ CHUNK = 1_000_000  # pairs in NumPy arrays at a time
 ROLES = ("user", "item")
 
 
-@dataclass(frozen=True)
-class PairsTable:
+class PairsTable(NamedTuple):
     """A DuckDB table ``pairs`` with the rows of a file.
 
     Attributes

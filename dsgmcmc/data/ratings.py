@@ -44,7 +44,6 @@ import math
 import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -92,8 +91,7 @@ ATTRIBUTES: dict[str, type] = {
 }
 
 
-@dataclass(frozen=True)
-class Features:
+class Features(NamedTuple):
     """Features of all rows of a side, or of a range of them.
 
     Attributes
@@ -116,11 +114,6 @@ class Features:
     names: tuple[str, ...]
     groups: tuple[str, ...]
     encoding: str = ""
-
-    @property
-    def size(self) -> int:
-        """Number F of features."""
-        return len(self.names)
 
     def datasets(self, side: Side) -> dict[str, Array]:
         """Return the arrays to store, by data set; the encoding, as UTF-8, is among them only if it is known."""
@@ -392,7 +385,7 @@ class Ratings:
         first, last = int(stored.indptr[start]), int(stored.indptr[stop])
         indices, values = (self._read(f"{where}/{name}", first, last) for name in ("indices", "values"))
         features = Features(stored.indptr[start : stop + 1] - first, indices, values, stored.names, stored.groups)
-        if bad := _find_bad_cells(features.indptr, indices, values, features.size):
+        if bad := _find_bad_cells(features.indptr, indices, values, len(stored.names)):
             raise self._wrong(f"/{where} has {bad} in rows {start} to {stop}")
         return features
 

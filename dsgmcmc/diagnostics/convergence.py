@@ -27,24 +27,16 @@ together cost about as much as six checks at the end, and chains run at most a q
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dsgmcmc.config.chain import ResolvedChain
 from dsgmcmc.config.units import ESS_PER_CHAIN, LEAST_DRAWS, format_accuracy, parse_accuracy
 from dsgmcmc.diagnostics import mixing
+from dsgmcmc.posterior import traces
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.posterior.traces import (
-    PRIOR_SCALARS,
-    TEST_LOG_LIKELIHOOD,
-    draw_weights,
-    labels,
-    predictions,
-    scalar_traces,
-)
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.targets.base import Followed
 from dsgmcmc.types import Float64
@@ -86,19 +78,19 @@ def diagnose(run: Run) -> dict[str, Any]:
         lists ``rhat``, ``ess_bulk`` and ``ess_tail`` with one value per pair), ``warnings``, ``note``. Unknown values
         are None.
     """
-    weights, traces = draw_weights(run), scalar_traces(run)
+    weights, scalars = traces.draw_weights(run), traces.scalar_traces(run)
     chains, draws = weights.shape
-    label_of = labels(run, traces)
+    label_of = traces.labels(run, scalars)
     interleaved = len(run.config.make_sampler().positions)
     withheld = _withheld(weights, interleaved)
     quantities = []
-    for name, values in traces.items():
+    for name, values in scalars.items():
         mean = np.average(values, weights=weights)
         sd = np.sqrt(np.average((values - mean) ** 2, weights=weights))
         measured = _measures(values[..., None], interleaved, withheld is not None)
         numbers = {measure: None if x is None else x[0] for measure, x in measured.items()}
         quantities.append({"name": name, "label": label_of[name], "mean": float(mean), "sd": float(sd), **numbers})
-    index, values = predictions(run)
+    index, values = traces.predictions(run)
     result: dict[str, Any] = {
         "chains": chains,
         "draws": draws,
@@ -146,7 +138,7 @@ def slowest(diagnosis: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     measured = [
         {"label": line["label"], "ess": min(line["ess_bulk"], line["ess_tail"]), "rhat": line["rhat"]}
         for line in diagnosis["quantities"]
-        if not diagnosis["withheld"] and line["name"] not in (*PRIOR_SCALARS, TEST_LOG_LIKELIHOOD)
+        if not diagnosis["withheld"] and line["name"] not in (*traces.PRIOR_SCALARS, traces.TEST_LOG_LIKELIHOOD)
     ]
     return {"shared": min(measured, key=itemgetter("ess"))} if measured else {}
 
@@ -242,8 +234,7 @@ def temperatures(run: RunDirectory, transposed: bool) -> dict[str, dict[str, flo
 # ---------------------------------------------------------------------- the target accuracy of a run
 
 
-@dataclass(frozen=True)
-class Look:
+class Look(NamedTuple):
     """Result of a check of the accuracy.
 
     Attributes
@@ -267,10 +258,6 @@ class Look:
     found: dict[str, float]
     reached: bool
     limit: int
-
-    def table(self) -> dict[str, Any]:
-        """Return the entry for ``summary.json``."""
-        return asdict(self)
 
     def __str__(self) -> str:
         """Write the values of the measures."""
@@ -337,7 +324,7 @@ def look_at(
 
 
 def ending_at_accuracy(look: Mapping[str, Any]) -> str:
-    """Say in one line why a run ended, and how to continue; `look` is a `Look.table` from its summary."""
+    """Say in one line why a run ended, and how to continue; `look` is the `Look` in its summary."""
     last = Look(**look)
     if last.reached:
         better = format_accuracy(scaled(parse_accuracy(last.until), 2))

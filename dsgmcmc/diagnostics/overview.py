@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from dsgmcmc.config.run import ResolvedConfig
@@ -62,7 +61,7 @@ def overview(run: RunDirectory) -> tuple[dict[str, Any], Verdict, dict[str, Any]
         "checkpointed_iterations": sum(reached),
         "complete": complete,
         "why": why,
-        "progress": asdict(under_way) if under_way else None,
+        "progress": under_way._asdict() if under_way else None,
         "summary": summary,
     }
     if run.comparison_file.exists():

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,16 +21,14 @@ OTHER = {"user": "item", "item": "user"}
 KEPT_BYTES = 1 << 30  # memory limit for draws that are kept once they have been read
 
 
-@dataclass(frozen=True)
-class Prior:
+class Prior(NamedTuple):
     """Prior of a factor's rows: mean (D,) and covariance (D, D), float64."""
 
     mean: Float64
     covariance: Float64
 
 
-@dataclass(frozen=True)
-class Rows:
+class Rows(NamedTuple):
     """Means and covariances of rows of one side at one draw.
 
     Attributes
@@ -149,8 +148,7 @@ class KeptDraws:
         return draw
 
 
-@dataclass(frozen=True)
-class PosteriorMoments:
+class PosteriorMoments(NamedTuple):
     """Posterior moments of one chain.
 
     Attributes

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -21,8 +20,7 @@ from dsgmcmc.types import Array, Float64
 PART = 20_000
 
 
-@dataclass(frozen=True)
-class TestPredictions:
+class TestPredictions(NamedTuple):
     """Posterior predictions of the test ratings, all (q,) float64, in the order of the ratings file.
 
     Attributes
@@ -93,7 +91,7 @@ def predict_test(run: Run) -> TestPredictions:
 def _fields(posteriors: list[Snapshot]) -> list[str]:
     """Return the fields that are stored for test ratings."""
     stored = {key.field for key in posteriors[0].names() if key.object == "test"}
-    return [field.name for field in dataclasses.fields(TestPredictions) if field.name in stored]
+    return [field for field in TestPredictions._fields if field in stored]
 
 
 def _pool(chains: Mapping[str, Sequence[Array]]) -> TestPredictions:

@@ -44,7 +44,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from dataclasses import replace
 from functools import partial
 from math import cos, exp, log, pi, sin
 from pathlib import Path
@@ -160,7 +159,7 @@ class FoldIn:
         rows, result = self.rows(number, np.arange(len(self.vocabulary))), copy(self)
         normals = zip(rows.mean, rows.covariance, strict=True)
         mean = np.array([rng.multivariate_normal(*normal) for normal in normals])
-        result._rows = {number: replace(rows, mean=mean, covariance=np.zeros_like(rows.covariance))}
+        result._rows = {number: rows._replace(mean=mean, covariance=np.zeros_like(rows.covariance))}
         return result
 
     def _solve(self, number: int) -> Rows:

@@ -13,12 +13,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from copy import copy
-from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple
 
 import numpy as np
 
@@ -63,8 +61,7 @@ def unfinished(snapshots: Iterable[Snapshot]) -> bool:
     return any(snapshot.manifest.kind == "checkpoint" for snapshot in snapshots)
 
 
-@dataclass(frozen=True)
-class LiveProgress:
+class LiveProgress(NamedTuple):
     """Progress of a run that has not ended.
 
     Attributes
@@ -304,14 +301,6 @@ class Run:
             weights += [weight / sum(of_chain) for weight in of_chain]
         total: Float64 = np.array(weights) / max(sum(weights), np.finfo(np.float64).tiny)
         return total
-
-    def with_draws(self, part: slice) -> Self:
-        """Return the run with only a part of its saved draws."""
-        run = copy(self)
-        run.draws = self.draws[part]
-        vars(run).pop("draw_weights", None)
-        run._kept = KeptDraws(run._read_draw)
-        return run
 
     def draw(self, number: int) -> Draw:
         """Read a saved draw; draws that are read repeatedly stay in memory.

@@ -445,7 +445,7 @@ class Job:
                 "iterations": config.iterations,
                 "reached": run.reached(config.chains),
                 "iterations_made": iterations,
-                "until": None if self._look is None else self._look.table(),
+                "until": None if self._look is None else self._look._asdict(),
                 "processes": comm.size,
                 "grid": config.grid,
                 "sampler": config.sampler.name,

@@ -102,7 +102,7 @@ class Design:
         from scipy.sparse import csr_matrix  # slow to import, and most runs do not need it
 
         first = next(iter(blocks.values()))
-        self.size = first.size
+        self.size = len(first.names)
         number = {group: k for k, group in enumerate(dict.fromkeys(first.groups))}
         self.groups: Int64 = np.array([number[group] for group in first.groups], np.int64)
         self._x = {}
