@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -155,7 +154,7 @@ def prepare(
         say("dsgmcmc: interrupted", file=sys.stderr)
         raise typer.Exit(EXIT_INTERRUPTED) from None
     if as_json:
-        say_json(asdict(summary), indent=None)
+        say_json(summary._asdict(), indent=None)
     else:
         _show(summary, duplicates, test_fraction != 0)
 

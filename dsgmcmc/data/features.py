@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 import duckdb
 import numpy as np
@@ -125,8 +125,7 @@ class Encoding:
 _ENCODING = TypeAdapter(Encoding)
 
 
-@dataclass(frozen=True)
-class Description:
+class Description(NamedTuple):
     """A file, table or matrix that describes users or items.
 
     Attributes
@@ -141,12 +140,11 @@ class Description:
     """
 
     given: Any
-    kinds: Mapping[str, Kind] = field(default_factory=dict)
+    kinds: Mapping[str, Kind] = MappingProxyType({})
     separator: str = "|"
 
 
-@dataclass(frozen=True)
-class Described:
+class Described(NamedTuple):
     """A DuckDB table with ``id`` and the columns of a description as text; missing values are NULL.
 
     Attributes
@@ -359,7 +357,7 @@ def encode_new(entity: str, given: Description, encoding: Encoding, integers: bo
     does not know are ignored. Raises InputError if the table is invalid or lacks columns of the encoding.
     """
     with duckdb.connect() as db:
-        described = read_description(db, entity, replace(given, separator=encoding.separator))
+        described = read_description(db, entity, given._replace(separator=encoding.separator))
         _check_columns(described, encoding)
         if integers:
             _refuse_text(db, described, "run")

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import duckdb
 import numpy as np
@@ -63,8 +62,7 @@ _TIMES = {
 }
 
 
-@dataclass(frozen=True)
-class Summary:
+class Summary(NamedTuple):
     """Summary of a prepared ratings file; `columns` are the roles of columns in the first input file.
 
     Attributes
@@ -90,9 +88,9 @@ class Summary:
     maximum: float
     content_sha256: str
     columns: str
-    features: dict[str, dict[str, Any]] = field(default_factory=dict)
-    not_rated: float = 0.0
-    duplicates: int = 0
+    features: dict[str, dict[str, Any]]
+    not_rated: float
+    duplicates: int
 
 
 def prepare_ratings(

@@ -20,10 +20,9 @@ import re
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any, NamedTuple, cast
 
 import duckdb
 import numpy as np
@@ -62,8 +61,7 @@ def _quoted(path: Path) -> str:
     return literal(glob.escape(str(path.absolute())))
 
 
-@dataclass(frozen=True)
-class TableFile:
+class TableFile(NamedTuple):
     """Format and columns of a table whose rows have not been read: a file, or arrays in memory.
 
     Attributes
@@ -77,7 +75,7 @@ class TableFile:
         Whether the file names its columns.
     first_line : int
         Line number of the first row; 0 if rows are not lines.
-    types : list of str
+    types : sequence of str
         DuckDB types of the columns of a Parquet or JSON file.
     packed : bool
         Whether the file is compressed with gzip.
@@ -86,7 +84,7 @@ class TableFile:
     path: Path
     kind: str
     names: list[str]
-    types: list[str] = field(default_factory=list)
+    types: Sequence[str] = ()
     header: bool = True
     first_line: int = 0
     packed: bool = False
@@ -133,17 +131,17 @@ class TableFile:
             db.register("arrays", arrays)
         with reading(self.path):
             try:
-                db.execute(query.replace("{table}", self._source(query, number)))
+                db.execute(query.replace("{table}", self._sql(query, number)))
             except duckdb.InvalidInputException:
                 if self.kind != "text":
                     raise
                 # some lines end in \r\n and others in \n
                 db.execute("DROP TABLE IF EXISTS reject_errors; DROP TABLE IF EXISTS reject_scans")
-                db.execute(query.replace("{table}", self._source(query, number, mixed_ends=True)))
+                db.execute(query.replace("{table}", self._sql(query, number, mixed_ends=True)))
         if self.kind == "text":
             self._refuse_rejected(db)
 
-    def _source(self, query: str, number: int | None, mixed_ends: bool = False) -> str:
+    def _sql(self, query: str, number: int | None, mixed_ends: bool = False) -> str:
         """Return SQL for the table; `mixed_ends`: lines of text end in different ways.
 
         With mixed line ends, DuckDB ignores surplus columns, so the query itself raises an error at the first of them.
@@ -243,7 +241,7 @@ def open_table(
         raise InputError(f"{path} has one column: expected several, with a delimiter between them")
     names = fields if header else [f"column {k + 1}" for k in range(len(fields))]
     first_line = filled[0] + 1 + header
-    return TableFile(path, "text", names, [], header, first_line, packed, delimiter, encoding)
+    return TableFile(path, "text", names, (), header, first_line, packed, delimiter, encoding)
 
 
 def _describe(db: duckdb.DuckDBPyConnection, path: Path, kind: str, source: str, packed: bool = False) -> TableFile:

@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -76,8 +77,7 @@ class CellRatings:
         return CellRatings(*by_column, self.table, len(self.indptr) - 1)
 
 
-@dataclass(frozen=True)
-class TestRows:
+class TestRows(NamedTuple):
     """Test ratings of one row block, in the order of the file.
 
     Attributes

@@ -11,9 +11,8 @@ contribution is the same for every row.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -480,7 +479,7 @@ class FactorTarget:
             return
 
         terms = {factor: term for part in self.parts for factor, term in part.precision_terms().items()}
-        context = replace(context, terms=terms)
+        context = context._replace(terms=terms)
         replicated = [parameters for part in drawn for parameters in part.replicated]
         before = arrays_of(replicated)
 
@@ -655,8 +654,7 @@ class FactorTarget:
         return [HeldOut(self.circulation, self.likelihood, lambda: self.noise_precision, self.effects)]
 
 
-@dataclass
-class FactorCell:
+class FactorCell(NamedTuple):
     """A cell of ratings as a sampler sees it; a `dsgmcmc.targets.base.Cell`."""
 
     target: FactorTarget

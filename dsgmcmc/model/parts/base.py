@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -87,8 +87,7 @@ class Intercept(NamedTuple):
 FeatureSizes = Mapping[Factor, tuple[int, int]]
 
 
-@dataclass(frozen=True)
-class DrawContext:
+class DrawContext(NamedTuple):
     """The state, the random numbers and the turn for the draws of parts.
 
     Attributes
@@ -122,7 +121,7 @@ class DrawContext:
     turn: int
     factor: Factor | None
     law: Any
-    terms: Mapping[Factor, PrecisionTerms] = field(default_factory=dict)
+    terms: Mapping[Factor, PrecisionTerms] = MappingProxyType({})
 
     @property
     def position(self) -> str:
