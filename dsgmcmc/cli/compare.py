@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from dsgmcmc.cli import JsonOption
-from dsgmcmc.errors import InputError, StoppedError, writing
+from dsgmcmc.errors import StoppedError, writing
 from dsgmcmc.parallel.comm import on_root, processes, run_parallel
 from dsgmcmc.terminal import say, say_json, show_table
 
@@ -60,11 +60,10 @@ def compare(
     from dsgmcmc.parallel.signals import installed
     from dsgmcmc.runs.compare import Comparing
     from dsgmcmc.runs.source import RatingsSource
-    from dsgmcmc.storage.files import write_whole
+    from dsgmcmc.storage.files import check_target, write_whole
 
     def settings() -> dict[str, Any]:
-        if out.exists() and not force:
-            raise InputError(f"{out} exists: give --force to replace it, or another --out")
+        check_target(out, force)
         return read_settings({} if seed is None else {"seed": seed}, config, assign or ())
 
     def write(comparison: Comparison) -> None:

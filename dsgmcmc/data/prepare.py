@@ -27,7 +27,6 @@ from dsgmcmc.data.ratings import (
     Sizes,
     Slab,
     Times,
-    check_target,
     find_bad_scale,
     row_slabs,
     write_slabs,
@@ -36,6 +35,7 @@ from dsgmcmc.data.session import interruptible, open_session
 from dsgmcmc.data.tables import IS_INTEGER, SHOWN, TableFile, is_matrix, open_table, scalar, strip_zeros
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
+from dsgmcmc.storage.files import check_target
 from dsgmcmc.types import Array, Int64
 
 _SLAB = 1_000_000  # ratings in NumPy arrays at a time

@@ -53,7 +53,7 @@ import numpy as np
 
 from dsgmcmc.errors import InputError, writing
 from dsgmcmc.kernels.stored import Numbering
-from dsgmcmc.storage.files import sync
+from dsgmcmc.storage.files import check_target, sync
 from dsgmcmc.storage.hdf5 import checked_dataset, new_hdf5
 from dsgmcmc.types import Array, Float32, Float64, Int32, Int64, UInt8
 
@@ -590,15 +590,6 @@ class Sizes(NamedTuple):
     cols: int
     train: int
     test: int
-
-
-def check_target(path: Path, force: bool) -> None:
-    """Raise InputError if `path` cannot be written, or exists and must not be replaced."""
-    if not os.access(path.parent, os.W_OK):
-        reason = "may not be written" if path.parent.exists() else "does not exist"
-        raise InputError(f"{path} cannot be written: the folder {path.parent} {reason}")
-    if path.is_dir() or (path.exists() and not force):
-        raise InputError(f"{path} exists; give another name, or --force to replace a file")
 
 
 def write_slabs(

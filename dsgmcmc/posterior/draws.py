@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -17,8 +17,6 @@ from dsgmcmc.types import Float32, Float64, Int32
 
 KINDS = ("user", "item")
 OTHER = {"user": "item", "item": "user"}
-
-KEPT_BYTES = 1 << 30  # memory limit for draws that are kept once they have been read
 
 
 class Prior(NamedTuple):
@@ -122,30 +120,6 @@ class Draw:
         """Bytes of the rows and of the arrays computed from their noise scales."""
         arrays = [array for rows in self.rows.values() for array in rows.values()]
         return sum(array.nbytes for array in arrays) + sum(8 * len(theta) for theta in self.theta.values())
-
-
-class KeptDraws:
-    """Cache of draws, up to `KEPT_BYTES`; of the draws that do not fit, only the last one is in memory."""
-
-    def __init__(self, read: Callable[[int], Draw]) -> None:
-        self._read = read
-        self._kept: dict[int, Draw] = {}
-        self._bytes = 0
-        self._last: dict[int, Draw] = {}
-
-    def get(self, number: int) -> Draw:
-        """Return a draw by its position among the saved draws."""
-        cached = self._kept.get(number) or self._last.get(number)
-        if cached is not None:
-            return cached
-        self._last.clear()  # frees the memory before the next draw is read
-        draw = self._read(number)
-        if self._bytes + draw.nbytes <= KEPT_BYTES:
-            self._kept[number] = draw
-            self._bytes += draw.nbytes
-        else:
-            self._last[number] = draw
-        return draw
 
 
 class PosteriorMoments(NamedTuple):

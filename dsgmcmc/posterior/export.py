@@ -26,7 +26,7 @@ from dsgmcmc.posterior.draws import KINDS
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import draw_weights, predictions, scalar_traces
-from dsgmcmc.storage.files import write_whole
+from dsgmcmc.storage.files import check_target, write_whole
 
 KINDS_OF_FILE = {".parquet": "parquet", ".pq": "parquet", ".nc": "netcdf"}
 
@@ -66,10 +66,7 @@ def export(run: Run, out: Path, *, draws: bool = False, force: bool = False) -> 
         raise InputError("--draws is an option for Parquet files; netCDF has the traces")
     if draws:
         run.need_draws()
-    if out.exists() and not force:
-        raise InputError(f"{out} exists: give another name, or --force to replace it")
-    if not out.parent.is_dir():
-        raise InputError(f"the folder {out.parent} does not exist")
+    check_target(out, force)
     from dsgmcmc.data.tables import write_blocks  # imports DuckDB, which `to_datatree` does not need
 
     with writing(out):

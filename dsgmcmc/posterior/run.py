@@ -26,13 +26,15 @@ from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.parts import PARTS
 from dsgmcmc.model.quantity import THETA, Quantity
-from dsgmcmc.posterior.draws import KINDS, Draw, KeptDraws, PosteriorMoments
+from dsgmcmc.posterior.draws import KINDS, Draw, PosteriorMoments
 from dsgmcmc.posterior.exposure import Exposure, Rated
 from dsgmcmc.posterior.names import Index, Vocabulary
 from dsgmcmc.storage.lock import is_held
 from dsgmcmc.storage.rundir import DrawPlace, Facts, Line, RunDirectory, SavedDraws
 from dsgmcmc.storage.store import Key, Snapshot, steps
 from dsgmcmc.types import Factor, Float32, Float64, Int32, Int64
+
+KEPT_BYTES = 1 << 30  # memory limit for draws that stay in memory once they have been read
 
 Shape = tuple[int, ...]
 ArrayName = tuple[str, str, str]  # object, factor and field
@@ -159,7 +161,9 @@ class Run:
             _ = self.traces  # read now, before a later checkpoint replaces this one
         self._saved: dict[int, SavedDraws] = {}
         self._checked: set[Path] = set()  # snapshots of draws whose shapes are right
-        self._kept = KeptDraws(self._read_draw)
+        self._kept: dict[int, Draw] = {}  # draws in memory, by position in `draws`
+        self._kept_bytes = 0
+        self._last: dict[int, Draw] = {}  # the last draw for which `KEPT_BYTES` had no room
 
     def __repr__(self) -> str:
         config = self.config
@@ -303,7 +307,7 @@ class Run:
         return total
 
     def draw(self, number: int) -> Draw:
-        """Read a saved draw; draws that are read repeatedly stay in memory.
+        """Read a saved draw. Draws stay in memory up to `KEPT_BYTES`; of further draws only the last one does.
 
         Parameters
         ----------
@@ -315,7 +319,17 @@ class Run:
         InputError
             If the draw is damaged or gone.
         """
-        return self._kept.get(number)
+        kept = self._kept.get(number) or self._last.get(number)
+        if kept is not None:
+            return kept
+        self._last.clear()  # frees the memory before the next draw is read
+        draw = self._read_draw(number)
+        if self._kept_bytes + draw.nbytes <= KEPT_BYTES:
+            self._kept[number] = draw
+            self._kept_bytes += draw.nbytes
+        else:
+            self._last[number] = draw
+        return draw
 
     def open_draw(self, draw: int) -> DrawPlace:
         """Find a saved draw by its position in `draws`, and check that its snapshot is complete."""

@@ -24,6 +24,15 @@ MAX_TOML_BYTES = 1 << 16
 MAX_TOML_DOTS = 200  # in a line; the parser's time and memory grow with the square of a dotted name's length
 
 
+def check_target(path: Path, force: bool) -> None:
+    """Raise InputError if `path` cannot be written, or exists and must not be replaced."""
+    if not os.access(path.parent, os.W_OK):
+        reason = "may not be written" if path.parent.exists() else "does not exist"
+        raise InputError(f"{path} cannot be written: the folder {path.parent} {reason}")
+    if path.is_dir() or (path.exists() and not force):
+        raise InputError(f"{path} exists; give another name, or --force to replace a file")
+
+
 def write_array(path: Path, array: Array) -> None:
     """Write an array to a file with the suffix ``.npy``, as `write_whole` does."""
     content = io.BytesIO()

@@ -105,7 +105,7 @@ def test_draws_beyond_the_limit_of_memory_are_read_again(finished, monkeypatch):
     """Draws that are read again predict as those in memory do, and only the last one stays in memory."""
     kept, users, items = finished.open(), np.int32([4, 3]), np.int32([2, 7])
     expected = Predictor(kept, PredictOptions())(users, items)
-    monkeypatch.setattr("dsgmcmc.posterior.draws.KEPT_BYTES", 0)
+    monkeypatch.setattr("dsgmcmc.posterior.run.KEPT_BYTES", 0)
     run = finished.open()
     np.testing.assert_array_equal(Predictor(run, PredictOptions())(users, items), expected)
     assert kept.draw(0) is kept.draw(0)
