@@ -247,7 +247,7 @@ def factor_target(
     parts: Sequence[Part] = (),
     seed: int = 0,
     background: float | None = None,
-    own_thresholds: Factor | None = None,
+    cut_by: Factor | None = None,
 ) -> FactorTarget:
     """Build the factorisation of a ratings file, centred at the training mean, on all of `comm`. Collective.
 
@@ -271,7 +271,7 @@ def factor_target(
         model.heteroscedastic,
         levels,
         background=background,
-        own_thresholds=own_thresholds,
+        cut_by=cut_by,
     )
     m = len(sampler.positions)
     whole = (law, model.noise(ring.blocks, m), model.rows(m), *parts)

@@ -216,9 +216,9 @@ p = information / precision
     def _bound(self, target: Target, information: Information, position: str, settled: bool) -> None:
         """Set the h_i of all rows, and the sizes above which they are computed again. Collective."""
         kept = settled and target.metric_uses_current_hyperparameters
-        given = {rows: self._of_refresh(rows, information) for rows in target.rows_by_factor()}
-        along_mean = self._along_mean(target, given, position)
-        along_direction = self._along_direction(target, information, given, position)
+        at_refresh = {rows: self._of_refresh(rows, information) for rows in target.rows_by_factor()}
+        along_mean = self._along_mean(target, at_refresh, position)
+        along_direction = self._along_direction(target, information, at_refresh, position)
         for block in target.blocks():
             of_row = SHARE_OF_LARGEST * np.maximum(along_mean[block], along_direction[block])
             h_i = 1 / np.sqrt(np.maximum(self._average_curvature(block, information), of_row))
@@ -237,22 +237,22 @@ p = information / precision
         assert information.bound is not None
         return information.bound[block]
 
-    def _along_mean(self, target: Target, given: OfRefresh, position: str) -> dict[ParameterBlock, Float64]:
+    def _along_mean(self, target: Target, at_refresh: OfRefresh, position: str) -> dict[ParameterBlock, Float64]:
         """Curvature of every row's energy along its mean covariate, (n,) by block. Collective."""
         target.covariate_sums(position, "g")
         curvature: dict[ParameterBlock, Float64] = {}
-        for rows, values in given.items():
+        for rows, values in at_refresh.items():
             for block in rows.blocks:
                 self._to_axes(block)
             curvature.update(rows.by_block(alignment(rows, "g", **values)))
         return curvature
 
     def _along_direction(
-        self, target: Target, information: Information, given: OfRefresh, position: str
+        self, target: Target, information: Information, at_refresh: OfRefresh, position: str
     ) -> dict[ParameterBlock, Float64]:
         """|M_i v_i| of every row, (n,) by block; replaces v_i by M_i v_i / |M_i v_i|. Collective."""
         off_diagonal: dict[ParameterBlock, Array] = {}
-        for rows, values in given.items():
+        for rows, values in at_refresh.items():
             for block in rows.blocks:
                 if not block["direction"].any():
                     lengths = np.sqrt(block.update(ANY, Purpose.DIRECTION)["square"])
@@ -264,7 +264,7 @@ p = information / precision
                     off_diagonal[block] = product
         target.multiply_by_moments(position, "g")
         along_direction: dict[ParameterBlock, Float64] = {}
-        for rows, values in given.items():
+        for rows, values in at_refresh.items():
             for block in rows.blocks:
                 if block in off_diagonal:
                     block["g"][:] += off_diagonal.pop(block)

@@ -39,8 +39,8 @@ def given_else(target: FactorTarget) -> tuple[np.ndarray, np.ndarray]:
             scale, cuts = law.noise_parameters.tau * scale, law.tails.nu / (law.tails.nu - 2)
         if law.heteroscedastic and law.n_levels:
             scale = (row.row("weight")[rows] * column.row("weight")[ratings.indices]).astype(float)
-        if law.own_thresholds is not None:
-            cuts = (row[CUTS][rows], column[CUTS][ratings.indices])[law.own_thresholds]
+        if law.cut_by is not None:
+            cuts = (row[CUTS][rows], column[CUTS][ratings.indices])[law.cut_by]
         at = [law.log_likelihood_of_predictors(ratings.values.astype(float), eta + d, scale, cuts) for d in AT]
         found.append(np.stack(at, axis=1))
         (level,), block = effects.groups.levels, (row.index, column.index)

@@ -126,7 +126,7 @@ class Law(Part):
         Possible ratings, if they are ordered levels.
     background : float, optional
         Weight a0 of the squared predictor of every pair of a user and an item, if the energy has a sum over all pairs.
-    own_thresholds : Factor, optional
+    cut_by : Factor, optional
         Factor whose rows each have a set of thresholds, if ratings are ordered levels.
     """
 
@@ -172,11 +172,11 @@ class Law(Part):
         factors: tuple[Factor, ...] = (),
         levels: Levels | None = None,
         background: float | None = None,
-        own_thresholds: Factor | None = None,
+        cut_by: Factor | None = None,
     ) -> None:
-        self.background, self.own_thresholds = background or 0.0, own_thresholds
+        self.background, self.cut_by = background or 0.0, cut_by
         self.rank, self.biases, self.factors, self.heteroscedastic = rank, biases, factors, bool(factors)
-        self.quantities = self.quantities_with(factors, own_thresholds)
+        self.quantities = self.quantities_with(factors, cut_by)
         of_rows = [quantity for quantity in self.quantities if quantity.of_rows]
         #: Names of a row's quantities other than theta; `drawn` names the ones saved with draws.
         self.fields = tuple(quantity.name for quantity in of_rows)
@@ -201,7 +201,7 @@ class Law(Part):
         """Finish the set-up of a subclass; called by `__init__`, with the ratings' levels if there are any."""
 
     @classmethod
-    def quantities_with(cls, factors: tuple[Factor, ...], own_thresholds: Factor | None = None) -> tuple[Quantity, ...]:
+    def quantities_with(cls, factors: tuple[Factor, ...], cut_by: Factor | None = None) -> tuple[Quantity, ...]:
         """The quantities of a chain, given the factors whose rows have noise scales, and the one with thresholds."""
         return cls.noise_quantities if factors else ()
 

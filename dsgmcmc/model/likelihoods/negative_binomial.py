@@ -134,7 +134,7 @@ class NegativeBinomial(Likelihood):
     defaults: ClassVar[dict[str, Any]] = {"noise_precision": 1.0}
 
     @classmethod
-    def quantities_with(cls, factors: tuple[Factor, ...], own_thresholds: Factor | None = None) -> tuple[Quantity, ...]:
+    def quantities_with(cls, factors: tuple[Factor, ...], cut_by: Factor | None = None) -> tuple[Quantity, ...]:
         """The quantities of a chain, given the factors whose rows have noise scales, and the one with thresholds."""
         return Dispersion.about(())
 

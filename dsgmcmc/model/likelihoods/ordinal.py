@@ -366,23 +366,23 @@ class Ordinal(ScaledRows):
         assert levels is not None
         self.values, self.n_levels = levels.values, len(levels.values)
         self.model = ThresholdModel(levels.counts)
-        if self.own_thresholds is not None:
+        if self.cut_by is not None:
             self._gap_information = self.model.gap_information()
         else:
             self.sums_name, self.sums_shape = "level_sums", (self.n_levels, 2)
         self._weight = max(self.model.information, 0.6 * (0.25 if self.n_levels == 2 else 0.5))
 
     @classmethod
-    def quantities_with(cls, factors: tuple[Factor, ...], own_thresholds: Factor | None = None) -> tuple[Quantity, ...]:
+    def quantities_with(cls, factors: tuple[Factor, ...], cut_by: Factor | None = None) -> tuple[Quantity, ...]:
         """The quantities of a chain, given the factors whose rows have noise scales, and the one with thresholds."""
-        cuts = () if own_thresholds is None else tuple(quantity.of(own_thresholds) for quantity in GAP_QUANTITIES)
+        cuts = () if cut_by is None else tuple(quantity.of(cut_by) for quantity in GAP_QUANTITIES)
         gaps = GapPrecision.about(()) if cuts else ()
         shared = (*Thresholds.about(()), *ScalePrecision.about(factors), *gaps)
         return (*super().quantities_with(factors), *cuts, *shared)
 
     def momenta_of(self, factor: Factor) -> dict[str, str]:
         """Fields of a factor's rows that hold N(0, 1) momenta of the likelihood's parameters, by name."""
-        return super().momenta_of(factor) | ({"gaps": GAP_DRIFT} if factor == self.own_thresholds else {})
+        return super().momenta_of(factor) | ({"gaps": GAP_DRIFT} if factor == self.cut_by else {})
 
     @property
     def intercept(self) -> Intercept:
@@ -454,7 +454,7 @@ class Ordinal(ScaledRows):
         Here: all scales become 1, all rows get the same thresholds, and momenta become 0.
         """
         self.thresholds = self.model.start()
-        has_gaps = self.own_thresholds is not None
+        has_gaps = self.cut_by is not None
         self.gaps = GapPrecision(np.full(len(self.values) - 2, GAP_START) if has_gaps else None)
         super().start(blocks)
 
@@ -463,12 +463,12 @@ class Ordinal(ScaledRows):
 
         Here: compute the thresholds of rows from their gaps.
         """
-        if block.factor == self.own_thresholds:
+        if block.factor == self.cut_by:
             block[CUTS][:] = cuts_of(self.thresholds.position, block[GAPS].astype(np.float64))
 
     def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> float:
         """Add the gradient of a cell's energy, times `scale`, to `out` of both blocks."""
-        ratings, blocks, cut_by = cell.ratings, (cell.row, cell.column), self.own_thresholds
+        ratings, blocks, cut_by = cell.ratings, (cell.row, cell.column), self.cut_by
         scaled = self.heteroscedastic or cut_by is not None
         side = None if cut_by is None else _SIDES[cut_by]
         kernel = ordinal_kernel(self.rank, self.biases, scaled, side, ratings.offsets is not None)
@@ -494,7 +494,7 @@ class Ordinal(ScaledRows):
 
         Here: the thresholds on either side of a rating, and the rating's scale if there are scales.
         """
-        ratings, blocks, cut_by = cell.ratings, (cell.row, cell.column), self.own_thresholds
+        ratings, blocks, cut_by = cell.ratings, (cell.row, cell.column), self.cut_by
         level, places = ratings.values.astype(np.intp), (ratings.rows, ratings.indices)
         table = np.concatenate([[-END], self.thresholds.values, [END]]).astype(np.float32)[None]
         owner: Any = 0
@@ -515,7 +515,7 @@ class Ordinal(ScaledRows):
         the other hyperparameters are, not earlier: at the start all scales and gaps are equal, and a precision drawn
         from equal values would keep them equal for hundreds of sweeps.
         """
-        circulation, cut_by, earlier, partials = context.circulation, self.own_thresholds, self.gaps.precision, []
+        circulation, cut_by, earlier, partials = context.circulation, self.cut_by, self.gaps.precision, []
         slopes = {block: slopes_of(block) for block in circulation.blocks() if block.factor == cut_by}
         for pair in circulation.pairs():
             sums = self.square_sums(pair)
@@ -542,7 +542,7 @@ class Ordinal(ScaledRows):
         self, stream: RandomStream, rows: dict[Factor, int], is_turn: bool, sums: dict[str, Float64]
     ) -> dict[str, Float64]:
         """Move the thresholds and, if due, draw the precisions, from the sums over all blocks; runs at the root."""
-        rng, cut_by, slopes = stream.generator(Purpose.THRESHOLDS), self.own_thresholds, sums["slopes"]
+        rng, cut_by, slopes = stream.generator(Purpose.THRESHOLDS), self.cut_by, sums["slopes"]
         if cut_by is None:
             slopes = self.model.slopes(self.thresholds.position, slopes)
         drawn = self.scales.arrays() | self.gaps.arrays() | self.model.move(self.thresholds, slopes, rng)
@@ -598,10 +598,10 @@ class Ordinal(ScaledRows):
         scale = np.ones_like(eta)
         if self.heteroscedastic:
             scale = cell.row.row("weight")[rows] * cell.column.row("weight")[columns]
-        if self.own_thresholds is None:
+        if self.cut_by is None:
             probability = level_probabilities(eta, scale, self.thresholds.values)
         else:
-            block, owner = ((cell.row, rows), (cell.column, columns))[self.own_thresholds]
+            block, owner = ((cell.row, rows), (cell.column, columns))[self.cut_by]
             probability = level_probabilities(eta, scale, block[CUTS], owner)
         return State(*level_moments(probability, self.values), probability)
 

@@ -122,8 +122,8 @@ class StudentT(ScaledRows, Likelihood):
     tails: Tails
 
     @classmethod
-    def quantities_with(cls, factors: tuple[Factor, ...], own_thresholds: Factor | None = None) -> tuple[Quantity, ...]:
-        """The quantities of a chain, given the factors whose rows have noise scales, and thresholds, of their own."""
+    def quantities_with(cls, factors: tuple[Factor, ...], cut_by: Factor | None = None) -> tuple[Quantity, ...]:
+        """The quantities of a chain, given the factors whose rows have noise scales, and the one with thresholds."""
         return (*super().quantities_with(factors), *Tails.about(()), *ScalePrecision.about(factors))
 
     @classmethod

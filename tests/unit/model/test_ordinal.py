@@ -41,7 +41,7 @@ def target_of(data: Path, scaled: bool = False, owner: Factor | None = None) -> 
     """A target away from its start: random factors, scales, thresholds and gaps."""
     sampler = SGLD(SGLDConfig(gradient="full"), 0)
     model = replace(MODEL, noise_precision=1.0, heteroscedastic=tuple(Factor) if scaled else ())
-    given = {"model": model, "sampler": sampler, "likelihood": Ordinal, "own_thresholds": owner}
+    given = {"model": model, "sampler": sampler, "likelihood": Ordinal, "cut_by": owner}
     target = factor_target(MPI.COMM_SELF, data, 3, **given)
     sampler.start(target, 0.6)
     rng, law = np.random.default_rng(2), target.likelihood
