@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import tempfile
+import secrets
+import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
@@ -51,16 +52,17 @@ def open_session(parent: Path, memory: int | None = None) -> Iterator[duckdb.Duc
             f"{memory / 1e6:.0f} MB of memory are not enough; at least {MIN_MEMORY / 1e6:.0f} MB are needed (--memory)"
         )
     limit = int(0.8 * (memory - _OVERHEAD_BYTES))
-    with writing(parent):
-        scratch = tempfile.TemporaryDirectory(prefix=_SPILL_PREFIX, dir=parent)
+    scratch = parent / f"{_SPILL_PREFIX}{secrets.token_hex(8)}"
     settings: dict[str, str | bool | int | float | list[str]] = {
         "memory_limit": f"{limit}B",
         "threads": min(len(os.sched_getaffinity(0)), limit // _THREAD_BYTES),
-        "temp_directory": scratch.name,
+        "temp_directory": str(scratch),
         "autoinstall_known_extensions": False,  # never download extensions
     }
-    try:
-        with scratch, duckdb.connect(config=settings) as connection:
+    try:  # before the folder is made: a signal may come at any moment
+        with writing(parent):
+            scratch.mkdir(mode=0o700)
+        with duckdb.connect(config=settings) as connection:
             connection.execute("SET TimeZone = 'UTC'")
             yield connection
     except duckdb.OutOfMemoryException as error:
@@ -74,6 +76,8 @@ def open_session(parent: Path, memory: int | None = None) -> Iterator[duckdb.Duc
         if _interrupted(error):
             raise KeyboardInterrupt from error
         raise
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def interruptible(connection: duckdb.DuckDBPyConnection, work: Callable[[], T]) -> T:
