@@ -150,23 +150,46 @@ def write_planted(
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     i, j, x = planted(rows, columns, share, seed)
-    x = np.clip(np.round(x), 1, 5) if stars else x
+    ratings = np.clip(np.round(x), 1, 5) if stars else x
     held = np.random.default_rng(seed + 1).random(len(i)) < test
-    parts = [csr(rows, i[chosen], j[chosen], x[chosen]) for chosen in (~held, held)]
     given = {}
     for side, n, width in zip(SIDES, (rows, columns), features or (), strict=False):
         x = np.random.default_rng(seed + width).normal(size=(n, width)).astype(np.float32)
         x[np.abs(x) < 0.7] = 0.0  # some rows have none
-        matrix = scipy.sparse.csr_matrix(x)
-        names, groups = tuple(map(str, range(width))), tuple("ab"[k % 2] for k in range(width))
-        given[side] = Features(matrix.indptr.astype(np.int64), matrix.indices, matrix.data, names, groups)
-    order = in_time(i, j, np.random.default_rng(seed + 2).uniform(0, 10, len(i)))
-    times = [
-        {side: Times(*(array[chosen] for array in arrays)) for side, arrays in order.items()}
-        for chosen in (~held, held)
-    ]
-    more = {"features": given, "times": tuple(times) if timed else None, "transposed": transposed}
-    write_ratings(path, *parts, np.arange(rows), np.arange(columns), seed=seed, source="planted", **more)
+        given[side] = features_of(x, tuple(map(str, range(width))), tuple("ab"[k % 2] for k in range(width)))
+    times = in_time(i, j, np.random.default_rng(seed + 2).uniform(0, 10, len(i))) if timed else None
+    more = {"features": given, "seed": seed, "transposed": transposed}
+    return write_cells(path, (rows, columns), i, j, ratings, held, times, **more)
+
+
+def features_of(x: np.ndarray, names: tuple[str, ...], groups: tuple[str, ...]) -> Features:
+    """Features of rows from their dense matrix."""
+    sparse = scipy.sparse.csr_matrix(x)
+    return Features(sparse.indptr.astype(np.int64), sparse.indices, sparse.data, names, groups)
+
+
+def write_cells(
+    path: Path,
+    shape: tuple[int, int],
+    i: np.ndarray,
+    j: np.ndarray,
+    x: np.ndarray,
+    held: np.ndarray | None = None,
+    times: dict[Side, Times] | None = None,
+    **more: Any,
+) -> Path:
+    """Write ratings that are sorted by row, then column; those that are `held` out are the test part.
+
+    `times` are places in time, as `in_time` returns them; `more` is for `write_ratings`.
+    """
+    held = np.zeros(len(i), bool) if held is None else held
+    parts = [csr(shape[0], i[chosen], j[chosen], x[chosen]) for chosen in (~held, held)]
+    if times is not None:
+        more["times"] = tuple(
+            {side: Times(*(field[chosen] for field in order)) for side, order in times.items()}
+            for chosen in (~held, held)
+        )
+    write_ratings(path, *parts, *map(np.arange, shape), **{"seed": 0, "source": "planted", **more})
     return path
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import gibbs
-import numba
 import numpy as np
 
 RATE = 0.1
@@ -40,7 +39,6 @@ def sweeps(
     eta : (n,) predictors with their effects
     precisions : (L,)
     """
-    numba.set_num_threads(1)  # problems here are too small to share
     rng, shape = np.random.default_rng(7), (int(i.max()) + 1, int(j.max()) + 1)
     views, state = gibbs.views(i[train], j[train], shape), gibbs.start(model, shape, rng)
     effects, precisions = [np.zeros(int(group.max()) + 1) for group in groups], np.full(len(groups), 10.0)

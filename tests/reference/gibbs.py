@@ -17,15 +17,13 @@ One process, double precision, written to be checked rather than to be fast.
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import NamedTuple
 
-import numba
 import numpy as np
+from scipy.sparse import csr_matrix
 from scipy.special import gammaln
 from scipy.stats import wishart
 
-from dsgmcmc.data.ratings import SPLITS, Ratings
 from dsgmcmc.diagnostics import scores
 
 NU_GRID = 2.0 ** np.arange(2, 10.5, 0.5)
@@ -82,31 +80,14 @@ class GibbsResult:
     column_noise: np.ndarray  # (J,) posterior mean of g'
 
 
-@numba.njit(parallel=True, cache=True)
 def draw_rows(indptr, other, targets, weights, features, precision, shift, z):
     """Draw theta of every row given the other side; all arrays float64, ``z`` (n, D) standard normal."""
-    out = np.empty_like(z)
-    for i in numba.prange(len(z)):
-        chosen = other[indptr[i] : indptr[i + 1]]
-        f = np.empty((len(chosen), z.shape[1]))
-        wf = np.empty_like(f)
-        v = shift.copy()
-        for r in range(len(chosen)):
-            weight, target = weights[indptr[i] + r], targets[indptr[i] + r]
-            for k in range(z.shape[1]):
-                f[r, k] = features[chosen[r], k]
-                wf[r, k] = weight * f[r, k]
-                v[k] += wf[r, k] * target
-        lower = np.linalg.cholesky(precision + np.dot(f.T, wf))
-        x = out[i]
-        for k in range(len(v)):  # x = L^-1 v
-            x[k] = (v[k] - np.dot(lower[k, :k], x[:k])) / lower[k, k]
-        for k in range(len(v) - 1, -1, -1):  # x = L^-T (x + z): mean P^-1 v, covariance P^-1
-            total = x[k] + z[i, k]
-            for m in range(k + 1, len(v)):
-                total -= lower[m, k] * x[m]
-            x[k] = total / lower[k, k]
-    return out
+    n, D = z.shape
+    by_row = [csr_matrix((x, other, indptr), (n, len(features))) for x in (weights, weights * targets)]
+    outer = (features[:, :, None] * features[:, None, :]).reshape(len(features), D * D)
+    lower = np.linalg.cholesky(precision + (by_row[0] @ outer).reshape(n, D, D))
+    x = np.linalg.solve(lower, (shift + by_row[1] @ features)[:, :, None])
+    return np.linalg.solve(lower.transpose(0, 2, 1), x + z[:, :, None])[:, :, 0]  # mean P^-1 v, covariance P^-1
 
 
 def predictor(theta, rank: int, rows, columns) -> np.ndarray:
@@ -205,21 +186,17 @@ def start(model: Model, shape: tuple[int, int], rng) -> State:
     )
 
 
-def gibbs(
-    train, test, shape, *, rank, noise="shared", nu=8.0, sweeps=300, burn_in=50, n_threads=1, standardise=False
-) -> GibbsResult:  # fmt: skip
-    """Sample the posterior given ``train`` and predict ``test``, each (indptr, indices, values) in CSR.
+def gibbs(train, test, *, rank, noise="shared", nu=8.0, sweeps=300, burn_in=50, standardise=False) -> GibbsResult:
+    """Sample the posterior given ``train`` and predict ``test``, each (rows, columns, values), sorted by row.
 
     With ``standardise`` the ratings are divided by the root of their mean square about mu; what is said of ratings
     and tau is in their own unit, the factors are not.
     """
-    numba.set_num_threads(n_threads)
     model = Model(rank, noise=noise, nu=nu, standardised=standardise)
     rng = np.random.default_rng(0)
-    (rows, columns, values), (test_rows, test_columns, test_values) = (
-        (np.repeat(np.arange(shape[0]), np.diff(p)), np.asarray(i, np.int64), np.asarray(x, np.float64))
-        for p, i, x in (train, test)
-    )
+    (rows, columns, values), (test_rows, test_columns, test_values) = train, test
+    shape = tuple(int(np.concatenate(pair).max()) + 1 for pair in ((rows, test_rows), (columns, test_columns)))
+    values = np.asarray(values, np.float64)
     mu = values.mean()
     scale = np.sqrt(np.mean((values - mu) ** 2)) if standardise else 1.0
     sides, state = views(rows, columns, shape), start(model, shape, rng)
@@ -236,10 +213,3 @@ def gibbs(
     mean, square, noise_variance, *rest = (total / len(traces) for total in sums)
     sd, trace = np.sqrt(np.maximum(square - mean**2, 0)), np.array(traces)
     return GibbsResult(scores.rmse(test_values, mean), trace[:, 0], trace[:, 1:], mean, sd, noise_variance, *rest)
-
-
-def from_ratings(path: str | Path):
-    """``train, test, shape`` of a ratings file, as `gibbs` takes them."""
-    with Ratings(path) as file:
-        train, test = (file.slab(part, 0, file.n_rows) for part in SPLITS)
-        return train, test, (file.n_rows, file.n_cols)

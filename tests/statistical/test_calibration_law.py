@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 from scipy.stats import poisson
-from support import csr, sample, write_ratings
+from support import sample, write_cells
 
 from dsgmcmc.diagnostics.scores import calibration
 from dsgmcmc.posterior.heldout import predict_test
@@ -32,8 +32,7 @@ class Planted:
         """Sample these ratings, of which a `test` fraction is held out; the run, and which they are."""
         out, held = folder / settings["likelihood"], self.rng.random(len(x)) < test
         data = out.with_suffix(".h5")
-        parts = [csr(self.shape[0], self.i[some], self.j[some], x[some]) for some in (~held, held)]
-        write_ratings(data, *parts, *map(np.arange, self.shape), seed=0, source="planted")
+        write_cells(data, self.shape, self.i, self.j, x, held)
         assert sample(MPI.COMM_SELF, data, out, rank=2, save_draws=2, **settings) == 0
         return Run(out), held
 

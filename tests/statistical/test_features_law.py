@@ -6,13 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import scipy.sparse
 from features_gibbs import Side, gibbs
 from ours import started, steps
-from support import csr, rows_of, write_ratings
+from support import features_of, rows_of, write_cells
 
 from dsgmcmc.config.run import RunConfig
-from dsgmcmc.data.ratings import Features, Ratings
+from dsgmcmc.data.ratings import SIDES, Ratings
 from dsgmcmc.types import Factor
 
 pytestmark = pytest.mark.statistical
@@ -21,38 +20,30 @@ SWEEPS, GIBBS_SWEEPS = 3000, 1500
 GROUPS = np.array([0, 0, 0, 1])
 
 
-def features(rng: np.random.Generator, n: int) -> Features:
+def features(rng: np.random.Generator, n: int) -> np.ndarray:
     """A category of three, a number, and the last two rows without any."""
     x = np.zeros((n, 4), np.float32)
     x[np.arange(n), rng.integers(0, 3, n)] = 1.0
     x[:, 3] = rng.normal(size=n)
     x[-2:] = 0.0
-    found = scipy.sparse.csr_matrix(x)
-    return Features(
-        found.indptr.astype(np.int64),
-        found.indices.astype(np.int32),
-        found.data,
-        ("a=1", "a=2", "a=3", "b"),
-        ("a", "a", "a", "b"),
-    )
+    return x
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """Ratings that follow from features in part; five rows and three columns have none, and two rows no features."""
     rng = np.random.default_rng(5)
-    sides = {"rows": features(rng, ROWS), "cols": features(rng, COLUMNS)}
-    dense = [scipy.sparse.csr_matrix((f.values, f.indices, f.indptr)).toarray() for f in sides.values()]
+    dense = [features(rng, n) for n in (ROWS, COLUMNS)]
     theta = [x @ rng.normal(0, 0.7, (4, RANK + 1)) + rng.normal(0, 0.4, (len(x), RANK + 1)) for x in dense]
     eta = theta[0][:, :RANK] @ theta[1][:, :RANK].T + theta[0][:, RANK:] + theta[1][:, RANK]
     seen = rng.random(eta.shape) < 0.5
     seen[:5], seen[:, :3] = False, False
     x = eta + rng.normal(0, TAU**-0.5, eta.shape)
     i, j = np.nonzero(seen)
+    names = ("a=1", "a=2", "a=3", "b"), ("a", "a", "a", "b")
+    sides = {side: features_of(part, *names) for side, part in zip(SIDES, dense, strict=True)}
     path = tmp_path_factory.mktemp("features") / "data.h5"
-    empty = csr(ROWS, i[:0], j[:0], x[:0, 0])
-    write_ratings(path, csr(ROWS, i, j, x[i, j]), empty, np.arange(ROWS), np.arange(COLUMNS), features=sides)
-    return path, dense, seen, x
+    return write_cells(path, (ROWS, COLUMNS), i, j, x[i, j], features=sides), dense, seen, x
 
 
 def numpy_gibbs(path: Path, dense: list[np.ndarray], seen: np.ndarray, x: np.ndarray):

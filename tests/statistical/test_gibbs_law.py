@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 from ours import make, steps
-from support import MODEL, csr, factor_target, rows_of, write_ratings
+from support import MODEL, factor_target, rows_of, write_cells
 
 from dsgmcmc.types import Factor
 
@@ -44,9 +44,7 @@ def test_a_factorisation_of_one_rating(
     """
     i = np.arange(COPIES)
     sign = np.where(i % 2, 1.0, -1.0)
-    path, nothing = tmp_path / "r.h5", np.zeros(0, np.int64)
-    parts = (csr(COPIES, i, i, sign), csr(COPIES, nothing, nothing, np.zeros(0)))
-    write_ratings(path, *parts, i, i, seed=0, source="one rating a row")
+    path = write_cells(tmp_path / "r.h5", (COPIES, COPIES), i, i, sign)
     model, sampler = replace(MODEL, rank=1, biases=False, prior="fixed", noise_precision=TAU), make(name, **section)
     target = factor_target(MPI.COMM_SELF, path, grid=2, model=model, sampler=sampler, seed=1)
     sampler.start(target, 1.0)

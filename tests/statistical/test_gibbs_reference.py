@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gibbs
-import numba
 import numpy as np
 import pytest
 
@@ -21,13 +20,6 @@ MODELS = {
     "noise by item": gibbs.Model(rank=1, prior="fixed", noise="by-item", nu=6.0),
     "noise by both, sampled nu": gibbs.Model(rank=1, prior="fixed", noise="both", nu=None),
 }
-NOISY_SIDES = {"shared": (), "by-user": (0,), "by-item": (1,), "both": (0, 1)}
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Problems here are too small to share."""
-    numba.set_num_threads(1)
 
 
 def prior_of_a_side(model: gibbs.Model, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -65,7 +57,7 @@ def draw_from_prior(model: gibbs.Model, shape: tuple[int, int], rng: np.random.G
     for side, n in enumerate(shape):
         state.prior[side] = prior_of_a_side(model, rng)
         state.theta[side] = factors_given(*state.prior[side], n, rng)
-        if side in NOISY_SIDES[model.noise]:
+        if side in gibbs.NOISY_SIDES[model.noise]:
             state.nu[side] = model.nu or rng.choice(gibbs.NU_GRID)
             state.g[side] = rng.gamma(state.nu[side] / 2, 2 / state.nu[side], n)
     if model.tau is None:
@@ -125,7 +117,7 @@ def test_planted_data_are_recovered():
     """On ratings drawn from the model the whole sampler finds signal, tau, each user's noise and nu.
 
     The posterior mean's error is bounded by a few parameters' worth of noise; 60 ratings a user tell the
-    noisy users from the quiet ones; and threads do not change the draws.
+    noisy users from the quiet ones.
     """
     rng, shape, rank = np.random.default_rng(5), (300, 200), 2
     W, H = rng.normal(size=(shape[0], rank)), rng.normal(size=(shape[1], rank))
@@ -133,9 +125,8 @@ def test_planted_data_are_recovered():
     signal = 3 + W @ H.T + rng.normal(size=(shape[0], 1))
     values = signal + 0.5 * rng.standard_normal(shape) / np.sqrt(g)[:, None]
     part = rng.random(shape)
-    train, test = (as_csr(chosen, values) for chosen in (part < 0.3, part > 0.9))
-    options = {"rank": rank, "noise": "by-user", "nu": None, "sweeps": 120, "burn_in": 40}
-    result = gibbs.gibbs(train, test, shape, **options)
+    train, test = ((*np.nonzero(chosen), values[chosen]) for chosen in (part < 0.3, part > 0.9))
+    result = gibbs.gibbs(train, test, rank=rank, noise="by-user", nu=None, sweeps=120, burn_in=40)
     truth = signal[part > 0.9]
     assert scores.rmse(truth, result.mean) < 0.5 * np.sqrt(1 / 8)
     assert abs(np.mean(((truth - result.mean) / result.sd) ** 2) - 1) < 0.1
@@ -144,10 +135,3 @@ def test_planted_data_are_recovered():
     assert 4 <= result.nu[:, 0].mean() < 9
     assert np.all(result.column_noise == 1)
     assert result.rmse_mean == pytest.approx(scores.rmse(test[2], result.mean), rel=1e-12)
-    threaded = gibbs.gibbs(train, test, shape, **options, n_threads=min(2, numba.config.NUMBA_NUM_THREADS))
-    assert np.array_equal(threaded.mean, result.mean)
-
-
-def as_csr(chosen: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Indptr, indices and values of the chosen cells."""
-    return np.append(0, np.cumsum(chosen.sum(axis=1))), np.nonzero(chosen)[1], values[chosen]

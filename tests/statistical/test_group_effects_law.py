@@ -9,10 +9,10 @@ import pytest
 from effects_gibbs import sweeps
 from gibbs import Model
 from ours import started, steps
-from support import csr, in_time, write_ratings
+from support import in_time, write_cells
 
 from dsgmcmc.config.run import RunConfig
-from dsgmcmc.data.ratings import Ratings, Times
+from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.targets.base import DrawInfo
 
 pytestmark = pytest.mark.statistical
@@ -34,12 +34,7 @@ def made(tmp_path_factory):
     train = rng.random(len(i)) < 0.8
     train[i == 3] = False  # groups that have their prior alone
     path = tmp_path_factory.mktemp("time") / "data.h5"
-    parts = [csr(ROWS, i[chosen], j[chosen], x[chosen]) for chosen in (train, ~train)]
-    times = [
-        {side: Times(*(each[chosen] for each in found)) for side, found in order.items()} for chosen in (train, ~train)
-    ]
-    write_ratings(path, *parts, np.arange(ROWS), np.arange(COLUMNS), times=(times[0], times[1]))
-    return path, (i, j, x), groups, train
+    return write_cells(path, (ROWS, COLUMNS), i, j, x, ~train, order), (i, j, x), groups, train
 
 
 def moments(draws: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

@@ -11,7 +11,7 @@ from hamiltonian import CHAINS, Factorisation, hamiltonian
 from mpi4py import MPI
 from scipy import stats
 from scipy.special import expit
-from support import csr, sample, write_ratings
+from support import sample, write_cells
 
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.model.likelihoods import Levels
@@ -22,19 +22,13 @@ from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.run import Run
 
 pytestmark = pytest.mark.statistical
-ROWS, COLUMNS = 10, 8
+SHAPE = ROWS, COLUMNS = 10, 8
 
 
 def cells(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
     """Rows and columns of n pairs, sorted by row."""
     i, j = np.divmod(np.sort(rng.choice(ROWS * COLUMNS, n, replace=False)), COLUMNS)
     return i, j
-
-
-def write(path: Path, i: np.ndarray, j: np.ndarray, x: np.ndarray, held: np.ndarray) -> None:
-    """Write ratings, of which some are held out."""
-    parts = [csr(ROWS, i[chosen], j[chosen], x[chosen]) for chosen in (~held, held)]
-    write_ratings(path, *parts, np.arange(ROWS), np.arange(COLUMNS), seed=0, source="tiny")
 
 
 def sampled(folder: Path, **settings: Any) -> Run:
@@ -52,8 +46,8 @@ def test_thresholds_of_levels(tmp_path: Path) -> None:
     w, h = rng.normal(size=ROWS), rng.normal(size=COLUMNS)
     eta = w[i] * h[j] + rng.normal(0, 0.7, ROWS)[i] + rng.normal(0, 0.7, COLUMNS)[j]
     level = (rng.logistic(size=60) + eta > cuts[:, None]).sum(axis=0)
-    write(tmp_path / "r.h5", i, j, 1.0 + level, np.zeros(60, bool))
-    model, sds = Factorisation(i, j, (ROWS, COLUMNS), 1.0, np.zeros(2)), np.array([GAP_SD, MIDDLE_SD])
+    write_cells(tmp_path / "r.h5", SHAPE, i, j, 1.0 + level)
+    model, sds = Factorisation(i, j, SHAPE, 1.0, np.zeros(2)), np.array([GAP_SD, MIDDLE_SD])
 
     def energy(at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         theta, phi = at[:, :-2], at[:, -2:]
@@ -86,11 +80,11 @@ def test_rates_of_counts(tmp_path: Path) -> None:
     w, h = rng.normal(0, 0.6, (ROWS, 2)), rng.normal(0, 0.6, (COLUMNS, 2))
     log_rate = 0.7 + (w[i] * h[j]).sum(axis=1) + rng.normal(0, 0.4, ROWS)[i] + rng.normal(0, 0.4, COLUMNS)[j]
     x, held = rng.poisson(np.exp(log_rate)), rng.random(70) < 0.15
-    write(tmp_path / "r.h5", i, j, x, held)
+    write_cells(tmp_path / "r.h5", SHAPE, i, j, x, held)
     with Ratings(tmp_path / "r.h5") as ratings:
         origin = np.array([0.0, np.log(ratings.mean) / 2])
     seen = (i[~held], j[~held])
-    model = Factorisation(*seen, (ROWS, COLUMNS), 4.0, origin)
+    model = Factorisation(*seen, SHAPE, 4.0, origin)
 
     def energy(at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         eta = model.eta(at, *seen)
@@ -124,9 +118,8 @@ def test_scores_of_clicks(tmp_path: Path, name: str) -> None:
                 mean = np.linalg.solve(precision, tau * seen[row] @ other)
                 own[row] = mean + np.linalg.solve(root.T, rng.standard_normal(rank))
         exact.append((w @ h.T)[clicked == 0])
-    pairs = np.nonzero(clicked), np.nonzero(clicked == 0)
-    parts = [csr(rows, i, j, 1 + (i + j) % 5) for i, j in pairs]  # values do not matter
-    write_ratings(tmp_path / "r.h5", *parts, np.arange(rows), np.arange(columns), seed=0, source="clicks")
+    i, j = np.indices(clicked.shape).reshape(2, -1)
+    write_cells(tmp_path / "r.h5", (rows, columns), i, j, 1 + (i + j) % 5, clicked.ravel() == 0)  # values do not matter
     settings: dict[str, Any] = {"rank": rank, "noise_precision": tau, "prior_precision": prior, "zero_weight": a0}
     settings |= {"sampler": {"name": "gibbs"}, "thin": 1, "iterations": 3500}
     if name == "baoab":

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 from ours import make, steps, z_scores
-from support import Model, cells_of, csr, factor_target, rows_of, write_planted, write_ratings
+from support import Model, cells_of, factor_target, rows_of, write_cells, write_planted
 
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.model.target import FactorTarget
@@ -52,8 +52,7 @@ class Problem:
         self.path = path
         self.i, self.j = np.nonzero(rng.random((ROWS, COLUMNS)) < 0.6)
         self.x = rng.normal(0.5, 1.0, len(self.i)).astype(np.float32)
-        none = csr(ROWS, *(np.zeros(0, int),) * 3)
-        write_ratings(path, csr(ROWS, self.i, self.j, self.x), none, np.arange(ROWS), np.arange(COLUMNS))
+        write_cells(path, (ROWS, COLUMNS), self.i, self.j, self.x)
         self.h = rng.normal(0, 0.8, (COLUMNS, RANK + 1)).astype(np.float32)
         self.prior_mean, self.prior_precision = np.array([0.3, -0.2, 0.0]), np.array([1.0, 3.0, 2.0])
 

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from gibbs import from_ratings, gibbs
-from support import typed
+from gibbs import GibbsResult, gibbs
+from support import cells_of, typed
 from synthetic import SyntheticOptions, generate
 
+from dsgmcmc.data.ratings import SPLITS
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.run import Run
 
@@ -38,6 +39,12 @@ def sampled(data: Path, out: Path, noise: str, sweeps: int = 1500, sampler: str 
     return json.loads((out / "summary.json").read_text()), predict_test(run), run
 
 
+def by_gibbs(data: Path, **settings) -> GibbsResult:
+    """Exact Gibbs on the same data, with the same priors."""
+    train, test = (cells_of(data, part) for part in SPLITS)
+    return gibbs(train, test, rank=RANK, burn_in=100, standardise=True, **settings)
+
+
 @pytest.fixture(scope="module")
 def equal(tmp_path_factory):
     """Data with one noise, sampled both ways."""
@@ -49,8 +56,7 @@ def equal(tmp_path_factory):
 @pytest.fixture(scope="module")
 def exact(equal):
     """Exact Gibbs on the data with one noise."""
-    train, test, shape = from_ratings(equal[0])
-    return gibbs(train, test, shape, rank=RANK, sweeps=700, burn_in=100, standardise=True)
+    return by_gibbs(equal[0], sweeps=700)
 
 
 @pytest.mark.long
@@ -62,8 +68,7 @@ def test_own_noise_agrees_with_gibbs(tmp_path):
     """
     data = prepared(tmp_path, 5.0)
     summary, found, _ = sampled(data, tmp_path / "run", "both")
-    train, test, shape = from_ratings(data)
-    exact = gibbs(train, test, shape, rank=RANK, noise="both", nu=None, sweeps=500, burn_in=100, standardise=True)
+    exact = by_gibbs(data, noise="both", nu=None, sweeps=500)
     assert np.mean(np.sqrt(found.variance)) == pytest.approx(np.mean(exact.sd), rel=0.04)
     assert summary["rmse_mean"] == pytest.approx(exact.rmse_mean, abs=0.002)
     log_noise = np.log(found.noise_variance), np.log(exact.noise_variance)
