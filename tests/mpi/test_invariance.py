@@ -59,12 +59,12 @@ def pairs() -> list[Any]:
     runs: two columns differ by s or 2 s, which takes all values. A sampler of independent parts has the random
     schedule in all three cases. One case a sampler also runs on other numbers of processes and with other libraries.
     """
-    found = []
+    cases = []
     for (s, sampler), k in product(enumerate(SAMPLERS), range(3)):
         schedule = "random" if sampler in INDEPENDENT else SCHEDULES[k]
-        case = (sampler, schedule, PRIORS[(k + s) % 3], NOISES[(k + 2 * s) % 3])
-        found.append(pytest.param(*case, marks=[pytest.mark.once] * (k != s % 3)))
-    return found
+        values = (sampler, schedule, PRIORS[(k + s) % 3], NOISES[(k + 2 * s) % 3])
+        cases.append(pytest.param(*values, marks=[pytest.mark.once] * (k != s % 3)))
+    return cases
 
 
 @pytest.mark.parametrize(("sampler", "schedule", "prior", "noise"), pairs())
@@ -76,15 +76,15 @@ def test_number_of_processes_and_resuming(
     compare(comm, together, data, mpi_tmp_path, settings, [7, 17])
 
 
-#: A sampler, its settings, those of the run, the file, and the sweeps after which it stops and ends, if not 7 and 17.
-Case = tuple[str, dict[str, Any], dict[str, Any], str, tuple[float, int] | None]
-
-
 def case(
-    sampler: str, file: str = "plain", stops: tuple[float, int] | None = None, *, of: Any = (), **settings: Any
-) -> Case:
-    """A case; `of` are settings of the sampler."""
-    return sampler, dict(of), settings, file, stops
+    sampler: str, file: str = "plain", stops: tuple[float, ...] = (7, 17), *, of: Any = (), **settings: Any
+) -> tuple[str, dict[str, Any], list[int]]:
+    """A file, settings, and the iterations after which a run stops and ends, from sweeps; `of` are of the sampler."""
+    sweep = 5 if sampler == "psgld" and stops != (7, 17) else 1
+    ends = [round(stop * sweep) for stop in stops]
+    thin = {"thin": sweep} if file in ("described", "timed") else {}
+    settings = settings_of(sampler, iterations=ends[-1], **thin, **settings)
+    return file, settings | {"sampler": settings["sampler"] | dict(of)}, ends
 
 
 BOTH = {"noise": "both"}
@@ -98,6 +98,14 @@ CASES = {
     "one thermostat": case("sgnht", of={"thermostat": "scalar", "metric": "identity"}),
     "a thermostat an element": case("sgnht", of={"thermostat": "element"}),
     "hamcmc, fisher": case("hamcmc", of={"metric": "fisher"}),
+    # stopped before the first step of every sub-chain, in the first 2 M + 1 steps, while v is frozen, and after
+    "hamcmc, phases": case("hamcmc", "plain", (*range(1, 9), 17), of={"memory": 2}, schedule="cyclic", thin=5),
+    "hamcmc, phases of v": case(
+        "hamcmc", "plain", (*range(1, 11), 17), of={"memory": 3, "metric": "diagonal"}, schedule="random", thin=5
+    ),
+    # blocks that are large travel as messages
+    "large blocks, baoab": case("baoab", **BOTH),
+    "large blocks, hamcmc": case("hamcmc", **BOTH),
     # stopped between two looks at the curvature of single rows, which come less often once a chain has settled
     "bounds kept from before": case("baoab", stops=(23, 27)),
     # rank 0: rows of one number, and priors over no columns
@@ -143,27 +151,10 @@ def test_every_setting_with_state_or_sums_of_its_own(
 ) -> None:
     """Samplers, estimators, likelihoods and parts of the model: stopped on all processes, ended on one less."""
     monkeypatch.setattr("dsgmcmc.samplers.metrics.REFRESH_EVERY", 1 if name == "bounds kept from before" else 3)
-    sampler, section, more, file, stops = CASES[name]
-    settings = settings_of(sampler, **more)
-    settings["sampler"] |= section
-    ends = [7, 17]
-    if stops is not None:
-        sweep = BASE["grid"] if sampler == "psgld" else 1
-        ends = [round(stop * sweep) for stop in stops]
-        settings |= {"iterations": ends[-1]}
-        settings |= {"thin": sweep} if file in ("described", "timed") else {}
+    if name.startswith("large blocks"):
+        monkeypatch.setattr(ring, "MAX_BLOCK_BYTES", 0)
+    file, settings, ends = CASES[name]
     compare(comm, together, files[file], mpi_tmp_path, settings, ends)
-
-
-@pytest.mark.once
-@pytest.mark.parametrize("sampler", ["baoab", "hamcmc"])
-def test_blocks_that_are_large(
-    comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sampler: str
-) -> None:
-    """Such blocks travel as messages."""
-    monkeypatch.setattr(ring, "MAX_BLOCK_BYTES", 0)
-    settings = settings_of(sampler, noise="both")
-    compare(comm, together, data, mpi_tmp_path, settings, [7, 17])
 
 
 @pytest.mark.parametrize(("grid", "biases"), [(4, True), (7, False), (8, True)])
@@ -215,20 +206,6 @@ def test_times_of_checkpoints_do_not_matter(comm: MPI.Comm, together, data: Path
         if comm.rank == 0:
             assert digest(rare) == digest(often)
             assert steps(often / "checkpoints" / "chain-0") == [4, 16, 17]  # 4 is the end of burn-in, which stays
-
-
-@pytest.mark.once
-@pytest.mark.parametrize(
-    ("memory", "schedule", "more"),
-    [(2, "cyclic", {}), (3, "random", {"metric": "diagonal"})],
-)
-def test_hamcmc_is_resumed_at_every_phase_of_its_memory(
-    comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path, memory: int, schedule: str, more: dict[str, Any]
-) -> None:
-    """It stops before the first step of every sub-chain, in the first 2M + 1 steps, while v is frozen, and after."""
-    settings = settings_of("hamcmc", schedule=schedule, prior="normal-gamma", thin=5)
-    settings["sampler"] |= {"memory": memory, **more}
-    compare(comm, together, data, mpi_tmp_path, settings, [*range(1, 2 * memory + 5), 17])
 
 
 @pytest.mark.once

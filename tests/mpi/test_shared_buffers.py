@@ -32,14 +32,15 @@ def allocated(comm: MPI.Comm, node: int) -> SharedColumnBuffers | None:
 
 @pytest.mark.parametrize("node", [0, 1, 2, 3], ids=["as it is", "one a node", "two a node", "three a node"])
 def test_tours_in_shared_memory_see_what_tours_by_message_see(comm: MPI.Comm, together, node: int) -> None:
-    """Many in a row, some of which leave the blocks where they end, with processes that are late now and then.
+    """A tour shows every row block every column block once, in an order that depends on the row block alone.
 
+    There are many in a row, some of which leave the blocks where they end, with processes that are late now and then.
     Each block is set anew before a tour: a process that began too early would change the blocks that others still read.
     """
     ring, shared = Ring(comm, GRID), allocated(comm, node)
     tour = SharedTour(ring, shared, length) if shared else None
     late = np.random.default_rng(comm.rank)
-    wrong = []
+    wrong, visited = [], 0
     for number in range(40):
         come_home = number % 3 == 0
         if shared:
@@ -58,12 +59,14 @@ def test_tours_in_shared_memory_see_what_tours_by_message_see(comm: MPI.Comm, to
             expected = 100 * number + c + step
             wrong += [(number, b, c)] if (buffer != expected).any() else []
             buffer += 1
+            visited += 1
         if come_home:
             wrong += [(number, c) for c in ring.blocks if (home[c] != 100 * number + c + GRID).any()]
             if shared:
                 shared.release()
     with together():
         assert wrong == []
+        assert visited == 40 * GRID * len(ring.blocks)
         assert (shared is None) == (comm.size == 1 or node == 1)
 
 
