@@ -15,10 +15,7 @@ from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.parallel.mpirun import run_dsgmcmc
 
 TESTS = Path(__file__).parents[1]
-sys.path += [
-    str(TESTS.parent / "data"),
-    str(TESTS),
-]  # `synthetic`, `shapes` and `support` are imported after this module
+sys.path += [str(TESTS.parent / "data"), str(TESTS)]  # for `synthetic`, `shapes`, `support` and `densities`
 
 
 def arguments(description: str | None) -> argparse.ArgumentParser:
@@ -95,12 +92,12 @@ def export(data: Path, out: Path) -> dict[str, Any]:
     return arrays
 
 
-def say(*cells: str) -> None:
+def say(*cells: object) -> None:
     """Print a line of a table in Markdown."""
-    print(f"| {' | '.join(cells)} |", flush=True)
+    print(f"| {' | '.join(map(str, cells))} |", flush=True)
 
 
-def say_head(*titles: str) -> None:
+def say_head(*titles: object) -> None:
     """Print the head of a table in Markdown."""
     say(*titles)
     say(*["---"] * len(titles))

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import duckdb
 import numpy as np
-from bench import arguments, python_with, quietly, run_program
+from bench import arguments, python_with, quietly, run_program, say, say_head
 
 from dsgmcmc.data.prepare import inspect, load
 from dsgmcmc.data.ratings import Ratings
@@ -92,13 +92,8 @@ def ours(data: Path, out: Path, rank: int, settings: Settings, length: str) -> R
     tau, zero_weight = settings
     run = out / f"{data.stem}-{rank}-{tau}-{zero_weight}-{length}"
     if not (run / "summary.json").exists():
-        options = (
-            f"--rank={rank}",
-            f"--iterations={length}",
-            f"--noise-precision={tau}",
-            f"--zero-weight={zero_weight}",
-        )
-        quietly("sample", data, "--out", run, "--likelihood=all-cells", *options)
+        options = f"--rank={rank} --iterations={length} --noise-precision={tau} --zero-weight={zero_weight}"
+        quietly("sample", data, "--out", run, "--likelihood=all-cells", *options.split())
     return Run(run)
 
 
@@ -121,16 +116,12 @@ def chosen(data: Path, out: Path, rank: int) -> tuple[Settings, Settings]:
     """Choose the settings of both that are best on the held-out clicks of `data`."""
     with Ratings(data) as ratings:
         rated = Rated(ratings)
-    ndcg: tuple[dict[Settings, float], dict[Settings, float]] = ({}, {})
-    for settings in product(TAU, ZERO_WEIGHT):
-        run = ours(data, out, rank, settings, "200sweeps")
-        ndcg[0][settings] = of_ours(run, rated)[2]
-        print("  tau {:g}, zero weight {:g}".format(*settings), f"NDCG@100 {ndcg[0][settings]:.4f}", flush=True)
-    for settings in product(ALPHA, REGULARIZATION):
-        ndcg[1][settings] = of_als(run, rated, out, rank, settings)[2]
-        print("  alpha {:g}, lambda {:g}".format(*settings), f"NDCG@100 {ndcg[1][settings]:.4f}", flush=True)
-    best_ours, best_als = (max(tried, key=tried.__getitem__) for tried in ndcg)
-    return best_ours, best_als
+    runs = {settings: ours(data, out, rank, settings, "200sweeps") for settings in product(TAU, ZERO_WEIGHT)}
+    run = next(iter(runs.values()))  # for its clicks
+    by_ours = {settings: of_ours(run, rated)[2] for settings, run in runs.items()}
+    by_als = {settings: of_als(run, rated, out, rank, settings)[2] for settings in product(ALPHA, REGULARIZATION)}
+    print(f"NDCG@100 by tau and zero weight: {by_ours}\nby alpha and lambda: {by_als}", flush=True)
+    return max(by_ours, key=by_ours.__getitem__), max(by_als, key=by_als.__getitem__)
 
 
 def main() -> None:
@@ -159,8 +150,9 @@ def main() -> None:
         "most popular": scores(run, lambda users: popular(run, users, rated, 100)),
         "implicit, alpha {:g}, lambda {:g}".format(*best[1]): of_als(run, rated, given.out, given.rank, best[1]),
     }
-    for name, (recall, capped, ndcg) in lines.items():
-        print(f"{name:40} Recall@20 {recall:.4f} (over min(20, n) {capped:.4f})  NDCG@100 {ndcg:.4f}")
+    say_head("", "Recall@20", "Recall@20 over min(20, n)", "NDCG@100")
+    for name, figures in lines.items():
+        say(name, *(f"{figure:.4f}" for figure in figures))
 
 
 if __name__ == "__main__":

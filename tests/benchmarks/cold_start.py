@@ -15,12 +15,13 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from bench import arguments, quietly
+from bench import arguments, quietly, say, say_head
 
 from dsgmcmc import open_run
 from dsgmcmc.diagnostics.scores import rmse
 
 SHOWN = (0, 1, 3, 10)
+LABELS = ("training mean", "sampled without features", "features not given", "features given", "gain by giving them")
 FILES = {"user": "u.user", "item": "u.item"}
 
 
@@ -55,30 +56,23 @@ def errors(source: Path, out: Path, kind: str, seed: int, options: list[str]) ->
     held = rng.permutation(names)[: len(names) // 10]
     new = np.isin(ratings[:, side], held)
     divide(source, out, kind, held)
-    files = {each: source / name for each, name in FILES.items()} | {kind: out / "known" / FILES[kind]}
+    files = {who: source / name for who, name in FILES.items()} | {kind: out / "known" / FILES[kind]}
     sample(out, ratings[~new], files, options)
     rows = rng.permutation(ratings[new & np.isin(ratings[:, other], ratings[~new, other])])
     rows = rows[np.argsort(rows[:, side], kind="stable")]
     place = np.arange(len(rows)) - np.searchsorted(rows[:, side], rows[:, side])
     target = rows[place >= max(SHOWN)]
-    found = np.empty((4, len(SHOWN)))
-    found[0] = rmse(target[:, 2], ratings[~new, 2].mean())
+    result = np.empty((4, len(SHOWN)))
+    result[0] = rmse(target[:, 2], ratings[~new, 2].mean())
     for at, number in enumerate(SHOWN):
         shown = rows[place < number] if number else None
         for line, used, features in ((1, "no", None), (2, "yes", None), (3, "yes", out / "new" / FILES[kind])):
             model = open_run(out / f"features-{used}")
             if shown is not None or features is not None:
                 model = model.fold_in(shown, kind=kind, features=features)
-            found[line, at] = rmse(target[:, 2], model.predict(target[:, :2]))
-    np.save(out / "rmse.npy", found)
-    return found
-
-
-def say_line(label: str, values: np.ndarray) -> None:
-    """Print means over splits, (splits, ratings shown), with their standard errors."""
-    means, standard_errors = values.mean(axis=0), values.std(axis=0, ddof=1) / np.sqrt(len(values))
-    cells = (f"{mean:.4f} +- {error:.4f}" for mean, error in zip(means, standard_errors, strict=True))
-    print(f"{label:26}" + "  ".join(cells))
+            result[line, at] = rmse(target[:, 2], model.predict(target[:, :2]))
+    np.save(out / "rmse.npy", result)
+    return result
 
 
 def main() -> None:
@@ -96,11 +90,12 @@ def main() -> None:
     for seed in range(given.splits):
         out = given.out / f"{given.new}-{seed}"
         splits.append(errors(given.source, out, given.new[:-1], seed, [*options, f"--seed={seed}"]))
-    found = np.array(splits)
-    print(f"new {given.new}; ratings of each that are given: {', '.join(map(str, SHOWN))}")
-    for line, label in enumerate(("training mean", "sampled without features", "features not given", "features given")):
-        say_line(label, found[:, line])
-    say_line("gain by giving them", found[:, 2] - found[:, 3])
+    table = np.array(splits)
+    table = np.concatenate([table, table[:, 2:3] - table[:, 3:]], axis=1)
+    means, standard_errors = table.mean(axis=0), table.std(axis=0, ddof=1) / np.sqrt(given.splits)
+    say_head(f"new {given.new}, with so many ratings", *SHOWN)
+    for label, *line in zip(LABELS, means, standard_errors, strict=True):
+        say(label, *(f"{mean:.4f} +- {error:.4f}" for mean, error in zip(*line, strict=True)))
 
 
 if __name__ == "__main__":

@@ -33,14 +33,14 @@ from dsgmcmc.runs.compare import Scores, candidates, ranking_scores, recorded_va
 def splits(folder: Path, out: Path) -> Iterator[tuple[str, Path]]:
     """Prepare the splits of a folder of MovieLens: names and ratings files."""
     if (folder / "ratings.dat").is_file():
-        made = {f"random {seed}": ["ratings.dat", f"--seed={seed}"] for seed in (1, 2, 3)}
-        made["temporal"] = ["ratings.dat", "--split=temporal"]
+        options_of = {f"random {seed}": ["ratings.dat", f"--seed={seed}"] for seed in (1, 2, 3)}
+        options_of["temporal"] = ["ratings.dat", "--split=temporal"]
     else:
-        made = {"temporal": ["u.data", "--split=temporal"]}
-        made |= {f"u{k}": [f"u{k}.base", f"--test={folder / f'u{k}.test'}"] for k in range(1, 6)}
-    for name, options in made.items():
+        options_of = {"temporal": ["u.data", "--split=temporal"]}
+        options_of |= {f"u{k}": [f"u{k}.base", f"--test={folder / f'u{k}.test'}"] for k in range(1, 6)}
+    for name, options in options_of.items():
         yield f"{folder.name} {name}", movielens(folder, out / f"{folder.name} {name}.h5", *options)
-    if "u1" in made:
+    if "u1" in options_of:
         rows = np.loadtxt(folder / "u.data", dtype=np.int64)
         some = rows[np.random.default_rng(0).choice(len(rows), 500, replace=False), :3]
         yield "500 ratings", prepared(out / "500 ratings.csv", some, "--test-fraction", "0.2")

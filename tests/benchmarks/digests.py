@@ -31,7 +31,6 @@ Digests = dict[str, str]
 
 LENGTH = ("--grid", "5", "--burn-in", "6", "--thin", "3", "--save-draws", "4", "--on-divergence", "stop")
 STOP, END = 13, 29
-ORDINAL = ("--likelihood", "ordinal-logit")
 SMALL = ("--step-size", "0.05")
 
 #: Options by configuration; the first word is the kind of ratings.
@@ -108,7 +107,7 @@ def sampled(name: str, data: Path, folder: Path, processes: int) -> Digests:
     if "sampler.metric=kronecker" in options or "--sampler" not in options or "baoab" in options:
         options += SMALL
     begin = ("sample", data / f"{kind}.h5", *options, *LENGTH)
-    found: list[Digests] = []
+    tables: list[Digests] = []
     for number in range(1, processes + 1):
         out, more = folder / f"run-{number}", ("--resume", "--iterations", str(END))
         if number == 3:
@@ -116,11 +115,11 @@ def sampled(name: str, data: Path, folder: Path, processes: int) -> Digests:
             run(*dsgmcmc("sample", data / f"{kind}.h5", "--out", out, *more, processes=2)).expect(0)
         else:
             run(*dsgmcmc(*begin, "--out", out, "--iterations", str(END), processes=number)).expect(0)
-        found.append(digests(out, folder))
-        if found[-1] != found[0]:
-            moved = ", ".join(sorted(key for key, value in found[0].items() if found[-1].get(key) != value))
+        tables.append(digests(out, folder))
+        if tables[-1] != tables[0]:
+            moved = ", ".join(sorted(key for key, value in tables[0].items() if tables[-1].get(key) != value))
             raise SystemExit(f"{name}: {number} processes have other numbers than one: {moved}")
-    return found[0]
+    return tables[0]
 
 
 def changes(before: Digests, after: Digests) -> Iterator[str]:

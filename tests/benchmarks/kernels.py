@@ -13,7 +13,7 @@ from collections.abc import Callable
 from time import perf_counter
 
 import numpy as np
-from bench import arguments
+from bench import arguments, say, say_head
 
 from dsgmcmc.kernels import jit
 from dsgmcmc.kernels.gradient import gradient_kernel
@@ -65,7 +65,7 @@ def measure(k: int, most: float) -> list[float]:
     outer = fastest(lambda: add_outer_products(ratings, h, scales[1], k, sums))
     seconds = [fastest(lambda: plain(*arrays, 1e-6)), fastest(lambda: weighted(*arrays, *scales, *errors, 1e-6)), outer]
     operations = 2 * width * RATINGS / outer
-    return [*(RATINGS / 1e6 / each for each in seconds), operations / 1e9, 100 * operations / most]
+    return [*(RATINGS / 1e6 / duration for duration in seconds), operations / 1e9, 100 * operations / most]
 
 
 def main() -> None:
@@ -73,11 +73,10 @@ def main() -> None:
     parser = arguments(__doc__)
     parser.add_argument("--ranks", default="16,32,64")
     most = peak()
-    print(
-        f"peak {most / 1e9:.0f} Gflop/s\n{'K':>4}{'gradient':>10}{'weighted':>10}{'outer':>10}{'Gflop/s':>10}{'%':>6}"
-    )
+    print(f"peak {most / 1e9:.0f} Gflop/s")
+    say_head("K", "gradient", "weighted", "outer", "Gflop/s", "% of the peak")
     for k in map(int, parser.parse_args().ranks.split(",")):
-        print(f"{k:4}{{:10.1f}}{{:10.1f}}{{:10.1f}}{{:10.1f}}{{:6.0f}}".format(*measure(k, most)), flush=True)
+        say(k, *(f"{figure:.1f}" for figure in measure(k, most)))
 
 
 if __name__ == "__main__":

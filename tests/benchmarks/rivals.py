@@ -78,11 +78,11 @@ def line(results: dict[str, Any], values: np.ndarray, target: float, gibbs: np.n
     covered: dict[float, float] = {}
     if "sd" in results:
         sd, predicted = results["sd"], results["predictive"]
-        numbers += [sd.mean(), predicted.log_density(values).mean()]
+        numbers.append(predicted.log_density(values).mean())
         if gibbs is not None:
             numbers += [sd.mean() / gibbs.mean(), np.corrcoef(sd, gibbs)[0, 1]]
         covered = coverage(pit(predicted, values))
-    cells = ["-" if number is None else f"{number:.4f}" for number in [*numbers, *[None] * (8 - len(numbers))]]
+    cells = ["-" if number is None else f"{number:.4f}" for number in [*numbers, *[None] * (7 - len(numbers))]]
     return [*cells, " / ".join(f"{share:.3f}" for share in covered.values()) or "-"]
 
 
@@ -113,16 +113,15 @@ def main() -> None:
             print(f"{label} {error}", file=sys.stderr)
     gibbs, target, end = None, -np.inf, "the end of SMURFF"
     if given.gibbs:
-        length = f"{given.gibbs}sweeps"
-        results["Gibbs, long"] = run_ours("Gibbs", given.data, given.out / "long", given.processes, length)
-        gibbs = results["Gibbs, long"]["sd"]
+        long = run_ours("Gibbs", given.data, given.out / "long", given.processes, f"{given.gibbs}sweeps")
+        results["Gibbs, long"], gibbs = long, long["sd"]
     if "smurff" in results:
         target = results["smurff"]["curve"][-1][1]
         end = f"RMSE {target:.4f}, {end}"
-    titles = ("RMSE", "seconds", f"until {end}", "tau", "predictive sd")
-    say_head("", *titles, "log predictive density", "sd / Gibbs", "correlation", "50 / 80 / 90 / 95 % intervals hold")
-    for label, found in results.items():
-        say(label, *line(found, arrays["test_values"], target, gibbs))
+    titles = ("RMSE", "seconds", f"until {end}", "tau", "log predictive density", "sd / Gibbs", "correlation")
+    say_head("", *titles, "50 / 80 / 90 / 95 % intervals hold")
+    for label, result in results.items():
+        say(label, *line(result, arrays["test_values"], target, gibbs))
 
 
 if __name__ == "__main__":

@@ -83,17 +83,17 @@ def sample(cell: Cell, data: Path, out: Path) -> dict[str, Any]:
     arguments = ["sample", str(data), "--out", str(out), *LENGTH, "--seed", str(cell.seed), *MODELS[cell.model]]
     done = run_dsgmcmc(arguments)
     if done.returncode == EXIT_USAGE and cell.model not in FOR_ALL:
-        found: dict[str, Any] = {"outcome": "refused"}
+        result: dict[str, Any] = {"outcome": "refused"}
     elif done.returncode:
-        found = {"outcome": "failed", "status": done.returncode}
+        result = {"outcome": "failed", "status": done.returncode}
     else:
         try:
-            found = {"outcome": "done", **measure(out)}
+            result = {"outcome": "done", **measure(out)}
         except Exception as error:  # it counts as a failure
-            found = {"outcome": "failed", "status": 0, "error": repr(error)}
-    if found["outcome"] != "done":
-        found["said"] = done.stderr.strip().rpartition("\n")[2]
-    return {**asdict(cell), **found, "seconds": round(time.monotonic() - begun, 1)}
+            result = {"outcome": "failed", "status": 0, "error": repr(error)}
+    if result["outcome"] != "done":
+        result["said"] = done.stderr.strip().rpartition("\n")[2]
+    return {**asdict(cell), **result, "seconds": round(time.monotonic() - begun, 1)}
 
 
 def measure(out: Path) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def measure(out: Path) -> dict[str, Any]:
     over = summary.get("over_biases") or {}
     chosen = directory.comparison_file
     return {
-        "not_finite": not_finite(summary) + sum(int((~np.isfinite(each)).sum()) for each in predictions(out)),
+        "not_finite": not_finite(summary) + sum(int((~np.isfinite(array)).sum()) for array in predictions(out)),
         "recoveries": len(summary.get("fell_back", [])),
         "chosen": Comparison.read(chosen).recommended if chosen.exists() else None,
         "test_ratings": summary["test_ratings"],
@@ -114,11 +114,11 @@ def measure(out: Path) -> dict[str, Any]:
     }
 
 
-def not_finite(found: Any) -> int:
+def not_finite(content: Any) -> int:
     """Number of infinite numbers and NaN in content from JSON."""
-    if isinstance(found, dict | list):
-        return sum(map(not_finite, found.values() if isinstance(found, dict) else found))
-    return int(isinstance(found, float) and not math.isfinite(found))
+    if isinstance(content, dict | list):
+        return sum(map(not_finite, content.values() if isinstance(content, dict) else content))
+    return int(isinstance(content, float) and not math.isfinite(content))
 
 
 def predictions(out: Path) -> list[np.ndarray]:

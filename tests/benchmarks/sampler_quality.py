@@ -68,19 +68,19 @@ def line(word: str, data: Path, folder: Path, exact: Reference | None) -> tuple[
     exact = exact or Reference(last, sd)
     config, lines = opened.config, list(directory.metrics())
     twice = config.sampler.name in ("gibbs", "hamcmc") or config.sampler.config.gradient == "control-variate"
-    each = (2 if twice else 1) / config.sweep_length  # passes in an iteration
-    seconds, made = lines[-1]["time_s"], config.iterations * each
+    passes_of_iteration = (2 if twice else 1) / config.sweep_length
+    seconds, passes = lines[-1]["time_s"], config.iterations * passes_of_iteration
     near = next((at for at in lines if at["rmse_mean"] and at["rmse_mean"] < exact.rmse + CLOSE), None)
     covered = coverage(pit(test.predictive(Gaussian, None), values))
     ess = diagnose(opened)["predictions"]["ess_bulk"]
     median = float(np.median(ess)) if ess else float("nan")
     drawn = 1 - config.burn_in / config.iterations
     cells = [
-        *(f"`{word}`", f"{last:.4f}", f"{seconds:.0f} s, {made:,.0f}"),
-        f"{near['time_s']:.0f} s, {near['iteration'] * each:,.0f}" if near else "not reached",
+        *(f"`{word}`", f"{last:.4f}", f"{seconds:.0f} s, {passes:,.0f}"),
+        f"{near['time_s']:.0f} s, {near['iteration'] * passes_of_iteration:,.0f}" if near else "not reached",
         *(f"{summary['tau']:.2f}", f"{sd.mean() / exact.sd.mean():.3f}", f"{np.corrcoef(sd, exact.sd)[0, 1]:.3f}"),
         f"{100 * covered[0.5]:.1f} / {100 * covered[0.9]:.1f} %",
-        *(f"{1000 * median / (made * drawn):.0f}", f"{median / (seconds * drawn):.1f}"),
+        *(f"{1000 * median / (passes * drawn):.0f}", f"{median / (seconds * drawn):.1f}"),
     ]
     return cells, Reference(last, sd)
 

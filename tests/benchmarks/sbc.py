@@ -19,7 +19,7 @@ import numpy as np
 from bench import arguments
 from mpi4py import MPI
 from scipy.stats import chi2
-from support import csr, rows_of, write_ratings
+from support import rows_of, write_cells
 
 from dsgmcmc.config.run import ResolvedConfig, build
 from dsgmcmc.data.ratings import Ratings
@@ -37,28 +37,6 @@ DRAWS, THIN, BURN_IN = 99, 15, 300
 BINS = 10
 NOISE = ("shared", "both")
 Ranked = dict[str, np.ndarray]
-
-
-class Truth:
-    """Parameters from the prior, ratings of n pairs, and PAIRS other pairs whose predictors are ranked."""
-
-    def __init__(self, rng: np.random.Generator, config: ResolvedConfig, n: int) -> None:
-        eta = predictors(rng, config.law.width)
-        cells = rng.permutation(ROWS * COLUMNS)
-        self._rated, self._asked = (np.divmod(chosen, COLUMNS) for chosen in (np.sort(cells[:n]), cells[n : n + PAIRS]))
-        tau = rng.gamma(1.0)
-        noise = rng.normal(size=eta.shape) / np.sqrt(tau * noise_factors(rng, config.noise))
-        self.ranked = self.quantities(eta, tau)
-        self._ratings = (eta + noise)[self._rated]
-
-    def quantities(self, eta: np.ndarray, tau: float) -> Ranked:
-        """Quantities that are ranked, by name, for predictors (ROWS, COLUMNS) and tau."""
-        return {"predictor": eta[self._asked], "mean square": np.array([(eta**2).mean()]), "tau": np.array([tau])}
-
-    def write(self, path: Path) -> None:
-        """Write the ratings file."""
-        parts = csr(ROWS, *self._rated, self._ratings), csr(ROWS, *np.zeros((3, 0)))
-        write_ratings(path, *parts, np.arange(ROWS), np.arange(COLUMNS), seed=0, source="prior")
 
 
 def predictors(rng: np.random.Generator, width: float) -> np.ndarray:
@@ -102,6 +80,11 @@ def make(path: Path, config: ResolvedConfig, sampler: Sampler[Any, Any]) -> Fact
         return FactorTarget(ring, blocks, None, parts, *keeps, stream, sizes=place.sizes, first=first)
 
 
+def quantities(eta: np.ndarray, tau: float, asked: tuple[np.ndarray, ...]) -> Ranked:
+    """Quantities that are ranked, by name, for predictors (ROWS, COLUMNS) and tau."""
+    return {"predictor": eta[asked], "mean square": np.array([(eta**2).mean()]), "tau": np.array([tau])}
+
+
 def ranks(seed: int, noise: str, sampler: str, n: int, scale: float) -> Ranked | None:
     """Ranks of the truth among the draws, by name; None if the chain diverged."""
     kind = build({"sampler": sampler}).sampler.kind
@@ -111,21 +94,25 @@ def ranks(seed: int, noise: str, sampler: str, n: int, scale: float) -> Ranked |
     section = {"name": sampler} | config.model_dump()
     given = {"rank": RANK, "grid": 1, "seed": seed, "sampler": section, "burn_in": BURN_IN, "noise": noise}
     resolved = build({**given, "iterations": BURN_IN + DRAWS * THIN}).resolved()
-    truth, maker = Truth(np.random.default_rng(seed), resolved, n), resolved.make_sampler()
+    rng, algorithm = np.random.default_rng(seed), resolved.make_sampler()
+    eta, cells, tau = predictors(rng, resolved.law.width), rng.permutation(ROWS * COLUMNS), rng.gamma(1.0)
+    rated, asked = (np.divmod(chosen, COLUMNS) for chosen in (np.sort(cells[:n]), cells[n : n + PAIRS]))
+    ratings = eta + rng.normal(size=eta.shape) / np.sqrt(tau * noise_factors(rng, noise))
     with tempfile.TemporaryDirectory() as folder:
-        truth.write(Path(folder) / "r.h5")
-        target = make(Path(folder) / "r.h5", resolved, maker)
+        path = write_cells(Path(folder) / "r.h5", (ROWS, COLUMNS), *rated, ratings[rated])
+        target = make(path, resolved, algorithm)
     target.reset()
-    maker.start(target, resolved.initial_sd)
-    below = {name: np.zeros(len(values)) for name, values in truth.ranked.items()}
+    algorithm.start(target, resolved.initial_sd)
+    truth = quantities(eta, tau, asked)
+    below = {name: np.zeros(len(values)) for name, values in truth.items()}
     for iteration in range(BURN_IN + DRAWS * THIN):
         target.begin(iteration)
-        maker.step(target, iteration)
+        algorithm.step(target, iteration)
         if iteration >= BURN_IN and (iteration - BURN_IN) % THIN == THIN - 1:
-            for name, values in truth.quantities(*state_of(target)).items():
+            for name, values in quantities(*state_of(target), asked).items():
                 if not np.isfinite(values).all():
                     return None
-                below[name] += values < truth.ranked[name]
+                below[name] += values < truth[name]
     return below
 
 

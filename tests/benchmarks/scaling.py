@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bench import arguments
+from bench import arguments, say, say_head
 from mpi4py import MPI
 from support import rest
 
@@ -31,54 +31,34 @@ SETTLED = 50  # sweeps after which metrics are renewed, and means and biases exc
 CYCLE = 10  # sweeps after which the updates of a metric repeat
 
 
-class Sweeps:
-    """A chain that only makes sweeps. Collective."""
-
-    def __init__(self, data: Path, settings: dict[str, Any], comm: MPI.Comm) -> None:
-        config = build({"iterations": "700sweeps", **settings}).resolved()
-        self.ring, self.sampler = Ring(comm, config.grid), config.make_sampler()
-        with Ratings(data) as ratings:
-            self.costs = Costs.of(config, ratings, comm.size)
-            self.target = targets_of(config, ratings, self.ring)(0, self.sampler)
-        self.target.reset()
-        self.sampler.start(self.target, config.initial_sd)
-        self._made = 0
-        self.cycle()
-        self._made = SETTLED
-        self.cycle()
-
-    def cycle(self) -> None:
-        """Make ten sweeps."""
-        length = self.target.sweep_length
-        for _ in range(CYCLE):
-            self.sampler.advance(self.target, self._made * length, length)
-            self._made += 1
-
-    def seconds(self, repeats: int) -> list[float]:
-        """Seconds of a sweep in each of `repeats` cycles; phases of the ring count from zero."""
-        self.ring.phases.clear()
-        taken = []
-        with np.errstate(all="ignore"):
-            for _ in range(repeats):
-                begin = time.perf_counter()
-                self.cycle()
-                taken.append((time.perf_counter() - begin) / CYCLE)
-        return taken
-
-
 def measure(data: Path, settings: dict[str, Any], comm: MPI.Comm, repeats: int) -> dict[str, float]:
-    """Figures of the processes of `comm`."""
-    sweeps = Sweeps(data, settings, comm)
-    comm.Barrier()
-    seconds = np.max(comm.allgather(sweeps.seconds(repeats)), axis=0)
-    waited = sum(sweeps.ring.phases.seconds[name] for name in ("exchange", "reduce"))
+    """Figures of the processes of `comm`, whose chain only makes sweeps. Collective."""
+    config = build({"iterations": "700sweeps", **settings}).resolved()
+    ring, sampler = Ring(comm, config.grid), config.make_sampler()
+    with Ratings(data) as ratings:
+        costs = Costs.of(config, ratings, comm.size)
+        target = targets_of(config, ratings, ring)(0, sampler)
+    target.reset()
+    sampler.start(target, config.initial_sd)
+    length, cycles = target.sweep_length, []
+    for first in (0, *range(SETTLED, SETTLED + (repeats + 1) * CYCLE, CYCLE)):
+        begin = time.perf_counter()
+        with np.errstate(all="ignore"):
+            for sweep in range(first, first + CYCLE):
+                sampler.advance(target, sweep * length, length)
+        cycles.append((time.perf_counter() - begin) / CYCLE)
+        if first == SETTLED:  # what follows is measured
+            ring.phases.clear()
+            comm.Barrier()
+    seconds = np.max(comm.allgather(cycles[2:]), axis=0)
+    waited = sum(ring.phases.seconds[name] for name in ("exchange", "reduce"))
     return {
         "processes": comm.size,
         "seconds": float(np.median(seconds)),
         "fastest": float(seconds.min()),
         "slowest": float(seconds.max()),
         "waiting": comm.allreduce(waited) / comm.size / float(seconds.sum()) / CYCLE,
-        "sent": sweeps.costs.sent_per_sweep,
+        "sent": costs.sent_per_sweep,
     }
 
 
@@ -109,19 +89,16 @@ def main() -> None:
     settings = {"sampler": given.sampler, "rank": given.rank, "grid": given.grid or max(world.size, 2)}
     lines = []
     if world.rank == 0:
-        print("processes  a sweep, ms  (fastest, slowest)  efficiency  waiting  sent, MB", flush=True)
+        say_head("processes", "a sweep, ms", "fastest, slowest", "efficiency", "waiting", "sent, MB")
     for number in [2**k for k in range(world.size.bit_length()) if 2**k < world.size] + [world.size]:
         comm = world.Split(int(world.rank >= number), world.rank)
         if world.rank < number:
             lines.append(line := measure(given.data, settings, comm, given.repeats))
             if world.rank == 0:
-                spread = f"({1e3 * line['fastest']:.2f}, {1e3 * line['slowest']:.2f})"
+                times = [f"{1e3 * line[name]:.2f}" for name in ("seconds", "fastest", "slowest")]
                 efficiency = lines[0]["seconds"] / line["seconds"] / number
-                print(
-                    f"{number:9}{1e3 * line['seconds']:13.2f}{spread:>20}{efficiency:12.0%}{line['waiting']:9.0%}"
-                    f"{line['sent'] / 1e6:10.2f}",
-                    flush=True,
-                )
+                shares = f"{efficiency:.0%}", f"{line['waiting']:.0%}"
+                say(number, times[0], ", ".join(times[1:]), *shares, f"{line['sent'] / 1e6:.2f}")
         rest(world)
         comm.Free()
     if world.rank == 0 and given.out:
