@@ -118,11 +118,11 @@ class Cluster:
 
     def processes(self) -> dict[str, list[tuple[int, str]]]:
         """User id and command line of every process, by container."""
-        found = {}
+        rows_of = {}
         for container in self.containers():
             rows = docker("top", container, "-eo", "pid,uid,args").splitlines()[1:]
-            found[container] = [(int(row.split()[1]), row.split(maxsplit=2)[2]) for row in rows]
-        return found
+            rows_of[container] = [(int(row.split()[1]), row.split(maxsplit=2)[2]) for row in rows]
+        return rows_of
 
 
 def inspect(container: str) -> dict[str, Any]:

@@ -69,8 +69,8 @@ FILES: dict[str, dict[str, Any]] = {
 def files(comm: MPI.Comm, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The paths of `FILES`."""
     folder = tmp_path_factory.mktemp("data")
-    found = {name: write_planted(folder / f"{name}.h5", **how) for name, how in FILES.items()} if comm.rank == 0 else {}
-    return comm.bcast(found, root=0)
+    paths = {name: write_planted(folder / f"{name}.h5", **how) for name, how in FILES.items()} if comm.rank == 0 else {}
+    return comm.bcast(paths, root=0)
 
 
 @pytest.fixture(scope="session")

@@ -40,12 +40,12 @@ def test_the_choice_does_not_depend_on_the_processes(comm: MPI.Comm, together, m
         with pytest.raises(KeyboardInterrupt):
             compare(comm, folder)
     comm.Barrier()
-    found = compare(comm, folder)
+    again = compare(comm, folder)
     with together():
         if comm.rank == 0:
             assert not folder.exists()
             alone = compare(MPI.COMM_SELF, mpi_tmp_path / "alone")
             free = {"seconds": None}
-            models = [[each.model_copy(update=free) for each in some.models] for some in (found, alone)]
+            models = [[model.model_copy(update=free) for model in comparison.models] for comparison in (again, alone)]
             assert models[0] == models[1]
-            assert (found.recommended, found.best) == (alone.recommended, alone.best)
+            assert (again.recommended, again.best) == (alone.recommended, alone.best)

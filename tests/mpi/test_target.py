@@ -69,8 +69,8 @@ def test_as_many_bytes_are_sent_as_the_dry_run_says(
 ) -> None:
     """The average over many sweeps is counted by the blocks that arrive."""
     config = build({"rank": 2, "grid": 7, "schedule": schedule, "sampler": sampler}).resolved()
-    made = config.make_sampler()
-    target = factor_target(comm, data, grid=7, schedule=schedule, sampler=made)
+    algorithm = config.make_sampler()
+    target = factor_target(comm, data, grid=7, schedule=schedule, sampler=algorithm)
     received, sweeps = 0, 100
     for iteration in range(sweeps * target.sweep_length):
         before = {block.index for block in target.blocks() if block.factor == Factor.H}

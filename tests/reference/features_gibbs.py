@@ -54,8 +54,8 @@ def draw_prior(side: Side, rng) -> None:
     side.m[-1] = 0.0
     squares = (side.effects**2 * side.precision).sum(axis=1)
     for g in range(len(side.strength)):
-        own = side.groups == g
-        side.strength[g] = rng.gamma(1 + own.sum() * d / 2) / (1 + squares[own].sum() / 2)
+        of_group = side.groups == g
+        side.strength[g] = rng.gamma(1 + of_group.sum() * d / 2) / (1 + squares[of_group].sum() / 2)
     beta = side.strength[side.groups]
     inverse = np.linalg.inv(side.x.T @ side.x + np.diag(beta))
     for k in range(d):

@@ -23,8 +23,8 @@ def make(name: str, burn_in: int = 0, **section: Any) -> Sampler[Any, Any]:
     """A sampler by its name and settings."""
     kind = sampler_named(name)
     assert kind is not None
-    made: Sampler[Any, Any] = kind(kind.Config(**section), burn_in)
-    return made
+    sampler: Sampler[Any, Any] = kind(kind.Config(**section), burn_in)
+    return sampler
 
 
 def states(density: Any, sampler: Sampler[Any, Any], iterations: int, sd: float = 1.0, **place: Any) -> np.ndarray:

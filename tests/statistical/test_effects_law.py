@@ -24,7 +24,7 @@ AT, LOG_PRECISIONS = np.linspace(-9, 9, 721), np.linspace(-3, 7, 141)
 
 def given_else(target: FactorTarget) -> tuple[np.ndarray, np.ndarray]:
     """Of every rating its group, and the log density at its predictor plus each of `AT`, (n, len(AT))."""
-    law, found, numbers = target.likelihood, [], []
+    law, logs, numbers = target.likelihood, [], []
     effects = target.effects
     for cell in target.circulation.tour(("theta", *law.drawn)):
         row, column, ratings = cell.row, cell.column, cell.ratings
@@ -42,11 +42,11 @@ def given_else(target: FactorTarget) -> tuple[np.ndarray, np.ndarray]:
         if law.cut_by is not None:
             cuts = (row[CUTS][rows], column[CUTS][ratings.indices])[law.cut_by]
         at = [law.log_likelihood_of_predictors(ratings.values.astype(float), eta + d, scale, cuts) for d in AT]
-        found.append(np.stack(at, axis=1))
+        logs.append(np.stack(at, axis=1))
         (level,), block = effects.groups.levels, (row.index, column.index)
         first = effects.groups.first[0][block[level.factor]]
         numbers.append(effects.groups.train[0][block] + first)
-    return np.concatenate(numbers), np.concatenate(found)
+    return np.concatenate(numbers), np.concatenate(logs)
 
 
 def exact(groups: np.ndarray, logs: np.ndarray, size: int) -> tuple[np.ndarray, ...]:
@@ -88,14 +88,14 @@ def test_effects_have_their_law_given_all_else(tmp_path: Path, settings: dict[st
             move = rng.normal(0, 0.3, block[name].shape)
             block[name][:] = np.sort(block[name] + move, axis=1) if name == CUTS else np.exp(move)
     effects = target.effects
-    found, precisions = [], []
+    draws, precisions = [], []
     for number in range(DRAWS):
         target.begin(10 * number)
         target.draw_effects(target.context())
-        found.append(np.concatenate([values.copy() for values in effects.values[0].values()]))
+        draws.append(np.concatenate([values.copy() for values in effects.values[0].values()]))
         precisions.append(np.log(effects.parameters.precision[0]))
-    centre, width, mean, sd = exact(*given_else(target), len(found[0]))
-    effects, log_precisions = np.array(found[200:]), np.array(precisions[200:])
+    centre, width, mean, sd = exact(*given_else(target), len(draws[0]))
+    effects, log_precisions = np.array(draws[200:]), np.array(precisions[200:])
     assert log_precisions.mean() == pytest.approx(centre, abs=0.15 * width)
     assert log_precisions.std() == pytest.approx(width, rel=0.12)
     np.testing.assert_allclose((effects.mean(axis=0) - mean) / sd, 0, atol=0.15)

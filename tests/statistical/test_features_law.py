@@ -30,7 +30,7 @@ def features(rng: np.random.Generator, n: int) -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def data(tmp_path_factory):
     """Ratings that follow from features in part; five rows and three columns have none, and two rows no features."""
     rng = np.random.default_rng(5)
     dense = [features(rng, n) for n in (ROWS, COLUMNS)]
@@ -52,10 +52,10 @@ def numpy_gibbs(path: Path, dense: list[np.ndarray], seen: np.ndarray, x: np.nda
         mean = ratings.mean
     sides = []
     zeros = np.zeros(RANK + 1)
-    for each in dense:
-        known = np.abs(each).sum(axis=1, keepdims=True) > 0
-        centred = known * (each - each[known[:, 0]].mean(axis=0))
-        start = np.random.default_rng(1).normal(0, 0.1, (len(each), RANK + 1))
+    for features_of_side in dense:
+        known = np.abs(features_of_side).sum(axis=1, keepdims=True) > 0
+        centred = known * (features_of_side - features_of_side[known[:, 0]].mean(axis=0))
+        start = np.random.default_rng(1).normal(0, 0.1, (len(features_of_side), RANK + 1))
         prior = (zeros, zeros + 1, np.zeros((4, RANK + 1)), np.ones(2))
         sides.append(Side(centred, GROUPS, start, *prior))
     kept = []
@@ -84,21 +84,21 @@ def ours(path: Path) -> dict[str, np.ndarray]:
     for iteration in steps(target, sampler, SWEEPS):
         if iteration % 2:
             continue
-        found = target.parameters()
-        of_factor = ([found[f"{f.name}.features.{name}"] for name in ("effects", "strength")] for f in Factor)
+        drawn = target.parameters()
+        of_factor = ([drawn[f"{f.name}.features.{name}"] for name in ("effects", "strength")] for f in Factor)
         kept.append([summary(rows_of(target, f), *of) for f, of in zip(Factor, of_factor, strict=True)])
     return gathered(kept)
 
 
-def test_features_have_the_law_of_gibbs(made):
+def test_features_have_the_law_of_gibbs(data):
     """Means and sds of B's biases, of log beta, and of the biases of rows without ratings, agree.
 
     Means within 0.35 sds and sds within 25 %: the slowest of these have some 100 independent draws in each chain, which
     know a mean to 0.1 sds and an sd to 7 %; with 20 numbers 2.5 times the error of a difference.
     """
-    path, dense, seen, x = made
-    exact, found = numpy_gibbs(path, dense, seen, x), ours(path)
-    for name, draws in found.items():
+    path, dense, seen, x = data
+    exact, sampled = numpy_gibbs(path, dense, seen, x), ours(path)
+    for name, draws in sampled.items():
         theirs = exact[name]
         shift = (draws.mean(axis=0) - theirs.mean(axis=0)) / theirs.std(axis=0)
         assert np.abs(shift).max() < 0.35, name

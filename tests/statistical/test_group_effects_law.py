@@ -22,7 +22,7 @@ SWEEPS = 3000
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def data(tmp_path_factory):
     """Ratings with effects of pages, of six in a row of a user and of five in a row of an item; a fifth is held out."""
     rng = np.random.default_rng(3)
     i, j = np.nonzero(rng.random((ROWS, COLUMNS)) < 0.7)
@@ -44,9 +44,9 @@ def moments(draws: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.fixture(scope="module")
-def exact(made) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+def exact(data) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
     """Moments of the predictors of the test ratings, and of log lambda, by plain Gibbs."""
-    path, (i, j, x), groups, train = made
+    path, (i, j, x), groups, train = data
     with Ratings(path) as ratings:
         centred = x - ratings.mean
     model = Model(RANK, prior="fixed", precision=PRIOR, tau=TAU)
@@ -58,10 +58,10 @@ def ours(path: Path, sampler: dict) -> tuple[tuple[np.ndarray, np.ndarray], ...]
     """The same of the chain, every fifth sweep."""
     settings = {"rank": RANK, "standardise": False, "noise_precision": TAU, "prior": "fixed", "prior_precision": PRIOR}
     config = RunConfig.of(settings | {"grid": 2, "time_levels": LEVELS, "sampler": sampler})
-    target, made = started(path, 0.1, config)
+    target, algorithm = started(path, 0.1, config)
     (recorder,) = target.recorders()
     predictions, precisions = [], []
-    for iteration in steps(target, made, SWEEPS):
+    for iteration in steps(target, algorithm, SWEEPS):
         if iteration % 5 == 0:
             recorder.record("theta", DrawInfo(iteration + 1, 1.0, 1.0))
             predictions.append(np.concatenate([recorder._rows[b].prediction for b in range(2)]))
@@ -70,15 +70,15 @@ def ours(path: Path, sampler: dict) -> tuple[tuple[np.ndarray, np.ndarray], ...]
 
 
 @pytest.mark.parametrize("sampler", [{"name": "baoab", "step_size": 0.2}, {"name": "gibbs"}], ids=["baoab", "gibbs"])
-def test_effects_of_groups_have_the_law_of_gibbs(made, exact, sampler):
+def test_effects_of_groups_have_the_law_of_gibbs(data, exact, sampler):
     """Means and sds of the predictors of held-out ratings, with their effects, and of log lambda, agree.
 
     Rows are users here: effects of both sides are drawn, at home and on their way. Means
     within 0.5 sds and sds within 25 %: some 60 independent draws of log lambda in each chain know a mean to 0.13 sds
     and an sd to 9 %, at 2.5 times the error of a difference. On the average over the predictors sds are within 4 %.
     """
-    found = ours(made[0], sampler)
-    for (mean, sd), (their_mean, their_sd) in zip(found, exact, strict=True):
+    sampled = ours(data[0], sampler)
+    for (mean, sd), (their_mean, their_sd) in zip(sampled, exact, strict=True):
         assert np.abs((mean - their_mean) / their_sd).max() < 0.5
         assert sd == pytest.approx(their_sd, rel=0.25)
-    assert (found[0][1] / exact[0][1]).mean() == pytest.approx(1, abs=0.04)
+    assert (sampled[0][1] / exact[0][1]).mean() == pytest.approx(1, abs=0.04)

@@ -59,8 +59,8 @@ def test_no_drift_away_from_a_gaussian() -> None:
     for t, x in enumerate(reference.run(start, lambda t: rng.standard_normal((chains, 2)), steps)):
         if t >= steps // 2:
             total += whitened_statistics(x)
-    found = total / (steps - steps // 2)
-    mean, error = found.mean(axis=0), found.std(axis=0) / np.sqrt(chains)
+    averages = total / (steps - steps // 2)
+    mean, error = averages.mean(axis=0), averages.std(axis=0) / np.sqrt(chains)
     assert error.max() < 0.03
     # the step itself makes variances too large by eps h / 2 at most, h <= 1 the largest eigenvalue of H A
     assert (np.abs(mean) < 5 * error + [0, 0, eps / 2, eps / 2, eps / 2]).all(), (mean, error)

@@ -65,9 +65,9 @@ def test_thresholds_of_levels(tmp_path: Path) -> None:
     start = np.hstack([start, np.full((CHAINS, 2), 0.5)])
     exact = np.concatenate([values_of(at[:, -2:]) for at in hamiltonian(energy, start, 0.08, 1500)])
     run = sampled(tmp_path, likelihood="ordinal-logit", prior_precision=1.0, thin=4, iterations=8000)
-    found, sd = run.traces[0]["thresholds"], exact.std(axis=0)
-    np.testing.assert_allclose(found.mean(axis=0) / sd, exact.mean(axis=0) / sd, atol=0.15)
-    np.testing.assert_allclose(found.std(axis=0) / sd, 1.0, atol=0.12)
+    draws, sd = run.traces[0]["thresholds"], exact.std(axis=0)
+    np.testing.assert_allclose(draws.mean(axis=0) / sd, exact.mean(axis=0) / sd, atol=0.15)
+    np.testing.assert_allclose(draws.std(axis=0) / sd, 1.0, atol=0.12)
 
 
 def test_rates_of_counts(tmp_path: Path) -> None:
@@ -111,12 +111,12 @@ def test_scores_of_clicks(tmp_path: Path, name: str) -> None:
     rng, exact = np.random.default_rng(0), []
     w, h = rng.normal(size=(rows, rank)), rng.normal(size=(columns, rank))
     for _ in range(4200):
-        for own, other, seen in ((w, h, clicked), (h, w, clicked.T)):
-            for row in range(len(own)):
+        for moving, other, seen in ((w, h, clicked), (h, w, clicked.T)):
+            for row in range(len(moving)):
                 precision = tau * (other.T * (seen[row] + a0)) @ other + prior * np.eye(rank)
                 root = np.linalg.cholesky(precision)
                 mean = np.linalg.solve(precision, tau * seen[row] @ other)
-                own[row] = mean + np.linalg.solve(root.T, rng.standard_normal(rank))
+                moving[row] = mean + np.linalg.solve(root.T, rng.standard_normal(rank))
         exact.append((w @ h.T)[clicked == 0])
     i, j = np.indices(clicked.shape).reshape(2, -1)
     write_cells(tmp_path / "r.h5", (rows, columns), i, j, 1 + (i + j) % 5, clicked.ravel() == 0)  # values do not matter
@@ -124,10 +124,10 @@ def test_scores_of_clicks(tmp_path: Path, name: str) -> None:
     settings |= {"sampler": {"name": "gibbs"}, "thin": 1, "iterations": 3500}
     if name == "baoab":
         settings |= {"sampler": {"name": name, "metric": "kronecker", "step_size": 0.1}, "thin": 3, "iterations": 9500}
-    found = predict_test(sampled(tmp_path, likelihood="all-cells", **settings))
+    test = predict_test(sampled(tmp_path, likelihood="all-cells", **settings))
     mean, sd = np.mean(exact[200:], axis=0), np.std(exact[200:], axis=0)
-    np.testing.assert_allclose(found.mean / sd, mean / sd, atol=0.15)
-    np.testing.assert_allclose(np.sqrt(found.variance) / sd, 1.0, atol=0.12)
+    np.testing.assert_allclose(test.mean / sd, mean / sd, atol=0.15)
+    np.testing.assert_allclose(np.sqrt(test.variance) / sd, 1.0, atol=0.12)
 
 
 # ---------------------------------------------------------------------- parameters of noise, given all else
@@ -161,14 +161,14 @@ def test_the_dispersion_of_counts_given_their_rates(truncated: bool) -> None:
     for k, r in enumerate(np.exp(grid)):
         law = stats.nbinom(r, r / (r + rate))
         log_p[k] += (law.logpmf(x) - (law.logsf(0) if truncated else 0.0)).sum()
-    table, r, found = Levels(*np.unique(x.astype(float), return_counts=True)), 10.0, []
+    table, r, draws = Levels(*np.unique(x.astype(float), return_counts=True)), 10.0, []
     for _ in range(8000):
         nodes = r * np.exp(NODES)[:, None]
         rise = np.log1p(rate / nodes)
         sums = (-(x + nodes) * rise - (np.log(-np.expm1(-nodes * rise)) if truncated else 0.0)).sum(axis=1)
         r = draw_dispersion(r, sums, table, rng)
-        found.append(np.log(r))
-    agree(np.array(found), moments(log_p, grid)[0])
+        draws.append(np.log(r))
+    agree(np.array(draws), moments(log_p, grid)[0])
 
 
 def test_nu_and_tau_of_heavy_tails_given_the_residuals() -> None:
@@ -180,13 +180,13 @@ def test_nu_and_tau_of_heavy_tails_given_the_residuals() -> None:
     log_p = 2 * u - PRIOR_RATE * np.exp(u) - (v / TAU_SD) ** 2 / 2
     for e in error:
         log_p = log_p + stats.t.logpdf(e, nu, 0, np.exp(-v / 2))
-    found, state = [], (8.0, 1.0)
+    draws, state = [], (8.0, 1.0)
     for _ in range(8000):
         away = state[1] / state[0] * error**2
         far = away / (1 + away)
         both = far * (1 - far)
         terms = np.log1p(away), far, both, both * (1 - 2 * far), both * (1 - 6 * both)
-        state = draw_tails(*state, np.array([each.sum() for each in terms]), len(error), rng)
-        found.append((np.log(state[0] - 2), np.log(state[1])))
-    for drawn, expected in zip(np.transpose(found), moments(log_p, u, v), strict=True):
+        state = draw_tails(*state, np.array([term.sum() for term in terms]), len(error), rng)
+        draws.append((np.log(state[0] - 2), np.log(state[1])))
+    for drawn, expected in zip(np.transpose(draws), moments(log_p, u, v), strict=True):
         agree(drawn, expected)

@@ -27,11 +27,11 @@ def states(name: str, density: Any, rows: int, looks: int, apart: int, **setting
     sampler = DENSITY_SAMPLERS[name](DENSITY_SAMPLERS[name].Config(**settings), 0)
     target = vector_target(density, sampler, rows=rows, seed=4)
     sampler.start(target, 0.5)  # from far out in light tails a Langevin step overshoots, and is rejected for ever
-    found = []
+    draws = []
     for look in range(looks + looks // 10):
         sampler.advance(target, look * apart, apart)
-        found.append(target.block["theta"].copy())
-    return np.concatenate(found[looks // 10 :]), sampler
+        draws.append(target.block["theta"].copy())
+    return np.concatenate(draws[looks // 10 :]), sampler
 
 
 @pytest.mark.parametrize(

@@ -50,15 +50,15 @@ def test_thermostats_and_the_noise_that_they_serve(thermostat: str, noise: np.nd
     (A + h V_k / 2) / xi, xi = A + h mean(V) / 2, a quarter off at h = .1.
     """
     sampler = make("sgnht", step_size=0.005, diffusion=1.0, warm_up=0, thermostat=thermostat)
-    found = states(Noisy(noise), sampler, 6000, rows=400, schedule="random")[1500::20]
-    np.testing.assert_allclose(found.var(axis=(0, 1)), expected, atol=0.02)
+    draws = states(Noisy(noise), sampler, 6000, rows=400, schedule="random")[1500::20]
+    np.testing.assert_allclose(draws.var(axis=(0, 1)), expected, atol=0.02)
 
 
 def test_a_matrix_of_frictions_serves_noise_of_any_covariance() -> None:
     """The covariance is I, to 2 %: h = .1 leaves 1 % at most, and chance .5 %. With numbers it is .24 off."""
     sampler = make("matrix_sgnht", step_size=0.005, diffusion=1.0)
-    found = states(Noisy(CORRELATED), sampler, 6000, rows=400, schedule="random")[1500::20]
-    np.testing.assert_allclose(np.cov(np.concatenate(found).T), np.eye(2), atol=0.02)
+    draws = states(Noisy(CORRELATED), sampler, 6000, rows=400, schedule="random")[1500::20]
+    np.testing.assert_allclose(np.cov(np.concatenate(draws).T), np.eye(2), atol=0.02)
 
 
 class Location:
@@ -89,7 +89,7 @@ def regression() -> tuple[Regression, np.ndarray]:
     for _ in range(20):
         gradient = density.gradient(mode[None]) + prior_gradient(density, mode[None])
         mode -= np.linalg.solve(density.hessian(mode), gradient[0])
-    return density, quadrature(density, *(np.linspace(each - 0.6, each + 0.6, 121) for each in mode))[1]
+    return density, quadrature(density, *(np.linspace(centre - 0.6, centre + 0.6, 121) for centre in mode))[1]
 
 
 @pytest.mark.parametrize(
@@ -106,5 +106,5 @@ def test_default_steps_keep_the_spread_with_parts(name: str, schedule: str, regr
     sampler = section.kind(section.config, 0)
     draws = states(density, sampler, 4000, sd=0.1, rows=200, grid=10, schedule=schedule)[1500::25]
     root = np.linalg.inv(np.linalg.cholesky(truth))
-    found = root @ np.cov(np.concatenate(draws).T) @ root.T
-    assert abs(np.sqrt(np.linalg.eigvalsh(found)) - 1).max() < 0.05
+    covariance = root @ np.cov(np.concatenate(draws).T) @ root.T
+    assert abs(np.sqrt(np.linalg.eigvalsh(covariance)) - 1).max() < 0.05

@@ -42,8 +42,8 @@ def variances(
 def test_sgrld(noise: float, corrected: bool) -> None:
     """(1 + eps (V - B^) / 2) / (1 - eps / 2), of four independent parts B^ = 3; 40,000 elements, to 1 %."""
     eps, left = 0.4, 0.0 if corrected else noise
-    found = variances("sgrld", noise, burn_in=15, draws=25, step_size=eps, noise_correction=corrected)
-    assert found[0] == pytest.approx((1 + eps * left / 2) / (1 - eps / 2), rel=0.01)
+    moments = variances("sgrld", noise, burn_in=15, draws=25, step_size=eps, noise_correction=corrected)
+    assert moments[0] == pytest.approx((1 + eps * left / 2) / (1 - eps / 2), rel=0.01)
 
 
 @pytest.mark.parametrize(("metric", "noise"), [("fisher", 0.0), ("identity", 3.0)])
@@ -51,17 +51,17 @@ def test_sghmc(metric: str, noise: float) -> None:
     """1 + h^2 V (1 + c) / ((1 - c) (4 - h^2)): without noise there is no error at all; to 1 %."""
     h, gamma = 0.6, 1.5
     c = exp(-gamma * h)
-    found = variances("sghmc", noise, step_size=h * h / 2, gamma=gamma, metric=metric)
-    assert found[0] == pytest.approx(1 + h * h * noise * (1 + c) / ((1 - c) * (4 - h * h)), rel=0.01)
+    moments = variances("sghmc", noise, step_size=h * h / 2, gamma=gamma, metric=metric)
+    assert moments[0] == pytest.approx(1 + h * h * noise * (1 + c) / ((1 - c) * (4 - h * h)), rel=0.01)
 
 
 def test_sghmc_as_published() -> None:
     """(2 a + h^2 V) (2 - a) / (a (4 - 2 a - h^2)), and of r with 2 in the place of 2 - a; to 1 %."""
     h, gamma, noise = 0.4, 1.0, 3.0
     a = gamma * h
-    found = variances("sghmc", noise, step_size=h * h / 2, gamma=gamma, splitting="published")
+    moments = variances("sghmc", noise, step_size=h * h / 2, gamma=gamma, splitting="published")
     common = (2 * a + h * h * noise) / (a * (4 - 2 * a - h * h))
-    np.testing.assert_allclose(found, [common * (2 - a), common * 2], rtol=0.01)
+    np.testing.assert_allclose(moments, [common * (2 - a), common * 2], rtol=0.01)
 
 
 @pytest.mark.parametrize("splitting", ["baoa", "published"])
@@ -92,8 +92,8 @@ def test_fresh_momenta_with_half_kicks() -> None:
         one, noise = step @ one, step @ noise @ step.T + added + of_momentum
     expected = solve_discrete_lyapunov(one, noise)[0, 0]
     assert abs(expected - 1) < h * h / 2
-    found = variances("sghmc", 0.0, 1.0, phase=length - 1, step_size=h * h / 2, gamma=gamma, refresh=length)
-    assert found[0] == pytest.approx(expected, rel=0.01)
+    moments = variances("sghmc", 0.0, 1.0, phase=length - 1, step_size=h * h / 2, gamma=gamma, refresh=length)
+    assert moments[0] == pytest.approx(expected, rel=0.01)
 
 
 # ---------------------------------------------------------------------- thermostats
@@ -107,12 +107,12 @@ def thermostats(
     section = {"thermostat": thermostat, "metric": metric, "diffusion": 1.0, "step_size": h * h / 2, "warm_up": 0}
     sampler: Any = make("sgnht", **section)
     target = vector_target(density, sampler, rows=rows, grid=PARTS, schedule="cyclic")
-    variance, found = np.zeros(rows), []
+    variance, draws_of_xi = np.zeros(rows), []
     for k, theta in enumerate(sample(target, sampler, 300 + 40 * draws, sd=0.7)):
         if k >= 300 and k % 40 == 0:
             variance += (theta**2).mean(axis=1) * density.precision / draws
-            found.append((sampler.shared.xi if thermostat == "scalar" else target.block["xi"]).copy())
-    return variance, np.array(found)
+            draws_of_xi.append((sampler.shared.xi if thermostat == "scalar" else target.block["xi"]).copy())
+    return variance, np.array(draws_of_xi)
 
 
 @pytest.mark.parametrize(
@@ -140,11 +140,11 @@ def test_only_thermostats_of_their_own_serve_rows_of_unequal_noise() -> None:
     """Var theta of rows with V from 0 to 40: 1 to 1.5 % with one each; 0.7 to 1.3 with one for all."""
     groups, rows, h = 8, 1600, 0.05
     noise = np.repeat(np.linspace(0, 40, groups), rows // groups)[:, None]
-    own, _ = thermostats(noise, rows, "row", h)
-    np.testing.assert_allclose(own.reshape(groups, -1).mean(axis=1), 1.0, atol=0.015)
-    one, xi = thermostats(noise, rows, "scalar", h)
-    of_group = one.reshape(groups, -1).mean(axis=1)
+    by_row, _ = thermostats(noise, rows, "row", h)
+    np.testing.assert_allclose(by_row.reshape(groups, -1).mean(axis=1), 1.0, atol=0.015)
+    shared, xi = thermostats(noise, rows, "scalar", h)
+    of_group = shared.reshape(groups, -1).mean(axis=1)
     assert of_group[0] < 0.75
     assert of_group[-1] > 1.2
-    assert one.mean() == pytest.approx(1.0, abs=0.02)
+    assert shared.mean() == pytest.approx(1.0, abs=0.02)
     assert xi.mean() == pytest.approx(1 + h * noise.mean() / 2, rel=0.03)

@@ -72,7 +72,7 @@ class Problem:
 
     def laws(self, target: FactorTarget, eps: float) -> tuple[np.ndarray, np.ndarray]:
         """Means and covariances of every row; from the ratings, not from the target's gradient."""
-        found = []
+        pairs = []
         probability = target.circulation.schedule.probability if target.circulation.schedule else np.ones(1)
         centred = self.x.astype(np.float64) - self.x.astype(np.float64).mean()
         block_of = np.searchsorted(target.ratings.column_bounds, np.arange(COLUMNS), side="right") - 1
@@ -87,8 +87,8 @@ class Problem:
                 h[:, -1] = 1.0
                 a = TAU / p * h.T @ h + np.diag(self.prior_precision)
                 parts.append((a, TAU / p * h.T @ rating + self.prior_precision * self.prior_mean))
-            found.append(law(parts, probability, eps))
-        means, covariances = map(np.array, zip(*found, strict=True))
+            pairs.append(law(parts, probability, eps))
+        means, covariances = map(np.array, zip(*pairs, strict=True))
         return means, covariances
 
 

@@ -67,11 +67,11 @@ def test_own_noise_agrees_with_gibbs(tmp_path):
     in both samplers (two Gibbs chains: fifths of a run between 1.35 and 1.49).
     """
     data = prepared(tmp_path, 5.0)
-    summary, found, _ = sampled(data, tmp_path / "run", "both")
+    summary, test, _ = sampled(data, tmp_path / "run", "both")
     exact = by_gibbs(data, noise="both", nu=None, sweeps=500)
-    assert np.mean(np.sqrt(found.variance)) == pytest.approx(np.mean(exact.sd), rel=0.04)
+    assert np.mean(np.sqrt(test.variance)) == pytest.approx(np.mean(exact.sd), rel=0.04)
     assert summary["rmse_mean"] == pytest.approx(exact.rmse_mean, abs=0.002)
-    log_noise = np.log(found.noise_variance), np.log(exact.noise_variance)
+    log_noise = np.log(test.noise_variance), np.log(exact.noise_variance)
     assert np.corrcoef(*log_noise)[0, 1] > 0.99
     assert np.mean(log_noise[0]) == pytest.approx(np.mean(log_noise[1]), abs=0.02)
 
@@ -89,8 +89,8 @@ def test_baoab_agrees_with_gibbs(equal, exact):
 
     Both chains have some 600 draws, so the sd of one prediction is known to 3 % from each: hence 0.98 and not 1.
     """
-    summary, found, _ = equal[1]["shared"]
-    sd = np.sqrt(found.variance)
+    summary, test, _ = equal[1]["shared"]
+    sd = np.sqrt(test.variance)
     assert summary["tau"] == pytest.approx(exact.tau.mean(), rel=0.01)
     assert sd.mean() / exact.sd.mean() == pytest.approx(1.0, abs=0.03)
     assert np.corrcoef(sd, exact.sd)[0, 1] > 0.98

@@ -41,9 +41,9 @@ def variance(kind, config, gradient: str) -> tuple[float, dict[str, float]]:
 @pytest.mark.parametrize("gradient", ["importance", pytest.param("adaptive", marks=pytest.mark.long)])
 def test_the_law_is_that_of_exact_gradients(gradient: str) -> None:
     """1 / (1 - eps lambda / 2) within 2 %: 3 standard errors of 6 x 20,000 draws, a third of them independent."""
-    found, counted = variance(AdjustedSGLD, AdjustedSGLDConfig, gradient)
+    ratio, counted = variance(AdjustedSGLD, AdjustedSGLDConfig, gradient)
     assert counted["clipped"] < 0.01
-    assert found == pytest.approx(1 / (1 - EPS * LAMBDA / 2), rel=0.02)
+    assert ratio == pytest.approx(1 / (1 - EPS * LAMBDA / 2), rel=0.02)
 
 
 @pytest.mark.long

@@ -45,27 +45,13 @@ def clicked(data: Path) -> np.ndarray:
     return matrix
 
 
-def energy(w: np.ndarray, h: np.ndarray, clicked: np.ndarray) -> float:
-    """Of the likelihood at tau 1."""
-    s = w @ h.T
-    return float((clicked * (1 - s) ** 2).sum() + A0 * (s**2).sum()) / 2
-
-
 def test_the_gradient_is_that_of_the_energy_over_all_cells(target: FactorTarget, clicked: np.ndarray) -> None:
-    """By central differences in every element of both factors; float32 sums of up to 29 cells."""
+    """At tau 1 it is (sum of (1 - s)^2 over clicks + A0 sum of s^2 over all cells) / 2; sums are float32."""
     target.full_gradient("theta", "g")
-    theta, gradient = ([rows_of(target, factor, field) for factor in Factor] for field in ("theta", "g"))
-    step = 1e-5
-    for side in (0, 1):
-        expected = np.zeros_like(theta[side])
-        for place in np.ndindex(*expected.shape):
-            ends = []
-            for sign in (1, -1):
-                moved = [rows.copy() for rows in theta]
-                moved[side][place] += sign * step
-                ends.append(energy(*moved, clicked))
-            expected[place] = (ends[0] - ends[1]) / (2 * step)
-        np.testing.assert_allclose(gradient[side], expected, rtol=1e-4, atol=1e-4)
+    w, h = (rows_of(target, factor) for factor in Factor)
+    slope = clicked * (w @ h.T - 1) + A0 * w @ h.T
+    for factor, expected in ((Factor.W, slope @ h), (Factor.H, slope.T @ w)):
+        np.testing.assert_allclose(rows_of(target, factor, "g"), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_bounds_hold_for_the_curvature_of_rows_in_the_diagonal_metric(

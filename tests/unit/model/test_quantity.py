@@ -84,10 +84,6 @@ def test_a_warm_start_takes_what_is_marked(tmp_path: Path) -> None:
     assert sample(MPI.COMM_SELF, before, tmp_path / "before", **settings) == 0
     assert sample(MPI.COMM_SELF, now, tmp_path / "now", start=tmp_path / "before", **SETTINGS) == 0
     run = Run(tmp_path / "now")
-    (start,) = run.directory.starts()
-    manifest = run.directory.open_start(0, run.facts).manifest
+    start = run.directory.open_start(0, run.facts)
     marked = {quantity.name for quantity in (THETA, *run.quantities.all) if quantity.started}
-    assert {key.field for key in run.directory.open_start(0, run.facts).names()} | set(manifest.state) == marked | {
-        "known"
-    }
-    assert start.is_dir()
+    assert {key.field for key in start.names()} | set(start.manifest.state) == marked | {"known"}

@@ -23,13 +23,6 @@ from dsgmcmc.parallel.ring import Ring
 LINES = ["a,p,1,10.2", "a,q,2,10.9", "a,r,3,5", "a,s,4,77", "a,t,5,77", "b,p,2,3", "b,q,4,3", "b,r,3,3"]
 
 
-def written(folder: Path, lines: list[str] = LINES, **options) -> Path:
-    """Ratings file of these lines."""
-    (folder / "r.csv").write_text("\n".join(["user,item,rating,timestamp", *lines]))
-    prepare_ratings([str(folder / "r.csv")], folder / "r.h5", force=True, **options)
-    return folder / "r.h5"
-
-
 def groups_of(path: Path, name: str) -> dict[tuple[str, str], int]:
     """Group of every rating at one level, by user and item, on one process; of a block's groups the first is 0."""
     by_pair = {}
@@ -58,7 +51,9 @@ def groups_of(path: Path, name: str) -> dict[tuple[str, str], int]:
 )
 def test_groups_follow_from_timestamps(tmp_path, fraction, level, together):
     """Seconds and runs of each user and item, training and test ratings alike, whichever side the rows are."""
-    by_pair = groups_of(written(tmp_path, timestamps=True, test_fraction=fraction), level)
+    (tmp_path / "r.csv").write_text("\n".join(["user,item,rating,timestamp", *LINES]))
+    prepare_ratings([str(tmp_path / "r.csv")], tmp_path / "r.h5", timestamps=True, test_fraction=fraction)
+    by_pair = groups_of(tmp_path / "r.h5", level)
     sets = {frozenset(pair for pair, other in by_pair.items() if other == group) for group in by_pair.values()}
     assert sets == {frozenset((pair[0], pair[1]) for pair in group.split()) for group in together}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -22,18 +21,6 @@ K = 2
 COUNTS = {Factor.W: 7, Factor.H: 5}
 
 
-def planted_target(path: Path, model: Model, **more: Any) -> FactorTarget:
-    """A target whose rows and means are far from 0, for a sampler that uses all ratings in an iteration."""
-    gibbs = Gibbs(GibbsConfig(), 0)
-    target = factor_target(MPI.COMM_SELF, path, model=model, sampler=gibbs, **more)
-    rng = np.random.default_rng(3)
-    for block in target.blocks():
-        block["theta"][:] = rng.normal(0.3, 0.7, block["theta"].shape)
-    for mean in target.row_priors.parameters.mean.values():
-        mean[:, :K] = rng.normal(0.3, 0.7, K)
-    return target
-
-
 def state_of(target: FactorTarget) -> dict[Factor, Float64]:
     """Rows of both factors."""
     return {factor: rows_of(target, factor) for factor in Factor}
@@ -47,8 +34,14 @@ def predictors(rows: dict[Factor, Float64]) -> Float64:
 
 def test_predictors_and_distances_from_means_stay(tmp_path: Path) -> None:
     """What the likelihood and the priors of the factors' columns see is as before; means and biases are not."""
-    target = planted_target(write_planted(tmp_path / "r.h5"), Model(K, exchanges=True))
-    before, parameters = state_of(target), target.row_priors.parameters
+    data, sampler = write_planted(tmp_path / "r.h5"), Gibbs(GibbsConfig(), 0)
+    target = factor_target(MPI.COMM_SELF, data, model=Model(K, exchanges=True), sampler=sampler)
+    rng, parameters = np.random.default_rng(3), target.row_priors.parameters
+    for block in target.blocks():
+        block["theta"][:] = rng.normal(0.3, 0.7, block["theta"].shape)
+    for mean in parameters.mean.values():
+        mean[:, :K] = rng.normal(0.3, 0.7, K)
+    before = state_of(target)
     means = {factor: parameters.mean[factor][0].copy() for factor in Factor}
     target.row_priors.move(replace(target.context(), turn=1))
     after = state_of(target)
