@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.stats import norm
-from support import csr, planted, write_planted, write_ratings
+from support import cells_of, csr, planted, write_planted, write_ratings
 
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics import baselines
@@ -19,99 +19,92 @@ from dsgmcmc.model.likelihoods.negative_binomial import NegativeBinomial
 from dsgmcmc.posterior import heldout
 
 
-def triples(ratings: Ratings, part: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Row, column and value of every rating of a part."""
-    indptr, columns, values = ratings.slab(part, 0, ratings.n_rows)
-    return np.repeat(np.arange(ratings.n_rows), np.diff(indptr)), columns, values.astype(np.float64)
-
-
 @pytest.mark.parametrize("slab", [7, 10**6])
 def test_the_fit_solves_its_equations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slab: int) -> None:
-    """Means of independent normals that fit best are those of the joint posterior, which one system of equations has.
+    """The means are those of the joint posterior, and the precisions those that their updates give.
 
-    The precisions of the biases are seen in the row and the column without a rating, where the prior is all; they and
-    tau are what their updates make of the fit. In slabs of some rows and in one.
+    The last row and column have no rating, so their variances are those of the prior.
     """
     monkeypatch.setattr(baselines, "_SLAB", slab)
     monkeypatch.setattr(baselines, "CONVERGED_BELOW", 0.0)
     monkeypatch.setattr(baselines, "MOST_SWEEPS", 400)
     with Ratings(write_planted(tmp_path / "r.h5")) as ratings:
-        found = fit_biases_only(ratings)
-        rows, columns, values = triples(ratings, "train")
+        fitted = fit_biases_only(ratings)
         shape = (ratings.n_rows, ratings.n_cols)
+    rows, columns, values = cells_of(tmp_path / "r.h5")
     design = np.zeros((len(values), sum(shape)))
     design[np.arange(len(values)), rows] = design[np.arange(len(values)), shape[0] + columns] = 1
-    strengths, tau = [1 / spread[-1] for spread in found.variances], 1 / found.noise
+    strengths, tau = [1 / spread[-1] for spread in fitted.variances], 1 / fitted.noise
     precision = np.diag(np.repeat(strengths, shape)) + tau * design.T @ design
-    centred = values - found.mean
+    centred = values.astype(float) - fitted.mean
     np.testing.assert_allclose(
-        np.concatenate(found.means), np.linalg.solve(precision, tau * design.T @ centred), atol=1e-6
+        np.concatenate(fitted.means), np.linalg.solve(precision, tau * design.T @ centred), atol=1e-6
     )
-    np.testing.assert_allclose(np.concatenate(found.variances), 1 / np.diag(precision), rtol=1e-6)
+    np.testing.assert_allclose(np.concatenate(fitted.variances), 1 / np.diag(precision), rtol=1e-6)
     variance = np.mean(centred**2)
-    for strength, mean, spread in zip(strengths, found.means, found.variances, strict=True):
+    for strength, mean, spread in zip(strengths, fitted.means, fitted.variances, strict=True):
         expected = (PRECISION_SHAPE + len(mean) / 2) / (PRECISION_RATE * variance + np.sum(mean**2 + spread) / 2)
         assert strength == pytest.approx(expected, rel=1e-6)
-    errors = (centred - design @ np.concatenate(found.means)) ** 2 + design @ np.concatenate(found.variances)
+    errors = (centred - design @ np.concatenate(fitted.means)) ** 2 + design @ np.concatenate(fitted.variances)
     assert tau == pytest.approx((1 + len(values) / 2) / (variance + errors.sum() / 2), rel=1e-6)
 
 
-def test_its_errors_are_those_of_loops(tmp_path: Path) -> None:
-    """RMSE of mu + a_i + b_j, and of mu."""
+def test_the_errors_are_those_of_loops(tmp_path: Path) -> None:
+    """The RMSE of mu + a_i + b_j and that of mu are those of a loop over the test ratings."""
     with Ratings(write_planted(tmp_path / "r.h5")) as ratings:
         fitted = fit_biases_only(ratings)
-        test = list(zip(*triples(ratings, "test"), strict=True))
-        errors = [x - fitted.mean - fitted.means[0][i] - fitted.means[1][j] for i, j, x in test]
-        found = baselines.baselines(ratings, fitted)
-    assert found["biases_only"] == pytest.approx(np.sqrt(np.mean(np.square(errors))), rel=1e-12)
-    assert found["mean_only"] == pytest.approx(np.sqrt(np.mean([(x - fitted.mean) ** 2 for _, _, x in test])))
+        test = list(zip(*cells_of(tmp_path / "r.h5", "test"), strict=True))
+        errors = [float(x) - fitted.mean - fitted.means[0][i] - fitted.means[1][j] for i, j, x in test]
+        scores = baselines.baselines(ratings, fitted)
+    assert scores["biases_only"] == pytest.approx(np.sqrt(np.mean(np.square(errors))), rel=1e-12)
+    assert scores["mean_only"] == pytest.approx(np.sqrt(np.mean([(float(x) - fitted.mean) ** 2 for _, _, x in test])))
 
 
 def test_ratings_that_are_all_the_same_have_a_fit(tmp_path: Path) -> None:
-    """Their variance is 0, and nothing is divided by it."""
+    """Nothing is divided by a variance of 0."""
     i, j, x = planted()
     train = csr(29, i, j, np.full_like(x, 4.0))
     test = csr(29, i[:9], j[:9], x[:9])
     write_ratings(tmp_path / "r.h5", train, test, np.arange(29), np.arange(17), seed=0, source="all 4")
     with Ratings(tmp_path / "r.h5") as ratings:
         fitted = fit_biases_only(ratings)
-    assert all(np.abs(each).max() == 0 for each in fitted.means)
+    assert all(np.abs(mean).max() == 0 for mean in fitted.means)
     assert 0 < fitted.noise < 0.1
 
 
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("kind", ["measurements", "levels", "counts"])
 def test_the_advantage_is_that_of_loops(tmp_path: Path, transposed: bool, kind: str) -> None:
-    """Of both scores, with the standard error of a mean of clusters by user; predictions come in parts of any size."""
+    """Both gains have the standard error of a mean of clusters by user, whatever the parts of the predictions."""
     path = write_planted(tmp_path / "r.h5", stars=kind != "measurements", transposed=transposed)
     law = NegativeBinomial if kind == "counts" else Gaussian
     levels = np.arange(1.0, 6.0) if kind == "levels" else None
     with Ratings(path) as ratings:
         biases = fit_biases_only(ratings)
-        rows, columns, x = triples(ratings, "test")
+        rows, columns, values = cells_of(path, "test")
+        x = values.astype(float)
         mean = np.maximum(x + np.random.default_rng(0).normal(0, 0.5, len(x)), 0.1)
         noise = mean if kind == "counts" else np.full(len(x), 0.3)
         whole = heldout.TestPredictions(x, mean, np.zeros(len(x)), noise)
-        cuts = [0, 1, 8, 9, len(x)]
         parts = [
-            replace(whole, **{name: None if each is None else each[a:b] for name, each in vars(whole).items()})
-            for a, b in pairwise(cuts)
+            replace(whole, **{name: None if array is None else array[a:b] for name, array in vars(whole).items()})
+            for a, b in pairwise([0, 1, 8, 9, len(x)])
         ]
-        found = advantage(parts, law, levels, ratings, biases)
+        result = advantage(parts, law, levels, ratings, biases)
     centre = biases.predict(rows, columns)
     sd = np.sqrt(biases.noise + biases.variances[0][rows] + biases.variances[1][columns])
     ends = (x - 0.5, x + 0.5) if kind == "counts" else (np.where(x == 1, -9, x - 0.5), np.where(x == 5, 99, x + 0.5))
     inside = np.log(norm.cdf(ends[1], centre, sd) - norm.cdf(ends[0], centre, sd))
     simple = norm.logpdf(x, centre, sd) if kind == "measurements" else inside
     predictive = whole.predictive(law, levels)
-    own = predictive.log_probability(x) if kind == "levels" else predictive.log_density(x)
-    assert found["measure"] == ("log_probability" if kind == "levels" else "log_predictive_density")
-    assert found["biases_only"] == pytest.approx(simple.mean())
+    model = predictive.log_probability(x) if kind == "levels" else predictive.log_density(x)
+    assert result["measure"] == ("log_probability" if kind == "levels" else "log_predictive_density")
+    assert result["biases_only"] == pytest.approx(simple.mean())
     squares = (x - centre) ** 2 - (x - mean) ** 2
     owners = columns if transposed else rows
     users = np.unique(owners)
-    for name, each in (("gain", own - simple), ("square", squares)):
-        sums = [(each[owners == user] - each.mean()).sum() for user in users]
+    for name, gains in (("gain", model - simple), ("square", squares)):
+        sums = [(gains[owners == user] - gains.mean()).sum() for user in users]
         error = np.sqrt(len(users) / (len(users) - 1) * np.sum(np.square(sums))) / len(x)
-        assert found[name] == pytest.approx(each.mean())
-        assert found[f"{name}_error"] == pytest.approx(error)
+        assert result[name] == pytest.approx(gains.mean())
+        assert result[f"{name}_error"] == pytest.approx(error)

@@ -1,4 +1,4 @@
-"""What a run of clicks is told by: rankings in the place of errors, and new users from their clicks alone."""
+"""A run on clicks has rankings in place of errors, and new users from their clicks alone."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROWS, COLUMNS = 60, 40
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two tastes: users of each click at what belongs to it, and seldom at the rest; a fifth is held out."""
+    """Clicks of users with two tastes, who seldom click at the other half; a fifth is held out."""
     rng = np.random.default_rng(0)
     taste = np.arange(ROWS)[:, None] % 2 == np.arange(COLUMNS) % 2
     i, j = np.nonzero(rng.random((ROWS, COLUMNS)) < np.where(taste, 0.5, 0.05))
@@ -39,20 +39,20 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def run(data: Path) -> Run:
-    """A short one."""
+    """A short run on the clicks."""
     settings = {"likelihood": "all-cells", "rank": 3, "iterations": 150, "burn_in": 50, "save_draws": 10}
     assert sample(MPI.COMM_SELF, data, data.parent / "run", **settings) == 0
     return Run(data.parent / "run")
 
 
 def test_the_summary_has_rankings_and_no_errors(run: Run, data: Path) -> None:
-    """Those of `evaluate` at the same lengths, far above popularity where users have tastes; info and report say so."""
+    """The rankings are those of `evaluate`, far above popularity, and the verdict and the report show them."""
     summary = json.loads((run.path / "summary.json").read_text())
     assert summary["rmse_mean"] is None
     with Ratings(data) as ratings:
         assert summary["rankings"] == click_scores(run, ratings)
-        found = evaluate(run, Rated(ratings), at=20)
-    rules = {rule["rule"]: rule for rule in found["rules"]}
+        scores = evaluate(run, Rated(ratings), at=20)
+    rules = {rule["rule"]: rule for rule in scores["rules"]}
     recall = summary["rankings"]["recall@20"]
     assert recall["mean"] == pytest.approx(rules["mean"]["recall"]["mean"])
     assert recall["popular"] == pytest.approx(rules["most popular"]["recall"]["mean"])
@@ -67,17 +67,17 @@ def test_the_summary_has_rankings_and_no_errors(run: Run, data: Path) -> None:
 
 
 def test_scores_are_neither_ratings_nor_probabilities(run: Run) -> None:
-    """They are not moved into the range of the ratings, from 1 to 1, and have no noise."""
+    """Scores of clicks are not clipped to the range of the ratings, and have no noise and no probabilities."""
     pairs = np.arange(5, dtype=np.int32), np.arange(5, dtype=np.int32)
-    found, plain = (Predictor(run, PredictOptions(clip=True, of_mean=of_mean))(*pairs) for of_mean in (False, True))
-    assert (found.mean < 1).all()
-    np.testing.assert_array_equal(found.sd, plain.sd)
+    predicted, plain = (Predictor(run, PredictOptions(clip=True, of_mean=of_mean))(*pairs) for of_mean in (False, True))
+    assert (predicted.mean < 1).all()
+    np.testing.assert_array_equal(predicted.sd, plain.sd)
     with pytest.raises(InputError, match="without probabilities"):
         Predictor(run, PredictOptions(probabilities=True))
 
 
 def test_a_new_user_has_the_law_of_all_cells_given_a_draw(run: Run) -> None:
-    """Zeros of all items count as they did in sampling; the values of the new clicks do not."""
+    """The zeros of all items count as in sampling, and the values of new clicks do not."""
     items = np.int32([0, 2, 4])
     folded = FoldIn(run, "user", Vocabulary("user", np.array([-1])), np.zeros(3, int), items, np.array([1.0, 5.0, 2.0]))
     rows, draw = folded.rows(3, np.array([0])), run.draw(3)

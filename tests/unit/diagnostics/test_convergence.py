@@ -1,4 +1,4 @@
-"""Diagnostics of chains and calibration: against ArviZ's own, on runs that deserve and do not deserve warnings."""
+"""Diagnostics of chains against those of ArviZ, their warnings, and calibration."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def run(tmp_path_factory):
 
 
 def test_measures_are_those_of_arviz_on_what_was_sampled(run):
-    """Chains and draws on the right axes: swapped ones give numbers, too."""
-    found = diagnose(run)
-    assert (found["chains"], found["draws"], found["withheld"]) == (3, 40, None)
+    """R-hat and ESS are those of ArviZ, so that chains and draws are on their axes."""
+    result = diagnose(run)
+    assert (result["chains"], result["draws"], result["withheld"]) == (3, 40, None)
     tau = np.stack([trace["tau"][:, 0] for trace in run.traces])
-    by_name = {line["name"]: line for line in found["quantities"]}
+    by_name = {line["name"]: line for line in result["quantities"]}
     assert set(by_name) == {  # and no factors, in which chains that sample the same distribution differ
         *("tau", "user_bias_precision", "item_bias_precision", "mean_product", "variance_product"),
         *("user_nu", "item_nu", "test_log_likelihood"),
@@ -40,11 +40,11 @@ def test_measures_are_those_of_arviz_on_what_was_sampled(run):
     assert by_name["tau"]["rhat"] == pytest.approx(array_stats.rhat(tau, chain_axis=0, draw_axis=1))
     assert by_name["tau"]["ess_bulk"] == pytest.approx(array_stats.ess(tau, chain_axis=0, draw_axis=1))
     assert by_name["tau"]["mean"] == pytest.approx(tau.mean())
-    assert len(found["predictions"]["rhat"]) == found["predictions"]["pairs"] == len(predictions(run)[0])
+    assert len(result["predictions"]["rhat"]) == result["predictions"]["pairs"] == len(predictions(run)[0])
 
 
 def test_predictions_and_log_likelihood_are_those_of_the_draws(run):
-    """What the chain followed while it ran is what its saved draws say: here, all of them were kept."""
+    """The predictions that chains recorded are those of their saved draws, here of all draws."""
     assert len(run.draws) == 3 * 40
     index, values = predictions(run)
     users, items = (side.astype(np.int32) for side in run.test_pairs())
@@ -57,57 +57,57 @@ def test_predictions_and_log_likelihood_are_those_of_the_draws(run):
 
 
 def test_chains_that_have_not_mixed_are_warned_of(run, monkeypatch):
-    """Shifted predictions of one chain must show in R-hat and in the warnings."""
+    """Shifted predictions of one chain show in R-hat and in the warnings."""
     index, values, scores = run.followed()
     shifted = [values[0] + 1.0, *values[1:]]
     monkeypatch.setattr(run, "followed", lambda: (index, shifted, scores))
-    found = diagnose(run)
-    assert np.mean(np.array(found["predictions"]["rhat"]) > RHAT_LIMIT) > 0.9
-    assert any("have not mixed" in warning for warning in found["warnings"])
-    assert any("ESS below 100 per chain" in warning for warning in found["warnings"])
-    assert "Nemeth 2021" in found["note"]
+    result = diagnose(run)
+    assert np.mean(np.array(result["predictions"]["rhat"]) > RHAT_LIMIT) > 0.9
+    assert any("have not mixed" in warning for warning in result["warnings"])
+    assert any("ESS below 100 per chain" in warning for warning in result["warnings"])
+    assert "Nemeth 2021" in result["note"]
 
 
 def test_one_chain_of_unequal_weights_has_no_measures_but_advice(tmp_path):
-    """A decaying step: weights are reported, R-hat and ESS are not."""
+    """One chain with a decaying step has no R-hat and no ESS, but a warning that names --chains."""
     sampler = {"name": "psgld", "decay_power": 0.33}
     run = make_run(tmp_path, sampler=sampler, iterations=240, burn_in=60, thin=6).open()
-    found = diagnose(run)
-    assert found["predictions"]["rhat"] is None
-    assert "--chains 4" in found["warnings"][0]
-    assert "unequal weights" in found["withheld"]
-    assert found["withheld"] in found["warnings"][1]
+    result = diagnose(run)
+    assert result["predictions"]["rhat"] is None
+    assert "--chains 4" in result["warnings"][0]
+    assert "unequal weights" in result["withheld"]
+    assert result["withheld"] in result["warnings"][1]
     assert np.ptp(run.draw_weights) > 0
 
 
 def test_calibration_is_that_of_the_test_ratings(run):
-    """Groups cover all test ratings; scores are those of `dsgmcmc.diagnostics.scores`."""
-    found = calibration(run)
+    """Groups cover all test ratings, and the scores are those of `dsgmcmc.diagnostics.scores`."""
+    result = calibration(run)
     test = predict_test(run)
     predicted = test.predictive(run.config.law, run.levels)
-    assert found["coverage"] == scores.coverage(scores.pit(predicted, test.rating))
-    assert sum(found["pit"]) == found["ratings"] == len(test.rating)
+    assert result["coverage"] == scores.coverage(scores.pit(predicted, test.rating))
+    assert sum(result["pit"]) == result["ratings"] == len(test.rating)
     users, items = run.test_pairs()
     for name, counts in (("by_activity", run.counts("user")[users]), ("by_popularity", run.counts("item")[items])):
-        groups = found[name]
+        groups = result[name]
         assert sum(group["ratings"] for group in groups) == len(test.rating)
         assert all(a["to"] < b["from"] for a, b in pairwise(groups))
         total = sum(group["ratings"] * group["rmse"] ** 2 for group in groups)
-        assert np.sqrt(total / len(test.rating)) == pytest.approx(found["rmse"])
+        assert np.sqrt(total / len(test.rating)) == pytest.approx(result["rmse"])
         first = groups[0]
         inside = (counts >= first["from"]) & (counts <= first["to"])
         assert first["rmse"] == pytest.approx(scores.rmse(test.rating[inside], test.mean[inside]))
 
 
 def test_without_test_ratings_there_is_no_calibration(tmp_path):
-    """But hyperparameters are diagnosed all the same."""
+    """Without test ratings hyperparameters are diagnosed, and calibration is refused."""
     make_run(tmp_path, iterations=50)
     prepare_ratings([str(tmp_path / "ratings.tsv")], tmp_path / "all.h5", test_fraction=0.0)
     sample(MPI.COMM_SELF, tmp_path / "all.h5", tmp_path / "run2", **SETTINGS)
     run = Run(tmp_path / "run2")
-    found = diagnose(run)
-    assert found["predictions"]["pairs"] == 0
-    assert "tau" in {line["name"] for line in found["quantities"]}
+    result = diagnose(run)
+    assert result["predictions"]["pairs"] == 0
+    assert "tau" in {line["name"] for line in result["quantities"]}
     assert calibration(run) is None
     with pytest.raises(InputError, match="without test ratings"):
         predict_test(run)

@@ -1,4 +1,4 @@
-"""Measures of rankings: worked out by hand, and of a run against lists made one user at a time."""
+"""Measures of rankings by hand, and those of a run against lists of one user at a time."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from dsgmcmc.posterior.rank import Ranking
 
 
 def test_measures_by_hand():
-    """Three users: a hit at rank 2 of one liked item; hits at 1 and 3 of three; none, and a list that ends early."""
+    """One user has a hit at rank 2 of one liked item, one hits at 1 and 3 of three, and one none in a short list."""
     lists = np.int32([[5, 3, 8], [1, 2, 4], [7, -1, -1]])
-    found = measures(np.int32([10, 20, 30]), lists, np.int32([10, 20, 20, 20, 30]), np.int32([3, 1, 4, 9, 6]))
+    values = measures(np.int32([10, 20, 30]), lists, np.int32([10, 20, 20, 20, 30]), np.int32([3, 1, 4, 9, 6]))
     ideal = 1 + 1 / np.log2(3) + 1 / 2
-    assert found["ndcg"] == pytest.approx([1 / np.log2(3), (1 + 1 / 2) / ideal, 0])
-    assert found["precision"] == pytest.approx([1 / 3, 2 / 3, 0])
-    assert found["recall"] == pytest.approx([1, 2 / 3, 0])
-    assert found["reciprocal_rank"] == pytest.approx([1 / 2, 1, 0])
-    assert set(found) == set(MEASURES)
+    assert values["ndcg"] == pytest.approx([1 / np.log2(3), (1 + 1 / 2) / ideal, 0])
+    assert values["precision"] == pytest.approx([1 / 3, 2 / 3, 0])
+    assert values["recall"] == pytest.approx([1, 2 / 3, 0])
+    assert values["reciprocal_rank"] == pytest.approx([1 / 2, 1, 0])
+    assert set(values) == set(MEASURES)
 
 
 @pytest.mark.parametrize(("users", "items"), [(40, 18), (18, 40)])
 def test_rules_of_a_run(tmp_path, users, items):
-    """By mean and by popularity, user by user: nothing that was rated in training, whichever side is the longer."""
-    made = make_run(tmp_path, users=users, items=items)
-    run = made.open()
+    """The rules by mean and by popularity rank, user by user, the items that were not rated in training."""
+    sampled = make_run(tmp_path, users=users, items=items)
+    run = sampled.open()
     rated = run.rated()
-    found = evaluate(run, rated, at=4, liked=4.0)
+    result = evaluate(run, rated, at=4, liked=4.0)
     test_users, test_items = run.test_pairs()
     predict, counts = Predictor(run, PredictOptions(of_mean=True)), run.counts("item")
     expected = {"mean": [], "most popular": []}
@@ -43,20 +43,20 @@ def test_rules_of_a_run(tmp_path, users, items):
         for rule, values in expected.items():
             best = free[np.argsort(-score[rule], kind="stable")][:4]
             values.append(np.mean([*(int(item) in liked for item in best), *[False] * (4 - len(best))]))
-    rules = {rule["rule"]: rule for rule in found["rules"]}
+    rules = {rule["rule"]: rule for rule in result["rules"]}
     for rule, values in expected.items():
         assert rules[rule]["precision"]["mean"] == pytest.approx(np.mean(values))
         half = 1.96 * np.std(values, ddof=1) / np.sqrt(len(values))
         assert rules[rule]["precision"]["high"] == pytest.approx(np.mean(values) + half)
     assert list(rules) == [*RULES, "most popular"]
-    assert found["users"] == found["of_users"] == len(expected["mean"])
-    assert evaluate(run, at=4, liked=4.0) == found, "the ratings file is found by itself"
+    assert result["users"] == result["of_users"] == len(expected["mean"])
+    assert evaluate(run, at=4, liked=4.0) == result, "the ratings file is found by itself"
     with pytest.raises(InputError, match="give another --liked"):
         evaluate(run, rated, liked=99.0)
 
 
 def test_differences_are_by_user(tmp_path):
-    """The mean of the differences from the default rule, of some of the users, and its standard error."""
+    """Rules are compared by the mean difference from the default rule over users, with its standard error."""
     run = make_run(tmp_path, users=40, items=30).open()
     rated = run.rated()
     result = evaluate(run, rated, at=5, liked=3.5, users=9)

@@ -14,24 +14,20 @@ from dsgmcmc.posterior import heldout
 
 
 def test_errors_by_hand():
-    """RMSE and MAE are of the errors 1, -2, 3, 0, whichever float type comes in."""
+    """RMSE and MAE are those of the errors 1, -2, 3, 0, of either float type."""
     values, predictions = np.float32([1, 5, 2, 4]), np.array([2.0, 3.0, 5.0, 4.0])
     assert scores.rmse(values, predictions) == pytest.approx(np.sqrt(14 / 4), rel=1e-15)
     assert scores.mae(values, predictions) == 1.5
 
 
-def normal(mean, variance):
-    """Predictive distributions that are normal."""
-    return Gaussian.predictive_of_moments(Moments(np.asarray(mean, float), np.asarray(variance, float)))
-
-
 def covered(values, mean, variance, levels=scores.LEVELS):
-    """Shares inside intervals of normal laws."""
-    return scores.coverage(scores.pit(normal(mean, variance), values), levels)
+    """Shares inside intervals of normal distributions."""
+    predictive = Gaussian.predictive_of_moments(Moments(np.asarray(mean, float), np.asarray(variance, float)))
+    return scores.coverage(scores.pit(predictive, values), levels)
 
 
 def test_coverage_by_hand():
-    """Intervals are central, use each rating's own variance, and include their ends' side.
+    """Intervals are central, and have the variance of their rating.
 
     50 % lies within 0.6745 sd and 95 % within 1.96 sd.
     """
@@ -42,42 +38,38 @@ def test_coverage_by_hand():
 
 
 def test_a_transform_is_counted_once():
-    """Also at the end of a bin, and at 0 and 1."""
+    """A transform is in one bin, also at the end of a bin, and at 0 and 1."""
     ends = np.array([0.0, 0.05, 0.5, 0.999, 1.0])
     counts = scores.pit_counts((ends, ends))
     assert [k for k, count in enumerate(counts) for _ in range(int(count))] == [0, 1, 10, 19, 19]
 
 
 def test_counts_have_a_pit_that_is_flat_and_the_scores_of_their_law():
-    """Of 20,000 counts from their own predictive laws, negative binomial and Poisson, mostly 0 to 3.
+    """Transforms of counts from their predictive distributions are uniform, and intervals cover what they state.
 
-    Each of 20 bins has a twentieth to 4 standard errors, and intervals hold what they say to a point: neither is so of
-    transforms that are not spread between F(x - 1) and F(x). The log density is that of the probabilities.
+    Transforms that are not spread between F(x - 1) and F(x) would not be. Bins have a twentieth to 4 standard errors.
     """
     rng = np.random.default_rng(0)
     mean = rng.gamma(2.0, 0.7, 20_000)
     extra = np.where(np.arange(20_000) % 2, 0.5, 0.0) * mean**2
     x = rng.poisson(np.where(extra > 0, rng.gamma(2.0, mean / 2), mean)).astype(float)
-    test = heldout.TestPredictions(x, mean, extra, mean)
-    found = test.predictive(NegativeBinomial, None)
-    transforms = scores.pit(found, x)
+    predictive = heldout.TestPredictions(x, mean, extra, mean).predictive(NegativeBinomial, None)
+    transforms = scores.pit(predictive, x)
     assert abs(np.array(scores.pit_counts(transforms)) / 1000 - 1).max() < 0.125
     for level, share in scores.coverage(transforms).items():
         assert share == pytest.approx(level, abs=0.01)
-    counts = np.arange(400)
-    law = [poisson(m) if not e else nbinom(2, 1 / (1 + m / 2)) for m, e in zip(mean[:200], extra[:200], strict=True)]
-    p = np.array([each.pmf(counts) for each in law])
-    logs = np.log(p[np.arange(200), x[:200].astype(int)])
-    np.testing.assert_allclose(found.log_density(x)[:200], logs, rtol=1e-6, atol=1e-9)
+    laws = [poisson(m) if not e else nbinom(2, 1 / (1 + m / 2)) for m, e in zip(mean[:200], extra[:200], strict=True)]
+    logs = [law.logpmf(count) for law, count in zip(laws, x[:200], strict=True)]
+    np.testing.assert_allclose(predictive.log_density(x)[:200], logs, rtol=1e-6, atol=1e-9)
 
 
 def test_difference_by_hand():
-    """Two users with two ratings each: differences 1, 2 and 3, 4, whose sums about the mean 2.5 are -2 and 2."""
-    found = scores.difference(np.array([2.0, 4.0, 6.0, 8.0]), np.array([1.0, 2.0, 3.0, 4.0]), np.array([0, 0, 7, 7]))
-    assert found.mean == 2.5
-    assert found.error == pytest.approx(np.sqrt(2 / 1 * (4 + 4)) / 4)
+    """The differences of two users are 1, 2 and 3, 4, and their sums about the mean 2.5 are -2 and 2."""
+    gain = scores.difference(np.array([2.0, 4.0, 6.0, 8.0]), np.array([1.0, 2.0, 3.0, 4.0]), np.array([0, 0, 7, 7]))
+    assert gain.mean == 2.5
+    assert gain.error == pytest.approx(np.sqrt(2 / 1 * (4 + 4)) / 4)
 
 
 def test_one_user_says_nothing_of_others():
-    """The error is infinite, so that nothing is preferred by it."""
+    """The error of a difference by one user is infinite."""
     assert scores.difference(np.ones(3), np.zeros(3), np.zeros(3, np.int32)).error == np.inf

@@ -44,14 +44,14 @@ SIMPLE = BETTER | {"gain": 0.001, "square": 0.0}
 
 
 def test_a_good_run():
-    """Its RMSE stands beside the simplest predictors'."""
+    """The RMSE of a run is shown with those of the simplest predictors; chance and a decent coverage raise no doubt."""
     assert "0.8300 (biases only 0.9100, mean only 1.1200)" in result(GOOD)[0]
-    assert doubts(GOOD) == []
+    assert doubts(GOOD) == doubts(GOOD | {"coverage": {"0.9": 0.86}, "test_ratings": 50}) == []
     assert ending(GOOD) == "finished: 700 iterations"
 
 
 def test_any_unit_is_readable():
-    """Of ratings in ten-thousandths, every RMSE was 0.0001; of millions, digits that mean nothing were shown."""
+    """Scores of very small and very large ratings have the digits that matter."""
     small = GOOD | {"rmse_mean": 5.6e-5, "baselines": {"mean_only": 9.75e-5, "biases_only": 8.1e-5}}
     assert "5.6e-05 (biases only 8.1e-05, mean only 9.75e-05)" in result(small)[0]
     assert "5.61e+05" in result(GOOD | {"rmse_mean": 560_971.0, "baselines": None})[0]
@@ -68,13 +68,13 @@ def test_any_unit_is_readable():
     ],
 )
 def test_a_bad_run_is_doubted(change, words):
-    """An RMSE of 11.7 on a scale of 1 to 5 once ended without a word."""
+    """Every fault of a run is named."""
     (doubt,) = doubts(GOOD | change)
     assert words in doubt
 
 
 def test_a_stopped_run_is_not_doubted():
-    """After 54 iterations, Ctrl-C ended in advice about the rank."""
+    """A run that was stopped early is not judged."""
     bad = GOOD | {"rmse_mean": 11.66}
     assert doubts(bad | {"reached": [54]}) == []
     look = {"until": "ess=100", "iteration": 54, "found": {"ess": 3.0}, "reached": False, "limit": 5000}
@@ -83,13 +83,8 @@ def test_a_stopped_run_is_not_doubted():
     assert doubts(bad | {"until": look | {"reached": True}})
 
 
-def test_chance_is_no_doubt():
-    """Of 50 ratings, 43 inside their 90 % intervals is what happens."""
-    assert doubts(GOOD | {"coverage": {"0.9": 0.86}, "test_ratings": 50}) == []
-
-
 def test_a_run_of_levels_has_no_tau():
-    """Which does not mean that it has no draw, also where no ratings were held out."""
+    """A run on levels or clicks lacks tau or errors, and is not doubted for it."""
     levels = GOOD | {"tau": None, "log_probability": -1.25}
     assert "tau" not in result(levels)[0]
     assert result(levels)[1] == "log probability of a rating's level -1.2500"
@@ -101,7 +96,7 @@ def test_a_run_of_levels_has_no_tau():
 
 
 def test_a_stopped_run_says_how_to_go_on():
-    """Not like a finished one."""
+    """The ending of a stopped run names the command that continues it."""
     assert ending({"reached": [1130], "iterations": 20_000}) == (
         "stopped at iteration 1,130 of 20,000; continue with the same command and --resume"
     )
@@ -109,14 +104,14 @@ def test_a_stopped_run_says_how_to_go_on():
 
 
 def test_chains_that_disagree():
-    """By the limit that the diagnostics use."""
+    """Chains agree or not by the limit of the diagnostics."""
     agreement = {"pairs": 256, "rhat_median": 1.002, "rhat_worst": 1.02, "above": 0.03}
     assert "the chains agree" in result(GOOD | {"agreement": agreement})[2]
     assert "do not agree" in result(GOOD | {"agreement": agreement | {"above": 0.3}})[2]
 
 
 def test_the_slowest_shared_parameter_is_named():
-    """Thresholds that still drift show in no score, and nobody asks for diagnostics of a run that has ended well."""
+    """The slowest shared parameter is named with its ESS and R-hat, as its drift shows in no score."""
     slow = {"label": "threshold 3", "ess": 4.4, "rhat": 1.618}
     line = "slowest shared parameter: threshold 3, ESS 4, R-hat 1.62"
     assert result(GOOD | {"slowest": {"shared": slow}})[-1] == line
@@ -142,24 +137,24 @@ def test_the_slowest_shared_parameter_is_named():
     ],
 )
 def test_a_model_must_be_better_by_a_standard_error(change: dict[str, Any], words: list[str]) -> None:
-    """In its log score, and then in its errors; and the sentence has the difference and its error."""
+    """The log score and then the errors must be better, and the sentence has the difference and its standard error."""
     assert no_better({"over_biases": BETTER}) == []
     (said,) = no_better({"over_biases": BETTER | change})
     assert all(word in said for word in words), said
 
 
-def test_biases_only_are_not_held_to_themselves(tmp_path: Path) -> None:
-    """A summary has no such comparison at rank 0; the baseline has the RMSE of such a run, to 1 %."""
+def test_biases_only_are_not_compared_with_themselves(tmp_path: Path) -> None:
+    """A summary at rank 0 has no comparison, and the baseline has the RMSE of the run to 1 %."""
     assert no_better({}) == no_better({"over_biases": None}) == []
     settings = {"rank": 0, "grid": 2, "iterations": 80, "burn_in": 50, "save_draws": 0}
     assert sample(MPI.COMM_SELF, write(tmp_path / "r.h5", 0.0), tmp_path / "run", **settings) == 0
-    found = read_summary(tmp_path / "run" / "summary.json")
-    assert found["over_biases"] is None
-    assert found["baselines"]["biases_only"] == pytest.approx(found["rmse_mean"], rel=0.01)
+    summary = read_summary(tmp_path / "run" / "summary.json")
+    assert summary["over_biases"] is None
+    assert summary["baselines"]["biases_only"] == pytest.approx(summary["rmse_mean"], rel=0.01)
 
 
 def write(path: Path, factors: float) -> Path:
-    """4,000 ratings of 150 users and 80 items, a fifth of them held out: biases, noise of sd 1, and factors."""
+    """Write 4,000 ratings of biases, noise of sd 1 and factors, of which a fifth are held out."""
     rng = np.random.default_rng(0)
     i, j = np.nonzero(rng.random((150, 80)) < 0.33)
     w, h = rng.normal(size=(150, 2)), rng.normal(size=(80, 2))
@@ -175,15 +170,15 @@ def write(path: Path, factors: float) -> Path:
 def test_a_run_says_whether_its_factors_are_worth_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], factors: float, worth: bool
 ) -> None:
-    """`sample`, the summary and `info` say so where all there is are biases and noise, and not where tastes differ."""
+    """`sample`, the summary, `info` and the report say so where ratings have no factors, and only there."""
     data, run = write(tmp_path / "r.h5", factors), tmp_path / "run"
     settings = {"rank": 4, "grid": 2, "iterations": 300, "burn_in": 50, "save_draws": 4}
     assert sample(MPI.COMM_SELF, data, run, **settings) == 0
     said = " ".join(capsys.readouterr().out.split())
-    found = read_summary(run / "summary.json")["over_biases"]
-    assert (found["gain"] > found["gain_error"]) == worth
+    comparison = read_summary(run / "summary.json")["over_biases"]
+    assert (comparison["gain"] > comparison["gain_error"]) == worth
     assert ("better than biases only" in said or "worse than biases only" in said) != worth
-    assert f"(biases only {found['biases_only']:.4f})" in said
+    assert f"(biases only {comparison['biases_only']:.4f})" in said
     shown = " ".join(typed("info", run).expect().out.split())
     assert ("better than biases only" in shown or "worse than biases only" in shown) != worth
     if not worth:

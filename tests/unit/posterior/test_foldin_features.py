@@ -6,6 +6,7 @@ import pickle
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from mpi4py import MPI
 from runs import given_ratings
@@ -22,13 +23,13 @@ from dsgmcmc.posterior.rank import Ranking, recommendations
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import importance
 
-SETTINGS = {"rank": 2, "grid": 2, "iterations": 150, "burn_in": 60, "sampler": {"name": "baoab", "step_size": 0.2}}
-USERS, ITEMS, K = 44, 14, 2
+USERS, ITEMS = 44, 14
 
 
-def make(folder: Path, **settings: object) -> Path:
-    """Ratings that `job` moves, of users with a job, an age, and what they like, and of items with genres."""
-    folder.mkdir(parents=True, exist_ok=True)
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Run:
+    """A run on ratings that `job` moves, of users with a job, an age, and what they like, and of items with genres."""
+    folder = tmp_path_factory.mktemp("described")
     rng = np.random.default_rng(0)
     job, age = rng.integers(0, 2, USERS), rng.normal(40, 9, USERS).round(1)
     likes = [("jazz|rock", "rock", "jazz|folk", "")[k % 4] for k in range(USERS)]
@@ -40,48 +41,39 @@ def make(folder: Path, **settings: object) -> Path:
     (folder / "r.csv").write_text("user,item,rating\n" + "".join(f"{u},{i},{x:.3f}\n" for u, i, x in rows))
     described = {"user": Description(folder / "users.csv"), "item": Description(folder / "items.csv")}
     prepare_ratings([str(folder / "r.csv")], folder / "r.h5", described=described, test_fraction=0.0)
-    assert sample(MPI.COMM_SELF, folder / "r.h5", folder / "run", **{**SETTINGS, **settings}) == 0
-    return folder / "run"
-
-
-@pytest.fixture(scope="module")
-def path(tmp_path_factory) -> Path:
-    return make(tmp_path_factory.mktemp("described"), rank=K)
-
-
-@pytest.fixture(scope="module")
-def run(path) -> Run:
-    return Run(path)
+    settings = {"rank": 2, "grid": 2, "iterations": 150, "burn_in": 60, "sampler": {"name": "baoab", "step_size": 0.2}}
+    assert sample(MPI.COMM_SELF, folder / "r.h5", folder / "run", **settings) == 0
+    return Run(folder / "run")
 
 
 def described_by(run: Run, kind: str, folder: Path, text: str, **more: object):
-    """What a file says, encoded."""
+    """Encode the features in a text."""
     (folder / "new.csv").write_text(text)
     return describe_new(run, kind, Description(folder / "new.csv", **more))
 
 
 def centred_by_hand(run: Run, kind: str) -> tuple[np.ndarray, dict[str, float]]:
-    """Means of the features over all rows, from the text of the file; and mean and sd of numbers."""
+    """Return the means of the features over all rows of the file, and the mean and sd of ages."""
     lines = [line.split(",") for line in (run.path.parent / f"{kind}s.csv").read_text().splitlines()[1:]]
     if kind == "item":
         sets = [set(line[1].split("|")) for line in lines]
-        return np.array([np.mean([atom in found for found in sets]) for atom in "xyz"]), {}
+        return np.array([np.mean([atom in genres for genres in sets]) for atom in "xyz"]), {}
     likes = [set(line[3].split("|")) for line in lines]
     job, ages = [line[1] for line in lines], np.array([float(line[2]) for line in lines])
     means = [np.mean(np.array(job) == "a"), np.mean(np.array(job) == "b"), 0.0]
-    means += [np.mean([atom in found for found in likes]) for atom in ("folk", "jazz", "rock")]
+    means += [np.mean([atom in liked for liked in likes]) for atom in ("folk", "jazz", "rock")]
     return np.array(means), {"mean": ages.mean(), "sd": ages.std()}
 
 
 def expected(run: Run, kind: str, number: int, x: np.ndarray, others: list[int], values: list[float]):
-    """Mean and covariance of a row with centred features x, given its ratings if it has any."""
+    """Return mean and covariance of a row with centred features x, given its ratings."""
     draw = run.draw(number)
     mean = draw.prior[kind].mean + x @ draw.shared[f"{kind}.features.effects"]
     return given_ratings(run, kind, number, mean, others, values)
 
 
 def folded_by(run: Run, kind: str, ratings: list[tuple[int, int, float]], described: dict):
-    """Rows with ratings, each of a name, a name of the other side, and a value, and with features."""
+    """Fold in rows with features and ratings (name, name of the other side, value)."""
     names, others, values = (np.array([rating[k] for rating in ratings]) for k in range(3))
     return fold_in(run, NewRatings(kind, names, others, values, described))
 
@@ -89,7 +81,7 @@ def folded_by(run: Run, kind: str, ratings: list[tuple[int, int, float]], descri
 @pytest.mark.parametrize("kind", ["user", "item"])
 @pytest.mark.parametrize("n", [0, 3])
 def test_the_law_of_a_new_row_with_features(run, tmp_path, kind, n):
-    """N(m + B^T x, Lambda^-1), conditioned on the ratings, if any."""
+    """A new row has the distribution N(m + B^T x, Lambda^-1), conditioned on its ratings."""
     means, number = centred_by_hand(run, kind)
     if kind == "user":
         text, x = "likes,age,user,job\nrock|jazz,52.5,900,b\n", [0, 1, 0, 0, 1, 1]
@@ -104,13 +96,13 @@ def test_the_law_of_a_new_row_with_features(run, tmp_path, kind, n):
     assert more == []
     for s in range(len(run.draws)):
         mean, covariance = expected(run, kind, s, x - means, others, values)
-        found = folded.rows(s, np.array([0]))
-        np.testing.assert_allclose(found.mean[0], mean, rtol=1e-5, atol=1e-5)
-        np.testing.assert_allclose(found.covariance[0], covariance, rtol=1e-5, atol=1e-7)
+        law = folded.rows(s, np.array([0]))
+        np.testing.assert_allclose(law.mean[0], mean, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(law.covariance[0], covariance, rtol=1e-5, atol=1e-7)
 
 
-def test_what_is_unknown_says_nothing(run, tmp_path):
-    """Strange categories and empty cells: no category holds; who has nothing at all is average."""
+def test_unknown_features_have_no_effect(run, tmp_path):
+    """Unknown categories and empty cells have no effect, and a row of these alone has the prior mean."""
     text = "user,job,age,likes\n901,astronaut,,NaN\n902,b,,rock|polka\n903,b,,rock\n"
     described = described_by(run, "user", tmp_path, text)
     folded, _ = folded_by(run, "user", [], described)
@@ -121,58 +113,49 @@ def test_what_is_unknown_says_nothing(run, tmp_path):
 
 
 @pytest.mark.parametrize("new", ["ratings", "features", "ratings and features"])
-def test_a_known_row_keeps_what_is_not_new(run, tmp_path, new):
-    """New ratings of a known user are added to the old ones; its features are those of the ratings file or new ones."""
+def test_a_known_row_keeps_old_ratings_and_features(run, tmp_path, new):
+    """New ratings are added to old ones, and new features replace those of the ratings file."""
     row = int(run.users.index_of([7])[0])
     means, _ = centred_by_hand(run, "user")
     line = (run.path.parent / "users.csv").read_text().splitlines()[8].split(",")
     described = described_by(run, "user", tmp_path, f"user,job,age,likes\n7,{line[1]},,rock\n")
     with run.open_ratings() as ratings:
-        own = ratings.feature_slab("rows" if not ratings.transposed else "cols", row, row + 1)
+        stored = ratings.feature_slab("rows" if not ratings.transposed else "cols", row, row + 1)
     x = np.array([line[1] == "a", line[1] == "b", 0, 0, 0, 1.0])
     if "features" not in new:
         described, x = {}, np.zeros(6)
-        x[own.indices] = own.values
+        x[stored.indices] = stored.values
     later = [(13, 5.0)] if "ratings" in new else []
-    folded, notes = folded_by(run, "user", [(7, *each) for each in later], described)
+    folded, notes = folded_by(run, "user", [(7, *rating) for rating in later], described)
     assert not notes
     rated = [line.split(",") for line in (run.path.parent / "r.csv").read_text().splitlines()[1:]]
-    mine = [(int(i), float(value)) for user, i, value in rated if user == "7"] + later
-    others = run.items.index_of([i for i, _ in mine]).tolist()
-    mean, covariance = expected(run, "user", 0, x - means, others, [value for _, value in mine])
-    found = folded.rows(0, np.array([0]))
-    np.testing.assert_allclose(found.mean[0], mean, rtol=1e-4, atol=1e-4)
-    np.testing.assert_allclose(found.covariance[0], covariance, rtol=1e-4, atol=1e-6)
+    of_user = [(int(i), float(value)) for user, i, value in rated if user == "7"] + later
+    others = run.items.index_of([i for i, _ in of_user]).tolist()
+    mean, covariance = expected(run, "user", 0, x - means, others, [value for _, value in of_user])
+    law = folded.rows(0, np.array([0]))
+    np.testing.assert_allclose(law.mean[0], mean, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(law.covariance[0], covariance, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize(
-    ("text", "what"),
+    ("text", "message"),
     [
         ("user,job,age\n9,a,3\n", "new.csv has the columns job, age, and .* made from the columns job, age, likes"),
         ("user,job,age,likes\n9,a,old,rock\n", "line 2: the number age is 'old'; correct it, leave the cell"),
         ("user,job,age,likes\nx9,a,3,rock\n", "the users of the run are integers, unlike 'x9'"),
     ],
 )
-def test_bad_features_are_refused(run, tmp_path, text, what):
-    """Each in a line that says what was found, where, and what to do."""
-    with pytest.raises(InputError, match=what):
+def test_bad_features_are_refused(run, tmp_path, text, message):
+    """A refusal says what is wrong, where, and what to do."""
+    with pytest.raises(InputError, match=message):
         described_by(run, "user", tmp_path, text)
 
 
-class Frame:
-    """What a data frame has of itself for us: labels, columns, an index."""
-
-    def __init__(self, index: list, **columns: list) -> None:
-        self.index, self.columns, self._columns = np.array(index), list(columns), columns
-
-    def __getitem__(self, label: str) -> np.ndarray:
-        return np.array(self._columns[label], dtype=object if isinstance(self._columns[label][0], str | list) else None)
-
-
-def test_features_from_python(path):
-    """Alone, with ratings at once or later, by `fold_in` and `update`, in a pickled model: the same predictions."""
-    model = open_model(path)
-    frame = Frame([901, 902], job=["b", "a"], age=[52.5, np.nan], likes=[["rock", "jazz"], []])
+def test_features_from_python(run):
+    """Features with ratings at once or later, by `fold_in` or `update`, and in a pickle give the same predictions."""
+    model = open_model(run.path)
+    tastes = {"job": ["b", "a"], "age": [52.5, np.nan], "likes": [["rock", "jazz"], []]}
+    frame = pd.DataFrame(tastes, index=[901, 902])
     cold = model.fold_in(features=frame)
     assert cold.predict([[901, 4]])[0] > cold.predict([[902, 4]])[0] + 1
     later = cold.fold_in([[901, 2, 1.1], [901, 5, 1.5]])
@@ -188,7 +171,7 @@ def test_features_from_python(path):
 
 
 def test_users_without_ratings_are_predicted_from_their_features(run: Run) -> None:
-    """All have the job of low ratings; a user of whom nothing is known is near the mean. Items are recommended."""
+    """Users with the job of low ratings are predicted low, and an unknown user near the mean."""
     users = np.append(run.users.index_of([40, 41, 42, 43]), -1).astype(np.int32)
     predicted = Predictor(run, PredictOptions(of_mean=True))(users, np.zeros(5, np.int32))
     assert predicted.mean == pytest.approx([2.2] * 4 + [3.0], abs=0.4)
@@ -197,7 +180,7 @@ def test_users_without_ratings_are_predicted_from_their_features(run: Run) -> No
 
 
 def test_importance_of_features(run: Run) -> None:
-    """The column that moves ratings comes first; effects have intervals, by decreasing size; info prints them.
+    """The column that moves ratings comes first, and effects have intervals and decreasing sizes.
 
     The share of an effect in the bias is not identified here: the factors of items that are alike serve as well.
     """

@@ -36,12 +36,12 @@ CASES: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module", params=CASES, ids=str)
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """Of stars from 1 to 5; after the usual 120 sweeps rows and scales are still on their way."""
+    """A run on stars from 1 to 5; after the usual 120 sweeps rows and scales have not converged."""
     return make_run(tmp_path_factory.mktemp("run"), stars=True, iterations=400, **CASES[request.param]).open()
 
 
-def reference(run: Run, number: int, kind: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Rows (n, D) of the prior, their log scales and log gaps (n, m), and their weights, which sum to 1."""
+def reference(run: Run, number: int, kind: str) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of the prior with their log scales and log gaps (n, D + m), and their weights, which sum to 1."""
     rng, draw = np.random.default_rng(0), run.draw(number)
     prior, other = draw.prior[kind], OTHER[kind]
     theta = rng.multivariate_normal(np.zeros(len(prior.mean)), prior.covariance, REFERENCE)
@@ -75,7 +75,7 @@ def reference(run: Run, number: int, kind: str) -> tuple[np.ndarray, np.ndarray,
         p = expit(scale * (above - eta)) - expit(scale * (below - eta))
         log_weight += np.log(np.maximum(p, 1e-300))
     weight = np.exp(log_weight - log_weight.max())
-    return theta, np.column_stack([np.log(s), d]), weight / weight.sum()
+    return np.column_stack([theta, np.log(s), d]), weight / weight.sum()
 
 
 def of_gaps(thresholds: np.ndarray, d: np.ndarray, r: int) -> np.ndarray | float:
@@ -90,12 +90,11 @@ def of_gaps(thresholds: np.ndarray, d: np.ndarray, r: int) -> np.ndarray | float
 
 @pytest.mark.parametrize("kind", ["user", "item"])
 def test_a_drawn_row_has_the_conditional_law(run: Run, kind: str) -> None:
-    """Means and sds of columns, log scale and log gaps, over independent draws: four standard errors of both."""
+    """Drawn rows, log scales and log gaps have the means and sds of the reference, to four standard errors."""
     if kind == "item" and run.config.thresholds == "shared":
-        pytest.skip("as of users")
+        pytest.skip("the same as for users")
     number = len(run.draws) - 1
-    rows, own, weight = reference(run, number, kind)
-    expected = np.column_stack([rows, own])
+    expected, weight = reference(run, number, kind)
     names = Vocabulary(kind, np.arange(-SEEDS, 0))
     repeated = np.repeat(np.arange(SEEDS), len(OTHERS)), np.tile(OTHERS, SEEDS), np.tile(VALUES, SEEDS)
     law = FoldIn(run, kind, names, *repeated).rows(number, np.arange(SEEDS))
@@ -111,7 +110,7 @@ def test_a_drawn_row_has_the_conditional_law(run: Run, kind: str) -> None:
 
 
 def test_new_rows_are_predicted_and_ranked(run: Run) -> None:
-    """Whoever gave four things 5 is expected to give these more than one who gave them 1; things are recommended."""
+    """A new user who gave four items 5 is predicted to rate them higher than one who gave them 1."""
     run = Run(run.path)
     run.draws = run.draws[:8]
     names, items = np.repeat([-1, -2], 4), np.tile(run.items.ids[[0, 2, 3, 5]], 2)
@@ -131,8 +130,8 @@ def test_new_rows_are_predicted_and_ranked(run: Run) -> None:
         np.testing.assert_allclose(used, [cuts[1], draw.own_thresholds[3], draw.thresholds])
 
 
-def test_what_is_no_count_is_refused(run: Run) -> None:
-    """Ratings of a new row must be such as the law gives a probability to; of levels the next one is taken."""
+def test_a_rating_that_is_no_count_is_refused(run: Run) -> None:
+    """Ratings of a new row must be counts under a law of counts; a law of levels takes the next level."""
     n = run.users.ids[:1]
     for wrong in (-1.0, 2.5):
         new = NewRatings("item", np.array([-1]), n, np.array([wrong]), {})

@@ -1,4 +1,4 @@
-"""Runs that have not ended, being sampled or killed: what they have serves, and what they have not is said."""
+"""Runs that are being sampled or were killed: their draws serve, and messages say what is not there yet."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from dsgmcmc.storage.store import step_name
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Made:
-    """Run of two chains that ended, all of whose draws are saved."""
+    """A finished run of two chains, all of whose draws are saved."""
     return make_run(tmp_path_factory.mktemp("run"), chains=2)
 
 
@@ -58,17 +58,17 @@ def sampled(path: Path) -> Iterator[None]:
 
 @pytest.mark.parametrize("settings", [{}, {"likelihood": "ordinal-logit"}])
 def test_the_draws_of_a_killed_run_serve_as_those_of_one_that_ended(tmp_path: Path, settings: dict[str, Any]) -> None:
-    """The same predictions to the bit."""
+    """A killed run predicts as the finished run does, to the bit."""
     one = make_run(tmp_path, stars=bool(settings), **settings)
-    ended, found = one.open(), Run(killed(one.path, tmp_path / "killed"))
-    assert (found.unfinished, found.draws) == (True, ended.draws)
+    ended, left = one.open(), Run(killed(one.path, tmp_path / "killed"))
+    assert (left.unfinished, left.draws) == (True, ended.draws)
     pairs = ended.test_pairs()
-    for values, expected in zip(*(Predictor(run, PredictOptions())(*pairs) for run in (found, ended)), strict=True):
+    for values, expected in zip(*(Predictor(run, PredictOptions())(*pairs) for run in (left, ended)), strict=True):
         assert np.array_equal(values, expected)
 
 
-def test_what_only_a_posterior_has_is_refused_in_words(under_way: Path, tmp_path: Path) -> None:
-    """Moments and scores; everything that draws have is exported, and reported."""
+def test_moments_and_scores_of_an_unfinished_run_are_refused(under_way: Path, tmp_path: Path) -> None:
+    """An unfinished run has no moments and no scores, but its draws are exported and reported."""
     run = Run(under_way)
     with pytest.raises(InputError, match="has not ended: its test ratings are scored when"):
         predict_test(run)
@@ -82,14 +82,14 @@ def test_what_only_a_posterior_has_is_refused_in_words(under_way: Path, tmp_path
 
 
 def test_a_chain_without_draws_is_left_out(under_way: Path) -> None:
-    """Chains need not be abreast: one may be burning in still."""
+    """A chain that is still burning in does not keep the others from serving."""
     for kind in ("checkpoints", "draws"):
         shutil.rmtree(under_way / kind / "chain-1")
     assert Run(under_way).chains == [0]
 
 
 def test_a_posterior_stands_until_a_checkpoint_has_later_draws(under_way: Path, finished: Made) -> None:
-    """A job that goes on with a run leaves the posterior of the one before, and adds checkpoints."""
+    """The posterior of a run that goes on serves until a checkpoint has later draws."""
     shutil.copytree(finished.path / "posterior", under_way / "posterior")
     assert not Run(under_way).unfinished
     series = RunDirectory(under_way).series("posterior", 1)
@@ -98,7 +98,7 @@ def test_a_posterior_stands_until_a_checkpoint_has_later_draws(under_way: Path, 
 
 
 def test_a_reader_begins_anew_where_draws_were_removed(tmp_path: Path) -> None:
-    """Whoever has opened the run has the newest draws then; whoever reads one by itself is told."""
+    """A model that finds draws removed opens the run again, and a reader of one draw is told to."""
     begun = make_run(tmp_path / "run", iterations=60, save_draws=2, checkpoint_every=5)
     shutil.rmtree(begun.path / "posterior")
     model, run = dsgmcmc.open_run(begun.path), Run(begun.path)
@@ -113,7 +113,7 @@ def test_a_reader_begins_anew_where_draws_were_removed(tmp_path: Path) -> None:
 
 
 def test_a_run_that_is_sampled_says_what_there_will_be(tmp_path: Path) -> None:
-    """How far it is, and when there is something to use; afterwards, how to go on with it."""
+    """A run without draws says how far it is and when there will be some, or how to continue it."""
     path = killed(make_run(tmp_path, iterations=60).path, tmp_path / "killed")
     shutil.rmtree(path / "checkpoints")  # its first one is on its way
     words = "at iteration 60 of 60"
@@ -129,11 +129,11 @@ def test_a_run_that_is_sampled_says_what_there_will_be(tmp_path: Path) -> None:
 
 
 def test_a_run_that_goes_on_has_the_draws_of_before(finished: Made, tmp_path: Path) -> None:
-    """Its posterior serves until the first checkpoint of the new job; of one that has ended there is nothing to say."""
+    """The old draws of a run that goes on serve meanwhile, and only such a run reports progress."""
     path = Path(shutil.copytree(finished.path, tmp_path / "run"))
     run = Run(path)
     assert progress(run.directory, run.config, run.states) is None
     with sampled(path):
-        found = progress(run.directory, run.config, run.states)
-    assert found is not None
-    assert found.usable() == f"{len(run.draws)} draws so far can be used"
+        state = progress(run.directory, run.config, run.states)
+    assert state is not None
+    assert state.usable() == f"{len(run.draws)} draws so far can be used"

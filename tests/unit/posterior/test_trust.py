@@ -1,4 +1,4 @@
-"""A run says of itself only what it was made with: changed settings and facts, foreign or incomplete posteriors."""
+"""Changed settings and facts, and foreign or incomplete posteriors, are refused."""
 
 from __future__ import annotations
 
@@ -34,8 +34,12 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Made:
 
 @pytest.fixture
 def path(finished: Made, tmp_path: Path) -> Path:
-    """A copy of it, to be changed."""
+    """A copy of the run, to be changed."""
     return Path(shutil.copytree(finished.path, tmp_path / "run"))
+
+
+def verify(path: Path) -> None:
+    audit(RunDirectory(path))
 
 
 def edit(path: Path, old: str, new: str) -> None:
@@ -56,13 +60,11 @@ FACTS = {
 
 @pytest.mark.parametrize("name", FACTS)
 def test_a_changed_fact_is_named(finished: Made, path: Path, name: str) -> None:
-    """A flipped digit of the mean would shift all predictions; every reader refuses, and so does a job."""
+    """Every reader and a job refuse a run whose facts were changed, and name the fact."""
     edit(path, *FACTS[name])
-    for read in (Run, BPMF.load, lambda path: audit(RunDirectory(path))):
+    for read in (Run, BPMF.load, verify, lambda path: sample(MPI.COMM_SELF, finished.data, path, resume=True)):
         with pytest.raises(InputError, match=rf"run\.toml has been changed since .*: {name}$"):
             read(path)
-    with pytest.raises(InputError, match=rf"run\.toml has been changed since .*: {name}$"):
-        sample(MPI.COMM_SELF, finished.data, path, resume=True)
     assert typed("verify", path).err.count("\n") == 1
 
 
@@ -70,22 +72,20 @@ def test_a_changed_fact_is_named(finished: Made, path: Path, name: str) -> None:
     "change", [("center = true", "center = false"), ("rank = 3", "rank = 4"), ("seed = 0", "seed = 1")]
 )
 def test_a_changed_setting_is_refused(finished: Made, path: Path, change: tuple[str, str]) -> None:
-    """Also where the snapshots could be read with it."""
+    """A changed setting is refused, also if the snapshots could be read with it."""
     edit(path, *change)
-    for read in (Run, lambda path: audit(RunDirectory(path))):
+    for read in (Run, verify, lambda path: sample(MPI.COMM_SELF, finished.data, path, resume=True)):
         with pytest.raises(InputError, match="its settings do not match its config_hash"):
             read(path)
-    with pytest.raises(InputError, match="its settings do not match its config_hash"):
-        sample(MPI.COMM_SELF, finished.data, path, resume=True)
 
 
 def test_a_changed_summary_is_refused(path: Path) -> None:
-    """`info` and the report show its numbers."""
+    """The checksum of a summary tells a changed number."""
     file = path / "summary.json"
     file.write_text(file.read_text(encoding="utf-8").replace('"rmse_mean": ', '"rmse_mean": 1'), encoding="utf-8")
-    for read in (read_summary, lambda file: audit(RunDirectory(path))):
+    for read, place in ((read_summary, file), (verify, path)):
         with pytest.raises(InputError, match="does not match its own checksum"):
-            read(file)
+            read(place)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_a_changed_summary_is_refused(path: Path) -> None:
     ],
 )
 def test_a_forged_summary_is_refused(path: Path, tmp_path: Path, forged: dict[str, Any]) -> None:
-    """Whoever can seal it may have written anything: `info` or the report names the file, without a traceback."""
+    """A summary that is sealed but of other content is named by `info` or the report, without a traceback."""
     summary = read_summary(path / "summary.json")
     save_summary(path / "summary.json", summary | forged)
     codes = []
@@ -147,14 +147,14 @@ WRONG = {
 
 @pytest.mark.parametrize("words", WRONG)
 def test_an_incomplete_posterior_is_refused_when_it_is_opened(path: Path, words: str) -> None:
-    """Not with a KeyError when the missing part is asked for; nor what stands in its place before a run has ended."""
+    """A posterior that lacks a part, or has one of another shape, is refused when the run is opened."""
     rewrite(newest(path, "posterior"), WRONG[words])
     with pytest.raises(InputError, match=f"inconsistent: its blocks of {words} "):
         Run(path)
 
 
 def test_an_index_of_other_lengths_is_refused(path: Path) -> None:
-    """Every row has one name, every test rating a row and a column, and the posterior the same number of rows."""
+    """An index whose arrays have other lengths than its run is refused."""
     index = path / INDEX
     kept = Path(shutil.copytree(index, path.parent / "kept"))
     names, counts = Key("ids", "W", 0, "integers"), Key("ratings", "W", 0, "count")
@@ -167,7 +167,7 @@ def test_an_index_of_other_lengths_is_refused(path: Path) -> None:
 
 
 def test_a_directory_without_settings_or_index_is_refused(path: Path) -> None:
-    """A directory that never was a run, and a run that lost its index."""
+    """A directory that is no run and a run without its index are refused."""
     with pytest.raises(InputError, match="not a run directory"):
         Run(path.parent)
     shutil.rmtree(path / INDEX)
@@ -176,7 +176,7 @@ def test_a_directory_without_settings_or_index_is_refused(path: Path) -> None:
 
 
 def test_an_incomplete_draw_is_refused(path: Path) -> None:
-    """When it is read: there may be many of large manifests."""
+    """A draw that lacks a part is refused when it is read."""
     run = Run(path)
     rewrite(newest(path, "draws"), gone(Key("draw", "H", 0, "theta")))
     with pytest.raises(InputError, match="draw/H/theta"):
@@ -184,7 +184,7 @@ def test_an_incomplete_draw_is_refused(path: Path) -> None:
 
 
 def test_a_snapshot_in_another_s_place_is_refused(path: Path) -> None:
-    """Each is whole by itself."""
+    """A snapshot under the name of another is refused, though it is whole."""
     draws = newest(path, "draws")
     draws.rename(draws.with_name("step-000000000061"))
     with pytest.raises(InputError, match="has another identity"):
@@ -199,7 +199,7 @@ def newest(path: Path, kind: str) -> Path:
 def test_a_checkpoint_that_does_not_fit_is_refused(
     finished: Made, path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The job went on with arrays of other shapes, and ended with the kernels' errors at the next draw."""
+    """A job refuses a checkpoint with arrays of other shapes or types, or with wrong counts."""
     place = newest(path, "checkpoints")
     kept = Path(shutil.copytree(place, path.parent / "kept"))
     for earlier in set(place.parent.iterdir()) - {place}:  # that of the end of burn-in, which would be resumed from

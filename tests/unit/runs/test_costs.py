@@ -48,7 +48,7 @@ def held(data: Path, config: ResolvedConfig) -> int:
 
 @pytest.mark.parametrize("name", ["psgld", "sgld", "gibbs"])
 def test_memory_is_at_least_what_a_chain_takes(data: Path, name: str) -> None:
-    """Beside the interpreter, a copy of the state and draws are held while a checkpoint is written."""
+    """The memory of a process is that of a chain, of a copy of its state, and of the interpreter."""
     config = build({**SETTINGS, "sampler": name, "noise": "both", "save_draws": 0}).resolved()
     with Ratings(data) as ratings:
         said = Costs.of(config, ratings, 1)
@@ -66,7 +66,7 @@ def test_memory_is_at_least_what_a_chain_takes(data: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["psgld", "hamcmc"])
 def test_disk_is_what_was_said(data: Path, tmp_path: Path, name: str) -> None:
-    """A checkpoint; and the whole run, between the bounds."""
+    """A checkpoint has the size that was forecast, and the run lies between the bounds."""
     settings = {**SETTINGS, "sampler": {"name": name}, "noise": "both", "iterations": 7, "burn_in": 0, "thin": 1}
     assert sample(MPI.COMM_SELF, data, tmp_path / "run", **settings) == 0
     with Ratings(data) as ratings:
@@ -84,7 +84,7 @@ def size(folder: Path) -> int:
 
 
 class Numbers(Ratings):
-    """Of a ratings file only how many ratings there are of what: no file, and nothing that takes memory."""
+    """The numbers of ratings by row and column of a file that does not exist."""
 
     def __init__(self, column_counts: np.ndarray, train: np.ndarray, test: np.ndarray) -> None:
         self.column_counts = column_counts
@@ -94,13 +94,11 @@ class Numbers(Ratings):
 
 
 def test_positions_of_test_ratings_have_32_bits() -> None:
-    """In a block of rows; another grid cuts it. The ratings themselves are numbered by 64 bits."""
-    train = np.full(4, 2**40)
-    half = 2**30
+    """Test ratings of a block of rows are counted by 32 bits, so that more of them need a larger grid."""
+    counts, half = np.full(4, 2**40), 2**30
     config = build({"rank": 2, "grid": 2}).resolved()
-    columns = np.full(4, 2**40)
-    check_limits(config, Numbers(columns, train, np.array([half, half - 1, half, half - 1])))
-    past = Numbers(columns, train, np.array([half, half, 1, 1]))
+    check_limits(config, Numbers(counts, counts, np.array([half, half - 1, half, half - 1])))
+    past = Numbers(counts, counts, np.array([half, half, 1, 1]))
     with pytest.raises(InputError, match=r"2,147,483,648 test ratings.* larger --grid"):
         check_limits(config, past)
     check_limits(config.model_copy(update={"grid": 4}), past)

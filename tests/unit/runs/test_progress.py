@@ -19,15 +19,9 @@ from dsgmcmc.runs.progress import Progress, logs
 def test_progress_counts_the_ratings_of_an_iteration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sampler: str, parts: int
 ) -> None:
-    """A part's, or all of them where an iteration is a sweep: else the speed shown would be wrong by the grid."""
+    """The speed counts the ratings of a part, or all where an iteration is a sweep."""
     shown = []
-
-    class Watched(Progress):
-        def __init__(self, iterations: int, data: float, quiet: bool) -> None:
-            super().__init__(iterations, data, quiet)
-            shown.append((iterations, data))
-
-    monkeypatch.setattr(job, "Progress", Watched)
+    monkeypatch.setattr(job, "Progress", lambda *given: shown.append(given[:2]) or Progress(*given))
     data = write_planted(tmp_path / "r.h5")
     settings = {"sampler": sampler, "grid": 3, "rank": 2, "iterations": 4, "burn_in": 1, "thin": 2}
     assert sample(MPI.COMM_SELF, data, tmp_path / "run", **settings) == 0
@@ -36,7 +30,7 @@ def test_progress_counts_the_ratings_of_an_iteration(
 
 
 def test_a_line_says_which_rmse_is_which(capsys: pytest.CaptureFixture[str]) -> None:
-    """That of one draw, and that of the average over draws, once there is one."""
+    """A line has the RMSE of one draw and, once there is one, that of the posterior mean."""
     with Progress(10, 100.0) as progress:
         for iteration, mean in ((1, None), (10, 0.83234)):
             progress({"chain": 0, "iteration": iteration, "time_s": 0.0, "rmse": 0.9068, "rmse_mean": mean, "tau": 1.8})
@@ -48,26 +42,19 @@ def test_a_line_says_which_rmse_is_which(capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.parametrize(
     ("rate", "text"), [(244e6, "244 M"), (2.44e6, "2.4 M"), (244_000, "244 k"), (2_440, "2.4 k"), (24, "24")]
 )
-def test_small_data_are_not_slow(rate: float, text: str) -> None:
-    """They were sampled at 0 M ratings a second."""
+def test_a_rate_has_a_unit_of_its_size(rate: float, text: str) -> None:
+    """A small rate is not shown as 0 M."""
     assert in_units(rate) == text
 
 
 def test_logs(capfd: pytest.CaptureFixture[str]) -> None:
-    """Process 0 speaks, the others do not; nothing below the level; handlers are as before at the end."""
+    """Process 0 alone logs, every message is one line, and the handlers are as before in the end."""
     logger = logging.getLogger("dsgmcmc.any")
     before = list(logging.getLogger("dsgmcmc").handlers)
     for rank in (0, 1):
         with logs(rank):
             logger.debug("details")
             logger.info("process %d", rank)
-            logger.warning("careful")
-    assert capfd.readouterr().err == "process 0\nwarning: careful\n"
+            logger.warning("taking over %s", "run\x1b[2J\n2026 ERROR \udcff")
+    assert capfd.readouterr().err == "process 0\nwarning: taking over run\\x1b[2J\\n2026 ERROR \\udcff\n"
     assert logging.getLogger("dsgmcmc").handlers == before
-
-
-def test_a_name_does_not_begin_a_line(capfd: pytest.CaptureFixture[str]) -> None:
-    """Nor steer the terminal: a message is one line."""
-    with logs(0):
-        logging.getLogger("dsgmcmc.any").warning("taking over %s", "run\x1b[2J\n2026 ERROR \udcff")
-    assert capfd.readouterr().err == "warning: taking over run\\x1b[2J\\n2026 ERROR \\udcff\n"

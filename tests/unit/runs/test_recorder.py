@@ -1,4 +1,4 @@
-"""What a chain accumulates: which draws are kept, weighted moments, predictions of held-out ratings."""
+"""Which draws a chain keeps, and its weighted moments and predictions of held-out ratings."""
 
 from __future__ import annotations
 
@@ -27,38 +27,23 @@ WEIGHTS = (1.0, 1.0, 0.5, 2.0, 0.25)
 
 @pytest.mark.parametrize("keep", [1, 2, 5])
 def test_between_keep_and_twice_keep_draws_stand_for_the_chain(keep: int) -> None:
-    """At any time, evenly spaced from the first on; before `keep` were made, all of them."""
+    """The kept draws are evenly spaced from the first on, and all of them up to `keep` draws."""
     numbers = DrawNumbers(keep)
-    for made in range(1, 400):
-        saved = numbers.offer(made)
-        assert saved == (numbers.kept[-1:] == [made])
-        if made <= keep:
-            assert numbers.kept == list(range(1, made + 1))
-        assert min(made, keep) <= len(numbers.kept) <= 2 * keep - 1
-        assert numbers.kept == list(range(1, made + 1, numbers.spacing))[: len(numbers.kept)]
-        assert made - numbers.kept[-1] < 2 * numbers.spacing, "the end of the chain is covered too"
-
-
-def test_what_is_kept_follows_from_the_number_of_draws_alone() -> None:
-    """Not from how the run was cut: counts and spacing are all that a checkpoint needs."""
-    whole = DrawNumbers(3)
-    for made in range(1, 60):
-        whole.offer(made)
-        resumed = DrawNumbers(3)
-        resumed.count, resumed.spacing, resumed.kept = whole.count, whole.spacing, list(whole.kept)
-        longer = DrawNumbers(3)
-        for number in range(1, made + 8):
-            longer.offer(number)
-        for number in range(made + 1, made + 8):
-            resumed.offer(number)
-        assert resumed.kept == longer.kept
+    for number in range(1, 400):
+        saved = numbers.offer(number)
+        assert saved == (numbers.kept[-1:] == [number])
+        if number <= keep:
+            assert numbers.kept == list(range(1, number + 1))
+        assert min(number, keep) <= len(numbers.kept) <= 2 * keep - 1
+        assert numbers.kept == list(range(1, number + 1, numbers.spacing))[: len(numbers.kept)]
+        assert number - numbers.kept[-1] < 2 * numbers.spacing, "the end of the chain is covered too"
 
 
 # ---------------------------------------------------------------------- moments
 
 
 def record(target: FactorTarget, draws: DrawRecorder, others: list[Recorder]) -> list[dict[str, Any]]:
-    """Look at five random states at different parts, and at two more that are no draws; the states, whole."""
+    """Record five random states at different parts, and two that are no draws; return all states."""
     rng = np.random.default_rng(0)
     states = []
     for iteration, weight in enumerate([WEIGHTS[0], None, *WEIGHTS[1:], None]):
@@ -82,19 +67,20 @@ def record(target: FactorTarget, draws: DrawRecorder, others: list[Recorder]) ->
     return states
 
 
-def found_by(weight: float, *recorders: Recorder) -> dict[Key, np.ndarray]:
-    """What recorders say in the end."""
+def posterior(weight: float, *recorders: Recorder) -> dict[Key, np.ndarray]:
+    """Blocks that recorders give at the end of a run."""
     blocks = [item for recorder in recorders for item in recorder.posterior(weight)]
     return {key: block() if callable(block) else block for key, block in blocks}
 
 
-def whole(found: dict[Key, np.ndarray], thing: str, factor: str, field: str) -> np.ndarray:
-    return np.concatenate([found[Key(thing, factor, b, field)] for b in range(GRID)])
+def whole(blocks: dict[Key, np.ndarray], thing: str, factor: str, field: str) -> np.ndarray:
+    """A field of all rows of a factor."""
+    return np.concatenate([blocks[Key(thing, factor, b, field)] for b in range(GRID)])
 
 
 @pytest.mark.parametrize(("heteroscedastic", "biases"), [(True, True), (False, False)])
 def test_moments_and_predictions_are_those_of_the_draws(tmp_path: Path, heteroscedastic: bool, biases: bool) -> None:
-    """Weighted mean and variance of factors, noise scales and predictions, as NumPy has them from all draws."""
+    """Factors, noise scales and predictions have the weighted mean and variance of all draws."""
     path = write_planted(tmp_path / "r.h5", ROWS, COLUMNS)
     model = replace(MODEL, biases=biases, heteroscedastic=tuple(Factor) if heteroscedastic else ())
     target = factor_target(MPI.COMM_SELF, path, GRID, "random", model)
@@ -103,13 +89,13 @@ def test_moments_and_predictions_are_those_of_the_draws(tmp_path: Path, heterosc
     states = record(target, recorder, [held_out])
     draws = [state for state in states if state["weight"] is not None]
     assert recorder.weight == sum(WEIGHTS)
-    found = found_by(recorder.weight, recorder, held_out)
+    blocks = posterior(recorder.weight, recorder, held_out)
 
     def check(name: str, thing: str, factor: str, values: list[np.ndarray]) -> None:
         mean = np.average(values, axis=0, weights=WEIGHTS)
         variance = np.average((np.array(values) - mean) ** 2, axis=0, weights=WEIGHTS)
-        np.testing.assert_allclose(whole(found, thing, factor, f"{name}mean"), mean, atol=2e-6)
-        np.testing.assert_allclose(whole(found, thing, factor, f"{name}variance"), variance, atol=5e-6)
+        np.testing.assert_allclose(whole(blocks, thing, factor, f"{name}mean"), mean, atol=2e-6)
+        np.testing.assert_allclose(whole(blocks, thing, factor, f"{name}variance"), variance, atol=5e-6)
 
     for factor in "WH":
         check("", "moments", factor, [draw[factor] for draw in draws])
@@ -122,13 +108,11 @@ def test_moments_and_predictions_are_those_of_the_draws(tmp_path: Path, heterosc
     predictions = [predict(state, i, j, biases) + centre for state in states]
     counted = [p for p, state in zip(predictions, states, strict=True) if state["weight"] is not None]
     check("", "test", "W", counted)
-    np.testing.assert_allclose(whole(found, "test", "W", "rating"), x, atol=1e-6)
-    noise = [
-        1 / (draw["tau"] * (draw["W.g"][i] * draw["H.g"][j] if heteroscedastic else np.ones(len(i)))) for draw in draws
-    ]
-    np.testing.assert_allclose(
-        whole(found, "test", "W", "noise_variance"), np.average(noise, axis=0, weights=WEIGHTS), rtol=1e-5
-    )
+    np.testing.assert_allclose(whole(blocks, "test", "W", "rating"), x, atol=1e-6)
+    scales = [draw["W.g"][i] * draw["H.g"][j] if heteroscedastic else np.ones(len(i)) for draw in draws]
+    noise = [1 / (draw["tau"] * scale) for draw, scale in zip(draws, scales, strict=True)]
+    expected = np.average(noise, axis=0, weights=WEIGHTS)
+    np.testing.assert_allclose(whole(blocks, "test", "W", "noise_variance"), expected, rtol=1e-5)
     errors = held_out.metrics()
     mean = np.average(counted, axis=0, weights=WEIGHTS)
     assert errors["rmse"] == pytest.approx(np.sqrt(np.mean((predictions[-1] - x) ** 2)), rel=1e-5)
@@ -137,22 +121,22 @@ def test_moments_and_predictions_are_those_of_the_draws(tmp_path: Path, heterosc
 
 
 def predict(state: dict[str, Any], i: np.ndarray, j: np.ndarray, biases: bool) -> np.ndarray:
-    """Less the centre, in float64."""
+    """Predictions without the centre, in float64."""
     w, h = state["W"].astype(np.float64)[i], state["H"].astype(np.float64)[j]
     return (w[:, :2] * h[:, :2]).sum(axis=1) + (w[:, 2] + h[:, 2] if biases else 0.0)
 
 
 def test_traces_and_saved_draws_are_those_of_the_draws(tmp_path: Path) -> None:
-    """Every draw leaves its number, weight and parameters; saved ones the whole state, whatever part it was at."""
+    """Traces have the number, weight and parameters of every draw, and saved draws the whole state."""
     path = write_planted(tmp_path / "r.h5", ROWS, COLUMNS)
     target = factor_target(MPI.COMM_SELF, path, GRID, "random", replace(MODEL, prior="normal-wishart"))
     recorder = DrawRecorder(target, True, 2)
     states = record(target, recorder, [])
-    found = found_by(recorder.weight, recorder)
-    assert found[Key("trace", "run", 0, "iteration")][:, 0].tolist() == [1, 3, 4, 5, 6]
-    assert found[Key("trace", "run", 0, "weight")][:, 0].tolist() == list(WEIGHTS)
-    assert found[Key("trace", "run", 0, "tau")][:, 0].tolist() == [1, 3, 4, 5, 6]
-    assert found[Key("trace", "run", 0, "W.precision")].shape == (5, 3), "of a dense prior its diagonal"
+    blocks = posterior(recorder.weight, recorder)
+    assert blocks[Key("trace", "run", 0, "iteration")][:, 0].tolist() == [1, 3, 4, 5, 6]
+    assert blocks[Key("trace", "run", 0, "weight")][:, 0].tolist() == list(WEIGHTS)
+    assert blocks[Key("trace", "run", 0, "tau")][:, 0].tolist() == [1, 3, 4, 5, 6]
+    assert blocks[Key("trace", "run", 0, "W.precision")].shape == (5, 3), "of a dense prior its diagonal"
     assert recorder.numbers.kept == [1, 4, 6]
     numbers, arrays = recorder.take_pending()
     assert numbers == [1, 4, 6]

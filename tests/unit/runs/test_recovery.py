@@ -35,17 +35,17 @@ ALL = ["half the step", "a quarter of the step", "the Kronecker metric", "the sa
     ],
 )
 def test_nothing_that_was_named_is_replaced(settings: dict[str, Any], expected: list[str]) -> None:
-    """Neither sampler, metric nor step; and Gibbs sampling is for likelihoods that admit it."""
+    """A sampler, metric or step that was named stays, and Gibbs sampling needs a likelihood that admits it."""
     given = section_of(settings.get("sampler", {}))
-    assert [each.name for each in fallbacks(build(settings).resolved(), given)] == expected
+    assert [fallback.name for fallback in fallbacks(build(settings).resolved(), given)] == expected
 
 
 def test_steps_are_those_of_the_settings_made_smaller() -> None:
-    """A half and a quarter; the other metric has a step of its own, and what was named besides."""
+    """Steps are halved and quartered; the Kronecker metric has a smaller step, and keeps settings that were named."""
     config = build({"sampler": {"friction": 0.8}}).resolved()
     half, quarter, kronecker, _ = fallbacks(config, ["friction"])
     size = config.sampler.config.step_size
-    assert [each.sampler.config.step_size for each in (half, quarter)] == [size / 2, size / 4]
+    assert [smaller.sampler.config.step_size for smaller in (half, quarter)] == [size / 2, size / 4]
     assert kronecker.sampler.config.metric == "kronecker"
     assert kronecker.sampler.config.step_size < size
     small = build({}).resolved().sampler
@@ -68,26 +68,25 @@ def recovered(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_each_time_is_said_and_the_draws_are_of_the_last(recovered: Path) -> None:
-    """Each began at the end of a burn-in; lines of metrics, draws and posterior are those of one chain."""
+    """All fallbacks are recorded, and the metrics, draws and posterior are those of the last chain."""
     noted = [event for event in RunDirectory(recovered).events() if event["event"] == "diverged"]
     assert [event["from"] for event in noted] == [BURN_IN] * 3
-    said = read_summary(recovered / "summary.json")["fell_back"]
-    assert [each["next"] for each in said] == ALL[:3]
-    assert [each["iteration"] for each in said] == [event["iteration"] for event in noted]
-    assert all(each["iteration"] > BURN_IN for each in said)
+    steps = read_summary(recovered / "summary.json")["fell_back"]
+    assert [step["next"] for step in steps] == ALL[:3]
+    assert [step["iteration"] for step in steps] == [event["iteration"] for event in noted]
+    assert all(step["iteration"] > BURN_IN for step in steps)
     assert [line["iteration"] for line in metrics(recovered)] == [1, *range(10, 61, 10)]
     posterior = Snapshot(recovered / "posterior" / "chain-0" / step_name(60))
     assert posterior.read(Key("trace", "run", 0, "iteration")).ravel().tolist() == [*range(BURN_IN + 5, 61, 5)]
 
 
 def test_a_chain_begins_from_the_state_at_the_end_of_its_burn_in(data: Path, tmp_path: Path) -> None:
-    """The model's parameters are those; momenta are drawn anew, and there are no draws.
+    """A chain begins again with the parameters of the end of its burn-in, new momenta, and no draws.
 
-    Killed where it removes the first of the checkpoints that the new one replaces, both are there.
+    The job is killed where it removes the first checkpoint that the new one replaces, so that both exist.
     """
-    assert (
-        copied("rename=kill,path=.trash-", partial(diverging, MPI.COMM_SELF, data, tmp_path / "run")) == -signal.SIGKILL
-    )
+    work = partial(diverging, MPI.COMM_SELF, data, tmp_path / "run")
+    assert copied("rename=kill,path=.trash-", work) == -signal.SIGKILL
     begun, before = (Snapshot(tmp_path / "run" / "checkpoints" / "chain-0" / step_name(n)) for n in (0, BURN_IN))
     for factor in "WH":
         theta, r = (Key("state", factor, 2, name) for name in ("theta", "r"))
@@ -103,7 +102,7 @@ def test_a_chain_begins_from_the_state_at_the_end_of_its_burn_in(data: Path, tmp
     "fault", ["remove=kill,at=1", "remove=kill,at=3", "rename=kill,at=1", "rename=kill,at=3", "rename.done=kill,at=2"]
 )
 def test_a_job_may_be_killed_while_a_chain_falls_back(data: Path, recovered: Path, tmp_path: Path, fault: str) -> None:
-    """Before or after the new state has its name, and while what it replaces is removed: the same draws in the end."""
+    """A kill before, at or after the renaming of the new state leaves a run that ends with the same draws."""
     out = tmp_path / "run"
     assert copied(fault, partial(diverging, MPI.COMM_SELF, data, out)) == -signal.SIGKILL
     assert diverging(MPI.COMM_SELF, data, out) == 0
@@ -111,10 +110,7 @@ def test_a_job_may_be_killed_while_a_chain_falls_back(data: Path, recovered: Pat
 
 
 def test_divergence_does_not_depend_on_where_a_run_is_saved(data: Path, recovered: Path, tmp_path: Path) -> None:
-    """A state is looked at where that follows from its number: not at checkpoints, nor where a job ends.
-
-    Every draw and line of metrics is at a multiple of 5; every third iteration is saved, and jobs end at others.
-    """
+    """A run that is saved and stopped at other iterations falls back at the same ones."""
     out = tmp_path / "run"
     for iterations in (23, 27, 41, 60):
         assert diverging(MPI.COMM_SELF, data, out, iterations, checkpoint_every=3) == 0

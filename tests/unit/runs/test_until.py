@@ -1,4 +1,4 @@
-"""When chains end by what they have found: at which iterations they are looked at, what is measured, what is said."""
+"""Chains that end with an accuracy: when they are looked at, what is measured, and what is reported."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ SETTINGS |= {"sampler": {"name": "baoab", "step_size": 0.15}, "prior": "fixed", 
 
 
 def last(out: Path) -> dict[str, Any]:
-    """What a run says of its last look."""
-    found: dict[str, Any] = json.loads((out / "summary.json").read_text(encoding="utf-8"))["until"]
-    return found
+    """The last look that the summary of a run has."""
+    look: dict[str, Any] = json.loads((out / "summary.json").read_text(encoding="utf-8"))["until"]
+    return look
 
 
 def test_looks_are_fixed_and_ever_rarer() -> None:
-    """Wherever a chain is taken up, the next look is the one that it would have had."""
+    """The next look follows from the iteration alone, also in a chain that is resumed."""
     looks = [next_look(0, 7, 4)]
     while looks[-1] < 40 * 100:
         looks.append(next_look(looks[-1] + 1, 7, 4))
@@ -40,7 +40,7 @@ def test_looks_are_fixed_and_ever_rarer() -> None:
 
 
 def test_all_but_one_in_ten_must_have_it() -> None:
-    """Of forty quantities four may be bad; sub-chains that are interleaved count as chains."""
+    """Four of forty quantities may be bad, and interleaved sub-chains count as chains."""
     x = np.random.default_rng(5).normal(size=(2, 400, 40))
     good = accuracy(x, 1, ["rhat", "ess"])
     assert good["rhat"] < 1.02
@@ -56,7 +56,7 @@ def test_all_but_one_in_ten_must_have_it() -> None:
 
 
 def test_shared_parameters_are_waited_for_until_predictions_are_better_by_half() -> None:
-    """A drift that predictions do not show yet keeps a run going, but not for ever: some are never mixed."""
+    """A drift of shared parameters keeps a run going until predictions are better than wanted by half."""
     x = np.random.default_rng(6).normal(size=(1, 800, 20))
     drift = np.linspace(0, 9, 800)[None] + x[..., 0]
     good, bad = accuracy(x, 1, ["ess"], x[..., 0]), accuracy(x, 1, ["ess"], drift)
@@ -70,8 +70,8 @@ def test_shared_parameters_are_waited_for_until_predictions_are_better_by_half()
         (good, 4000, False),
         ({}, 1, False),
     )
-    for found, wanted, over in cases:
-        assert reached({"ess": wanted}, found) == over
+    for measured, wanted, over in cases:
+        assert reached({"ess": wanted}, measured) == over
     slow = {"rhat": 1.008, "shared_rhat": 1.2}
     assert not reached({"rhat": 1.01}, slow)
     assert reached({"rhat": 1.01}, slow | {"shared_rhat": 1.09})
@@ -79,7 +79,7 @@ def test_shared_parameters_are_waited_for_until_predictions_are_better_by_half()
 
 
 def test_a_run_ends_with_the_accuracy(data: Path, tmp_path: Path) -> None:
-    """As one of that many iterations does; a higher accuracy goes on from there, a finished run does not."""
+    """A run ends at the accuracy with the bits of a run of that length; only a higher accuracy continues it."""
     out, fixed = tmp_path / "until", tmp_path / "fixed"
     assert sample(MPI.COMM_SELF, data, out, until="ess=12", **SETTINGS) == 0
     look = last(out)
@@ -99,7 +99,7 @@ def test_a_run_ends_with_the_accuracy(data: Path, tmp_path: Path) -> None:
 
 
 def test_the_limit_ends_a_run_and_says_how_far_it_was(data: Path, tmp_path: Path) -> None:
-    """In the summary, by `info`, and as the last lines of `sample`, which show the way on."""
+    """The summary, `info` and `sample` say which accuracy was reached, and `sample` how to continue."""
     options = ("--rank=2", "--grid=3", "--burn-in=20", "--iterations=90", "--until=rhat=1.0001", "--chains=2")
     options += ("--sampler=baoab", "--step-size=0.15", "--prior=fixed", "--set=prior_precision=20")
     done = typed("sample", data, "--out", tmp_path / "run", *options).expect(0)
@@ -116,7 +116,7 @@ def test_the_limit_ends_a_run_and_says_how_far_it_was(data: Path, tmp_path: Path
 
 
 def test_without_test_ratings_there_is_nothing_to_follow(tmp_path: Path) -> None:
-    """Refused where it was asked for; by default a run has a fixed length then."""
+    """Without test ratings `--until` is refused, and the default length is fixed."""
     data = write_planted(tmp_path / "r.h5", test=0.0)
     with pytest.raises(InputError, match="has none: give --until none"):
         sample(MPI.COMM_SELF, data, tmp_path / "run", until="ess=12", **SETTINGS)
