@@ -1,4 +1,4 @@
-"""Models that are compared: which are candidates, which is recommended, and that a run keeps what was chosen for it."""
+"""Comparison of models: the candidates, the recommendation, and that a run keeps its model."""
 
 from __future__ import annotations
 
@@ -50,22 +50,19 @@ def scores(mean, spread=0.0, seed=0):
 
 
 def test_candidates_in_the_order_of_their_complexity():
-    """Laws, then what is added, one, two, all; only what the ratings admit."""
-    names = [each.name for each in candidates(clicks=False, features=True, times=False)]
+    """Likelihoods come first, then one, two and all additions, as far as the ratings admit them."""
+    names = [model.name for model in candidates(clicks=False, features=True, times=False)]
     plain = ["plain", "plain + features", "plain + implicit", "plain + features + implicit"]
     assert names[:6] == ["biases only", *plain, "noise"]
     clicks = candidates(clicks=True, features=False, times=True)
-    assert [each.name for each in clicks] == ["clicks", "clicks + implicit"]
+    assert [model.name for model in clicks] == ["clicks", "clicks + implicit"]
     last = candidates(clicks=False, features=True, times=True)[-1].settings
     assert last["thresholds"] == last["time_levels"] == "user"
     assert (last["features"], last["implicit_features"]) == ("yes", "both")
 
 
 def test_the_simplest_model_within_one_standard_error_is_recommended():
-    """The error is that of the paired difference: what varies alike is told apart by a hundredth of its sd.
-
-    It includes the Monte Carlo error of either chain.
-    """
+    """The error is that of the paired difference, and includes the Monte Carlo error of both chains."""
     best = scores(0.01, spread=1.0)
     assert recommended({0: scores(0.0, spread=1.0), 1: best}) == 1
     assert recommended({0: scores(0.0, spread=1.0, seed=1), 1: best}) == 0
@@ -74,7 +71,7 @@ def test_the_simplest_model_within_one_standard_error_is_recommended():
 
 
 def test_monte_carlo_error_without_the_trend():
-    """Scores by half of the draws and by all differ by noise and a common trend; the error is of the noise alone."""
+    """The error by half of the draws and all is that of the noise, without the common trend."""
     draws = np.random.default_rng(0).normal(0, 1, (30, 100))[:, OWNERS]
     first, everything = ((draws + np.linspace(0, 5, 30)[:, None])[:count].mean(axis=0) for count in (15, 30))
     error = Scores(everything, OWNERS).compared_with(first).error
@@ -82,7 +79,7 @@ def test_monte_carlo_error_without_the_trend():
 
 
 def test_parts_that_help_are_those_that_gain():
-    """Of one that gains, one that loses, and one whose chain diverged."""
+    """Only the part that gains helps, not one that loses or whose chain diverged."""
     assert helpful({4: scores(0.0), 5: scores(0.01), 6: scores(-0.01)}, 4, [4, 5, 6, 7]) == [5]
 
 
@@ -90,7 +87,7 @@ def test_parts_that_help_are_those_that_gain():
 
 
 def write_noisy(path, noises):
-    """60 x 40 measurements of biases, with noise of these sds in turns from user to user."""
+    """Write 60 x 40 measurements of biases, with noise of these sds in turns from user to user."""
     rng = np.random.default_rng(0)
     i, j = np.nonzero(rng.random((60, 40)) < 0.7)
     x = rng.normal(0, 0.5, 60)[i] + rng.normal(0, 0.5, 40)[j]
@@ -108,7 +105,7 @@ def short(monkeypatch):
 
 
 def compare(tmp_path, data, metric=None, **settings):
-    """Result of a comparison of models of rank 2."""
+    """Compare models of rank 2."""
     given = {"rank": 2, "grid": 2, **settings}
     return Comparing(Alone(), RatingsSource(data), tmp_path / "folder", given, metric, quiet=True).run()
 
@@ -125,15 +122,14 @@ def compare(tmp_path, data, metric=None, **settings):
     ],
 )
 def test_laws_are_tried_where_ratings_admit_them(values, expected):
-    """Yes or no, levels, measurements, counts with few and with many values, and whole numbers that are no counts."""
+    """Likelihoods of two values, levels, measurements and counts are tried where the ratings admit them."""
     assert laws_for(Levels(*np.unique(values, return_counts=True))) == ["biases only", *expected]
 
 
 def test_laws_are_compared_by_the_probability_of_the_recorded_value(tmp_path):
-    """Of counts: the intervals half-way between those that occur, whose probabilities under each law sum to 1."""
+    """The intervals half-way between counts that occur have probabilities that sum to 1 under every law."""
     rng = np.random.default_rng(0)
-    chosen = np.sort(rng.choice(60 * 40, 1500, replace=False))
-    i, j = np.divmod(chosen, 40)
+    i, j = np.divmod(np.sort(rng.choice(60 * 40, 1500, replace=False)), 40)
     x = rng.negative_binomial(0.5, 0.5 / (0.5 + 60), len(i)) + 1.0
     write_ratings(tmp_path / "r.h5", csr(60, i, j, x), csr(60, i[:0], j[:0], x[:0]), np.arange(60), np.arange(40))
     with Ratings(tmp_path / "r.h5") as ratings:
@@ -142,46 +138,46 @@ def test_laws_are_compared_by_the_probability_of_the_recorded_value(tmp_path):
     mean, variance = np.full(len(values), 40.0), np.full(len(values), 3000.0)
     for law, shape in (("gaussian", None), ("student-t", [1.5]), ("negative-binomial", [1.0, 1e4, 1.0])):
         given = None if shape is None else np.tile(shape, (len(values), 1))
-        found = LIKELIHOODS[law].predictive_of_moments(Moments(mean, variance, None, values, variance, given))
-        assert np.exp(found.log_probability(values)).sum() == pytest.approx(1.0, abs=1e-6)
+        predictive = LIKELIHOODS[law].predictive_of_moments(Moments(mean, variance, None, values, variance, given))
+        assert np.exp(predictive.log_probability(values)).sum() == pytest.approx(1.0, abs=1e-6)
 
 
 @pytest.mark.long
 def test_biases_only_are_recommended_where_there_is_nothing_else(tmp_path):
-    """Where the rank is left open; the run that is sampled then has no factors."""
+    """Biases only are recommended if the rank is left open, and the run then has no factors."""
     data, out = write_noisy(tmp_path / "r.h5", (0.5, 0.5)), tmp_path / "run"
     typed("sample", data, "--out", out, "--model", "auto", "--set", "grid=2", "--iterations", 60).expect()
-    found = Comparison.read(out / "comparison.json")
-    assert [each.name for each in found.models][:3] == ["biases only", "plain", "plain + implicit"]
-    assert found.recommended == "biases only"
+    comparison = Comparison.read(out / "comparison.json")
+    assert [model.name for model in comparison.models][:3] == ["biases only", "plain", "plain + implicit"]
+    assert comparison.recommended == "biases only"
     assert ResolvedConfig.of_run(RunDirectory(out))[0].rank == 0
 
 
 def test_settings_restrict_what_is_compared(tmp_path):
-    """All models have the setting, and those that cannot have it are left out."""
+    """Models that cannot have a given setting are left out of a comparison."""
     data = write_planted(tmp_path / "r.h5", stars=True, features=(2, 2))
-    found = compare(tmp_path, data, metric="rmse", likelihood="gaussian", implicit_features="no", features="no")
-    assert [each.name for each in found.models] == ["plain", "noise"]
+    result = compare(tmp_path, data, metric="rmse", likelihood="gaussian", implicit_features="no", features="no")
+    assert [model.name for model in result.models] == ["plain", "noise"]
     with pytest.raises(InputError, match="levels"):
         compare(tmp_path, write_noisy(tmp_path / "m.h5", [0.5]), likelihood="ordinal-logit")
 
 
 def test_clicks_are_compared_by_rankings(tmp_path):
-    """Nothing else can be measured, and nothing else is accepted."""
+    """Clicks are compared by NDCG, and another metric is refused."""
     rng = np.random.default_rng(0)
     i, j = np.nonzero(rng.random((60, 40)) < np.outer(rng.beta(1, 2, 60), rng.beta(1, 2, 40)) * 2)
     empty = csr(60, *(np.zeros(0, np.int64),) * 3)
     write_ratings(tmp_path / "c.h5", csr(60, i, j, np.ones(len(i))), empty, np.arange(60), np.arange(40))
-    found = compare(tmp_path, tmp_path / "c.h5")
-    assert found.metric == "ndcg"
-    assert {each.name for each in found.models} == {"clicks", "clicks + implicit"}
-    assert all(0 < each.criterion <= 1 and each.rmse is None for each in found.models)
+    result = compare(tmp_path, tmp_path / "c.h5")
+    assert result.metric == "ndcg"
+    assert {model.name for model in result.models} == {"clicks", "clicks + implicit"}
+    assert all(0 < model.criterion <= 1 and model.rmse is None for model in result.models)
     with pytest.raises(InputError, match="take ndcg"):
         compare(tmp_path, tmp_path / "c.h5", metric="rmse")
 
 
 def test_a_folder_keeps_what_a_comparison_has_not_made(tmp_path):
-    """It removes its own runs at the end; the simplest model wins where noise is the same for all."""
+    """A comparison removes its runs alone, and recommends the simplest model where noise is the same for all."""
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "precious").write_text("")
     assert compare(tmp_path, write_noisy(tmp_path / "r.h5", [0.5]), implicit_features="no").recommended == "plain"
@@ -192,7 +188,7 @@ def test_a_folder_keeps_what_a_comparison_has_not_made(tmp_path):
 
 
 def test_the_command_writes_settings_for_sample(tmp_path):
-    """The table as JSON; the file is what `sample --config` takes, and is not replaced unless that is asked for."""
+    """The command prints a table as JSON and writes a file for `sample --config`, which it does not replace."""
     data, best = write_noisy(tmp_path / "r.h5", (0.1, 1.0)), tmp_path / "best.toml"
     command = ("compare", data, "--out", best, "--set", "rank=2", "--set", "grid=2", "--json")
     table = json.loads(typed(*command).expect().out)
@@ -205,7 +201,7 @@ def test_the_command_writes_settings_for_sample(tmp_path):
 
 
 def test_a_run_keeps_its_choice(tmp_path, monkeypatch):
-    """`--model auto` compares once: resumed, the run has the model that it had, though other models would win now."""
+    """`--model auto` compares once, and a resumed run keeps its model."""
     data, out = write_noisy(tmp_path / "r.h5", (0.1, 1.0)), tmp_path / "run"
     shared = ("sample", data, "--out", out, "--model", "auto", "--set", "rank=2", "--set", "grid=2")
     typed(*shared, "--iterations", 60).expect()
@@ -223,7 +219,7 @@ def test_a_run_keeps_its_choice(tmp_path, monkeypatch):
 
 
 class Diverging(Job):
-    """A job whose chains diverge, at first when they have come to their end."""
+    """A job whose first chains diverge at their end, and later ones at once."""
 
     ended: ClassVar[list[ResolvedConfig]] = []
 
@@ -251,7 +247,7 @@ def compared(tmp_path_factory):
 
 @pytest.fixture
 def job(compared, tmp_path, monkeypatch):
-    """A job that makes a run of the model that a comparison recommends."""
+    """A job that samples the recommended model of a comparison."""
     monkeypatch.setattr(Diverging, "ended", [])
     data, comparison = compared
     comparison.save(tmp_path / "comparison.json")
@@ -259,24 +255,24 @@ def job(compared, tmp_path, monkeypatch):
 
 
 def test_a_model_that_diverges_whole_gives_way_to_the_next(job):
-    """Its run goes, and the best of the others is sampled from the beginning; the comparison says so, and is kept."""
+    """The next best model is sampled in place of one that diverged, and the comparison records it."""
     out = job.run_directory.path
     comparison = Comparison.read(out / "comparison.json")
     assert sample_recommended(job) == 0
     after = Comparison.read(out / "comparison.json")
-    assert len({(each.likelihood, each.noise, each.rank, each.implicit_features) for each in job.ended}) == 3
+    assert len({(run.likelihood, run.noise, run.rank, run.implicit_features) for run in job.ended}) == 3
     assert after.given_up[0] == comparison.recommended
     named = [*after.given_up, after.recommended]
     assert len(set(named)) == 3
-    said = [f"the model {first} diverged, and {second} was sampled in its place" for first, second in pairwise(named)]
     shown = " ".join(typed("info", out).expect().out.split())
-    assert all(sentence in shown for sentence in said)
+    for first, second in pairwise(named):
+        assert f"the model {first} diverged, and {second} was sampled in its place" in shown
     typed("verify", out).expect()
 
 
 @pytest.mark.parametrize("fault", ["rename=kill,path=.trash-", "remove=kill", "rename=kill,at=3,path=.trash-"])
 def test_a_job_may_be_killed_between_two_models(job, fault):
-    """While snapshots of the model that diverged are removed: what is left can be read, and the run goes on."""
+    """A kill while snapshots of the diverged model are removed leaves a run that can be read and resumed."""
     out, policy, job.policy = job.run_directory.path, job.policy, Policy(on_divergence="stop")
     with pytest.raises(DivergenceError):
         sample_recommended(job)
@@ -290,27 +286,27 @@ def test_a_job_may_be_killed_between_two_models(job, fault):
     assert Comparison.read(out / "comparison.json") == comparison
 
 
-def test_a_run_with_a_model_of_its_own_is_not_compared_for(tmp_path):
-    """Nor is one that starts from another run; and nothing is sampled by --dry-run."""
+def test_no_comparison_is_made_for_a_run_with_a_model(tmp_path):
+    """`--model auto` is refused for a run that has a model, with `--from` and with `--dry-run`."""
     data, out = write_planted(tmp_path / "r.h5"), tmp_path / "run"
     typed("sample", data, "--out", out, "--iterations", 10, "--set", "grid=2").expect()
-    for more, said in (
+    for more, message in (
         (("--out", out, "--resume"), "was started without"),
         (("--out", tmp_path / "new", "--from", out), "leave out --model"),
         (("--out", tmp_path / "new", "--dry-run"), "dsgmcmc compare"),
     ):
-        assert said in typed("sample", data, "--model", "auto", *more).expect(2).err
+        assert message in typed("sample", data, "--model", "auto", *more).expect(2).err
 
 
 def test_the_estimator_compares_and_fits(tmp_path):
-    """`compare` says what `fit` with ``model="auto"`` samples; a parameter that is given stays."""
+    """`compare` recommends the model that `fit` with ``model="auto"`` samples; a given parameter stays."""
     rng = np.random.default_rng(0)
     pairs = np.argwhere(rng.random((60, 40)) < 0.7)
     x = rng.normal(0, 0.5, 60)[pairs[:, 0]] + rng.normal(size=len(pairs)) * np.where(pairs[:, 0] % 2, 0.1, 1.0)
     model = BPMF(2, iterations=60, burn_in=20, implicit_features="both", model="auto", options={"grid": 2})
-    found = model.compare(pairs, x)
+    comparison = model.compare(pairs, x)
     fitted = model.fit(pairs, x).run_.config
-    assert found.settings["noise"] == fitted.noise == "both"
+    assert comparison.settings["noise"] == fitted.noise == "both"
     assert fitted.implicit_features == "both"
     with pytest.raises(InputError, match="expected 'auto'"):
         BPMF(model="best").fit(pairs, x)

@@ -1,4 +1,4 @@
-"""A run suits itself to its ratings: their unit, their number, and what kind of numbers they are."""
+"""A run adapts to its ratings: to their unit, their number and their kind."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ def sampled(folder: Path, data: Path, **settings: Any) -> dict[str, Any]:
     """Summary of a run."""
     short = {"grid": 2, "iterations": 60, "burn_in": 20, "save_draws": 4}
     assert sample(MPI.COMM_SELF, data, folder, **(short | settings)) == 0
-    found: dict[str, Any] = json.loads((folder / "summary.json").read_text())
-    return found
+    summary: dict[str, Any] = json.loads((folder / "summary.json").read_text())
+    return summary
 
 
 @pytest.mark.parametrize(
     ("unit", "factor", "part"), [(1e-30, "1e[+]30", "train"), (1e25, "1e-25", "train"), (1e25, "1e-25", "test")]
 )
-def test_ratings_whose_variances_are_no_float32(tmp_path: Path, unit: float, factor: str, part: str) -> None:
-    """It is said how to scale them: large ones had infinite intervals, small ones ended the job after its work."""
+def test_ratings_beyond_float32_are_refused(tmp_path: Path, unit: float, factor: str, part: str) -> None:
+    """Ratings whose variances float32 cannot hold are refused, with the factor that helps."""
     i, j, x = planted(29, 17)
     held = np.arange(len(i)) % 5 == 0
     x = np.where(held if part == "test" else ~held, x * np.float32(unit), 0 * x if unit < 1 else x)
@@ -51,7 +51,7 @@ def test_ratings_whose_variances_are_no_float32(tmp_path: Path, unit: float, fac
 
 @pytest.mark.parametrize("settings", [{"sampler": "baoab", "noise": "both"}, {"sampler": "psgld", "noise": "by-item"}])
 def test_results_do_not_depend_on_the_unit_of_the_ratings(tmp_path: Path, settings: dict[str, Any]) -> None:
-    """Ratings in another unit have the same chain: RMSE, tau, log density, moments and draws change by the unit alone.
+    """Scores, moments and draws of ratings in another unit change by the unit alone.
 
     The units are powers of 2, so that even the bits of the standardised ratings are equal; 1e-3 is for float32 sums.
     """
@@ -61,11 +61,13 @@ def test_results_do_not_depend_on_the_unit_of_the_ratings(tmp_path: Path, settin
         out = tmp_path / f"run-{unit}"
         runs[unit] = sampled(out, data, rank=2, **settings), Run(out)
     one, run = runs.pop(1.0)
-    for unit, (found, other) in runs.items():
-        assert found["rmse_mean"] == pytest.approx(unit * one["rmse_mean"], rel=1e-3)
-        assert found["tau"] == pytest.approx(one["tau"] / unit**2, rel=1e-3)
-        assert found["coverage"] == one["coverage"]
-        assert found["log_predictive_density"] == pytest.approx(one["log_predictive_density"] - np.log(unit), abs=1e-3)
+    for unit, (summary, other) in runs.items():
+        assert summary["rmse_mean"] == pytest.approx(unit * one["rmse_mean"], rel=1e-3)
+        assert summary["tau"] == pytest.approx(one["tau"] / unit**2, rel=1e-3)
+        assert summary["coverage"] == one["coverage"]
+        assert summary["log_predictive_density"] == pytest.approx(
+            one["log_predictive_density"] - np.log(unit), abs=1e-3
+        )
         last, expected = other.draw(len(other.draws) - 1), run.draw(len(run.draws) - 1)
         products = [d.theta["user"][:, :2] @ d.theta["item"][:, :2].T for d in (last, expected)]
         np.testing.assert_allclose(products[0], unit * products[1], rtol=1e-3, atol=1e-5 * unit)
@@ -78,7 +80,7 @@ def test_results_do_not_depend_on_the_unit_of_the_ratings(tmp_path: Path, settin
 
 
 def test_rank_and_step_follow_from_the_ratings(tmp_path: Path) -> None:
-    """At most as many numbers of the factors as ratings, and small steps for few; what is given wins, also of a run."""
+    """Few ratings have a small rank and a small step; settings that are given, or those of a run, win."""
     for rows, columns, share, rank in ((29, 17, 0.5, 3), (60, 50, 0.02, 1), (200, 100, 0.9, 32)):
         source = RatingsSource(write(tmp_path / f"{rank}.h5", rows, columns, share=share))
         assert source.build({}).resolved().rank == rank
@@ -98,17 +100,17 @@ def test_rank_and_step_follow_from_the_ratings(tmp_path: Path) -> None:
 def test_few_ratings_are_predicted_no_worse_than_by_their_mean(
     tmp_path: Path, rows: int, columns: int, share: float, seed: int, noise: str
 ) -> None:
-    """54 and 153 ratings, with every other default; 5 % for the chance of so few draws. The second diverged once."""
+    """The defaults for 54 and 153 ratings are at most 5 % worse than the mean, which is chance."""
     data = write(tmp_path / "r.h5", rows, columns, share=share, seed=seed)
     i, _, x = planted(rows, columns, share, seed)
     held = np.arange(len(i)) % 5 == 0
     mean_only = float(np.sqrt(np.mean((x[held] - x[~held].mean()) ** 2)))
-    found = sampled(tmp_path / "run", data, grid=4, iterations=400, burn_in=50, noise=noise)
-    assert found["rmse_mean"] < 1.05 * mean_only
+    summary = sampled(tmp_path / "run", data, grid=4, iterations=400, burn_in=50, noise=noise)
+    assert summary["rmse_mean"] < 1.05 * mean_only
 
 
 def test_warnings_say_what_does_not_suit_the_data(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A rank with more numbers than the ratings can tell, and 0 and 1 under a law of real numbers."""
+    """A warning names a rank that is too large, and a likelihood of real numbers for ratings 0 and 1."""
     data = write(tmp_path / "r.h5", 29, 17)
     binary = write(tmp_path / "b.h5", 29, 17, lambda x: (x > 3.5).astype(np.float32))
     for path, settings, expected in (
@@ -118,28 +120,24 @@ def test_warnings_say_what_does_not_suit_the_data(tmp_path: Path, caplog: pytest
     ):
         caplog.clear()
         with caplog.at_level(logging.WARNING):
-            source = RatingsSource(path)
-            source.resolve(1, {}, settings)
+            RatingsSource(path).resolve(1, {}, settings)
         assert expected in caplog.text
         assert bool(caplog.text) == bool(expected)
 
 
 @pytest.mark.parametrize(("value", "why"), [(-1.0, "rating of -1,"), (2.5, "rating of 2.5,"), (0.0, "all")])
 def test_ratings_that_are_no_counts_are_refused(tmp_path: Path, value: float, why: str) -> None:
-    """Negative ones, fractions, and nothing but zeros; so are settings that counts do not have."""
+    """Negative ratings, fractions, zeros alone, and settings that counts do not have are refused."""
     data = write(tmp_path / "r.h5", 9, 7, lambda x: np.append(x[1:] * 0, value) if value else x * 0)
     with pytest.raises(InputError, match=why):
         sampled(tmp_path / "run", data, likelihood="negative-binomial")
-    for settings, said in (({"center": False}, "no use for center"), ({"noise": "both"}, "no use for noise")):
-        with pytest.raises(InputError, match=said):
+    for settings, message in (({"center": False}, "no use for center"), ({"noise": "both"}, "no use for noise")):
+        with pytest.raises(InputError, match=message):
             sampled(tmp_path / "run", data, likelihood="negative-binomial", **settings)
 
 
 def test_measurements_are_no_levels(tmp_path: Path) -> None:
-    """Ratings that are all different have no probabilities of levels; an ordinal law refuses more than 25.
-
-    Few stars are levels, though, and so are measurements that repeat.
-    """
+    """Ratings that are all different have no levels, and an ordinal law refuses more than 25; few values are levels."""
     cases = [
         (lambda x: x, False),
         (lambda x: np.clip(np.round(2 * x) / 2, 0.5, 5), True),
@@ -147,8 +145,8 @@ def test_measurements_are_no_levels(tmp_path: Path) -> None:
     ]
     for number, (values, expected) in enumerate(cases):
         data, out = write(tmp_path / f"{number}.h5", 12, 9, values), tmp_path / f"run-{number}"
-        found = sampled(out, data, rank=1)
+        summary = sampled(out, data, rank=1)
         assert (Run(out).levels is not None) == expected
-        assert (found["log_probability"] is not None) == expected
+        assert (summary["log_probability"] is not None) == expected
     with pytest.raises(InputError, match="more than 25 different training ratings"):
         sampled(tmp_path / "many", tmp_path / "0.h5", rank=1, likelihood="ordinal-logit")

@@ -1,7 +1,6 @@
-"""Files with random damage, each opened in a process of its own with limits of memory and time.
+"""Files with random damage are read as they were written or refused, within limits of memory and time.
 
-A reader gives what was written or says what is wrong; it never crashes, hangs, fills the memory or gives anything
-else. How they are damaged and opened: `fuzzer`.
+`fuzzer` damages them, and opens every one in a separate process.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from support import csr, planted, write_ratings
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.store import Key, SmallArray, write_snapshot
 
-#: How often files are damaged.
+#: The number of damaged files.
 COUNTS = [40, pytest.param(500, marks=pytest.mark.long)]
 
 
 def fuzz(kind: str, source: Path, place: Path, names: str, count: int, seed: int) -> dict[str, int]:
-    """Damage and open one of the named files `count` times; how many attempts were refused (10) and harmless (11)."""
+    """Damage and open one of the named files `count` times; return how many were refused (10) or harmless (11)."""
     program = [sys.executable, fuzzer.__file__, kind, str(source), str(place), names, str(count), str(seed)]
     done = subprocess.run(program, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -38,37 +37,28 @@ def fuzz(kind: str, source: Path, place: Path, names: str, count: int, seed: int
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("names", ["integers", "text"])
 def test_damaged_ratings_files(tmp_path: Path, names: str, count: int) -> None:
-    """A thousand in all; the checksums tell every change of what is read, as it is read."""
+    """The checksums of a ratings file tell every change as it is read."""
     i, j, x = planted(29, 17)
     held = np.arange(len(i)) % 5 == 0
     parts = [csr(29, i[part], j[part], x[part]) for part in (~held, held)]
     ids = [np.arange(n) for n in (29, 17)]
     if names == "text":
-        ids = [np.array([f"{n}-ä" for n in column], dtype=object) for column in ids]
-        ids = [np.array([name.encode() for name in column]) for column in ids]
+        ids = [np.array([f"{n}-ä".encode() for n in column]) for column in ids]
     write_ratings(tmp_path / "whole.h5", *parts, *ids, seed=0, source="planted")
-    found = fuzz("ratings", tmp_path / "whole.h5", tmp_path, "", count, 1 + (names == "text"))
-    assert found["10"] > count // 5
+    results = fuzz("ratings", tmp_path / "whole.h5", tmp_path, "", count, 1 + (names == "text"))
+    assert results["10"] > count // 5
 
 
 @pytest.mark.parametrize("count", COUNTS)
 def test_damaged_snapshots(tmp_path: Path, count: int) -> None:
-    """Shard or manifest; only what nobody reads may change unseen, and of a snapshot that is nothing."""
+    """Any damage to a shard or a manifest is refused."""
     blocks = {Key("state", f, b, "theta"): np.full((7, 3), b, np.float32) for f in "WH" for b in range(2)}
     blocks[Key("test", "W", 0, "mean")] = np.arange(11.0)
-    header = {
-        "kind": "checkpoint",
-        "chain": 0,
-        "iteration": 7,
-        "grid": 2,
-        "config_hash": "0" * 64,
-        "data_hash": "f" * 64,
-        "state": {"tau": SmallArray.of([1 / 3])},
-        "about": {},
-    }
+    header = {"kind": "checkpoint", "chain": 0, "iteration": 7, "grid": 2, "about": {}}
+    header |= {"config_hash": "0" * 64, "data_hash": "f" * 64, "state": {"tau": SmallArray.of([1 / 3])}}
     path = write_snapshot(tmp_path, "step-000000000007", blocks, header)
-    found = fuzz("snapshot", path, tmp_path, "manifest.json,shard-00000.h5", count, 3)
-    assert found["10"] > 0.9 * count  # the others put there what was there before
+    results = fuzz("snapshot", path, tmp_path, "manifest.json,shard-00000.h5", count, 3)
+    assert results["10"] > 0.9 * count  # the others put there what was there before
 
 
 @pytest.fixture(scope="module")
@@ -82,13 +72,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("count", [20, pytest.param(100, marks=pytest.mark.long)])
 def test_text_files_of_a_run_with_random_damage(run: Path, tmp_path: Path, count: int) -> None:
-    """Commands and interface find what was written, or refuse it; flipped bits never change what is predicted."""
-    found = fuzz("run", run, tmp_path, ",".join(fuzzer.FILES), count, 4)
-    assert found["10"] > count // 4
+    """Commands and the Python interface read a text file as it was written, or refuse it."""
+    results = fuzz("run", run, tmp_path, ",".join(fuzzer.FILES), count, 4)
+    assert results["10"] > count // 4
 
 
 @pytest.mark.long
 def test_hostile_text_files_of_a_run(run: Path, tmp_path: Path) -> None:
-    """Too deep, too wide, too long, of other types, no files at all: one line each, in little time and memory."""
-    found = fuzz("run", run, tmp_path, "", 0, 5)
-    assert found["10"] > 60
+    """Texts that are too deep, wide or long, values of other types, and things that are no files take one line."""
+    results = fuzz("run", run, tmp_path, "", 0, 5)
+    assert results["10"] > 60

@@ -1,4 +1,4 @@
-"""HDF5 files that are written: no failed write is missed, and HDF5 closes cleanly whatever comes in between."""
+"""No failed write of an HDF5 file is missed, and HDF5 closes cleanly after a failure or an interrupt."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ assert not [link for link in Path("/proc/self/fd").iterdir() if link.exists() an
 @pytest.mark.parametrize(("at", "after"), [(1, 0), (20, 19), (45, 39)])
 @pytest.mark.parametrize(("what", "kind"), [("int", "KeyboardInterrupt"), ("ENOSPC", "OSError")])
 def test_a_write_that_fails_or_is_interrupted(tmp_path: Path, what: str, kind: str, at: int, after: int) -> None:
-    """It ends the writing at the next look, or at the file's end; HDF5 is not told, which would not close it then."""
+    """A failed or interrupted write ends the writing at the next check, or at the end of the file."""
     path = tmp_path / "a.h5"
     environment = {**os.environ, **injected(f"write={what},at={at}")}
     done = subprocess.run([sys.executable, "-c", WRITING, path], env=environment, capture_output=True, text=True)

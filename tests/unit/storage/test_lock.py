@@ -1,4 +1,4 @@
-"""The lock of a run directory: who gets it, who waits, and who is told what."""
+"""The lock of a run directory: who gets it, who waits, and what the others are told."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ time.sleep(60)
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits for long."""
+    """Waiting for a lock ends soon."""
     monkeypatch.setattr(lock, "WAIT_SECONDS", 0.6)
     monkeypatch.setattr(lock, "GRACE_SECONDS", 0.2)
 
@@ -48,7 +48,7 @@ def held(path: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def test_one_at_a_time(tmp_path: Path) -> None:
-    """Also in one process: a second run is refused, and told who has the lock; released, it is free."""
+    """A second run, also in one process, is refused with the holder of the lock until it is released."""
     first, second = Lock(tmp_path / "lock"), Lock(tmp_path / "lock")
     first.acquire()
     with pytest.raises(InputError, match=rf"in use: process {os.getpid()} on {socket.gethostname()} holds its lock"):
@@ -62,7 +62,7 @@ def test_one_at_a_time(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", [b"process 5 on elsewhere", b"\xff\x1b" * 5000])
 def test_a_process_of_another_host_is_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture, text: bytes) -> None:
-    """Its host may be lost: one is told for whom one waits, and gets the lock once it is free, or an error."""
+    """A lock of another host is waited for, with a warning; it is taken once free, or refused."""
     path = tmp_path / "lock"
     claim = Lock(path)
     with held(path) as process, caplog.at_level("WARNING", "dsgmcmc"):
@@ -79,7 +79,7 @@ def test_a_process_of_another_host_is_waited_for(tmp_path: Path, caplog: pytest.
 def test_a_file_system_without_locks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A warning, and the run goes on."""
+    """A file system without locks gives a warning, and the run goes on."""
 
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))

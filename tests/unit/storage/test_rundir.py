@@ -20,16 +20,16 @@ def line(iteration: int, chain: int = 0) -> dict[str, object]:
 @pytest.fixture
 def run(tmp_path: Path) -> RunDirectory:
     """A run directory with logs of three lines."""
-    made = RunDirectory(tmp_path)
+    run = RunDirectory(tmp_path)
     for iteration in (1, 2, 3):
-        made.add_metrics(0, line(iteration))
-        made.note("resumed", iteration=iteration)
-    return made
+        run.add_metrics(0, line(iteration))
+        run.note("resumed", iteration=iteration)
+    return run
 
 
 @pytest.mark.parametrize("torn", [b'{"chain": 0, "iter', b"\0" * 700, b"\xff"])
 def test_a_torn_last_line_is_left_out_and_cut_off(run: RunDirectory, torn: bytes) -> None:
-    """A process that was killed, or a full disk, leaves it; the next line must not become a part of it."""
+    """A line that a kill or a full disk has torn is left out, and the next one is a line of its own."""
     whole = run.metrics_file(0).read_bytes()
     with run.metrics_file(0).open("ab") as log:
         log.write(torn)
@@ -41,7 +41,7 @@ def test_a_torn_last_line_is_left_out_and_cut_off(run: RunDirectory, torn: bytes
 
 @pytest.mark.parametrize("damage", ["2x", "[[", '"many"', "null", "1, 2"])
 def test_a_damaged_line_is_skipped(run: RunDirectory, damage: str) -> None:
-    """Logs are no part of the chain: a job must not end for what two hosts wrote at once."""
+    """A damaged line of a log is skipped, and no job ends for it."""
     for file in (run.metrics_file(0), run.path / "events.jsonl"):
         file.write_text(file.read_text(encoding="utf-8").replace('"iteration": 2', f'"iteration": {damage}'))
     assert run.metrics() == [line(1), line(3)]
@@ -51,15 +51,15 @@ def test_a_damaged_line_is_skipped(run: RunDirectory, damage: str) -> None:
 
 
 def test_a_job_does_not_write_through_a_link(run: RunDirectory) -> None:
-    """A directory that came from elsewhere could have it append to any file of the user."""
+    """A log that is a symbolic link is not written to: it could be any file of the user."""
     (run.path / "events.jsonl").unlink()
     (run.path / "events.jsonl").symlink_to(run.path / "precious")
     with pytest.raises(OSError, match="symbolic"):
         run.note("resumed")
 
 
-def test_metrics_of_every_chain_have_a_file_of_their_own(tmp_path: Path) -> None:
-    """They are read by chain and iteration; what is cut from one stays in the others."""
+def test_metrics_of_every_chain_have_a_separate_file(tmp_path: Path) -> None:
+    """Metrics are read by chain and iteration, and those of one chain are cut without the others."""
     run = RunDirectory(tmp_path)
     for chain in (1, 0):
         for iteration in (1, 2):
@@ -71,8 +71,8 @@ def test_metrics_of_every_chain_have_a_file_of_their_own(tmp_path: Path) -> None
 # ---------------------------------------------------------------------- files
 
 
-def test_nothing_is_left_of_what_cannot_be_written(tmp_path):
-    """No temporary file beside a folder of that name."""
+def test_a_failed_write_leaves_nothing(tmp_path):
+    """No temporary file is left beside a folder of that name."""
     (tmp_path / "out").mkdir()
     with pytest.raises(IsADirectoryError):
         write_whole(tmp_path / "out", "text")
@@ -80,7 +80,7 @@ def test_nothing_is_left_of_what_cannot_be_written(tmp_path):
 
 
 @pytest.mark.parametrize("read", [read_toml, read_summary, Comparison.read])
-def test_what_is_no_file_is_said_once(tmp_path, read):
-    """An `InputError` is a `ValueError`: readers that turn those of parsers into one line leave it as it is."""
+def test_a_path_that_is_no_file_is_refused_in_one_line(tmp_path, read):
+    """Readers that turn a parser's `ValueError` into one line leave an `InputError` as it is."""
     with pytest.raises(InputError, match=rf"^{tmp_path} is a directory, a pipe or a device: expected a file$"):
         read(tmp_path)

@@ -68,7 +68,7 @@ def names(parent: Path) -> list[str]:
 
 
 def test_what_is_written_is_read_bit_by_bit(tmp_path: Path) -> None:
-    """Shapes, types, NaN, infinities and minus zero; replicated numbers too; also where damage was there before."""
+    """A snapshot has the shapes, types and bits that were written, also in the place of a damaged one."""
     path = write(tmp_path)
     (path / MANIFEST).unlink()
     assert write(tmp_path) == path
@@ -78,14 +78,14 @@ def test_what_is_written_is_read_bit_by_bit(tmp_path: Path) -> None:
     snapshot.verify()
     assert set(snapshot.names()) == set(BLOCKS)
     for key, array in BLOCKS.items():
-        found = snapshot.read(key)
-        assert (found.dtype, found.shape) == (array.dtype, array.shape)
-        assert found.tobytes() == array.tobytes()
+        block = snapshot.read(key)
+        assert (block.dtype, block.shape) == (array.dtype, array.shape)
+        assert block.tobytes() == array.tobytes()
     assert snapshot.manifest.state["tau"].array().tolist() == [1 / 3, np.inf]
 
 
 def test_block_hashes_see_type_shape_and_content() -> None:
-    """Equal bytes of another shape or type are another block; memory order and byte order are not."""
+    """A hash depends on type, shape and content, and not on the order in memory or of bytes."""
     array = np.arange(6, dtype=np.float32).reshape(2, 3)
     others = [array.reshape(3, 2), array.view(np.int32), array.astype(np.float64), -array]
     assert len({block_hash(array), *map(block_hash, others)}) == 5
@@ -94,7 +94,7 @@ def test_block_hashes_see_type_shape_and_content() -> None:
 
 
 def test_a_failing_writer_leaves_nothing_and_touches_nothing(tmp_path: Path) -> None:
-    """What was there before is intact, and no temporary directory is left."""
+    """Earlier snapshots stay intact, and no temporary directory is left."""
     write(tmp_path, 6)
     with pytest.raises(ValueError, match="kind"):
         write(tmp_path, 7, kind="other")
@@ -106,7 +106,7 @@ def test_a_failing_writer_leaves_nothing_and_touches_nothing(tmp_path: Path) -> 
 
 
 def test_every_damaged_byte_and_every_cut_of_a_shard_is_found(tmp_path: Path) -> None:
-    """`verify` refuses any; `read` gives the block as it was written or refuses, and never anything else."""
+    """`verify` refuses any damage, and `read` gives a block as it was written or refuses."""
     path = write(tmp_path)
     shard = path / SHARD
     whole = shard.read_bytes()
@@ -117,14 +117,14 @@ def test_every_damaged_byte_and_every_cut_of_a_shard_is_found(tmp_path: Path) ->
             with pytest.raises(InputError, match="shard-00000"):
                 snapshot.verify()
             try:
-                found = Snapshot(path).read(THETA)
+                block = Snapshot(path).read(THETA)
             except InputError:
                 continue
-            assert found.tobytes() == BLOCKS[THETA].tobytes(), at
+            assert block.tobytes() == BLOCKS[THETA].tobytes(), at
 
 
 def test_entries_along_the_first_axis_are_read_by_their_number(tmp_path: Path) -> None:
-    """As draws are: the whole block is checked first, also where another entry is damaged."""
+    """An entry, such as a draw, is read by its number after the whole block was checked."""
     path = write(tmp_path)
     snapshot = Snapshot(path)
     for number in range(3):
@@ -137,7 +137,7 @@ def test_entries_along_the_first_axis_are_read_by_their_number(tmp_path: Path) -
 
 
 def test_what_was_removed_is_gone_and_what_is_missing_is_damage(tmp_path: Path) -> None:
-    """A run that is being sampled removes checkpoints that somebody reads, who then begins again with the newest."""
+    """A snapshot that the run has removed is told from a damaged one, so that a reader begins again."""
     path = write(tmp_path)
     snapshot = Snapshot(path)
     (path / SHARD).unlink()
@@ -178,7 +178,7 @@ def _never_written(file: Any, elsewhere: Path) -> None:
 def test_blocks_stored_in_any_but_the_plainest_way_are_refused(
     tmp_path: Path, replace: Callable[[Any, Path], None]
 ) -> None:
-    """A shard from elsewhere must not make a reader open other files, unpack bombs or fill holes."""
+    """Blocks that refer to other files, or have no data, are refused."""
     elsewhere = tmp_path / "elsewhere.h5"
     with h5py.File(elsewhere, "w") as file:
         file["other"] = BLOCKS[THETA]
@@ -200,19 +200,19 @@ def read_text(folder: Path, text: str) -> Manifest:
 
 
 def test_a_manifest_is_read_back_as_it_was_written(tmp_path: Path) -> None:
-    """Every float keeps its bits, whatever it is."""
+    """Every float of a manifest keeps its bits."""
     values = [0.1, 1e-310, np.nextafter(1, 2), -0.0, np.inf, -np.inf, np.nan, 1e22]
     manifest = read_text(tmp_path, seal(json.dumps(CONTENT)))
     manifest = manifest.model_copy(update={"state": {"x": SmallArray.of(np.array(values).reshape(2, 4))}})
-    found = read_text(tmp_path, seal(manifest.model_dump_json(indent=1)))
-    assert found.state["x"].array().tobytes() == np.array(values).tobytes()
-    assert found.state["x"].array().shape == (2, 4)
-    assert found.blocks == manifest.blocks
-    assert found.blocks[0].key == Key("state", "W", 0, "theta")
+    again = read_text(tmp_path, seal(manifest.model_dump_json(indent=1)))
+    assert again.state["x"].array().tobytes() == np.array(values).tobytes()
+    assert again.state["x"].array().shape == (2, 4)
+    assert again.blocks == manifest.blocks
+    assert again.blocks[0].key == THETA
 
 
 def test_every_changed_character_and_every_cut_is_found(tmp_path: Path) -> None:
-    """Also one that leaves sound JSON: a digit of the state would change the chain unseen."""
+    """Any change of a manifest is refused, also one that leaves valid JSON."""
     text = seal(json.dumps(CONTENT))
     for at, old in enumerate(text):
         new = "7" if old != "7" else "8"
@@ -240,8 +240,8 @@ def test_every_changed_character_and_every_cut_is_found(tmp_path: Path) -> None:
         (("state", "observer.kept", "values"), [float("inf")]),
     ],
 )
-def test_what_is_not_a_manifest_of_this_version_is_refused(tmp_path: Path, path: tuple[Any, ...], value: Any) -> None:
-    """Before anything is read or allocated by it; whoever can seal it must not lead a reader to other files."""
+def test_a_manifest_of_another_form_is_refused(tmp_path: Path, path: tuple[Any, ...], value: Any) -> None:
+    """A sealed manifest of another form is refused before anything is read by it, such as other files."""
     content = json.loads(json.dumps(CONTENT))
     at = content
     for step in path[:-1]:
@@ -255,17 +255,17 @@ def test_what_is_not_a_manifest_of_this_version_is_refused(tmp_path: Path, path:
 
 
 def test_unknown_names_are_neither_read_nor_touched(tmp_path: Path) -> None:
-    """Users keep copies and notes beside checkpoints; the newest of ours stay, and nothing unfinished does."""
+    """Names of the user stay untouched, and of ours the newest snapshots, and nothing unfinished."""
     for iteration in (1, 2, 3, 1000):
         write(tmp_path, iteration)
-    mine = ["notes", "step-", "step-5", "step-000000000004.bak", "step-²", "my.tmp-1"]
-    for name in (*mine, f"{step_name(2)}.tmp-00ff00ff", f"{step_name(1)}.trash-00ff00ff"):
+    of_user = ["notes", "step-", "step-5", "step-000000000004.bak", "step-²", "my.tmp-1"]
+    for name in (*of_user, f"{step_name(2)}.tmp-00ff00ff", f"{step_name(1)}.trash-00ff00ff"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "keep").touch()
     (tmp_path / step_name(9)).touch()  # a file, no directory
     assert steps(tmp_path) == [1, 2, 3, 1000]
     clean(tmp_path)
     prune(tmp_path, 2, but=1)
-    assert names(tmp_path) == sorted([*mine, step_name(1), step_name(3), step_name(9), step_name(1000)])
-    assert all((tmp_path / name / "keep").exists() for name in mine)
+    assert names(tmp_path) == sorted([*of_user, step_name(1), step_name(3), step_name(9), step_name(1000)])
+    assert all((tmp_path / name / "keep").exists() for name in of_user)
     assert steps(tmp_path / "absent") == []
