@@ -15,7 +15,10 @@ from dsgmcmc.posterior.rank import Ranking, recommend
 
 @pytest.fixture
 def run(finished):
-    return finished.open().with_draws(slice(15))
+    """The first draws of the run."""
+    run = finished.open()
+    run.draws = run.draws[:15]
+    return run
 
 
 def fold(run, kind: str = "user") -> FoldIn:
