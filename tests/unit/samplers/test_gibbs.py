@@ -147,5 +147,7 @@ def test_a_likelihood_without_normal_conditionals_is_refused(monkeypatch: pytest
         statistics = staticmethod(Likelihood.statistics)
 
     monkeypatch.setitem(LIKELIHOODS, "other", Other)
-    with pytest.raises(InputError, match=r"^--sampler gibbs needs .* the other likelihood: choose .* baoab$"):
+    with pytest.raises(
+        InputError, match=r"^--sampler gibbs needs .* the other likelihood gives others: choose .* baoab$"
+    ):
         build({"sampler": "gibbs", "likelihood": "other"}).resolved()
