@@ -23,7 +23,7 @@ class LogCosh:
     prior_mean = prior_precision = np.zeros(1)
 
     def gradient(self, theta, data=ALL):
-        """Of the energy, whatever the data."""
+        """Gradient of the energy, whatever the data."""
         return np.tanh(theta) + theta / 10
 
 

@@ -65,7 +65,7 @@ def numpy_gibbs(path: Path, dense: list[np.ndarray], seen: np.ndarray, x: np.nda
 
 
 def summary(theta, effects, strength) -> dict[str, np.ndarray]:
-    """Of one side: effects on the bias, log beta, biases of three rows without ratings and of one without features."""
+    """A side: effects on the bias, log beta, biases of three rows without ratings and of one without features."""
     return {"effects": effects[:, -1].copy(), "strength": np.log(strength), "cold": theta[[0, 1, 2, -1], -1].copy()}
 
 

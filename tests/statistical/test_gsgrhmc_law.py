@@ -22,7 +22,7 @@ class Mild(DoubleWell):
 
 
 def draws(density, sampler, step: float) -> np.ndarray:
-    """Of 4,000 chains, over times 10 to 60 of the dynamics, half a unit apart."""
+    """Draws of 4,000 chains, over times 10 to 60 of the dynamics, half a unit apart."""
     target = vector_target(density, sampler, rows=CHAINS)
     seen = [theta.copy() for theta in sample(target, sampler, int(60 / step), sd=0.5)]
     return np.concatenate(seen[int(10 / step) :: int(0.5 / step)])

@@ -142,7 +142,7 @@ def moments(log_p: np.ndarray, *grids: np.ndarray) -> list[tuple[float, float]]:
 
 
 def agree(draws: np.ndarray, expected: tuple[float, float]) -> None:
-    """Of 8,000 draws, worth more than 1,500, the mean within 0.1 sds and the sd within 10 %."""
+    """The mean of 8,000 draws, worth 1,500 or more, is within 0.1 sds, and their sd within 10 %."""
     mean, sd = expected
     assert abs(draws[200:].mean() - mean) < 0.1 * sd
     assert draws[200:].std() == pytest.approx(sd, rel=0.1)
@@ -150,7 +150,7 @@ def agree(draws: np.ndarray, expected: tuple[float, float]) -> None:
 
 @pytest.mark.parametrize("truncated", [False, True])
 def test_the_dispersion_of_counts_given_their_rates(truncated: bool) -> None:
-    """Of all counts, and of counts that are above zero."""
+    """Draws agree with quadrature for all counts, and for counts that are above zero."""
     rng = np.random.default_rng(3)
     rate = rng.gamma(2.0, 1.5, 700)
     x = rng.negative_binomial(1.5, 1.5 / (1.5 + rate))
@@ -172,7 +172,7 @@ def test_the_dispersion_of_counts_given_their_rates(truncated: bool) -> None:
 
 
 def test_nu_and_tau_of_heavy_tails_given_the_residuals() -> None:
-    """From what the gradient adds up of these residuals."""
+    """Draws from the sums that the gradient adds up agree with quadrature."""
     rng = np.random.default_rng(0)
     error = rng.standard_t(4.0, 400) / 2
     u, v = np.linspace(-2, 6, 401)[:, None], np.linspace(0, 3, 301)

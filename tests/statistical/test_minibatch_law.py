@@ -30,7 +30,7 @@ class Noisy:
         self.root, self.rng = axes * np.sqrt(np.maximum(values, 0)), np.random.default_rng(0)
 
     def gradient(self, theta: np.ndarray, data: Data = ALL) -> np.ndarray:
-        """With its noise."""
+        """Gradient with its noise."""
         return theta + self.rng.standard_normal(theta.shape) @ self.root.T
 
 
@@ -69,7 +69,7 @@ class Location:
     y = np.random.default_rng(1).normal(size=200)
 
     def gradient(self, theta: np.ndarray, data: Data = ALL) -> np.ndarray:
-        """Of a part."""
+        """Gradient of a part."""
         return len(self.y[data]) * theta - self.y[data].sum()
 
 

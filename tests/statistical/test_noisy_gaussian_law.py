@@ -27,7 +27,7 @@ PARTS = 4
 def variances(
     name: str, noise: float, precision: float = 2.5, burn_in: int = 100, draws: int = 40, phase: int = 0, **section: Any
 ) -> np.ndarray:
-    """Of theta, in units of its own under the target, and of momenta: 2,000 rows, `draws` nearly independent times."""
+    """Variances of theta, in units of the target's, and of momenta: 2,000 rows, `draws` nearly independent times."""
     density, sampler = NoisyGaussian(precision, noise), make(name, warm_up=0, **section)
     target = vector_target(density, sampler, rows=2000, grid=PARTS, schedule="random")
     total, apart = np.zeros(2), 25 if name == "sghmc" else 15

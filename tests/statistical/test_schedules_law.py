@@ -24,7 +24,7 @@ class Unlike:
     offsets = APART * np.sqrt(V / PARTS)
 
     def gradient(self, theta: np.ndarray, data: Data = ALL) -> np.ndarray:
-        """Of the energy of a part."""
+        """Gradient of the energy of a part."""
         offsets = self.offsets[data]
         return len(offsets) / PARTS * theta + offsets.sum(axis=0)
 

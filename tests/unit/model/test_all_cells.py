@@ -28,7 +28,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def target(data: Path) -> FactorTarget:
-    """At a random state."""
+    """A target at a random state."""
     sampler = SGLD(SGLDConfig(gradient="full"), 0)
     model = replace(MODEL, rank=RANK, biases=False, noise_precision=TAU)
     target = factor_target(MPI.COMM_SELF, data, 3, model=model, sampler=sampler, likelihood=AllCells, background=A0)

@@ -46,7 +46,7 @@ def run_of(data: Path, out: Path, sampler: str, **settings: Any) -> Run:
 
 @pytest.mark.parametrize(("sampler", "noise"), [("baoab", "both"), ("gibbs", "both"), ("psgld", "shared")])
 def test_what_is_predicted_is_the_sum_of_two_biases(stars: Path, tmp_path: Path, sampler: str, noise: str) -> None:
-    """Of every pair, and nothing else: the predictor of a draw is mu + a_i + b_j, and both biases move."""
+    """The predictor of a pair at a draw is mu + a_i + b_j, and both biases move."""
     run = run_of(stars, tmp_path / "run", sampler, noise=noise, features="no")
     draws = [run.draw(number).theta for number in range(len(run.draws))]
     users, items = (np.arange(len(run.vocabulary(kind)), dtype=np.int32) for kind in ("user", "item"))

@@ -22,7 +22,7 @@ def target(tmp_path: Path) -> FactorTarget:
 
 
 def test_a_single_row_is_found(target: FactorTarget) -> None:
-    """Where the mean over its block would not show it; and a number that is not finite."""
+    """One row diverges where the mean over its block would not show it, and a number that is not finite is named."""
     assert target.find_divergence("theta") == ""
     block = next(block for block in target.blocks() if block.factor == Factor.H)
     for value in (3e3, np.inf, np.nan):
@@ -34,7 +34,7 @@ def test_a_single_row_is_found(target: FactorTarget) -> None:
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 0.0, -1.0])
 def test_a_precision_is_positive_and_finite(target: FactorTarget, value: float) -> None:
-    """Of the noise, and of a factor's prior."""
+    """A precision of the noise or of a factor's prior that is not is named as a divergence."""
     rows, noise = target.row_priors.parameters, target.noise.parameters
     for array, name in ((noise.tau, "tau"), (rows.precision[Factor.W][0], "W.precision")):
         before = array.copy()
@@ -59,7 +59,7 @@ def test_rows_that_their_data_or_their_prior_call_for_have_not_diverged(
 
 @pytest.mark.parametrize(("sampler", "fits"), [("baoab", True), ("gibbs", False), ("psgld", False)])
 def test_biases_start_at_their_conditional_means(tmp_path: Path, sampler: str, fits: bool) -> None:
-    """Where gradients are of all ratings: of H given the rest, as the energy's gradient is 0; factors stay."""
+    """With full gradients the biases of H start where the energy's gradient is 0; factors stay."""
     kind = SAMPLERS[sampler]
     target = factor_target(
         MPI.COMM_SELF, write_planted(tmp_path / "r.h5"), model=Model(2), sampler=kind(kind.Config(), 0)

@@ -54,7 +54,7 @@ def test_every_subchain_has_a_set_of_its_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("k", [1, 2, 7, 32])
 def test_wishart_draws_are_those_of_scipy(k: int) -> None:
-    """To the bit, and with as many random numbers."""
+    """Draws have the same bits, and take as many random numbers."""
     rows = np.random.default_rng(k).normal(size=(k + 5, k))
     scale = np.linalg.inv(rows.T @ rows)
     scale = (scale + scale.T) / 2

@@ -56,7 +56,7 @@ def target_of(data: Path, scaled: bool = False, owner: Factor | None = None) -> 
 
 
 def probabilities(eta: np.ndarray, cuts: np.ndarray, scale: float | np.ndarray = 1.0) -> np.ndarray:
-    """Of all levels, (q, R)."""
+    """Probabilities of all levels, (q, R)."""
     up_to = expit(np.reshape(scale, (-1, 1)) * (cuts - eta[:, None]))
     return np.diff(np.column_stack([np.zeros(len(eta)), up_to, np.ones(len(eta))]), axis=1)
 
@@ -73,7 +73,7 @@ def test_coordinates_keep_thresholds_in_order_and_start_at_the_levels_shares() -
 
 
 def test_the_gradient_in_the_coordinates_is_that_of_the_energy(data: Path) -> None:
-    """Over all ratings, priors included, by finite differences."""
+    """The gradient over all ratings and of the priors agrees with finite differences."""
     target = target_of(data)
     law, position = target.likelihood, target.likelihood.thresholds.position
     target.full_gradient("theta", "g")

@@ -21,7 +21,7 @@ LEVELS = np.arange(1.0, 6.0)
 
 @pytest.fixture
 def normals() -> NormalMixture:
-    """Of sds from a hundredth to ten, some with two humps far from each other."""
+    """Mixtures with sds from a hundredth to ten, some with two humps far from each other."""
     rng = np.random.default_rng(0)
     mean = rng.normal(0, 3, (200, 4)).astype(np.float32)
     mean[::10, 0] += 1000
@@ -32,7 +32,7 @@ def normals() -> NormalMixture:
 
 @pytest.mark.parametrize("p", [1e-8, 0.05, 0.5, 0.95, 1 - 1e-8])
 def test_the_solver_finds_every_quantile(normals: NormalMixture, p: float) -> None:
-    """Of humps far apart, between which the distribution function is flat, and far in the tails."""
+    """Quantiles are exact in far tails, and where the distribution function is flat between humps."""
     x = normals.quantile(p)
     assert np.abs(normals.cdf(x) - p).max() < 1e-9
     many = np.linspace(0.001, 0.999, 200)
@@ -91,7 +91,7 @@ def test_student_t_is_that_of_scipy() -> None:
 
 
 def test_student_t_noise_about_a_normal_predictor_has_its_density() -> None:
-    """Of test ratings, of which moments are kept: against quadrature."""
+    """The density of test ratings, of which moments are kept, agrees with quadrature."""
     nu, s, sd = 4.0, 0.5, 0.4
     inflation = np.full((3, 1), nu / (nu - 2))
     noise = np.full(3, s**2 * inflation[0, 0])

@@ -35,7 +35,7 @@ SETTINGS = {"rank": 2, "grid": 2, "iterations": 12, "burn_in": 2, "thin": 2, "ev
 
 @pytest.fixture(scope="module", params=MODELS)
 def name(request: pytest.FixtureRequest) -> str:
-    """Of a model."""
+    """Name of a model."""
     return str(request.param)
 
 
@@ -78,7 +78,7 @@ def test_all_of_it_can_be_read_and_shown(data: Path, tmp_path: Path, name: str) 
 
 
 def test_a_warm_start_takes_what_is_marked(tmp_path: Path) -> None:
-    """Also where users are the rows in one run, and the columns in the other."""
+    """Users may be the rows in one run, and the columns in the other."""
     before, now = (write_planted(tmp_path / f"{t}.h5", stars=True, transposed=t) for t in (False, True))
     settings = SETTINGS | {"likelihood": "ordinal-logit", "thresholds": "user", "noise": "both"}
     assert sample(MPI.COMM_SELF, before, tmp_path / "before", **settings) == 0

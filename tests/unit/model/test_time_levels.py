@@ -59,7 +59,7 @@ def test_groups_follow_from_timestamps(tmp_path, fraction, level, together):
 
 
 def test_a_law_with_a_gradient_of_its_own_has_to_give_its_score(monkeypatch):
-    """Else effects would be drawn from another law than everything else."""
+    """A law without its score is refused: effects would be drawn from another law than the rest."""
 
     class Own(Gaussian):
         statistics = Law.statistics
