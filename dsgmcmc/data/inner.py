@@ -56,10 +56,10 @@ class InnerSplit(Ratings):
             for part, mask in zip(SPLITS, (train, ~train), strict=True):
                 counts[part][start:stop] = np.bincount(rows[mask], minlength=stop - start)
             if train.any():
-                kept = values[train]
+                chosen = values[train]
                 self.column_counts += np.bincount(columns[train], minlength=self.n_cols)
-                total += kept.sum(dtype=np.float64)
-                low, high = min(low, float(kept.min())), max(high, float(kept.max()))
+                total += chosen.sum(dtype=np.float64)
+                low, high = min(low, float(chosen.min())), max(high, float(chosen.max()))
         self._indptr = {part: np.append(0, np.cumsum(n)) for part, n in counts.items()}
         self.row_indptr, self.test_indptr = (self._indptr[part] for part in SPLITS)
         self.nnz, self.nnz_test = (int(self._indptr[part][-1]) for part in SPLITS)

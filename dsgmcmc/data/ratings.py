@@ -404,7 +404,7 @@ class Ratings:
         for name, counts in zip(Times.datasets(side, part), (self.times or {})[side], strict=True):
             numbers = self._read(name, first, last)
             if len(owners) and (numbers.min() < 0 or (numbers >= counts[owners]).any()):
-                raise self._wrong(f"/{name} has positions outside those of its {side}")
+                raise self._wrong(f"/{name} has positions outside the range of its {side}")
             arrays.append(numbers)
         return Times(*arrays)
 

@@ -4,7 +4,7 @@ r"""SGLD with injected noise reduced by the noise of the gradients [El Hanchi 20
 
 In every iteration V^ estimates the covariance of grad U~, from the S terms whose mean is grad U~. In directions where
 the variance of the gradient is above 2 / eps, no noise is added. The sampler counts these directions. If they are rare,
-the stationary covariance for a Gaussian of precision A is that of Langevin dynamics with exact gradients,
+a Gaussian of precision A has the stationary covariance that Langevin dynamics with exact gradients gives,
 (A (I - eps A / 2))^-1; otherwise the distribution is wider. The step has the unit of SGLD. [Ma 2015, eq. 9] has the
 correction for any dynamics, but no V^.
 

@@ -204,9 +204,9 @@ def _descend(density: Density) -> Float64:
     from scipy.optimize import minimize  # importing it takes longer than a short run
 
     def value(theta: Float64) -> tuple[float, Float64]:
-        there = theta[None]
-        energy = float((density.energy(there) + prior_energy(density, there))[0])
-        return energy, np.asarray(posterior_gradient(density, there), np.float64).ravel()
+        point = theta[None]
+        energy = float((density.energy(point) + prior_energy(density, point))[0])
+        return energy, np.asarray(posterior_gradient(density, point), np.float64).ravel()
 
     start = np.asarray(getattr(density, "start", density.prior_mean), np.float64)
     mode: Float64 = minimize(value, start, jac=True, method="L-BFGS-B", options={"maxiter": DESCENT_STEPS}).x

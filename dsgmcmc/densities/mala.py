@@ -62,13 +62,13 @@ class MALA(Metropolis[MALAConfig, Density]):
         rng = target.stream.generator(Purpose.PROPOSAL)
         metric = 1 / target.precision
         proposed = theta - eps * metric * gradient + np.sqrt(2 * eps * metric) * rng.standard_normal(theta.shape)
-        new, there = density.energy(proposed), posterior_gradient(density, proposed)
+        new, slope = density.energy(proposed), posterior_gradient(density, proposed)
         rise = new - self.energies + prior_energy(density, proposed) - prior_energy(density, theta)
-        forth, back = proposed - theta + eps * metric * gradient, theta - proposed + eps * metric * there
+        forth, back = proposed - theta + eps * metric * gradient, theta - proposed + eps * metric * slope
         hastings = ((forth**2 - back**2) / metric).sum(axis=1) / (4 * eps[:, 0])
         if adapting:
             self.adapted.adapt(np.exp(np.minimum(hastings - rise, 0)), self.config.acceptance)
         accepted = rise - hastings <= rng.standard_exponential(len(theta))
         theta[accepted], self.energies[accepted] = proposed[accepted], new[accepted]
-        gradient[accepted] = there[accepted]
+        gradient[accepted] = slope[accepted]
         self.counts += np.column_stack([accepted, np.broadcast_to([density.n_data, 1.0, 1.0], (len(theta), 3))])

@@ -212,25 +212,25 @@ class ModifiedStochasticMH(Stepwise[ModifiedStochasticMHConfig, SumDensity]):
         accepted = np.zeros(len(theta), bool)
         for row, (p, moments) in enumerate(zip(self._probabilities, self._moments, strict=True)):
             pair = np.stack([theta[row], proposed[row]])
-            here, there, used = self._compare(density, pair, Estimate(*moments), bar[row], p, rng)
-            accepted[row] = there.mean - here.mean <= bar[row]
-            moments[:] = there if accepted[row] else here
-            self.counts[row, 1:3] += used, there.number == inf
+            old, new, used = self._compare(density, pair, Estimate(*moments), bar[row], p, rng)
+            accepted[row] = new.mean - old.mean <= bar[row]
+            moments[:] = new if accepted[row] else old
+            self.counts[row, 1:3] += used, new.number == inf
         return accepted
 
     def _compare(
-        self, density: SumDensity, pair: Float64, here: Estimate, bar: float, p: Float64, rng: np.random.Generator
+        self, density: SumDensity, pair: Float64, old: Estimate, bar: float, p: Float64, rng: np.random.Generator
     ) -> tuple[Estimate, Estimate, int]:
         """Estimate the energies at theta and theta' (2, D) until a test decides, and count the terms used."""
-        there, cumulated, used = Estimate(), np.cumsum(p), 0
+        new, cumulated, used = Estimate(), np.cumsum(p), 0
         while used < density.n_data:
             index = np.minimum(np.searchsorted(cumulated, rng.random(self.config.batch)), density.n_data - 1)
             before, after = density.energies(pair, index) / p[index]
-            here, there = here.refined(before), there.refined(after)
+            old, new = old.refined(before), new.refined(after)
             used += 2 * len(index)
-            variance = here.variance + there.variance if here.number < inf else there.variance
-            if is_significant(there.mean - here.mean - bar, sqrt(variance), there.number - 1, self.config.risk):
-                return here, there, used
+            variance = old.variance + new.variance if old.number < inf else new.variance
+            if is_significant(new.mean - old.mean - bar, sqrt(variance), new.number - 1, self.config.risk):
+                return old, new, used
         exact = density.energy(pair)
         return Estimate(exact[0], 0.0, inf), Estimate(exact[1], 0.0, inf), used + 2 * density.n_data
 

@@ -256,7 +256,7 @@ class Chain:
         Raises
         ------
         DivergenceError
-            If the state is no longer finite.
+            If the state is not finite.
         """
         config = self.config
         next_draw = config.first_draw

@@ -6,7 +6,7 @@ datum i after its Taylor polynomial. A proposal theta' is accepted with probabil
     alpha = min{1, q(theta', theta) / q(theta, theta') e^(U^_k(theta) - U^_k(theta'))}
             prod_i min{1, e^(R_i(theta) - R_i(theta'))}
 
-which is at most that of Metropolis-Hastings, and leaves the same posterior invariant. The product is evaluated by a
+which is at most alpha of Metropolis-Hastings, and leaves the same posterior invariant. The product is evaluated by a
 Poisson process of candidates (`dsgmcmc.kernels.thinning`), and only candidates are evaluated. If the posterior has
 width N^(-1/2) about theta^, these are O(1) data for k = 1, and O(N^(-1/2)) for k = 2. The preconditioned Crank-Nicolson
 proposal is reversible with respect to the normal distribution with energy U^_2, so for k = 2 the first factor is 1.

@@ -41,9 +41,9 @@ class VectorCell:
         target, block = self._target, self._target.block
         density, theta, total = target.density, block[position], block[out]
         for rows, data, probability in target.parts_of(target.stream.iteration):
-            there = theta if rows is ALL else theta[rows]
-            gradient = density.gradient(there, data)
-            check_gradient(density, there, gradient)
+            points = theta if rows is ALL else theta[rows]
+            gradient = density.gradient(points, data)
+            check_gradient(density, points, gradient)
             if rows is ALL:
                 np.divide(gradient, probability, out=total)
             else:

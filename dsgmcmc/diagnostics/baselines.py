@@ -10,7 +10,7 @@ the lower bound on the evidence [Lim & Teh 2007, sections 2 and 3, here with the
     tau = (1 + N / 2) / (v + sum_ij [(x_ij - mu - m_i - m_j)^2 + s_i + s_j] / 2)
 
 and the prediction of a rating is N(mu + m_i + m_j, 1 / tau + s_i + s_j). On MovieLens 100K and 1M its RMSE and log
-score differ by at most 0.0002 from those of a run with ``--rank 0``.
+score differ by at most 0.0002 from the scores of a run with ``--rank 0``.
 
 The usual update (4 + I / 2) / (3 v / 8 + sum_i (m_i^2 + s_i) / 2) of lambda_a has the same fixed point as the update
 above, but takes hundreds of sweeps if the ratings contain little information about the biases.
@@ -141,7 +141,7 @@ def _deviations(ratings: Ratings, part: Split, indptr: Int64) -> Iterator[tuple[
 def advantage(
     parts: Iterable[TestPredictions], law: type[Law], levels: Float64 | None, ratings: Ratings, biases: BiasesOnly
 ) -> dict[str, Any] | None:
-    """Compare the predictions of a model with those of biases only, for the test ratings.
+    """Compare a model with biases only, by their predictions of the test ratings.
 
     Parameters
     ----------

@@ -73,8 +73,8 @@ def inside(transforms: Pit, low: float, high: float) -> Float64:
     below, up_to = transforms
     width = up_to - below
     common = np.maximum(np.minimum(up_to, high) - np.maximum(below, low), 0.0)
-    there = (low <= up_to) & ((up_to < high) | (high == 1))
-    share: Float64 = np.where(width > 0, common / np.where(width > 0, width, 1.0), there)
+    contained = (low <= up_to) & ((up_to < high) | (high == 1))
+    share: Float64 = np.where(width > 0, common / np.where(width > 0, width, 1.0), contained)
     return share
 
 

@@ -290,19 +290,19 @@ def oversubscription(comm: Comm) -> str:
     str
         On process 0, a warning about the first such host, or empty if there is none; empty on other processes.
     """
-    here = processes_here(comm)
+    host = processes_here(comm)
     affinity = os.sched_getaffinity(0)
-    cores = len(set().union(*here.allgather(affinity)))
+    cores = len(set().union(*host.allgather(affinity)))
     if len(affinity) == cores:  # all processes share the quota
         cores = _within_quota(cores)
     text = ""
-    if here.size > cores:
+    if host.size > cores:
         yielding = os.environ.get("OMPI_MCA_mpi_yield_when_idle") == "1"  # noqa: SIM112
         text = (
-            f"{here.size} processes share {cores} core(s) of {platform.node()}: they wait for each other. Start fewer"
+            f"{host.size} processes share {cores} core(s) of {platform.node()}: they wait for each other. Start fewer"
             + ("" if yielding else ", or set OMPI_MCA_mpi_yield_when_idle=1 (Open MPI) so that waiting costs less")
         )
-    here.Free()
+    host.Free()
     return next(filter(None, comm.gather(text) or []), "")
 
 

@@ -62,7 +62,7 @@ def run_dsgmcmc(
     processes : int
         Number of processes; several are started with ``mpirun``.
     variables : mapping of str to str
-        Environment variables in addition to those of this process.
+        Environment variables in addition to the variables of this process.
     relay : bool
         Whether to copy lines of standard error to `sys.stderr` at once, up to an error message, which the caller
         raises. In a notebook `sys.stderr` differs from the standard error of the process. Standard output is dropped.

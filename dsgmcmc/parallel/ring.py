@@ -131,20 +131,20 @@ class Ring:
         def new(c: int) -> Float32:
             return np.empty(length(c), np.float32)
 
-        here = dict(home)
+        buffers = dict(home)
         home.clear()
         for step in range(self.grid):
             last = step + 1 == self.grid
-            going = None if last and not come_home else Move(self, here, step, (step + 1) % self.grid, new)
+            going = None if last and not come_home else Move(self, buffers, step, (step + 1) % self.grid, new)
             for b in going.order if going else self.blocks:
                 c = column_of(b, step, self.grid)
-                yield b, c, here[c]
+                yield b, c, buffers[c]
                 if going:
                     going.depart(c)
             if going:
-                here = going.finish()
+                buffers = going.finish()
         if come_home:
-            home.update(here)
+            home.update(buffers)
 
     def shared_buffers(self, sizes: Sequence[int]) -> SharedColumnBuffers | None:
         """Allocate shared memory for column blocks on every node. Collective.

@@ -378,7 +378,7 @@ def open_run(path: str | PathLike[str], *, data: str | PathLike[str] | None = No
     Returns
     -------
     FittedModel
-        Has the methods of a loaded `BPMF`; moments, draws and traces are those of its ``run_``.
+        Has the methods of a loaded `BPMF`; its ``run_`` has moments, draws and traces.
 
     Raises
     ------

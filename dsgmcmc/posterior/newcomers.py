@@ -572,16 +572,16 @@ def laplace(
         return float(u @ precision @ u / 2 - log_density(features @ theta + offset).sum())
 
     theta = mean
-    here = energy(theta)
+    old = energy(theta)
     for _ in range(NEWTON):
         slope, curvature = _derivatives(log_density, features @ theta + offset)
         a = precision + (features.T * curvature) @ features
         step = np.linalg.solve(a, precision @ (theta - mean) - features.T @ slope)
-        length, there = 1.0, energy(theta - step)
-        while not there <= here and length > 1e-6:
+        length, new = 1.0, energy(theta - step)
+        while not new <= old and length > 1e-6:
             length /= 2
-            there = energy(theta - length * step)
-        theta, gain, here = theta - length * step, here - there, there
+            new = energy(theta - length * step)
+        theta, gain, old = theta - length * step, old - new, new
         if not gain > 1e-6:
             break
     _, curvature = _derivatives(log_density, features @ theta + offset)
@@ -591,5 +591,5 @@ def laplace(
 
 def _derivatives(log_density: LogDensity, eta: Float64) -> tuple[Float64, Float64]:
     """Return the first derivative and minus the second derivative (at least 0), by central differences."""
-    above, here, below = log_density(eta + STEP), log_density(eta), log_density(eta - STEP)
-    return (above - below) / (2 * STEP), np.maximum((2 * here - above - below) / STEP**2, 0.0)
+    above, centre, below = log_density(eta + STEP), log_density(eta), log_density(eta - STEP)
+    return (above - below) / (2 * STEP), np.maximum((2 * centre - above - below) / STEP**2, 0.0)

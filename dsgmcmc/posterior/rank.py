@@ -132,7 +132,7 @@ class Scorer:
     Parameters
     ----------
     newcomers : FoldIn, optional
-        Users that were folded in; their indices follow those of the run's users.
+        Users that were folded in; their indices follow the indices of the run's users.
     """
 
     def __init__(self, run: Run, ranking: Ranking, newcomers: FoldIn | None) -> None:
@@ -192,7 +192,7 @@ def recommend(
     ----------
     run : Run
     users : (n,) int32
-        Rows of users; rows of `newcomers` follow those of known users.
+        Rows of users; rows of `newcomers` follow the rows of known users.
     ranking : Ranking
     rated : Rated, optional
         Used to leave out items that a known user rated; required by `PATTERN_RULES`.

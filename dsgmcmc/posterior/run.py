@@ -123,7 +123,7 @@ def progress(run: RunDirectory, config: ResolvedChain, states: list[Snapshot]) -
 class Run:
     """A run directory, opened for reading: names, draws, moments and traces.
 
-    If the run is still being sampled, or was killed, its draws are those of its newest checkpoint.
+    If the run is still being sampled, or was killed, its draws are the draws of its newest checkpoint.
 
     Attributes
     ----------
@@ -230,7 +230,7 @@ class Run:
         return any(part.has_effects and part.quantities_of(*given) for part in PARTS)
 
     def kind_of(self, factor: Factor) -> str:
-        """Return "user" or "item": what a row of a factor stands for."""
+        """Return the kind of a factor's rows, "user" or "item"."""
         return "user" if factor.name == self.index.factors["user"] else "item"
 
     def name_of(self, quantity: str) -> str:
@@ -273,7 +273,7 @@ class Run:
         if self.unfinished:
             raise InputError(
                 f"{self.path} has no moments yet: it has them when its job ends, or is stopped with SIGUSR1. Its saved "
-                "draws can be used now (export: --draws)"
+                "draws can be used already (export: --draws)"
             )
         factors = self.index.factors.items()
         return [

@@ -40,12 +40,12 @@ class Lock:
         Raises InputError if another run works in the directory, and OSError if the lock cannot be made.
         """
         self._file = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o644)
-        here = f"on {socket.gethostname()}"
+        on_host = f"on {socket.gethostname()}"
         begin, warned = monotonic(), False
         while _is_taken(self._file, fcntl.LOCK_EX):
             owner = os.pread(self._file, 200, 0).decode(errors="replace") or "another process"
             waited = monotonic() - begin
-            if waited > (GRACE_SECONDS if owner.endswith(here) else WAIT_SECONDS):
+            if waited > (GRACE_SECONDS if owner.endswith(on_host) else WAIT_SECONDS):
                 self.release()
                 raise InputError(
                     f"{self._path.parent} is in use: {plain(owner)} holds its lock. Wait for it, or stop it"
@@ -56,7 +56,7 @@ class Lock:
             sleep(LOOK_SECONDS)
         with suppress(OSError):  # the content is only for messages
             os.ftruncate(self._file, 0)
-            os.pwrite(self._file, f"process {os.getpid()} {here}".encode(), 0)
+            os.pwrite(self._file, f"process {os.getpid()} {on_host}".encode(), 0)
 
     def release(self) -> None:
         """Release the directory, if this process holds the lock."""

@@ -160,8 +160,8 @@ class Manifest(_Strict):
     @property
     def saved_draws(self) -> list[int]:
         """Iterations of the saved draws that the snapshot holds or refers to, in order."""
-        kept = self.state.get(SAVED_DRAWS)
-        return [int(number) for number in kept.values] if kept else []
+        saved = self.state.get(SAVED_DRAWS)
+        return [int(number) for number in saved.values] if saved else []
 
     @property
     def diverged(self) -> tuple[int, ...]:
@@ -448,8 +448,8 @@ def _collect(blocks: Mapping[Key, Lazy], comm: Comm) -> dict[Key, Lazy]:
     if stride == 1:
         return dict(blocks)
     neighbours = comm.Split(comm.rank // stride, comm.rank)
-    here = {key: block() if callable(block) else block for key, block in blocks.items()}
-    blocks_of_all = neighbours.gather(here, root=0)
+    arrays = {key: block() if callable(block) else block for key, block in blocks.items()}
+    blocks_of_all = neighbours.gather(arrays, root=0)
     neighbours.Free()
     return {key: array for blocks in blocks_of_all or [] for key, array in blocks.items()}
 
