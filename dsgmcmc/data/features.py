@@ -22,7 +22,7 @@ from pydantic import Field, FiniteFloat, NonNegativeInt, TypeAdapter, Validation
 from dsgmcmc.data.columns import NAMES, find_column, simplified
 from dsgmcmc.data.ratings import MAX_FEATURES, Features
 from dsgmcmc.data.session import literal
-from dsgmcmc.data.tables import IS_INTEGER, SHOWN, TableFile, first_column, open_table, read_matrix, scalar, strip_zeros
+from dsgmcmc.data.tables import IS_INTEGER, SHOWN, TableFile, first_column, open_table, read_matrix, scalar, trim_names
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array, Float64, Int64
 
@@ -278,7 +278,7 @@ def _read_table(db: duckdb.DuckDBPyConnection, source: Path | TableFile, entity:
         raise InputError(f"{path} has no rows")
     if nameless := first_column(db, f"SELECT rowid FROM {described.name} WHERE id IS NULL LIMIT {SHOWN}"):
         raise InputError(f"{path}: the {entity} is missing in {described.where(nameless)}")
-    strip_zeros(db, described.name, "id")
+    trim_names(db, described.name, "id")
     return described
 
 

@@ -1,8 +1,9 @@
-"""Makes a ratings file from other files or from arrays, within a memory limit; after an error, no file is left.
+"""Makes a ratings file from tables of ratings (files or arrays), in bounded memory; after an error, no file is left.
 
-DuckDB reads all ratings into a table ``raw``, numbers users and items, merges repeated ratings, splits off the test
-ratings, and sorts. All randomness comes from MD5 hashes of the seed and the original names, so the result depends
-neither on the order of the lines nor on the version of a library.
+DuckDB reads all ratings into a table ``raw``, assigns numbers to users and items, merges repeated ratings, splits off
+the test ratings, and sorts the ratings by row and column. All randomness comes from MD5 hashes of the seed and the
+original names, so the result depends neither on the order of the lines nor on the version of a library. A chain that
+reads the file cuts its rows and columns into blocks (`dsgmcmc.model.blocks`).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from dsgmcmc.data.ratings import (
     write_slabs,
 )
 from dsgmcmc.data.session import interruptible, open_session
-from dsgmcmc.data.tables import IS_INTEGER, SHOWN, TableFile, is_matrix, open_table, scalar, strip_zeros
+from dsgmcmc.data.tables import IS_INTEGER, SHOWN, TableFile, is_matrix, open_table, scalar, trim_names
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
 from dsgmcmc.storage.files import check_target
@@ -40,7 +41,7 @@ from dsgmcmc.types import Array, Int64
 
 _SLAB = 1_000_000  # ratings in NumPy arrays at a time
 _NAME_BYTES = 1 << 26  # bytes of names in NumPy arrays at a time
-#: Least share of zeros, and their least ratio to the next level, in `_share_not_rated`.
+#: Smallest share of zeros, and smallest ratio of zeros to ratings at the next level, that can mean "not rated".
 LEAST_ZEROS, ZEROS_TO_NEXT_LEVEL = 0.1, 5
 
 # SQL for the value and time of a merged rating, by --duplicates; `place` orders ratings by time, then by input line
@@ -51,7 +52,8 @@ _MERGED = {
 }
 _PLACE_OF_DUPLICATE = "{'time': coalesce(time, '-infinity'::DOUBLE), 'line': raw.rowid}"
 
-# ratings of a row with equal times are in the order of their columns (and vice versa), which ignores the split
+# place: rank by time within a row, ties in order of column (within a column: in order of row);
+# page: rank of the second among the distinct seconds; both count training and test ratings together
 _PLACE = "(row_number() OVER (PARTITION BY {0} ORDER BY time, {1}) - 1)::INTEGER"
 _PAGE = "(dense_rank() OVER (PARTITION BY {0} ORDER BY floor(time)) - 1)::INTEGER"
 _TIMES = {
@@ -68,9 +70,9 @@ class Summary(NamedTuple):
     Attributes
     ----------
     features : dict
-        By "user" or "item", if they have features: ``groups``, the number of features in each group; ``unknown``, the
-        number of users or items without features; ``unrated``, their number without ratings; ``notes`` on columns left
-        out.
+        For "user" and "item", if they have features: ``groups``, the number of features in each group; ``unknown``,
+        the number of users or items without features; ``unrated``, the number of users or items without ratings;
+        ``notes``, remarks on columns left out.
     not_rated : float
         Share of zeros among the ratings if they probably mean "not rated", else 0.
     duplicates : int
@@ -110,7 +112,7 @@ def prepare_ratings(
     force: bool = False,
     report: Callable[[str], None] = lambda stage: None,
 ) -> Summary:
-    """Make a ratings file from other files. Parameters not listed here are options of ``dsgmcmc prepare``.
+    """Make a ratings file from tables of ratings. Parameters not listed here are options of ``dsgmcmc prepare``.
 
     Raises InputError if an argument or an input file is invalid; then no file is written.
 
@@ -127,7 +129,7 @@ def prepare_ratings(
         Called when a stage begins.
     """
     if test is not None and (test_fraction is not None or split == "temporal"):
-        raise InputError("--test has the test ratings: leave out --test-fraction and --split")
+        raise InputError("--test already gives the test ratings: leave out --test-fraction and --split")
     fraction = 0.1 if test_fraction is None else test_fraction
     if not 0 <= fraction < 1:
         raise InputError(f"{named('test_fraction')} {fraction}: expected at least 0 and less than 1")
@@ -147,9 +149,9 @@ def prepare_ratings(
         if drop_zeros:
             db.execute("DELETE FROM raw WHERE rating = 0")
             if not scalar(db, "SELECT count(*) FROM raw WHERE NOT test"):
-                raise InputError("--drop-zeros leaves no ratings: all are 0")
+                raise InputError("--drop-zeros leaves no training ratings: all are 0")
         for column in ("user_id", "item_id"):
-            strip_zeros(db, "raw", column)
+            trim_names(db, "raw", column)
         not_rated = _share_not_rated(db)
         report("numbering users and items")
         features = {entity: load_description(db, entity, given) for entity, given in described.items()}
@@ -161,9 +163,9 @@ def prepare_ratings(
         merged = _make_cells(db, seed, duplicates, rows, cols)
         db.execute("DROP TABLE raw")
         report("splitting")
-        held_out = "test" if test else _split(db, fraction, temporal)
+        test_sql = "test" if test else _split(db, fraction, temporal)
         report("sorting")
-        indptr, n_test = _sort_cells(db, held_out, lengths[rows], timestamps, temporal)
+        indptr, n_test = _sort_cells(db, test_sql, lengths[rows], timestamps, temporal)
         report(f"writing {out.name}")
         sides = dict(zip(SIDES, (rows, cols), strict=True))
         write_slabs(
@@ -208,12 +210,13 @@ def inspect(
     """Return the table in a file, and the positions of its columns by role; `columns` are from `parse_columns`.
 
     The roles are "user", "item", "rating" and, if there is one, "timestamp". Without "rating" all ratings are 1.
-    Raises InputError if the file is empty, is no table, or lacks a required column (the timestamp too, if `timed`).
+    Raises InputError if the file is empty, is not a table, or lacks a required column (also the timestamp, if
+    `timed`).
     """
     if isinstance(source, Path):
         if is_matrix(source):
             if columns or timed:
-                raise InputError(f"{source} is a matrix: it has neither {named('columns')} nor timestamps")
+                raise InputError(f"{source} is a matrix: leave out {named('columns')}, --timestamps and --split")
             return TableFile(source, "matrix", ["row", "col", "value"]), {"user": 0, "item": 1, "rating": 2}
         source = open_table(db, source, lambda fields: not any(map(_is_number, fields)))
     names = source.names if source.header else None
@@ -230,10 +233,10 @@ def _is_number(field: str) -> bool:
 
 
 def load(db: duckdb.DuckDBPyConnection, table: TableFile, columns: dict[str, int], timed: bool, test: bool) -> None:
-    """Append a file's ratings to the table ``raw``, in their order; times are in seconds, or NULL.
+    """Append a file's ratings to the table ``raw``, in the order of the file; times are in seconds, or NULL.
 
-    Raises InputError if the file cannot be read, holds no ratings, or has rows with missing, non-numeric, infinite or
-    NaN values (also of times, if `timed`). The error gives the number of bad rows and the first five.
+    Raises InputError if the file cannot be read, has no ratings, or has rows with missing, non-numeric, infinite or
+    NaN values (including timestamps, if `timed`). The error gives the number of bad rows and the first five.
     """
     db.execute(
         "CREATE TABLE IF NOT EXISTS raw (user_id VARCHAR, item_id VARCHAR, rating FLOAT, time DOUBLE, test BOOLEAN)"
@@ -257,13 +260,13 @@ def _refuse_bad_rows(db: duckdb.DuckDBPyConnection, table: TableFile, timed: boo
     wrong = {
         "the user is missing": "coalesce(user_id, '') = ''",
         "the item is missing": "coalesce(item_id, '') = ''",
-        "the rating is missing, or no number": "rating IS NULL",
+        "the rating is missing or not a number": "rating IS NULL",
         "the rating is not finite": "NOT isfinite(rating)",
-        # a stored name would end at its first zero byte
-        "a name has zero bytes": "contains(user_id, chr(0)) OR contains(item_id, chr(0))",
+        # a stored name would end at its first NUL byte
+        "a name contains a NUL byte": "contains(user_id, chr(0)) OR contains(item_id, chr(0))",
     }
     if timed:
-        wrong["the timestamp is missing, or no time"] = "time IS NULL OR NOT isfinite(time)"
+        wrong["the timestamp is missing or not a time"] = "time IS NULL OR NOT isfinite(time)"
     cases = " ".join(f"WHEN {condition} THEN '{fault}'" for fault, condition in wrong.items())
     rows = db.execute(
         f"SELECT rowid - {before}, CASE {cases} END AS fault, user_id, item_id, rating, count(*) OVER () FROM raw "
@@ -281,7 +284,7 @@ def _refuse_bad_rows(db: duckdb.DuckDBPyConnection, table: TableFile, timed: boo
 
 
 def _roles(table: TableFile, columns: dict[str, int], timed: bool) -> str:
-    """Describe which column has which role, for users to check."""
+    """Describe which column has which role, for the person who runs the command to check."""
     if table.kind == "matrix":
         return "user row, item column"
     shown = [role for role in columns if timed or role != "timestamp"]
@@ -316,8 +319,8 @@ def _number_entities(db: duckdb.DuckDBPyConnection, seed: int, described: Mappin
     """Make the tables ``users`` and ``items`` (id, k), k from 0 in a seeded random order; return their lengths.
 
     `described` maps "user" or "item" to a table whose column ``id`` names further users or items, with or without
-    ratings. Raises InputError if there is a single user or item or there are too many, if all ratings are equal and
-    not 1, or if the scale of the ratings is outside the range of float32.
+    ratings. Raises InputError if there is only one user or only one item, or too many of either, if all ratings are
+    equal and not 1, or if the scale of the ratings is outside the range of float32.
     """
     low, high = db.execute("SELECT min(rating), max(rating) FROM raw").fetchall()[0]
     if low == high != 1:  # clicks are ratings that all equal 1
@@ -345,9 +348,9 @@ def _number_entities(db: duckdb.DuckDBPyConnection, seed: int, described: Mappin
 def _make_cells(db: duckdb.DuckDBPyConnection, seed: int, duplicates: str, rows: str, cols: str) -> int:
     """Turn ``raw`` into the table ``cells`` (row, col, value, time, key, test); `rows`, `cols`: "user" or "item".
 
-    Ratings of the same user and item are merged as `duplicates` says; returns how many ratings disappear. Raises
-    InputError if a pair is both in the training and in the test ratings, or if a pair is repeated and `duplicates` is
-    "error".
+    ``key`` is the seeded hash of the names of the user and the item. Ratings of the same user and item are merged as
+    `duplicates` says. Returns the number of ratings that merging removes. Raises InputError if a pair is both in the
+    training and in the test ratings, or if a pair is repeated and `duplicates` is "error".
     """
     key = _hash(f"'{seed}'", "'pair'", "raw.user_id", "raw.item_id")
     numbered = (
@@ -361,7 +364,7 @@ def _make_cells(db: duckdb.DuckDBPyConnection, seed: int, duplicates: str, rows:
         return 0
     _refuse_pairs(db, rows, cols, "bool_or(test) AND NOT bool_and(test)", "in both the training and the test files")
     if duplicates == "error":
-        advice = f"rated more than once; choose with {named('duplicates')} first, last or mean"
+        advice = f"rated more than once (to merge them: {named('duplicates')} first, last or mean)"
         _refuse_pairs(db, rows, cols, "count(*) > 1", advice)
     value, time = _MERGED[duplicates]
     db.execute("DROP TABLE cells")
@@ -407,7 +410,7 @@ def _split(db: duckdb.DuckDBPyConnection, fraction: float, temporal: bool) -> st
 
 
 def _sort_cells(
-    db: duckdb.DuckDBPyConnection, is_test: str, n_rows: int, timestamps: bool, temporal: bool
+    db: duckdb.DuckDBPyConnection, test_sql: str, n_rows: int, timestamps: bool, temporal: bool
 ) -> tuple[Int64, int]:
     """Make the table ``sorted`` (row, col, value, test) for a matrix of `n_rows` rows, ordered by row and column.
 
@@ -417,13 +420,14 @@ def _sort_cells(
     Returns
     -------
     indptr : (I+1,) int64
-        Positions at which the ratings of a row, training and test together, begin.
+        Position in ``sorted`` at which each row's ratings, training and test together, begin; the last element is their
+        total number.
     n_test : int
     """
     more = "".join(f", {formula} AS {name}" for name, formula in _TIMES.items()) if timestamps else ""
     if temporal:
-        more += f", (ntile({AGES}) OVER (PARTITION BY {is_test} ORDER BY time DESC, key) - 1)::UTINYINT AS age"
-    db.execute(f"CREATE TABLE sorted AS SELECT row, col, value, {is_test} AS test{more} FROM cells ORDER BY row, col")
+        more += f", (ntile({AGES}) OVER (PARTITION BY {test_sql} ORDER BY time DESC, key) - 1)::UTINYINT AS age"
+    db.execute(f"CREATE TABLE sorted AS SELECT row, col, value, {test_sql} AS test{more} FROM cells ORDER BY row, col")
     db.execute("DROP TABLE cells")
     counts = db.execute("SELECT row, count(*) AS n FROM sorted GROUP BY row").fetchnumpy()
     indptr = np.zeros(n_rows + 1, dtype=np.int64)

@@ -354,7 +354,7 @@ def read_matrix(db: duckdb.DuckDBPyConnection, path: Path) -> Any:
     return matrix
 
 
-def strip_zeros(db: duckdb.DuckDBPyConnection, table: str, column: str) -> None:
+def trim_names(db: duckdb.DuckDBPyConnection, table: str, column: str) -> None:
     """Strip ``.0`` from the names in a column of a DuckDB table if all names are whole numbers that end with ``.0``.
 
     Pandas writes a column of integers as floats if one of them is missing.

@@ -135,7 +135,7 @@ class VectorTarget(Generic[D]):
 
     @property
     def renews_prior(self) -> bool:
-        """Whether `all_data_seen` draws prior means of single rows, given the rows, in this iteration."""
+        """Whether `all_data_seen` draws the prior means of individual rows, given these rows, in this iteration."""
         return False
 
     @property

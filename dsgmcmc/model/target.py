@@ -1,9 +1,9 @@
 """A Bayesian matrix factorisation distributed over the ring of processes, as samplers and chains see it.
 
 *Sufficient statistics* of a row are sums over its ratings, given the other factor; they are exact. The statistics of
-the rows of W stay in place, and a tour of the ring brings them the state of every column block. For the rows of H, a
-tour sends the statistics alone, (D + 1)(D + 2) / 2 float32 per column. If the likelihood has a sum over all pairs, its
-contribution is the same for every row.
+the rows of W stay in place, and a tour of the ring brings them the state of every column block. For the rows of H (the
+columns of the rating matrix), a tour sends only the statistics, (D + 1)(D + 2) / 2 float32 per row of H. If the
+likelihood has a term for every pair, rated or not, these terms add the same statistics to every row.
 
 *Fisher information* is approximate: it is computed from averages over all rows of the other factor.
 """
@@ -45,8 +45,9 @@ from dsgmcmc.targets.state import (
 )
 from dsgmcmc.types import Array, Factor, Float32, Float64, Named, Purpose, Shapes
 
-#: A row has diverged if the mean square of its elements is more than this number times two factors, each at least 1:
-#: the mean square that its prior expects, and the squared distance between the centre and the rating furthest from it.
+#: A row has diverged if the mean square of its elements exceeds the product of three numbers: this one, the mean square
+#: expected under the prior, and the squared distance, in units of the scale of the ratings, from their centre to the
+#: rating furthest from it. The last two are at least 1.
 MAX_MEAN_SQUARE = 1e4
 
 #: Largest finite parameter, in float32.
@@ -89,6 +90,8 @@ def make_parts(place: Place, data: list[Any]) -> Parts:
 
 class FactorTarget:
     """A Bayesian matrix factorisation, of which this process holds some blocks; a `dsgmcmc.targets.base.Target`.
+
+    Docstrings of the protocol's methods repeat its descriptions; "Here:" introduces details of this target.
 
     Parameters
     ----------
@@ -194,22 +197,29 @@ class FactorTarget:
         return self.circulation.rows_by_factor()
 
     def visit(self, send: bool = False) -> Iterator[FactorCell]:
-        """Cells of this iteration's part; `send` sends blocks to where the next part needs them. Collective.
+        """Cells of the part of the data that this iteration visits. Collective.
 
-        With `send`, cells whose blocks leave come first, so that their blocks travel during the work on other cells.
+        With `send`, blocks are sent to where the next part of the data needs them. Cells whose blocks must be sent come
+        first, so that their blocks travel during the work on other cells.
         """
         for cell in self.circulation.visit(self.stream.iteration, send):
             yield FactorCell(self, cell)
 
     def full_gradient(self, position: str, out: str, errors: bool = True) -> None:
-        """Gradient of minus the log likelihood of all data, with all blocks at a fixed state. Collective."""
+        """Gradient of minus the log likelihood of all data, with all blocks at a fixed state. Collective.
+
+        With `errors`, the squared errors at this state are kept for the next draw of the noise precision.
+        """
         kept = self.likelihood.fields
         for cell in self.circulation.tour((position, out, *kept), returning=(out, *kept), sums=(out,)):
             self.add_gradient(cell, position, out, 1.0, float(errors))
         self.likelihood.add_gradient_of_all(self.circulation, position, out)
 
     def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> None:
-        """Add the gradient of minus the log likelihood of a cell, times `scale`, to `out` of its blocks."""
+        """Add the gradient of minus the log likelihood of a cell, times `scale`, to `out` of its blocks.
+
+        The cell's terms in sums over the sweep, such as the squared errors for the noise, have the weight `share`.
+        """
         begin = self.timers.enter()
         error = self.likelihood.add_gradient(cell, position, out, scale, share)
         self.noise.add_error(cell.row.index, error * share)
@@ -226,35 +236,38 @@ class FactorTarget:
 
     @property
     def renews_data(self) -> bool:
-        """Whether `all_data_seen` changes the data in this iteration, so that gradients must be computed again."""
+        """Whether `all_data_seen` changes the data in this iteration, so that gradients must be computed again.
+
+        Here: gradients treat the effects on ratings and the noise scales as data.
+        """
         return any(part.renews_data(self._turn) for part in self.parts)
 
     @property
     def renews_prior(self) -> bool:
-        """Whether `all_data_seen` draws prior means of single rows, given the rows, in this iteration."""
+        """Whether `all_data_seen` draws the prior means of individual rows, given these rows, in this iteration."""
         return any(part.renews_prior(self._turn) for part in self.parts)
 
     @property
     def _turn(self) -> int:
-        """Number of the draw of hyperparameters due after the sweep that ends with this iteration; 0 if none is."""
+        """Number of sweeps completed at the end of this iteration; 0 if hyperparameters are not drawn after so few."""
         return self._turn_after((self.stream.iteration + 1) // self.sweep_length)
 
     def _turn_after(self, sweeps: int) -> int:
-        """Number of the draw of hyperparameters that follows `sweeps` sweeps; 0 if there is none."""
+        """`sweeps`, or 0 if hyperparameters are not drawn after so few sweeps."""
         return 0 if sweeps < self._first else sweeps
 
     def context(self, factor: Factor | None = None, turn: int | None = None) -> DrawContext:
-        """Context in which parts draw: before the rows of `factor` are drawn, or after all rows have moved.
+        """Context for draws of parts: before the rows of `factor` are drawn or, if None, after all rows have moved.
 
         `turn` is by default the turn of the sweep that ends with this iteration.
         """
-        place, turn = (self.circulation, self.prior, self.positions, self.stream), self._turn if turn is None else turn
-        return DrawContext(*place, lambda: self.noise_precision, turn, factor, self.likelihood)
+        common, turn = (self.circulation, self.prior, self.positions, self.stream), self._turn if turn is None else turn
+        return DrawContext(*common, lambda: self.noise_precision, turn, factor, self.likelihood)
 
     def conditionals(self, factor: Factor, position: str) -> Iterator[ParameterBlock]:
         """Blocks of a factor, with the conditional distributions of their rows given everything else. Collective.
 
-        The column blocks must be at home.
+        Effects on ratings, and parts, that are due are drawn first. The column blocks must be at home.
         """
         context = self.context(factor)
         self.draw_effects(context)
@@ -275,6 +288,7 @@ class FactorTarget:
         """All momenta of rows, by names such as ``W.biases``.
 
         Here: momenta of factors, of biases, and of the rows' parameters in the likelihood.
+        With `turned`, the columns of `field` belong to rotated axes, so that factors and biases are not separate.
         """
         rank, whole = self.row_priors.rank, slice(None)
         columns = {"factors": slice(0, rank), "biases": slice(rank, self.dimension)}
@@ -332,7 +346,11 @@ class FactorTarget:
     def information(
         self, position: str, bound: bool = True, earlier: Mapping[Factor, Float64] = NO_SUMS
     ) -> Information:
-        """Fisher information of every row at the state in `position`. Collective."""
+        """Fisher information of every row at the state in `position`. Collective.
+
+        `bound` requests curvature bounds; they are also computed if a row's size in units of the mean squares `earlier`
+        exceeds its field ``reach``.
+        """
         circulation, likelihood, tau = self.circulation, self.likelihood, self.noise_precision
         n, squares = likelihood.counts(circulation)
         c, sizes, grown = self._mean_squares(position, n, earlier)
@@ -374,9 +392,10 @@ class FactorTarget:
         return self.circulation.ring.sum(partials, means, result)
 
     def covariate_sums(self, position: str, out: str) -> None:
-        """Set field `out` of every row i to the sum over its data of w_ij phi_j (`multiply_by_moments`). Collective.
+        """Set field `out` of every row i to the sum over its data of w_ij phi_j, with covariates phi_j. Collective.
 
-        Here: phi_j is (H_j, 1) for the rows of W, and (W_j, 1) for the rows of H.
+        Here: phi_j is (H_j, 1) for the rows of W, and (W_j, 1) for the rows of H; w_ij is the product of the noise
+        scales of both rows.
         """
         scale = self.likelihood.noise_scale
         for block in self.circulation.blocks():
@@ -407,7 +426,7 @@ class FactorTarget:
             np.multiply(block.arrays.pop(PRODUCT), scale(block)[:, None], out=block[field])
 
     def _covariates(self, block: ParameterBlock, position: str, scale: Array) -> Array:
-        """Return a block's rows as covariates of the other factor, each times its element of `scale` (n,), (n, D)."""
+        """Return a block's rows as covariates of the other factor, (n, D), each times its element of `scale`, (n,)."""
         covariates = block[position].copy()
         if self.likelihood.biases:
             covariates[:, -1] = 1.0
@@ -424,7 +443,8 @@ class FactorTarget:
         c : dict of Factor to (D,) float64
             Means over all ratings.
         sizes : dict of ParameterBlock to (n,) float64
-            Mean, over the columns without the bias, of a row's squared elements in units of `earlier`.
+            Mean, over all columns except the bias, of a row's squared elements, each divided by the column's mean
+            square in `earlier`; 0 if `earlier` is empty.
         grown : bool
             Whether the size of any row is above its field ``reach``.
         """
@@ -455,7 +475,7 @@ class FactorTarget:
     # ------------------------------------------------------------------ draws of the parts' parameters
 
     def draw_parts(self, context: DrawContext) -> None:
-        """Draw the parameters of all parts that are due, except effects on ratings. Collective."""
+        """Draw all parameters that are due, in all parts but the effects on ratings. Collective."""
         if context.is_turn():
             self.draw_shared(context)
         for part in self.parts:
@@ -497,7 +517,7 @@ class FactorTarget:
 
     @cached_property
     def units(self) -> dict[str, Array | float]:
-        """For each row quantity saved with draws, the factor that converts it to the unit of the data."""
+        """For each row quantity saved with draws, the multiplier that converts it to the unit of the data."""
         columns, rating = self.row_priors.unit, self.row_priors.scale
         units: dict[str, Array | float] = {}
         for quantity in self.quantities.drawn_of_rows:
@@ -539,12 +559,15 @@ class FactorTarget:
         """The part of the state that is the same on all processes."""
         return arrays_of(self.replicated)
 
-    def load(self, snapshot: Snapshot, but: Collection[str] | None = None) -> None:
-        """Load the state of a checkpoint, except fields in `but`; place blocks where the next iteration needs them."""
-        if but is None:
+    def load(self, snapshot: Snapshot, skip: Collection[str] | None = None) -> None:
+        """Load the state of a checkpoint, except fields in `skip`.
+
+        If `skip` is None, blocks are first placed where the next iteration needs them.
+        """
+        if skip is None:
             self.circulation.place(snapshot.manifest.iteration)
         for key, array in self.saved():
-            if not but or key.field not in but:
+            if not skip or key.field not in skip:
                 array[:] = snapshot.read(key)
         small = {name: value.array() for name, value in snapshot.manifest.state.items()}
         take_all(self.replicated, small)
@@ -552,7 +575,7 @@ class FactorTarget:
             part.loaded()
 
     def take_start(self, start: Snapshot) -> None:
-        """Set the known rows and parameters to the values in a warm start, which has the blocks of this grid.
+        """Set the known rows and parameters to the values in a warm start with the same blocks as this target.
 
         A warm start (`dsgmcmc.runs.warm_start`) has the state of an earlier chain on other ratings, for the rows and
         parameters that both chains have: the factors, the rows' noise and prior parameters, and the shared parameters.
@@ -587,9 +610,9 @@ class FactorTarget:
     def fit_biases(self) -> None:
         """Set biases to their conditional means, first in W, then in H. Collective.
 
-        Biases account for most of the variance of ratings. If gradients had to move them there, the factors would move
-        with them. Biases are set only if ratings are Gaussian, so that the conditional mean is known in closed form,
-        and if an iteration uses all ratings.
+        Biases account for most of the variance of ratings. If gradient steps had to bring the biases there, they would
+        drag the factors along. Biases are set only if ratings are Gaussian, so that the conditional mean is known in
+        closed form, and if an iteration uses all ratings.
         """
         likelihood, scratch, position = self.likelihood, self.scratch, self.positions[0]
         normal = likelihood.is_conditionally_gaussian()
@@ -668,7 +691,8 @@ class FactorCell(NamedTuple):
     def gradient(self, position: str, out: str, prior: bool = True, errors: bool = True) -> None:
         """Set `out` of all blocks to the stochastic gradient of the energy U at field `position`.
 
-        Here: the likelihood term is that of one part, scaled by 1 / p_t [Simsekli 2016, eq. 3].
+        Here: the likelihood term is that of one part of the data, divided by the probability p_t of visiting that part
+        [Simsekli 2016, eq. 3].
         """
         target, probability = self.target, self.target.circulation.part_probability
         for block in (self.cell.row, self.cell.column):

@@ -1,17 +1,17 @@
 r"""Predictive distributions of single ratings, and predictions of a file of pairs.
 
-The distribution of a rating is the mixture over the saved draws d of N(mu + a_i + b_j + W_i . H_j, 1 / (tau g_i g'_j)),
-with all parameters from draw d, and the weights of the draws. Mean, variance and quantiles are computed from the
-mixture, without a normal approximation. For the predictor alone (``of_mean``) the components are points, and the
-quantiles are sample quantiles.
+The distribution of a rating is a mixture over the saved draws, with the weights of the draws. Component d is
+N(mu + a_i + b_j + W_i . H_j, 1 / (tau g_i g'_j)), with all parameters from draw d. Mean, variance and quantiles are
+computed from the mixture, without a normal approximation. For the linear predictor alone (``of_mean``) the components
+are point masses, and the quantiles are sample quantiles.
 
-An unknown user or item has its prior distribution given each draw. The prediction is exact if one side of the pair is
-unknown. If both sides are unknown, the product has the exact mean and variance but is taken to be normal. The noise
+An unknown user or item has its prior distribution given each draw. The prediction is exact if only one side of the pair
+is unknown. If both sides are unknown, the product has the exact mean and variance but is taken to be normal. The noise
 scale g of an unknown user or item is taken to be 1.
 
 For ordinal ratings the probabilities of the levels are mixed; mean, sd and quantiles are computed from the mixture, and
-``of_mean`` predicts the expected rating. If a predictor is uncertain at a draw, the probabilities are integrated over
-its distribution.
+``of_mean`` predicts the expected rating. If the linear predictor itself is uncertain at a draw, because a side of the
+pair is unknown or new, the probabilities are integrated over its distribution.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class PredictOptions:
             raise InputError(f"interval {self.interval}: expected a probability between 0 and 1")
         if self.of_mean and (self.at_least is not None or self.probabilities):
             raise InputError(
-                "--of-mean predicts expected ratings, without probabilities: leave out --of-mean or the probabilities"
+                "--of-mean predicts expected ratings: leave out either --of-mean or the options for probabilities"
             )
 
     @property
@@ -112,7 +112,7 @@ class Predictor:
         scores_only = not config.law.can_be_evaluated
         self.names = [*options.columns]
         if scores_only and (options.at_least is not None or options.probabilities):
-            raise InputError(f"{run.path}: {config.likelihood} predicts scores, not ratings, without probabilities")
+            raise InputError(f"{run.path}: {config.likelihood} predicts scores, not ratings or their probabilities")
         if options.at_least is not None:
             self.names.append(f"at_least_{options.at_least:g}")
         if options.probabilities:
@@ -140,7 +140,7 @@ class Predictor:
         return Prediction(*(columns[name] for name in self.options.columns))
 
     def columns(self, users: Int32, items: Int32) -> dict[str, Float32]:
-        """Predict pairs as `__call__` does, and the requested probabilities; (q,) float32 by column name."""
+        """Return the predictions of `__call__` and the requested probabilities, each (q,) float32, by column name."""
         columns = {name: np.empty(len(users), np.float32) for name in self.names}
         for rows, predictive in self.distributions(users, items):
             for name, values in zip(self.options.columns, predictive.summary(*self.options.levels), strict=True):
@@ -220,7 +220,10 @@ class Predictor:
         )
 
     def _rows(self, number: int, kind: str, index: Int32) -> Rows:
-        """Return rows of one side at a draw: known rows, (q, D), or the distribution that all `index` share, (1, D)."""
+        """Return rows of one side at a draw: known rows, (q, D), or the distribution of an unknown or new row, (1, D).
+
+        All `index` are known, or all are the same unknown or new row.
+        """
         draw, first = self.run.draw(number), int(index[0])
         theta = draw.theta[kind]
         if 0 <= first < len(theta):
@@ -266,7 +269,7 @@ class Predictor:
 
 
 def _grouped(users: Int32, items: Int32) -> list[npt.NDArray[np.intp]]:
-    """Group pairs by their sides that are unknown or folded in; the other sides are `_KNOWN`.
+    """Group pairs with the same unknown or folded-in user and item; a known user or item is given as `_KNOWN`.
 
     Returns the positions of the pairs in every group; pairs of two known sides are in no group.
     """
@@ -325,7 +328,7 @@ def predict_table(
             taken = {name.lower() for name in table.columns} & set(predictor.names)
             if taken:
                 raise InputError(
-                    f"{table.file.path} has a column {min(taken)!r}, which the predictions need: rename it"
+                    f"{table.file.path} has a column {min(taken)!r}, the name of a predicted column: rename it"
                 )
             if unknown == "refuse" and (names := _unknown(chunks(db, table, integers), predictor)):
                 raise InputError(

@@ -141,7 +141,7 @@ class ChainState:
         Momenta and other auxiliary fields of the sampler are not loaded.
         """
         kept = {field.name for field in self.sampler.kept}
-        self.target.load(snapshot, but=kept.difference(self.sampler.positions))
+        self.target.load(snapshot, skip=kept.difference(self.sampler.positions))
 
     def posterior(self) -> Iterator[tuple[Key, Lazy]]:
         """Yield the arrays of the posterior, from all draws."""

@@ -208,7 +208,7 @@ class Target(Protocol):
 
     @property
     def renews_prior(self) -> bool:
-        """Whether `all_data_seen` draws prior means of single rows, given the rows, in this iteration."""
+        """Whether `all_data_seen` draws the prior means of individual rows, given these rows, in this iteration."""
 
     @property
     def noise_precision(self) -> float:
@@ -227,7 +227,10 @@ class Target(Protocol):
         """The rows that this process holds at present, in one group per factor."""
 
     def visit(self, send: bool = False) -> Iterator[Cell]:
-        """Cells of this iteration's part; `send` sends blocks to where the next part needs them. Collective."""
+        """Cells of the part of the data that this iteration visits. Collective.
+
+        With `send`, blocks are sent to where the next part of the data needs them.
+        """
 
     def full_gradient(self, position: str, out: str, errors: bool = True) -> None:
         """Gradient of minus the log likelihood of all data, with all blocks at a fixed state. Collective.

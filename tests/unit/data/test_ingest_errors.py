@@ -94,7 +94,7 @@ BAD: dict[str, tuple[str, str | bytes, dict[str, object], str]] = {
         "r.csv",
         spoil((6, "1,7,3,soon")),
         {"split": "temporal"},
-        "line 6: the timestamp is missing, or no time",
+        "line 6: the timestamp is missing or not a time",
     ),
     "no time column": ("r.csv", "1,2,3\n2,3,4\n", {"split": "temporal"}, "cannot tell which column is timestamp"),
     "Excel": ("r.xlsx", b"PK\x03\x04" + bytes(100), {}, "neither UTF-8 text .* data frame"),
@@ -104,11 +104,11 @@ BAD: dict[str, tuple[str, str | bytes, dict[str, object], str]] = {
         {},
         "r.csv.gz cannot be read: CRC",
     ),
-    "zero bytes in a name, late": (
+    "NUL byte in a name, late": (
         "r.csv",
         GOOD + "".join(f"{k},1,1,1\n" for k in range(10**4)) + "1\0,1,1,1\n",
         {},
-        "1 row has .*\n  line 10012: a name has zero bytes",
+        "1 row has .*\n  line 10012: a name contains a NUL byte",
     ),
     "long first line": ("r.csv", "user,item,rating,note\n1,1,1," + "x" * 3_000_000 + "\n", {}, "r.csv"),
     "JSON with a missing rating": ("r.jsonl", JSON + '{"user": 2, "item": 3}\n', {}, "row 3: the rating is missing"),
@@ -125,7 +125,7 @@ BAD: dict[str, tuple[str, str | bytes, dict[str, object], str]] = {
         "no rating column .* clicks, .*user=NAME,item=NAME",
     ),
     "constant": ("r.csv", "1,1,3\n1,2,3\n2,2,3.0\n", {}, "all ratings are 3: .* for clicks"),
-    "zeros alone": ("r.csv", "1,1,0\n1,2,0\n", {"drop_zeros": True}, "--drop-zeros leaves no ratings"),
+    "zeros alone": ("r.csv", "1,1,0\n1,2,0\n", {"drop_zeros": True}, "--drop-zeros leaves no training ratings"),
     "one user": ("r.csv", "1,1,1\n1,2,2\n", {}, r"1 user\(s\): a matrix needs at least two"),
     "long name": ("r.csv", f"{'x' * 1025},1,1\nb,2,2\n", {}, "a name of 1025 bytes in the user column"),
     "duplicates": (
@@ -136,7 +136,7 @@ BAD: dict[str, tuple[str, str | bytes, dict[str, object], str]] = {
     ),
     "all but none to train": ("r.csv", GOOD, {"test_fraction": 0.96}, "leaves none to train on"),
     "fraction NaN": ("r.csv", GOOD, {"test_fraction": float("nan")}, "--test-fraction nan"),
-    "two ways of testing": ("r.csv", GOOD, {"test": "r.csv", "split": "temporal"}, "--test has the test ratings"),
+    "two ways of testing": ("r.csv", GOOD, {"test": "r.csv", "split": "temporal"}, "--test already gives"),
     "memory": ("r.csv", GOOD, {"memory": 10**8}, "100 MB of memory are not enough; .*400 MB"),
     "columns syntax": ("r.csv", GOOD, {"columns": "userId"}, "--columns userId: .*user=NAME"),
     "some columns": (

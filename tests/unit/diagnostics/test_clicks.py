@@ -72,7 +72,7 @@ def test_scores_are_neither_ratings_nor_probabilities(run: Run) -> None:
     predicted, plain = (Predictor(run, PredictOptions(clip=True, of_mean=of_mean))(*pairs) for of_mean in (False, True))
     assert (predicted.mean < 1).all()
     np.testing.assert_array_equal(predicted.sd, plain.sd)
-    with pytest.raises(InputError, match="without probabilities"):
+    with pytest.raises(InputError, match="not ratings or their probabilities"):
         Predictor(run, PredictOptions(probabilities=True))
 
 
