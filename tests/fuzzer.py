@@ -57,7 +57,7 @@ def _ratings(path: Path) -> Any:
 def _snapshot(path: Path) -> Any:
     snapshot = Snapshot(path)
     snapshot.verify()
-    return [(key, snapshot.read(key).tobytes()) for key in sorted(snapshot.names())]
+    return [(key, snapshot.read(key).tobytes()) for key in sorted(snapshot.block_keys())]
 
 
 def output_of(*arguments: str) -> str:

@@ -10,18 +10,20 @@ stochastic-gradient sampler: its chains may agree on a wrong distribution [Nemet
 
 **The target accuracy.** Shared parameters, such as thresholds and precisions, mix more slowly than predictions, and
 many of them move along directions that leave all predictions unchanged: thresholds together with the means of the
-factors, a precision of biases together with these biases. Their effect on predictions is measured by the log likelihood
-of the test ratings at each draw. This log likelihood is therefore monitored in place of the shared parameters. Its ESS
-may be smaller than the ESS of the predictions by the factor `LIKELIHOOD_ALLOWANCE`: this still distinguishes a
-converged chain from a drifting one. The log likelihood is ignored once the predictions are `ENOUGH_ALONE` times as
-accurate as wanted; docs/defaults.md shows the gain from waiting for it.
+factors, a precision of biases together with these biases. Any effect that the shared parameters do have on predictions
+shows in the log likelihood of the test ratings at each draw. This log likelihood is therefore monitored in place of the
+shared parameters. The ESS required of it is smaller than that required of the predictions by the factor
+`LIKELIHOOD_ALLOWANCE`: the smaller ESS still distinguishes a converged chain from a drifting one. The log likelihood is
+ignored once the predictions are `ENOUGH_ALONE` times as accurate as wanted; docs/defaults.md shows the gain from
+waiting for it.
 
-A single chain is compared with itself: its halves count as chains, and R-hat splits each half again. 9 of 10 monitored
-quantities must reach the accuracy.
+In this check, unlike in `diagnose`, a single chain is compared with itself: its halves count as chains, and R-hat
+splits each half again. 9 of 10 monitored quantities must reach the accuracy.
 
-The accuracy is checked when all chains have completed burn-in and 10 n sweeps, n = 1, 2, ..., 7, 8, 10, 12, 14, 16, 20,
-..., numbers with at most three significant binary digits. The end therefore depends on the draws alone, all checks
-together cost about as much as six checks at the end, and chains run at most a quarter longer than necessary.
+The accuracy is checked when all chains have completed burn-in and 10 n sweeps, where n runs through 1, ..., 8, 10, 12,
+14, 16, 20, ..., the numbers with at most three significant binary digits. So the end depends on the draws alone, not on
+the clock; all checks together cost about as much as six checks at the end; and chains run at most a quarter longer than
+necessary.
 """
 
 from __future__ import annotations
@@ -45,11 +47,12 @@ from dsgmcmc.types import Float64
 #: the default end of a run (E = 50), R-hat is 1.01 on average, and above 1.05 in one case in a thousand.
 RHAT_LIMIT = 1.05
 RECOMMENDED_RHAT = 1.01  # target R-hat that a warning recommends
-#: Fraction of the predictions that may miss the target. With few ratings, up to one prediction in ten changes its
-#: level only once in thousands of sweeps: if 95 % had to reach the target, the end of a run would be a matter of chance
+#: Fraction of the predictions that may miss the target. With few ratings, up to one prediction in ten shifts its
+#: mean only once in thousands of sweeps: if 95 % had to reach the target, the end of a run would be a matter of chance
 #: (docs/defaults.md).
 SHARE_LEFT_OUT = 0.1
 MAX_SHARE_APART = 0.05  # if more than this fraction of predictions have R-hat > `RHAT_LIMIT`, the chains do not agree
+#: Checks ("looks") are due LOOK_SWEEPS * n sweeps after burn-in; n has at most LOOK_DIGITS significant binary digits.
 LOOK_SWEEPS, LOOK_DIGITS = 10, 3
 #: For the log likelihood of the test ratings, the ESS may be smaller, and R-hat - 1 larger, by this factor.
 LIKELIHOOD_ALLOWANCE = 10
@@ -126,14 +129,14 @@ def agreement(diagnosis: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def slowest(diagnosis: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Find the slowest-mixing shared parameter of the likelihood and of the parts of the model.
+    """Find the slowest-mixing shared parameter, leaving out the parameters of the priors of rows.
 
     Returns
     -------
     dict of str to dict
-        At ``shared``: its ``label``, ``ess`` (the smaller of bulk and tail ESS) and ``rhat`` (None for one chain).
-        Empty if ESS cannot be computed. Parameters of the priors of rows do not count: predictions hardly depend on
-        them.
+        Under the key ``shared``: its ``label``, ``ess`` (the smaller of bulk and tail ESS) and ``rhat`` (None for one
+        chain). Empty if ESS cannot be computed. Parameters of the priors of rows are left out because predictions
+        hardly depend on them.
     """
     measured = [
         {"label": line["label"], "ess": min(line["ess_bulk"], line["ess_tail"]), "rhat": line["rhat"]}
@@ -164,19 +167,19 @@ def split_subchains(values: Float64, interleaved: int) -> Float64:
 
 
 def _measures(values: Float64, interleaved: int, withheld: bool) -> dict[str, list[float] | None]:
-    """Return R-hat, bulk ESS and tail ESS of (chains, draws, m) values; R-hat needs two chains, not sub-chains."""
+    """Return R-hat, bulk ESS and tail ESS of (chains, draws, m) values; R-hat is None for a single chain."""
     if withheld:
         return {"rhat": None, "ess_bulk": None, "ess_tail": None}
     subchains = split_subchains(values, interleaved)
     return {
-        "rhat": mixing.rhat(subchains).tolist() if len(values) > 1 else None,
+        "rhat": mixing.rhat(subchains).tolist() if len(values) > 1 else None,  # None even with sub-chains
         "ess_bulk": mixing.ess_bulk(subchains).tolist(),
         "ess_tail": mixing.ess_tail(subchains).tolist(),
     }
 
 
 def _warnings(diagnosis: dict[str, Any], aim: float) -> list[str]:
-    """Describe doubts and their remedies; `aim` is the larger of the default ESS and the target of the run."""
+    """Describe reasons to doubt the draws, and remedies; `aim` is the default ESS or the run's target, if larger."""
     chains, monitored = diagnosis["chains"], diagnosis["predictions"]
     warnings = []
     if chains == 1:
@@ -207,7 +210,7 @@ def _warnings(diagnosis: dict[str, Any], aim: float) -> list[str]:
 def temperatures(run: RunDirectory, transposed: bool) -> dict[str, dict[str, float]]:
     """Return the temperature of each field with momenta, and its standard error, from the newest metrics.
 
-    If chains differ, the values come from the hottest chain of each field.
+    If chains differ, each field gets the values of the chain that is hottest in it.
 
     Parameters
     ----------
@@ -244,8 +247,8 @@ class Look(NamedTuple):
     iteration : int
         Iteration of the check.
     found : dict of str to float
-        Value of each measure in `until` for the worst prediction, after leaving out the fraction `SHARE_LEFT_OUT` of
-        the predictions; values for the log likelihood of the test ratings are ``shared_ess`` and ``shared_rhat``.
+        Value of each measure in `until` for the worst prediction, after leaving out the worst `SHARE_LEFT_OUT` of the
+        predictions; values for the log likelihood of the test ratings are ``shared_ess`` and ``shared_rhat``.
         Empty if unknown.
     reached : bool
         Whether the target is reached.
@@ -260,13 +263,13 @@ class Look(NamedTuple):
     limit: int
 
     def __str__(self) -> str:
-        """Write the values of the measures."""
+        """Return the values of the measures as text."""
         if not self.found:
             return "unknown: too few draws, or draws of unequal weight"
         return ", ".join(f"{LABELS[name][0]} {value:{LABELS[name][1]}}" for name, value in self.found.items())
 
     def against(self, wanted: Mapping[str, float]) -> str:
-        """Write the values of the measures, each with its limit."""
+        """Return the values of the measures as text, each with its limit."""
         limit = limits(wanted, self.found)
         shown = [f"{LABELS[name][0]} {value:{LABELS[name][1]}}/{limit[name]:g}" for name, value in self.found.items()]
         return ", ".join(shown)
@@ -301,29 +304,29 @@ def look_at(
         and the weights of its draws, (draws,) float64.
     """
     followed = {key: values for blocks, _ in gathered for key, values in blocks.items()}
-    facts = {chain: progress for _, chains in gathered for chain, progress in chains.items()}
+    progress_of = {chain: progress for _, chains in gathered for chain, progress in chains.items()}
     chains, scores = [], []
-    for number in sorted(facts):
+    for number in sorted(progress_of):
         blocks = [followed[key] for key in sorted(followed) if key[0] == number]
         chains.append(np.concatenate([block.values for block in blocks], axis=1))
-        scores.append(np.sum([block.score for block in blocks], axis=0))  # in the order of the blocks
+        scores.append(np.sum([block.score for block in blocks], axis=0))  # in block order, for reproducible rounding
     draws = min(map(len, chains))
-    weights = np.stack([weight[len(weight) - draws :] for _, weight in facts.values()])
+    weights = np.stack([weight[len(weight) - draws :] for _, weight in progress_of.values()])
     measured: dict[str, float] = {}
     if mixing.equal_weights(weights):
         values = np.stack([chain[len(chain) - draws :] for chain in chains]).astype(np.float64)
-        shared = np.stack([score[len(score) - draws :] for score in scores]) if scores[0].size else None
-        measured = accuracy(values, len(config.make_sampler().positions), list(config.wanted), shared)
+        log_likelihood = np.stack([score[len(score) - draws :] for score in scores]) if scores[0].size else None
+        measured = accuracy(values, len(config.make_sampler().positions), list(config.wanted), log_likelihood)
     return Look(
         until=str(config.until),
-        iteration=min(iteration for iteration, _ in facts.values()),
+        iteration=min(iteration for iteration, _ in progress_of.values()),
         found=measured,
         reached=reached(config.wanted, measured),
         limit=config.iterations,
     )
 
 
-def ending_at_accuracy(look: Mapping[str, Any]) -> str:
+def describe_ending(look: Mapping[str, Any]) -> str:
     """Say in one line why a run ended, and how to continue; `look` is the `Look` in its summary."""
     last = Look(**look)
     if last.reached:
@@ -333,15 +336,15 @@ def ending_at_accuracy(look: Mapping[str, Any]) -> str:
             f"to continue: --resume --until {better}"
         )
     if last.iteration >= last.limit:
-        more = f"--resume --iterations {2 * last.limit}"
-        return f"ended at the limit of {last.limit:,} iterations without {last.until} ({last}); to continue: {more}"
-    return f"stopped at iteration {last.iteration:,}, before {last.until} ({last}); to continue: --resume"
+        limit, more = f"{last.limit:,} iterations", f"--resume --iterations {2 * last.limit}"
+        return f"ended at the limit of {limit} without reaching {last.until} ({last}); to continue: {more}"
+    return f"stopped at iteration {last.iteration:,}, before reaching {last.until} ({last}); to continue: --resume"
 
 
 def accuracy(
-    values: Float64, interleaved: int, measures: Sequence[str], shared: Float64 | None = None
+    values: Float64, interleaved: int, measures: Sequence[str], log_likelihood: Float64 | None = None
 ) -> dict[str, float]:
-    """Measure the worst monitored quantity, after leaving out the fraction `SHARE_LEFT_OUT` of the quantities.
+    """Measure the worst monitored quantity, after leaving out the worst `SHARE_LEFT_OUT` of the quantities.
 
     Parameters
     ----------
@@ -351,7 +354,7 @@ def accuracy(
         Sub-chains per chain.
     measures : sequence of str
         "rhat", "ess" (the smaller of bulk and tail ESS), or both.
-    shared : (chains, draws) float64, optional
+    log_likelihood : (chains, draws) float64, optional
         Log likelihood of the test ratings at each draw, which is measured separately.
 
     Returns
@@ -360,14 +363,14 @@ def accuracy(
         Empty if there are too few draws.
     """
     result = _worst(values, interleaved, measures)
-    if shared is not None and result:
-        for name, value in _worst(shared[..., None], interleaved, measures).items():
+    if log_likelihood is not None and result:
+        for name, value in _worst(log_likelihood[..., None], interleaved, measures).items():
             result[f"shared_{name}"] = value
     return result
 
 
 def _worst(values: Float64, interleaved: int, measures: Sequence[str]) -> dict[str, float]:
-    """Return the measures of the worst quantity, after leaving out the fraction `SHARE_LEFT_OUT` of the quantities."""
+    """Return the measures of the worst quantity, after leaving out the worst `SHARE_LEFT_OUT` of the quantities."""
     chains = split_subchains(values, interleaved)
     compared = mixing.halves(chains) if len(values) == 1 else chains
     if compared.shape[1] < LEAST_DRAWS:
@@ -381,12 +384,12 @@ def _worst(values: Float64, interleaved: int, measures: Sequence[str]) -> dict[s
 
 
 def _largest(values: Float64) -> float:
-    """Return the largest value, after leaving out the fraction `SHARE_LEFT_OUT` of the values."""
+    """Return the largest value, after leaving out the largest `SHARE_LEFT_OUT` of the values."""
     return float(np.nanquantile(values, 1 - SHARE_LEFT_OUT, method="inverted_cdf"))
 
 
 def scaled(wanted: Mapping[str, float], times: float) -> dict[str, float]:
-    """Return the limits for an accuracy `times` as high: the ESS is multiplied, and R-hat - 1 divided, by `times`."""
+    """Return limits of an accuracy `times` times as high: ESS is multiplied, and R-hat - 1 divided, by `times`."""
     return {name: times * limit if name == "ess" else 1 + (limit - 1) / times for name, limit in wanted.items()}
 
 
@@ -397,7 +400,7 @@ def limits(wanted: Mapping[str, float], found: Mapping[str, float]) -> dict[str,
 
 
 def reached(wanted: Mapping[str, float], found: Mapping[str, float]) -> bool:
-    """Whether predictions and log likelihood reach the accuracy, or predictions alone `ENOUGH_ALONE` times it."""
+    """Whether predictions and log likelihood reach the accuracy, or predictions alone a higher one (`ENOUGH_ALONE`)."""
 
     def met(wanted: Mapping[str, float]) -> bool:
         return all(

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.diagnostics.comparison import Comparison
-from dsgmcmc.diagnostics.convergence import ending_at_accuracy
+from dsgmcmc.diagnostics.convergence import describe_ending
 from dsgmcmc.diagnostics.summary import Verdict, as_written, ending, read_summary, verdict, written
 from dsgmcmc.posterior.run import LiveProgress, Run, newest_states, progress
 from dsgmcmc.posterior.traces import importance
@@ -50,7 +50,7 @@ def overview(run: RunDirectory) -> tuple[dict[str, Any], Verdict, dict[str, Any]
         look = (summary or {}).get("until") or {}
         accurate = bool(look.get("reached")) and look["until"] == settings.get("until")
         complete = min(reached) >= (look["iteration"] if accurate else config.iterations)
-        why = ending_at_accuracy(look) if look else None
+        why = describe_ending(look) if look else None
     under_way = progress(run, config, states)
     known: dict[str, Any] = {
         "settings": settings,

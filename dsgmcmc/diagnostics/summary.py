@@ -13,7 +13,7 @@ from math import inf, sqrt
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dsgmcmc.diagnostics.convergence import MAX_SHARE_APART, ending_at_accuracy
+from dsgmcmc.diagnostics.convergence import MAX_SHARE_APART, describe_ending
 from dsgmcmc.errors import InputError
 from dsgmcmc.storage.files import read_plain, write_whole
 from dsgmcmc.storage.store import seal, unseal
@@ -184,7 +184,7 @@ def _of_clicks(rankings: Mapping[str, Any]) -> list[str]:
 def ending(summary: Summary) -> str:
     """Say which iteration the chains reached, why they ended, and how to continue."""
     if summary.get("until"):
-        return ending_at_accuracy(summary["until"])
+        return describe_ending(summary["until"])
     reached, wanted = summary["reached"], summary["iterations"]
     if min(reached, default=0) < wanted:
         at, by_chain = ", ".join(f"{iteration:,}" for iteration in reached), "" if len(reached) == 1 else " (by chain)"

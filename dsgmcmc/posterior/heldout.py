@@ -56,7 +56,7 @@ def test_parts(run: RunDirectory) -> Iterator[TestPredictions]:
     Predictions are pooled over chains. Raises InputError if a posterior is damaged or contradicts ``run.toml``.
     """
     snapshots = newest_states(run, run.read_settings()[1])
-    for block in sorted({key.block for snapshot in snapshots for key in snapshot.names() if key.object == "test"}):
+    for block in sorted({key.block for snapshot in snapshots for key in snapshot.block_keys() if key.object == "test"}):
         fields = _fields(snapshots)
         chains = [snapshot.read_all(Key("test", "W", block, field) for field in fields) for snapshot in snapshots]
         for start in range(0, len(chains[0][0]), PART):
@@ -90,7 +90,7 @@ def predict_test(run: Run) -> TestPredictions:
 
 def _fields(posteriors: list[Snapshot]) -> list[str]:
     """Return the fields that are stored for test ratings."""
-    stored = {key.field for key in posteriors[0].names() if key.object == "test"}
+    stored = {key.field for key in posteriors[0].block_keys() if key.object == "test"}
     return [field for field in TestPredictions._fields if field in stored]
 
 

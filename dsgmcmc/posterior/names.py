@@ -211,7 +211,7 @@ class Index:
     def vocabulary(self, kind: str) -> Vocabulary:
         """Return the names of the users or of the items."""
         factor = self.factors[kind]
-        keys = set(self._snapshot.names())
+        keys = set(self._snapshot.block_keys())
         if Key("ids", factor, 0, "integers") in keys:
             return Vocabulary(kind, self._snapshot.read(Key("ids", factor, 0, "integers")))
         return Vocabulary(kind, np.array(self._texts("ids", factor), dtype=object))
@@ -219,7 +219,7 @@ class Index:
     def features(self, kind: str) -> tuple[list[str], list[str]]:
         """Return names and groups of the features of users or items; empty if the ratings had no features."""
         factor = self.factors[kind]
-        if Key("features", factor, 0, "names_text") not in set(self._snapshot.names()):
+        if Key("features", factor, 0, "names_text") not in set(self._snapshot.block_keys()):
             return [], []
         return self._texts("features", factor, "names_"), self._texts("features", factor, "groups_")
 
@@ -240,7 +240,7 @@ class Index:
         """Return the encoding of the features as JSON, empty if the ratings file has none, and the features' means."""
         factor = self.factors[kind]
         text, centre = (Key("features", factor, 0, name) for name in ("encoding", "centre"))
-        encoding = self._snapshot.read(text).tobytes().decode() if text in set(self._snapshot.names()) else ""
+        encoding = self._snapshot.read(text).tobytes().decode() if text in set(self._snapshot.block_keys()) else ""
         return encoding, self._snapshot.read(centre)
 
     def _texts(self, thing: str, factor: str, prefix: str = "") -> list[str]:

@@ -219,7 +219,7 @@ class Run:
         """
         result = []
         for snapshot in self.states:
-            keys = [key for key in snapshot.names() if key[:2] == ("trace", "run")]
+            keys = [key for key in snapshot.block_keys() if key[:2] == ("trace", "run")]
             result.append({self.name_of(key.field): snapshot.read(key) for key in keys})
         return result
 

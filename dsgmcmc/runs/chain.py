@@ -1,18 +1,21 @@
 """One chain on one group of processes: it iterates, records, saves, and after divergence restarts with another sampler.
 
 `Chain.advance` is the loop. In every iteration (`_iterate`) the sampler updates the target once; the state is recorded
-if it is a draw; and the processes agree on whether to save a checkpoint, and whether to stop.
+if it is a draw; and the processes agree on whether to save a checkpoint, and whether to stop. A draw to be saved waits
+in memory until the next checkpoint writes it; a checkpoint is due earlier if many draws wait.
 
 The iteration number alone decides which states are averaged, evaluated and saved as draws. Only the times of
 checkpoints may depend on the clock. Therefore divergence is reported only in an iteration with a draw or a line of
-metrics, or at the end of burn-in. In any other iteration, a diverged state is neither saved nor the last of the chain.
+metrics, or at the end of burn-in. If the state diverges in between, it is not saved, and the chain goes on to the next
+such iteration, even past its goal.
 
 A chain that has diverged drops its draws and restarts with the next sampler of `fallbacks`: smaller steps, a full
-metric, exact Gibbs sampling. It drops its draws because draws that are kept would be selected by survival. The chain
-restarts from the state at the end of its burn-in, which smaller steps would take several times as long to reach; or
-from its initial state, if it diverged during burn-in. In both cases it counts iterations from 0, with a burn-in of
-equal length, and uses different random numbers. The fallbacks follow from the settings alone, and a checkpoint records
-how often the chain has diverged. So a stop at any time, even during a restart, does not change the draws.
+metric, exact Gibbs sampling. It drops its draws because the draws before a divergence are a biased sample. The chain
+restarts from the state at the end of its burn-in, because smaller steps would take several times as long to reach it;
+or from its initial state, if it diverged during burn-in. In both cases it counts iterations from 0 again, repeats a
+burn-in of the configured length, and uses different random numbers. The fallbacks follow from the settings alone, and a
+checkpoint records how often the chain has diverged. So a stop at any time, even during a restart, does not change the
+draws.
 """
 
 from __future__ import annotations
@@ -59,9 +62,9 @@ class Chain:
         Settings of the run.
     make_target : callable
         Makes the target in its state before the first iteration, given the chain number for random numbers
-        (`dsgmcmc.targets.state.again`) and the sampler.
+        (`dsgmcmc.targets.state.restarted_chain`) and the sampler.
     move_to_start : callable
-        Moves a target from the sampler's initial state to the initial state that the data or another run suggest.
+        Moves a target from the sampler's initial state to the initial state suggested by the data or by another run.
     ring : Ring
         The processes of this chain.
     run : RunDirectory
@@ -102,21 +105,21 @@ class Chain:
         self._make_target, self._move_to_start = make_target, move_to_start
         self._facts, self._control, self._policy, self._fallbacks = facts, control, policy, fallbacks
         self.sampled = 0
-        self._seconds_before = 0.0  # sampling time until `advance` was last called
+        self._seconds_before = 0.0  # sampling time before the current call of `advance`, with earlier jobs
         self._begin: float | None = None
         self._is_checked = False  # whether the current state has been checked for divergence
         self._resumed_from: Manifest | None = None  # logged when the chain next advances
         self._make(())
 
     def _make(self, diverged: tuple[int, ...]) -> None:
-        """Make the sampler, the target, the recorders and the checkpoints, all in their initial states.
+        """Make the sampler, the target, the recorders and the checkpoints; `start` or `resume` sets their state.
 
         `diverged` are the iterations at which the chain has diverged.
         """
-        config, ring, times = self.config, self.ring, len(diverged)
-        section = self._fallbacks[times - 1].sampler if times else config.sampler
+        config, ring, n_diverged = self.config, self.ring, len(diverged)
+        section = self._fallbacks[n_diverged - 1].sampler if n_diverged else config.sampler
         self.sampler = section.kind(section.config, config.burn_in)
-        self.target = self._make_target(restarted_chain(self.chain, times), self.sampler)
+        self.target = self._make_target(restarted_chain(self.chain, n_diverged), self.sampler)
         draws = DrawRecorder(self.target, ring.rank == 0, config.save_draws)
         self.state = ChainState(self.target, self.sampler, draws, tuple(self.target.recorders()), diverged)
         self.checkpoints = Checkpoints(
@@ -126,7 +129,7 @@ class Chain:
 
     @property
     def _restart_iteration(self) -> int | None:
-        """Iteration of the checkpoint from which the chain restarts after divergence; None for its initial state."""
+        """Iteration of the checkpoint from which the chain restarts if it diverges after burn-in; None without one."""
         return self.config.burn_in if self._fallbacks and self.config.burn_in else None
 
     @property
@@ -145,12 +148,13 @@ class Chain:
     def advance(self, goal: int, report: Report, timed: bool = True) -> Request:
         """Iterate up to iteration `goal`, or until the processes agree to stop. Collective.
 
-        The elapsed time is part of `seconds` if `timed`.
+        The chain goes on past `goal` while an unchecked state has diverged. The elapsed time counts towards `seconds`
+        if `timed`.
 
         Returns
         -------
         Request
-            The last request.
+            Last request on which the processes agreed: go on, save a checkpoint, or stop.
 
         Raises
         ------
@@ -162,10 +166,10 @@ class Chain:
         self._begin = perf_counter() if timed else None
         while True:
             try:
-                with np.errstate(all="ignore"):  # `_check_finite` detects divergence
+                with np.errstate(all="ignore"):  # `_check_divergence` detects divergence
                     request = self._iterate_to(goal, report)
             except DivergenceError as error:
-                self.checkpoints.settle()  # a checkpoint that is being written has an earlier, finite state
+                self.checkpoints.settle()  # a checkpoint still being written holds an earlier, finite state
                 if self._policy.on_divergence == "stop" or len(self.state.diverged) == len(self._fallbacks):
                     raise DivergenceError(f"{error}. Use a smaller {named('step_size')}") from None
                 self._fall_back(error)
@@ -177,16 +181,16 @@ class Chain:
         self._note_resumed()
         request = Request.GO_ON
         every, _ = self.config.checkpoint_interval()
-        while request < Request.STOP and (self.iteration < goal or self._is_lost()):
+        while request < Request.STOP and (self.iteration < goal or self._has_diverged_unchecked()):
             self._iterate(report)
             begin = self.ring.phases.enter()
-            request, idle = self._control.ask(self.checkpoints.busy)
+            request, writers_idle = self._control.ask(self.checkpoints.busy)
             self.ring.phases.leave("reduce", begin)
-            if idle:
-                self.checkpoints.advance()
+            if writers_idle:
+                self.checkpoints.advance()  # no process is writing: begin the next part of a checkpoint, if any
             at_restart = self.iteration == self._restart_iteration
             due = (every and self.iteration % every == 0) or at_restart or self.checkpoints.has_many_draws
-            if (request == Request.CHECKPOINT or due) and not self._is_lost():
+            if (request == Request.CHECKPOINT or due) and not self._has_diverged_unchecked():
                 is_last = request >= Request.STOP or self.iteration >= self.config.iterations
                 self.checkpoints.save(self.iteration, self.seconds, wait=is_last or at_restart)
         self.checkpoints.settle()
@@ -199,20 +203,20 @@ class Chain:
         self.sampled += 1
         sampler.advance(target, iteration, 1)
         is_draw = finished > config.burn_in and (finished - config.burn_in) % config.thin == 0
-        is_line = finished % config.evaluate_every == 0 or finished == 1
-        self._is_checked = is_draw or is_line or finished == self._restart_iteration
+        line_due = finished % config.evaluate_every == 0 or finished == 1
+        self._is_checked = is_draw or line_due or finished == self._restart_iteration
         if self._is_checked:
             begin = self.ring.phases.enter()
-            self._check_finite()  # a diverged state is neither counted as a draw nor used for a restart
-            if is_draw or is_line:
+            self._check_divergence()  # a diverged state is neither counted as a draw nor used for a restart
+            if is_draw or line_due:
                 draw = self.state.draws.next(finished, sampler.weight(target, iteration)) if is_draw else None
                 for recorder in self.state.recorders:
                     recorder.record(sampler.position(iteration), draw)
-            if is_line:
-                self._line(report)
+            if line_due:
+                self._write_line(report)
             self.ring.phases.leave("evaluate", begin)
 
-    def _line(self, report: Report) -> None:
+    def _write_line(self, report: Report) -> None:
         """Write and report one line of metrics. Collective."""
         line: dict[str, Any] = {
             "chain": self.chain,
@@ -232,17 +236,17 @@ class Chain:
         position = self.sampler.position(self.iteration - 1)
         return self.target.find_divergence(position) or self.sampler.find_divergence()
 
-    def _is_lost(self) -> bool:
+    def _has_diverged_unchecked(self) -> bool:
         """Whether an unchecked state has diverged; the next check then raises an error. Collective."""
         return not self._is_checked and bool(self._find_divergence())
 
-    def _check_finite(self) -> None:
+    def _check_divergence(self) -> None:
         """Raise DivergenceError on all processes if the chain has diverged. Collective."""
         divergence = self._find_divergence()
         if divergence:
             raise DivergenceError(
                 f"chain {self.chain} diverged by iteration {self.iteration}: {divergence} at step size "
-                f"{self.sampler.weight(self.target, self.iteration - 1):.3g}"
+                f"{self.sampler.weight(self.target, self.iteration - 1):.3g}"  # a draw's weight is its step size
             )
 
     def finish(self) -> None:
@@ -254,7 +258,7 @@ class Chain:
             If a file cannot be written.
         """
         if self.iteration != self.checkpoints.newest:
-            if self._is_lost():
+            if self._has_diverged_unchecked():
                 return
             self.checkpoints.save(self.iteration, self.seconds, wait=True)
         self.checkpoints.save_posterior(self.iteration, self.seconds)
@@ -268,7 +272,7 @@ class Chain:
     def _fall_back(self, error: DivergenceError) -> None:
         """Drop all draws, and restart with the next sampler. Collective.
 
-        The old checkpoints are removed only when the new state is on disk. If the job is killed earlier, the next job
+        The old checkpoints are removed only once the new state is on disk. If the job is killed earlier, the next job
         resumes with the sampler that diverged, repeats the same iterations, and falls back again.
         """
         last, diverged = self.iteration, (*self.state.diverged, self.iteration)
@@ -300,8 +304,8 @@ class Chain:
         """Continue from the newest complete checkpoint; return False if there are no checkpoints. Collective.
 
         A checkpoint is complete if its files and the files of its saved draws are undamaged. If the newest checkpoint
-        is incomplete, the chain continues from an earlier checkpoint, and repeats the draws after it. Files that
-        were written later are removed, and so are damaged earlier checkpoints.
+        is incomplete, the chain continues from an earlier checkpoint, and repeats the draws after it. All files written
+        after that checkpoint are removed, including incomplete checkpoints.
 
         Raises
         ------
@@ -316,7 +320,7 @@ class Chain:
             except InputError as error:
                 damage = str(error)
                 if self.ring.rank == 0:
-                    log.warning("%s; falling back to the checkpoint before it", error)
+                    log.warning("%s; trying the checkpoint before that one", error)
                     self.run_directory.note("fell back", chain=self.chain, iteration=iteration, error=damage)
                 continue
             self.checkpoints.cut(iteration)
@@ -326,7 +330,7 @@ class Chain:
             return True
         if damage:
             raise AgreedError(
-                f"no checkpoint in {self.run_directory.series('checkpoints', self.chain)} can be read with its draws "
+                f"no checkpoint in {self.run_directory.series('checkpoints', self.chain)} is complete, with its draws "
                 f"({damage}); start again in a new directory: the same settings give the same draws"
             )
         self.checkpoints.cut(0)
@@ -336,7 +340,9 @@ class Chain:
         """Load the state of a checkpoint, after making the sampler that wrote it. Collective."""
         diverged = snapshot.manifest.diverged
         if len(diverged) > len(self._fallbacks):
-            raise AgreedError(f"chain {self.chain} has diverged {len(diverged)} times, but has fewer fallbacks")
+            raise AgreedError(
+                f"chain {self.chain} has diverged {len(diverged)} times; the settings allow fewer restarts"
+            )
         if diverged != self.state.diverged:
             self.checkpoints.close()
             self._make(diverged)
@@ -355,8 +361,8 @@ class Chain:
         if changes:
             text = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in changes.items())
             log.warning(
-                "chain %d was sampled with other versions so far (%s): it goes on, but the last bits of its draws may "
-                "differ from a run with one version",
+                "chain %d was sampled with other versions so far (%s): it continues, but its draws may differ in the "
+                "last bits from those of a run with a single version",
                 self.chain,
                 text,
             )
@@ -366,7 +372,7 @@ class Chain:
     # ------------------------------------------------------------------ accuracy
 
     def followed(self) -> dict[int, Followed]:
-        """Return the values of this process's blocks from which ESS and R-hat are computed (`Recorder.followed`)."""
+        """Return, by block of this process, the values from which ESS and R-hat are computed (`Recorder.followed`)."""
         return {block: values for recorder in self.state.others for block, values in recorder.followed().items()}
 
     def draw_weights(self) -> Float64:
@@ -377,7 +383,7 @@ class Chain:
 # ---------------------------------------------------------------------- fallbacks
 
 #: Settings in the sampler's section that rule out a fallback to exact Gibbs sampling if the user gives them.
-NAMED_SETTINGS = {"name", "step_size", "metric"}
+SETTINGS_AGAINST_GIBBS = {"name", "step_size", "metric"}
 
 
 class Fallback(NamedTuple):
@@ -388,7 +394,7 @@ class Fallback(NamedTuple):
 
 
 def fallbacks(config: ResolvedConfig, given: Collection[str]) -> list[Fallback]:
-    """List the fallbacks of a chain in order: safer settings of its sampler, then samplers with exact draws.
+    """List the fallbacks of a chain in order: safer settings of its sampler, then exact Gibbs samplers.
 
     A sampler, a metric or a step size that the user has given is not replaced.
 
@@ -402,7 +408,7 @@ def fallbacks(config: ResolvedConfig, given: Collection[str]) -> list[Fallback]:
     section = config.sampler
     safer = section.kind.safer(section.config, given)
     samplers = [Fallback(name, section.model_copy(update={"config": settings})) for name, settings in safer.items()]
-    if NAMED_SETTINGS & set(given) or not config.law.is_conditionally_gaussian():
+    if SETTINGS_AGAINST_GIBBS & set(given) or not config.law.is_conditionally_gaussian():
         return samplers
     for name, kind in SAMPLERS.items():
         if kind.draws_conditionals and name != section.name:

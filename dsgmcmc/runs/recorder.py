@@ -181,7 +181,7 @@ class DrawRecorder:
         for _, mean, m2, moments in self._named("m2"):
             moments.mean, moments.m2 = snapshot.read(mean), snapshot.read(m2)
         if self._at_root:
-            traced = [key for key in snapshot.names() if key[:2] == ("trace", "run")]
+            traced = [key for key in snapshot.block_keys() if key[:2] == ("trace", "run")]
             self.trace = {key.field: list(snapshot.read(key)) for key in traced}
 
     def posterior(self, weight: float) -> Iterator[tuple[Key, Lazy]]:

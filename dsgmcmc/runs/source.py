@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 #: With more elements of the factors per rating, even exact Gibbs sampling mistook noise for structure.
 MAX_ELEMENTS_PER_RATING = 3
 #: Makes the target of a chain in its state before the first iteration, given the chain number for random numbers
-#: (`dsgmcmc.targets.state.again`) and the sampler.
+#: (`dsgmcmc.targets.state.restarted_chain`) and the sampler.
 MakeTarget = Callable[[int, Sampler[Any, Any]], FactorTarget]
 
 

@@ -444,7 +444,7 @@ class SavedDraws:
             self.open(self.steps[later])
         if iteration not in self._places:
             raise GoneError(
-                f"{self.path} has no draw of iteration {iteration}: the run has removed it since. Open the run again"
+                f"{self.path} has no draw of iteration {iteration}: the run has since removed it. Open the run again"
             )
         return self._places[iteration]
 

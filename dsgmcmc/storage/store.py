@@ -1,11 +1,11 @@
 """Snapshots: directories of blocks of arrays, which are either complete or absent.
 
-Format ``dsgmcmc-snapshot``, version 2: a directory of HDF5 files, the shards, and ``manifest.json``. A shard is written
-by one process and holds whole blocks (data sets ``/OBJECT/FACTOR/BLOCK/FIELD``). The manifest is plain JSON: it lists
-the shard and the SHA-256 of every block, and holds small arrays of the chain's state. Its last member, ``sha256``, is
-the hash of the text before it. A snapshot is written into ``NAME.tmp-XXXX``, synced, agreed on by all processes, and
-renamed. A reader rejects an incomplete or damaged snapshot with an error. Nothing in a snapshot is executed or
-unpickled.
+Format ``dsgmcmc-snapshot``, version 2: a directory with HDF5 files (the shards) and ``manifest.json``. A shard is
+written by one process and holds whole blocks (data sets ``/OBJECT/FACTOR/BLOCK/FIELD``). In this module a block is one
+array, for example one field of a numbered block of rows. The manifest is plain JSON: it lists the shard and the SHA-256
+of every block, and holds small arrays of the chain's state. Its last member, ``sha256``, is the hash of the text before
+it. A snapshot is written into ``NAME.tmp-XXXX``, synced, agreed on by all processes, and renamed. A reader rejects an
+incomplete or damaged snapshot with an error. Nothing in a snapshot is executed or unpickled.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 class Key(NamedTuple):
-    """Name of a block: object, factor, block number and field."""
+    """Name of an array: object, factor, number of the block of rows, and field."""
 
     object: Name
     factor: Name
@@ -171,7 +171,7 @@ class Manifest(_Strict):
 
     @model_validator(mode="after")
     def _check_iterations(self) -> Self:
-        _ = self.saved_draws, self.diverged
+        _ = self.saved_draws, self.diverged  # raises an error unless they are finite numbers
         return self
 
 
@@ -189,7 +189,7 @@ def unseal(text: str, path: Path) -> str:
     return body
 
 
-def read_part(path: Path, read: Callable[[], T]) -> T:
+def read_snapshot_file(path: Path, read: Callable[[], T]) -> T:
     """Read a file of a snapshot; if it is missing or damaged, raise an InputError that names the file.
 
     Raises GoneError if the whole snapshot is gone. As a snapshot is renamed before it is removed, a file that is
@@ -208,19 +208,19 @@ def read_part(path: Path, read: Callable[[], T]) -> T:
         raise
     except (OSError, KeyError, RuntimeError, ValueError, TypeError) as error:  # of HDF5, h5py and Python
         if not path.parent.is_dir():
-            raise GoneError(f"{path.parent} is gone: the run has removed it since. Open the run again") from error
+            raise GoneError(f"{path.parent} is gone: the run has since removed it. Open the run again") from error
         raise InputError(f"{path} is missing or damaged: {error}") from error
 
 
 def read_manifest(directory: Path) -> Manifest:
-    """Read and check the manifest of a snapshot directory; raises as `read_part`."""
+    """Read and check the manifest of a snapshot directory; raises the same errors as `read_snapshot_file`."""
     path = directory / MANIFEST
-    text = unseal(read_part(path, lambda: read_plain(path, MAX_MANIFEST_BYTES).decode()), path)
+    text = unseal(read_snapshot_file(path, lambda: read_plain(path, MAX_MANIFEST_BYTES).decode()), path)
     try:
         return Manifest.model_validate_json(text)
     except (ValidationError, ArithmeticError) as error:
         why = str(error).replace("\n", " ")
-        raise InputError(f"{path} is not a snapshot that this version reads: {why[:200]}") from error
+        raise InputError(f"{path} is not a snapshot that this version can read: {why[:200]}") from error
 
 
 # ---------------------------------------------------------------------- reading
@@ -259,42 +259,43 @@ class Snapshot:
         self._entries = {entry.key: entry for entry in self.manifest.blocks}
         self._checked: set[Key] = set()  # blocks that have been checked against their hashes
 
-    def names(self) -> Iterable[Key]:
+    def block_keys(self) -> Iterable[Key]:
         """Keys of all blocks."""
         return self._entries.keys()
 
     def read(self, key: Key) -> Array:
-        """Read a block and check it; raises as `read_all`."""
+        """Read a block and check it; raises the same errors as `read_all`."""
         return self.read_all([key])[0]
 
-    def read_all(self, keys: Iterable[Key], number: int | None = None) -> list[Array]:
-        """Read blocks and check them; a shard is opened once for consecutive keys.
+    def read_all(self, keys: Iterable[Key], index: int | None = None) -> list[Array]:
+        """Read blocks and check them; a shard is opened once for consecutive blocks.
 
-        With a `number`, only this entry along the first axis of each block is kept in memory. The whole block is
+        With `index`, only that entry along the first axis of each block is kept in memory. The whole block is
         checked when it, or one of its entries, is first read.
 
         Raises InputError if a block is missing, differs from the manifest, or is not stored in its shard.
         """
         arrays: list[Array] = []
         for shard, entries in groupby(map(self._entry, keys), attrgetter("shard")):
-            arrays += self._read_shard(self.path / shard, list(entries), ... if number is None else number)
+            arrays += self._read_shard(self.path / shard, list(entries), ... if index is None else index)
         return arrays
 
     def read_field(self, thing: str, factor: str, field: str) -> Array:
-        """Read a field of an object and factor, and join its blocks; raises as `read_all`."""
+        """Read a field of an object and factor, and join its blocks; raises the same errors as `read_all`."""
         return self.read_fields(thing, [(factor, field)])[0]
 
-    def read_fields(self, thing: str, wanted: Sequence[tuple[str, str]], number: int | None = None) -> list[Array]:
-        """Read several fields, each given as (factor, field), like `read_field`; adjacent blocks share an open shard.
+    def read_fields(self, thing: str, wanted: Sequence[tuple[str, str]], index: int | None = None) -> list[Array]:
+        """Read several fields, each given as (factor, field), like `read_field`.
 
-        With a `number`, only this entry of every block is read, as in `read_all`.
+        A shard is opened once for consecutive blocks. With `index`, only that entry of every block is kept in memory,
+        as in `read_all`.
         """
         blocks: dict[str, set[int]] = {factor: set() for factor, _ in wanted}
         for key in self._entries:
             if key.object == thing and key.factor in blocks:
                 blocks[key.factor].add(key.block)
         keys = [[Key(thing, factor, b, field) for b in sorted(blocks[factor])] for factor, field in wanted]
-        arrays = iter(self.read_all([key for of_field in keys for key in of_field], number))
+        arrays = iter(self.read_all([key for of_field in keys for key in of_field], index))
         return [np.concatenate([next(arrays) for _ in of_field]) for of_field in keys]
 
     def _entry(self, key: Key) -> BlockEntry:
@@ -313,7 +314,7 @@ class Snapshot:
             with h5py.File(shard, "r", locking=False) as file:
                 return [self._read(file, entry, status.st_size, part) for entry in entries]
 
-        return read_part(shard, read)
+        return read_snapshot_file(shard, read)
 
     def _read(self, file: Any, entry: BlockEntry, file_bytes: int, part: Any) -> Array:
         name = entry.key.path
@@ -329,18 +330,18 @@ class Snapshot:
         return np.asarray(data[part])
 
     def verify(self) -> None:
-        """Check every block against its hash, in little memory. Raises InputError naming the first bad block."""
+        """Check every block against its hash, in bounded memory. Raises InputError naming the first bad block."""
         for shard in self.manifest.shards:
             self.check_shard(shard)
 
     def check_shard(self, shard: str) -> None:
-        """Check the blocks in a shard against their hashes; raises as `verify`."""
+        """Check the blocks in a shard against their hashes; raises the same errors as `verify`."""
         entries = [entry for entry in self._entries.values() if entry.shard == shard]
-        self._read_shard(self.path / shard, entries, slice(0))
+        self._read_shard(self.path / shard, entries, slice(0))  # keep nothing: the blocks are only checked
 
-    def hashes_of(self, number: int) -> dict[Key, str]:
-        """Return the hashes, by key, of entry `number` along the first axis of each block; raises as `read_all`."""
-        arrays = self.read_all(self._entries, number)
+    def hashes_of(self, index: int) -> dict[Key, str]:
+        """Return the hashes, by key, of entry `index` along the first axis of each block; see `read_all` for errors."""
+        arrays = self.read_all(self._entries, index)
         return {key: block_hash(array) for key, array in zip(self._entries, arrays, strict=True)}
 
 
@@ -376,7 +377,7 @@ class SnapshotWriter:
         self._entries: list[BlockEntry] = []
 
     def make(self) -> None:
-        """Create the temporary directory; on process 0, before `shard` on any process."""
+        """Create the temporary directory. Call on process 0, before any process calls `shard`."""
         self.final.parent.mkdir(parents=True, exist_ok=True)
         self._temporary.mkdir()
 
@@ -395,7 +396,7 @@ class SnapshotWriter:
         self._entries = [entry for of_shard in entries or [] for entry in of_shard]
 
     def commit(self) -> None:
-        """Write the manifest and give the snapshot its name, in place of an earlier snapshot; on process 0."""
+        """Write the manifest and rename the snapshot, replacing any earlier one of its name; on process 0."""
         manifest = Manifest(blocks=sorted(self._entries, key=lambda entry: entry.key), **self._header)
         write_whole(self._temporary / MANIFEST, seal(manifest.model_dump_json(indent=1)))
         sync(self._temporary)
@@ -424,14 +425,14 @@ def write_snapshot(parent: Path, name: str, blocks: Mapping[Key, Lazy], header: 
     return writer.final
 
 
-def is_whole(path: Path, otherwise: str) -> bool:
-    """Whether a snapshot exists and is intact; damage is logged, and `otherwise` is its consequence in the message."""
+def is_whole(path: Path, consequence: str) -> bool:
+    """Whether a snapshot exists and is intact; damage is logged together with its `consequence`."""
     try:
         if path.exists():
             Snapshot(path).verify()
             return True
     except InputError as error:
-        log.warning("%s: %s", error, otherwise)
+        log.warning("%s: %s", error, consequence)
     return False
 
 
@@ -495,10 +496,10 @@ def remove(path: Path) -> None:
     shutil.rmtree(trash, ignore_errors=True)
 
 
-def prune(parent: Path, keep: int, but: int | None = None) -> None:
-    """Delete all snapshots except the newest `keep` snapshots and the snapshot of iteration `but`."""
+def prune(parent: Path, keep: int, spare: int | None = None) -> None:
+    """Delete all snapshots except the newest `keep` and the snapshot of iteration `spare`."""
     for iteration in steps(parent)[:-keep]:
-        if iteration != but:
+        if iteration != spare:
             remove(parent / step_name(iteration))
 
 

@@ -70,7 +70,7 @@ def test_all_of_it_can_be_read_and_shown(data: Path, tmp_path: Path, name: str) 
     """A run opens, which checks what it has against what its model says; nothing is left out on the way to users."""
     assert sample(MPI.COMM_SELF, data, tmp_path / "run", **SETTINGS | MODELS[name]) == 0
     run = Run(tmp_path / "run")
-    stored = {key.field for key in run.open_draw(0).snapshot.names()}
+    stored = {key.field for key in run.open_draw(0).snapshot.block_keys()}
     assert stored == {quantity.name for quantity in (*run.quantities.drawn_of_rows, *run.quantities.shared)}
     traces = scalar_traces(run)
     assert set(traces) <= set(labels(run, traces))
@@ -86,4 +86,4 @@ def test_a_warm_start_takes_what_is_marked(tmp_path: Path) -> None:
     run = Run(tmp_path / "now")
     start = run.directory.open_start(0, run.facts)
     marked = {quantity.name for quantity in (THETA, *run.quantities.all) if quantity.started}
-    assert {key.field for key in start.names()} | set(start.manifest.state) == marked | {"known"}
+    assert {key.field for key in start.block_keys()} | set(start.manifest.state) == marked | {"known"}

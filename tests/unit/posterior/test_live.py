@@ -104,7 +104,7 @@ def test_a_reader_begins_anew_where_draws_were_removed(tmp_path: Path) -> None:
     model, run = dsgmcmc.open_run(begun.path), Run(begun.path)
     assert sample(MPI.COMM_SELF, begun.data, begun.path, resume=True, iterations=500) == 0
     shutil.rmtree(begun.path / "posterior")
-    with pytest.raises(GoneError, match=r"the run has removed it since. Open the run again"):
+    with pytest.raises(GoneError, match=r"the run has since removed it. Open the run again"):
         run.draw(1)
     pair = [[model.users_[0], model.items_[0]]]
     newest = dsgmcmc.open_run(begun.path)

@@ -119,7 +119,7 @@ Change = Callable[[dict[Key, Array]], Any]
 def rewrite(place: Path, change: Change, state: dict[str, Any] | None = None) -> None:
     """Write a snapshot again, whole and sealed, with other blocks and small arrays."""
     snapshot = Snapshot(place)
-    blocks = {key: snapshot.read(key) for key in snapshot.names()}
+    blocks = {key: snapshot.read(key) for key in snapshot.block_keys()}
     change(blocks)
     header = snapshot.manifest.model_dump(exclude={"blocks", "format", "version"})
     header["state"] |= {name: SmallArray.of(value) for name, value in (state or {}).items()}

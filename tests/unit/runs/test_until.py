@@ -105,7 +105,7 @@ def test_the_limit_ends_a_run_and_says_how_far_it_was(data: Path, tmp_path: Path
     done = typed("sample", data, "--out", tmp_path / "run", *options).expect(0)
     look = last(tmp_path / "run")
     assert (look["reached"], look["iteration"], look["limit"]) == (False, 90, 90)
-    why = f"ended at the limit of 90 iterations without rhat=1.0001 (R-hat {look['found']['rhat']:.3f}, "
+    why = f"ended at the limit of 90 iterations without reaching rhat=1.0001 (R-hat {look['found']['rhat']:.3f}, "
     why += f"R-hat of the test log likelihood {look['found']['shared_rhat']:.3f}); to continue: "
     assert f"{why}--resume --iterations 180" in done.out
     assert "/1.0001" in done.err, "the way to go is shown"

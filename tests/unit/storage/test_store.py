@@ -76,7 +76,7 @@ def test_what_is_written_is_read_bit_by_bit(tmp_path: Path) -> None:
     assert names(path) == [MANIFEST, SHARD]
     snapshot = Snapshot(path)
     snapshot.verify()
-    assert set(snapshot.names()) == set(BLOCKS)
+    assert set(snapshot.block_keys()) == set(BLOCKS)
     for key, array in BLOCKS.items():
         block = snapshot.read(key)
         assert (block.dtype, block.shape) == (array.dtype, array.shape)
@@ -149,7 +149,7 @@ def test_what_was_removed_is_gone_and_what_is_missing_is_damage(tmp_path: Path) 
         snapshot.verify()
     shutil.rmtree(path)
     for read in (lambda: snapshot.read(THETA), snapshot.verify, lambda: Snapshot(path)):
-        with pytest.raises(GoneError, match="is gone: the run has removed it since"):
+        with pytest.raises(GoneError, match="is gone: the run has since removed it"):
             read()
 
 
@@ -247,7 +247,7 @@ def test_a_manifest_of_another_form_is_refused(tmp_path: Path, path: tuple[Any, 
     for step in path[:-1]:
         at = at[step]
     at[path[-1]] = value
-    with pytest.raises(InputError, match="is not a snapshot that this version reads"):
+    with pytest.raises(InputError, match="is not a snapshot that this version can read"):
         read_text(tmp_path, seal(json.dumps(content)))
 
 
@@ -265,7 +265,7 @@ def test_unknown_names_are_neither_read_nor_touched(tmp_path: Path) -> None:
     (tmp_path / step_name(9)).touch()  # a file, no directory
     assert steps(tmp_path) == [1, 2, 3, 1000]
     clean(tmp_path)
-    prune(tmp_path, 2, but=1)
+    prune(tmp_path, 2, spare=1)
     assert names(tmp_path) == sorted([*of_user, step_name(1), step_name(3), step_name(9), step_name(1000)])
     assert all((tmp_path / name / "keep").exists() for name in of_user)
     assert steps(tmp_path / "absent") == []
