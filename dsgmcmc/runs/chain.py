@@ -330,8 +330,8 @@ class Chain:
             return True
         if damage:
             raise AgreedError(
-                f"no checkpoint in {self.run_directory.series('checkpoints', self.chain)} is complete, with its draws "
-                f"({damage}); start again in a new directory: the same settings give the same draws"
+                f"no checkpoint in {self.run_directory.series('checkpoints', self.chain)} can be read together "
+                f"with its draws ({damage}); start again in a new directory: the same settings give the same draws"
             )
         self.checkpoints.cut(0)
         return False

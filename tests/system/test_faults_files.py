@@ -90,7 +90,7 @@ def test_damage_is_named_and_the_checkpoint_before_is_used(
     mine = checkpoint(out).parent / "notes"
     mine.mkdir()
     assert go(data, out, iterations=80) == 0
-    said = [line for line in capfd.readouterr().err.splitlines() if "falling back" in line]
+    said = [line for line in capfd.readouterr().err.splitlines() if "trying the checkpoint before" in line]
     assert len(said) == 1
     assert words in said[0]
     assert step_name(60) in said[0]
@@ -116,7 +116,7 @@ def test_damage_on_one_process_is_everyone_s(data: Path, out: Path, expected: st
     run(*command(data, out, 2, iterations=70)).expect(0)
     spoil(checkpoint(out, 70) / "shard-00001.h5")
     result = run(*command(data, out, 2)).expect(0)
-    assert result.err.count("falling back") == 1
+    assert result.err.count("trying the checkpoint before") == 1
     assert digest(out) == expected
 
 
