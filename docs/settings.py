@@ -1,4 +1,7 @@
-"""Writes docs/settings.md from the classes that declare settings: ``python docs/settings.py``. A test compares."""
+"""Writes docs/settings.md from the classes that declare settings: ``python docs/settings.py``.
+
+A test checks that the page is up to date.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +21,13 @@ HEAD = """# Settings
 Generated from the configuration classes by `python docs/settings.py`; do not edit.
 
 A setting is given to `dsgmcmc sample` as an option or with `--set NAME=VALUE`, in a file with `--config FILE.toml`, or
-to `BPMF` as a parameter or in `options={...}`. `dsgmcmc sample DATA.h5 --out RUN --dry-run` prints what all of them
-come to, and `RUN/run.toml` has them afterwards. Lengths are iterations, or such as `"500sweeps"`.
+to `BPMF` as a parameter or in `options={...}`. `dsgmcmc sample DATA.h5 --out RUN --dry-run` prints the values of
+all settings, and `RUN/run.toml` stores them. A length is a number of iterations, such as `2000`, or of sweeps, such as
+`"500sweeps"`.
 """
 
-JOB = """Options alone: the draws do not depend on them.
+JOB = """These settings are given only as options. The draws do not depend on them, except that `on_divergence`
+decides what a chain does after divergence.
 """
 
 
@@ -30,23 +35,23 @@ def page() -> str:
     """Return the page."""
     parts = [HEAD]
     for section, of_section in sections().items():
-        own = {name: field for name, field in of_section.items() if name not in ("sampler", "step_size")}
-        parts += [f"## The {section}\n", *([JOB] if section == "job" else []), _page_table(own)]
+        fields = {name: field for name, field in of_section.items() if name not in ("sampler", "step_size")}
+        parts += [f"## The {section}\n", *([JOB] if section == "job" else []), _page_table(fields)]
     parts.append("## Samplers\n\n`--sampler NAME`, and `--set sampler.SETTING=VALUE`.\n")
     for name, sampler in SAMPLERS.items():
         parts += [f"### {name}\n", _page_table(sampler.Config.model_fields, sampler.gradients[0])]
     return "\n".join(parts)
 
 
-def _page_table(own: dict[str, FieldInfo], gradient: str = "") -> str:
-    """Rows of a table; of a sampler's settings, if its own `gradient` is given."""
+def _page_table(fields: dict[str, FieldInfo], gradient: str = "") -> str:
+    """Return a table of settings; for settings of a sampler, `gradient` is the sampler's default gradient."""
     lines = ["| setting | option | values | default | |", "|---|---|---|---|---|"]
-    for name, field in own.items():
+    for name, field in fields.items():
         general = StepSize.model_fields.get(name, field) if gradient else field
         option = f"`--{name.replace('_', '-')}`" if declared(general)["offered"] else ""
         default = f"`{gradient}`" if name == "gradient" else _default(field)
-        what = (field.description or general.description or "").rstrip(".")
-        cells = (f"`{'sampler.' if gradient else ''}{name}`", option, _values(field), default, what)
+        description = (field.description or general.description or "").rstrip(".")
+        cells = (f"`{'sampler.' if gradient else ''}{name}`", option, _values(field), default, description)
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
 
@@ -58,16 +63,16 @@ def _default(field: FieldInfo) -> str:
 
 
 def _values(field: FieldInfo) -> str:
-    """Values that a setting admits: its alternatives, or its kind and bounds."""
+    """Return the values that a setting admits: its alternatives, or its types and bounds."""
     bounds = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
-    given = [(words, getattr(each, key, None)) for each in field.metadata for key, words in bounds.items()]
-    found = [f"{words} {bound}" for words, bound in given if bound is not None]
+    limits = [(words, getattr(constraint, key, None)) for constraint in field.metadata for key, words in bounds.items()]
+    phrases = [f"{words} {bound}" for words, bound in limits if bound is not None]
     types = ", ".join(dict.fromkeys(kinds(field.annotation)))
-    return " ".join([types, ", ".join(found)]).strip()
+    return " ".join([types, ", ".join(phrases)]).strip()
 
 
 def kinds(annotation: Any) -> Iterable[str]:
-    """Names of the types that a setting admits, or its alternatives in backquotes."""
+    """Return the names of the types that a setting admits, or its alternatives in backquotes."""
     if get_origin(annotation) is Literal:
         return [f"`{value}`" for value in get_args(annotation)]
     if get_args(annotation):

@@ -54,7 +54,7 @@ def _main() -> None:
 
     for variable in THREAD_VARIABLES:
         os.environ.setdefault(variable, "1")
-    asked = os.environ.pop(TELL_STATUS, None)  # children must not see it
+    asked = os.environ.pop(TELL_STATUS, None)  # child processes must not see this variable
     from dsgmcmc.cli.app import main as command_line
 
     try:
@@ -91,14 +91,17 @@ def _text_stream(file: _Descriptor, original: Any) -> io.TextIOWrapper:
 
 @contextmanager
 def _standard_streams() -> Iterator[None]:
-    """Context in which a command runs; at its end the process exits, with status 1 if standard output failed."""
+    """Context in which a command runs; at its end the process exits with the command's status.
+
+    If a write to standard output has failed, a status of 0 becomes 1.
+    """
     from dsgmcmc.errors import EXIT_FAILURE
     from dsgmcmc.terminal import complain
 
     for number, mode in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
         try:
             os.fstat(number)
-        except OSError:  # closed: occupy its number; writes to standard output fail, and warnings are lost
+        except OSError:  # closed: occupy its number; writes to 1 fail, and those to 2 are lost
             os.open(os.devnull, mode)
     output, errors = (_Descriptor(number, "w", closefd=False) for number in (1, 2))
     sys.stdout, sys.stderr = _text_stream(output, sys.stdout), _text_stream(errors, sys.stderr)

@@ -109,7 +109,7 @@ class BPMF(Estimator, FittedModel):
     iterations : int or str, optional
         Number of iterations, burn-in included; e.g. 2000 or 500sweeps.
     burn_in : int or str, optional
-        Iterations before the first draw.
+        Initial iterations to discard.
     until : str, optional
         Stop once 90 % of the monitored predictions have reached this R-hat or effective sample size, or after
         `iterations`. The monitored predictions are those of held-out ratings, so `until` needs a `test_fraction`.
@@ -134,14 +134,14 @@ class BPMF(Estimator, FittedModel):
         Any other settings of ``dsgmcmc sample`` by their names, such as ``{"grid": 8, "sampler": {"step_size": 0.2}}``.
     test_fraction : float
         Share of the ratings in `fit` that is held out for ``rmse_`` and diagnostics; default 0, because `fit` usually
-        receives a training set (``dsgmcmc prepare`` holds out 0.1).
+        receives a training set (the default of ``dsgmcmc prepare`` is 0.1).
     duplicates : {"error", "first", "last", "mean"}
-        If `fit` gets several ratings of a pair: raise an error, or use the first, the last or the mean.
+        If `fit` gets several ratings of an item by a user: raise an error, or use the first, the last or the mean.
     columns : str, optional
         Columns of a file or data frame that have other names than user, item, rating, timestamp or their usual
         synonyms: ``"user=buyer,item=sku"``.
     clip : bool
-        Clip predictions to the range of the training ratings; default True (``predict`` has --clip).
+        Clip predictions to the range of the training ratings; default True, as in ``dsgmcmc predict``.
     unknown : {"prior", "refuse"}
         Treatment of users and items that were not in `fit`: predict from the prior, or raise an error.
     random_state : int, numpy.random.RandomState or None
@@ -158,8 +158,8 @@ class BPMF(Estimator, FittedModel):
     comm : MPI.Comm, optional
         Under ``mpirun``: the processes that call `fit` together. Needs `out`.
     verbose : bool, optional
-        Show progress on standard error: a line that changes in a notebook, lines elsewhere and with several processes.
-        By default progress is shown only in a notebook.
+        Show progress on standard error: as one changing line in a notebook, and as separate lines elsewhere or with
+        several processes. By default progress is shown only in a notebook.
 
     Attributes
     ----------
@@ -217,7 +217,7 @@ class BPMF(Estimator, FittedModel):
 
         Parameters
         ----------
-        X : ratings, one of
+        X : ratings or pairs, one of
             - a path: a ratings file made by ``dsgmcmc prepare``, or any file that it reads;
             - a SciPy sparse matrix, users x items, whose stored values are the ratings and whose indices are the names;
             - an array (n, 3): user, item, rating; or a data frame with columns of these names, in any order, or of the
@@ -255,12 +255,12 @@ class BPMF(Estimator, FittedModel):
         out = folder / "run" if self.out is None else Path(self.out)
         stored = folder / "ratings.h5" if self.out is None else out.with_name(f"{out.name}.ratings.h5")
         comm = self.comm or Alone()
-        jobs = processes_wanted(self.n_jobs) if self.comm is None else 1
+        processes = processes_wanted(self.n_jobs) if self.comm is None else 1
         data = self._prepare(X, y, stored, comm, settings["seed"])
-        shown = in_notebook() if self.verbose is None else bool(self.verbose)
+        show_progress = in_notebook() if self.verbose is None else bool(self.verbose)
         try:
-            if jobs > 1:
-                options = (self.warm_start, jobs, shown, folder, earlier_run, command, self.model)
+            if processes > 1:
+                options = (self.warm_start, processes, show_progress, folder, earlier_run, command, self.model)
                 sample_apart(data, out, settings, *options)
             else:
                 from dsgmcmc.runs.compare import sample_recommended
@@ -268,7 +268,7 @@ class BPMF(Estimator, FittedModel):
                 from dsgmcmc.runs.source import RatingsSource
 
                 source = RatingsSource(data, start=earlier_run)
-                job = Job(comm, source, out, settings, self.warm_start, command=command, quiet=not shown)
+                job = Job(comm, source, out, settings, self.warm_start, command=command, quiet=not show_progress)
                 if job.run() if self.model is None else sample_recommended(job):
                     raise StoppedError("stopped at a checkpoint before the end: go on with warm_start=True")
         except KeyboardInterrupt as error:
@@ -279,10 +279,11 @@ class BPMF(Estimator, FittedModel):
 
     @in_python()
     def compare(self, X: Any, y: Any = None, *, metric: Metric | None = None) -> Comparison:
-        """Compare models that suit the ratings, as ``dsgmcmc compare`` does, without fitting this object. Collective.
+        """Compare models that suit the ratings, as ``dsgmcmc compare`` does, without fitting this object.
 
-        Parameters of this object restrict the candidates: with ``noise="by-user"``, for example, all candidates have
-        noise by user. Time effects are compared if X has timestamps, or is a ratings file with the order of ratings.
+        Collective, if `comm` is given. Parameters of this object restrict the candidates: with ``noise="by-user"``, for
+        example, all candidates have noise by user. Time effects are compared if X has timestamps, or is a ratings
+        file with the order of ratings in time.
 
         Parameters
         ----------
@@ -312,7 +313,10 @@ class BPMF(Estimator, FittedModel):
         return Comparing(comm, RatingsSource(data), folder, settings, metric, quiet=not self.verbose).run()
 
     def _prepare(self, X: Any, y: Any, path: Path, comm: Comm, seed: int, compared: bool = False) -> Path:
-        """Write the ratings to `path`, unless X is a ratings file; return the path of the ratings file. Collective."""
+        """Write the ratings to `path`, unless X is a ratings file; return the path of the ratings file. Collective.
+
+        `compared` says whether to keep the order of ratings in time, if X has timestamps, for models with time effects.
+        """
 
         def prepare() -> Path:
             given = {"user": self.user_features, "item": self.item_features}
@@ -358,7 +362,7 @@ class BPMF(Estimator, FittedModel):
         settings = dict(self.options or {})
         twice = settings.keys() & (parameters.keys() | {"seed"}) - {"sampler"}
         if twice:
-            raise InputError(f"options has {min(twice)!r}, which is a parameter: BPMF({min(twice)}=...)")
+            raise InputError(f"options has {min(twice)!r}, which is a parameter of BPMF itself (seed: random_state)")
         section = settings.pop("sampler", {})
         section = {"name": section} if isinstance(section, str) else dict(section)
         if self.sampler is not None:

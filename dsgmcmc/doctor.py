@@ -1,6 +1,6 @@
 """Checks whether this machine can sample, and gives advice if it cannot.
 
-Checks that may crash, hang or abort run in separate processes.
+A check that may crash, hang or abort is run in a separate process.
 """
 
 from __future__ import annotations
@@ -80,6 +80,7 @@ def examine(launch: bool = True) -> Iterator[Finding]:
 def _try_probe(
     name: str, probe: Callable[[], None], advice: str, failed: Level = "error", launcher: Sequence[str] = ()
 ) -> Finding:
+    """Run a probe; if it fails, the finding has the level `failed`, and `advice`."""
     try:
         return Finding(name, "ok", attempt(probe, launcher))
     except InputError as error:
@@ -98,12 +99,12 @@ def _shared_memory() -> Finding:
 
 
 def attempt(probe: Callable[[], None], launcher: Sequence[str] = (), seconds: float = TIMEOUT) -> str:
-    """Run a probe in a new process group.
+    """Run a probe in a new process, or in several that `launcher` starts; end them if they do not end in time.
 
     Returns
     -------
     str
-        The last line of the probe's output.
+        The last line of the output.
 
     Raises
     ------

@@ -20,7 +20,7 @@ EXIT_ABORT = 70
 EXIT_RESUME = 75
 EXIT_INTERRUPTED = 130
 
-#: Error numbers of an `OSError` that the disk causes, not a request of the user.
+#: Error numbers of an `OSError` whose cause is the disk, not the user's request.
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
 
 
@@ -55,7 +55,8 @@ class NotFittedError(InputError, AttributeError):
 def not_fitted(message: str) -> Exception:
     """Return the error for a model that was used before it was fitted.
 
-    If scikit-learn has been imported, the error is its `NotFittedError`; otherwise no program can catch that class.
+    If scikit-learn has been imported, the error is its `NotFittedError`. Otherwise no program can catch that class, and
+    the error is the `NotFittedError` of this module.
     """
     sklearn_errors = sys.modules.get("sklearn.exceptions")
     kind: type[Exception] = NotFittedError if sklearn_errors is None else sklearn_errors.NotFittedError
@@ -67,7 +68,7 @@ class AgreedError(InputError):
 
 
 class WriteError(AgreedError):
-    """A file cannot be written (a full disk, a quota, permissions); all processes raise this error together."""
+    """A file or standard output cannot be written, for example on a full disk; all processes raise this error."""
 
 
 class GoneError(InputError):
@@ -105,7 +106,7 @@ class StoppedError(RuntimeError):
     Attributes
     ----------
     status : int
-        Exit status.
+        Exit status of the command.
     """
 
     def __init__(self, message: str, status: int = EXIT_RESUME) -> None:

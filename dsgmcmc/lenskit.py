@@ -60,7 +60,7 @@ class BPMFScorer(Component[ItemList], Trainable):
     model_: BPMF
 
     def train(self, data: Dataset, options: TrainingOptions = TrainingOptions()) -> None:  # noqa: B008 (as LensKit has it)
-        """Sample the posterior given the ratings; interactions without ratings count as clicks."""
+        """Sample the posterior given the ratings; in data without ratings, every interaction is a rating of 1."""
         if hasattr(self, "model_") and not options.retrain:
             return
         model = self.config.model()
@@ -84,7 +84,7 @@ class BPMFScorer(Component[ItemList], Trainable):
         return ItemList(items, scores=np.array([scores.get(item, np.nan) for item in ids.tolist()]))
 
     def _model_of(self, query: RecQuery) -> tuple[FittedModel | None, Any]:
-        """Return a model that includes the user of a query, and the user's name in it; both None without a model."""
+        """Return a model that includes the user of a query, and the user's name in this model; or two None."""
         users = self.model_.run_.users
         try:
             if query.user_id is not None and users.index_of([query.user_id])[0] >= 0:

@@ -34,10 +34,10 @@ T = TypeVar("T")
 
 @unique
 class Purpose(IntEnum):
-    """Purposes of random numbers: different purposes never share a counter.
+    """Purposes of random numbers: different purposes never share random numbers.
 
-    HYPERPARAMETERS and larger values are keys of NumPy's Philox generator, for random numbers that do not belong
-    to elements of a factor.
+    Values below HYPERPARAMETERS are parts of counters. HYPERPARAMETERS and larger values are keys of NumPy's Philox
+    generator, for random numbers that do not belong to elements of a factor.
     """
 
     STEP = 0
@@ -63,7 +63,7 @@ class Purpose(IntEnum):
 
 
 class Factor(IntEnum):
-    """The factors of a target, numbered as in counters; a target that is a plain vector has only W."""
+    """The factors of a target, numbered as in the counters of random numbers; plain vectors have only W."""
 
     W = 0
     H = 1
@@ -87,7 +87,7 @@ class Comm(Protocol):
         """Return the objects of all processes, on all processes."""
 
     def gather(self, sendobj: T, root: int = 0) -> list[T] | None:
-        """Return the objects of all processes, on the root."""
+        """Return the objects of all processes on the root, and None elsewhere."""
 
     def bcast(self, obj: Any, root: int = 0) -> Any:
         """Return the root's object, on all processes."""

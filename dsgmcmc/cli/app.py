@@ -54,7 +54,7 @@ app.command(short_help="Check that this machine can sample.")(doctor)
 
 
 def _program_for(words: list[str]) -> typer.Typer:
-    """Return the program with only the command that the first word names, which starts faster."""
+    """Return the program with the command that the first word names, which starts faster, or else with all."""
     first = words[:1]
     smaller = copy(app)
     matching = [command for command in app.registered_commands if [getattr(command.callback, "__name__", "")] == first]
@@ -65,9 +65,9 @@ def _program_for(words: list[str]) -> typer.Typer:
 
 
 def main() -> None:
-    """Run the command line; after an error, print one line to stderr and exit.
+    """Run the command line; after an error of the user or of the file system, print its message to stderr and exit.
 
-    The exit status is 2 for wrong input, and 1 for a file that cannot be read or written.
+    The exit status is 1 for a `WriteError` or an `OSError`, and 2 for any other wrong input.
     """
     words = sys.argv[1:] or ["--help"]
     try:

@@ -30,23 +30,23 @@ def compare(
         ),
     ] = None,
     config: Annotated[
-        Path | None, typer.Option(metavar="FILE.toml", help="Settings of all models, named as in `sample`.")
+        Path | None, typer.Option(metavar="FILE.toml", help="Settings of all models, named like options of `sample`.")
     ] = None,
     assign: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of all models, e.g. seed=1.")
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Seed of the ratings that are held out, and of the chains.  [default: 0]")
+        int | None, typer.Option(min=0, help="Seed of the choice of held-out ratings, and of the chains.  [default: 0]")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace FILE.toml.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare models that suit the ratings, and write the settings of the recommended one, alone or under mpirun.
+    """Compare models that suit the ratings, and write the settings of the recommended one.
 
-    Some training ratings are held out (the latest, in a temporal split); test ratings are not used. Each model is
-    sampled briefly on the remaining ratings, and scored on the held-out ratings. The recommended model is the simplest
-    within one standard error of the best. The recommendation depends on the data, the settings and the seed, but not on
-    the speed or the number of processes.
+    The command runs alone or under mpirun. Some training ratings are held out (the latest ones, if DATA.h5 has a
+    temporal split); test ratings are not used. Each model is sampled briefly on the remaining training ratings, and
+    scored on the held-out ratings. The recommended model is the simplest within one standard error of the best. The
+    recommendation depends on the data, the settings and the seed, but not on the speed or the number of processes.
 
     \b
     Examples:
@@ -103,7 +103,7 @@ def _show(comparison: Comparison) -> None:
         rows.append([model.name, *shown, "-" if model.seconds is None else f"{model.seconds:,.1f} s"])
     show_table(headings, rows, title, left=headings[:1])
     sweeps = comparison.models[0].sweeps
-    say(f"simplest first, {sweeps} sweeps each; behind: gap to the best model; se: its standard error; time: sampling")
+    say(f"simplest first, {sweeps} sweeps each; behind: gap to the best; se: standard error of the gap; time: sampling")
     if comparison.left_out:
-        say(f"not sampled: {len(comparison.left_out)} other models: their likelihood or a part did not help alone")
+        say(f"not sampled: {len(comparison.left_out)} other models, whose likelihood or part did not help alone")
     say(comparison.sentence())

@@ -91,7 +91,7 @@ def _diagnose(path: Path, as_json: bool) -> None:
 
 
 def _describe_ratings(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the facts about a ratings file for scripts, and for people, with the labels of `dsgmcmc prepare`."""
+    """Return the facts about a ratings file twice: for scripts, and for people with the labels of `dsgmcmc prepare`."""
     from dsgmcmc.data.ratings import Ratings
 
     with Ratings(path) as ratings:
@@ -160,7 +160,7 @@ def report(
 
 @retry_if_gone
 def verify(path: PathArgument, as_json: JsonOption = False) -> None:
-    """Check all checksums and the structure, and print the digest of the content.
+    """Check all checksums and the structure of a ratings file or a run, and print the digest of the content.
 
     The digest of a run covers its newest checkpoint, its saved draws and its posterior. It depends neither on the
     number of processes that wrote these files nor on how often the run was resumed.

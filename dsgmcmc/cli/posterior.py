@@ -54,7 +54,7 @@ def predict(
     ] = "refuse",
     columns: Annotated[
         str | None,
-        typer.Option(metavar="user=U,item=I", help="Columns, by name or by position from 1; detected by default."),
+        typer.Option(metavar="user=U,item=I", help="Columns of PAIRS by name or position from 1; detected by default."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a summary as JSON on stderr.")] = False,
 ) -> None:
@@ -99,7 +99,7 @@ def recommend(
         ),
     ] = "likely",
     z: Annotated[
-        float, typer.Option(min=0, help="Number of standard deviations between the mean and the bound.")
+        float, typer.Option(min=0, help="With ucb and lcb, standard deviations between mean and bound.")
     ] = 1.0,
     at_least: Annotated[
         float | None,
@@ -135,11 +135,11 @@ def recommend(
 ) -> None:
     """Recommend items to users, by default those that they will probably choose and like.
 
-    Items that a user rated in training are left out, which needs the run's ratings file. The default score is the
+    Items that a user rated in training are left out; this needs the run's ratings file. The default score is the
     exposure, estimated from who rated what, times the probability that the user likes the item; it orders items, but is
     not a probability. With --by mean the score is the expected rating, so items with few ratings may rank high by luck;
     --by lcb prefers items whose rating is certain. The sd and 90 % interval of the expected rating, and the number of
-    ratings of the item, stand next to the score. `dsgmcmc evaluate` compares the rules on your data.
+    ratings of the item, stand next to the score. `dsgmcmc evaluate` compares the rules of --by on your data.
 
     \b
     Examples:
@@ -206,34 +206,34 @@ def _show_recommendations(blocks: Iterable[dict[str, Any]], ranking: Ranking, as
     for line in lines:
         interval = f"{line['q05']:.2f} to {line['q95']:.2f}"
         row = [f"{line['score']:.3f}", f"{line['sd']:.2f}", interval, f"{line['ratings']:,}", str(line["item_id"])]
-        title = [line["item_name"]] if "item_name" in line else []
-        tables.setdefault(line["user_id"], []).append([str(line["rank"]), *row, *title])
-    for name, rows in tables.items():
+        item_name = [line["item_name"]] if "item_name" in line else []
+        tables.setdefault(line["user_id"], []).append([str(line["rank"]), *row, *item_name])
+    for user, rows in tables.items():
         headings = ["rank", ranking.of_score, *uncertainty, "ratings", "item", "name"]
-        show_table(headings[: len(rows[0])], rows, f"user {name}", left=("name",))
+        show_table(headings[: len(rows[0])], rows, f"user {user}", left=("name",))
     if not lines:
-        say("nothing to recommend: every item was rated", file=sys.stderr)
+        say("nothing to recommend: every item is rated or excluded", file=sys.stderr)
 
 
 @retry_if_gone
 def evaluate(
     run: RunArgument,
-    at: Annotated[int, typer.Option(min=1, help="Length of the lists.")] = 10,
+    at: Annotated[int, typer.Option(min=1, help="Number of recommended items per user.")] = 10,
     liked: Annotated[
         float | None,
         typer.Option(help="Lowest test rating that counts as liked.", show_default="three quarters up the scale"),
     ] = None,
-    everyone: Annotated[bool, typer.Option("--all", help="Rank for all users instead of 1,000 of them.")] = False,
+    everyone: Annotated[bool, typer.Option("--all", help="Rank for all users, not only for 1,000 of them.")] = False,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compare rankings of items, by the rules of recommend and by popularity, on the test ratings.
 
-    For every user with a liked test rating, all items that the user did not rate in training are ranked, and the top of
-    the list is compared with the items that the user liked. Exposure is EASE^R, which uses who rated what but no rating
-    values. The last column is the difference in NDCG from recommend's default rule, averaged over users, and its
-    standard error. --json has all figures, with their intervals. A random split favours exposure: prepare --split
-    temporal gives a harder and more realistic test.
+    For each user with a liked test rating (without --all, for at most 1,000 of them), the items that the user did not
+    rate in training are ranked, and the first of them are compared with the items that the user liked. Exposure is
+    EASE^R, which uses who rated what but no rating values. The last column is the difference in NDCG from recommend's
+    default rule, averaged over users, and its standard error. --json has all figures, with their intervals. A random
+    split favours exposure: prepare --split temporal gives a harder and more realistic test.
 
     \b
     Examples:
@@ -242,11 +242,11 @@ def evaluate(
       dsgmcmc evaluate run --liked 4 --json
     """
     from dsgmcmc.diagnostics.ranking import MEASURES, USERS
-    from dsgmcmc.diagnostics.ranking import evaluate as compare
+    from dsgmcmc.diagnostics.ranking import evaluate as compare_rankings
     from dsgmcmc.posterior.run import Run
 
     opened = Run(run)
-    scores = compare(opened, opened.rated(data), at, liked, None if everyone else USERS)
+    scores = compare_rankings(opened, opened.rated(data), at, liked, None if everyone else USERS)
     if as_json:
         say_json(scores)
         return
@@ -254,8 +254,8 @@ def evaluate(
     title = f"{scores['users']:,} users{out_of}, lists of {at}, liked: {scores['liked']:g} or more"
     rows: list[list[str]] = []
     for row in scores["rules"]:
-        gain = f"{row['difference']['mean']:+.3f} ± {row['difference']['se']:.3f}"
-        rows.append([row["rule"], *(f"{row[name]['mean']:.3f}" for name in MEASURES), gain if rows else ""])
+        difference = f"{row['difference']['mean']:+.3f} ± {row['difference']['se']:.3f}"
+        rows.append([row["rule"], *(f"{row[name]['mean']:.3f}" for name in MEASURES), difference if rows else ""])
     headings = ["rank by", "NDCG", "precision", "recall", "reciprocal rank", "NDCG, difference"]
     show_table(headings, rows, title, left=["rank by"])
 
@@ -267,7 +267,7 @@ def export(
         Path,
         typer.Option("--out", "-o", metavar="OUT", help="File; its suffix chooses the format: .parquet or .nc."),
     ],
-    draws: Annotated[bool, typer.Option("--draws", help="Parquet: the saved draws instead of moments.")] = False,
+    draws: Annotated[bool, typer.Option("--draws", help="Parquet: saved draws instead of posterior moments.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace OUT.")] = False,
 ) -> None:
     """Write a run to one file: Parquet with factors under the original names, or netCDF for ArviZ.

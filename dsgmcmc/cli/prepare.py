@@ -37,8 +37,8 @@ def fetch(
     """
     from rich.progress import Progress
 
-    shown = console(stderr=True)
-    with Progress(console=shown, transient=True, disable=not shown.is_terminal) as bar:
+    screen = console(stderr=True)
+    with Progress(console=screen, transient=True, disable=not screen.is_terminal) as bar:
         task = bar.add_task(f"downloading {name.value}", total=None)
         ratings = fetch_data(name.value, out, lambda done, total: bar.update(task, completed=done, total=total or None))
     say(LICENCE.format(folder=ratings.parent), file=sys.stderr)
@@ -96,13 +96,13 @@ def prepare(
             help="Kinds of columns, instead of the detected ones: number, category, list, year, flag, skip.",
         ),
     ] = None,
-    separator: Annotated[str, typer.Option(help="Separator of the values of a list.")] = "|",
+    separator: Annotated[str, typer.Option(help="Separator of the values in a list of categories.")] = "|",
     memory: Annotated[
         str | None,
         typer.Option(
             metavar="SIZE",
             help="Memory limit, e.g. 2GB.",
-            show_default="60 % of the machine's or of the cgroup's limit",
+            show_default="60 % of the memory of the machine, or of the cgroup's limit",
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace OUT.")] = False,
@@ -111,9 +111,9 @@ def prepare(
     """Make a ratings file from text with any delimiter, JSON, Parquet, MatrixMarket or SciPy files.
 
     The format is detected from the content of a file; text, JSON and MatrixMarket may be compressed with gzip. Read any
-    other format into a data frame, and write it as Parquet, or use BPMF in Python. Names of users and items may be
-    numbers or any text. In a file of features, the column user (or item) has the names; without this column, the first
-    column has them.
+    other format into a data frame in Python, and write the data frame as Parquet or pass it to BPMF. Names of users and
+    items may be numbers or any text. In a file of features, the column user (or item) has the names; without this
+    column, the first column has them.
 
     \b
     Examples:
@@ -160,7 +160,7 @@ def prepare(
 
 
 def _show(summary: Summary, duplicates: str, asked_for_test: bool) -> None:
-    """Print a summary, and hints on standard error; a lack of test ratings is a hint only if they were asked for."""
+    """Print a summary, and notes on standard error; a lack of test ratings is noted only if `asked_for_test`."""
     facts = {
         "users": f"{summary.users:,}",
         "items": f"{summary.items:,}",
@@ -199,7 +199,7 @@ def _show(summary: Summary, duplicates: str, asked_for_test: bool) -> None:
 
 
 def _features(entity: str, features: dict[str, Any]) -> str:
-    """Describe the features of users or items: the size of each group, and how many users or items have none."""
+    """Describe the features of users or items: sizes of groups, entities without features, entities without ratings."""
     groups = ", ".join(f"{group} {number}" if number > 1 else group for group, number in features["groups"].items())
     without = f"; {features['unknown']:,} {entity}s have none" if features["unknown"] else ""
     cold = f"; {features['unrated']:,} {entity}s have features but no ratings" if features["unrated"] else ""

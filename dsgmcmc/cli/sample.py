@@ -29,10 +29,10 @@ class SampleCommand(TyperCommand):
         """Write the help of arguments and options, with a heading for each kind of setting."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
-            usual = "Arguments" if parameter.param_type_name == "argument" else "Options"
+            heading = "Arguments" if parameter.param_type_name == "argument" else "Options"
             record = parameter.get_help_record(ctx)
             if record is not None:
-                sections.setdefault(getattr(parameter, "rich_help_panel", None) or usual, []).append(record)
+                sections.setdefault(getattr(parameter, "rich_help_panel", None) or heading, []).append(record)
         for title, records in sections.items():
             with formatter.section(title):
                 formatter.write_dl(records)
@@ -50,7 +50,7 @@ def sample(
     ] = None,
     start: Annotated[
         Path | None,
-        typer.Option("--from", metavar="EARLIER", help="Start from the state and model of this run on fewer ratings."),
+        typer.Option("--from", metavar="EARLIER", help="Start from the last state and model of an earlier run."),
     ] = None,
     model: Annotated[
         Literal["auto"] | None,
@@ -108,7 +108,7 @@ def sample(
 
 
 def _split(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split the given options into settings of the job and settings of the run; step_size goes to the sampler."""
+    """Split options into settings of the job and settings of the run, in which ``step_size`` is a sampler setting."""
     from dsgmcmc.config.chain import section_of
     from dsgmcmc.config.job import Policy
 
@@ -141,7 +141,7 @@ def with_settings() -> None:
 
 
 def sections() -> dict[str, dict[str, FieldInfo]]:
-    """Return the settings of the model, the chain and the job, and the only sampler setting with an option."""
+    """Return fields by section (model, chain, job) and name; the chain has the only sampler setting with an option."""
     from dsgmcmc.config.chain import ChainConfig
     from dsgmcmc.config.job import Policy
     from dsgmcmc.config.run import ModelConfig
@@ -179,7 +179,7 @@ def _option(section: str, name: str, field: FieldInfo) -> inspect.Parameter:
 
 
 def _type(field: FieldInfo) -> Any:
-    """Return the type of the option: text if the setting admits several types, because its class parses the text."""
+    """Return the type of the option; it is text if the setting admits several types, because its class parses text."""
     annotation: Any = field.annotation
     if get_origin(annotation) is Literal:
         return annotation
@@ -188,7 +188,7 @@ def _type(field: FieldInfo) -> Any:
 
 
 def _shown(value: Any) -> str:
-    """Format a default for the help."""
+    """Format a default for the help; empty for None and False."""
     if value is None or isinstance(value, bool):
         return "on" if value else ""
     return f"{value:g}" if isinstance(value, float) else str(value)

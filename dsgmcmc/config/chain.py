@@ -27,7 +27,7 @@ from dsgmcmc.types import ScheduleName
 if TYPE_CHECKING:
     from dsgmcmc.storage.rundir import Facts, RunDirectory
 
-#: Settings that may change when a run is resumed, because they do not affect the draws.
+#: Settings that may change when a run is resumed: the value of no draw depends on them.
 CHANGEABLE = ("iterations", "until", "checkpoint_every", "chains")
 
 #: Number of checkpoints that a chain keeps, in addition to the one at the end of burn-in.
@@ -41,7 +41,7 @@ DEFAULT_SAMPLER = "baoab"
 
 Length = int | str  # iterations, or for example "500sweeps"
 
-LONGEST_VALUE = 80  # characters of a wrong value that a message has
+LONGEST_VALUE = 80  # characters of a wrong value that an error message shows
 
 
 class SamplerSection(BaseModel):
@@ -67,9 +67,9 @@ class SamplerSection(BaseModel):
         Parameters
         ----------
         given : object
-            Name or section.
+            Name, section, or checked section.
         of_densities : bool
-            Whether samplers that only sample densities are allowed.
+            Whether the samplers of ``DENSITY_SAMPLERS`` are allowed, too.
 
         Raises
         ------
@@ -80,11 +80,11 @@ class SamplerSection(BaseModel):
             return given
         section = section_of(given)
         name = section.pop("name", DEFAULT_SAMPLER)
-        known = [*SAMPLERS, *(DENSITY_SAMPLERS if of_densities else ())]
+        allowed = [*SAMPLERS, *(DENSITY_SAMPLERS if of_densities else ())]
         kind = sampler_named(name) if isinstance(name, str) else None
-        if kind is None or name not in known:
+        if kind is None or name not in allowed:
             problem = "is not known" if kind is None else "samples only densities"
-            raise ValueError(f"sampler {_shown(name)} {problem}; choose one of {', '.join(known)}")
+            raise ValueError(f"sampler {_shown(name)} {problem}; choose one of {', '.join(allowed)}")
         if section.get("gradient") == kind.gradients[0]:  # a default that is given must not change the hash
             del section["gradient"]
         if section.get("gradient") in DATUM_GRADIENTS and not of_densities:
@@ -125,13 +125,13 @@ def _shown(value: Any) -> str:
     """Return the representation of any value, shortened."""
     try:
         text = repr(value)
-    except (ValueError, RecursionError):  # an integer with thousands of digits
+    except (ValueError, RecursionError):  # an integer with thousands of digits, or very deep nesting
         text = f"a very long {type(value).__name__}"
     return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]} ..."
 
 
 def explain(error: ValidationError, prefix: str = "") -> str:
-    """List the wrong settings with their values; `prefix` precedes their names."""
+    """Return a message with all wrong settings and their values; `prefix` precedes the names of settings."""
     problems: dict[str, str] = {}
     values = {}
     for detail in error.errors():
@@ -147,7 +147,7 @@ def explain(error: ValidationError, prefix: str = "") -> str:
 
 
 class Checked(BaseModel):
-    """Base class of settings, which `of` checks with messages for the user."""
+    """Base class of groups of settings; `of` checks settings, and raises an error with a message for the user."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -167,12 +167,12 @@ class Checked(BaseModel):
 
 
 class ChainConfig(Checked):
-    """Requested settings of a chain: all settings outside the target, including the checkpoint settings.
+    """Requested settings of a chain: all settings that do not describe the target, including those of checkpoints.
 
     Lengths may be given in iterations, as a number, or in sweeps, as ``"500sweeps"``.
     """
 
-    #: Whether samplers that only sample densities may be chosen.
+    #: Whether samplers that sample only densities may be chosen.
     of_densities: ClassVar[bool] = True
 
     sampler: SamplerSection = setting(
@@ -183,7 +183,7 @@ class ChainConfig(Checked):
     grid: int | None = setting(
         "Number B of blocks of rows, and of blocks of columns.",
         None,
-        shown="4; 2P with P > 4 processes",
+        shown="4; 2P with P > 4 processes per chain",
         ge=1,
         le=32767,
     )
@@ -196,7 +196,7 @@ class ChainConfig(Checked):
     iterations: Length | None = setting(
         "Number of iterations, burn-in included; e.g. 2000 or 500sweeps.",
         None,
-        shown=f"at most {DEFAULT_LIMIT} with --until, else {DEFAULT_LENGTH}",
+        shown=f"at most {DEFAULT_LIMIT} with a target accuracy (until), else {DEFAULT_LENGTH}",
         metavar="LENGTH",
     )
     until: str | None = setting(
@@ -206,7 +206,7 @@ class ChainConfig(Checked):
         metavar="rhat=R,ess=N",
     )
     burn_in: Length = setting(
-        "Iterations before the first draw.", "100sweeps", shown="50sweeps with baoab, else 100sweeps", metavar="LENGTH"
+        "Initial iterations to discard.", "100sweeps", shown="50sweeps with baoab, else 100sweeps", metavar="LENGTH"
     )
     thin: Length | None = setting(
         "Iterations between draws.", None, shown="2sweeps, rounded; 1 with gibbs", metavar="LENGTH"
@@ -215,7 +215,7 @@ class ChainConfig(Checked):
     checkpoint_every: int | str = setting(
         "Time or iterations between checkpoints; e.g. 10min or 1000.", "10min", metavar="LENGTH"
     )
-    save_draws: int = setting("Minimum number of draws to keep.", 50, ge=0)
+    save_draws: int = setting("Minimum number of draws that a chain saves; 0: none.", 50, ge=0)
 
     @field_validator("iterations", "burn_in", "thin", "evaluate_every")
     @classmethod
@@ -248,14 +248,16 @@ class ChainConfig(Checked):
         return {**data, "sampler": SamplerSection.of(data.get("sampler", DEFAULT_SAMPLER), cls.of_densities)}
 
     def plain(self, processes: int = 1, finest: int | None = None) -> dict[str, Any]:
-        """Return all settings: missing values chosen, lengths in iterations, and checked by the sampler.
+        """Choose missing values, convert lengths to iterations, check all, and return the settings.
+
+        A default target accuracy that cannot be reached or measured is left out.
 
         Parameters
         ----------
         processes : int
             Largest number of processes that share a chain; it determines the default grid.
         finest : int, optional
-            Largest grid that the data allow; the default grid is not larger.
+            Largest grid that the data admit; the default grid is not larger.
 
         Returns
         -------

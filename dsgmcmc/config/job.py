@@ -1,6 +1,7 @@
 """Settings of a job: its time limits, and its response to divergence.
 
-The draws do not depend on these settings, which are not part of a chain's configuration.
+These settings are not part of a chain's configuration. The draws do not depend on them, except that `on_divergence`
+decides what follows if a chain diverges.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Policy(Checked):
             if not end.isdigit():
                 raise InputError(
                     f"{named('max_walltime')} auto: SLURM_JOB_END_TIME is not set; give a time such as 1h or "
-                    "23:50:00, or export it in the job script"
+                    "23:50:00, or export this variable in the job script"
                 )
             return time.monotonic() + int(end) - time.time()
         seconds = parse_time(self.max_walltime)

@@ -1,6 +1,7 @@
 """The configuration of a run on ratings: the settings of its chains and of its model.
 
-`build` merges settings from options, a TOML file and ``NAME=VALUE``, and adds defaults that depend on other settings.
+`read_settings` merges settings from options, a TOML file and ``NAME=VALUE``; `build` checks settings, and adds defaults
+that depend on other settings.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class FactorConfig(BaseModel):
 
 
 class ModelConfig(PartSettings, LikelihoodSettings, FactorConfig):
-    """Settings of the model, its likelihoods and its parts; the fields of the last base class come first."""
+    """Settings of the model, its likelihood and its parts; the fields of the last base class come first."""
 
 
 class RunConfig(ModelConfig, ChainConfig):
@@ -118,7 +119,7 @@ class RunConfig(ModelConfig, ChainConfig):
             full = f" or {named('sampler.gradient')}=full" if "full" in kind.gradients else ""
             raise InputError(
                 f"{self.sampler.name} uses only a part of the ratings at a time, but the {self.likelihood} likelihood "
-                f"needs every cell: use {named('sampler')} {DEFAULT_SAMPLER} or gibbs{full}"
+                f"needs every pair of a user and an item: use {named('sampler')} {DEFAULT_SAMPLER} or gibbs{full}"
             )
         if kind.draws_conditionals and not self.law.is_conditionally_gaussian():
             raise InputError(
@@ -145,7 +146,7 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
 
     @property
     def interleaved(self) -> bool:
-        """Whether the sampler advances several chains in turns."""
+        """Whether a chain has several states, which the sampler advances in turns."""
         return len(self.make_sampler().positions) > 1
 
     @property
@@ -175,9 +176,9 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
             Number of levels of the ratings; 0 without levels.
         """
         parts = (self.law, *PARTS)
-        distinct = dict.fromkeys(one for part in parts for one in part.quantities_of(self, transposed, features))
+        union = dict.fromkeys(quantity for part in parts for quantity in part.quantities_of(self, transposed, features))
         sizes = sizes_of(self.dimension, levels, features, {"time_level": len(self.times)})
-        return Quantities(tuple(distinct), sizes)
+        return Quantities(tuple(union), sizes)
 
 
 # ---------------------------------------------------------------------- layers of settings
@@ -223,7 +224,9 @@ def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def build(*layers: Mapping[str, Any]) -> RunConfig:
-    """Merge and check the layers of settings for a factorisation; later layers take precedence.
+    """Merge layers of settings for a factorisation, add defaults that depend on other settings, and check all.
+
+    Later layers take precedence.
 
     Raises
     ------
@@ -249,8 +252,8 @@ def _default_sampler(settings: Mapping[str, Any]) -> str:
     """Return the default sampler: BAOAB, unless its diagonal metric may be unstable.
 
     The metric may be unstable if the factors must explain a common mean, or have a wide prior: without biases, without
-    centring, or with a fixed prior. All three cases diverged on MovieLens 1M. If the user sets a metric, the default is
-    BAOAB, which has a metric, in all cases.
+    centring, or with a fixed prior. All three cases diverged on MovieLens 1M. If the user sets ``sampler.metric``, the
+    default is BAOAB in all cases, because PSGLD has no such setting.
     """
     stable = settings.get("biases", True) and settings.get("center", True) and settings.get("prior") != "fixed"
     has_metric = "metric" in settings["sampler"]

@@ -63,7 +63,7 @@ def parse_accuracy(text: str) -> dict[str, float]:
     Returns
     -------
     dict of str to float
-        Limit of each measure in `text`.
+        Limit of every measure that `text` names.
 
     Raises
     ------
