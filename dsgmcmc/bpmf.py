@@ -248,7 +248,7 @@ class BPMF(Estimator, FittedModel):
             earlier_run = start.run_.path if isinstance(start, FittedModel) else Path(start)
         if self.comm is not None and self.out is None:
             raise InputError("comm= needs out=, the run directory, to which all processes write")
-        earlier_scratch = getattr(self, "_scratch", None)  # keeps its folder, in which the run of `start` may be
+        earlier_scratch = getattr(self, "_scratch", None)  # keeps the folder in which the run of `start` may be
         if earlier_scratch is None or not self.warm_start:
             self._scratch = Scratch()
         folder = self._scratch.path
@@ -343,7 +343,7 @@ class BPMF(Estimator, FittedModel):
         Raises
         ------
         InputError
-            If `run` is not a run on ratings, or has no draws.
+            If `run` is not a run on ratings, or has no posterior yet.
         """
         opened = Run(run)
         config = opened.config
@@ -352,7 +352,7 @@ class BPMF(Estimator, FittedModel):
         return model._adopt(opened, data)
 
     def _settings(self) -> dict[str, Any]:
-        """Return the settings of the run by name: the given parameters, and `options`."""
+        """Return the settings of the run by name: the parameters that are settings and not None, and `options`."""
         parameters = self.get_params()
         for name, admitted in ADMITTED.items():
             if parameters[name] not in admitted:

@@ -24,8 +24,8 @@ from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.comm import memory_limit, mpi_library, usable_cores, without_launcher, world_comm
 from dsgmcmc.parallel.mpirun import find_mpirun, openmpi_environment
 
-TIMEOUT = 60.0  # seconds for a probe; Python starts slowly from a busy shared file system
-MIN_SHARED_MEMORY = 256 << 20  # bytes free in /dev/shm; Docker's default suits only a few processes
+TIMEOUT = 60.0  # seconds for a probe; Python may start slowly from a busy shared file system
+MIN_SHARED_MEMORY = 256 << 20  # bytes free in /dev/shm; Docker's 64 MB suit only a few processes
 
 Level = Literal["ok", "warning", "error"]
 
@@ -52,7 +52,7 @@ class Finding(NamedTuple):
 
 
 def examine(launch: bool = True) -> Iterator[Finding]:
-    """Check this machine; start MPI processes, which login nodes often forbid, only if `launch`."""
+    """Yield the result of each check; MPI processes, which login nodes often forbid, are started only if `launch`."""
     linux = platform.system() == "Linux"
     text = f"{platform.python_version()}, {sys.executable}, dsgmcmc {__version__}, {platform.system()}"
     advice = "" if linux else "dsgmcmc samples on Linux only: use a container or a virtual machine"

@@ -16,9 +16,9 @@ T = TypeVar("T")
 EXIT_DONE = 0
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
-EXIT_ABORT = 70
-EXIT_RESUME = 75
-EXIT_INTERRUPTED = 130
+EXIT_ABORT = 70  # the processes were aborted, by the watchdog or after an error of one process
+EXIT_RESUME = 75  # stopped at a checkpoint; --resume continues
+EXIT_INTERRUPTED = 130  # Ctrl-C
 
 #: Error numbers of an `OSError` whose cause is the disk, not the user's request.
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)
@@ -72,7 +72,7 @@ class WriteError(AgreedError):
 
 
 class GoneError(InputError):
-    """A file of a run that is being sampled was removed while it was read; a newer file replaces it."""
+    """While a program read a run that is being sampled, a file was removed, because a newer one replaces it."""
 
 
 RETRIES = 3  # repetitions of work that fails because the run is being sampled

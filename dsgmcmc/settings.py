@@ -1,4 +1,4 @@
-"""Declares settings, and names them in messages: as options of ``dsgmcmc sample``, or as arguments in Python.
+"""Declares settings, and names them in messages: as options of ``dsgmcmc sample``, or by their names in Python.
 
 A setting is declared once, by `setting`, in a Pydantic class. From the declaration, `dsgmcmc.cli.sample` makes an
 option, and ``python docs/settings.py`` makes a line of docs/settings.md.
@@ -47,7 +47,7 @@ def setting(
     return Field(default, description=description, json_schema_extra={"option": option}, **bounds)
 
 
-#: Python names of options that are not parameters of `BPMF` under their own names.
+#: Names in Python of options that are not parameters of `BPMF` by their own names. `on_divergence` is only an option.
 BPMF_NAMES = {
     "resume": "warm_start=True",
     "from": "start",

@@ -51,7 +51,7 @@ def say_json(content: Any, indent: int | None = 1, file: IO[str] | None = None) 
 
 
 def complain(error: object) -> None:
-    """Print an error on standard error, with further lines indented, so that they do not look like other messages."""
+    """Print an error on standard error, and indent its further lines, so that none looks like another message."""
     first, *others = str(error).split("\n")
     say(f"dsgmcmc: {first}", *(f"  {line.strip()}" for line in others), file=sys.stderr)
 

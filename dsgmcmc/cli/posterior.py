@@ -252,7 +252,7 @@ def evaluate(
         return
     out_of = f" of {scores['of_users']:,}" if scores["of_users"] > scores["users"] else ""
     title = f"{scores['users']:,} users{out_of}, lists of {at}, liked: {scores['liked']:g} or more"
-    rows: list[list[str]] = []
+    rows: list[list[str]] = []  # the first row is that of the default rule
     for row in scores["rules"]:
         difference = f"{row['difference']['mean']:+.3f} ± {row['difference']['se']:.3f}"
         rows.append([row["rule"], *(f"{row[name]['mean']:.3f}" for name in MEASURES), difference if rows else ""])

@@ -91,10 +91,10 @@ class ModelConfig(PartSettings, LikelihoodSettings, FactorConfig):
 
 
 class RunConfig(ModelConfig, ChainConfig):
-    """Requested settings of the chains and the model of a run. `RatingsSource` replaces the rank ``auto``."""
+    """Requested settings of the chains and the model of a run; `RatingsSource` chooses the rank if it is ``auto``."""
 
     def default_until(self) -> str:
-        """Return the target accuracy of predictions that is used if no number of iterations is given."""
+        """Return the target accuracy without a given number of iterations: an ESS of 100 per chain."""
         return format_accuracy({"ess": ESS_PER_CHAIN * self.chains})
 
     def resolved(self, processes: int = 1, finest: int | None = None) -> ResolvedConfig:
