@@ -2,8 +2,8 @@
 
 `density`, `sums` and `regression` define densities, and `sample` their chains. The samplers here are for densities
 alone: `mh`, `hmc`, `mala` and `scalable` on the base of `metropolis`, and `riemannian`, `matrix_sgnht` and
-`adjusted_sgld`. The samplers in `dsgmcmc.samplers` sample densities, too. Lower packages do not import this package:
-their registries name its classes by strings.
+`adjusted_sgld`. The samplers in `dsgmcmc.samplers` sample densities, too, except for `gibbs`. Lower packages do not
+import this package: their registries name its classes by strings.
 
 Users import from here `sample_density`, `Density`, and `KERNELS`, the classes of all samplers for densities by name.
 """

@@ -6,7 +6,7 @@ In every iteration V^ estimates the covariance of grad U~, from the S terms whos
 the variance of the gradient is above 2 / eps, no noise is added. The sampler counts these directions. If they are rare,
 a Gaussian of precision A has the stationary covariance that Langevin dynamics with exact gradients gives,
 (A (I - eps A / 2))^-1; otherwise the distribution is wider. The step has the unit of SGLD. [Ma 2015, eq. 9] has the
-correction for any dynamics, but no V^.
+correction for any dynamics, but does not say how to estimate V.
 
 Target: the posterior, as eps -> 0. Left out: a correction for the noise of V^, which averages out over iterations.
 """
@@ -39,7 +39,7 @@ class AdjustedSGLDConfig(StepSize):
 
 
 class AdjustedSGLD(Sampler[AdjustedSGLDConfig, SumTarget]):
-    """Langevin dynamics whose injected and gradient noise together have the covariance 2 eps I."""
+    """Langevin dynamics whose injected noise and gradient noise have the covariance 2 eps I together."""
 
     Config = AdjustedSGLDConfig
     gradients = ("adaptive", *(name for name in DATUM_GRADIENTS if name != "adaptive"))

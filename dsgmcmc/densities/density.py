@@ -6,7 +6,8 @@ curvature, `with_curvature` computes it in three steps:
 1. L-BFGS runs from `start`, or else from the prior's mean. It ends at theta*, at or close to a mode.
 2. c is the diagonal of the matrix H of second derivatives of the likelihood's energy at theta*, by central differences
    of gradients along every axis. For D above `MAX_AXES`, c is the mean of z * (H z) over `SIGN_VECTORS` vectors z of
-   random signs. Elements that are negative or tiny become `MIN_CURVATURE` times the largest element.
+   random signs. Elements that are negative or tiny become `MIN_CURVATURE` times the largest element of c or of the
+   prior's precision.
 3. Power iteration yields lambda, the largest eigenvalue of P^-1/2 (H + prior) P^-1/2 with P = c + the prior's
    precision. If lambda is above 1, P is multiplied by lambda. In the metric P no curvature at theta* is then above 1,
    so all steps that are stable for N(0, 1) are stable at theta*.
@@ -14,8 +15,8 @@ curvature, `with_curvature` computes it in three steps:
 The result depends on the density alone, and takes some hundred gradients of all data. Away from theta* the curvature
 may be larger; samplers with adaptive steps adapt them in burn-in.
 
-`Gaussian` and `DoubleWell` have known moments and serve as first tests of a sampler. They have no prior, and count as
-having one datum: `energy` is minus the log density up to a constant, and the argument `data` is ignored.
+`Gaussian` and `DoubleWell` have known moments and serve as first tests of a sampler. They have no prior, and `n_data`
+is 1: `energy` is minus the log density up to a constant, and its argument `data` is ignored.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ import numpy.typing as npt
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Float64
 
-#: A subset of the data: a slice, or the numbers of the data.
+#: A subset of the data: a slice, or an array of indices.
 Data = slice | npt.NDArray[np.integer[Any]]
 ALL = slice(None)
 
-#: Maximum numbers of iterations of L-BFGS, of axes along which gradients are differenced, of vectors of random signs in
-#: their place, and of power iterations.
+#: Maximum number of iterations of L-BFGS; maximum number of axes along which gradients are differenced; number of
+#: vectors of random signs that replace more axes; and number of power iterations.
 DESCENT_STEPS, MAX_AXES, SIGN_VECTORS, POWER_STEPS = 300, 200, 100, 20
-#: Smallest element of a computed curvature, as a fraction of the largest.
+#: Smallest element of a computed curvature, as a fraction of the largest element of curvature or prior precision.
 MIN_CURVATURE = 1e-6
-#: Spacing of the differences: first in units of theta, then in standard deviations.
+#: Spacings of the differences: for a first curvature in units of theta, and for the final one in standard deviations.
 SPACING = (1e-3, 0.1)
 
 
@@ -214,7 +215,7 @@ def _descend(density: Density) -> Float64:
 
 
 def _positive(diagonal: Float64, prior: Float64) -> Float64:
-    """Replace elements of the diagonal that are tiny or not positive; for a flat energy, all elements become 1."""
+    """Replace elements of the diagonal that are tiny or not positive; without curvature and prior, all become 1."""
     least = MIN_CURVATURE * max(float(np.nanmax(diagonal)), float(prior.max()))
     positive: Float64 = np.where(diagonal > least, diagonal, least if least > 0 else 1.0)
     return positive
@@ -232,7 +233,7 @@ def _diagonal(density: Density, mode: Float64, spacing: Float64) -> Float64:
 
 
 def _slope(density: Density, mode: Float64, step: Float64) -> Float64:
-    """Return half the difference of the likelihood's gradients at mode + step and mode - step, about H step, (D,)."""
+    """Return half the difference of the likelihood's gradients at mode + step and mode - step, (D,): nearly H step."""
     ahead, behind = (np.asarray(density.gradient((mode + sign * step)[None]), np.float64) for sign in (1, -1))
     slope: Float64 = 0.5 * (ahead - behind).ravel()
     return slope

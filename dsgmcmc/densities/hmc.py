@@ -10,8 +10,8 @@ kernel is a mixture of reversible kernels.
 
 In burn-in, dual averaging adapts eps to the setting `acceptance`. s^2 starts as 1 / (typical curvature + the prior's
 precision). At half and at three quarters of burn-in it becomes a weighted mean: the variance of the n states in the
-preceding quarter, with weight n, and the old s^2, with weight 5. After burn-in eps and s^2 are fixed. With a
-`step_size` nothing is adapted.
+preceding quarter, with weight n, and the old s^2, with weight 5. After burn-in eps and s^2 are fixed. If a `step_size`
+is given, nothing is adapted.
 
 Target: the posterior itself. Left out: dense metrics, and automatic lengths of trajectories (NUTS).
 
@@ -52,7 +52,7 @@ class HMC(Metropolis[HMCConfig, Density]):
         super().__init__(config, burn_in)
         self.adapted: DualAveraging | None = None
         self._inverse: Float64 = np.zeros((0, 0))  # s^2 of every row
-        self._states: list[Float64] = []  # theta in a quarter of burn-in
+        self._states: list[Float64] = []  # theta after each iteration of the present quarter of burn-in
 
     @classmethod
     def default_thin(cls, config: HMCConfig, grid: int) -> int:
@@ -60,7 +60,7 @@ class HMC(Metropolis[HMCConfig, Density]):
         return 1
 
     def metrics(self) -> dict[str, float]:
-        """Acceptance rate, evaluations of the energy of a datum per iteration, and the mean step over the rows."""
+        """Return acceptance rate, evaluations of the energy of a datum per iteration, and mean step over the rows."""
         metrics = super().metrics()
         return metrics if self.adapted is None else {**metrics, "step": float(self.adapted.eps(False).mean())}
 
@@ -76,16 +76,16 @@ class HMC(Metropolis[HMCConfig, Density]):
         rng = target.stream.generator(Purpose.PROPOSAL)
         eps, v = self.adapted.eps(adapting), rng.standard_normal(theta.shape)
         times = config.length * (0.5 + rng.random(len(theta)))
-        number = np.clip(np.ceil(times / eps), 1, MAX_STEPS).astype(np.int64)
+        n_steps = np.clip(np.ceil(times / eps), 1, MAX_STEPS).astype(np.int64)
         with np.errstate(all="ignore"):  # a diverging trajectory is rejected
-            proposed, w = self._trajectory(density, theta, v, eps, number)
+            proposed, w = self._trajectory(density, theta, v, eps, n_steps)
             new = density.energy(proposed)
             rise = new - self.energies + prior_energy(density, proposed) - prior_energy(density, theta)
             rise += 0.5 * (w**2 - v**2).sum(axis=1)
             probability = np.exp(-np.maximum(rise, 0))
         accepted = rise <= rng.standard_exponential(len(theta))
         theta[accepted], self.energies[accepted] = proposed[accepted], new[accepted]
-        evaluations = density.n_data * (number + 2.0)
+        evaluations = density.n_data * (n_steps + 2.0)
         self.counts += np.column_stack([accepted, evaluations, np.ones((len(theta), 2))])
         if adapting:
             self.adapted.adapt(probability, config.acceptance)
@@ -106,13 +106,13 @@ class HMC(Metropolis[HMCConfig, Density]):
         return DualAveraging(adapted.eps(False) * np.minimum(stretch, 1.0))
 
     def _trajectory(
-        self, density: Density, start: Float64, v: Float64, eps: Float64, number: Int64
+        self, density: Density, start: Float64, v: Float64, eps: Float64, n_steps: Int64
     ) -> tuple[Float64, Float64]:
-        """Make `number` leapfrog steps from every row, and return the final theta and v."""
+        """Make `n_steps` leapfrog steps, (n,), from every row, and return the final theta and v."""
         theta, v, root = start.copy(), v.copy(), eps[:, None] * np.sqrt(self._inverse)
         slope = posterior_gradient(density, theta)
-        for step in range(int(number.max())):
-            moving = np.flatnonzero(number > step)
+        for step in range(int(n_steps.max())):
+            moving = np.flatnonzero(n_steps > step)
             v[moving] -= 0.5 * root[moving] * slope[moving]
             theta[moving] += root[moving] * v[moving]
             slope[moving] = posterior_gradient(density, theta[moving])

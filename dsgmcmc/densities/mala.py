@@ -7,7 +7,7 @@ With D = 1 / (typical curvature + the prior's precision) for each element,
 is accepted with probability min{1, exp(U(theta) - U(theta') + (|r|^2 - |r'|^2) / (4 eps))}, where
 r = D^(-1/2) (theta' - theta + eps D grad U(theta)), and r' the same with theta and theta' exchanged.
 
-If no step is given, dual averaging adapts it in burn-in to an acceptance of 0.574, the optimum for large D
+If no step is given, dual averaging adapts it in burn-in to an acceptance rate of 0.574, the optimum in many dimensions
 [Roberts & Rosenthal 1998]; after burn-in it is fixed.
 
 Target: the posterior itself. Left out: nothing; an iteration computes energy and gradient of all data once.

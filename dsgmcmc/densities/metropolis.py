@@ -35,7 +35,7 @@ from dsgmcmc.samplers.base import C, Sampler
 from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.types import Array, Float64, Purpose
 
-GAMMA, T0, KAPPA = 0.05, 10.0, 0.75
+GAMMA, T0, KAPPA = 0.05, 10.0, 0.75  # gamma, t0 and kappa of dual averaging
 
 
 class DualAveraging:
@@ -57,14 +57,14 @@ class DualAveraging:
         eps: Float64 = np.exp(self._steps[2 if adapting else 3])
         return eps
 
-    def adapt(self, accepted: Float64, wanted: float) -> None:
-        """Adapt the steps to the acceptance probabilities of an iteration, (n,), where NaN counts as 0."""
+    def adapt(self, probability: Float64, wanted: float) -> None:
+        """Adapt the steps, given an iteration's acceptance probabilities (n,) and the wanted mean; NaN counts as 0."""
         centre, error, _, mean = self._steps  # log(10 eps_0), H, log eps, log eps_bar
         self._iterations += 1
-        error = error + (wanted - np.where(np.isnan(accepted), 0.0, accepted) - error) / (self._iterations + T0)
+        error = error + (wanted - np.where(np.isnan(probability), 0.0, probability) - error) / (self._iterations + T0)
         log_eps = centre - sqrt(self._iterations) / GAMMA * error
-        share = self._iterations**-KAPPA
-        self._steps = np.stack([centre, error, log_eps, share * log_eps + (1 - share) * mean])
+        weight = self._iterations**-KAPPA
+        self._steps = np.stack([centre, error, log_eps, weight * log_eps + (1 - weight) * mean])
 
 
 class Metropolis(Sampler[C, VectorTarget[D]]):
@@ -152,7 +152,7 @@ class NormalApproximation(NamedTuple):
 
     @classmethod
     def without_data(cls, config: ProposalConfig, density: Density) -> NormalApproximation:
-        """Return the prior for pcn, otherwise a distribution whose precision includes the typical curvature."""
+        """Return the prior for pcn, N(prior mean, I) for a walk, else a normal that uses the typical curvature."""
         mean, prior = density.prior_mean, dense(density.prior_precision)
         if config.proposal == "walk":
             return cls(mean, np.eye(len(mean)), np.eye(len(mean)))
@@ -167,9 +167,11 @@ class Proposal(NamedTuple):
     Attributes
     ----------
     keep : float
+        Factor of theta - m.
     centre : (D,) float64
         m.
     root : (D, D) float64
+        Matrix that multiplies the standard normals z.
     precision : (D, D) float64
         Precision S^-1 of N(m, S), with respect to which the proposal is reversible; 0 for a random walk.
     """
@@ -181,7 +183,7 @@ class Proposal(NamedTuple):
 
     @classmethod
     def of(cls, config: ProposalConfig, normal: NormalApproximation, n_data: int) -> Proposal:
-        """Make the proposal of a configuration; `normal` approximates the target."""
+        """Make the proposal of a configuration; for pcn it is reversible with respect to `normal`."""
         if config.proposal == "pcn":
             return cls(sqrt(config.rho), normal.mean, sqrt(1 - config.rho) * normal.root, normal.precision)
         walk = config.proposal == "walk"
@@ -189,7 +191,7 @@ class Proposal(NamedTuple):
         return cls(1.0, normal.mean, root, np.zeros_like(normal.precision))
 
     def move(self, theta: Float64, z: Float64) -> Float64:
-        """Propose new values for all rows, (n, D)."""
+        """Return new values for all rows of theta, (n, D), from standard normals z of the same shape."""
         proposed: Float64 = self.centre + self.keep * (theta - self.centre) + z @ self.root.T
         return proposed
 

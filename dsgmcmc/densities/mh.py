@@ -8,8 +8,8 @@ In the other three algorithms, a decision uses only as many data as a test needs
 
 **austerity** [Korattikara 2014, alg. 1, 2]. The data's energy rises by the sum of l_i = U_i(theta') - U_i(theta), and a
 proposal is accepted if the rise is at most a limit that depends on u and the prior. A sample of l_i without replacement
-grows by `batch`, until a t test of its mean against the limit has a tail probability below `risk`. The standard error
-in the test is s / sqrt(n) sqrt((N - n) / (N - 1)); a decision based on all data is exact. Target: not quite the
+grows by `batch`, until a t test of its mean against the limit / N has a tail probability below `risk`. The standard
+error in the test is s / sqrt(n) sqrt((N - n) / (N - 1)); a decision based on all data is exact. Target: not quite the
 posterior; if sample means are normal, each test gives a wrong decision with a probability of about `risk`.
 Left out: the choice of risk and batch by a model of the error.
 
@@ -100,7 +100,7 @@ class Austerity(Stepwise[AusterityConfig, SumDensity]):
         pair : (2, D) float64
             theta and theta'.
         bar : float
-            Maximum rise of the energy from theta to theta'.
+            Limit of the rise of the energy from theta to theta'.
         order : (N,) int64
             Order in which the data are used.
         """
@@ -182,7 +182,7 @@ class Estimate(NamedTuple):
 
 
 class ModifiedStochasticMH(Stepwise[ModifiedStochasticMHConfig, SumDensity]):
-    """Stochastic Metropolis-Hastings with importance sampling and two estimates that are both refined."""
+    """Stochastic Metropolis-Hastings with importance sampling, which refines the estimates of both energies."""
 
     Config = ModifiedStochasticMHConfig
     densities = SumDensity
@@ -190,7 +190,7 @@ class ModifiedStochasticMH(Stepwise[ModifiedStochasticMHConfig, SumDensity]):
     def __init__(self, config: ModifiedStochasticMHConfig, burn_in: int) -> None:
         super().__init__(config, burn_in)
         self._probabilities: Float64 | None = None  # probabilities of the data, (n, N)
-        self._moments: Float64 | None = None  # an `Estimate` for every row, (n, 3)
+        self._estimates: Float64 | None = None  # the `Estimate` at theta for every row, (n, 3)
 
     def step(self, target: VectorTarget[SumDensity], iteration: int) -> None:
         """Run one iteration."""
@@ -207,24 +207,27 @@ class ModifiedStochasticMH(Stepwise[ModifiedStochasticMHConfig, SumDensity]):
     ) -> Array:
         """Whether the data's energy rises by no more than `bar`, for every row, (n,) bool."""
         assert self._probabilities is not None
-        if self._moments is None:
-            self._moments = np.zeros((len(theta), 3))
+        if self._estimates is None:
+            self._estimates = np.zeros((len(theta), 3))
         accepted = np.zeros(len(theta), bool)
-        for row, (p, moments) in enumerate(zip(self._probabilities, self._moments, strict=True)):
+        for row, (p, estimate) in enumerate(zip(self._probabilities, self._estimates, strict=True)):
             pair = np.stack([theta[row], proposed[row]])
-            old, new, used = self._compare(density, pair, Estimate(*moments), bar[row], p, rng)
+            old, new, used = self._compare(density, pair, Estimate(*estimate), bar[row], p, rng)
             accepted[row] = new.mean - old.mean <= bar[row]
-            moments[:] = new if accepted[row] else old
+            estimate[:] = new if accepted[row] else old
             self.counts[row, 1:3] += used, new.number == inf
         return accepted
 
     def _compare(
         self, density: SumDensity, pair: Float64, old: Estimate, bar: float, p: Float64, rng: np.random.Generator
     ) -> tuple[Estimate, Estimate, int]:
-        """Estimate the energies at theta and theta' (2, D) until a test decides, and count the terms used."""
-        new, cumulated, used = Estimate(), np.cumsum(p), 0
+        """Refine estimates of the energies at theta and theta', `pair` (2, D), until a test decides.
+
+        Returns the estimates at theta and theta', and the number of terms computed.
+        """
+        new, cumulative, used = Estimate(), np.cumsum(p), 0
         while used < density.n_data:
-            index = np.minimum(np.searchsorted(cumulated, rng.random(self.config.batch)), density.n_data - 1)
+            index = np.minimum(np.searchsorted(cumulative, rng.random(self.config.batch)), density.n_data - 1)
             before, after = density.energies(pair, index) / p[index]
             old, new = old.refined(before), new.refined(after)
             used += 2 * len(index)
@@ -236,13 +239,13 @@ class ModifiedStochasticMH(Stepwise[ModifiedStochasticMHConfig, SumDensity]):
 
 
 def error_of_mean(values: Float64, n_data: int) -> float:
-    """Return the standard error of the mean of a sample without replacement."""
+    """Return the standard error of the mean of a sample drawn from `n_data` values without replacement."""
     n = len(values)
     return float(values.std(ddof=1)) / sqrt(n) * sqrt((n_data - n) / (n_data - 1))
 
 
 def is_significant(difference: float, error: float, freedom: float, risk: float) -> bool:
-    """Whether a t test of the sign of a difference has a tail probability below `risk`."""
+    """Whether a t test of the sign of a difference, with `freedom` degrees of freedom, has a tail below `risk`."""
     from scipy.special import stdtr  # importing it takes longer than a short run
 
     return error > 0 and bool(stdtr(freedom, -abs(difference) / error) < risk)

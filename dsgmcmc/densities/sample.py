@@ -36,12 +36,12 @@ CALL_ITERATIONS = 1_000
 #: Arrays of `Draws`.
 ARRAYS = ("theta", "energy", "weight", "iteration")
 
-#: Settings of chains that are monitored and saved.
+#: Settings of runs, which are monitored and saved, unlike the chains here.
 RUN_SETTINGS = {"until", "evaluate_every", "checkpoint_every", "save_draws"}
 
 
 class DensityConfig(ChainConfig):
-    """Settings of chains that sample a density, as requested."""
+    """Settings of chains that sample a density, as the user gives them; some may be left open."""
 
     @classmethod
     def build(cls, settings: Mapping[str, Any]) -> Self:
@@ -63,7 +63,7 @@ class DensityConfig(ChainConfig):
     def _plain(self, processes: int, finest: int | None, until: str | None) -> dict[str, Any]:
         """Choose the settings left open, convert lengths to iterations, and check that the sampler allows the settings.
 
-        The step sizes of the sampler are chosen for a density, given the number of parts.
+        Step sizes that are left open are chosen for a density, given the number of parts.
         """
         plain = super()._plain(processes, finest, until)
         suited = self.sampler.kind.suited_to_density(self.sampler.config, plain["grid"])
@@ -137,7 +137,7 @@ def sample(
     target : VectorTarget
         Result of `vector_target` for `sampler`.
     sampler : Sampler
-        Any of `dsgmcmc.samplers.SAMPLERS`.
+        The sampler for which `target` was prepared; any of `dsgmcmc.samplers.KERNELS`.
     iterations : int
     sd : float
         Standard deviation of the initial state.
@@ -267,15 +267,15 @@ class Chain:
             if stop == next_draw:
                 self._record()
                 next_draw += config.thin
-        self._check()
+        self._check_finite()
 
     def draws(self) -> dict[str, Any]:
-        """Return the attributes of `Draws` for this chain alone."""
+        """Return the `ARRAYS` and ``statistics`` of `Draws` for this chain alone."""
         arrays = {name: np.array([record[name] for record in self._records]) for name in ARRAYS}
         return {**arrays, "statistics": self.sampler.metrics()}
 
     def _record(self) -> None:
-        self._check()
+        self._check_finite()
         position = self.sampler.position(self.iterations - 1)
         all_data = self.config.sweep_length == 1  # otherwise an energy would take more data than many iterations
         self._records.append(
@@ -287,7 +287,7 @@ class Chain:
             }
         )
 
-    def _check(self) -> None:
+    def _check_finite(self) -> None:
         position = self.sampler.position(self.iterations - 1)
         where = self.target.find_divergence(position) or self.sampler.find_divergence()
         if where:
@@ -339,8 +339,8 @@ def _sample_chains(density: Density, settings: Mapping[str, Any], comm: Comm) ->
     numbers = range(comm.rank, config.chains, comm.size)
     chains = agree(comm, lambda: [Chain(density, config, number) for number in numbers])
     _run(chains, comm)
-    parts = comm.allgather({chain.number: chain.draws() for chain in chains})
-    draws = [parts[number % comm.size][number] for number in range(config.chains)]
+    by_process = comm.allgather({chain.number: chain.draws() for chain in chains})
+    draws = [by_process[number % comm.size][number] for number in range(config.chains)]
     return Draws(
         sampler=config.sampler.name,
         interleaved=len(config.make_sampler().positions),
@@ -350,7 +350,7 @@ def _sample_chains(density: Density, settings: Mapping[str, Any], comm: Comm) ->
 
 
 def _resolve(density: Density, settings: Mapping[str, Any]) -> tuple[Density, ResolvedDensity]:
-    """Check the density and the settings, and choose the settings left open and the curvature."""
+    """Check density and settings; return the density with a curvature, and the settings with none left open."""
     density = with_curvature(density)
     check_attributes(density)
     config = DensityConfig.build(settings).resolved(1, density.n_data)
@@ -359,7 +359,7 @@ def _resolve(density: Density, settings: Mapping[str, Any]) -> tuple[Density, Re
 
 
 def _run(chains: list[Chain], comm: Comm) -> None:
-    """Run the chains of all processes; if any diverges, all processes raise the same error. Collective."""
+    """Run this process's chains; if any chain diverges, all processes raise the same error. Collective."""
     diverged: list[tuple[int, str]] = []
     for chain in chains:
         try:
@@ -367,7 +367,7 @@ def _run(chains: list[Chain], comm: Comm) -> None:
         except DivergenceError as error:
             diverged.append((chain.number, str(error)))
             break
-    all_diverged = [entry for part in comm.allgather(diverged) for entry in part]
+    all_diverged = [entry for entries in comm.allgather(diverged) for entry in entries]
     if all_diverged:
         _, message = min(all_diverged)
         raise DivergenceError(message)

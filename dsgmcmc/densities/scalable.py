@@ -95,31 +95,32 @@ class Scalable(Metropolis[SMHConfig, Regression]):
     # ------------------------------------------------------------------ quantities computed once
 
     def prepared(self, target: VectorTarget[Regression]) -> tuple[Thinning, NormalApproximation]:
-        """Return the kernel for a target, and the normal approximation of the posterior."""
+        """Return the compiled steps for a target, and the normal approximation of the posterior; made only once."""
         if self._prepared is None:
             self._prepared = self._make(target.density, mode_of(target.density))
         return self._prepared
 
     def _make(self, density: Regression, anchor: Float64) -> tuple[Thinning, NormalApproximation]:
+        """Make the kernel, and the normal approximation, from the expansion of energies at `anchor`, theta^ (D,)."""
         link, x, y = density.link, density.features, density.responses
         eta = x @ anchor
         value, slope, curvature = (f(eta, y, link.shape) for f in (link.value, link.slope, link.curvature))
-        prior, data = dense(density.prior_precision), (curvature[:, None] * x).T @ x
+        prior, data_hessian = dense(density.prior_precision), (curvature[:, None] * x).T @ x
         pull = density.prior_gradient(anchor[None])[0]
-        normal = NormalApproximation.of(anchor, data + prior, "the curvature at the posterior's mode")
+        normal = NormalApproximation.of(anchor, data_hessian + prior, "the curvature at the posterior's mode")
         normal = normal._replace(mean=anchor - normal.root @ (normal.root.T @ (pull + slope @ x)))
         white = np.linalg.inv(normal.root) if self.config.bound == "whitened" else np.eye(len(anchor))
-        order = self.order + 1
+        power = self.order + 1
         if self.config.bound == "published":
-            psi = density.bounds(order) / factorial(order)
+            psi = density.bounds(power) / factorial(power)
         else:
             lengths = np.linalg.norm(x @ normal.root, axis=1)
-            psi = link.suprema[self.order - 1] * lengths**order / factorial(order)
+            psi = link.suprema[self.order - 1] * lengths**power / factorial(power)
         chance, alias = alias_table(psi) if psi.any() else (np.ones(len(psi)), np.arange(len(psi)))
         proposal = Proposal.of(self.config, normal, density.n_data)
         centre = proposal.centre - anchor
         linear = np.array([pull, pull + slope @ x]) + proposal.precision @ centre
-        quadratic = np.array([prior, prior + (data if self.order == 2 else 0.0)]) - proposal.precision
+        quadratic = np.array([prior, prior + (data_hessian if self.order == 2 else 0.0)]) - proposal.precision
         tables = Tables(
             features=x,
             responses=y,

@@ -23,7 +23,7 @@ import numpy as np
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Float64
 
-#: Rows in a block of the matrix k0, which is computed block by block.
+#: Number of rows in a block of the matrix k0(x_i, x_j), which is computed block by block.
 CHUNK = 500
 
 

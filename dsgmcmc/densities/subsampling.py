@@ -39,11 +39,11 @@ class Subsample(PartGradient[SumTarget]):
     Attributes
     ----------
     drawn : list of (S,) int64
-        Data drawn for every row in the last iteration.
+        For every row, the indices of the data drawn in the last iteration.
     calls : float
         Number of gradients of single data computed so far for every row.
     table, table_sum : (n, N, W) and (n, D) float64
-        Stored gradients of all data, and their sums.
+        Gradients of all data in stored form (`SumDensity.slopes`), and their sums over the data.
     """
 
     densities = SumDensity
@@ -127,10 +127,10 @@ class Subsample(PartGradient[SumTarget]):
         return np.full(target.n_data, 1 / target.n_data)
 
     def seen(self, target: SumTarget, row: int, theta: Float64, index: Int64, gradient: Float64) -> None:
-        """Update a row's record after the data `index` were drawn for `gradient`; by default there is no record."""
+        """Update what a subclass records of a row, after the data `index` gave `gradient`; by default do nothing."""
 
     def begin_tables(self, target: SumTarget, theta: Float64) -> None:
-        """Fill the tables, (n, N, W), at the initial state, with N gradients."""
+        """Fill `table` and `table_sum` at the initial state theta (n, D), with N gradients for every row."""
         self.table = target.density.slopes(theta).copy()
         self.table_sum = target.density.total(self.table)
         self.calls = float(target.n_data)
@@ -143,7 +143,7 @@ class Saga(Subsample):
 class Importance(Subsample):
     """Probabilities in proportion to the Lipschitz constants of the gradients [El Hanchi 2019, section 4.3].
 
-    For other fixed weights, define `smoothness` of the density to be these weights.
+    To use other fixed weights, return them from `smoothness` of the density.
     """
 
     stored = control_variate = False
@@ -175,7 +175,7 @@ class Adaptive(Subsample):
     uniform: ClassVar[float] = 0.5
 
     def begin_tables(self, target: SumTarget, theta: Float64) -> None:
-        """Fill the tables at the initial state, with N gradients."""
+        """Fill the tables at the initial state theta (n, D), with N gradients for every row."""
         super().begin_tables(target, theta)
         self._last = np.zeros((len(theta), target.n_data), np.int64)
         self._past = np.repeat(theta[:, None], PAST * target.sweep_length, axis=1)
@@ -234,7 +234,7 @@ class AdaptivePublished(Adaptive):
     uniform = 0.0
 
     def begin_tables(self, target: SumTarget, theta: Float64) -> None:
-        """Fill the tables at the initial state, with N gradients."""
+        """Fill the tables at the initial state theta (n, D), with N gradients for every row."""
         super().begin_tables(target, theta)
         self._squares = np.zeros((len(theta), PAST * target.sweep_length))
 
@@ -259,7 +259,7 @@ class AdaptivePublished(Adaptive):
 
 
 def draw(p: Float64, size: int, generator: np.random.Generator) -> Int64:
-    """Draw `size` numbers below len(p) with replacement, with probabilities p."""
+    """Draw `size` indices below len(p) with replacement, in proportion to p."""
     cumulative = np.cumsum(p)
     index = np.searchsorted(cumulative, generator.random(size) * cumulative[-1], side="right")
     return np.asarray(np.minimum(index, np.flatnonzero(p)[-1]), np.int64)

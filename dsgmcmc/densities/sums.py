@@ -18,7 +18,7 @@ from dsgmcmc.types import Float64
 class SumDensity(ABC):
     """A posterior of a vector theta of length D from N data; a `dsgmcmc.densities.density.Density`.
 
-    A subclass sets the attributes, and defines the energy and the gradient of every datum. Only some kernels need
+    A subclass sets the attributes, and defines the energy and the gradient of every datum. Only some samplers need
     `smoothness` or `bounds`.
 
     Attributes
@@ -66,7 +66,7 @@ class SumDensity(ABC):
     # ------------------------------------------------------------------ gradients in stored form
 
     def slopes(self, theta: Float64, index: Data = ALL) -> Float64:
-        """Return `gradients` in stored form, (n, S, W): W is D, or less if the directions are known."""
+        """Return `gradients` in stored form, (n, S, W): W is D, or less if the data determine their directions."""
         return self.gradients(theta, index)
 
     def spread(self, slopes: Float64, index: Data = ALL) -> Float64:

@@ -2,7 +2,8 @@
 
 All arrays are float64. The state may have several rows, (n, D); samplers without dot products treat them as independent
 chains. Minibatches are parts of the data: part t of B contains the data t, t + B, t + 2 B, .... A schedule determines
-the order of the parts. Every row has a separate order, so the noise of its gradients is independent of other rows.
+the order of the parts. Unless the schedule is cyclic, every row has a separate order, so the noise of its gradients is
+independent of other rows.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ class VectorTarget(Generic[D]):
         return precision
 
     def parts_of(self, iteration: int) -> Iterator[tuple[Data, Data, float]]:
-        """Yield groups of rows, the data that an iteration uses for them, and the probability of these data."""
+        """Yield groups of rows, the part of the data that an iteration uses for them, and the part's probability."""
         if self.schedule is None:
             yield ALL, ALL, 1.0
             return
@@ -169,7 +170,7 @@ class VectorTarget(Generic[D]):
         raise InputError(NOT_CONDITIONAL)
 
     def noise_scales_of(self, block: ParameterBlock) -> None:
-        """Return None: data of a density have no noise scales."""
+        """Return None: the data of a density have no noise scales."""
 
     def information(
         self, position: str, bound: bool = True, earlier: Mapping[Factor, Float64] = NO_SUMS

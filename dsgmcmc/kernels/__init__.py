@@ -1,5 +1,5 @@
 """Compiled loops: gradients, random numbers, elementwise formulas, predictions.
 
-Kernels take arrays and numbers. They depend neither on processes and samplers nor, except for the cache of compiled
-code, on files.
+Kernels take arrays and numbers. They know neither processes nor samplers, and use no files except the cache of compiled
+code.
 """

@@ -4,7 +4,7 @@ If ratings are normal given their predictors, sums of weighted residuals suffice
 Let e(eta) = d log p / d eta be the score of a rating with predictor eta, which may depend on further terms
 (`Score.terms`), and c the change in the effect of the rating's group. A pass sums over the ratings of every group
 
-    S = sum e(eta + c)      I = sum max(i(eta + c), e(eta + c)^2 / 4)      L = sum log p(eta + c) - log p(eta)
+    S = sum e(eta + c)      I = sum max(i(eta + c), e(eta + c)^2 / 4)      L = sum [log p(eta + c) - log p(eta)]
 
 where i(x) = [e(x - H) - e(x)] / H is the curvature. It can be small compared with the score in the tails, and negative
 for densities that are not log-concave, so I has e^2 / 4 as a lower bound. L is the integral of the score from eta
@@ -29,7 +29,7 @@ from dsgmcmc.kernels.records import PATTERN, Record, by_rows, compile_passes
 from dsgmcmc.kernels.shaped import FUNCTIONS
 from dsgmcmc.types import Float32, Float64, Int32
 
-STEP = 0.1  # H
+STEP = 0.1  # H, the step of the difference quotient i(x)
 
 
 class Score(NamedTuple):
@@ -114,7 +114,7 @@ def effects_kernel(score: Score) -> Callable[..., None]:
     f(groups, predictors, terms, sums, moved) -> None
         For a cell's ratings: `groups` (nnz,) int32, `predictors` (nnz,) float32, and `terms` (m, nnz) float32, in the
         order of `Score.terms`. `sums` (G, 4) float32 has c in its first column; S, I and L are added to the other
-        columns. If `moved` is false, c must be 0, and L is not computed.
+        columns. If `moved` is false, c must be 0 for every group, and nothing is added to L, which is 0.
     """
     nodes, first = _nodes(score.nodes), (2 + len(score.terms)) * LANES
     places = [f"tile[lane + uint64({(2 + k) * LANES})]" for k in range(len(score.terms))]

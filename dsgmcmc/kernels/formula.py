@@ -64,10 +64,10 @@ class Table(NamedTuple):
     Attributes
     ----------
     numbers : (blocks, 3 + arrays of a block) int64
-        For every block: the number of its rows, the number of its first row, the rows of all earlier blocks, and the
-        addresses of its arrays.
+        For every block: how many rows it has, the index of its first row (`Batch`), how many rows all earlier blocks
+        have, and the addresses of its arrays.
     rows, width : int
-        Rows of all blocks, and columns D of their fields.
+        Number of rows of all blocks, and number of columns D of their fields.
     dtype : dtype
     arrays : list of array
         The arrays at these addresses.
@@ -91,7 +91,8 @@ class Batch:
     blocks : sequence of mapping of str to array
         The arrays of each block, with equal names in all blocks. Arrays may be replaced between two calls.
     starts : sequence of int, optional
-        Number of the first row of each block, which determines where its noise begins; by default one block at 0.
+        Index of the first row of each block in its factor, which determines where its noise begins; by default there is
+        one block, which begins at row 0.
     """
 
     def __init__(self, blocks: Sequence[Mapping[str, Array]], starts: Sequence[int] = (0,)) -> None:
@@ -106,7 +107,7 @@ class Batch:
         layout : Layout
             Names of the arrays.
         shifts : sequence of (n, D) array
-            One more array for each block, or no array at all.
+            Shift of the prior mean of each block (`RowPrior.shift`); empty if there are no shifts.
 
         Raises
         ------
@@ -180,8 +181,8 @@ class Formula:
         return not self._body.read.isdisjoint(("grad", "grad_likelihood"))
 
     @functools.cached_property
-    def _of_rows(self) -> tuple[str, ...]:
-        """Names of totals with one value per row."""
+    def _row_totals(self) -> tuple[str, ...]:
+        """Names whose totals have one value per row."""
         return (*self.row_sums, *self.row_max)
 
     @functools.cached_property
@@ -190,7 +191,7 @@ class Formula:
 
     def of_one(self, totals: dict[str, Any]) -> dict[str, Any]:
         """Totals for a batch of one block: floats for `sums`, (D,) for `column_sums`; totals per row are unchanged."""
-        return totals and {name: total if name in self._of_rows else total[0] for name, total in totals.items()}
+        return totals and {name: total if name in self._row_totals else total[0] for name, total in totals.items()}
 
     def apply(
         self,
@@ -214,7 +215,7 @@ class Formula:
             dtype of the fields; a row vector has one element for each row of all blocks, in their order. A str is the
             name of the field that replaces this name; in place of a row vector the field has width 1.
         noise : NoiseKey, if `z` is read
-            `first` is the number of the first element.
+            `first` is the index of the first element.
         prior : callable, if the prior's gradient is read
             Returns the priors of the blocks, with the dtype of the fields: one prior per block, or a single prior if
             there are no shifts. Priors of different blocks may differ only in their shifts. The gradient is
@@ -222,7 +223,7 @@ class Formula:
         gradient : Gradient, if `grad` or `grad_likelihood` is read
             Definitions of `grad` and `grad_likelihood`.
         stride : int
-            The noise of a block whose first row has number s begins at element `noise.first` + s * `stride`.
+            The noise of a block whose first row has index s begins at element `noise.first` + s * `stride`.
 
         Returns
         -------
@@ -234,7 +235,7 @@ class Formula:
         ------
         ValueError
             If a name is neither a field nor given; an array has the wrong shape, dtype or memory order; noise or prior
-            is missing; or the numbers of the noise are out of range.
+            is missing; or a member of the noise key is out of range.
         """
         if gradient is not None and not self._reads_gradient:
             gradient = None
@@ -266,7 +267,7 @@ class Formula:
         blocks = len(table.numbers)
         for name in self.column_sums:
             totals[name] = np.zeros((blocks, table.width))
-        for name in self._of_rows:
+        for name in self._row_totals:
             totals[name] = np.zeros(table.rows)
         arguments += totals.values()
         if self.sums:
@@ -351,7 +352,7 @@ def _priors(
     if not layout.reads_prior:
         return (), ()
     if prior is None:
-        raise ValueError("the formula reads the prior: pass prior=lambda: RowPrior(mean, precision)")
+        raise ValueError("the formula reads the prior: pass prior=lambda: [RowPrior(mean, precision)]")
     priors = prior()
     return priors, [prior.shift for prior in priors if prior.shift is not None]
 
@@ -365,6 +366,7 @@ def _checked(prior: RowPrior, D: int, shifted: bool) -> tuple[PriorKind, list[Ar
 
 
 def _vector(name: str, given: Mapping[str, Any], length: int) -> Array:
+    """Return a declared vector, or raise `ValueError` if it is missing or has a wrong shape."""
     vector: Array | None = given.get(name)
     if vector is None or vector.shape != (length,):
         problem = "is missing" if vector is None else f"has shape {vector.shape}"

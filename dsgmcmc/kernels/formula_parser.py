@@ -57,7 +57,13 @@ class Assignments(NamedTuple):
     free: frozenset[str]
 
     def with_definition(self, name: str, expression: str) -> Assignments:
-        """Define a built-in name by an expression in other names, before the line that first reads it."""
+        """Define a built-in name by an expression in other names, before the line that first reads it.
+
+        Raises
+        ------
+        ValueError
+            If a line before that one assigns a name in the expression.
+        """
         definition = parse(f"{name} = {expression}", definable=(name,))
         first = next(k for k, line in enumerate(self.lines) if name in _names(line.partition(" = ")[2]))
         lines = (*self.lines[:first], *definition.lines, *self.lines[first:])
@@ -70,6 +76,7 @@ class Assignments(NamedTuple):
 
 
 def _names(expression: str) -> set[str]:
+    """Return the names in an expression, names of functions included."""
     return {node.id for node in ast.walk(ast.parse(expression)) if isinstance(node, ast.Name)}
 
 
@@ -128,7 +135,7 @@ def parse_score(score: str) -> str:
 
 
 def _usable(name: str) -> bool:
-    """Tell whether a formula may use a name; names that begin with an underscore belong to the generated code."""
+    """Whether a formula may use a name; names that begin with an underscore belong to the generated code."""
     return name.isidentifier() and not keyword.iskeyword(name) and not name.startswith("_") and name not in _RESERVED
 
 

@@ -30,7 +30,7 @@ _NOISE = ["_stride", "_first", "_c1", "_c2", "_c3", "_k0", "_k1"]
 
 
 class PriorKind(NamedTuple):
-    """Kind of a prior: whether its precision is a matrix, and whether every row has a shift of the mean."""
+    """Kind of a prior: whether its precision is a full matrix, and whether every row has a shift of the mean."""
 
     dense: bool
     shift: bool
@@ -45,9 +45,9 @@ class Layout(NamedTuple):
     fields : mapping of str to str
         Names of (n, D) arrays, by their names in the formula; the first array determines D and the dtype.
     scalars, columns : tuple of str
-        Numbers, and column vectors.
+        Names of numbers, and of column vectors.
     rows : tuple of str
-        Row vectors that are given as one array for all blocks.
+        Names of row vectors that are given as one array for all blocks.
     row_fields : mapping of str to str
         Names of (n, 1) arrays that are row vectors, by their names in the formula.
     arrays : tuple of str
@@ -105,6 +105,7 @@ def formula_source(layout: Layout) -> str:
 
 
 def _signature(layout: Layout) -> list[str]:
+    """Lines with the decorator and the ``def`` of the function."""
     vector, matrix = f"{layout.dtype}[::1]", f"{layout.dtype}[:, ::1]"
     arguments = [("_table", "int64[:, ::1]"), ("_D", "int64")]
     arguments += [(f"_c_{name}", vector) for name in layout.columns]
@@ -122,7 +123,7 @@ def _signature(layout: Layout) -> list[str]:
 
 
 def _setup(layout: Layout) -> list[str]:
-    """Working arrays for the longest chunk, and column vectors repeated to its length."""
+    """Lines that make the working arrays for the longest chunk, and repeat column vectors to its length."""
     dtype = layout.dtype
     lines = ["_longest = 1", "for _block in range(_table.shape[0]):"]
     lines += [f"    _longest = max(_longest, min(_table[_block, 0], {CHUNK} // _D))", "_most = _longest * _D"]
@@ -145,7 +146,7 @@ def _setup(layout: Layout) -> list[str]:
 
 
 def _located(layout: Layout) -> list[str]:
-    """Views of a block's arrays, and its sums set to zero."""
+    """Lines that make views of a block's arrays, and set its sums to zero."""
     lines = ["_n = _table[_block, 0]", f"_step = max(1, min(_n, {CHUNK} // _D))"]
     arrays = [(f"_flat_{name}", "_n * _D") for name in layout.fields]
     arrays += [(f"_r_{name}", "_n") for name in layout.row_fields]
@@ -163,7 +164,7 @@ def _located(layout: Layout) -> list[str]:
 
 
 def _chunk(layout: Layout) -> list[str]:
-    """Views of a chunk's fields; its noise, repeated row vectors, and deviations from a dense prior's mean."""
+    """Lines that make views of a chunk's fields, its noise, its repeated row vectors, and a dense prior's gradient."""
     lines = ["_rows = min(_step, _n - _row)", "_size = _rows * _D", "_at = _row * _D"]
     lines += [f"_x_{name} = _flat_{name}[_at : _at + _size]" for name in layout.fields]
     if layout.reads_noise:
@@ -185,7 +186,7 @@ def _chunk(layout: Layout) -> list[str]:
 
 
 def _element(layout: Layout) -> list[str]:
-    """Body of the loop over elements: loads, formula, stores."""
+    """Lines of the loop over elements: loads, formula, stores."""
     lines = [f"{name} = _x_{name}[_i]" for name in layout.fields]
     lines += [f"{name} = _t_{name}[_i]" for name in layout.columns]
     lines += [f"{name} = _e_{name}[_i]" for name in layout.vectors]
@@ -204,13 +205,13 @@ def _element(layout: Layout) -> list[str]:
 
 
 def _deviation(layout: Layout, theta: str) -> str:
-    """Source of an element minus its prior mean."""
+    """Expression for an element, given as the expression `theta`, minus its prior mean."""
     shift = " - _x__shift[_i]" if layout.prior and layout.prior.shift else ""
     return f"{theta} - _t_mean[_i]{shift}"
 
 
 def _per_row(layout: Layout) -> list[str]:
-    """Totals of the chunk's rows."""
+    """Lines that compute the totals of the chunk's rows."""
     lines = []
     for name in layout.row_totals:
         add = "_maximum(_value, {})" if name in layout.row_max else "_value + {}"
@@ -225,6 +226,7 @@ def _per_row(layout: Layout) -> list[str]:
 
 
 def _finish(layout: Layout) -> list[str]:
+    """Lines that store a block's sums, and combine its sums per column."""
     lines = [f"_sums[{position}, _block] = _s_{name}" for position, name in enumerate(layout.sums)]
     if layout.column_sums:
         lines += ["for _i in range(_step):", "    for _k in range(_D):"]

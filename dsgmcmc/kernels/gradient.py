@@ -46,7 +46,7 @@ def gradient_kernel(
     f(indptr, indices, codes, values, theta_w, theta_h, out_w, out_h, scale) -> float
         The first four are the cell's centred ratings (`dsgmcmc.kernels.stored.kernel_arguments`). `theta_w`, `out_w`
         (n, D) and `theta_h`, `out_h` (m, D) are float32; the gradient is added to `out_w` and `out_h`. `scale` is a
-        float. The sum of squared scores is returned. Offsets, (nnz,) float32, follow `values`.
+        float. The sum of squared scores is returned. With `offset`, an argument (nnz,) float32 follows `values`.
 
         With noise scales g_i and g'_j four arguments precede `scale`: `weight_w` (n,) and `weight_h` (m,) float32,
         `sse_w` (n,) and `sse_h` (m,) float64. Each rating's gradient and its e^2 in the returned sum are multiplied by
@@ -84,7 +84,7 @@ _PLAIN = Passes(scores=["group_total += e * e", "errors[t] = e * scale"])
 
 
 def _passes(weighted: bool, score: str, offset: bool) -> Passes:
-    """Turn predictors into scores times the scale; squares are summed in float32, then in float64."""
+    """Return passes whose scores are multiplied by the scale; squares are summed in float32, then in float64."""
     passes = _WEIGHTED if weighted else _PLAIN
     lines = ["x = given[t]", f"eta = errors[t]{' + offsets[base + t]' if offset else ''}", f"e = {score}"]
     loop = ["group_total = float32(0)", "for t in range(count):", *indented([*lines, *passes.scores])]
@@ -145,7 +145,7 @@ def spread_kernel(D: int) -> Callable[..., None]:
 
 @functools.cache
 def product_kernel(D: int) -> Callable[..., None]:
-    """Compile the products of rows with the second moments of the other factor's rated rows, for rows of D numbers.
+    """Compile products of rows of D numbers with sums of outer products of the other factor's rated rows.
 
     Returns
     -------

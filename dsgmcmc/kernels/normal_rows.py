@@ -47,7 +47,7 @@ from dsgmcmc.types import Array, Float32, Float64
 
 # ---------------------------------------------------------------------- statistics
 
-TALL, WIDE, CHUNK = 4, 16, 64
+TALL, WIDE, CHUNK = 4, 16, 64  # rows and columns of a tile, and ratings in a panel
 
 _STATISTICS = '''\
 from dsgmcmc.kernels.vectors import load, spread, store, times_plus
@@ -173,7 +173,7 @@ def squared_errors(theta: Float32, statistics: Float32) -> Float64:
 
 # ---------------------------------------------------------------------- draws
 
-LANES, ROWS = 8, 4
+LANES, ROWS = 8, 4  # rows of theta solved side by side, and rows of their triangles updated together
 
 _SOLVE = """\
 {below}
@@ -228,7 +228,7 @@ def _lanes(line: str) -> list[str]:
 
 
 def _places(rows: str) -> list[str]:
-    """Lines that compute where rows a, a + 1, ... begin."""
+    """Lines that compute where `ROWS` rows of the packed triangles begin; `rows` is the variable of the first."""
     return [
         f"p{r} = ({rows} + uint64({r})) * ({rows} + uint64({r + 1})) // uint64(2) * uint64({LANES})"
         for r in range(ROWS)
@@ -291,7 +291,7 @@ def _solve_module() -> Any:
 
 
 def draw_normal_rows(theta: Float32, statistics: Float32, scale: Float64, prior: RowPrior) -> None:
-    """Draw rows from their normal distributions.
+    """Draw rows from their normal conditional distributions.
 
     Parameters
     ----------
@@ -302,7 +302,7 @@ def draw_normal_rows(theta: Float32, statistics: Float32, scale: Float64, prior:
     scale : (n,) float64
         s_i, by which the statistics are multiplied.
     prior : RowPrior
-        Mean m_i of every row, and precision Lambda.
+        Prior mean m_i of every row, and prior precision Lambda.
     """
     lambda_ = prior.precision.astype(np.float64)
     mean = (prior.mean[None] if prior.shift is None else prior.mean + prior.shift).astype(np.float64)

@@ -113,6 +113,11 @@ def ordinal_kernel(
         If rows have separate thresholds, `tables` (n, R + 1) or (m, R + 1) float32 contains them, from -`END` to
         `END`, and the derivatives of log p with respect to them, times `scale`, are added to `sums`, float64 of the
         same shape.
+
+    Raises
+    ------
+    ValueError
+        If K is outside 0 to 512, or 0 without biases, or `cut_by` is given without `scaled`.
     """
     if cut_by and not scaled:
         raise ValueError("thresholds of rows come with scales of rows")
@@ -190,8 +195,8 @@ def _scores(scaled: bool, cut_by: CutSide | None) -> list[str]:
 def level_tables(scaled: bool, thresholds: Float64) -> Float32:
     """Make the tables that `ordinal_kernel` reads, (3, R) float32, from the thresholds (R - 1,).
 
-    The tables are the thresholds above and below each level. Without scales they are exp of minus these thresholds, and
-    the constant c of du = c - F(z_u).
+    With scales the tables are the thresholds above and below each level, and zeros. Without scales they are exp of
+    minus these thresholds, and the constant c of du = c - F(z_u).
     """
     upper, lower = np.append(thresholds, END), np.append(-END, thresholds)
     rise = np.zeros(len(upper))
@@ -256,6 +261,7 @@ def level_probabilities(eta: Float32, scale: Float32, thresholds: Array, owner: 
     Parameters
     ----------
     eta, scale : (q,) float32
+        Predictors, and products s of the scales of row and column.
     thresholds : (R - 1,), or (m, R - 1) float
         Thresholds of all ratings, or of m rows or columns.
     owner : (q,) int32, optional

@@ -149,7 +149,7 @@ def turned(value: Any, quarter: Any) -> Any:
 
 
 def rounds(first: str, indent: int) -> str:
-    """Write out ten rounds of Philox 4x32 on x0 .. x3, uint64 below 2^32.
+    """Write out ten rounds of Philox 4x32 on x0 .. x3, uint64 below 2^32, which the line `first` sets.
 
     Loops, and functions that return several values, would keep the compiler from computing 16 counters at once.
     """
@@ -237,13 +237,13 @@ def normals(out, first, c1, c2, c3, k0, k1):
 def groups_module() -> str:
     """Return the name of the module with `normal_groups`, for kernels that generate their own noise.
 
-    It is compiled once and linked into them, which saves each kernel a second of compilation.
+    The module is compiled once and linked into these kernels, which saves each of them a second of compilation.
     """
     return jit.compile_source("philox_groups", transform() + _GROUPS).__name__
 
 
 def normals(out: NDArray[np.float32], key: NoiseKey) -> None:
-    """Fill an array with standard normals that depend on their keys alone.
+    """Fill an array with standard normals, each of which depends on the key and on its element alone.
 
     Parameters
     ----------

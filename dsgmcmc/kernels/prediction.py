@@ -47,7 +47,7 @@ def predict_kernel(K: int, biases: bool) -> Callable[..., None]:
     -------
     f(rows, cols, theta_w, theta_h, out) -> None
         `rows`, `cols` (q,) int32, `theta_w` (n, D) and `theta_h` (m, D) float32. `out` (q,) float32 is set to
-        W_i . H_j + a_i + b_j, without the mean.
+        W_i . H_j + a_i + b_j, without the mean of the ratings.
     """
     return _pairs(K, biases, f"predict_{K}", {"out": "float32[::1]"}, "out[q]")
 
@@ -70,7 +70,10 @@ def cells_kernel(K: int, biases: bool) -> Callable[..., None]:
 
 
 def _pairs(K: int, biases: bool, name: str, more: dict[str, str], centre: str, last: str = "") -> Callable[..., None]:
-    """Compile a kernel over pairs, with these types of further arguments, which sets `centre` to the predictor."""
+    """Compile a kernel over pairs, which sets `centre` to the predictor, and then runs the line `last`.
+
+    `more` has the types of further arguments by name.
+    """
     types = ", ".join(["int32[::1]", "int32[::1]", "float32[:, ::1]", "float32[:, ::1]", *more.values()])
     source = _PAIRS.format(
         types=types,

@@ -111,7 +111,7 @@ class Record:
 
     @property
     def group(self) -> int:
-        """Number of ratings in a group: a multiple of `LINE`, for kernels that score as many at once."""
+        """Number of ratings in a group: a multiple of `LINE`, for kernels that score `LINE` ratings at once."""
         return min(max(CACHE // self.half // LINE * LINE, 32), 128)
 
     @property
@@ -160,7 +160,7 @@ class Record:
         return self.biases and not self.inside
 
     def begin(self, gradients: bool = True) -> list[str]:
-        """Lines that begin a kernel: flat arrays, and the records of all columns."""
+        """Lines that begin a kernel: records of all columns, and flat arrays, for gradients only if asked for."""
         column = [f"p = j * uint64({self.dimension})", f"q = aligned + j * uint64({self.size})"]
         column += self._filled("h", "th", "records")
         if self._apart:
@@ -184,7 +184,7 @@ class Record:
         ]
 
     def end(self) -> list[str]:
-        """Lines that end a kernel: the gradients of all columns."""
+        """Lines that end a kernel: they add the gradients in the records of all columns to `out_h`."""
         column = [f"p = j * uint64({self.dimension})", f"q = aligned + j * uint64({self.size})"]
         column += self._emptied("h", "records", "oh")
         if self._apart:
@@ -202,7 +202,11 @@ class Record:
         return lines + self._filled("w", "tw", "row_record")
 
     def predictors(self, also: Sequence[str] = (), column: str = COLUMN_OF) -> list[str]:
-        """Lines that write the predictors of row i's ratings to ``errors``, for `by_groups`."""
+        """Lines that write the predictors of row i's ratings to ``errors``, for `by_groups`.
+
+        Lines `also` run for every rating r, of column j, after its predictor is complete; `column` is the expression
+        for the column of a rating.
+        """
         lines, last = self._row("tw"), len(self._blocks) - 1
         lines += [f"bias = tw[p + uint64({self.rank})]"] if self._apart else []
         also = [*(["errors[r - base] += bias + records[pairs + j + j]"] if self._apart else []), *also]
@@ -223,6 +227,7 @@ class Record:
 
     @staticmethod
     def _of_rating(x: int, lines: Sequence[str]) -> list[str]:
+        """Lines that set r and j to rating s + `x` and its column, and run `lines`."""
         return [f"r = s + uint64({x})", f"j = j{x}", *lines] if lines else []
 
     def _prefetches(self) -> list[str]:
@@ -235,7 +240,7 @@ class Record:
         return ["if far:", *indented(lines)]
 
     def _products(self, block: list[tuple[int, int]], count: int, column: str) -> list[str]:
-        """Lines that multiply the row's vectors by those of `count` ratings, and sum the products by width."""
+        """Lines that multiply the row's vectors by those of `count` ratings, and sum the products of equal width."""
         lines = []
         for x in range(count):
             lines += [f"j{x} = {column.format(f's + uint64({x})')}", f"c = aligned + j{x} * uint64({self.size})"]
@@ -261,7 +266,11 @@ class Record:
     def gradients(
         self, also: Sequence[str] = (), score: str = "errors[r - base]", column: str = COLUMN_OF
     ) -> list[str]:
-        """Lines that add the contributions of row i's ratings to both gradients, for `by_groups`."""
+        """Lines that add the contributions of row i's ratings to both gradients, for `by_groups`.
+
+        Lines `also` run once for every rating r, of column j; `score` and `column` are the expressions for its score
+        and its column.
+        """
         lines = self._row("ow")
         lines += ["bias = float32(0)"] if self._apart else []
         for number, block in enumerate(self._blocks):
@@ -372,7 +381,10 @@ def by_rows(lines: Sequence[str]) -> list[str]:
 def compile_passes(
     name: str, arguments: Mapping[str, str], lines: Sequence[str], functions: str = "", result: str = "void"
 ) -> Callable[..., Any]:
-    """Compile `lines` with these types of arguments by name, after the source of `functions` that they call."""
+    """Compile `lines` as a kernel; `arguments` has the types of its arguments by name.
+
+    `functions` is the source of functions that the lines call, and `result` the type that the kernel returns.
+    """
     header = [f'@kernel("{result}({", ".join(arguments.values())})")', f"def passes({', '.join(arguments)}):"]
     source = "\n".join((*header, *indented(["wide_vectors()", *lines]))) + "\n"
     kernel: Callable[..., Any] = jit.compile_source(name, PASSES + functions + source).passes

@@ -94,7 +94,7 @@ class Shaped(NamedTuple):
 
 @functools.cache
 def shaped_kernel(K: int, biases: bool, law: Shaped, scaled: bool = False, offset: bool = False) -> Callable[..., None]:
-    """Compile the gradient for one rank.
+    """Compile the gradient for one rank and one likelihood.
 
     Parameters
     ----------
@@ -103,6 +103,7 @@ def shaped_kernel(K: int, biases: bool, law: Shaped, scaled: bool = False, offse
     biases : bool
         Whether the factors have biases in one more column: D = K + 1, otherwise D = K.
     law : Shaped
+        The likelihood.
     scaled : bool
         Whether rows and columns have scales.
     offset : bool
@@ -111,8 +112,8 @@ def shaped_kernel(K: int, biases: bool, law: Shaped, scaled: bool = False, offse
     Returns
     -------
     f(indptr, indices, codes, values, theta_w, theta_h, out_w, out_h, parameters, sums, scale) -> None
-        Arguments are those of `dsgmcmc.kernels.gradient.gradient_kernel`, offsets included. `parameters` (m,) float32
-        are the values of the parameters; the tallies are added to `sums` (t,) float64.
+        Arguments are those of `dsgmcmc.kernels.gradient.gradient_kernel`, offsets included. `parameters` (p,) float32
+        are the values of the shape parameters; the tallies are added to `sums` (t,) float64.
 
         With scales four arguments precede `scale`: `scale_w` (n,) and `scale_h` (m,) float32, and `slope_w` (n,) and
         `slope_h` (m,) float32, to which the slopes are added.

@@ -176,7 +176,7 @@ def split_columns(indptr: Int64, indices: Int32, values: Array, bounds: Int64) -
 
 
 def transposed(indptr: Int64, indices: Array, values: Array, columns: int) -> Ratings:
-    """Transpose ratings in CSR; the result has the types of `split_columns`."""
+    """Transpose ratings in CSR with `columns` columns; return arrays of the types that `split_columns` returns."""
     rows = np.repeat(np.arange(len(indptr) - 1, dtype=index_type(len(indptr) - 1)), np.diff(indptr))
     begins = np.zeros(columns + 1, np.int64)
     np.cumsum(np.bincount(indices, minlength=columns), out=begins[1:])

@@ -244,7 +244,7 @@ class Tables(NamedTuple):
 
 
 class Thinning(NamedTuple):
-    """The kernel for one regression.
+    """The compiled steps for one regression, with their constants.
 
     Attributes
     ----------
@@ -276,7 +276,7 @@ class Thinning(NamedTuple):
         Parameters
         ----------
         theta : (n, D) float64
-            Independent chains.
+            State of n independent chains, one in each row.
         energies : (n,) float64
             Energy of all data at theta; NaN if unknown.
         counts : (n, 3) float64

@@ -1,7 +1,7 @@
 """The processes of a job: their communicator, the machine that they share, agreement on errors, and how they end.
 
-Without a launcher there is a single process, which needs no MPI. The command line loads this file first, so it imports
-neither NumPy nor MPI.
+Without a launcher there is a single process, which needs no MPI. The command line imports this module first, so the
+module loads neither NumPy nor, before it is needed, MPI.
 """
 
 from __future__ import annotations
@@ -40,19 +40,21 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Variables in which launchers pass the number of processes, each with the variable for the rank of this process.
+#: Environment variables in which launchers pass the number of processes, and for each of them the variable with the
+#: rank of this process.
 LAUNCHERS = {
     "OMPI_COMM_WORLD_SIZE": "OMPI_COMM_WORLD_RANK",
     "PMI_SIZE": "PMI_RANK",
     "SLURM_STEP_NUM_TASKS": "SLURM_PROCID",
 }
-#: Variables that set the number of threads of numerical libraries.
+#: Environment variables that set the number of threads of numerical libraries.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
-#: Variable by which `launch/mpirun.sh` asks process 0 to print the exit status, because the status of mpirun is not
+#: Environment variable by which `launch/mpirun.sh` asks process 0 to print the exit status: the status of mpirun is not
 #: reliable: mpirun may end with status 0 after losing a host, and with the status of a signal after a complete run.
 TELL_STATUS = "DSGMCMC_TELL_STATUS"
-#: Transports of Open MPI: all transports except network cards (openib in version 4), and only messages to itself for a
-#: single process, which then neither listens on a port nor leaves a file in /dev/shm.
+#: The environment variable that selects Open MPI's transports, and two values of it. The first value excludes network
+#: cards (openib in version 4). The second value is for a single process: with messages to itself alone, it neither
+#: listens on a port nor leaves a file in /dev/shm.
 TRANSPORT_VARIABLE, NO_NETWORK_CARDS, NO_TRANSPORT = "OMPI_MCA_btl", "^ofi,uct,openib", "self"
 
 
@@ -60,12 +62,12 @@ TRANSPORT_VARIABLE, NO_NETWORK_CARDS, NO_TRANSPORT = "OMPI_MCA_btl", "^ofi,uct,o
 
 
 def launched() -> bool:
-    """Whether a launcher started several processes; on one process some commands need no MPI."""
+    """Whether a launcher started several processes."""
     return any(size > 1 for size in _launcher_sizes().values())
 
 
 def _launcher_sizes() -> dict[str, int]:
-    """Return the numbers of processes that launchers have passed, by the launchers' variables."""
+    """Return the number of processes in every environment variable of `LAUNCHERS` that is set, by variable."""
     sizes = {name: os.environ.get(name, "") for name in LAUNCHERS}
     return {name: int(size) for name, size in sizes.items() if size.isdigit()}
 
@@ -122,15 +124,15 @@ class Alone:
         """End all processes at once."""
         os._exit(errorcode)
 
-    def _nobody(self, *_: Any, **__: Any) -> Any:
+    def _no_other(self, *_: Any, **__: Any) -> Any:
         raise RuntimeError("a single process has no other to exchange messages with")
 
-    Isend = Irecv = Gatherv = Igatherv = Bcast = Iallreduce = Ibarrier = _nobody
-    Send_init = Recv_init = Split_type = _nobody
+    Isend = Irecv = Gatherv = Igatherv = Bcast = Iallreduce = Ibarrier = _no_other
+    Send_init = Recv_init = Split_type = _no_other
 
 
 def processes() -> Comm:
-    """Return the communicator of all processes of the job; without a launcher it needs no MPI.
+    """Return the communicator of all processes of the job; without a launcher this needs no MPI.
 
     Raises
     ------
@@ -144,8 +146,8 @@ def processes() -> Comm:
 def sparing_network_cards() -> Iterator[None]:
     """Context for loading MPI in which, on one host, Open MPI does not look for network cards.
 
-    The wheels of Open MPI wait one second for absent network cards. A user's setting is kept. The environment is
-    restored at the end, so that processes started later inherit it unchanged.
+    Open MPI as installed by pip waits one second for absent network cards. A transport that the user has set is kept.
+    The environment is restored at the end, so that processes started later inherit it unchanged.
     """
     spare = TRANSPORT_VARIABLE not in os.environ and on_one_host()
     if spare:
@@ -226,9 +228,9 @@ def cpu_name() -> str:
 
 
 def cpu_quota() -> float | None:
-    """Return the CPU quota in cores, the smallest quota of the cgroups; None without a quota."""
-    versions = [*_cgroup_values("cpu", "cpu.max"), *_cgroup_values("cpu", "cpu.cfs_quota_us", "cpu.cfs_period_us")]
-    return min((int(quota) / int(period) for quota, period in versions if quota.isdigit()), default=None)
+    """Return the CPU quota in cores, the smallest quota of this process's cgroups; None without a quota."""
+    limits = [*_cgroup_values("cpu", "cpu.max"), *_cgroup_values("cpu", "cpu.cfs_quota_us", "cpu.cfs_period_us")]
+    return min((int(quota) / int(period) for quota, period in limits if quota.isdigit()), default=None)
 
 
 def usable_cores() -> int:
@@ -237,13 +239,13 @@ def usable_cores() -> int:
 
 
 def _within_quota(cores: int) -> int:
-    """Return `cores`, or the CPU quota if it is smaller."""
+    """Return `cores`, or the CPU quota in whole cores, at least 1, if it is smaller."""
     quota = cpu_quota()
     return cores if quota is None else max(1, min(cores, int(quota)))
 
 
 def memory_limit() -> int:
-    """Return the bytes that this process may use: the machine's memory, or the smallest limit of the cgroups."""
+    """Return the bytes that this process may use: the machine's memory, or the smallest limit of its cgroups."""
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for name in ("memory.max", "memory.limit_in_bytes"):
         limits += [int(limit) for (limit,) in _cgroup_values("memory", name) if limit.isdigit()]
@@ -251,9 +253,9 @@ def memory_limit() -> int:
 
 
 def _cgroup_values(controller: str, *files: str) -> Iterator[list[str]]:
-    """Yield the words in `files` of the cgroup of this process, and of each parent cgroup.
+    """Yield, for the cgroup of this process and for each parent cgroup, the words in its `files`.
 
-    A word that is a limit is a number; without a limit the word is ``max`` or -1.
+    A limit is a number; if there is no limit, the word in its place is ``max`` or -1.
     """
     groups = FILESYSTEM / "proc/self/cgroup"
     for line in groups.read_text().splitlines() if groups.exists() else []:
@@ -283,12 +285,12 @@ def seconds_since_start() -> float:
 
 
 def oversubscription(comm: Comm) -> str:
-    """Return a warning if the processes on any host are more than its usable cores. Collective.
+    """Return a warning if any host has more processes than usable cores. Collective.
 
     Returns
     -------
     str
-        On process 0, a warning about the first such host, or empty if there is none; empty on other processes.
+        On process 0, a warning about the first such host, or "" if there is none; "" on other processes.
     """
     host = processes_here(comm)
     affinity = os.sched_getaffinity(0)
@@ -321,9 +323,9 @@ def agree(comm: Comm, work: Callable[[], T], what: str = "", error: type[AgreedE
     work : callable
         Local work: files, parsing, memory. It must not communicate.
     what : str, optional
-        Description of the work, for the message.
+        Description of the work, at the beginning of the message.
     error : type of AgreedError
-        Type of the error to raise.
+        Type of the error to raise, unless it is a `WriteError`.
 
     Returns
     -------
@@ -333,9 +335,9 @@ def agree(comm: Comm, work: Callable[[], T], what: str = "", error: type[AgreedE
     Raises
     ------
     AgreedError
-        Or the type `error`, if the work raised an `InputError`, an `OSError` or a `MemoryError` on any process.
+        Or `error`, if the work raised an `InputError`, an `OSError` or a `MemoryError` on any process.
     WriteError
-        If a disk is full or has failed.
+        If the work raised this error, or an `OSError` because a disk is full or has failed.
     """
     result: Any = None
     message, kind, cause = "", error, None
@@ -366,10 +368,10 @@ def on_root(comm: Comm, work: Callable[[], T], what: str = "", error: type[Agree
 
 
 def run_parallel(comm: Comm, work: Callable[[], int]) -> NoReturn:
-    """Run a command on all processes and end them together.
+    """Run a command on all processes, and end them together with the exit status that `work` returns.
 
-    An error that all processes raise together is printed once. An error on a single process ends the whole job at once,
-    because the other processes would wait for ever.
+    An `AgreedError` or a `DivergenceError`, which all processes raise together, is printed once. Any other error ends
+    the whole job at once, because the other processes would wait for ever.
     """
     at_root = comm.rank == 0
     try:
@@ -394,7 +396,8 @@ def run_parallel(comm: Comm, work: Callable[[], int]) -> NoReturn:
 def run_for_caller(comm: Comm, work: Callable[[], T]) -> T:
     """Run a command on all processes of a program that continues afterwards, and return its result.
 
-    An error that all processes raise together is passed on. An error on one of several processes ends the whole job.
+    An error that all processes raise together, and Ctrl-C, are passed on. Another error on one of several processes
+    ends the whole job.
     """
     try:
         return work()

@@ -19,11 +19,11 @@ import tomli_w
 from dsgmcmc.errors import EXIT_USAGE, InputError
 from dsgmcmc.parallel.comm import usable_cores
 
-#: Variable that passes the command of the user to a process started here.
+#: Environment variable that passes the user's command, for the log, to a process started here.
 COMMAND_VARIABLE = "DSGMCMC_COMMAND"
 #: Largest number of processes per core: more would be extremely slow.
 PROCESSES_PER_CORE = 4
-#: Prefix of the line with an error message.
+#: Beginning of a line with an error message of ``dsgmcmc``.
 ERROR_PREFIX = "dsgmcmc: "
 
 #: Python code that runs a command; the command receives SIGTERM when its parent ends (prctl's PR_SET_PDEATHSIG).
@@ -37,7 +37,7 @@ def find_mpirun() -> str | None:
 
 
 def openmpi_environment(oversubscribe: bool) -> dict[str, str]:
-    """Return variables that let Open MPI run as root and, with `oversubscribe`, start more processes than cores."""
+    """Return environment variables that let Open MPI run as root and, if asked, start more processes than cores."""
     allowed = dict.fromkeys(("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"), "1")
     if not oversubscribe:
         return allowed
@@ -52,20 +52,21 @@ def run_dsgmcmc(
 ) -> subprocess.CompletedProcess[str]:
     """Run a ``dsgmcmc`` command in separate processes, and wait for its end.
 
-    At Ctrl-C, this process asks them to stop, and waits, so that `sample` writes a checkpoint. If this process is
-    killed, the processes that it started end as well.
+    At Ctrl-C, the calling process asks the processes of the command to stop, and waits for them, so that ``sample``
+    writes a checkpoint. If the calling process is killed, the processes of the command end as well.
 
     Parameters
     ----------
     arguments : sequence of str
         The command and its options.
     processes : int
-        Number of processes; several are started with ``mpirun``.
+        Number of processes; more than one are started with ``mpirun``.
     variables : mapping of str to str
-        Environment variables in addition to the variables of this process.
+        Environment variables that are added to those of this process, or replace them.
     relay : bool
-        Whether to copy lines of standard error to `sys.stderr` at once, up to an error message, which the caller
-        raises. In a notebook `sys.stderr` differs from the standard error of the process. Standard output is dropped.
+        Whether to drop standard output, and to copy each line of standard error to `sys.stderr` at once. Copying ends
+        before an error message, which the caller raises. In a notebook `sys.stderr` differs from the standard error of
+        the process.
 
     Returns
     -------
@@ -75,7 +76,7 @@ def run_dsgmcmc(
     Raises
     ------
     InputError
-        If there is no ``mpirun``.
+        If `processes` is above 1, and there is no ``mpirun``.
     """
     launcher: list[str] = []
     if processes > 1:
@@ -150,7 +151,7 @@ def sample_apart(
     settings : dict
         Settings, by their names in a configuration file.
     resume : bool
-        Whether to continue the run in `out`.
+        Whether to resume the run in `out`.
     jobs : int
         Number of processes.
     verbose : bool
@@ -158,9 +159,9 @@ def sample_apart(
     folder : Path
         Folder for a temporary file with the settings.
     start : Path, optional
-        Run to start from.
+        Run directory from whose state the run starts.
     command : str
-        Command of the user, for the log of the run.
+        The user's command, for the log of the run.
     model : str, optional
         Value of ``--model``, if the settings do not determine the model.
 
@@ -169,7 +170,8 @@ def sample_apart(
     InputError
         If ratings or settings are invalid.
     RuntimeError
-        If sampling failed otherwise; the message has the last lines of the output.
+        If sampling failed otherwise. The message contains the command's last error message, or the end of standard
+        error if there is none.
     """
     with tempfile.NamedTemporaryFile("w", suffix=".toml", dir=folder, encoding="utf-8") as file:
         file.write(tomli_w.dumps(settings))

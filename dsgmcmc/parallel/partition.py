@@ -91,7 +91,7 @@ class Route(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def route(rank: int, size: int, grid: int, part: int, after: int) -> Route:
-    """Return the route of process `rank` of `size` from part `part` to part `after`."""
+    """Return the route of the column blocks of process `rank` of `size` from part `part` to part `after`."""
     blocks = blocks_of(rank, size, grid)
     if size == 1:
         return Route({}, {}, tuple(blocks))
@@ -119,8 +119,8 @@ class Slice(NamedTuple):
 def slices_of(width: int, addends: int, size: int) -> tuple[Slice, ...]:
     """Cut a sum over blocks into slices, each added by one process; the root adds the first slice.
 
-    If the root adds the whole sum, it receives `size` messages with addends * width elements. With n slices, a process
-    receives addends * width / n elements, but every process sends n more messages, and the root receives n more
+    If the root adds the whole sum, it receives `size` messages, with addends * width elements in all. With n slices, a
+    process receives addends * width / n elements, but every process sends n more messages, and the root receives n more
     messages. The total cost is least for n^2 = addends * width / (2 `MESSAGE_COST`). If this n is 2 or more, n slices
     cost less than one slice.
 
@@ -142,7 +142,7 @@ def slices_of(width: int, addends: int, size: int) -> tuple[Slice, ...]:
 def chain_group(rank: int, size: int, chains: int) -> tuple[int, int]:
     """Return the group of process `rank`, and the number of groups, if `chains` chains share `size` processes.
 
-    There are min(size, chains) groups of contiguous processes. Group g runs chains g, g + groups, ...
+    There are min(size, chains) groups of consecutive processes. Of G groups, group g runs the chains g, g + G, ...
     """
     groups = min(size, chains)
     return owner(rank, groups, size), groups

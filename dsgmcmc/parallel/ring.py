@@ -33,14 +33,14 @@ if TYPE_CHECKING:  # MPI is loaded only by jobs with several processes
 
 T = TypeVar("T")
 
-MAX_SUM = 1e15  # sums over the data are far smaller, unless a chain has diverged
+MAX_SUM = 1e15  # absolute sums over the data are far smaller, unless a chain has diverged
 EMPTY_MESSAGE = np.empty(0, np.float32)  # sent to hand over a block in shared memory
 
 PHASES = ("gradient", "update", "exchange", "reduce", "evaluate", "checkpoint")
 
 
 class Phases:
-    """Seconds spent in each phase; time in a nested phase does not count for the enclosing phase.
+    """Seconds spent in each of the `PHASES`; time in a nested phase does not count for the enclosing phase.
 
     Waiting for other processes counts as ``exchange`` or ``reduce``.
     """
@@ -63,12 +63,12 @@ class Phases:
             self.leave(name, begin)
 
     def enter(self) -> float:
-        """Begin a phase; for hot loops, where a ``with`` block costs more than the work."""
+        """Begin a phase, and return its start; for hot loops, where a ``with`` block costs more than the work."""
         self._inside.append(0.0)
         return perf_counter()
 
     def leave(self, name: str, begin: float) -> None:
-        """End the phase that `enter` began and charge it to `name`."""
+        """End the phase that `enter` began at `begin`, and charge its time to `name`."""
         elapsed = perf_counter() - begin
         self.seconds[name] += elapsed - self._inside.pop()
         if self._inside:
@@ -115,8 +115,8 @@ class Ring:
         Parameters
         ----------
         home : dict of int to (length,) float32
-            Buffer of column block b for every row block b that this process owns (part 0). The dict is emptied, so that
-            blocks that have left take no memory.
+            Buffer of column block b for every row block b that this process owns, as during part 0. The dict is
+            emptied, so that blocks that have left take no memory.
         length : callable
             Number of float32 values in the buffer of a column block.
         come_home : bool
@@ -135,14 +135,14 @@ class Ring:
         home.clear()
         for step in range(self.grid):
             last = step + 1 == self.grid
-            going = None if last and not come_home else Move(self, buffers, step, (step + 1) % self.grid, new)
-            for b in going.order if going else self.blocks:
+            move = None if last and not come_home else Move(self, buffers, step, (step + 1) % self.grid, new)
+            for b in move.order if move else self.blocks:
                 c = column_of(b, step, self.grid)
                 yield b, c, buffers[c]
-                if going:
-                    going.depart(c)
-            if going:
-                buffers = going.finish()
+                if move:
+                    move.depart(c)
+            if move:
+                buffers = move.finish()
         if come_home:
             home.update(buffers)
 
@@ -157,7 +157,7 @@ class Ring:
         Returns
         -------
         SharedColumnBuffers or None
-            None if the memory cannot be allocated or would not help, or if a block is too large.
+            None if the memory cannot be allocated, if no node has two processes, or if a block is too large.
         """
         if self.size == 1 or 4 * max(sizes) > MAX_BLOCK_BYTES:
             return None
@@ -171,7 +171,7 @@ class Ring:
     def reduce(
         self, partials: Float64, finish: Callable[[Float64], Float64], width: int, combine: np.ufunc = np.add
     ) -> Float64:
-        """Add partial sums in block order, and return a function of the sum on all processes. Collective.
+        """Add partial sums in block order, apply `finish` to the sum, and return the result everywhere. Collective.
 
         Parameters
         ----------
@@ -184,6 +184,11 @@ class Ring:
             Length of the result.
         combine : ufunc
             Operation to use in place of addition.
+
+        Returns
+        -------
+        (width,) float64
+            All NaN if the chain has diverged and `finish` fails on its sums.
         """
         begin = self.phases.enter()
         combined = self._combine(np.ascontiguousarray(partials), combine)
@@ -197,35 +202,38 @@ class Ring:
         """Combine partial sums in block order; (n,) float64 on the root, else None. Collective."""
         if self.size == 1:
             return np.asarray(combine.reduce(partials, axis=0))
-        per_block, width = len(partials) // len(self.blocks), partials.shape[1]
-        rows, addends = [per_block * n for n in self._block_counts], per_block * self.grid
-        slices = slices_of(width, addends, self.size)
-        mine = next((part for part in slices if part.process == self.rank), None)
-        received = None if mine is None else np.empty((addends, mine.width))
+        per_block, length = len(partials) // len(self.blocks), partials.shape[1]
+        addends, n_addends = [per_block * n for n in self._block_counts], per_block * self.grid
+        slices = slices_of(length, n_addends, self.size)
+        mine = next((piece for piece in slices if piece.process == self.rank), None)
+        received = None if mine is None else np.empty((n_addends, mine.width))
         if len(slices) == 1:
-            self.comm.Gatherv(partials, [received, [n * width for n in rows]], root=0)
+            self.comm.Gatherv(partials, [received, [n * length for n in addends]], root=0)
         else:
-            self._scatter(partials, slices, rows, received)
+            self._scatter(partials, slices, addends, received)
         combined = np.empty(0) if received is None else np.asarray(combine.reduce(received, axis=0))
         if len(slices) > 1:
-            widths = {part.process: part.width for part in slices}
-            total = np.empty(width) if self.rank == 0 else None
+            widths = {piece.process: piece.width for piece in slices}
+            total = np.empty(length) if self.rank == 0 else None
             self.comm.Gatherv(combined, [total, [widths.get(p, 0) for p in range(self.size)]], root=0)
             return total
         return combined if self.rank == 0 else None
 
     def _scatter(
-        self, partials: Float64, slices: Sequence[Slice], rows: Sequence[int], received: Float64 | None
+        self, partials: Float64, slices: Sequence[Slice], addends: Sequence[int], received: Float64 | None
     ) -> None:
-        """Send every slice of the partial sums to the process that combines it, in block order. Collective."""
+        """Send every slice of the partial sums to the process that combines it, in block order. Collective.
+
+        `addends` are the numbers of addends of all processes. A process that combines a slice gets it in `received`.
+        """
         from mpi4py import MPI
 
         requests = []
-        for part in slices:
-            sent = np.ascontiguousarray(partials[:, part.begin : part.end])
-            target = received if part.process == self.rank else None
-            counts = [n * part.width for n in rows]
-            requests.append(self.comm.Igatherv(sent, [target, counts], root=part.process))
+        for piece in slices:
+            sent = np.ascontiguousarray(partials[:, piece.begin : piece.end])
+            target = received if piece.process == self.rank else None
+            counts = [n * piece.width for n in addends]
+            requests.append(self.comm.Igatherv(sent, [target, counts], root=piece.process))
         MPI.Request.Waitall(requests)
 
     def total(self, partials: Float64) -> Float64:
@@ -243,7 +251,7 @@ class Ring:
         Parameters
         ----------
         partials : named arrays
-            (addends, ...) each: an equal number of addends for every row block of this process, in block order.
+            (addends of this process, ...) each: an equal number for every row block of this process, in block order.
         finish : callable, optional
             Maps the sums to the result. Only the root calls it, so that processes on different processors get the same
             result.
@@ -365,7 +373,7 @@ class Move:
             ring.phases.leave("exchange", begin)
 
     def depart(self, column_block: int) -> None:
-        """Send a column block, on which this process has done its work, to its next process unless it stays here."""
+        """Send a column block, whose work in this part is done, to its next process, unless it stays here."""
         ring, way = self._ring, self._route
         if not way.arriving and not way.departing:
             return
@@ -397,11 +405,12 @@ class _Leg(NamedTuple):
     Attributes
     ----------
     pairs : list of (int, int, request or None, request or None)
-        Row block, column block, and the messages by which the column block arrives and departs.
+        Row block, column block, and the messages by which the column block arrives and departs; None if it was or
+        remains on this process.
     receives, sends : list of request
-        Messages during this step.
+        Messages between this step and the next.
     filled : list of request
-        Nonempty messages during this step.
+        Those of these messages that are not empty.
     """
 
     pairs: list[tuple[int, int, MPI.Prequest | None, MPI.Prequest | None]]
@@ -411,7 +420,7 @@ class _Leg(NamedTuple):
 
 
 class SharedTour:
-    """Tours of column blocks in shared memory, with persistent messages that are started in every tour.
+    """Tours of column blocks in shared memory, with persistent messages, which are made once and started in every tour.
 
     A process waits for a block only when it needs the block.
 
@@ -434,7 +443,7 @@ class SharedTour:
         atexit.register(_free, [message for leg in self._legs for message in (*leg.receives, *leg.sends)])
 
     def _add_leg(self, step: int, arriving: dict[int, MPI.Prequest]) -> dict[int, MPI.Prequest]:
-        """Add a step, given the messages by which its column blocks arrive; return the messages that it receives."""
+        """Add a step, given the messages by which its column blocks arrive; return those for the next step."""
         ring, comm = self._ring, self._ring.comm
         way = route(ring.rank, ring.size, ring.grid, step, (step + 1) % ring.grid)
         coming = {c: comm.Recv_init(self._message(c, p), source=p, tag=c) for c, p in way.arriving.items()}
@@ -447,7 +456,7 @@ class SharedTour:
         return coming
 
     def _message(self, c: int, peer: int) -> Float32:
-        """Return the buffer of the message with block `c` to or from a process: empty if it shares the memory."""
+        """Return the buffer for a message with block `c` to or from `peer`: empty if that process shares the memory."""
         return EMPTY_MESSAGE if peer in self._shared.peers else self._shared.buffer(c, self._length(c))
 
     def __call__(self, come_home: bool) -> Iterator[tuple[int, int]]:

@@ -20,12 +20,12 @@ class Schedule:
     Parameters
     ----------
     name : {"shuffled", "cyclic", "random"}
-        ``shuffled``: a new permutation of all parts every sweep; ``cyclic``: 0, 1, 2 ...;
-        ``random``: independent draws with probability |part| / N.
+        ``shuffled``: a new permutation of all parts every sweep; ``cyclic``: 0, 1, 2 ... every sweep;
+        ``random``: independent draws with probabilities part size / N.
     part_sizes : sequence of int
         Number of observations in each of the B parts.
     seed, chain : int
-        Key and counter of the random number generator.
+        The key of the random number generator contains the seed, its counter the chain.
     """
 
     def __init__(self, name: ScheduleName, part_sizes: Sequence[int], seed: int, chain: int) -> None:
@@ -37,7 +37,7 @@ class Schedule:
         self._state = self._generator.state  # resetting the state is eight times as fast as a new generator
         self._order: tuple[int, Int64] = (-1, np.zeros(0, np.int64))
         self._orders: tuple[tuple[int, int], Int64] = ((-1, 0), np.zeros((0, 0), np.int64))
-        #: (B,) float64: probability, or for a fixed order frequency, p_t of a visit to part t.
+        #: (B,) float64: the probability p_t of a visit to part t; for ``cyclic``, its frequency.
         self.probability = np.full(self.grid, 1.0 / self.grid)
         if name == "random":
             self.probability = np.asarray(part_sizes, dtype=np.float64) / max(int(self._cumulative[-1]), 1)
@@ -56,7 +56,7 @@ class Schedule:
         return int(self._order[1][iteration % self.grid])
 
     def parts(self, iteration: int, rows: int) -> Int64:
-        """Return the parts that `rows` rows visit in an iteration, (rows,) int64; row orders differ unless cyclic."""
+        """Return the part that each of `rows` rows visits, (rows,) int64; unless cyclic, each row has its own order."""
         if self.name == "cyclic" or rows == 1:
             return np.full(rows, self.part(iteration), np.int64)
         if self.name == "random":
@@ -70,7 +70,7 @@ class Schedule:
         return np.asarray(self._orders[1][:, iteration % self.grid], np.int64)
 
     def _raw(self, index: int, count: int) -> npt.NDArray[np.uint64]:
-        """Return `count` raw 64-bit numbers for `index`; NumPy guarantees that the stream of `Philox` never changes."""
+        """Return `count` random 64-bit words for `index`; NumPy guarantees that the stream of `Philox` is stable."""
         self._state["state"]["counter"][:] = 0, 0, index, self._chain
         self._generator.state = self._state
         return self._generator.random_raw(count)

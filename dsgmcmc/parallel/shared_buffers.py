@@ -81,12 +81,12 @@ class SharedColumnBuffers:
         self._in_use = True
 
     def release(self) -> None:
-        """Note that every block has returned to its first process, so that the next `claim` need not wait."""
+        """Note that every block has returned to the process where it began, so that the next `claim` need not wait."""
         self._in_use = False
 
 
 def _shared_memory(node: Comm, count: int) -> Float32 | None:
-    """Return `count` zeros in memory shared on a node; None if any process cannot map it. Collective over `node`."""
+    """Return `count` zeros in memory that a node shares; None if any process cannot map it. Collective over `node`."""
     path = ""
     with ExitStack() as stack:
         if node.rank == 0:
@@ -101,7 +101,7 @@ def _shared_memory(node: Comm, count: int) -> Float32 | None:
 
 
 def _map(path: str, size: int, node: Comm) -> mmap.mmap | None:
-    """Reserve this process's share of the memory, so that it is allocated near this process, and map the file."""
+    """Map the file, after reserving this process's share of it near this process; None if that is impossible."""
     begin, end = (size * rank // node.size for rank in (node.rank, node.rank + 1))
     try:
         with os.fdopen(os.open(path, os.O_RDWR | os.O_NOFOLLOW), "r+b", buffering=0) as file:

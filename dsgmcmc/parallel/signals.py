@@ -17,13 +17,13 @@ from typing import Any
 
 from dsgmcmc.errors import EXIT_INTERRUPTED
 
-ONE_PRESS = 0.1  # seconds in which signals count as one Ctrl-C: the terminal and a launcher may each send a signal
+ONE_PRESS = 0.1  # seconds within which SIGINTs count as one Ctrl-C: the terminal and a launcher may each send one
 
 _interrupted_at = 0.0  # time of the last Ctrl-C
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:
-    """Raise KeyboardInterrupt at a Ctrl-C; end the process at a second Ctrl-C, or if a module is being imported.
+    """Handler that raises KeyboardInterrupt; it ends the process at a second Ctrl-C, or while a module is imported.
 
     During an import no exception is raised, because C++ libraries abort with a traceback if one is raised while they
     are loaded.
@@ -58,8 +58,9 @@ class Signals:
     Attributes
     ----------
     request : Request
+        The largest request so far.
     received : set of int
-        The signals received.
+        Numbers of the signals received so far.
     """
 
     def __init__(self) -> None:
@@ -76,13 +77,13 @@ class Signals:
 
     @contextmanager
     def borrowed(self) -> Iterator[None]:
-        """Context with the handlers of this object; at its end the caller's handlers return, and get all its signals.
+        """Context with this object's handlers; at its end the caller's handlers return, and get all signals received.
 
         If the caller has no handler for a signal, the signal does not end the program: an exception tells the caller
         that the job was stopped.
 
-        A second Ctrl-C goes to the caller's handler at once. Ignored signals remain ignored. In a thread no handler is
-        installed, because Python delivers signals only to its main thread.
+        A second Ctrl-C goes to the caller's handler at once. Signals that the caller ignores remain ignored. Outside
+        the main thread no handler is installed, because Python delivers signals only to the main thread.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -122,7 +123,7 @@ _early: Signals | None = None
 
 
 def install_early() -> None:
-    """Install the handlers at the beginning of the program; `installed` returns them later."""
+    """Install the handlers at the beginning of the program; `installed` returns their `Signals` later."""
     global _early
     _early = Signals()
     _early.install()

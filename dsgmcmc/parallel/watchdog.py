@@ -13,16 +13,16 @@ import threading
 from dsgmcmc.errors import EXIT_ABORT
 from dsgmcmc.terminal import say
 
-TICKS = 20
+TICKS = 20  # ticks in the time without progress that ends the job
 
 
 class Watchdog:
     """Ends this process with status 70 if `progress` is not called for a given time. Use as a context manager.
 
-    A process that writes to a slow disk calls `progress` while it waits; the watchdog then prints a message, and does
-    not end the process.
+    A process that waits for a slow disk sets `writing`, and goes on calling `progress`. After the given time the
+    watchdog then prints a message, and does not end the process.
 
-    The time is counted in ticks of this process, so a job that is suspended and resumed is not ended.
+    The time is counted in ticks of the watchdog's thread, so a job that is suspended and resumed is not ended.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class Watchdog:
     def __init__(self, seconds: float, who: str) -> None:
         self._seconds, self._who = seconds, who
         self._beats = 0
-        #: Whether this process waits for its disk; a long wait is reported.
+        #: Whether this process waits for its disk; a wait for the given time is reported.
         self.writing = False
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
