@@ -1,6 +1,6 @@
 """Samplers, one algorithm per file, and the gradient estimators that they use.
 
-Nothing here depends on processes, files or the factorisation. To add a sampler, write its file and name it below.
+Nothing here depends on processes, files or the factorisation. To add a sampler, write its file and list it below.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dsgmcmc.samplers.registry import Registry
 if TYPE_CHECKING:
     from dsgmcmc.samplers.base import Sampler
 
-#: Samplers of any target.
+#: Samplers of the factorisation; all except Gibbs sampling also sample densities.
 SAMPLERS: Registry[Sampler[Any, Any]] = Registry(
     {
         "sgld": "samplers.sgld.SGLD",

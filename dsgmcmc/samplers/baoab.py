@@ -15,9 +15,9 @@ the step is
 
     l_i = max(1 + t / n_i + 2 sqrt(max(p) t / n_i), m_i / 2),      h_i = sqrt(2 eps / l_i)
 
-The first argument of the outer max bounds the average curvature due to the interaction of W and H in these
-coordinates, so that one eps suits all but small data sets. Below 20,000 ratings, the default eps is proportional to the
-cube root of the number of ratings. It is also at most 0.4 times the number of ratings per parameter of the factors. m_i
+The first argument of the outer max bounds the average curvature due to the interaction of W and H in these coordinates,
+so that one eps suits all but small data sets. Below 20,000 ratings, the default eps is proportional to the cube root of
+the number of ratings. This eps is also at most 0.4 times the number of ratings per parameter of the factors. m_i
 estimates the largest eigenvalue of the row's Hessian in these coordinates (`dsgmcmc.samplers.metrics.Fisher`); it
 matters for rows unlike the average. The default c is 0.95, or 0.9 if either limit lowers eps. Kicks h_i P^-1/2 grad U
 are clipped at 5. Momenta are N(0, 1); their mean squares, by field, show whether the steps were small enough
@@ -58,7 +58,7 @@ FRICTION = 0.95  # c if no limit lowers eps
 class BAOABConfig(RisingStep):
     """Configuration of BAOAB; `step_size` is eps. With the Kronecker metric it is smaller and rises more slowly."""
 
-    step_size: float = Field(0.35, gt=0, allow_inf_nan=False, description="step h; 0.2 with the Kronecker metric")
+    step_size: float = Field(0.35, gt=0, allow_inf_nan=False, description="eps; 0.2 with the Kronecker metric")
     friction: float = Field(
         0.9,
         ge=0,
@@ -92,13 +92,11 @@ class BAOAB(Underdamped[BAOABConfig]):
     def suited(cls, config: BAOABConfig, n_data: int, per_parameter: float) -> BAOABConfig:
         """Return the configuration, with unset values chosen from the number of data, in total and per parameter.
 
-        Below `FULL_STEP_RATINGS` data, eps is proportional to the cube root of their number.
-
-        The reason is that an average over few rows describes a single row less well, so that the row's l_i may be too
-        small. eps is also at most `MAX_STEP_PER_PARAMETER_RATIO` times the number of data per parameter: the errors of
-        a step add up over all parameters of the factors, and few data do not determine tau well enough to resist them
-        (docs/baoab.md).
-        If neither limit lowers eps, c becomes `FRICTION`. Values that the user has set are not changed.
+        Below `FULL_STEP_RATINGS` data, eps is proportional to the cube root of their number, because an average over
+        few rows describes a single row less well, so that the row's l_i may be too small. eps is also at most
+        `MAX_STEP_PER_PARAMETER_RATIO` times the number of data per parameter: the errors of a step add up over all
+        parameters of the factors, and few data do not determine tau well enough to resist them (docs/baoab.md). If
+        neither limit lowers eps, c becomes `FRICTION`. Values that the user has set are not changed.
         """
         if "step_size" in config.model_fields_set:
             return config
@@ -111,8 +109,8 @@ class BAOAB(Underdamped[BAOABConfig]):
     def safer(cls, config: BAOABConfig, given: Collection[str]) -> dict[str, BAOABConfig]:
         """Return the configurations to try in turn if a chain diverges, by the names that messages give them.
 
-        Smaller steps come first, then the Kronecker metric. If few ratings make the steps small, its steps are small,
-        too.
+        Smaller steps come first, then the Kronecker metric. With it, the step is not larger than the configured one,
+        which few ratings may have made small.
         """
         configs = super().safer(config, given)
         if "metric" not in given and config.metric != "kronecker":
@@ -131,7 +129,7 @@ class BAOAB(Underdamped[BAOABConfig]):
     def metrics(self) -> dict[str, float]:
         """Values that this sampler adds to a line of metrics.
 
-        These are the temperatures since burn-in, with their standard errors.
+        These are the temperatures (`Temperatures`) and their standard errors, and the values of the base class.
         """
         temperatures = self.temperatures.by_field().items()
         values = {f"temperature.{name}": value for name, (value, _) in temperatures}
@@ -141,7 +139,7 @@ class BAOAB(Underdamped[BAOABConfig]):
     def find_divergence(self) -> str:
         """Return a description of a divergence visible in the sampler's state, else ``""``; equal on all processes.
 
-        Here: momenta whose mean square is far above 1.
+        Here: of momenta whose mean square is far above 1.
         """
         return self.temperatures.find_divergence()
 

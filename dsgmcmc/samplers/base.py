@@ -46,11 +46,11 @@ class Sampler(ABC, Generic[C, T]):
     gradients: ClassVar[tuple[str, ...]] = ("part",)
     #: Whether it can also use the gradient estimators in `DATUM_GRADIENTS`, which draw single data.
     draws_data: ClassVar[bool] = False
-    #: Whether it draws rows from their conditional distributions; these must then be normal.
+    #: Whether it draws rows from their conditional distributions, which must then be normal.
     draws_conditionals: ClassVar[bool] = False
     #: Class that a density must have; None if the sampler accepts any density.
     densities: ClassVar[type | None] = None
-    #: Default step on plain vectors if a gradient uses all data; with B parts, the default is at most 1 / B of it.
+    #: Largest default step on plain vectors if a gradient uses all data; with B parts, 1 / B of it is the largest.
     density_step: ClassVar[float | None] = None
     #: Temporary arrays of the shape of theta, not stored with a block; the first one receives gradients.
     scratch: tuple[str, ...] = ("g",)
@@ -65,7 +65,7 @@ class Sampler(ABC, Generic[C, T]):
 
     @property
     def fields(self) -> tuple[StateField, ...]:
-        """Fields that are sent with a block, and saved."""
+        """The sampler's fields, which are sent with a block and saved in checkpoints."""
         return (StateField("theta"),)
 
     @property
@@ -75,7 +75,7 @@ class Sampler(ABC, Generic[C, T]):
 
     @property
     def working(self) -> tuple[str, ...]:
-        """Temporary arrays of the shape of theta: `scratch`, and the gradient estimator's."""
+        """Temporary arrays of the shape of theta: `scratch`, and those of the gradient estimator."""
         return (*self.scratch, *self.gradient.scratch)
 
     @property
@@ -108,7 +108,7 @@ class Sampler(ABC, Generic[C, T]):
 
     @classmethod
     def sweep_length(cls, config: SamplerConfig, grid: int) -> int:
-        """Number of iterations that use all data once."""
+        """Number of iterations that use all data once, if the data are divided into `grid` parts."""
         return grid if cls.estimator(config).by_parts else 1
 
     @classmethod
@@ -144,7 +144,10 @@ class Sampler(ABC, Generic[C, T]):
 
     @classmethod
     def needs_independent_parts(cls, subject: str, otherwise: str, config: C, schedule: str, grid: int) -> None:
-        """Raise `InputError` if `subject` assumes independent gradient noise and the schedule does not provide it."""
+        """Raise `InputError` if the schedule does not provide the independent gradient noise that `subject` assumes.
+
+        The message advises to use another schedule, or `otherwise`.
+        """
         if cls.sweep_length(config, grid) > 1 and schedule != "random":
             raise InputError(
                 f"{subject} needs parts that are drawn independently: the noise of the {schedule} schedule's parts "

@@ -1,16 +1,16 @@
 r"""Gibbs sampling: every row from its exact conditional distribution [Salakhutdinov 2008, eq. 11-13].
 
-With phi_j = (H_j, 1), noise of precision tau g_i g'_j and the prior N(M_i, (s_i Lambda)^-1), a row of W has the
-conditional distribution
+With phi_j = (H_j, 1), centred ratings x_ij, noise of precision tau g_i g'_j and the prior N(M_i, Lambda^-1), a row of W
+has the conditional distribution
 
-    theta_i ~ N(P_i^-1 v_i, P_i^-1),    P_i = s_i Lambda + tau g_i sum_j g'_j phi_j phi_j^T
-                                        v_i = s_i Lambda M_i + tau g_i sum_j g'_j (x_ij - mu - b_j) phi_j
+    theta_i ~ N(P_i^-1 v_i, P_i^-1),    P_i = Lambda + tau g_i sum_j g'_j phi_j phi_j^T
+                                        v_i = Lambda M_i + tau g_i sum_j g'_j (x_ij - b_j) phi_j
 
 Given H, the rows of W are independent of each other; so are the rows of H given W. An iteration is a sweep, with two
 tours of the ring: the first brings the columns' state to the rows, the second carries the columns' sums alone.
 
 Target: the posterior itself. Every draw is from the conditional distribution given the latest values of everything
-else, in this order:
+else, in this order, which begins with the effects on ratings if the model has any:
 
 1. sums for the rows of W, from H and g'. They do not depend on W, tau and g, and give the squared errors of the state;
 2. tau, nu, and m and Lambda of both factors, given W, H, g, g': they are conditionally independent. Then the other

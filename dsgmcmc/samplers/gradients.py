@@ -46,7 +46,7 @@ class GradientEstimator(ABC, Generic[T]):
     densities: ClassVar[type | None] = None
 
     def metrics(self) -> dict[str, float]:
-        """Entries that it adds to a line of metrics."""
+        """Values that the estimator adds to a line of metrics."""
         return {}
 
     @classmethod
@@ -64,7 +64,7 @@ class GradientEstimator(ABC, Generic[T]):
         position : str
             Field that holds the state.
         prior : bool
-            Whether the sum may start from the prior's gradient; `grad_likelihood` is then not available.
+            Whether ``g`` may include the prior's gradient; `grad_likelihood` is then not available.
         before : callable, optional
             If hyperparameters are drawn between gradient and update: a function of rows, called before these draws
             with all rows and their gradient.
@@ -114,10 +114,11 @@ class ControlVariate(PartGradient[Target]):
 
         grad U~(theta) = grad U~_t(theta) - grad U~_t(a) + grad U(a)
 
-    is the estimate of the likelihood's gradient; the prior's gradient is exact. The estimate is unbiased given theta
-    and a, and its variance is proportional to |theta - a|^2. It costs two gradients of a part instead of one. The
-    anchor is the chain's state at the end of burn-in, which uses plain gradients of parts. The full gradient at a is
-    stored at noise precision 1, so that tau may be drawn; other parameters of the likelihood must not change.
+    estimates the gradient of minus the log likelihood, for which U stands here; the prior's gradient is exact. It is
+    unbiased given theta and a, and its variance is proportional to |theta - a|^2. The estimate costs two gradients of a
+    part instead of one. The anchor is the chain's state at the end of burn-in, which uses plain gradients of parts. The
+    full gradient at a is stored at noise precision 1, so that tau may be drawn; other parameters of the likelihood must
+    not change.
     """
 
     fields: ClassVar[tuple[StateField, ...]] = (StateField("anchor"), StateField("full"))

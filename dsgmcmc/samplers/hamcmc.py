@@ -97,7 +97,10 @@ class HAMCMCConfig(StepSize):
 
 @dataclass
 class PairProducts(Replicated):
-    """Dot products of the m pairs, (m, m), indexed by slot, and the number of pairs left out, (1,)."""
+    """Dot products of the m pairs, (m, m), indexed by slot, and the number of pairs left out, (1,).
+
+    `sy` has s_i . y_j, `yhy` has y_i . H^0 y_j, and `sbs` has s_i . B^0 s_j.
+    """
 
     saved_as: ClassVar[dict[str, str]] = {
         "sy": "pairs.sy",
@@ -170,7 +173,7 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
         self.start_field(target, self.positions[-1], sd)
 
     def _slot(self, iteration: int, age: int) -> int:
-        """Slot of the pair of iteration - (M - 1) + age; the new pair will replace the oldest, of age 0."""
+        """Slot of the pair from iteration - (M - 1) + age; the new pair will replace the oldest pair, of age 0."""
         return (iteration + age) % self.pairs
 
     def _bind(self, iteration: int) -> dict[str, str]:
@@ -242,7 +245,7 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
         return {**dict.fromkeys(PAIR_PRODUCTS, (m, m)), "skipped": (1,), **dict.fromkeys("abe", (m,))}
 
     def _solve(self, iteration: int, names: tuple[str, ...], total: dict[str, Float64]) -> dict[str, Float64]:
-        """Compute the coefficients from the summed dot products; runs at the root."""
+        """Compute the coefficients from the summed dot products, which `names` lists in order; runs at the root."""
         m = self.pairs
         sums = dict(zip(names, total["products"].tolist(), strict=True))
         slots = np.array([self._slot(iteration, age) for age in range(m)])

@@ -4,8 +4,8 @@ P approximates the precision of a row's posterior. In the coordinates in which P
 move at the same pace, and one step size suits all data. A metric adds lines to a sampler's formulas, which define
 
     step    h_i P^-1/2: the sampler's step h, made smaller where a row's energy is more curved than P
-    h_i     the step of a row, with metrics that give each row a step
-    p       p_ik, the share of the data in P
+    h_i     the step of a row, only with metrics that give each row a step
+    p       p_ik, the share of the data in P_ik, only with such metrics
 
 In a factorisation, P depends on the state, but needs no correction: P of a row of W is computed from H, n_i, tau and
 lambda, and P of a row of H from W. So Gamma_i = sum_j d (P^-1)_ij / d theta_j [Ma 2015, eq. 3] is zero if both factors
@@ -43,7 +43,7 @@ REFRESH_EVERY = 2
 EVERY_REFRESH_UNTIL, EARLY_BOUND_EVERY, EARLY_UNTIL, BOUND_EVERY = 4, 4, 20, 40
 
 #: A row has grown if its mean square exceeds GROWTH times the larger of two mean squares when the bounds were last
-#: computed, the row's and the average, plus CHANCE / D: rows of few columns vary by chance.
+#: computed, the row's and the average, plus CHANCE / D times the average: rows of few columns vary by chance.
 GROWTH, CHANCE = 4.0, 30.0
 
 #: l_i is at least this fraction of the largest eigenvalue of a row's Hessian.
@@ -63,12 +63,12 @@ square = direction * direction
 ANY = Formula("direction = z\nsquare = z * z", row_sums=("square",))
 NORMALISED = Formula("direction = direction / length", rows=("length",))
 
-#: The arrays that determine P at a refresh, by rows.
+#: Values that determine P at a refresh, by rows and by name in formulas.
 OfRefresh = dict[Rows, dict[str, Any]]
 
 GRADIENT = Formula("out = grad")
 TURNED = Gradient("turned")
-SQUARE = ("vectors", "axes", "turn")
+MATRICES = ("vectors", "axes", "turn")  # results of `Kronecker._solve`, (D, D) each
 
 
 class Metric(Replicated, ABC):
@@ -152,7 +152,8 @@ class Fisher(Metric):
     of the factors (`dsgmcmc.targets.base.curvature_bound`), and half the largest eigenvalue of
     M_i = P_i^-1/2 (A_i + Lambda) P_i^-1/2, with A_i = tau sum_j w_ij phi_j phi_j^T over the row's data. Because
     (h . x + w . y)^2 <= 2 (h . x)^2 + 2 (w . y)^2, the energy of both factors has at most twice the curvature of the
-    two blocks alone, which is four times l_i. BAOAB at its largest default step, 0.35, is stable up to 5.7 times l_i.
+    two blocks alone, which is at most four times l_i. BAOAB at its largest default step, 0.35, is stable up to 5.7
+    times l_i.
 
     The larger of two estimates of the eigenvalue is used. The first is the curvature along the mean covariate of the
     row (`dsgmcmc.targets.base.alignment`), which is accurate if covariates are similar. The second is by power
@@ -214,21 +215,21 @@ p = information / precision
     # ------------------------------------------------------------------ l_i
 
     def _bound(self, target: Target, information: Information, position: str, settled: bool) -> None:
-        """Set the h_i of all rows, and the sizes above which they are computed again. Collective."""
+        """Set 1 / sqrt(l_i) of all rows, and the sizes above which it is computed again. Collective."""
         kept = settled and target.metric_uses_current_hyperparameters
         at_refresh = {rows: self._of_refresh(rows, information) for rows in target.rows_by_factor()}
         along_mean = self._along_mean(target, at_refresh, position)
         along_direction = self._along_direction(target, information, at_refresh, position)
         for block in target.blocks():
             of_row = SHARE_OF_LARGEST * np.maximum(along_mean[block], along_direction[block])
-            h_i = 1 / np.sqrt(np.maximum(self._average_curvature(block, information), of_row))
+            inverse_root = 1 / np.sqrt(np.maximum(self._average_curvature(block, information), of_row))
             reach = GROWTH * np.maximum(information.sizes[block], 1) + CHANCE / block.dimension
             if kept:
-                h_i, reach = np.minimum(h_i, block.row("h")), np.maximum(reach, block.row(REACH))
-            block.row("h")[:], block.row(REACH)[:] = h_i, reach
+                inverse_root, reach = np.minimum(inverse_root, block.row("h")), np.maximum(reach, block.row(REACH))
+            block.row("h")[:], block.row(REACH)[:] = inverse_root, reach
 
     def _of_refresh(self, rows: Rows, information: Information) -> dict[str, Any]:
-        """Values that determine P at a refresh."""
+        """Values that determine P of these rows at a refresh, by name in formulas."""
         vectors = {name: getattr(self, name)[rows.factor].astype(rows.dtype) for name in ("c", "lambda_")}
         return vectors | {"tau": information.tau, "n": np.concatenate([information.n[block] for block in rows.blocks])}
 
@@ -238,7 +239,7 @@ p = information / precision
         return information.bound[block]
 
     def _along_mean(self, target: Target, at_refresh: OfRefresh, position: str) -> dict[ParameterBlock, Float64]:
-        """Curvature of every row's energy along its mean covariate, (n,) by block. Collective."""
+        """Curvature of every row's energy along the row's mean covariate, (n,) by block. Collective."""
         target.covariate_sums(position, "g")
         curvature: dict[ParameterBlock, Float64] = {}
         for rows, values in at_refresh.items():
@@ -340,8 +341,8 @@ class Kronecker(Fisher):
         information = target.information(position, bound, self.earlier)
         precision = information.common
         solve = partial(self._solve, precision)
-        square = {f"{name}.{factor.name}": (len(p), len(p)) for factor, p in precision.items() for name in SQUARE}
-        shapes = square | {f"c.{factor.name}": (len(p),) for factor, p in precision.items()}
+        matrices = {f"{name}.{factor.name}": (len(p), len(p)) for factor, p in precision.items() for name in MATRICES}
+        shapes = matrices | {f"c.{factor.name}": (len(p),) for factor, p in precision.items()}
         solved = target.second_moments(position, information.n, solve, shapes)
         self.tau, self.earlier = np.array([information.tau]), information.c
         for name in ("c", "vectors", "axes"):

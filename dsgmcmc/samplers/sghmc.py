@@ -65,7 +65,7 @@ spread = sqrt(2 * fade - parts * h_i * h_i * p)
 }
 
 
-#: gamma h on plain vectors, if gradients have noise.
+#: Default gamma h on plain vectors, if gradients have noise.
 FADE_OF_NOISE = 0.9
 
 
@@ -108,7 +108,8 @@ class SGHMC(Underdamped[SGHMCConfig]):
     def suited_to_density(cls, config: SGHMCConfig, grid: int) -> SGHMCConfig:
         """Return the configuration for a plain vector.
 
-        If gradients are of parts, gamma h is `FADE_OF_NOISE`, unless the user has set the step, friction or splitting.
+        If gradients are of parts, gamma h is `FADE_OF_NOISE`, unless the user has set the step, the friction, the
+        splitting or the noise correction.
         """
         suited = super().suited_to_density(config, grid)
         given = {"step_size", "gamma", "splitting", "noise_correction"} & config.model_fields_set

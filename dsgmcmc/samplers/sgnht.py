@@ -1,4 +1,4 @@
-r"""Stochastic gradient Nose-Hoover thermostats [Ding 2014, algorithm 1; Ma 2015, eq. 15]: friction learnt.
+r"""Stochastic gradient Nose-Hoover thermostats [Ding 2014, algorithm 1; Ma 2015, eq. 15]: adaptive friction.
 
 Friction xi grows while the mean square of the momenta is above 1, and falls while it is below 1, so that gradients may
 have noise of any variance. P is the metric, h_i the step of a row (`dsgmcmc.samplers.metrics`), h = sqrt(2 eps), and A
@@ -84,7 +84,7 @@ class SGNHTConfig(RisingStep):
 
 @dataclass
 class Thermostat(Replicated):
-    """Friction shared by all elements, (1,)."""
+    """Friction xi that all elements share, (1,)."""
 
     saved_as: ClassVar[dict[str, str]] = {"xi": "thermostat.xi"}
 
@@ -126,7 +126,7 @@ class SGNHT(MetricSampler[SGNHTConfig]):
         return (StateField("theta"), StateField("r"), *widths[self.config.thermostat], *self.metric.fields)
 
     def start(self, target: Target, sd: float) -> None:
-        """Positions N(0, sd^2), momenta N(0, 1), friction A."""
+        """Draw positions from N(0, sd^2) and momenta from N(0, 1), and set every friction to A."""
         self.start_field(target, "theta", sd)
         self.start_field(target, "r", 1.0, Purpose.MOMENTUM)
         for block in target.blocks() if self.config.thermostat != "scalar" else ():
@@ -178,7 +178,7 @@ class SGNHT(MetricSampler[SGNHTConfig]):
 
     @staticmethod
     def _heat(mean_square: Float64, h: float) -> Float64:
-        """Change of a friction in half a step."""
+        """Change of xi in half a step, given the mean square of its momenta, |r|^2 / d."""
         return 0.5 * h * (mean_square - 1)
 
     def _heat_all(self, target: Target, squares: dict[ParameterBlock, Float64], h: float) -> None:

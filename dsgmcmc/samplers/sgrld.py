@@ -12,7 +12,7 @@ data in P. The added noise is then N(0, (2 eps_i - eps_i^2 (B - 1) p_ik) / P_ik)
 negative shows as divergence.
 
 Target: the posterior, up to the noise of the parts' gradients and O(eps). In a direction of precision lambda in the
-metric, with independent noise of variance V of which B^ is corrected for, Var theta is
+metric, with independent noise of variance V, from which the correction removes B^, Var theta is
 (1 + eps (V - B^) / 2) / (1 - eps lambda / 2) in units of the target's variance. Left out: Metropolis correction, and a
 correction for the lag of P by up to `REFRESH_EVERY` sweeps.
 

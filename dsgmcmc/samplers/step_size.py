@@ -21,12 +21,12 @@ class SamplerConfig(BaseModel):
         return 1.0
 
     def scaled(self, scale: float) -> Self:
-        """Return the configuration with all steps times `scale`."""
+        """Return the configuration with all step sizes multiplied by `scale`."""
         return self
 
 
 class StepSize(SamplerConfig):
-    """Gradient estimator, and step size by iteration: step_size (1 + sweep / decay_sweeps) ** -decay_power."""
+    """Base of the configurations with a step size: step_size (1 + sweep / decay_sweeps) ** -decay_power."""
 
     step_size: float = setting(
         "Step size, in the sampler's own unit; also that of the burn-in.",
@@ -66,7 +66,7 @@ class StepSize(SamplerConfig):
         return self.step_size
 
     def scaled(self, scale: float) -> Self:
-        """Return the configuration with all steps times `scale`."""
+        """Return the configuration with all step sizes multiplied by `scale`."""
         sizes = {"step_size": self.step_size, "burn_in_step_size": self.burn_in_step_size}
         return self.model_copy(update={name: size * scale for name, size in sizes.items() if size is not None})
 

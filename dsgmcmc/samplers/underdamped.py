@@ -85,7 +85,7 @@ class Underdamped(MetricSampler[C]):
         return self.second_half if half else self.whole
 
     def halves(self, target: Target) -> bool:
-        """Whether this iteration makes the half kicks separately."""
+        """Whether this iteration makes the two half kicks separately."""
         return not self.gradient.by_parts and (target.renews_data or target.renews_prior)
 
     def end_step(self, target: Target, h: float) -> Callable[[Rows], None] | None:
@@ -102,7 +102,7 @@ class Underdamped(MetricSampler[C]):
         return (StateField("theta"), StateField("r"), *self.metric.fields)
 
     def start(self, target: Target, sd: float) -> None:
-        """Positions N(0, sd^2), momenta N(0, 1)."""
+        """Draw positions from N(0, sd^2) and momenta from N(0, 1)."""
         self.start_field(target, "theta", sd)
         self.start_field(target, "r", 1.0, Purpose.MOMENTUM)
 
@@ -122,7 +122,7 @@ NAME = "temperature.{}"
 
 @dataclass
 class Temperatures(Replicated):
-    """Sums of squared momenta, over the last half to three quarters of the measurements after burn-in.
+    """Sums of squared momenta, over the last half or up to three quarters of the measurements after burn-in.
 
     A chain that is still moving towards its posterior also has a high temperature: if tau rises, for example, momenta
     gain the energy that positions lose. So early measurements are discarded: measurements are summed in groups, 1,
@@ -131,8 +131,10 @@ class Temperatures(Replicated):
     Attributes
     ----------
     sums : dict of str to (2, 2) float64
-        For every field, the sum of squares and the number of terms, of the last group and of the group before it.
+        For every name in `Target.momenta`, such as ``W.biases``, the sum of squares and the number of terms, of the
+        last group and of the group before it.
     measurements : (1,) float64
+        Number of measurements so far.
     """
 
     saved_as: ClassVar[dict[str, str]] = {"measurements": "temperature.measurements"}
@@ -167,13 +169,13 @@ class Temperatures(Replicated):
                     partials[block][name] = np.array([chosen.sum(), chosen.size * len(block.counts)])
         totals = target.sum(partials, dict, dict.fromkeys(fields, (2,)))
         self.measurements = self.measurements + 1
-        begins = log2(self.measurements[0]).is_integer()
+        begins_group = log2(self.measurements[0]).is_integer()
         for name, sums in totals.items():
             last, before = self.sums.get(name, np.zeros((2, 2)))
-            self.sums[name] = np.array([sums, last] if begins else [last + sums, before])
+            self.sums[name] = np.array([sums, last] if begins_group else [last + sums, before])
 
     def by_field(self) -> dict[str, tuple[float, float]]:
-        """The temperature of every field that has momenta, and its standard error.
+        """The temperature of the momenta of every name in `sums`, and its standard error.
 
         The error is that of N(0, 1) momenta that are independent between measurements.
         """
@@ -181,7 +183,7 @@ class Temperatures(Replicated):
         return {name: (s / n, sqrt(2 / n)) for name, (s, n) in totals.items() if n}
 
     def find_divergence(self) -> str:
-        """Return a description of the first field whose temperature shows divergence, or an empty string."""
+        """Return a description of the first momenta whose temperature shows divergence, or an empty string."""
         if self.measurements[0] < MIN_MEASUREMENTS:
             return ""
         for name, (temperature, error) in self.by_field().items():

@@ -73,7 +73,8 @@ class Information(NamedTuple):
     common : dict of Factor to (D,) or (D, D) float64
         The precision whose diagonal is `lambda_`; (D,) if it is diagonal.
     sizes : dict of ParameterBlock to (n,) float64
-        Mean square of a row's elements, biases excluded, each in units of its mean square at an earlier state.
+        Mean square of a row's elements, biases excluded, each in units of its column's mean square over the data at an
+        earlier state; 0 if there is none.
     """
 
     c: dict[Factor, Float64]
@@ -111,7 +112,7 @@ REACH = "reach"
 
 
 def curvature_bound(rows: Rows, n: Array, squares: Array, **metric: Any) -> Float64:
-    """Bound l_i on the curvature due to the interaction of the rows of two factors, in the metric P.
+    """Return bounds l_i on the curvature due to the interaction of the rows of two factors, in the metric P.
 
     With P_ik = tau n_i c_k + lambda_k, p_k = tau n_i c_k / P_ik and t = sum p_k, the bound is
     1 + t / m_i + 2 sqrt(max(p) t / m_i), where m_i = (sum w)^2 / sum w^2 is the effective number of data.
@@ -143,7 +144,7 @@ def alignment(rows: Rows, aligned: str, n: Array, tau: float, **metric: Any) -> 
     ----------
     rows : Rows
     aligned : str
-        Field with weighted sums of the covariates over a row's data.
+        Field with the sums, over a row's data, of the weighted covariates.
     n : (n,) array
         Sums over a row's data of their weights.
     tau, **metric
@@ -184,7 +185,7 @@ class Target(Protocol):
     subchain : int
         Number of the interleaved sub-chain that moves in this iteration; every sub-chain has hyperparameters.
     sweep_length : int
-        Number of iterations in which all data are used once.
+        Number of iterations that use all data once.
     n_data : int
         Number of data.
     curvature_bound : float
@@ -218,7 +219,7 @@ class Target(Protocol):
         """Current noise scales of a block's rows, (n,); None if rows have no noise scales."""
 
     def begin(self, iteration: int) -> None:
-        """Begin an iteration."""
+        """Begin an iteration. Collective."""
 
     def blocks(self) -> Iterator[ParameterBlock]:
         """All blocks of parameters that this process holds at present."""
@@ -233,7 +234,7 @@ class Target(Protocol):
         """
 
     def full_gradient(self, position: str, out: str, errors: bool = True) -> None:
-        """Gradient of minus the log likelihood of all data, with all blocks at a fixed state. Collective.
+        """Compute the gradient of minus the log likelihood of all data, with all blocks at a fixed state. Collective.
 
         `out` of every block is set to the gradient at noise precision 1, without the prior, because tau and the prior
         may be drawn again before the gradient is used. `errors` is as in `Cell.gradient`.
@@ -330,7 +331,7 @@ class Target(Protocol):
         field : str
             Field with the momenta of theta.
         turned : bool
-            Whether its columns belong to rotated axes instead of the columns of theta.
+            Whether this field's columns belong to rotated axes instead of the columns of theta.
         """
 
     def sum(
@@ -395,11 +396,11 @@ class RunningMoments:
 
     @classmethod
     def zeros(cls, rows: int, width: int, dtype: npt.DTypeLike) -> RunningMoments:
-        """Return the moments of no draws."""
+        """Return the moments of no draws, for n = `rows` and D = `width`."""
         return cls(*(np.zeros((rows, width), dtype) for _ in range(2)))
 
     def count(self, x: Array, draw: DrawInfo) -> None:
-        """Add a draw."""
+        """Add a draw, whose values are `x`, (n, D)."""
         self._arrays |= {"x": x, "mean": self.mean, "m2": self.m2}
         COUNT_DRAW.apply(self._batch, {"share": draw.share, "weight": draw.weight})
 
@@ -408,7 +409,7 @@ class Recorder(Protocol):
     """Accumulates values over the draws of a chain; its accumulators are part of every checkpoint."""
 
     def record(self, position: str, draw: DrawInfo | None) -> None:
-        """Record the state in field `position`, and add it to the averages if it is a draw. Collective."""
+        """Record the state in field `position`; add it to the averages unless `draw` is None. Collective."""
 
     def metrics(self) -> dict[str, float | None]:
         """Values for a line of metrics, on the last recorded state and on all draws. Collective."""

@@ -45,7 +45,7 @@ class Conditional(NamedTuple):
 
 
 class BlockLayout:
-    """Positions of a block's fields in its buffer: one field after another, each (rows, width) in C order."""
+    """Positions of a block's fields in the block's buffer: one field after another, each (rows, width) in C order."""
 
     def __init__(self, fields: Sequence[StateField], dimension: int) -> None:
         self.fields = tuple(StateField(name, width or dimension) for name, width in fields)
@@ -66,16 +66,17 @@ class BlockLayout:
 MAX_CHAINS, MAX_ITERATIONS = 1 << 16, 1 << 44
 
 
-def restarted_chain(chain: int, times: int) -> int:
-    """Chain number for the random numbers of a chain that has been restarted `times` times."""
-    return chain + times * MAX_CHAINS
+def restarted_chain(chain: int, restarts: int) -> int:
+    """Chain number for the random numbers of a chain that has been restarted `restarts` times."""
+    return chain + restarts * MAX_CHAINS
 
 
 @dataclass
 class RandomStream:
-    """Identifies the random numbers of a chain: a function of this stream, their purpose and their position.
+    """Identifies the random numbers of a chain in an iteration.
 
-    A restarted chain has a new chain number (`restarted_chain`), and thus different random numbers.
+    Every number is a function of this stream, the number's purpose and the position for which it is drawn. A restarted
+    chain has a new chain number (`restarted_chain`), and thus different random numbers.
     """
 
     seed: int
@@ -84,11 +85,11 @@ class RandomStream:
 
     def key(self, purpose: Purpose, factor: Factor, first: int) -> NoiseKey:
         """Key of the random numbers of a factor's elements, starting with element `first`."""
-        times, chain = divmod(self.chain, MAX_CHAINS)
-        return NoiseKey(first, self.seed, chain, purpose, self.iteration + times * MAX_ITERATIONS, factor)
+        restarts, chain = divmod(self.chain, MAX_CHAINS)
+        return NoiseKey(first, self.seed, chain, purpose, self.iteration + restarts * MAX_ITERATIONS, factor)
 
     def generator(self, purpose: Purpose, part: int = 0) -> np.random.Generator:
-        """Generator for draws on the root in this iteration; `part` tells several draws for one purpose apart."""
+        """Generator for draws on the root in this iteration; `part` numbers the draws for one purpose."""
         counter = [0, part, self.iteration, self.chain]
         return np.random.Generator(np.random.Philox(key=[self.seed, purpose], counter=counter))
 
@@ -164,7 +165,7 @@ class Rows:
         Returns
         -------
         dict
-            The formula's sums, float64: a scalar or (D,) for each block; row sums as one vector over all rows.
+            The formula's sums by name, float64: a number or (D,) for each block; row sums as one vector over all rows.
         """
         blocks = self.blocks
         first = blocks[0]
@@ -200,7 +201,7 @@ class ParameterBlock(Rows):
     prior : callable
         Returns a block's prior.
     factor : Factor
-        Row factor or column factor.
+        The factor to which the rows belong.
     index : int
         Block number.
     start : int
@@ -209,8 +210,9 @@ class ParameterBlock(Rows):
         Columns D of the factor.
     counts : (n,) int64
         Number of training data of every row.
-    arrays : dict of str to (n, D) array
+    arrays : dict of str to (n, width) array
         Fields (views of `buffer`) and temporary arrays; float32, or float64 for targets other than the factorisation.
+        The width is D unless the field declares another.
     buffer : (n * width,) array
         All fields that are sent.
     origin : (D,) array or None
@@ -245,7 +247,7 @@ class ParameterBlock(Rows):
         return self.arrays[name].reshape(-1)
 
     def __getitem__(self, name: str) -> Array:
-        """Field or temporary array `name`, (n, D)."""
+        """Field or temporary array `name`, (n, width)."""
         return self.arrays[name]
 
     @property
@@ -286,13 +288,13 @@ class ParameterBlock(Rows):
 
 @functools.cache
 def gradient_in(out: str, prior: bool) -> Gradient:
-    """Meaning of `grad` if `out` holds the gradient of prior and likelihood (`prior`), or of the likelihood alone."""
+    """Meaning of `grad` if field `out` has the gradient of the likelihood, including that of the prior if `prior`."""
     return Gradient(out) if prior else Gradient(f"{out} + grad_prior", out)
 
 
 @functools.cache
 def _labels(name: str) -> dict[Factor, str]:
-    """Name on disk of each factor's array."""
+    """Name on disk of each factor's array: `name` with the factor in place of ``{}``."""
     return {factor: name.format(factor.name) for factor in Factor}
 
 

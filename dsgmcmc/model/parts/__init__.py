@@ -1,4 +1,4 @@
-"""The parts of a model other than its likelihood, one file each; `PARTS` and `PartSettings` list them."""
+"""The parts of a model other than its likelihood, one file each: all of them, and their settings."""
 
 from dsgmcmc.model.parts.base import Part
 from dsgmcmc.model.parts.features import FeatureEffects, FeatureSettings
@@ -7,7 +7,7 @@ from dsgmcmc.model.parts.noise import Noise, NoiseSettings
 from dsgmcmc.model.parts.rows import RowPriors, RowSettings
 from dsgmcmc.model.parts.time import TimeEffects, TimeSettings
 
-#: In the order in which they are drawn.
+#: The parts in the order of their draws, except that Gibbs sampling draws effects on ratings first.
 PARTS: tuple[type[Part], ...] = (Noise, RowPriors, ImplicitFeatures, FeatureEffects, TimeEffects)
 
 

@@ -15,8 +15,8 @@ conditional distribution given everything else:
 All processes of the chain must call *collective* methods, in the same order.
 
 The rows' prior is theta_i ~ N(m + shift_i, Lambda^-1). Several parts may contribute to shift_i, the field ``shift`` of
-a block. When a part's contribution changes, it adds the difference to the field, which the gradient of the prior and
-the draws of (m, Lambda) use.
+a block. A part that changes its contribution adds the difference to this field. The gradient of the prior and the draws
+of (m, Lambda) use the field.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from dsgmcmc.storage.store import Key
 from dsgmcmc.targets.state import ParameterBlock, RandomStream
 from dsgmcmc.types import Array, Factor, Float32, Float64, ImplicitName, Int32, Named, ThresholdsName
 
-#: Contribution of a row's features to the shift.
+#: Contribution of a row's features to the row's shift.
 DESCRIBED = Quantity("described", ("column",), of_rows=True, drawn=False)
 
 
@@ -50,7 +50,7 @@ def chosen_factors(whose: ImplicitName | ThresholdsName, transposed: bool) -> tu
 
 
 def is_due(turn: int, every: int, first: int = 1) -> bool:
-    """Whether a draw is due that recurs every `every` turns, from turn `first` on; at turn 1 every draw is due."""
+    """Whether a draw that recurs every `every` turns, from turn `first` on, is due; at turn 1 every draw is due."""
     return (turn == 1 or turn >= max(first, 1)) and turn % every == 1 % every
 
 
@@ -103,14 +103,14 @@ class DrawContext(NamedTuple):
     tau : callable
         Returns the current precision of the noise.
     turn : int
-        Number of this draw of the hyperparameters (the parameters of priors and noise), from 1; 0 if this iteration
-        does not draw them.
+        Number of sweeps so far, that of this draw included; it counts the draws of the hyperparameters (the parameters
+        of priors and noise). 0 in the first sweeps, which do not draw them (setting `hyper_start`).
     factor : Factor or None
         In Gibbs sampling, the factor whose rows are drawn next; None with other samplers, which have moved all rows.
     law : Law
         The likelihood (`dsgmcmc.model.likelihoods.base`), which is a part, too.
     terms : dict of Factor to PrecisionTerms
-        Additional sufficient statistics for drawing Lambda, while shared parameters are drawn.
+        Additional sufficient statistics for drawing Lambda; set only while shared parameters are drawn.
     """
 
     circulation: Circulation
@@ -131,7 +131,7 @@ class DrawContext(NamedTuple):
     def is_turn(self, every: int = 1, first: int = 1) -> bool:
         """Whether a draw that recurs every `every` turns, from turn `first` on, is due in this context.
 
-        Gibbs sampling calls parts before the rows of W and again before the rows of H; only the first call is a turn.
+        Gibbs sampling calls `Part.draw` before the rows of W and again before those of H; only the first call counts.
         """
         return is_due(self.turn, every, first) and self.factor != Factor.H
 
@@ -154,8 +154,7 @@ class Place(NamedTuple):
     subchains : int
         Number of sub-chains that the sampler interleaves.
     by_parts : bool
-        Whether an iteration uses one part of the ratings, a minibatch; if not, it uses all ratings, as in Gibbs
-        sampling.
+        Whether an iteration uses one part of the ratings, a minibatch, instead of all ratings.
     """
 
     config: Any
@@ -180,7 +179,7 @@ class Part(ABC):
     quantities : tuple of Quantity
         The part's quantities, which a chain keeps.
     parameters : Sampled, optional
-        The part's parameters that are the same on all processes.
+        The part's parameters that are the same on all processes, if it has any.
     ratings : RatingBlocks
         With effects: the training ratings from which all other parameters are sampled, either less the effects or with
         the effects as offsets.
@@ -264,11 +263,11 @@ class Part(ABC):
     def move(self, context: DrawContext) -> None:  # noqa: B027 (likewise)
         """Move the state without changing the likelihood, before a sweep begins, if a move is due. Collective.
 
-        `DrawContext.turn` is the number of the last draw of the hyperparameters.
+        Here `DrawContext.turn` is the number of the draw of the hyperparameters that ended the last sweep.
         """
 
     def saved(self, row_blocks: Iterable[int]) -> Iterator[tuple[Key, Array]]:
-        """Further arrays of the part for these row blocks, to be saved in a checkpoint."""
+        """Arrays of the part for these row blocks that a checkpoint saves besides fields of blocks and `replicated`."""
         yield from ()
 
     def loaded(self) -> None:  # noqa: B027 (likewise)
@@ -288,7 +287,7 @@ class Part(ABC):
         return False
 
     def precision_terms(self) -> dict[Factor, PrecisionTerms]:
-        """Additional statistics for drawing Lambda if the part's prior depends on it; at most one part per factor."""
+        """Additional statistics for drawing Lambda if the part's prior depends on it; one part per factor at most."""
         return {}
 
     def sums(self, context: DrawContext) -> Named | None:
@@ -303,10 +302,12 @@ class Part(ABC):
         Parameters
         ----------
         subchain : int
+            Number of the sub-chain, from 0.
         sums : dict of str to float64 array
             Totals over all blocks.
         context : DrawContext
         rng : Generator
+            Source of randomness, used by all parts in turn.
         """
 
     def draw(self, context: DrawContext) -> None:  # noqa: B027 (some parts have no other parameters)
@@ -322,17 +323,22 @@ class Part(ABC):
         ----------
         draw : SavedDraw
         kind : {"user", "item"}
+            Side of the row.
 
         Returns
         -------
         mean : (D,) float64
         covariance : (D, D) float64
+            None instead of both if the part contributes nothing.
         """
         return None
 
     @classmethod
     def of_rated(cls, draw: SavedDraw, kind: str, others: Int32) -> Float64 | None:
-        """The part's contribution, (D,), to the prior mean of a new row that has ratings with the rows `others`."""
+        """The part's contribution, (D,), to the prior mean of a new row with ratings of the other side's rows `others`.
+
+        None if the part contributes nothing. `kind` is the side of the new row, as in `of_unseen`.
+        """
         return None
 
     @classmethod

@@ -47,17 +47,17 @@ from dsgmcmc.settings import named, setting
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Factor, FeaturesName, Float32, Float64, Int64, Purpose
 
-#: Sweeps between draws.
+#: Sweeps between draws of beta and B.
 DRAW_EVERY = 10
 #: Prior of beta.
 STRENGTH_PRIOR = GammaPrior(1.0, 1.0)
 #: Largest number of features; the Cholesky factor of A, F^2 numbers, then takes about a second.
 MAX_DENSE = 4000
-_SLICE = 1 << 20  # elements of the Gram matrix that are added at a time
+_SLICE = 1 << 20  # elements of the Gram matrix that are added over the processes at a time
 
 
 def used_factors(features: FeaturesName, available: Collection[Factor], transposed: bool) -> tuple[Factor, ...]:
-    """Factors whose features are used, among those with `available` features; `transposed`: the rows of W are items."""
+    """Factors whose features are used, among the `available` ones; `transposed` says that the rows of W are items."""
     wanted = chosen_factors("both" if features == "yes" else features, transposed)
     return tuple(factor for factor in sorted(available) if factor in wanted)
 
@@ -83,7 +83,7 @@ class Design:
     Parameters
     ----------
     blocks : dict of int to Features
-        Features of the blocks that are at home here.
+        Features of the blocks whose home is this process.
     ring : Ring
         The processes of the chain.
 
@@ -96,6 +96,7 @@ class Design:
     groups : (F,) int
         Number of each feature's group, in the order in which groups first occur.
     centre : (F,) float64
+        Mean of x_i over the rows that have features.
     """
 
     def __init__(self, blocks: Mapping[int, Features], ring: Ring) -> None:
@@ -144,7 +145,7 @@ class Design:
 
 @dataclass
 class FeatureParameters(Sampled):
-    """Parameters of the features, by the factor whose rows' means they shift; float64.
+    """Parameters of the effects of features, by the factor whose rows have the features; float64.
 
     Attributes
     ----------
@@ -186,7 +187,7 @@ class FeatureEffects(Part):
     Parameters
     ----------
     designs : dict of Factor to Design
-        The features of the factors that have any.
+        The features of the factors whose features are used.
     dimension : int
         Columns D of a factor.
     """
@@ -225,7 +226,7 @@ class FeatureEffects(Part):
 
     @classmethod
     def read(cls, config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> dict[Factor, Design]:
-        """Read the features of the blocks that are at home here. Collective."""
+        """Read the features of the blocks whose home is this process. Collective."""
 
         def slabs() -> dict[Factor, dict[int, Features]]:
             return {
@@ -283,7 +284,7 @@ class FeatureEffects(Part):
                 described[:] = new
 
     def _moments(self, context: DrawContext) -> dict[str, Float64]:
-        """X^T (theta - m - other parts' shifts), by block; also computes missing Gram matrices. Collective."""
+        """X^T (theta - m - other parts' shifts), by block; also computes Gram matrices not yet known. Collective."""
         partials: dict[int, dict[str, Float64]] = {}
         for block in context.circulation.home((context.position, SHIFT.name, DESCRIBED.name)):
             if block.factor not in self.designs:
@@ -331,7 +332,7 @@ def draw_effects(
     gram : (F, F)
         X^T X.
     moment : (F, D)
-        X^T (theta - m).
+        X^T (theta - m), without other parts' contributions to the prior means.
     beta : (F,)
     precision : (D, D)
         Lambda.
@@ -354,7 +355,10 @@ def draw_effects(
 
 
 def explained(effects: Float64, covariance: Float64, groups: Int64, precision: Float64) -> Float64:
-    """Mean square, over rows and columns, of every group's contribution to X B, in units of Lambda^-1; (groups,)."""
+    """Mean square, over rows and columns, of every group's contribution to X B, in units of Lambda^-1; (groups,).
+
+    `covariance` is X^T X divided by the number of rows that have features; `precision` is Lambda, (D, D).
+    """
     scaled = effects @ np.linalg.cholesky(precision)
     squares = []
     for group in range(groups.max() + 1):

@@ -1,4 +1,4 @@
-r"""Implicit features: which items a user has rated shifts the user's prior mean [Koren 2008, eq. 15].
+r"""Implicit features: the set of items that a user has rated shifts the user's prior mean [Koren 2008, eq. 15].
 
 The values of the ratings do not matter. The model is SVD++, but for both sides, and in the prior, so that the
 likelihood is unchanged:
@@ -7,18 +7,18 @@ likelihood is unchanged:
     y_jk    ~ N(0, 1 / beta_k),                                    beta_k ~ Gamma(1, rate 0.2)
 
 R_i is the set of columns with which row i has training ratings; y_j belongs to column j and is stored in its block.
-The prior means of columns are shifted likewise. With X = diag(rho) R and u = theta - m - shift, the conditional of a
-step d of y from its current value is, for each k,
+The prior means of columns are shifted likewise. Let X = diag(rho) E, where E_ij is 1 if j is in R_i and 0 if not, and
+u = theta - m - shift. The conditional distribution of a step d of y from its current value is that of the solution of
 
     (X^T X + b_k) d = X^T (u + lambda_k^-1/2 e) - b_k y + (b_k / lambda_k)^1/2 e',    b_k = beta_k / lambda_k
 
-with standard normal e and e': the solution d has the exact conditional distribution [Simm 2017, section 3.2]. It is
-computed by conjugate gradients, preconditioned by the diagonal, for all k at once. A product with X or X^T takes a tour
+for each k, with standard normal e and e' [Simm 2017, section 3.2]. The solution is computed by conjugate gradients,
+preconditioned by the diagonal, for all k at once. A product with X or X^T takes a tour
 of the ring. The systems of both factors are solved in the same tours, until every residual is at most `TOLERANCE` times
 its initial value.
 
-For a row without ratings, the set R_i counts as unknown, not as empty: its shift has a normal distribution with the
-mean and variance of the other rows' shifts, and is drawn given the row's theta.
+For a row without ratings, the set R_i counts as unknown, not as empty: the row's shift has a normal distribution with
+the mean and variance of the shifts of rows with ratings, and is drawn given the row's theta.
 """
 
 from __future__ import annotations
@@ -43,13 +43,14 @@ from dsgmcmc.types import Factor, Float64, ImplicitName, Int32, Purpose
 #: Sweeps between draws, which take about half of the time of a run (docs/defaults.md).
 DRAW_EVERY = 5
 PRIOR = GammaPrior(1.0, 0.2)  # of beta
-#: Residual at which the iterations stop, relative to its initial value. If it is e, y has (1 - e) / (1 + e) of its
-#: variance: with e = 0.2, the precisions of rows given y were wrong by a fifth.
+#: Residual at which conjugate gradients stop, relative to its initial value. If it is e, the drawn y has the fraction
+#: (1 - e) / (1 + e) of its variance: with e = 0.2, the precisions of rows given y were wrong by a fifth.
 TOLERANCE = 0.05
-MOST_STEPS = 50
-SMALLEST_VARIANCE = 1e-12
+MOST_STEPS = 50  # of conjugate gradients
+SMALLEST_VARIANCE = 1e-12  # of the shifts in a column, so that divisions by it stay finite
 
 #: Scratch arrays of a draw, by their names in formulas; the prefix keeps them apart from the samplers' fields.
+#: ``before`` is y before the draw, and ``others`` the contribution of other parts to the shift.
 SCRATCH = {name: f"implicit.{name}" for name in ("send", "got", "r", "p", "before", "others")}
 SEND, GOT = SCRATCH["send"], SCRATCH["got"]
 WEIGHT, DIAGONAL = "implicit.weight", "implicit.diagonal"
@@ -104,14 +105,14 @@ shift = known * shift + (1 - known) * (others + drawn)
 
 @dataclass
 class ImplicitParameters(Sampled):
-    """Parameters besides y, by the factor whose rows' means are shifted; (D,) float64 each.
+    """Parameters other than y, by the factor whose rows' means are shifted; (D,) float64 each.
 
     Attributes
     ----------
     precision : dict of Factor to (D,)
         beta.
     average, variance : dict of Factor to (D,)
-        Mean and variance of the shifts of all rows with ratings.
+        Mean and variance, over all rows with ratings, of the shifts by y.
     """
 
     quantities: ClassVar[Mapping[str, Quantity]] = {
@@ -209,7 +210,7 @@ class ImplicitFeatures(Part):
 
     @classmethod
     def of_rated(cls, draw: SavedDraw, kind: str, others: Int32) -> Float64 | None:
-        """Shift of the prior mean of a row with ratings of the other side's rows `others`, (D,)."""
+        """Shift of the prior mean of a new row with ratings of the other side's rows `others`, (D,)."""
         if f"{kind}.implicit.mean" not in draw.shared:
             return None
         y = draw.rows["item" if kind == "user" else "user"][IMPLICIT.name][others]
@@ -238,8 +239,9 @@ class _Draw:
         self.circulation = context.circulation
         #: Blocks whose means are shifted, and blocks that have coefficients; both with the factor of their system.
         self.rows = [(block, block.factor) for block in self.circulation.blocks() if block.factor in factors]
-        others = [(block, Factor(1 - block.factor)) for block in self.circulation.blocks()]
-        self.coefficients = [(block, factor) for block, factor in others if factor in factors]
+        in_systems = [(block, Factor(1 - block.factor)) for block in self.circulation.blocks()]
+        self.coefficients = [(block, factor) for block, factor in in_systems if factor in factors]
+        #: Column vectors in formulas, by system.
         self.columns: dict[Factor, dict[str, Any]] = {}
         for block, factor in self.rows:
             prior = context.prior(block)
@@ -247,7 +249,7 @@ class _Draw:
             self.columns[factor] = {"ratio": ratio, "lambda_": prior.precision, "mean": prior.mean}
 
     def run(self) -> None:
-        """Draw. Collective."""
+        """Draw all y, beta, and the shifts of rows without ratings. Collective."""
         for block in self.circulation.blocks():
             widths = dict.fromkeys(SCRATCH.values(), block.dimension) | {WEIGHT: 1, DIAGONAL: 1}
             block.arrays |= {name: np.zeros((len(block.counts), width), block.dtype) for name, width in widths.items()}
@@ -262,7 +264,7 @@ class _Draw:
     def _update(
         self, block: ParameterBlock, factor: Factor, formula: Formula, purpose: Purpose, **columns: Float64
     ) -> dict[str, Any]:
-        """Apply a formula to the rows or coefficients of a system in a block."""
+        """Apply a formula to a block's rows or coefficients of a system; `columns` are further column vectors."""
         n = block.counts
         given = self.columns[factor] | {name: column.astype(block.dtype) for name, column in columns.items()}
         given |= {
@@ -340,14 +342,14 @@ class _Draw:
         rng = self.context.stream.generator(Purpose.HYPERPARAMETERS, part=1)
         drawn = ImplicitParameters({}, {}, {})
         for factor in self.factors:
-            rows, coefficients = sums[f"{factor.name}.sizes"]
-            drawn.precision[factor] = PRIOR.draw(sums[f"{factor.name}.squares"], coefficients, rng)
-            drawn.average[factor] = sums[f"{factor.name}.total"] / max(rows, 1.0)
-            variance = sums[f"{factor.name}.square"] / max(rows, 1.0) - drawn.average[factor] ** 2
+            n_rows, n_coefficients = sums[f"{factor.name}.sizes"]
+            drawn.precision[factor] = PRIOR.draw(sums[f"{factor.name}.squares"], n_coefficients, rng)
+            drawn.average[factor] = sums[f"{factor.name}.total"] / max(n_rows, 1.0)
+            variance = sums[f"{factor.name}.square"] / max(n_rows, 1.0) - drawn.average[factor] ** 2
             drawn.variance[factor] = np.maximum(variance, SMALLEST_VARIANCE)
         return drawn.arrays()
 
 
 def _quotient(a: dict[Factor, Float64], b: dict[Factor, Float64]) -> dict[Factor, Float64]:
-    """Return a / b, by factor and column; 0 where a column is already solved."""
+    """Return a / b, by system and column; 0 where b is 0, because the column is solved."""
     return {factor: np.divide(a[factor], b[factor], out=np.zeros(len(b[factor])), where=b[factor] > 0) for factor in a}

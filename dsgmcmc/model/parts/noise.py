@@ -1,22 +1,22 @@
-r"""Noise: x_ij ~ N(eta_ij, 1 / tau), or of variance 1 / (tau g_i g'_j) with noise scales of users, items, or both.
+r"""Noise: x_ij ~ N(eta_ij, 1 / tau), or N(eta_ij, 1 / (tau g_i g'_j)) with noise scales of users, items, or both.
 
     tau ~ Gamma(1 + N / 2, rate 1 + SSE / 2)
 
-where SSE is the sum of squared errors from the gradients of the last sweep. The state moved during the sweep, so the
-draw is approximate. It is exact in the limit of small steps, and for samplers that compute the full gradient at one
-state.
+where SSE is the sum, over the N ratings, of the squared error times g_i g'_j, from the gradients of the last sweep. The
+state moved during the sweep, so the draw is approximate. It is exact in the limit of small steps, for samplers that
+compute the full gradient at one state, and in Gibbs sampling.
 
 g_i ~ Gamma(nu / 2, nu / 2) makes the ratings of a user marginally Student's t. With SSE_i the sum over row i's n_i
 ratings of the squared error times the other side's g', the conditional draws are
 
-    nu  | rest, with g integrated out: on a grid, uniform in log nu, where row i has the log density
+    nu  | rest, with g integrated out: on a grid, uniform in log nu, where row i contributes the log density
           lgamma((nu + n_i) / 2) - lgamma(nu / 2) + (nu / 2) log(nu / 2) - ((nu + n_i) / 2) log((nu + tau SSE_i) / 2)
     g_i | nu, rest ~ Gamma((nu + n_i) / 2, rate (nu + tau SSE_i) / 2)
 
-SSE_i, too, comes from the last sweep's gradients. If both sides have noise scales, the sides are drawn in alternate
-sweeps: if both were drawn at once, each given the other's old values, the posterior would not be invariant. A new g
-takes effect at the next gradient. nu is not drawn given g, because such a chain hardly moves if nu is large and rows
-have few ratings.
+SSE_i, too, comes from the last sweep's gradients. If both sides have noise scales, the sides take turns: if both were
+drawn at once, each given the other's old values, the posterior would not be invariant. Gibbs sampling draws both in
+every sweep, each given the latest values of the other. A new g takes effect at the next gradient. nu is not drawn given
+g, because such a chain hardly moves if nu is large and rows have few ratings.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Array, Factor, Float64, Named, NoiseName, Purpose
 
 NU_START = 12.0
-#: Sweeps between draws of noise scales with full gradients, which must be computed again after a draw.
+#: Sweeps between draws of noise scales for samplers that use full gradients, which a draw makes outdated.
 NOISE_EVERY = 5
-NU_GRID = 2.0 ** np.arange(2, 10.0625, 0.125)  # from 4: above 4, 1 / g has a variance
+NU_GRID = 2.0 ** np.arange(2, 10.0625, 0.125)  # from 4: 1 / g has a finite variance above 4
 
 
 def heteroscedastic_factors(noise: NoiseName, transposed: bool) -> tuple[Factor, ...]:
@@ -50,7 +50,7 @@ def heteroscedastic_factors(noise: NoiseName, transposed: bool) -> tuple[Factor,
 
 
 def drawn_factors(config: Any, transposed: bool) -> tuple[Factor, ...]:
-    """Factors whose rows' noise is drawn here: none where the likelihood has no noise, or draws it itself."""
+    """Factors whose rows' noise scales this part draws: none if the likelihood has no noise, or draws it itself."""
     drawn = config.law.has_noise and not config.law.draws_precision
     return heteroscedastic_factors(config.noise, transposed) if drawn else ()
 
@@ -66,7 +66,7 @@ class NoiseParameters(Sampled):
     nu : dict of Factor to (M,)
         Degrees of freedom, for factors whose rows have noise scales.
     turn : (1,) or None
-        Number of draws of noise scales so far; the factors take turns.
+        Number of draws of noise scales so far, by which the factors take turns; None before the first draw.
     """
 
     quantities: ClassVar[Mapping[str, Quantity]] = {
@@ -96,7 +96,7 @@ class NoiseParameters(Sampled):
 
     @classmethod
     def about(cls, factors: Sequence[Factor]) -> tuple[Quantity, ...]:
-        """Its quantities; tau alone where no factor's rows have noise scales."""
+        """Quantities of the noise, given the factors whose rows have noise scales; only tau if there are none."""
         return super().about(factors)[: None if factors else 1]
 
 
@@ -124,7 +124,7 @@ class Noise(Part):
     factors : tuple of Factor
         Factors whose rows have noise scales.
     every : int
-        Turns between draws of noise scales; if more than one, a draw requires that gradients are computed again.
+        Sweeps between draws of noise scales; if more than one, gradients must be computed again after a draw.
     scale : float
         Number by which ratings were divided.
     subchains : int
@@ -132,8 +132,8 @@ class Noise(Part):
 
     Attributes
     ----------
-    squared_error : (blocks here, 1) float64
-        Sum of the squared errors of the sweep, by row block.
+    squared_error : (row blocks of this process, 1) float64
+        Sum of the squared errors of the sweep, times g_i g'_j, by row block.
     """
 
     Settings = NoiseSettings
@@ -150,7 +150,7 @@ class Noise(Part):
         subchains: int = 1,
     ) -> None:
         self.precision, self.factors, self.every = precision, factors, every
-        self._scale, self._subchains, self._first = scale, subchains, row_blocks.start
+        self._scale, self._subchains, self._first_block = scale, subchains, row_blocks.start
         self.quantities = NoiseParameters.about(factors)
         self.squared_error = np.zeros((len(row_blocks), 1))
         self.parameters = NoiseParameters(np.zeros(0), {})
@@ -182,50 +182,50 @@ class Noise(Part):
         self.parameters.turn = None
 
     def begin(self, blocks: Iterable[ParameterBlock], first: bool) -> None:
-        """Discard the errors of the last sweep, because tau is drawn from the errors of one sweep."""
+        """Discard the errors of the last sweep before a new one, because tau is drawn from the errors of one sweep."""
         if first:
             self.squared_error[:] = 0.0
 
     def add_error(self, row_block: int, squares: float) -> None:
         """Add the squared errors of ratings in a row block to the sum of the sweep."""
-        self.squared_error[row_block - self._first, 0] += squares
+        self.squared_error[row_block - self._first_block, 0] += squares
 
     def saved(self, row_blocks: Iterable[int]) -> Iterator[tuple[Key, Array]]:
         """The squared errors of the sweep, to be saved in a checkpoint."""
         for b in row_blocks:
-            yield Key("state", "W", b, "squared_error"), self.squared_error[b - self._first]
+            yield Key("state", "W", b, "squared_error"), self.squared_error[b - self._first_block]
 
     # ------------------------------------------------------------------ draws
 
     def sums(self, context: DrawContext) -> Named | None:
-        """The squared errors, by row block here, from which tau is drawn; None if tau is fixed."""
+        """The squared errors, from which tau is drawn, by row block of this process; None if tau is fixed."""
         return {"squared_error": self.squared_error} if self.precision is None else None
 
     def draw_shared(
         self, subchain: int, sums: Mapping[str, Float64], context: DrawContext, rng: np.random.Generator
     ) -> None:
-        """Draw tau of a sub-chain given the total of the squared errors, unless the likelihood draws it."""
+        """Draw tau of a sub-chain given the total of the squared errors, unless the likelihood draws tau."""
         if context.law.draws_precision:
             return
         rate = 1.0 + sums["squared_error"][0] / 2
         self.parameters.tau[subchain] = rng.gamma(1.0 + context.circulation.ratings.n_data / 2) / rate
 
     def renews_data(self, turn: int) -> bool:
-        """Whether the draw at this turn changes noise scales, with a gradient that must then be computed again."""
+        """Whether the draw at this turn changes noise scales, so that full gradients must be computed again."""
         return self.every > 1 and self._is_turn(turn)
 
     def _is_turn(self, turn: int) -> bool:
         return bool(self.factors) and is_due(turn, self.every)
 
     def draw(self, context: DrawContext) -> None:
-        """Draw the noise scales of one factor's rows, if due. Collective."""
+        """Draw the noise scales of one factor's rows, if due: `context.factor` or the factor in turn. Collective."""
         if context.factor is not None:
             if context.turn and context.factor in self.factors:
                 self._draw_scales(context.factor, context)
         elif self._is_turn(context.turn):
-            turn = np.zeros(1) if self.parameters.turn is None else self.parameters.turn
-            self._draw_scales(self.factors[int(turn[0]) % len(self.factors)], context)
-            self.parameters.turn = turn + 1
+            n_drawn = np.zeros(1) if self.parameters.turn is None else self.parameters.turn
+            self._draw_scales(self.factors[int(n_drawn[0]) % len(self.factors)], context)
+            self.parameters.turn = n_drawn + 1
 
     def _draw_scales(self, factor: Factor, context: DrawContext) -> None:
         """Draw nu of a factor with its noise scales integrated out, and the noise scales given nu. Collective."""
@@ -247,8 +247,8 @@ class Noise(Part):
 
 
 def nu_log_density(block: ParameterBlock, tau: float) -> Float64:
-    """Log density of nu at every value of the grid given a block's squared errors alone, up to a constant, (65,)."""
-    # logarithms in float32 take a sixth of the time in float64; the sum over 10,000 rows is right to 0.01
+    """Contribution of a block's rows to the log density of nu at every value of `NU_GRID`, up to a constant, (65,)."""
+    # float32 logarithms take a sixth of the time of float64 ones; the sum over 10,000 rows is accurate to 0.01
     errors = (tau * block.row("row_error").astype(np.float64)).astype(np.float32)
     logs = errors / NU_GRID.astype(np.float32)[:, None]
     logs += 1
@@ -261,7 +261,7 @@ def nu_log_density(block: ParameterBlock, tau: float) -> Float64:
 
 @lru_cache(maxsize=4096)
 def _nu_log_normaliser(counts: bytes) -> Float64:
-    """Part of the log density of nu that depends on the rows' counts alone, (65,): the same in every sweep."""
+    """Terms of the log density of nu that depend only on the rows' counts, (65,), and are the same in every sweep."""
     from scipy.special import gammaln
 
     n, rows = np.unique(np.frombuffer(counts, np.int64), return_counts=True)

@@ -15,9 +15,10 @@ The priors of (m, Lambda) are as follows; (m, Lambda) is drawn from its exact co
 - ``normal-wishart``: (m, Lambda) ~ N(m | 0, (2 Lambda)^-1) W(Lambda | I, K) [Salakhutdinov 2008, eq. 5-7]; the
   bias keeps its normal-gamma prior.
 
-If m is drawn, a chain begins with m_k = `START_MEAN` in one column of W and in another of H; in such a column, the
-other factor's elements act as a second bias. A chain that begins at m = 0 takes hundreds of sweeps until the means take
-over from the biases. Between later sweeps, moves exchange means and biases without changing predictors.
+If m is drawn and standardised priors have biases, chains of rank 2 or more begin with m_k = `START_MEAN` in one column
+of W and in another of H; in such a column, the other factor's elements act as a second bias. In a chain that begins at
+m = 0, the means need hundreds of sweeps to take over from the biases. With samplers that use all ratings in an
+iteration, moves between later sweeps exchange means and biases without changing predictors.
 
 *Exchange of the means of one factor's rows and the biases of the other factor's rows.* The predictor
 a_i + b_j + W_i . H_j does not change if all H_j move by d and every bias a_i by -W_i . d. Nor does the prior density of
@@ -31,8 +32,8 @@ m ~ N(0, (kappa Lambda)^-1),
 and likewise for W and the biases b_j. Ordered levels have an intercept mu ~ N(0, 1 / lambda_0) in their thresholds. All
 biases a_i and mu may also move by c, which changes no probability: d becomes (d, c), W_i becomes (W_i, -1), m becomes
 (m, mu), and kappa Lambda gets lambda_0 as another block. The move leaves the posterior invariant: the translations by d
-form a group with Jacobian 1, so that d may be drawn from a density proportional to the posterior along its orbit
-[Liu & Sabatti 2000, theorem 1].
+form a group with Jacobian 1, so that d may be drawn from a density proportional to the posterior along the orbit of the
+state [Liu & Sabatti 2000, theorem 1].
 
 [Liu & Sabatti 2000] Generalised Gibbs sampler and multigrid Monte Carlo for Bayesian computation. Biometrika 87.
 """
@@ -69,7 +70,8 @@ from dsgmcmc.types import Factor, Float64, Named, PriorName, Purpose
 #: Initial value of one m_k of each factor, in units of the square root of the ratings' sd.
 START_MEAN = 1.0
 
-#: Turns between moves, and turn of the first move. Earlier moves would only disturb the biases, which converge first.
+#: Sweeps between moves, and least number of sweeps before the first move; if the first sweep ends with a draw of the
+#: hyperparameters, a move follows it, too. Other early moves would only disturb the biases, which converge first.
 MOVE_EVERY, FIRST_MOVE = 5, 50
 
 MOVE = Formula("theta = theta + step\nexchanged = across * theta", columns=("step", "across"), row_sums=("exchanged",))
@@ -132,7 +134,7 @@ class RowPriors(Part):
         Whether there is a bias column.
     prior : {"fixed", "normal-gamma", "normal-wishart"}
     prior_precision : float
-        lambda if `prior` is fixed, in the ratings' own unit; else its value until it is first drawn.
+        lambda if `prior` is fixed, in the ratings' own unit; else the initial precision of all columns.
     subchains : int
         Number M of interleaved sub-chains.
     scale : float
@@ -140,7 +142,7 @@ class RowPriors(Part):
     standardised : bool
         Whether the priors are in units of the ratings' standard deviation; else they are the published ones.
     width : float
-        Factor by which standardised priors are wider, if predictors are not in the unit of the ratings.
+        Number that multiplies the variances of standardised priors, for predictors in another unit than the ratings'.
     bias_mean : float
         Prior mean of the biases.
     exchanges : bool
@@ -214,14 +216,14 @@ class RowPriors(Part):
 
     @property
     def unit(self) -> Float64:
-        """Factors that convert a row to the ratings' own unit, (D,)."""
+        """Numbers by which a row is multiplied to convert it to the ratings' own unit, (D,)."""
         unit = np.full(self.dimension, np.sqrt(self.scale))
         unit[self.rank :] = self.scale
         return unit
 
     @property
     def expected_square(self) -> float:
-        """Approximate upper limit, at least 1, of the mean square of a row's elements under the prior."""
+        """Largest variance of a row's elements under a fixed prior, or 1 if that is larger; 1 for other priors."""
         return max(1.0, 1 / float(np.min(self._start * self.unit**2))) if self.prior == "fixed" else 1.0
 
     def origin(self, factor: Factor) -> Float64:
@@ -237,7 +239,7 @@ class RowPriors(Part):
         return mean
 
     def of_block(self, block: ParameterBlock, subchain: int) -> RowPrior:
-        """Prior of a block's rows, in float32."""
+        """Prior of a block's rows in a sub-chain, in float32."""
         factor, parameters = block.factor, self.parameters
         mean, precision = parameters.mean[factor][subchain], parameters.precision[factor][subchain]
         return RowPrior(mean.astype(np.float32), precision.astype(np.float32), block.arrays.get(SHIFT.name))
@@ -288,7 +290,7 @@ class RowPriors(Part):
             law.move_intercept(circulation.blocks(), sum(float(moved[factor.name][k]) for factor in Factor))
 
     def sums(self, context: DrawContext) -> Named | None:
-        """Total and products of `sums_of_rows` for every sub-chain, by factor, (blocks here, ...) each."""
+        """Total and products of `sums_of_rows` for every sub-chain, by factor; (local blocks, M, ...) each."""
         if self.prior == "fixed":
             return None
         return {rows.factor.name: self._sums(rows, context.positions) for rows in context.circulation.rows_by_factor()}
@@ -313,7 +315,7 @@ class RowPriors(Part):
     def _draw_prior(
         self, sums: Float64, n: int, more: PrecisionTerms, rng: np.random.Generator
     ) -> tuple[Float64, Float64]:
-        """Draw (m, Lambda) of a factor of n rows."""
+        """Draw (m, Lambda) of a factor of n rows, given the total and products of the rows in `sums`."""
         d, k = self.dimension, self.rank
         average, products = sums[:d] / n, sums[d:]
         mean = self._with_bias_mean()
@@ -363,7 +365,7 @@ def draw_translation(
     rng: np.random.Generator,
     intercept: Intercept | None = None,
 ) -> tuple[dict[Factor, Float64], dict[Factor, float]]:
-    """Draw the steps of all rows: first of H, then of W given the new H.
+    """Draw steps for all rows of H, then for all rows of W given the new H; and for the biases.
 
     Parameters
     ----------

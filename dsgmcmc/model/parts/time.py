@@ -21,15 +21,15 @@ training ratings of group g, and B_g the sum of w (e + d_g). Then
     lambda | d      ~ Gamma(1 + G / 2, rate PRECISION_RATE + sum d_g^2 / 2)
     d, lambda       <- c d, lambda / c^2,  c ~ N(sum d_g B_g / S, 1 / S),  S = sum d_g^2 N_g
 
-The last line is a step in lambda^-1/2 given d lambda^1/2, accepted with the ratio of its priors. It moves effects and
-precision together, which mixes well if groups have few ratings; the first two lines mix well if groups have many
-[Yu & Meng 2011]. The sums and G cover the groups with training ratings; all other effects are drawn from the prior
-N(0, 1 / lambda).
+The last line is a step in lambda^-1/2 given d lambda^1/2, accepted with the ratio of the prior densities of
+lambda^-1/2. It moves effects and precision together, which mixes well if groups have few ratings; the first two lines
+mix well if groups have many [Yu & Meng 2011]. The sums and the number G of groups cover the groups with training
+ratings; all other effects are drawn from the prior N(0, 1 / lambda).
 
 *Any other likelihood with a known score*: effects are proposed by noisy Newton steps. S_g and I_g are the sums, over
 the training ratings of group g, of the score and the curvature of the log density in the predictor
-(`dsgmcmc.kernels.effects`). L_g(d') is the change of the ratings' log density if d_g becomes d'. All groups of a level
-are drawn at once, as they are independent given all else:
+(`dsgmcmc.kernels.effects`). L_g(d') is the change of these ratings' log density if d_g becomes d'. All groups of a
+level are drawn at once, as they are independent given all else:
 
     d' ~ N(d + (S_g - lambda d) / P, 1 / P),      P = I_g + lambda
 
@@ -84,11 +84,11 @@ if TYPE_CHECKING:
 
 #: Rate of the prior of a precision, Gamma(1, rate PRECISION_RATE).
 PRECISION_RATE = 0.1
-#: Initial precisions, if the predictors' priors have width 1.
+#: Initial precision of every level's effects, for likelihoods of `width` 1.
 START_PRECISION = 50.0
 
 PAGE = "page"
-#: Levels that the name of a side alone stands for; they improved predictions in measurements.
+#: The levels meant by the name of a side alone; measurements showed that they improve predictions.
 USUAL = {"user": "user:page,user:8,user:64", "item": "item:32"}
 
 #: One number for each training rating, (nnz,) float32 by cell.
@@ -98,7 +98,7 @@ Sums = dict[int, Float32]
 
 
 def counted_times(ratings: Ratings, factor: Factor) -> tuple[Int32, Int32]:
-    """Number of ratings, and of different seconds, of every row of a factor, (n,) each.
+    """Number of ratings, and of different seconds with ratings, of every row of a factor, (n,) each.
 
     Raises
     ------
@@ -114,7 +114,7 @@ def counted_times(ratings: Ratings, factor: Factor) -> tuple[Int32, Int32]:
 
 
 def canonical_levels(text: str) -> str:
-    """Names of levels, in the order in which they are drawn; ``no`` for none.
+    """Return the names of all levels in a setting's text, in the order of their draws; ``no`` for none.
 
     Raises
     ------
@@ -124,8 +124,8 @@ def canonical_levels(text: str) -> str:
     if text == "no":
         return text
     names = []
-    for part in text.split(","):
-        names += USUAL.get(part.strip(), part.strip()).split(",")
+    for word in text.split(","):
+        names += USUAL.get(word.strip(), word.strip()).split(",")
     for name in names:
         kind, _, size = name.partition(":")
         if kind not in USUAL or not (size == PAGE or (size.isdecimal() and 2 <= int(size) < 2**31)):
@@ -136,14 +136,14 @@ def canonical_levels(text: str) -> str:
 
 
 class TimeLevel(NamedTuple):
-    """One level.
+    """One level of time.
 
     Attributes
     ----------
     name : str
         Such as ``user:8``.
     factor : Factor
-        The factor whose rows the groups belong to.
+        The factor to whose rows the groups belong.
     run : int
         Number of ratings in a group; 0 if groups are pages.
     """
@@ -154,17 +154,17 @@ class TimeLevel(NamedTuple):
 
     @property
     def field(self) -> str:
-        """Name of its effects on disk."""
+        """Name on disk of the level's effects."""
         return f"time.{self.name.replace(':', '.')}"
 
     def counts(self, ratings: Ratings) -> Int32:
-        """Number of groups of every row of its factor, (n,)."""
+        """Number of groups of every row of the level's factor, (n,)."""
         places, pages = counted_times(ratings, self.factor)
         return -(-places // np.int32(self.run)) if self.run else pages
 
-    def within(self, ratings: Ratings, part: Split, start: int, stop: int) -> Int32:
+    def within(self, ratings: Ratings, split: Split, start: int, stop: int) -> Int32:
         """Groups of the ratings in rows `start` to `stop` of a split, (m,), counted from 0 in every user or item."""
-        times = ratings.times_slab(part, SIDES[self.factor], start, stop)
+        times = ratings.times_slab(split, SIDES[self.factor], start, stop)
         return times.place // np.int32(self.run) if self.run else times.page
 
 
@@ -263,24 +263,24 @@ class _Reader:
     def train(self, block: int) -> list[Int32]:
         """Groups of the training ratings of a row block, by column block."""
         start, stop = self._blocks.bounds(Factor.W, block)
-        parts: list[list[Int32]] = [[] for _ in self._blocks.column_bounds[1:]]
+        slabs: list[list[Int32]] = [[] for _ in self._blocks.column_bounds[1:]]
         for first, last in row_slabs(self._ratings.row_indptr[start : stop + 1], SLAB):
             groups, columns = self.groups("train", start + first, start + last)
             column_block = np.searchsorted(self._blocks.column_bounds, columns, side="right") - 1
             order = np.argsort(column_block, kind="stable")
-            ends = np.searchsorted(column_block[order], np.arange(1, len(parts)))
-            for part, chosen in zip(parts, np.split(order, ends), strict=True):
-                part.append(groups[chosen])
-        return [np.concatenate(part) for part in parts]
+            ends = np.searchsorted(column_block[order], np.arange(1, len(slabs)))
+            for of_block, chosen in zip(slabs, np.split(order, ends), strict=True):
+                of_block.append(groups[chosen])
+        return [np.concatenate(of_block) for of_block in slabs]
 
-    def groups(self, part: Split, start: int, stop: int) -> tuple[Int32, Int32]:
-        """Groups of the ratings in rows `start` to `stop`, counted from 0 in every block, and their columns."""
+    def groups(self, split: Split, start: int, stop: int) -> tuple[Int32, Int32]:
+        """Groups, counted from 0 in every block, and columns of the ratings in rows `start` to `stop` of a split."""
         ratings = self._ratings
-        columns = ratings.columns(part, start, stop)
-        within = self._level.within(ratings, part, start, stop)
+        columns = ratings.columns(split, start, stop)
+        within = self._level.within(ratings, split, start, stop)
         owners = columns
         if self._level.factor == Factor.W:
-            indptr = ratings.row_indptr if part == "train" else ratings.test_indptr
+            indptr = ratings.row_indptr if split == "train" else ratings.test_indptr
             owners = np.repeat(np.arange(start, stop, dtype=np.int32), np.diff(indptr[start : stop + 1]))
         block = np.searchsorted(self._bounds, owners, side="right") - 1
         return (self._begins[owners] - self.first[block] + within).astype(np.int32), columns
@@ -330,9 +330,9 @@ class TimeEffects(Part):
     Attributes
     ----------
     original : dict of (int, int) to CellRatings
-        The training ratings without regard to effects, by cell.
+        The training ratings without effects subtracted or offsets set, by cell.
     values : list of dict of int to (G,) float32
-        By level, the effects of each block of its factor that is at home here.
+        By level, the effects of each block of the level's factor whose home is this process.
     """
 
     Settings = TimeSettings
@@ -410,7 +410,7 @@ class TimeEffects(Part):
         self._applied = False
 
     def begin(self, blocks: Iterable[ParameterBlock], first: bool) -> None:
-        """Apply the effects to the ratings, if they were set from outside. Collective."""
+        """Apply the effects to the ratings, if `start` or a checkpoint has replaced the effects. Collective."""
         if not self._applied:
             self._apply()
 
@@ -435,7 +435,7 @@ class TimeEffects(Part):
     def visit(
         self, number: int, arrays: dict[int, Float32], width: int = 1, returning: bool = False
     ) -> Iterator[tuple[tuple[int, int], Float32]]:
-        """Yield every cell with the array of its block's groups at a level. Collective.
+        """Yield every cell with the array for a level's groups in the cell's block of the level's factor. Collective.
 
         Parameters
         ----------
@@ -446,7 +446,7 @@ class TimeEffects(Part):
         width : int
             Number of elements per group.
         returning : bool
-            Whether the arrays are changed in the cells, so that the changed arrays must come back into `arrays`.
+            Whether the caller changes the arrays that are yielded, so that these must come back into `arrays`.
 
         Yields
         ------
@@ -472,7 +472,7 @@ class TimeEffects(Part):
     # ------------------------------------------------------------------ draws, and predictions
 
     def predictors(self, sign: Literal["+", "-"]) -> Callable[..., None]:
-        """Kernel that adds the predictors of a cell's ratings to given values, or subtracts these predictors."""
+        """Kernel that adds the predictors of a cell's ratings to given values, or subtracts them from the values."""
         return predictor_kernel(self._rank, self._biases, sign)
 
     def renews_data(self, turn: int) -> bool:
@@ -480,20 +480,20 @@ class TimeEffects(Part):
         return turn > 0 and turn % self._draws.every == 1
 
     def draw(self, context: DrawContext) -> None:
-        """Draw all effects and their precisions, if it is their turn. Collective."""
+        """Draw all effects and their precisions, if they are due. Collective."""
         if context.is_turn(self._draws.every):
             self._draws(self, context).run()
             self._apply()
 
     @classmethod
     def of_ratings(cls, draw: SavedDraw, users: Int32, items: Int32) -> tuple[float, float]:
-        """Mean and variance of the effects on new ratings, from the prior, because the ratings' groups are unknown."""
+        """Mean and variance of the sum of effects on a new rating: from the prior, as its groups are unknown."""
         precisions = draw.shared.get("time.precision", np.zeros(0))
         return 0.0, float((1 / precisions).sum())
 
 
 def precision_given(groups: float, squares: float, rng: np.random.Generator) -> float:
-    """Draw lambda given the number G of effects and sum d^2."""
+    """Draw lambda given the number `groups` of effects, G, and their sum of `squares`, sum d^2."""
     return rng.gamma(1 + groups / 2) / (PRECISION_RATE + squares / 2)
 
 
@@ -542,7 +542,10 @@ class NormalDraw:
                 subtract_groups(groups[cell], changes, self._residuals[cell])
 
     def _draw_level(self, number: int, sums: dict[int, Float32]) -> dict[int, Float32]:
-        """Draw the effects of a level and their precision, given sums over its groups; return the effects' changes."""
+        """Draw the effects of a level and their precision; return the effects' changes.
+
+        `sums` has, by block, sum w e and sum w of every group, (2 G,). Collective.
+        """
         part, blocks = self._part, self._part.values[number]
         precision = float(part.parameters.precision[number])
         noise = {b: part.normals(number, b, self._stream, Purpose.TIME) for b in blocks}
@@ -570,7 +573,7 @@ class NormalDraw:
 
 
 def draw_precision(sums: Float64, rng: np.random.Generator) -> Float64:
-    """Draw the precision of a level's effects, and the factor by which these effects are multiplied, (2,).
+    """Draw the precision of a level's effects, and the factor c by which these effects are multiplied, (2,).
 
     Parameters
     ----------
@@ -596,7 +599,7 @@ def draw_precision(sums: Float64, rng: np.random.Generator) -> Float64:
 class MetropolisDraw:
     """One draw of the effects of all levels under any likelihood with a known score. Collective.
 
-    It keeps the predictors of the training ratings, current effects included, and the terms of their scores.
+    It keeps, for the training ratings, the predictors with the current effects, and the terms of the scores.
 
     Parameters
     ----------
@@ -635,7 +638,7 @@ class MetropolisDraw:
                 effects += changes[b]
 
     def _add(self, number: int, sums: Sums, moved: bool = True) -> None:
-        """Add S, I and L to `sums`, at the changes of a level's effects, which are 0 unless `moved`. Collective."""
+        """Add S, I and L to `sums`; its first column has the changes of effects, all 0 if not `moved`. Collective."""
         flat, groups = {b: of_block.ravel() for b, of_block in sums.items()}, self._part.groups.train[number]
         for cell, buffer in self._part.visit(number, flat, 4, returning=True):
             self._kernel(groups[cell], self._predictors[cell], self._terms[cell], buffer.reshape(-1, 4), moved)
@@ -643,7 +646,7 @@ class MetropolisDraw:
             sums[b] = of_block.reshape(-1, 4)
 
     def _step(self, number: int) -> Sums:
-        """Make a Metropolis step of a level's effects; return their changes, and S, I and L there. Collective."""
+        """Make a Metropolis step of a level's effects; return changes, and S, I and L at new effects. Collective."""
         part, blocks, tau = self._part, self._part.values[number], self._tau
         prior = float(part.parameters.precision[number])
         here = {b: np.zeros((len(old), 4), np.float32) for b, old in blocks.items()}
@@ -691,7 +694,7 @@ class MetropolisDraw:
 
 
 class Line(NamedTuple):
-    """Slope T and curvature V of the log density in c, by which the effects are multiplied, at c = 1."""
+    """Slope T and curvature V, at c = 1, of the ratings' log density if a level's effects are multiplied by c."""
 
     slope: float
     curvature: float
@@ -707,7 +710,10 @@ class Line(NamedTuple):
 
 
 def log_ratio(scale: float, precision: float, here: Line, there: Line) -> float:
-    """Logarithm of the acceptance ratio of a scale, without the change of the ratings' log density."""
+    """Logarithm of the acceptance ratio of c = `scale`, without the change L(c d) of the ratings' log density.
+
+    `precision` is lambda, `here` the line at the effects d, and `there` the line at c d.
+    """
     if scale == 1.0 or there.curvature <= 0:
         return -inf
     prior = PRECISION_RATE * precision * (1 - scale**-2) - 4 * log(abs(scale))
