@@ -1,4 +1,8 @@
-"""The ratings that a process holds: its row ranges, each cut into column blocks, and its test ratings."""
+"""The ratings of a process: its row blocks, cut by the column blocks into cells, and their test ratings.
+
+Rows and columns are cut into B blocks each. A cell is a row block and a column block, and a part of the data is a set
+of B cells that have no row or column in common (`dsgmcmc.parallel.partition`).
+"""
 
 from __future__ import annotations
 
@@ -23,19 +27,22 @@ SLAB = 250_000  # ratings read at a time
 
 @dataclass(frozen=True)
 class CellRatings:
-    """Training ratings of one cell in CSR format: local rows, local columns, and (value - centre) / scale.
+    """Training ratings of one cell in CSR format: local rows, local columns, and (rating - centre) / scale or a code.
 
     Attributes
     ----------
     indptr : (n + 1,) int64
+        Index of the first rating of every local row, and the number of ratings.
     indices : (nnz,) uint16 or int32
+        Local columns.
     stored : (nnz,) uint8 or float32
         Values; if there is a table, their indices in it.
     table : (at most 256,) float32, optional
+        Distinct values.
     columns : int
         Number of columns of the cell.
     offsets : (nnz,) float32, optional
-        Number that is added to every rating's predictor.
+        Numbers that are added to the predictors of the ratings.
     """
 
     indptr: Int64
@@ -47,7 +54,7 @@ class CellRatings:
 
     @property
     def values(self) -> Float32:
-        """The ratings, (nnz,) float32; with a table, looked up at every call."""
+        """The ratings as stored, (nnz,) float32; with a table, looked up at every call."""
         return self.stored if self.table is None else self.table[self.stored]
 
     @property
@@ -106,16 +113,20 @@ class RatingBlocks:
     standardise : bool
         Whether ratings, less the centre, are divided by their root mean square.
     codes : callable, optional
-        Converts ratings to the values that `train` stores, such as the indices of levels.
+        Converts ratings, less the centre, to the values that `train` stores, such as the indices of levels.
 
     Attributes
     ----------
+    train : dict of (int, int) to CellRatings
+        Training ratings, by the numbers of the row block and the column block.
+    test : dict of int to TestRows
+        Test ratings, by row block.
     scale : float
-        Number by which ratings are divided; 1 if they are not standardised, or all equal.
+        Number by which ratings are divided; 1 if they are not standardised, or all equal to the centre.
     extreme : float
-        Largest distance of a rating from the centre, divided by `scale`.
+        Largest distance of a training rating from the centre, divided by `scale`.
     row_bounds, column_bounds : (B + 1,) int64
-        First row (or column) of every block, and the end of the last block.
+        First row (or column) of every block, and the number of rows (or columns).
     row_counts : dict of int to (rows,) int64
         Training ratings of every row, by row block of this process.
     column_counts : (J,) int64
@@ -123,7 +134,7 @@ class RatingBlocks:
     part_sizes : (B,) int64
         Training ratings in every part.
     part_peaks : (B,) int64
-        Largest number of training ratings that a row or column has in every part.
+        Largest number of training ratings that any row or column has in each part.
     """
 
     def __init__(
@@ -165,7 +176,10 @@ class RatingBlocks:
         return int(bounds[index]), int(bounds[index + 1])
 
     def curvature_bound(self, probability: Float64 | None) -> float:
-        """Largest number of ratings of a row or column: in a part, over its probability; without parts, in all."""
+        """Largest number of training ratings of a row or column, at least 1.
+
+        Ratings are counted within each part and divided by its probability; without probabilities, in all data.
+        """
         if probability is None:
             return float(max(self._peak, 1.0))
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -173,7 +187,7 @@ class RatingBlocks:
         return float(max(scaled.max(), 1.0))
 
     def level_counts(self, ring: Ring, size: int) -> Int64:
-        """Number of training ratings at each of `size` levels, (R,) int64. Collective."""
+        """Number of training ratings at each of `size` levels, (size,) int64; ratings are level codes. Collective."""
         counts = np.zeros((len(ring.blocks), size))
         for (b, _), block in self.train.items():
             counts[b - ring.blocks.start] += np.bincount(block.values.astype(np.int64), minlength=size)
@@ -187,7 +201,7 @@ class RatingBlocks:
             self.test[b] = self._cut_test(*ratings.slab("test", start, stop))
 
     def _read_train(self, ratings: Ratings, start: int, stop: int) -> list[CellRatings]:
-        """Read a range of rows in small slabs, so that the peak of memory is little above the size of the result."""
+        """Read the cells of a range of rows in slabs, so that peak memory is little above the size of the result."""
         bounds, grid = self.column_bounds, len(self.column_bounds) - 1
         slabs = [(start + a, start + b) for a, b in row_slabs(ratings.row_indptr[start : stop + 1], SLAB)]
         block_of, sizes = np.repeat(np.arange(grid, dtype=np.int32), np.diff(bounds)), np.zeros(grid, np.int64)
@@ -228,7 +242,7 @@ class RatingBlocks:
         return TestRows((values - np.float32(self.centre)).astype(np.float32), by_column)
 
     def _standardise(self, ring: Ring) -> float:
-        """Divide all ratings by the root mean square of the training ratings, and return it."""
+        """Divide all ratings by the root mean square of the training ratings, and return this divisor. Collective."""
         squares = np.zeros((len(ring.blocks), 1))
         for (b, _), block in self.train.items():
             values = block.values
@@ -240,6 +254,7 @@ class RatingBlocks:
         return scale
 
     def _count(self, ring: Ring) -> tuple[Int64, Int64]:
+        """Return `part_sizes` and `part_peaks`. Collective."""
         grid = ring.grid
         sizes = np.zeros((len(ring.blocks), grid))
         peaks = np.zeros((len(ring.blocks), grid))

@@ -1,7 +1,8 @@
-"""The blocks of both factors that a process holds, and how they are sent.
+"""The blocks of both factors on a process, and how they are sent.
 
 Row blocks stay on their process. Column blocks go round the ring: between iterations, a column block rests on the
-process whose row block it is paired with next.
+process whose row block it is paired with in the next iteration's part of the data. Its home is the process with the row
+block of the same number; in part 0, all column blocks are at home.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from dsgmcmc.types import Factor, Float32
 
 OTHER = {Factor.W: Factor.H, Factor.H: Factor.W}
 
-#: Makes a `ParameterBlock` from its factor, index, start, counts and arrays.
+#: Makes a `ParameterBlock` from its factor, index, start, counts, arrays and buffer.
 MakeBlock = Callable[..., ParameterBlock]
 
 
 class RatingsCell(NamedTuple):
-    """A row block, a column block, and their ratings. On a tour the column block has only the arrays that are sent.
+    """A row block, a column block, and their training ratings. On a tour the column block may lack arrays not sent.
 
     Attributes
     ----------
@@ -60,7 +61,7 @@ class Circulation:
     ratings : RatingBlocks
         The ratings of this process's rows; bounds and counts of the blocks.
     schedule : Schedule or None
-        The part that each iteration visits; None if the column blocks stay at home.
+        The part of the data that each iteration visits; None if the column blocks stay at home.
     make : callable
         Makes a `ParameterBlock`; the arguments common to all blocks are already bound.
     layout : BlockLayout
@@ -68,16 +69,16 @@ class Circulation:
     scratch : tuple of str
         Names of (n, D) arrays that are not sent.
     dimension : int
-        Columns D of a factor.
+        Number D of columns of a factor.
 
     Attributes
     ----------
     rows, columns : dict of int to ParameterBlock
         Blocks that rest on this process, by block number.
     part : int
-        The part at which the column blocks rest.
+        The part of the data whose pairs of row and column blocks rest on the same process.
     part_probability : float
-        Probability p_t that an iteration visits the part; 1 if there are no parts.
+        Probability p_t that an iteration visits this part; 1 without a schedule.
     """
 
     def __init__(
@@ -99,7 +100,7 @@ class Circulation:
         self.place(0)
 
     def place(self, iteration: int) -> None:
-        """Allocate the column blocks that rest on this process before `iteration`, filled with zeros."""
+        """Allocate the column blocks that rest on this process when `iteration` begins, filled with zeros."""
         self._set_part(self._part_of(iteration))
         self.columns: dict[int, ParameterBlock] = {}
         self._scratch: dict[int, dict[str, Float32]] = {}  # by column block
@@ -137,7 +138,7 @@ class Circulation:
         return [column_of(b, self.part, self.grid) for b in self.ring.blocks]
 
     def _length(self, column_block: int, width: int = 0) -> int:
-        """Number of float32 in the message of a column block: all its fields, or `width` columns."""
+        """Number of float32 in the buffer of a column block: of all its fields, or of `width` columns if not 0."""
         start, stop = self.ratings.bounds(Factor.H, column_block)
         return (stop - start) * (width or self.layout.width)
 
@@ -182,7 +183,11 @@ class Circulation:
     # ------------------------------------------------------------------ sending blocks
 
     def visit(self, iteration: int, send: bool) -> Iterator[RatingsCell]:
-        """Cells of an iteration's part; with `send`, cells whose blocks leave come first, and their blocks are sent."""
+        """Yield the cells of the part that `iteration` visits.
+
+        With `send`, each column block is sent to where the next iteration needs it, as soon as its cell was visited.
+        Cells whose column blocks leave this process come first.
+        """
         move = None
         if send:
             after = self._part_of(iteration + 1)
@@ -201,7 +206,7 @@ class Circulation:
     def tour(
         self, names: Sequence[str], returning: Sequence[str] = (), sums: Sequence[str] = ()
     ) -> Iterator[RatingsCell]:
-        """Pair every row block with all column blocks, at a frozen state. Collective.
+        """Yield the cells of every row block with all column blocks, at a frozen state. Collective.
 
         A row block meets the column blocks in an order that does not depend on the number of processes, so that sums
         do not depend on it either, to the bit.
@@ -248,7 +253,7 @@ class Circulation:
             self.ring.phases.leave("gradient", begin)
 
     def home(self, names: Sequence[str], returning: Sequence[str] = ()) -> Iterator[ParameterBlock]:
-        """Row blocks of this process, and column blocks with the same numbers and these fields. Collective.
+        """Yield this process's row blocks, and the column blocks with the same numbers and these fields. Collective.
 
         Column blocks that are not at home are copied there; fields in `returning` are copied back.
         """
@@ -297,7 +302,7 @@ class Circulation:
         return self._moved(buffers, copies, self.part, 0)
 
     def _take_back(self, copies: _Copies, buffers: dict[int, Float32], names: Sequence[str]) -> None:
-        """Copy fields from the copies at home back to where the column blocks rest. Collective."""
+        """Copy these fields from the copies at home back to where the column blocks rest. Collective."""
         for c, buffer in self._moved(buffers, copies, 0, self.part).items():
             block, copy = self.columns[c], self._copy(copies, c, buffer)
             for name in names:

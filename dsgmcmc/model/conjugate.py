@@ -15,7 +15,7 @@ from dsgmcmc.types import Array, Float64
 WISHART_BETA = 2.0
 
 
-#: Column sums of the rows and of their squares; the key says whether the rows' prior means are shifted.
+#: Column sums of the rows and of their squares; the key says whether the rows' shifts are subtracted first.
 SUMS = {
     shifted: Formula(f"total = {x}\nsquares = ({x}) * ({x})", column_sums=("total", "squares"))
     for shifted, x in {False: "theta", True: "theta - shift"}.items()
@@ -23,23 +23,23 @@ SUMS = {
 
 
 def sums_of_rows(rows: Rows, position: str, dense: bool) -> tuple[Float64, Float64]:
-    """Sufficient statistics of rows for drawing their mean and precision, block by block.
+    """Sufficient statistics from which the mean and precision of rows are drawn, for each block.
 
     Parameters
     ----------
     rows : Rows
         The rows theta; their shift, if they have one, is subtracted.
     position : str
-        Field that holds theta.
+        Field with theta.
     dense : bool
-        Whether products of different columns are computed.
+        Whether products of different columns are also computed.
 
     Returns
     -------
     total : (blocks, D) float64
         Sum of the rows.
     products : (blocks, D) or (blocks, D, D) float64
-        Sum of their squares, or of their outer products.
+        Sum of the rows' squares, or of their outer products if `dense`.
     """
     shifted = SHIFT.name in rows.blocks[0].arrays
     if dense:
@@ -77,7 +77,7 @@ def draw_normal_gamma(
     prior: GammaPrior = PUBLISHED_PRIOR,
     more: PrecisionTerms = NO_TERMS,
 ) -> tuple[Float64, Float64]:
-    """Draw (m, lambda) of a diagonal Gaussian given n rows [Nemeth 2021, 6.3].
+    """Draw (m, lambda), the mean and the precisions of a diagonal Gaussian, given n rows [Nemeth 2021, 6.3].
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """Predictions of the test ratings: at the last recorded state, and their mean and variance over the draws.
 
-A test rating takes 28 bytes of memory, 36 if users or items have noise scales, and 8 more for each level of a rating.
-Its size matters, because usually a tenth of all ratings are test ratings. A few ratings are followed: their predictions
-at every draw are kept for convergence diagnostics.
+A test rating takes 28 bytes of memory, 36 if the noise variance differs between ratings, and 8 more for each level.
+The size matters, because usually a tenth of all ratings are test ratings. A few test ratings are followed: their
+predictions at every draw are kept for convergence diagnostics.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dsgmcmc.storage.store import Key, Lazy, Snapshot
 from dsgmcmc.targets.base import DrawInfo, Followed, RunningMoments
 from dsgmcmc.types import Float32, Float64
 
-#: Approximate number of test ratings whose prediction is traced at every draw; they are evenly spaced in row blocks.
+#: Approximate number of test ratings that all processes follow; they are evenly spaced within each row block.
 FOLLOWED = 256
 
 
@@ -34,13 +34,13 @@ class HeldOut:
     Parameters
     ----------
     circulation : Circulation
-        Holds the test ratings and the factors.
+        The blocks of both factors, and the test ratings.
     likelihood : Law
         Distribution of a rating.
     noise_precision : callable
-        Returns the current tau.
+        Returns the current precision tau of the noise.
     effects : Part, optional
-        Its effects are added to the predictors of the test ratings.
+        Part of the model whose effects (`Part.test`) are added to the predictors of the test ratings.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class HeldOut:
         self._has_draws = False
 
     def record(self, position: str, draw: DrawInfo | None) -> None:
-        """Predict the test ratings at the current state; include it in the averages if it is a draw. Collective."""
+        """Predict the test ratings at the current state; include them in the averages if it is a `draw`. Collective."""
         if self._ratings.n_test:
             tau = self._noise_precision()
             for cell in self._circulation.tour((position, *self._drawn)):
@@ -72,9 +72,9 @@ class HeldOut:
                 rows.count(draw)
 
     def metrics(self) -> dict[str, float | None]:
-        """RMSE of this state and of the posterior mean, None without test ratings; tau, if there is noise. Collective.
+        """RMSE of the last recorded state and of the posterior mean; tau, if there is noise. Collective.
 
-        The values are in the ratings' own unit. Clicks have no RMSE.
+        The values are in the ratings' own unit. An RMSE is None without test ratings, and for clicks.
         """
         n, scale = self._ratings.n_test, self._ratings.scale
         tau = {"tau": self._noise_precision() / scale**2} if self._has_noise else {}
@@ -133,14 +133,18 @@ class HeldOutRows:
     prediction : (q,) float32
         Expected ratings at the last recorded state, standardised: (rating - centre) / scale.
     noise : (q,) or (1,) float32
-        Variances of the ratings about their predictions at that state.
+        Variances of the ratings about their predictions at that state; (1,) if they are all equal.
     probability : (q, R) float32
         Probabilities of the levels at that state; R is 0 without levels.
     mean, m2, mean_noise, mean_probability : float32
-        Weighted mean and sum of squared deviations of the predictions over the draws; means of the noise variances and
-        of the probabilities.
+        Over the draws, with their weights: mean of the predictions, sum of their squared deviations from the mean, mean
+        of the noise variances, and mean of the probabilities.
     mean_shape : (m,) float32
         Means of the likelihood's other parameters, if it has any (`Law.shape`).
+    followed : (m,) int64
+        Positions of the followed ratings among the test ratings.
+    followed_predictions, log_likelihoods : list
+        For every draw, the predictions of the followed ratings and the log likelihood of all test ratings.
     accumulators : tuple of str
         Names of the averages in use, both as attributes and on disk.
     """
@@ -165,7 +169,7 @@ class HeldOutRows:
         self._moments = RunningMoments(*self._columns[1:])
 
     def predict(self, kernel: Any, position: str, cell: RatingsCell, tau: float, shift: Float32 | None = None) -> None:
-        """Predict the ratings in a cell, and the variance of their noise; `shift` is added to predictors."""
+        """Predict the test ratings in a cell, and their noise variances; `shift`, (q,), is added to predictors."""
         chosen, rows, columns = self.rows.by_column[cell.column.index]
         if not len(chosen):
             return
@@ -202,12 +206,12 @@ class HeldOutRows:
         yield from self.traces(0.0, 1.0)
 
     def trace(self) -> Float32:
-        """Standardised predictions of the followed ratings at every draw, (draws, m) float32."""
+        """Standardised predictions of the m followed ratings at every draw, (draws, m) float32."""
         shape = (len(self.followed_predictions), len(self.followed))
         return np.array(self.followed_predictions, np.float32).reshape(shape)
 
     def traces(self, centre: float, scale: float) -> Iterator[tuple[Key, npt.NDArray[Any]]]:
-        """Yield the values stored for every draw, in the ratings' unit: `centre` + `scale` x standardised value."""
+        """Yield the traces, with predictions as `centre` + `scale` x standardised value, and the positions followed."""
         likelihoods = np.array(self.log_likelihoods, np.float64) - len(self.rows.values) * np.log(scale)
         yield Key("trace", "W", self.block, "prediction"), _rating(self.trace(), centre, scale)
         yield Key("trace", "W", self.block, "log_likelihood"), likelihoods
@@ -222,7 +226,7 @@ class HeldOutRows:
         self.log_likelihoods = snapshot.read(Key("trace", "W", self.block, "log_likelihood")).tolist()
 
     def posterior(self, centre: float, scale: float, total: float) -> Iterator[tuple[Key, Lazy]]:
-        """Arrays of the posterior of the predictions, in the unit of `traces`; `total` is the weight of all draws."""
+        """Arrays of the saved posterior, in the ratings' own unit; `total` is the weight of all draws."""
         square = np.float32(scale**2)
         yield self._key("rating"), partial(_rating, self.rows.values, centre, scale)
         yield self._key("mean"), partial(_rating, self.mean, centre, scale)

@@ -41,18 +41,18 @@ class Quantity:
     kept : bool
         Whether it is saved in checkpoints; else it is computed from other quantities.
     drawn : bool
-        Whether it belongs to a draw. A quantity of rows that is drawn has posterior moments, too.
+        Whether a draw contains it. A quantity of rows in a draw has posterior moments, too.
     traced : bool
-        Whether a shared quantity that is drawn is traced at every draw; a matrix is traced by its diagonal.
+        Whether its value at every draw is kept, if it is shared and in draws; of a matrix, the diagonal.
     started : bool
         Whether a warm start takes it from the earlier run.
     positive : bool
         Whether it, or its diagonal, is positive.
     per_chain : bool
-        Whether there is one for each interleaved sub-chain.
+        Whether each interleaved sub-chain has a separate value.
     diagnosed : str
-        Its name in diagnostics; empty if it cannot be compared between chains. ``{kind}`` stands for user or item,
-        ``{number}`` for 1, 2, ... and ``{label}`` for the name of an element.
+        Its name in diagnostics; empty if they leave it out, because it cannot be compared between chains. ``{kind}``
+        stands for user or item, ``{number}`` for 1, 2, ... and ``{label}`` for the name of an element.
     as_sd : bool
         Whether diagnostics show a precision as a standard deviation.
     label : str
@@ -87,7 +87,7 @@ class Quantity:
         return replace(general, name=general.name.format(factor.name), dims=dims, factor=factor, general=general)
 
     def is_of(self, factor: Factor) -> bool:
-        """Whether rows of a factor have it."""
+        """Whether the rows of `factor` have it, if it is a quantity of rows."""
         return self.factor in (None, factor)
 
     def shape(self, sizes: Sizes) -> tuple[int, ...]:
@@ -110,9 +110,9 @@ class Quantity:
         value : array
             Its value for standardised ratings. The last axis runs over the columns of a row; both axes of a matrix do.
         columns : (D,) array
-            Units of the columns of a row.
+            Unit of each column of a row.
         rating : float
-            Number by which ratings were divided.
+            Number by which ratings were divided: the unit of a rating.
         """
         of_columns = np.outer(columns, columns) if self.dims.count("column") > 1 else columns ** abs(self.columns)
         converted = value
@@ -126,11 +126,11 @@ class Quantity:
 THETA = Quantity("theta", ("column",), of_rows=True, columns=1, started=True)
 
 
-#: Scale of a row's noise.
+#: Scale of a row: g of its noise, or s of `dsgmcmc.model.likelihoods.scales`.
 WEIGHT = Quantity("weight", of_rows=True, started=True)
 
 
-#: Shift of a row's prior mean from m.
+#: Shift of a row's prior mean from the mean m that the rows of its factor share.
 SHIFT = Quantity("shift", ("column",), of_rows=True, drawn=False)
 
 
@@ -151,7 +151,7 @@ class Sampled(Replicated):
         return tuple(quantities)
 
     def drawn(self, subchain: int = 0) -> Iterator[tuple[Quantity, Float64]]:
-        """Yield the quantities of a draw of one sub-chain, with their values."""
+        """Yield the quantities in a draw of sub-chain `subchain`, with their values."""
         for attribute, quantity in self.quantities.items():
             value = getattr(self, attribute) if quantity.drawn else None
             if isinstance(value, dict):
@@ -245,7 +245,7 @@ def sizes_of(
     features : dict of Factor to (int, int)
         Number F of features of a factor's rows, and number of groups of features.
     more : dict of str to int
-        Other axes.
+        Lengths of other axes, by name.
     """
     sizes = {"one": 1, "column": dimension, **(more or {})}
     sizes |= {"threshold": max(levels - 1, 0), "gap": max(levels - 2, 0)}

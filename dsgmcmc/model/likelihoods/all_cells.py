@@ -1,21 +1,23 @@
 r"""Clicks: every training rating counts as a 1, and every pair of a user and an item as a 0 of weight a0 [Hu 2008].
 
-With s_ij = W_i . H_j and O the training ratings, whatever their values, the energy is
+With s_ij = W_i . H_j and O the set of pairs with a training rating, whatever its value, the energy is
 
     (tau / 2) [ sum_{ij in O} (1 - s_ij)^2 + a0 sum_{all ij} s_ij^2 ]
 
 The energy is that of a pseudo-likelihood: no distribution of clicks has this likelihood. So tau is not sampled. It
-weighs the data against the prior, and is set by the user, as a0 is. Predictions are scores. There are neither biases
-nor a centre, so that the sum over all pairs contains s alone and follows from Gram matrices. Rows are normal given the
-other factor.
+weighs the data against the prior; tau and a0 are settings. Predictions are s_ij, scores for ranking items. There are
+neither biases nor a centre, so that the sum over all pairs contains s alone and follows from Gram matrices. Rows are
+normal given the other factor.
 
-The sum over all pairs is tr(W^T W H^T H), so the Gram matrix of each factor suffices: the gradient for W_i is
-tau a0 (H^T H) W_i, and every row of W gets the same precision tau a0 H^T H. A metric adds it to the precision Lambda of
-the prior, which all rows also share. Each pair has one row of W and one of H, and (x + y)^2 <= 2 (x^2 + y^2): as for
-the ratings, both factors together are at most twice as curved as each alone, which the steps allow for.
+The sum over all pairs is tr(W^T W H^T H), so the Gram matrix of each factor suffices: the gradient for W_i is tau a0
+(H^T H) W_i, and every row of W gets the same precision tau a0 H^T H. A metric adds it to the precision Lambda of the
+prior, which all rows also share. Each pair has one row of W and one of H, and (x + y)^2 <= 2 (x^2 + y^2). So the
+curvature in both factors together is at most twice that in each alone, as it is for a sum over ratings. The step sizes
+allow for this factor of 2.
 
-In the metric Lambda + tau a0 H^T H, this precision contributes curvature 1 to every row. In the metric of its diagonal,
-it contributes at most the largest eigenvalue of the matrix scaled to a diagonal of 1, whatever the row's ratings are.
+In the metric Lambda + tau a0 H^T H, the prior and the sum over all pairs together contribute curvature 1 to every row.
+In the metric of the diagonal of this matrix, they contribute at most its largest eigenvalue after it is scaled to a
+diagonal of 1, whatever the row's ratings are.
 
 [Hu 2008] Hu, Koren & Volinsky, Collaborative filtering for implicit feedback datasets, ICDM.
 """
@@ -39,7 +41,7 @@ from dsgmcmc.types import Array, Factor, Float32, Float64, Named
 
 
 class ClickSettings(BaseModel):
-    """Settings of clicks."""
+    """Settings for clicks."""
 
     zero_weight: float | None = setting(
         "Weight of an unobserved pair relative to a click.", None, shown="0.1 with all-cells", gt=0, allow_inf_nan=False
@@ -54,7 +56,7 @@ class AllCells(Gaussian):
     can_be_evaluated = False
     noise_quantities = ()
     Settings = ClickSettings
-    # the diagonal metric is slow where factors have a common mean, as they have without biases
+    # in the diagonal metric, chains mix slowly if the rows of a factor have a common mean, as they have without biases
     defaults: ClassVar[dict[str, Any]] = {
         "noise_precision": 30.0,
         "zero_weight": 0.1,
@@ -149,7 +151,7 @@ class AllCells(Gaussian):
 
 
 def _partial_grams(circulation: Circulation, position: str) -> Named:
-    """Gram matrices of this process's blocks, by factor."""
+    """Gram matrices of this process's blocks, (blocks, D, D) float64, by the factor's name."""
     partials = {}
     for rows in circulation.rows_by_factor():
         arrays = [block[position] for block in rows.blocks]

@@ -5,8 +5,9 @@ that is compiled into the kernels. Its other methods are for held-out ratings, p
 ratings. With the setting ``center``, the training mean is subtracted from ratings and predictors.
 
 `Law` is the interface that all likelihoods share: accepted settings and ratings, gradients, and predictions. A
-`Likelihood` is a distribution that its mean and variance determine; derive a new class from it if possible.
-Ordered levels have a probability for each level instead (`dsgmcmc.model.likelihoods.ordinal`).
+`Likelihood` is a distribution that its mean, its variance, and a few parameters common to all ratings (`shape`)
+determine; derive a new class from it if possible. Ordered levels have a probability for each level instead
+(`dsgmcmc.model.likelihoods.ordinal`).
 
 A *link* is the transformation between eta and the expected rating or the levels' probabilities (log, logit). *Rows*
 are the rows of W and H: users and items.
@@ -46,14 +47,14 @@ LINK_WIDTH = 4.0
 
 
 class Levels(NamedTuple):
-    """The distinct values of ratings, if they are few.
+    """The distinct values of the training ratings.
 
     Attributes
     ----------
     values : (R,) float64
         Distinct values, ascending.
     counts : (R,) int64
-        Number of training ratings with each value.
+        Number of training ratings with each value; zeros if the likelihood does not need them.
     """
 
     values: Float64
@@ -64,9 +65,9 @@ class Levels(NamedTuple):
         """Count the training ratings at each distinct value in an open file, however many values there are."""
         values, counts = np.zeros(0), np.zeros(0, np.int64)
         for start, stop in row_slabs(ratings.row_indptr, SLAB):
-            read, times_read = np.unique(ratings.slab("train", start, stop)[2].astype(np.float64), return_counts=True)
-            values, place = np.unique(np.concatenate([values, read]), return_inverse=True)
-            counts = np.bincount(place, np.concatenate([counts, times_read]), len(values)).astype(np.int64)
+            new, new_counts = np.unique(ratings.slab("train", start, stop)[2].astype(np.float64), return_counts=True)
+            values, index = np.unique(np.concatenate([values, new]), return_inverse=True)
+            counts = np.bincount(index, np.concatenate([counts, new_counts]), len(values)).astype(np.int64)
         return cls(values, counts)
 
 
@@ -79,18 +80,19 @@ def with_weight(counts: tuple[Counts, Counts], weight: np.float32) -> tuple[Coun
 def metropolis(
     log_density: Callable[[Float64], float], start: Sequence[float], n: float, rng: np.random.Generator
 ) -> Float64:
-    """Draw parameters of a distribution given n ratings, by `METROPOLIS_STEPS` Metropolis steps from `start`.
+    """Make `METROPOLIS_STEPS` Metropolis steps from `start`, the current parameters; return the new ones, (m,).
 
-    The scale of a step is random, from 0.3 / sqrt(n) to 100 / sqrt(n).
+    The parameters are those of a distribution of n ratings; `log_density` is their posterior's, up to a constant. The
+    sd of a step is random, log-uniform from 0.3 / sqrt(n) to 100 / sqrt(n).
     """
     here = np.array(start)
     density, least, most = log_density(here), log(0.3 / sqrt(n)), log(100 / sqrt(n))
     normals, uniform = rng.standard_normal((METROPOLIS_STEPS, len(here))), rng.random((METROPOLIS_STEPS, 2)).tolist()
     for normal, (size, chance) in zip(normals, uniform, strict=True):
         new = here + exp(least + size * (most - least)) * normal
-        there = log_density(new)
-        if log1p(-chance) < there - density:
-            here, density = new, there
+        new_density = log_density(new)
+        if log1p(-chance) < new_density - density:
+            here, density = new, new_density
     return here
 
 
@@ -127,21 +129,21 @@ class Law(Part):
     background : float, optional
         Weight a0 of the squared predictor of every pair of a user and an item, if the energy has a sum over all pairs.
     cut_by : Factor, optional
-        Factor whose rows each have a set of thresholds, if ratings are ordered levels.
+        Factor whose rows each have a set of thresholds, if ratings are ordered levels; None if all rows share one set.
     """
 
     #: Row quantities needed if each row has a noise scale; they include `WEIGHT`.
     noise_quantities: ClassVar[tuple[Quantity, ...]] = ()
-    #: Whether there is noise, whose precision tau is sampled. Without noise, ratings have no unit, and priors are
-    #: always the standardised ones (`dsgmcmc.model.parts.rows`).
+    #: Whether there is noise, whose precision tau is fixed or sampled. Without noise, ratings have no unit, and priors
+    #: are always the standardised ones (`dsgmcmc.model.parts.rows`).
     has_noise: ClassVar[bool] = True
     #: Whether minus the log likelihood is a sum over the ratings, so that a minibatch of them can estimate it.
     is_sum_over_ratings: ClassVar[bool] = True
-    #: Whether predictions can be compared with ratings; if not, they are scores, and only their order matters.
+    #: Whether predictions can be compared with ratings; if not, only the order of predictions matters.
     can_be_evaluated: ClassVar[bool] = True
     #: Whether the expected rating is the predictor.
     is_linear: ClassVar[bool] = False
-    #: Whether it has parameters in place of the training mean, which is then not subtracted from ratings.
+    #: Whether the likelihood has parameters in place of the training mean, which is then not subtracted from ratings.
     replaces_mean: ClassVar[bool] = False
     #: Settings that only this likelihood has.
     Settings: ClassVar[type[BaseModel]] = BaseModel
@@ -155,13 +157,13 @@ class Law(Part):
     noise_parameters: NoiseParameters
     #: Number of levels, whose probabilities are recorded for held-out ratings; 0 if ratings are not levels.
     n_levels: int = 0
-    #: Parameters in `shape`, which the score may contain: their names, and their values before the first draw.
+    #: Names of the parameters in `shape`, and their values where neither data nor draws give them.
     starts: ClassVar[Mapping[str, float]] = {}
     #: Settings of the run whose defaults this likelihood changes.
     defaults: ClassVar[dict[str, Any]] = {}
     #: Fields of rows that accumulate sums over a sweep, where rows have these fields.
     swept_fields: ClassVar[tuple[str, ...]] = ()
-    #: Name in checkpoints and shape of the sums over a sweep that each row block keeps; empty if there are none.
+    #: Name (in checkpoints) and shape of the sums over a sweep that each row block keeps; empty if there are none.
     sums_name: str = ""
     sums_shape: tuple[int, ...] = ()
 
@@ -186,7 +188,7 @@ class Law(Part):
         self.start(())
 
     def momenta_of(self, factor: Factor) -> Mapping[str, str]:
-        """Fields of a factor's rows that hold N(0, 1) momenta of the likelihood's parameters, by name."""
+        """Fields of a factor's rows that contain N(0, 1) momenta, by the name of the parameters that they move."""
         return {}
 
     @property
@@ -202,7 +204,7 @@ class Law(Part):
 
     @classmethod
     def quantities_with(cls, factors: tuple[Factor, ...], cut_by: Factor | None = None) -> tuple[Quantity, ...]:
-        """The quantities of a chain, given the factors whose rows have noise scales, and the one with thresholds."""
+        """The quantities of a chain, given the factors whose rows have noise scales and, as `cut_by`, thresholds."""
         return cls.noise_quantities if factors else ()
 
     @classmethod
@@ -221,7 +223,7 @@ class Law(Part):
 
     @staticmethod
     def bias_mean(mean: float) -> float:
-        """Prior mean of a bias, where the training mean is not subtracted and biases must account for it."""
+        """Prior mean of a bias, given the training mean, which biases must account for if it is not subtracted."""
         return 0.0
 
     # ------------------------------------------------------------------ settings and ratings files
@@ -349,7 +351,7 @@ class Law(Part):
         cell : RatingsCell
             A row block and a column block, with their ratings.
         position, out : str
-            Field that holds the state, and field to which the gradient is added.
+            Field with the state, and field to which the gradient is added.
         scale : float
             tau / p_t, where p_t is the probability of this part of the data; 1 for a gradient over all data, which is
             multiplied by tau later.
@@ -360,7 +362,8 @@ class Law(Part):
         Returns
         -------
         float
-            Sum of the squared scores, from which tau is drawn; not used if there is no noise.
+            Sum of squared errors, each times g_i g'_j, from which the noise draws tau; not used for likelihoods without
+            noise, or whose `draw_shared` draws tau.
         """
 
     def scores(self, cell: RatingsCell) -> tuple[Score, Float32]:
@@ -371,8 +374,8 @@ class Law(Part):
         score : Score
             Source code of a rating's score, the same for all cells.
         terms : (m, nnz) float32
-            Its m arguments other than eta, for each training rating of the cell, whose column block has only the fields
-            in `drawn`.
+            Its m arguments other than eta, for each training rating of the cell. They can depend only on fields in
+            `drawn`, as the cell's column block has no others.
         """
         raise NotImplementedError
 
@@ -391,7 +394,7 @@ class Law(Part):
         """Store each row's sum of squared errors, (n,), weighted by the other factor's scales g."""
 
     def counts(self, circulation: Circulation) -> tuple[Counts, Counts]:
-        """For every row, sums over its ratings of their weights and squared weights in the information. Collective.
+        """For every row, sums over its ratings of weights, and of squared weights, in the information. Collective.
 
         Here: a rating's weight is g_i g'_j. If all weights are 1, both sums are the number of ratings, (n,) float32.
         """
@@ -415,12 +418,12 @@ class Law(Part):
         return total, squares
 
     @staticmethod
-    def statistics(features: Float64, x: Float64, precision: Float64) -> tuple[Float64, Float64] | None:
-        """Sufficient statistics of a row's ratings given the other factor; None if the row is then not Gaussian.
+    def statistics(covariates: Float64, x: Float64, precision: Float64) -> tuple[Float64, Float64] | None:
+        """Sufficient statistics of a row's ratings given the other factor; None if rows are then not Gaussian.
 
         Parameters
         ----------
-        features : (n, D) float64
+        covariates : (n, D) float64
             Covariates phi_j = (H_j, 1) of the row's n ratings, by which their predictors multiply the row.
         x : (n,) float64
             Ratings, less the other terms of their predictors.
@@ -465,7 +468,10 @@ class Law(Part):
         """
 
     def curvature_of_all(self, shape: tuple[int, int]) -> float:
-        """Bound on a row's curvature from the sum over all pairs, in units of the mean square of the covariates."""
+        """Bound on a row's curvature from the sum over all pairs, in units of the mean square of the covariates.
+
+        `shape` is the number of rows and of columns of the rating matrix.
+        """
         return 0.0
 
     def gram_of_all(self, circulation: Circulation, position: str, factor: Factor) -> Float32 | None:
@@ -482,9 +488,9 @@ class Law(Part):
         circulation : Circulation
             The blocks of both factors.
         position : str
-            Field that holds the state.
+            Field with the state.
         prior : dict of Factor to (D,) or (D, D) float64
-            Precision of the prior.
+            Precision of the prior of rows.
         tau : float
             Precision of the noise.
 
@@ -533,11 +539,11 @@ class Law(Part):
     @classmethod
     @abstractmethod
     def predictive_of_moments(cls, moments: Moments) -> Predictive:
-        """Posterior predictive distributions, from moments over draws."""
+        """Posterior predictive distributions, approximated from moments over draws."""
 
 
 class Likelihood(Law):
-    """Distribution of a rating that is determined by its mean and variance."""
+    """Distribution of a rating that is determined by its mean, its variance and `shape`."""
 
     #: d log density / d eta at noise precision 1: a formula in x and eta (`dsgmcmc.kernels.formula`).
     score: ClassVar[str]
@@ -629,7 +635,7 @@ class Likelihood(Law):
 
     @classmethod
     def _shapes(cls, nodes: Sequence[PredictorDraws]) -> list[Float64]:
-        """The draws' parameters in `shape`, at all quadrature nodes, (q or 1, nodes times draws) each."""
+        """Each parameter in `shape` at all quadrature nodes, (q or 1, nodes times draws); (1, 1) if draws lack them."""
         shapes = [node.shape for node in nodes if node.shape is not None]
         if not shapes:
             return [np.full((1, 1), start) for start in cls.starts.values()]
@@ -646,6 +652,6 @@ class Likelihood(Law):
 
     @classmethod
     def predictive_of_moments(cls, moments: Moments) -> Predictive:
-        """Posterior predictive distributions, from moments over draws."""
+        """Posterior predictive distributions, approximated from moments over draws."""
         mean, variance = (np.asarray(moment, np.float64)[:, None] for moment in moments[:2])
         return cls.mixture(cls, mean, variance, np.ones(1), levels=moments.levels)

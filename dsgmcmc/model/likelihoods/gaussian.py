@@ -1,7 +1,8 @@
 r"""Gaussian ratings: x_ij ~ N(eta_ij, 1 / tau), or of variance 1 / (tau g_i g'_j) if users or items have noise scales.
 
-The score is tau (x - eta). The model is conjugate: given one factor, the other factor's rows are Gaussian with
-precision tau sum phi phi^T, phi_j = (H_j, 1), and moment tau sum (x - b_j) phi_j.
+The score is tau (x - eta). The model is conjugate: given one factor, the other factor's rows are Gaussian. The ratings
+of row i add tau sum_j phi_j phi_j^T to its precision, with phi_j = (H_j, 1), and tau sum_j (x_ij - b_j) phi_j to the
+product of precision and mean.
 
 The noise scales g are field ``weight`` of a block, of width 1. Field ``row_error`` sums, over a sweep, every row's
 squared errors, each times the other factor's scale.
@@ -75,9 +76,9 @@ class Gaussian(Normal, Likelihood):
             block["row_error"][:, 0] = errors
 
     @staticmethod
-    def statistics(features: Float64, x: Float64, precision: Float64) -> tuple[Float64, Float64]:
-        """Sufficient statistics of a row's ratings given the other factor; None if the row is then not Gaussian."""
-        return (features.T * precision) @ features, features.T @ (precision * x)
+    def statistics(covariates: Float64, x: Float64, precision: Float64) -> tuple[Float64, Float64]:
+        """Sufficient statistics of a row's ratings given the other factor; None if rows are then not Gaussian."""
+        return (covariates.T * precision) @ covariates, covariates.T @ (precision * x)
 
     # ------------------------------------------------------------------ new ratings
 

@@ -1,33 +1,33 @@
-r"""Counts: x_ij negative binomial with expected value m_ij = exp(eta_ij) and dispersion r, variance m + m^2 / r.
+r"""Counts: x_ij is negative binomial, with mean m_ij = exp(eta_ij), dispersion r, and variance m + m^2 / r.
 
 r is at least 0.1 and at most 1,000, where the distribution is almost Poisson. If no training count is 0, counts are
-taken to be positive by nature (nobody records the places where nobody was), and their distribution is conditional on
-x > 0. So with p_0 = (1 + m / r)^-r, the probability of 0, or p_0 = 0 without truncation,
+taken to be positive by nature (nobody records the places where nobody was), and their distribution is truncated:
+conditional on x > 0. So with p_0 = (1 + m / r)^-r, the probability of 0, or p_0 = 0 without truncation,
 
     log p = lgamma(x + r) - lgamma(r) - lgamma(x + 1) + x log(m / r) - (x + r) log(1 + m / r) - log(1 - p_0)
     d log p / d log m = (x - m / (1 - p_0)) / (1 + m / r)
 
-The score is bounded by r below and by x above, and the curvature in log m by (x + r) / 4. The Fisher information on
-log m is Var(x) / (1 + m / r)^2: m / (1 + m / r) without truncation. But exp(eta) could overflow, and a row of few
-counts could lead to predictions far above all observed counts. So the expected value has a smooth ceiling M, 10 times
-the largest training count:
+The derivative is between -r and x, and the curvature in log m is at most (x + r) / 4. The Fisher information on log m
+is Var(x) / (1 + m / r)^2: m / (1 + m / r) without truncation. But exp(eta) could overflow, and a row of few counts
+could lead to predictions far above all observed counts. So the expected value has a smooth ceiling M, 10 times the
+largest training count:
 
     m = 1 / (exp(-eta) + 1 / M)      d log m / d eta = 1 - m / M
 
-which changes m by a tenth at the largest count. Ratings are not centred: half the logarithm of the mean training count
-is the prior mean of each of the two biases, and their initial value.
+which reduces m by about a tenth at the largest count. Ratings are not centred: half the logarithm of the mean training
+count is the prior mean and the initial value of each of the two biases.
 
 *Metric.* The weight of a rating is i(y_i) i(y'_j) / i(y), where i(y) is the information at mean count y and the current
 r; y_i is the mean count of the rating's row, y'_j that of its column, and y that of all ratings. Means of rows may
-differ a thousandfold. A row's total X is replaced by X + 4 sqrt(X + 1) + 6, an upper limit of the expected totals that
-are plausible given X, because the energy of rows with few counts is steep in the tails of the posterior. In addition,
-kicks are bounded (`dsgmcmc.samplers.underdamped`).
+differ a thousandfold. In y_i and y'_j, the total X of a row or column is replaced by X + 4 sqrt(X + 1) + 6, an upper
+limit of the expected totals that are plausible given X, because the energy of rows with few counts is steep in the
+tails of the posterior. In addition, kicks are bounded (`dsgmcmc.samplers.underdamped`).
 
 *Dispersion.* With R(x) = lgamma(x + r) - lgamma(r) - x log r, which follows from a table of the training counts, log p
-depends on r through R and T = -(x + r) log(1 + m / r) - log(1 - p_0). The gradient adds up T at several dispersions
-about r (`NODES`), so that log p of all counts is known between them as a polynomial of log r. r is drawn without
-another pass over the ratings: by `METROPOLIS_STEPS` Metropolis steps in log r, whose sizes vary from below 1 / sqrt(N)
-to a hundred times as much. The steps stay in an interval half as wide as the range of the nodes, whose position
+depends on r through R and T = -(x + r) log(1 + m / r) - log(1 - p_0). The pass that computes the gradient also adds up
+T at several dispersions about r (`NODES`), so that log p of all counts is known between them as a polynomial of log r.
+r is drawn without another pass over the ratings: by `METROPOLIS_STEPS` Metropolis steps in log r, whose sizes vary from
+0.3 / sqrt(N) to 100 / sqrt(N). The steps stay in an interval half as wide as the range of the nodes, whose position
 relative to the current r is uniform: the line is cut into such intervals at random, which leaves the posterior
 invariant. Prior: log r ~ N(log 10, 2^2).
 
@@ -62,8 +62,8 @@ from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Array, Factor, Float32, Float64, Int64, Named
 
 START_DISPERSION, DISPERSION_BOUNDS = 10.0, (0.1, 1000.0)  # of r
-PRIOR_SD = 2.0
-CEILING = 10.0  # times the largest training count
+PRIOR_SD = 2.0  # of log r
+CEILING = 10.0  # M, in units of the largest training count
 NODES = np.array([-0.3, -0.15, 0.0, 0.15, 0.3])  # of log r, relative to its current value
 
 _EXPECTED = "m = max(float32(1) / (exp32(-eta) + one_over_top), float32(1e-20))"
@@ -135,7 +135,7 @@ class NegativeBinomial(Likelihood):
 
     @classmethod
     def quantities_with(cls, factors: tuple[Factor, ...], cut_by: Factor | None = None) -> tuple[Quantity, ...]:
-        """The quantities of a chain, given the factors whose rows have noise scales, and the one with thresholds."""
+        """The quantities of a chain, given the factors whose rows have noise scales and, as `cut_by`, thresholds."""
         return Dispersion.about(())
 
     def _set_up(self, levels: Levels | None) -> None:
@@ -155,7 +155,7 @@ class NegativeBinomial(Likelihood):
 
     @staticmethod
     def bias_mean(mean: float) -> float:
-        """Prior mean of a bias, where the training mean is not subtracted and biases must account for it."""
+        """Prior mean of a bias, given the training mean, which biases must account for if it is not subtracted."""
         return log(mean) / 2
 
     @property
@@ -240,7 +240,7 @@ class NegativeBinomial(Likelihood):
         return block.row("weight")
 
     def counts(self, circulation: Circulation) -> tuple[Counts, Counts]:
-        """For every row, sums over its ratings of their weights and squared weights in the information. Collective.
+        """For every row, sums over its ratings of weights, and of squared weights, in the information. Collective.
 
         Here: a rating's weight is i(y_i) i(y'_j) / i(y).
         """
@@ -320,7 +320,7 @@ class NegativeBinomial(Likelihood):
 
     @classmethod
     def predictive_of_moments(cls, moments: Moments) -> Predictive:
-        """Posterior predictive distributions, from moments over draws."""
+        """Posterior predictive distributions, approximated from moments over draws."""
         mean, variance = (np.asarray(moment, np.float64)[:, None] for moment in moments[:2])
         over = variance > (1 + 1e-6) * mean
         rate, dispersion = mean, np.where(over, mean**2 / np.where(over, variance - mean, 1.0), inf)
@@ -338,7 +338,7 @@ def rate_of(eta: Array, ceiling: Array | float) -> Array:
 
 
 def information(mean: Array, dispersion: float, truncated: bool) -> Float64:
-    """Fisher information of counts on log m, elementwise, given their means."""
+    """Fisher information of a count on log m, elementwise, given its mean after any truncation."""
     if not truncated:
         return np.asarray(mean / (1 + mean / dispersion), np.float64)
     rate = rate_above_zero(mean, np.array(dispersion))
@@ -347,7 +347,7 @@ def information(mean: Array, dispersion: float, truncated: bool) -> Float64:
 
 
 def draw_dispersion(dispersion: float, sums: Float64, table: Levels, rng: np.random.Generator) -> float:
-    """Draw r.
+    """Draw r; return it.
 
     Parameters
     ----------
@@ -356,7 +356,7 @@ def draw_dispersion(dispersion: float, sums: Float64, table: Levels, rng: np.ran
     sums : (5,) float64
         Sums of T over the training ratings, at the dispersions r exp(`NODES`).
     table : Levels
-        The distinct training counts.
+        The distinct training counts, and the number of ratings at each.
     rng : Generator
     """
     from scipy.special import gammaln
@@ -421,7 +421,7 @@ class NegativeBinomialLaw:
 
 
 def log_zero(mean: Array, dispersion: Array) -> Float64:
-    """Log probability of a count of 0, given expected values and dispersions (which may be infinite)."""
+    """Log probability of a count of 0 before any truncation, given the mean and the dispersion (may be infinite)."""
     poisson = np.isinf(dispersion)
     size = np.where(poisson, 1.0, dispersion)
     return np.asarray(np.where(poisson, -np.asarray(mean, np.float64), -size * np.log1p(mean / size)))
@@ -437,7 +437,7 @@ def moments_above_zero(rate: Array, dispersion: Array) -> tuple[Float64, Float64
 def rate_above_zero(mean: Array, dispersion: Array) -> Float64:
     """Expected values before the truncation, given the means of counts above 0 and the dispersions.
 
-    Newton's method finds their logarithms from above: the mean is a convex function of log m, with slope
+    Newton's method approaches log m from above: the mean of counts above 0 is a convex function of log m, with slope
     variance / (1 + m / r).
     """
     mean = np.maximum(np.asarray(mean, np.float64), 1 + 1e-6)
@@ -455,7 +455,7 @@ def matched_above_zero(mean: Float64, variance: Float64) -> tuple[Float64, Float
     """Expected values and dispersions before the truncation that give counts above 0 this mean and variance.
 
     The truncation does not change a := E[x (x - 1)] / E[x] = m (1 + 1 / r). So r = m / (a - m), and m in (0, a) is
-    chosen so that the mean is right, or closest to right if no such distribution has this variance.
+    chosen so that the mean is right, or as close as possible if no such distribution has this mean and variance.
     """
     mean = np.maximum(mean, 1 + 1e-6)
     a = np.maximum((variance + mean**2) / mean - 1, 1e-6)

@@ -1,9 +1,9 @@
-r"""Ratings of ordered levels [McCullagh 1980]: P(x at most level r) = F(s_i s_j (C_r - eta_ij)).
+r"""Ratings of ordered levels [McCullagh 1980]: Pr(x at most level k) = F(s_i s_j (C_k - eta_ij)).
 
 F is the logistic distribution function: the proportional odds model. The levels v_0 < v_1 ... are the values of the
 training ratings; two levels, such as 0 and 1, give logistic regression. The thresholds C are learnt, and with them the
-distances between levels; they also replace the training mean. Each user may have a set of thresholds. The scales s of
-users, of items, or of both are sampled, or all are 1 (`dsgmcmc.model.likelihoods.scales`).
+distances between levels; they also replace the training mean. All users share one set of thresholds, or each user has
+one. The scales s of users, of items, or of both are sampled, or all are 1 (`dsgmcmc.model.likelihoods.scales`).
 
 In the factors' metric, tau is replaced by the average Fisher information of a rating at eta = 0, or by 0.6 times the
 largest possible curvature of a rating if that is larger, so that rows unlike the average are stable, too. The largest
@@ -12,36 +12,36 @@ curvature is 1/4 for two levels and 1/2 for more.
 *Thresholds*. R levels have R - 1 thresholds C_0 < C_1 < ... Their coordinates phi are the middle threshold, of index
 m = (R - 1) // 2, and the logarithms of the gaps between neighbours, so that thresholds stay in order:
 
-    C_m = phi_m      C_{r+1} = C_r + exp(phi_{r+1}) (r >= m)      C_{r-1} = C_r - exp(phi_{r-1}) (r <= m)
+    C_m = phi_m      C_{k+1} = C_k + exp(phi_{k+1}) (k >= m)      C_{k-1} = C_k - exp(phi_{k-1}) (k <= m)
 
-Priors: phi_m ~ N(0, 5^2), the log gaps ~ N(0, 3^2), which the data of any level outweigh.
+Priors: phi_m ~ N(0, 5^2), the log gaps ~ N(0, 3^2); the ratings at a single level outweigh these priors.
 
 Thresholds are moved once a sweep, from the gradient at the same state as the factors, by BAOAB [Leimkuhler & Matthews
-2013] in the metric P, as `dsgmcmc.samplers.baoab` moves the factors: with L L^T = P,
+2013] in the metric P, as `dsgmcmc.samplers.baoab` moves the factors: with L L^T = P and the momentum r,
 
     r     <- r - h L^-1 grad U
     r'     = c r + sqrt(1 - c^2) z
     phi   <- phi + (h / 2) L^-T (r + r'),      r <- r'
 
 P is the dense Fisher information on phi, at eta = 0 and at thresholds that fit the levels' shares in the training
-ratings, plus the prior's precision. It depends on the data alone, so no correction is needed. For the move, the middle
-coordinate is replaced by the threshold nearest the median rating, the *anchor* a: C_m = C_a +- the gaps between them,
-and the log gaps are unchanged. Otherwise a precisely known threshold could be a sum of gaps that few ratings inform:
-the direction in which that sum is constant would rotate with every step, while P is constant. The prior is still that
-of C_m. A shift of all thresholds is equivalent to an opposite shift of all predictors; in the coordinates in which P is
-the identity, the coupling of this shift to each of the two biases is at most 1. With h^2 = 2 eps / l, eps = 0.35 and
-l = 2, curvatures of up to 11 are stable.
+ratings, plus the prior's precision. It depends on the data alone, so the moves need no correction for a metric that
+changes. For the move, the middle coordinate is replaced by the threshold nearest the median rating, the *anchor* a,
+C_m = C_a +- the gaps between them, and the log gaps are unchanged. Otherwise a precisely known threshold could be a sum
+of gaps that few ratings inform: the direction in which that sum is constant would rotate with every step, while P is
+constant. The prior is still that of C_m. A shift of all thresholds is equivalent to an opposite shift of all
+predictors; in the coordinates in which P is the identity, the coupling of this shift to each of the two biases is at
+most 1. With h^2 = 2 eps / l, eps = 0.35 and l = 2, curvatures of up to 11 are stable.
 
-*Thresholds of every user.* User i has the coordinates phi + f(d_i): gaps between neighbours are exp(f(d_ir)) times
-the shared gaps, and f(d) = 2 tanh(d / 2) keeps the ratio within a factor e^2, as scales are bounded
+*Thresholds of each user.* User i has the coordinates phi + f(d_i): gaps between neighbours are exp(f(d_ik)) times the
+shared gaps, and f(d) = 2 tanh(d / 2) keeps this ratio between exp(-2) and exp(2), as scales are bounded
 (`dsgmcmc.model.likelihoods.scales`). The middle threshold is shared, because the user's bias already shifts all
 thresholds. So thresholds stay in order, and are shrunk towards the shared ones:
 
-    d_ir ~ N(0, 1 / lambda_r)      lambda_r ~ Gamma(1, rate 0.1), for each gap r
+    d_ik ~ N(0, 1 / lambda_k)      lambda_k ~ Gamma(1, rate 0.1), for each gap k
 
-lambda_r is drawn from Gamma(1 + n / 2, 0.1 + sum_i d_ir^2 / 2). The d are moved once a sweep by BAOAB, as thresholds
-and scales are, from the same gradient, row by row in the diagonal metric a_r n_i + lambda: n_i is the number of the
-row's ratings, a_r the largest Fisher information of a rating on log gap r, over all predictors, at the initial
+lambda_k is drawn from Gamma(1 + n / 2, 0.1 + sum_i d_ik^2 / 2). The d are moved once a sweep by BAOAB, as thresholds
+and scales are, from the same gradient, row by row in the diagonal metric a_k n_i + lambda_k: n_i is the number of the
+row's ratings, a_k the largest Fisher information of a rating on log gap k, over all predictors, at the initial
 thresholds (users differ in the levels that they use). The half kick that ends a step uses the old lambda, the half kick
 that begins the next step the new lambda; so the momentum is independent of d when lambda is drawn.
 
@@ -89,13 +89,13 @@ MAX_LEVELS, MAX_THRESHOLDS = 100, 25
 SCALE_INFORMATION = 0.8
 _SIDES: tuple[CutSide, CutSide] = ("w", "h")
 
-MIDDLE_SD, GAP_SD = 5.0, 3.0
+MIDDLE_SD, GAP_SD = 5.0, 3.0  # of the priors of the middle threshold and of the log gaps
 
 CUTS, CUT_SLOPE, GAPS, GAP_DRIFT = "cuts", "cut_slope", "gaps", "gap_drift"
 GAP_SLOPE = "gap_slope"  # temporary array of `move_gaps`
 GAP_PRIOR = GammaPrior(1.0, 0.1)  # of lambda
 GAP_START = 10.0  # precision of d before it is first drawn
-MAX_DEVIATION = 2.0  # of |f(d)|
+MAX_DEVIATION = 2.0  # bound on |f(d)|
 #: Smallest number of levels with a gap between thresholds.
 LEAST_LEVELS = 3
 
@@ -195,23 +195,23 @@ class ThresholdModel:
 
     @staticmethod
     def slopes(position: Float64, sums: Float64) -> Float64:
-        """Derivatives of the log likelihood in the coordinates, (R - 1,).
+        """Derivatives of the log likelihood with respect to the coordinates, (R - 1,).
 
         Parameters
         ----------
         position : (R - 1,) float64
         sums : (R, 2) float64
-            As of `dsgmcmc.kernels.ordinal.ordinal_kernel`, over all ratings.
+            Sums over all ratings, as `dsgmcmc.kernels.ordinal.ordinal_kernel` computes them, at a `scale` of 1.
         """
         upper, lower = sums[:, 0], -sums.sum(axis=1)
         return np.asarray(_jacobian(position).T @ (upper[:-1] + lower[1:]))
 
     def gradient(self, position: Float64, slopes: Float64) -> Float64:
-        """Gradient of the energy in the coordinates, given the `slopes` of the log likelihood."""
+        """Gradient of the energy with respect to the coordinates, given the `slopes` of the log likelihood."""
         return np.asarray(self.prior_precision * position - slopes)
 
     def move(self, state: Thresholds, slopes: Float64, rng: np.random.Generator) -> dict[str, Float64]:
-        """Make one step of BAOAB; return the arrays of the new state by their names on disk."""
+        """Make one step of BAOAB, given `slopes`; return the arrays of the new state by their names on disk."""
         middle = len(slopes) // 2
         gradient = self._anchored(state.position, self.gradient(state.position, slopes))
         kicked = state.momentum - STEP * np.linalg.solve(self._root, gradient)
@@ -235,7 +235,7 @@ def re_anchored(position: Float64, index: int, to: int) -> Float64:
 
 
 def values_of(position: Float64, middle: int | None = None) -> Float64:
-    """Thresholds of coordinates, (..., R - 1); `middle` is the index of the threshold that is a coordinate itself."""
+    """Thresholds given coordinates, (..., R - 1); `middle` is the index of the threshold that is a coordinate."""
     middle = position.shape[-1] // 2 if middle is None else middle
     gaps = np.exp(position)
     centre = position[..., middle : middle + 1]
@@ -252,7 +252,7 @@ def coordinates_of(values: Float64) -> Float64:
 
 
 def _jacobian(position: Float64, middle: int | None = None) -> Float64:
-    """Derivatives of the thresholds, by row, in the coordinates."""
+    """Derivatives of the thresholds (rows) with respect to the coordinates (columns), (R - 1, R - 1)."""
     size, middle = len(position), len(position) // 2 if middle is None else middle
     rows, columns = np.indices((size, size))
     jacobian = np.where((columns > middle) & (rows >= columns), 1.0, 0.0)
@@ -307,7 +307,7 @@ def cut_table(block: ParameterBlock) -> Float32:
 
 
 def slopes_of(block: ParameterBlock) -> Float64:
-    """Derivatives of the log likelihood in the coordinates of a block's rows, (n, R - 1)."""
+    """Derivatives of the log likelihood with respect to the coordinates of a block's rows, (n, R - 1)."""
     cuts, slopes = (block[name].astype(np.float64) for name in (CUTS, CUT_SLOPE))
     middle, widths = cuts.shape[1] // 2, np.diff(cuts, axis=1)
     of_coordinates = np.empty_like(slopes)
@@ -344,7 +344,7 @@ def move_gaps(
 def scale_of(ratings: Ratings) -> Float64 | None:
     """Distinct training ratings, ascending, if they look like the levels of a scale; None if they are measurements.
 
-    Ratings count as measurements if they have more than `MAX_LEVELS` distinct values, or if a value recurs less than
+    Ratings count as measurements if they have more than `MAX_LEVELS` distinct values, or if a value occurs less than
     twice on average and some values are neither whole nor half numbers.
     """
     values = ratings.levels(MAX_LEVELS)
@@ -362,7 +362,7 @@ class Ordinal(ScaledRows):
     defaults: ClassVar[dict[str, Any]] = {"noise_precision": 1.0}
 
     def _set_up(self, levels: Levels | None) -> None:
-        """Make the model of the thresholds, and compute the information of a rating on its predictor."""
+        """Make the model of the thresholds; compute the information of a rating that replaces tau in the metric."""
         assert levels is not None
         self.values, self.n_levels = levels.values, len(levels.values)
         self.model = ThresholdModel(levels.counts)
@@ -374,14 +374,14 @@ class Ordinal(ScaledRows):
 
     @classmethod
     def quantities_with(cls, factors: tuple[Factor, ...], cut_by: Factor | None = None) -> tuple[Quantity, ...]:
-        """The quantities of a chain, given the factors whose rows have noise scales, and the one with thresholds."""
+        """The quantities of a chain, given the factors whose rows have noise scales and, as `cut_by`, thresholds."""
         cuts = () if cut_by is None else tuple(quantity.of(cut_by) for quantity in GAP_QUANTITIES)
         gaps = GapPrecision.about(()) if cuts else ()
         shared = (*Thresholds.about(()), *ScalePrecision.about(factors), *gaps)
         return (*super().quantities_with(factors), *cuts, *shared)
 
     def momenta_of(self, factor: Factor) -> dict[str, str]:
-        """Fields of a factor's rows that hold N(0, 1) momenta of the likelihood's parameters, by name."""
+        """Fields of a factor's rows that contain N(0, 1) momenta, by the name of the parameters that they move."""
         return super().momenta_of(factor) | ({"gaps": GAP_DRIFT} if factor == self.cut_by else {})
 
     @property
@@ -559,14 +559,15 @@ class Ordinal(ScaledRows):
     def noise_scale(self, block: ParameterBlock) -> Float32:
         """Noise scales g of a block's rows, (n,) float32; 1 if all rows have the same noise.
 
-        Here: s^2 times the square root of a rating's information, so that the product of both rows contains it once.
+        Here: s^2 times the square root of the information that replaces tau in the metric, so that the product of both
+        rows' values contains this information once.
         """
         return np.float32(np.sqrt(self._weight)) * self.row_scale(block) ** 2
 
     def counts(self, circulation: Circulation) -> tuple[Counts, Counts]:
-        """For every row, sums over its ratings of their weights and squared weights in the information. Collective.
+        """For every row, sums over its ratings of weights, and of squared weights, in the information. Collective.
 
-        Here: a rating's weight is s_i^2 s_j^2 times its information.
+        Here: a rating's weight is s_i^2 s_j^2 times the information that replaces tau in the metric.
         """
         both = self.weighted_counts(circulation, 2) if self.heteroscedastic else super().counts(circulation)
         return with_weight(both, np.float32(self._weight))
@@ -614,7 +615,7 @@ class Ordinal(ScaledRows):
 
     @classmethod
     def _by_draw(cls, draws: PredictorDraws) -> Iterator[Float32]:
-        """Probabilities of the levels at every draw, (q, R)."""
+        """Yield the probabilities of the levels at every draw, (q, R) each."""
         assert draws.thresholds is not None
         for d, cuts in enumerate(draws.thresholds):
             yield level_probabilities(draws.eta[:, d], np.reciprocal(draws.noise[:, d]), cuts, draws.owner)
@@ -642,7 +643,7 @@ class Ordinal(ScaledRows):
 
     @classmethod
     def predictive_of_moments(cls, moments: Moments) -> Predictive:
-        """Posterior predictive distributions, from moments over draws."""
+        """Posterior predictive distributions, approximated from moments over draws."""
         assert moments.probability is not None
         assert moments.levels is not None
         return LevelDistribution(moments.probability, moments.levels)

@@ -1,15 +1,15 @@
-r"""Scales of rows: log s_i = f(u_i), u_i ~ N(0, 1 / lambda), lambda ~ Gamma(1, rate 0.02) for each side.
+r"""Scales of rows: log s_i = f(u_i), u_i ~ N(0, 1 / lambda), lambda ~ Gamma(1, rate 0.02) for each factor.
 
 f(u) = b tanh(u / b) bounds |log s| by b, which depends on the likelihood. Near 0, f(u) is about u, so that lambda is
-the precision of log s. Without a bound, only the prior would limit s. With ordered levels, a user's s could go to 0
-and the gaps between thresholds to infinity, with their product fixed. Probabilities would not depend on the
-predictor there, and a step away would be unbounded.
+the precision of log s. Without a bound, only the prior would limit s. With ordered levels, a user's s could go to 0 and
+the gaps between thresholds to infinity, with their product fixed. In this limit, probabilities would not depend on the
+predictor, and a step out of it would have no bound.
 
-If ratings are levels, the ratings of a user with a small s depend little on the item; s^2 then plays the role of g in
-Gaussian noise. lambda is drawn from Gamma(1 + n / 2, 0.02 + sum u^2 / 2). The u are moved once a sweep by
-BAOAB, as the thresholds are (`dsgmcmc.model.likelihoods.ordinal`), row by row in the metric a n_i + lambda: n_i is
-the number of the row's ratings, a the Fisher information of a rating on log s. A kick is bounded by three
-standard deviations of the momentum.
+If ratings are levels, the ratings of a user with a small s depend little on the item, and s^2 plays the role that g has
+in Gaussian noise. lambda is drawn from Gamma(1 + n / 2, 0.02 + sum u^2 / 2). The u are moved once a sweep by BAOAB, as
+the thresholds are (`dsgmcmc.model.likelihoods.ordinal`), row by row in the metric a n_i + lambda: n_i is the number of
+the row's ratings, a the Fisher information of a rating on log s. A kick is at most three standard deviations of the
+momentum, in either direction.
 
 Fields of a block: ``weight`` is s, ``drift`` the momentum, and ``slope`` accumulates the derivative of the log
 likelihood with respect to log s.
@@ -31,8 +31,8 @@ from dsgmcmc.model.quantity import WEIGHT, Quantity, Sampled
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Factor, Float32, Float64, Purpose
 
-EPS, CURVATURE, FRICTION = 0.35, 2.0, 0.9
-STEP, SPREAD = sqrt(2 * EPS / CURVATURE), sqrt(1 - FRICTION**2)  # h, and the share of new noise in a momentum
+EPS, CURVATURE, FRICTION = 0.35, 2.0, 0.9  # eps, l and c of `dsgmcmc.samplers.baoab`
+STEP, SPREAD = sqrt(2 * EPS / CURVATURE), sqrt(1 - FRICTION**2)  # h, and the sd of new noise in a momentum
 #: Constants of the formulas that move parameters of rows; `most` is the largest kick, in sds of the momentum.
 MOVE = {"most": 3.0, "damp": FRICTION, "spread": SPREAD}
 
@@ -86,14 +86,14 @@ def log_scale(u: Float64, bound: float) -> Float64:
 
 
 class ScaledRows(Law):
-    """A likelihood whose rows may have scales."""
+    """A likelihood in which the rows of factors may have scales."""
 
     noise_quantities = SCALE_QUANTITIES
     swept_fields: ClassVar[tuple[str, ...]] = ("slope",)
     scales: ScalePrecision
 
     def momenta_of(self, factor: Factor) -> dict[str, str]:
-        """Fields of a factor's rows that hold N(0, 1) momenta of the likelihood's parameters, by name."""
+        """Fields of a factor's rows that contain N(0, 1) momenta, by the name of the parameters that they move."""
         return {"scales": DRIFT} if factor in self.factors else {}
 
     def start(self, blocks: Iterable[ParameterBlock]) -> None:
@@ -105,12 +105,12 @@ class ScaledRows(Law):
         super().start(blocks)
 
     def keep_slopes(self, blocks: Iterable[ParameterBlock], slopes: Iterable[Float32], share: float) -> None:
-        """Add `share` times derivatives of the log likelihood in log s, (n,) per block, to the sums of the sweep."""
+        """Add `share` times the derivatives with respect to log s, (n,) per block, to field ``slope`` of the blocks."""
         for block, slope in zip(blocks, slopes, strict=True):
             block["slope"][:, 0] += np.float32(share) * slope
 
     def square_sums(self, blocks: Iterable[ParameterBlock]) -> dict[str, Float64]:
-        """Sums of u^2 over the rows of each of these blocks that has scales, (1,) float64, by the precision's name."""
+        """Sum of u^2 over the rows of each of these blocks that has scales, (1,) float64, by the precision's name."""
         sums = {}
         for block in blocks:
             if block.factor in self.factors:

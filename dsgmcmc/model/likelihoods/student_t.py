@@ -9,20 +9,20 @@ The score is bounded: outliers have little influence. The metric uses the Fisher
 (nu + 3) [Lange, Little & Taylor 1989]. The curvature of a rating is largest at e = 0, tau g g' (nu + 1) / nu, which is
 (nu + 3) / nu < 2.5 times the information. For outliers it is negative, and at least -1/8 of the largest.
 
-*nu and tau* depend on the residuals through F(y) = sum log(1 + e^y g g' e^2) alone, with y = log a. So the gradient
-adds up F and its first four derivatives, which are polynomials of p:
+*nu and tau* depend on the residuals through F(y) = sum log(1 + exp(y) g g' e^2) alone, with y = log a. So the pass that
+computes the gradient also adds up F and its first four derivatives, whose terms are polynomials of p:
 
     F' = sum p      F'' = sum p (1 - p)      F''' = sum p (1 - p)(1 - 2 p)      F'''' = sum p (1 - p)(1 - 6 p (1 - p))
 
 F is then known near y by Taylor's formula, and (nu, tau) is drawn without another pass over the ratings: by
-`METROPOLIS_STEPS` Metropolis steps in (log(nu - 2), log tau), whose sizes vary from below 1 / sqrt(N) to a hundred
-times as much. Steps stay in an interval of y of width 2 `NU_STEP_REACH`, whose position relative to the current y is
-uniform: the line is cut into such intervals at random, which leaves the posterior invariant. Priors: nu - 2 ~ Gamma(2,
-rate 0.1), so that ratings have a variance and the normal distribution is within reach [Juarez & Steel 2010];
-log tau ~ N(0, 3^2), with ratings in units of their sd, most of which may be due to outliers. nu stays within
-`NU_BOUNDS`, and s between e^-7 and e^7: the density of ratings that are mostly equal would have no bound. If ratings
-have few distinct values, s is also at least a fifth of the distance between the closest two, or of the ratings' sd if
-that is less.
+`METROPOLIS_STEPS` Metropolis steps in (log(nu - 2), log tau), whose sizes vary from 0.3 / sqrt(N) to 100 / sqrt(N).
+Steps stay in an interval of y of width 2 `NU_STEP_REACH`, whose position relative to the current y is uniform: the line
+is cut into such intervals at random, which leaves the posterior invariant. Priors: nu - 2 ~ Gamma(2, rate 0.1), so that
+ratings have a variance and the normal distribution is within reach [Juarez & Steel 2010]; log tau ~ N(0, 3^2), with
+ratings in units of their sd, most of which may be due to outliers. nu stays within `NU_BOUNDS`, and s between exp(-7)
+and exp(7), because the density of ratings that are mostly equal has no maximum otherwise. If ratings have few distinct
+values, s is also at least a fifth of the distance between the closest two values, or of the ratings' sd if the sd is
+smaller.
 
 *Scales of rows*, g_i, are those of `dsgmcmc.model.likelihoods.scales`, with |log g| below `MAX_LOG_SCALE`; the
 information of a rating on log g is nu / (2 (nu + 3)).
@@ -56,10 +56,10 @@ from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Array, Factor, Float32, Float64, Named
 
 START_NU = 8.0
-NU_BOUNDS, MAX_LOG_TAU = (2.02, 1000.0), 14.0  # of nu, and of the logarithm of tau in either direction
-PRIOR_RATE, TAU_SD = 0.1, 3.0
-NU_STEP_REACH = 0.3
-FEW_VALUES, MIN_SCALE_SHARE = 100, 0.2  # distinct ratings, and the least s in units of their least distance
+NU_BOUNDS, MAX_LOG_TAU = (2.02, 1000.0), 14.0  # bounds on nu, and on |log tau|
+PRIOR_RATE, TAU_SD = 0.1, 3.0  # of the priors of nu - 2 and of log tau
+NU_STEP_REACH = 0.3  # half the width of the interval in which y moves at one draw
+FEW_VALUES, MIN_SCALE_SHARE = 100, 0.2  # most values that count as few; least s per least distance between them
 MAX_LOG_SCALE = 4.0
 _NODES, _SHARES = np.polynomial.hermite_e.hermegauss(9)
 _SHARES /= _SHARES.sum()
@@ -123,7 +123,7 @@ class StudentT(ScaledRows, Likelihood):
 
     @classmethod
     def quantities_with(cls, factors: tuple[Factor, ...], cut_by: Factor | None = None) -> tuple[Quantity, ...]:
-        """The quantities of a chain, given the factors whose rows have noise scales, and the one with thresholds."""
+        """The quantities of a chain, given the factors whose rows have noise scales and, as `cut_by`, thresholds."""
         return (*super().quantities_with(factors), *Tails.about(()), *ScalePrecision.about(factors))
 
     @classmethod
@@ -196,7 +196,7 @@ class StudentT(ScaledRows, Likelihood):
         return np.float32(sqrt((self.nu + 1) / (self.nu + 3))) * self.row_scale(block)
 
     def counts(self, circulation: Circulation) -> tuple[Counts, Counts]:
-        """For every row, sums over its ratings of their weights and squared weights in the information. Collective.
+        """For every row, sums over its ratings of weights, and of squared weights, in the information. Collective.
 
         Here: a rating's weight is g g' (nu + 1) / (nu + 3).
         """
@@ -235,7 +235,7 @@ class StudentT(ScaledRows, Likelihood):
 
     @staticmethod
     def variance(eta: Array, noise: Array | float, *shape: Array | float) -> Array | float:
-        """Variance of a rating given its predictor and its noise variance 1 / (tau g g'), elementwise."""
+        """Variance of a rating given its predictor and its squared scale `noise`, 1 / (tau g g'), elementwise."""
         return noise * shape[0]
 
     @staticmethod
@@ -271,19 +271,21 @@ class StudentT(ScaledRows, Likelihood):
 def draw_tails(
     nu: float, tau: float, sums: Float64, n: int, rng: np.random.Generator, most: float | None = MAX_LOG_TAU
 ) -> tuple[float, float]:
-    """Draw nu and tau given n residuals.
+    """Draw nu and tau given n residuals; return them.
 
     Parameters
     ----------
     nu, tau : float
         Values at which `sums` were computed.
     sums : (5,) float64
-        F and its derivatives, over all ratings.
+        F and its first four derivatives, summed over all ratings.
     n : int
+        Number of ratings.
     rng : Generator
     most : float or None
         Largest log tau; None if tau is fixed.
     """
+    # below, u is log(nu - 2), v is log tau, and `move` is the change of y
     y, range_of_v = log(tau / nu), (-inf, inf) if most is None else (-MAX_LOG_TAU, most)
     middle = NU_STEP_REACH * (2 * rng.random() - 1)
     terms = (sums / np.array([1, 1, 2, 6, 24])).tolist()

@@ -1,9 +1,11 @@
 r"""The interface of posterior predictive distributions, for a batch of q ratings and draws of their predictors.
 
 The predictive distribution of a rating x is a mixture over the draws d of the posterior: sum_d w_d p(x | eta_d, ...). A
-subclass defines its mean, sd, distribution function F and density; quantiles, probabilities of levels, samples and
-scores follow. Levels are ordered values that ratings can take; a predictive distribution of continuous values gives
-them the probabilities of all values that are rounded to them.
+subclass defines its mean, sd, distribution function F and density; quantiles, probabilities of levels and log scores
+follow. Levels are ordered values that ratings can take; a predictive distribution of continuous values gives
+a level the probability of all values that are rounded to it.
+
+[Czado 2009] Predictive model assessment for count data, Biometrics 65.
 """
 
 from __future__ import annotations
@@ -18,14 +20,14 @@ import numpy.typing as npt
 
 from dsgmcmc.types import Array, Float32, Float64, Int32, Int64
 
-#: Least probability of which a logarithm is taken; float32 can still represent it.
+#: Smaller probabilities are raised to this value before their logarithm is taken; float32 can represent it.
 SMALLEST = 1e-30
 
 _NODES, _SHARES = np.polynomial.hermite_e.hermegauss(15)  # nodes and weights of quadrature over N(0, 1)
 _SHARES /= _SHARES.sum()
-#: A coarser quadrature, for effects: the error of a level's probability is 1e-3 if their variance is 1, 3e-6 at 0.1.
+#: Coarser quadrature, for group effects: the error of a level's probability is 1e-3 at variance 1, and 3e-6 at 0.1.
 EFFECT_NODES = ((-sqrt(3.0), 1 / 6), (0.0, 2 / 3), (sqrt(3.0), 1 / 6))
-_FEW = 512  # ratings per batch of integrals over predictors
+_BATCH = 512  # ratings per batch of integrals over predictors
 
 
 class PredictorDraws(NamedTuple):
@@ -43,12 +45,12 @@ class PredictorDraws(NamedTuple):
         them was not sampled, and has only a distribution given the draw.
     weights : (draws,) float64
         Weights of the draws; they sum to 1.
-    thresholds : (draws, m, R - 1) float64 or None
-        Thresholds between the R levels: of m users or items, or with m = 1 shared by all.
+    thresholds : (draws, n, R - 1) float64 or None
+        Thresholds between the R levels: n sets, each for one user or item, or one set shared by all.
     owner : (q,) int32 or None
-        Which of the m thresholds apply to each rating.
+        Which of the n sets of thresholds applies to each rating; may be None if n = 1.
     effects : (q, draws) float32 or None
-        Further variances of the predictors, from unknown group effects, which are independent between ratings.
+        Variances that unknown group effects add to the predictors; the effects are independent between ratings.
     shape : (q or 1, draws, m) float64 or None
         Further parameters of the likelihood (`Law.shape_of`), for each rating, or in one row for all ratings.
     """
@@ -63,7 +65,7 @@ class PredictorDraws(NamedTuple):
     shape: Float64 | None = None
 
     def at(self, rows: npt.NDArray[np.intp]) -> PredictorDraws:
-        """Draws for some of the ratings."""
+        """Draws for the ratings with these indices."""
         eta, noise, spread = (values[rows] for values in (self.eta, self.noise, self.spread))
         owner = None if self.owner is None else self.owner[rows]
         effects = None if self.effects is None else self.effects[rows]
@@ -77,7 +79,7 @@ class PredictorDraws(NamedTuple):
             yield np.arange(len(unsure)), self
             return
         known, unknown = np.flatnonzero(~unsure), np.flatnonzero(unsure)
-        for rows in (known, *(unknown[start : start + _FEW] for start in range(0, len(unknown), _FEW))):
+        for rows in (known, *(unknown[start : start + _BATCH] for start in range(0, len(unknown), _BATCH))):
             if len(rows):
                 yield rows, self.at(rows)
 
@@ -129,7 +131,7 @@ class Moments(NamedTuple):
     levels : (R,) float64, optional
         Possible ratings, if known.
     noise : (q,) float64, optional
-        Mean, over the draws, of the variance of a rating given a draw; by default the whole variance.
+        Mean, over the draws, of the variance of a rating given a draw, for likelihoods that need it.
     shape : (q, m) float64, optional
         Means of `Law.shape` over the draws, for likelihoods that have such parameters.
     """
@@ -157,7 +159,7 @@ class Predictive(ABC):
     levels: Float64 | None = None
     #: Whether ratings are whole numbers.
     whole: bool = False
-    #: Whether ratings have a density, or are counts; ordered levels are neither.
+    #: Whether `log_scores` has a ``log_predictive_density``: for continuous ratings and counts, not for ordered levels.
     has_density: bool = True
 
     @property
@@ -276,7 +278,7 @@ def _narrow(
 
 
 def _widen(predictive: Predictive, p: Float64, x: Float64, step: Float64) -> tuple[Float64, Float64]:
-    """Double the step until F(x) >= p if it is positive, or F(x) < p if it is negative; return x and F(x) - p."""
+    """Move x by steps that double until F(x) >= p (`step` > 0) or F(x) < p (`step` < 0); return x and F(x) - p."""
     up = step > 0
     for _ in range(200):
         x = x + step

@@ -42,13 +42,13 @@ class LevelDistribution(Predictive):
         square = np.square(self.levels - self.mean[:, None])
         return np.asarray(np.sqrt(np.einsum("qr,qr->q", self._probability, square) + 1e-12))
 
-    def _up_to(self, levels: Int64) -> Float64:
-        """Probability of the first `levels` levels."""
+    def _up_to(self, number: Int64) -> Float64:
+        """Probability of the lowest `number` levels, (q,), for one number or for an array (q,) of them."""
         table = np.zeros((len(self._probability), len(self.levels) + 1))
         np.cumsum(self._probability, axis=1, out=table[:, 1:])
         np.minimum(table, 1.0, out=table)
         table[:, -1] = 1.0
-        return np.asarray(table[np.arange(len(table)), levels])
+        return np.asarray(table[np.arange(len(table)), number])
 
     def cdf(self, x: Array | float) -> Float64:
         """F(x): probability that a rating is at most `x`."""
@@ -61,7 +61,7 @@ class LevelDistribution(Predictive):
     def quantile(self, p: Array | float) -> Float64:
         """Quantile at probability `p`: for discrete ratings, the smallest x with F(x) >= p.
 
-        Here: the smallest level at which F reaches p, to 1e-6.
+        Here: the smallest level at which F reaches p - 1e-6.
         """
         below = np.cumsum(self._probability, axis=1)[:, :-1]
         return np.asarray(self.levels[(below < np.reshape(p, (-1, 1)) - 1e-6).sum(axis=1)])

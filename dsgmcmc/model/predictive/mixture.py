@@ -26,21 +26,22 @@ class LawOfMoments(Protocol):
 
 
 class Mixture(Predictive):
-    """Mixtures of distributions with these means and variances.
+    """Mixtures of distributions with given means and variances.
 
     Parameters
     ----------
     law : LawOfMoments
+        Family of the components.
     mean, variance : (q, n) float
         Means and variances of the components.
     weights : (n,) float64
         Weights of the components; they sum to 1.
     centre : float
-        Number that is added to ratings and their means.
+        Number that was subtracted from ratings, and is added to the means.
     levels : (R,) float64, optional
         Possible ratings, in ascending order, if known.
-    shape : sequence of (q or 1, n) float64
-        Further parameters of the components.
+    shape : sequence of (q or 1, n or 1) float64
+        Further parameters of the components: one array for each parameter of the family.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class Mixture(Predictive):
 
 
 class CountMixture(Mixture):
-    """Mixtures of distributions of counts: whole numbers from 0 or from 1 on."""
+    """Mixtures of distributions of counts, which are whole numbers from 0 on or from 1 on."""
 
     whole = True
 
@@ -120,7 +121,7 @@ class Normal:
 
 
 class NormalMixture(SymmetricMixture):
-    """Mixtures of normal distributions with these means and variances."""
+    """Mixtures of normal distributions with given means and variances."""
 
     def summary(self, low: float, high: float) -> Prediction:
         """Mean, sd, and the quantiles at probabilities `low` and `high`.
@@ -135,7 +136,7 @@ class NormalMixture(SymmetricMixture):
 
 
 class Scores(NormalMixture):
-    """Mixtures over draws of expected ratings: of points, or of normal distributions if a row is uncertain.
+    """Mixtures over draws, of expected ratings: of points, or of normal distributions if predictors have a `spread`.
 
     The parameters are those of `Mixture`, without levels. If all components are points, quantiles are those of the
     weighted sample, in which each draw is at the middle of its weight.
