@@ -45,11 +45,11 @@ from dsgmcmc.types import Array
 log = logging.getLogger(__name__)
 
 RESERVE = 3.0  # reserved time for the last checkpoint, its draws and the posterior, in units of the longest write
-SLOW_DISK = 20e6  # bytes per second, an assumption until the first checkpoint is written
+SLOW_DISK = 20e6  # speed of writing in bytes per second that is assumed until the first checkpoint is written
 #: A checkpoint is due when the draws that are not on disk take more memory than this multiple of the state,
 DRAWS_PER_STATE = 4
 #: and more than this number of bytes in the whole chain, because every checkpoint creates files.
-LEAST_DRAWS = 64 << 20
+MIN_DRAW_BYTES = 64 << 20
 
 
 def _run_all(tasks: Iterable[Callable[[], None]]) -> None:
@@ -87,13 +87,13 @@ class ChainState:
         return (self.draws, *self.others)
 
     def saved(self) -> Iterator[tuple[Key, Array]]:
-        """Yield the arrays of this process."""
+        """Yield the arrays of this process, for a checkpoint."""
         yield from self.target.saved()
         for recorder in self.recorders:
             yield from recorder.saved()
 
     def small(self) -> dict[str, SmallArray]:
-        """Return the arrays that are equal on all processes."""
+        """Return the arrays that are equal on all processes, for the manifest of a checkpoint."""
         arrays = self.target.small()
         for replicated in self.sampler.replicated:
             arrays |= replicated.arrays()
@@ -132,7 +132,7 @@ class ChainState:
             recorder.load(snapshot)
         for key, array in self.saved():
             loaded = f"{array.dtype} {array.shape}"
-            if key.object != "trace" and loaded != expected.get(key, loaded):  # column blocks may have moved
+            if key.object != "trace" and loaded != expected.get(key, loaded):  # a column block may have moved here
                 raise ValueError(f"{key.path} is {loaded}, not {expected[key]}")
 
     def go_on_from(self, snapshot: Snapshot) -> None:
@@ -144,7 +144,7 @@ class ChainState:
         self.target.load(snapshot, skip=kept.difference(self.sampler.positions))
 
     def posterior(self) -> Iterator[tuple[Key, Lazy]]:
-        """Yield the arrays of the posterior, from all draws."""
+        """Yield the arrays of this process for the posterior, from all draws so far."""
         weight = max(self.draws.weight, np.finfo(np.float64).tiny)
         for recorder in self.recorders:
             yield from recorder.posterior(weight)
@@ -161,7 +161,7 @@ class _Write:
     begin : float
         Time at which writing began, on the clock of `time.monotonic`.
     drafts : list of SnapshotWriter
-        The snapshots, in the order in which they are committed.
+        Writers of the snapshots, in the order in which the snapshots are committed.
     task : Future
         Current task of the writer's thread.
     following : iterator of Future
@@ -215,13 +215,13 @@ class Checkpoints:
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._write: _Write | None = None
         self._longest = 0.0
-        self._checked: set[Path] = set()  # snapshots of draws that are checked: checkpoints share them
-        #: Iteration of the newest complete checkpoint; a posterior is written after the checkpoint of its iteration.
+        self._checked: set[Path] = set()  # snapshots of draws that have been checked: several checkpoints refer to them
+        #: Iteration of the newest complete checkpoint, or 0; a posterior has the iteration of a complete checkpoint.
         self.newest = 0
         size = sum(array.nbytes for _, array in state.saved())
         control.write_seconds = RESERVE * size / SLOW_DISK
         state_bytes, draw_bytes = map(sum, zip(*ring.comm.allgather((size, self._draws.draw_bytes)), strict=True))
-        self._most_pending = max(DRAWS_PER_STATE * state_bytes, LEAST_DRAWS) // max(draw_bytes, 1)
+        self._most_pending = max(DRAWS_PER_STATE * state_bytes, MIN_DRAW_BYTES) // max(draw_bytes, 1)
 
     # ------------------------------------------------------------------ saving
 
@@ -238,7 +238,8 @@ class Checkpoints:
     def save(self, iteration: int, seconds: float, wait: bool = False) -> None:
         """Begin to write the pending draws and a checkpoint, after any earlier write has ended. Collective.
 
-        A checkpoint of iteration 0, from which a chain restarts, replaces all snapshots on disk.
+        A checkpoint of iteration 0, from which a chain restarts after divergence, replaces all snapshots of the chain,
+        and removes its metrics.
 
         Parameters
         ----------
@@ -247,12 +248,12 @@ class Checkpoints:
         seconds : float
             Sampling time so far.
         wait : bool
-            Whether to wait for the write instead of copying the state, which doubles its memory.
+            Whether to wait for the end of the write. Otherwise the state is copied, so that it takes twice the memory.
 
         Raises
         ------
         WriteError
-            On all processes, if a file cannot be written.
+            On all processes, if a file of the earlier write or, with `wait`, of this write cannot be written.
         """
         self.settle()
         begin = monotonic()
@@ -265,26 +266,28 @@ class Checkpoints:
                 drafts.append(self._draft("draws", iteration, seconds, draws, state))
             blocks = {key: array if wait else np.array(array) for key, array in self._state.saved()}
             drafts.append(self._draft("checkpoints", iteration, seconds, blocks, self._state.small()))
-        prune = self._prune if iteration else partial(self._run.cut, self._chain, 0)
-        self._begin(iteration, begin, drafts, prune)
+        clean_up = self._prune if iteration else partial(self._run.cut, self._chain, 0)
+        self._begin(iteration, begin, drafts, clean_up)
         if wait:
             self.settle()
 
     def _draft(
         self, series: str, iteration: int, seconds: float, blocks: Mapping[Key, Lazy], state: dict[str, SmallArray]
     ) -> SnapshotWriter:
-        """Return the writer of a snapshot in a series. Collective."""
+        """Return the writer of a snapshot in one of `SERIES`. Collective."""
         ring, about = self._ring, {"processes": self._ring.size, "seconds": seconds}
         head = header(SERIES[series], self._chain, iteration, ring.grid, self._facts, state, **about)
         parent = self._run.series(series, self._chain)
         return SnapshotWriter(parent, step_name(iteration), blocks, head, ring.comm)
 
-    def _begin(self, iteration: int, begin: float, drafts: list[SnapshotWriter], prune: Callable[[], None]) -> None:
-        tasks = self._tasks(drafts, prune)
+    def _begin(self, iteration: int, begin: float, drafts: list[SnapshotWriter], clean_up: Callable[[], None]) -> None:
+        tasks = self._tasks(drafts, clean_up)
         self._write = _Write(iteration, begin, drafts, next(tasks), tasks)
 
-    def _tasks(self, drafts: list[SnapshotWriter], prune: Callable[[], None]) -> Iterator[Future[None]]:
-        """Submit the tasks of a write one after another; `prune` removes the replaced snapshots. Collective.
+    def _tasks(self, drafts: list[SnapshotWriter], clean_up: Callable[[], None]) -> Iterator[Future[None]]:
+        """Submit the tasks of a write one after another, and yield their futures. Collective.
+
+        The last task calls `clean_up`, which removes the snapshots that the write has replaced.
 
         The writer's thread also creates the folders, so that a stalled disk delays only this thread.
         """
@@ -292,10 +295,10 @@ class Checkpoints:
         yield self._writer.submit(_run_all, [draft.shard for draft in drafts])
         for draft in drafts:
             draft.gather()
-        yield self._writer.submit(_run_all, [*(draft.commit for draft in drafts), prune] if self._at_root else [])
+        yield self._writer.submit(_run_all, [*(draft.commit for draft in drafts), clean_up] if self._at_root else [])
 
     def advance(self) -> None:
-        """Begin the next task of a write, if any; no process may be busy. Collective.
+        """Check the completed task of a write, if any, and begin the next task; no process may be busy. Collective.
 
         Raises
         ------
@@ -323,7 +326,7 @@ class Checkpoints:
             self._control.write_seconds = RESERVE * self._longest
 
     def settle(self) -> None:
-        """Wait for the end of all writes; raise WriteError if a file cannot be written. Collective."""
+        """Wait for the end of the current write, if any; raise WriteError if it fails. Collective."""
         while self._write is not None:
             with self._ring.phases("checkpoint"):
                 self._control.wait(lambda: self.busy)
@@ -339,7 +342,10 @@ class Checkpoints:
         self._run.prune_draws(self._chain)
 
     def save_posterior(self, iteration: int, seconds: float) -> None:
-        """Write the posterior of all draws so far, if any; it replaces older and damaged posteriors. Collective."""
+        """Write the posterior of all draws so far, and wait. Collective.
+
+        It replaces older and damaged posteriors. Nothing is written without draws, or if the posterior is on disk.
+        """
         self.settle()
         begin, parent = monotonic(), self._run.series("posterior", self._chain)
         exists = partial(is_whole, parent / step_name(iteration), "it is computed again from the checkpoint")
@@ -370,7 +376,7 @@ class Checkpoints:
         def open_all() -> tuple[Snapshot, list[Snapshot]]:
             checkpoint = self._run.open_snapshot("checkpoints", self._chain, iteration, self._facts)
             if checkpoint.manifest.grid != self._ring.grid:
-                raise InputError(f"{checkpoint.path} holds something else: its grid is {checkpoint.manifest.grid}")
+                raise InputError(f"{checkpoint.path} is of another run: its grid is {checkpoint.manifest.grid}")
             draws = SavedDraws(self._run, self._chain, self._facts).snapshots(checkpoint.manifest.saved_draws)
             return checkpoint, draws
 

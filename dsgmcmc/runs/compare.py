@@ -5,11 +5,11 @@ The recommendation depends on the data, the settings and the seed, but not on ti
 1. *The law*, that is, the distribution of a rating. The candidates are biases only, and the laws that suit the ratings,
    without additions. Step 3, applied to the candidates with factors, chooses the law.
 2. *The additions.* Each addition is tried alone, with the chosen law. In place of the logistic and ordinal laws,
-   additions are tried with Gaussian noise by user and item: its sweeps are shorter, and draw time effects exactly. All
-   additions that improve the score are then combined with the chosen law. Additions are not tested for significance
-   one by one, because small gains add up, and may be significant only together.
-3. *The recommended model* is the simplest sampled candidate within one standard error of the best candidate. The
-   standard error is that of the paired difference, and includes the Monte Carlo errors of both chains.
+   additions are tried with Gaussian noise by user and item, whose sweeps are shorter, and draw time effects exactly.
+   All additions that improve the score are then combined with the chosen law. Additions are not tested for
+   significance one by one, because small gains add up, and may be significant only together.
+3. *The recommended model* is the simplest sampled candidate whose score is within one standard error of the best
+   score. The standard error is that of the paired difference, and includes the Monte Carlo errors of both chains.
 
 All chains have an equal number of sweeps: fewer for many ratings, where errors are small and sweeps take long. A
 candidate whose chain diverges is excluded. Only the chain of the simplest candidate falls back to safer samplers, as in
@@ -131,20 +131,20 @@ class Candidate(NamedTuple):
 
 
 def laws_for(ratings: Levels) -> list[str]:
-    """List the laws that suit the training ratings, the simplest first.
+    """List the laws that suit training ratings, given as distinct values and their counts; the simplest first.
 
-    Student-t suits ratings with more than 25 distinct values. The negative binomial suits nonnegative integers with a
-    maximum above 10 and a variance above their mean. Two distinct values suit logistic regression, and 3 to 25 the
-    ordinal law.
+    The three simplest laws suit all ratings. Student-t suits ratings with more than 25 distinct values. The negative
+    binomial suits nonnegative integers with a maximum above 10 and a variance above their mean. Logistic regression
+    suits two distinct values, and the ordinal law 3 to 25.
     """
     values, counts = ratings
     mean = np.average(values, weights=counts)
-    spread = np.average(np.square(values - mean), weights=counts) > mean
-    whole = values[0] >= 0 and not np.any(values % 1)
-    tried = {"tails": len(values) > MAX_THRESHOLDS, "logistic": len(values) < LEAST_LEVELS}
-    tried["ordinal"] = LEAST_LEVELS <= len(values) <= MAX_THRESHOLDS
-    tried["counts"] = bool(whole and values[-1] > SMALL_COUNTS and spread)
-    return [law for law in LAWS if tried.get(law, True)]
+    overdispersed = np.average(np.square(values - mean), weights=counts) > mean
+    are_counts = values[0] >= 0 and not np.any(values % 1)
+    suits = {"tails": len(values) > MAX_THRESHOLDS, "logistic": len(values) < LEAST_LEVELS}
+    suits["ordinal"] = LEAST_LEVELS <= len(values) <= MAX_THRESHOLDS
+    suits["counts"] = bool(are_counts and values[-1] > SMALL_COUNTS and overdispersed)
+    return [law for law in LAWS if suits.get(law, True)]
 
 
 def candidates(*, clicks: bool, features: bool, times: bool, laws: Collection[str] = tuple(LAWS)) -> list[Candidate]:
@@ -177,12 +177,12 @@ class Scores(NamedTuple):
     Attributes
     ----------
     values : (n,) float64
-        Score of every held-out rating, or of every user with a liked held-out item: larger scores are better. For the
-        metric ``rmse``, negative squared errors.
+        Score of every held-out rating, or for the metric ``ndcg`` of every ranked user: larger scores are better. For
+        the metric ``rmse``, negative squared errors.
     owners : (n,) int32
         User of every score.
     error : float
-        Monte Carlo error of the mean score; 0 if unknown.
+        Monte Carlo error of the mean score; 0 before it is computed.
     """
 
     values: Float64
@@ -190,7 +190,7 @@ class Scores(NamedTuple):
     error: float = 0.0
 
     def compared_with(self, first: Float64) -> Scores:
-        """Return these scores with their Monte Carlo error, given the scores from the first half of the draws.
+        """Return these scores with their Monte Carlo error, given `first`, the scores from the first half of the draws.
 
         If scores are nearly linear in the predictions, the scores from all draws are halfway between the scores from
         the two halves. They differ from either by the Monte Carlo error, and by a trend as long as the chain has not
@@ -219,7 +219,7 @@ def recorded_values(ratings: Ratings) -> Float64 | None:
 
 
 def scores_of(run: Run, metric: Metric, values: Float64 | None) -> Scores:
-    """Score every test rating of a run.
+    """Score every test rating of a run by a metric other than ``ndcg``.
 
     The log probability needs `values`, the `recorded_values` of the training ratings.
     """
@@ -234,7 +234,7 @@ def scores_of(run: Run, metric: Metric, values: Float64 | None) -> Scores:
 def ranking_scores(run: Run, rated: Rated, most: int = ranking.MAX_USERS) -> Scores:
     """Return the NDCG@10 of at most `most` users, evenly spaced among the users who like a held-out item.
 
-    Items are ranked by the default rule, ``likely``.
+    Items are ranked by the default rule, ``likely``, with the exposure to the items in `rated`.
     """
     rule = Ranking(LIST_LENGTH)
     run.exposure = Exposure.of_ratings(rated, run.counts("item") / len(run.users))
@@ -252,8 +252,8 @@ def ranking_scores(run: Run, rated: Rated, most: int = ranking.MAX_USERS) -> Sco
 
 
 def length_of(ratings: int, models: Sequence[Candidate]) -> int:
-    """Return the number of sweeps of every candidate's chain, burn-in included, for a number of training ratings."""
-    laws = sum(not model.added and model.law != BIASES_ONLY for model in models)  # sweeps of biases only cost little
+    """Return the number of sweeps of every candidate's chain, burn-in included, given a number of training ratings."""
+    laws = sum(not model.added and model.law != BIASES_ONLY for model in models)  # biases only: quickly sampled
     additions = len({model.added for model in models if len(model.added) == 1})
     return min(MAX_SWEEPS, (ALL_SWEEPS_MANY if ratings >= MANY_RATINGS else ALL_SWEEPS) // (laws + additions + 1))
 
@@ -264,22 +264,22 @@ def best_of(scores: Mapping[int, Scores]) -> int:
 
 
 def recommended(scores: Mapping[int, Scores]) -> int:
-    """Return the smallest number of a candidate within one standard error of the best."""
+    """Return the number of the simplest candidate whose score is within one standard error of the best score."""
     best = scores[best_of(scores)]
     gaps = {number: scores[number].behind(best) for number in sorted(scores)}
     return next(number for number, gap in gaps.items() if gap.mean <= gap.error)
 
 
 def helpful(scores: Mapping[int, Scores], bare: int, others: Sequence[int]) -> list[int]:
-    """List the candidates in `others` with a larger mean score than candidate `bare`."""
-    least = scores[bare].values.mean() if bare in scores else -np.inf
-    return [number for number in others if number in scores and scores[number].values.mean() > least]
+    """List the candidates in `others` with a larger mean score than candidate `bare`; all, if `bare` has no score."""
+    threshold = scores[bare].values.mean() if bare in scores else -np.inf
+    return [number for number in others if number in scores and scores[number].values.mean() > threshold]
 
 
 # ---------------------------------------------------------------------- comparing the candidates
 
 
-def held_out_of(ratings: Ratings, seed: int) -> InnerSplit:
+def inner_split_of(ratings: Ratings, seed: int) -> InnerSplit:
     """Divide the training ratings of an open file into training and held-out ratings of the comparison."""
     return InnerSplit(ratings, min(0.25, max(HELD_OUT_SHARE, HELD_OUT_MIN / ratings.nnz)), seed)
 
@@ -312,7 +312,7 @@ class Plan(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """Scores of a candidate, its RMSE (None if undefined), and the sampling time of its chain in seconds."""
+    """Scores of a candidate, its RMSE (None for clicks), and the estimated sampling time of its chain in seconds."""
 
     scores: Scores
     rmse: float | None
@@ -327,7 +327,7 @@ class Comparing:
     comm : Comm
         All processes.
     source : RatingsSource
-        Ratings file.
+        The ratings to which the candidates are fitted.
     folder : Path
         Temporary folder for the candidates' runs.
     given : dict
@@ -338,7 +338,7 @@ class Comparing:
     policy : Policy, optional
         Actions when time runs out or an error occurs.
     signals : Signals, optional
-        Handlers that the program has installed; by default the caller's handlers are borrowed.
+        Handlers that the program has installed. Without them, every job runs as inside another program (`Job.run`).
     quiet : bool
         Whether to show no progress.
     """
@@ -357,7 +357,7 @@ class Comparing:
         self._comm, self._folder, self._given, self._metric = comm, folder, given, metric
         self._policy, self._signals, self._quiet = policy or Policy(), signals, quiet
         self._at_root = comm.rank == 0
-        self._whole = source
+        self._source = source
         self._measured: dict[int, Measured | None] = {}  # None if the chain diverged
 
     def run(self) -> Comparison:
@@ -369,6 +369,8 @@ class Comparing:
             If settings or ratings are wrong, or there are too few ratings to hold some out.
         StoppedError
             If the comparison was stopped; an identical call resumes it.
+        DivergenceError
+            If the chains of all candidates without additions diverge.
         """
         with logs(self._comm.rank, quiet=True), threadpool_limits(1, user_api="blas"):  # threads affect the last bits
             self._plan = on_root(self._comm, self._make_plan)
@@ -384,26 +386,26 @@ class Comparing:
         return result
 
     def _inner_source(self, seed: int) -> RatingsSource:
-        return RatingsSource(self._whole.path, view=partial(held_out_of, seed=seed))
+        return RatingsSource(self._source.path, view=partial(inner_split_of, seed=seed))
 
     def _make_plan(self) -> Plan:
-        """Choose candidates, metric and number of sweeps; on process 0."""
-        asked = self._whole.build({}, self._given)
-        whole, inner = self._whole.ratings, self._inner_source(asked.seed)
-        ratings = inner.ratings
+        """Choose the seed, candidates, metric and number of sweeps; on process 0."""
+        asked = self._source.build({}, self._given)
+        whole, inner_source = self._source.ratings, self._inner_source(asked.seed)
+        ratings = inner_source.ratings
         fixed = {"rank": asked.rank, "chains": 1, "until": "none", "burn_in": f"{BURN_IN_SWEEPS}sweeps"}
         fixed |= {"evaluate_every": "10sweeps", "save_draws": 0, "checkpoint_every": "10min"}
-        has_rank = self._given.get("rank", "auto") != "auto"
+        rank_is_given = self._given.get("rank", "auto") != "auto"
         models = candidates(
             clicks=ratings.minimum == ratings.maximum,
             features=bool(whole.features),
             times=whole.times is not None,
-            laws=[law for law in laws_for(Levels.of(ratings)) if not (has_rank and law == BIASES_ONLY)],
+            laws=[law for law in laws_for(Levels.of(ratings)) if not (rank_is_given and law == BIASES_ONLY)],
         )
         admitted, refused = dict[ResolvedConfig, Candidate](), list[InputError]()
         for model in models:
             try:
-                config = inner.resolve(self._comm.size, {}, model.settings, self._given_to(model, fixed))
+                config = inner_source.resolve(self._comm.size, {}, model.settings, self._given_to(model, fixed))
             except InputError as error:
                 refused.append(error)
             else:
@@ -430,7 +432,7 @@ class Comparing:
         return self._metric or ("log-probability" if recorded else "log-density")
 
     def _given_to(self, candidate: Candidate, last: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a candidate's settings other than its model; "biases only" has rank 0, whatever rank is given."""
+        """Return settings that override a candidate's: the user's, then `last`, then rank 0 for "biases only"."""
         rank = {"rank": 0} if candidate.law == BIASES_ONLY else {}
         return merged(self._given, last, rank)
 
@@ -449,8 +451,8 @@ class Comparing:
         trial = trial if trial in number_of else law
         alone = [number for model, number in number_of.items() if model.law == trial.law and len(model.added) <= 1]
         scores = laws | self._sample(alone)
-        parts = {part for number in helpful(scores, number_of[trial], alone) for part in models[number].added}
-        together = law._replace(added=tuple(part for part in ADDED if part in parts))
+        gains = {name for number in helpful(scores, number_of[trial], alone) for name in models[number].added}
+        together = law._replace(added=tuple(name for name in ADDED if name in gains))
         scores |= self._sample([number_of.get(together, number_of[law])])
         return recommended(scores), best_of(scores)
 
@@ -471,25 +473,25 @@ class Comparing:
 
         A file next to the run keeps the scores from the first half of the draws, for a job that resumes later.
         """
-        plan, run = self._plan, self._folder / self._plan.runs[number]
-        first = run.with_suffix(".npy")
+        plan, path = self._plan, self._folder / self._plan.runs[number]
+        scores_file = path.with_suffix(".npy")
         if self._at_root and not self._quiet:
             say(f"{plan.sweeps} sweeps of {plan.models[number].name}", file=sys.stderr)
         try:
-            if not self._comm.bcast(self._at_root and first.is_file()):
-                self._advance(number, run, (BURN_IN_SWEEPS + plan.sweeps) // 2)
-                on_root(self._comm, partial(self._save_scores, run, first), "comparing models")
-            self._advance(number, run, plan.sweeps)
+            if not self._comm.bcast(self._at_root and scores_file.is_file()):
+                self._advance(number, path, (BURN_IN_SWEEPS + plan.sweeps) // 2)
+                on_root(self._comm, partial(self._save_scores, path, scores_file), "comparing models")
+            self._advance(number, path, plan.sweeps)
         except DivergenceError:
             return None
-        return on_root(self._comm, partial(self._score, run, first), "comparing models")
+        return on_root(self._comm, partial(self._score, path, scores_file), "comparing models")
 
-    def _advance(self, number: int, run: Path, sweeps: int) -> None:
+    def _advance(self, number: int, path: Path, sweeps: int) -> None:
         """Sample a candidate's chain up to a number of sweeps, continuing an earlier job. Collective."""
         candidate = self._plan.models[number]
         given = self._given_to(candidate, {**self._plan.fixed, "iterations": f"{sweeps}sweeps"})
         policy = self._policy.model_copy(update={"on_divergence": "stop"}) if number else self._policy
-        job = Job(self._comm, self._inner, run, given, True, policy, quiet=True, usual=candidate.settings)
+        job = Job(self._comm, self._inner, path, given, True, policy, quiet=True, usual=candidate.settings)
         if status := job.run(self._signals):
             raise StoppedError("the comparison was stopped", status)
 
@@ -502,20 +504,20 @@ class Comparing:
             return ranking_scores(run, Rated(self._inner.ratings))
         return scores_of(run, self._plan.metric, self._recorded)
 
-    def _save_scores(self, run: Path, first: Path) -> None:
+    def _save_scores(self, path: Path, scores_file: Path) -> None:
         """Write the scores from the first half of the draws."""
-        write_array(first, self._scores(Run(run)).values)
+        write_array(scores_file, self._scores(Run(path)).values)
 
-    def _score(self, path: Path, first: Path) -> Measured:
-        """Score a candidate's whole chain on process 0; `first` has the scores from the first half of its draws."""
+    def _score(self, path: Path, scores_file: Path) -> Measured:
+        """Score a candidate's whole chain on process 0; the file has the scores from the first half of its draws."""
         run, rmse = Run(path), None
         if run.config.law.can_be_evaluated:
             test = predict_test(run)
             rmse = float(np.sqrt(np.mean(np.square(test.rating - test.mean))))
-        scores = self._scores(run).compared_with(np.load(first, allow_pickle=False))
+        scores = self._scores(run).compared_with(np.load(scores_file, allow_pickle=False))
         summary = read_summary(run.directory.summary_file)
-        seconds = summary["seconds_sampling"] / max(summary["iterations_made"], 1)
-        return Measured(scores, rmse, seconds * self._plan.sweeps * run.config.sweep_length)
+        per_iteration = summary["seconds_sampling"] / max(summary["iterations_made"], 1)
+        return Measured(scores, rmse, per_iteration * self._plan.sweeps * run.config.sweep_length)
 
     # ------------------------------------------------------------------ the table, on process 0
 
@@ -524,7 +526,7 @@ class Comparing:
         of_best = self._measured[best]
         assert of_best is not None
         return Comparison(
-            data_hash=self._whole.ratings.digest,
+            data_hash=self._source.ratings.digest,
             metric=self._plan.metric,
             training=inner.nnz,
             held_out=inner.nnz_test,
@@ -551,10 +553,10 @@ class Comparing:
 
 
 def sample_recommended(job: Job, signals: Signals | None = None, dry_run: bool = False) -> int:
-    """Compare models unless the run has a comparison, and sample the recommended model, or the next if it diverges.
+    """Compare models unless the run has a comparison; sample the recommended model, and if it diverges the next best.
 
-    A job that is killed between two models leaves an unchanged comparison and no run: the job that resumes samples the
-    first of the two models again. Collective.
+    A job that is killed between two models leaves the comparison unchanged, and no run: the job that resumes samples
+    the first of the two models again. Collective.
 
     Parameters
     ----------
@@ -575,7 +577,7 @@ def sample_recommended(job: Job, signals: Signals | None = None, dry_run: bool =
     InputError
         If settings, ratings or run directory are wrong.
     DivergenceError
-        If all compared models diverge, or if one diverges and ``on_divergence`` is ``stop``.
+        If all compared models diverge, or if the recommended model diverges and ``on_divergence`` is ``stop``.
     """
     comm, run = job.comm, job.run_directory
 
@@ -589,13 +591,13 @@ def sample_recommended(job: Job, signals: Signals | None = None, dry_run: bool =
 
     comparison = on_root(comm, partial(known_comparison, job, dry_run))
     if comparison is None:
-        folder, muted = run.path / FOLDER, job.quiet
+        folder, quiet = run.path / FOLDER, job.quiet
         try:
-            comparison = Comparing(comm, job.source, folder, job.given, None, job.policy, signals, muted).run()
+            comparison = Comparing(comm, job.source, folder, job.given, None, job.policy, signals, quiet).run()
         except StoppedError as stopped:
             return stopped.status
         on_root(comm, partial(comparison.save, run.comparison_file), "comparing models")
-        if comm.rank == 0 and not muted:
+        if comm.rank == 0 and not quiet:
             say(comparison.sentence(), file=sys.stderr)
     while True:
         chosen = job.with_model(comparison.settings)
@@ -615,8 +617,8 @@ def known_comparison(job: Job, dry_run: bool) -> Comparison | None:
     Raises
     ------
     InputError
-        If the run has a model but no comparison, if the comparison is of other ratings, or if `dry_run` excludes a new
-        comparison.
+        If the directory is taken, if the run starts from another run or has a model but no comparison, if the
+        comparison is of other ratings, or if `dry_run` excludes a new comparison.
     """
     run, source = job.run_directory, job.source
     refuse_taken(run, job.resume)

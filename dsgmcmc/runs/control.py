@@ -13,13 +13,14 @@ from dsgmcmc.parallel.watchdog import Watchdog
 from dsgmcmc.types import Comm
 
 MARGIN = 3.0  # seconds for the summary and MPI_Finalize, between the last write and the end of the wall time
-POLL = 0.005  # seconds between successive checks of a write
+POLL = 0.005  # seconds between checks, during a wait for writes or for other chains
 
 
 class Control:
     """Lets all processes of a chain agree, once per iteration, on whether to save a checkpoint or stop.
 
-    The cost is one reduction, the maximum of two integers. It is pipelined: the next iteration reads its result.
+    The cost is one reduction per iteration, of two integers to their maxima over the processes. The reduction is
+    pipelined: the next iteration reads its result.
 
     Parameters
     ----------
@@ -28,9 +29,9 @@ class Control:
     signals : Signals
         Requests that this process has received.
     checkpoint_seconds : float or None
-        Time between checkpoints.
+        Seconds between checkpoints; None if the clock causes none.
     deadline : float or None
-        Time at which the job must have ended, on the clock of `time.monotonic`.
+        Time at which the job must have ended, on the clock of `time.monotonic`; None without a limit.
     watchdog : Watchdog or None
         Watchdog to which progress is reported.
     """
@@ -44,29 +45,33 @@ class Control:
         watchdog: Watchdog | None = None,
     ) -> None:
         self._comm, self._signals = comm, signals
-        self._seconds, self._deadline, self._watchdog = checkpoint_seconds, deadline, watchdog
+        self._checkpoint_seconds, self._deadline, self._watchdog = checkpoint_seconds, deadline, watchdog
         #: Seconds that are reserved for writing a chain before the wall time ends.
         self.write_seconds = 0.0
         #: Number of open chains of these processes, all of which must be written.
         self.chains = 1
         self._iteration_seconds = 0.0
-        self._saved = self._asked = monotonic()
+        self._saved_at = self._asked_at = monotonic()
         self._mine, self._all = np.zeros(2, np.int32), np.zeros(2, np.int32)
         self._reduction: Any = None  # an MPI request
 
     def _local(self) -> Request:
         now = monotonic()
         # the maximum decays, so that a slow iteration that compiles kernels is forgotten
-        self._iteration_seconds = max(now - self._asked, 0.9 * self._iteration_seconds)
-        self._asked = now
+        self._iteration_seconds = max(now - self._asked_at, 0.9 * self._iteration_seconds)
+        self._asked_at = now
         writing = self.chains * self.write_seconds
         if self._deadline and now + writing + 2 * self._iteration_seconds + MARGIN > self._deadline:
             return max(self._signals.request, Request.STOP)
-        due = self._comm.rank == 0 and self._seconds and now - self._saved > self._seconds
+        due = self._comm.rank == 0 and self._checkpoint_seconds and now - self._saved_at > self._checkpoint_seconds
         return max(self._signals.request, Request.CHECKPOINT if due else Request.GO_ON)
 
     def ask(self, busy: bool) -> tuple[Request, bool]:
-        """Return the largest request of all processes, and whether no process was writing. Collective."""
+        """Return the largest request of all processes, and whether no process was writing. Collective.
+
+        With several processes, both were true at the previous call; the first call, and the first call after `finish`,
+        return `Request.GO_ON` and False. `busy` tells whether this process is writing.
+        """
         self._progress()
         if self._comm.size == 1:
             return self._local(), not busy
@@ -104,12 +109,12 @@ class Control:
             sleep(POLL)
 
     def saving(self) -> None:
-        """Note that a checkpoint is being written. Collective."""
-        self._saved = monotonic()
+        """Note that the writing of a checkpoint begins, and call `finish`. Collective."""
+        self._saved_at = monotonic()
         self.finish()
 
     def finish(self) -> None:
-        """Complete the pending reduction, and drop its result: the next reduction repeats all requests. Collective."""
+        """Complete a pending reduction, and drop its result: the next reduction repeats all requests. Collective."""
         if self._reduction is not None:
             self._reduction.Wait()
             self._reduction = None

@@ -15,15 +15,15 @@ from dsgmcmc.kernels.stored import index_type
 from dsgmcmc.model.parts.time import costs_of, time_levels_of
 from dsgmcmc.model.quantity import Quantities
 from dsgmcmc.parallel.partition import owner
-from dsgmcmc.runs.checkpoint import DRAWS_PER_STATE, LEAST_DRAWS
+from dsgmcmc.runs.checkpoint import DRAWS_PER_STATE, MIN_DRAW_BYTES
 from dsgmcmc.storage.store import MAX_WRITERS
 from dsgmcmc.targets.state import BlockLayout
 from dsgmcmc.types import Factor
 
 INTERPRETER = 200_000_000  # bytes for Python and its libraries
 TEST_RATING_BYTES = 16  # value, position, row and column
-TEST_BYTES = 12  # prediction, mean and m2 of a test rating
-TEST_SAVED_BYTES = 8  # mean and m2 of a test rating
+TEST_BYTES = 12  # of the predictions of a test rating: last, mean, and sum of squared deviations (m2)
+TEST_SAVED_BYTES = 8  # of mean and m2 of these predictions
 TEST_NOISE_BYTES = 4  # current or mean noise variance of a test rating, if it differs between users or items
 MOMENTS = 2  # arrays: mean and m2
 
@@ -37,10 +37,10 @@ class Costs(NamedTuple):
         Memory of the largest process: the interpreter with its libraries, ratings, state, accumulators, buffers for
         writing a checkpoint, and the sums of a sampler that draws rows from their conditional distributions.
     sent_per_sweep : int
-        Column blocks that the processes of a chain send to each other in a sweep, on average. The number leaves out
-        evaluation, ordered sums, and tours that renew a metric.
+        Column blocks that the processes of a chain send to each other in a sweep, on average. Messages for evaluation,
+        ordered sums, and tours that renew a metric are left out.
     checkpoint : int
-        Disk space of one checkpoint.
+        Disk space of one checkpoint of one chain, without its saved draws.
     files_per_checkpoint : int
         Largest number of files that a checkpoint of all chains adds. The state of each chain needs one file per writing
         process and a manifest, and so do its new draws. The files of the state are removed later.
@@ -57,50 +57,53 @@ class Costs(NamedTuple):
 
     @classmethod
     def of(cls, config: ResolvedConfig, ratings: Ratings, processes: int) -> Costs:
-        """Estimate the costs of a run on `processes` processes."""
+        """Estimate the costs of a run on `processes` processes in total."""
         grid, rows, columns = config.grid, ratings.n_rows, ratings.n_cols
         size = -(-processes // min(processes, config.chains))
         share = -(-grid // size) / grid
         quantities = config.quantities_for(ratings)
-        drawn = quantities.drawn_elements({Factor.W: rows, Factor.H: columns}) * 4
+        draw_bytes = quantities.drawn_elements({Factor.W: rows, Factor.H: columns}) * 4
         noises = TEST_NOISE_BYTES * int(config.noise != "shared")
         levels = config.law.levels_of(ratings)
         if levels is not None:  # the variance of each rating, and the probabilities of its levels
             noises = TEST_NOISE_BYTES * (1 + len(levels))
-        moments, saved = MOMENTS * drawn, TEST_SAVED_BYTES + noises
+        moments, saved = MOMENTS * draw_bytes, TEST_SAVED_BYTES + noises
         normal = config.law.is_conditionally_gaussian()
         grouped, effects = costs_of(time_levels_of(config.time_levels, ratings.transposed), ratings, normal)
         tested = ratings.nnz_test * saved
         checkpoint = (rows + columns) * row_width(config, quantities) * 4 + moments + tested + effects
         draws = max(config.iterations - config.burn_in, 0) // config.thin
         max_saved = max(2 * config.save_draws - 1, 0)
-        pending = min(min(max_saved, draws) * drawn, max(DRAWS_PER_STATE * checkpoint, LEAST_DRAWS))
+        pending = min(min(max_saved, draws) * draw_bytes, max(DRAWS_PER_STATE * checkpoint, MIN_DRAW_BYTES))
         open_chains = -(-config.chains // min(processes, config.chains)) if config.until else 1
         accumulators = moments + ratings.nnz_test * (TEST_BYTES + 2 * noises)
         of_chain = _state(config, ratings, quantities, share) + share * (accumulators + pending)
         shared = grouped + share * checkpoint + _ratings(config, ratings, share)
-        # a file with draws is removed when it has no kept draw, and the spacing of kept draws doubles
+        # a snapshot of draws is removed only when it has no kept draw, and the spacing of kept draws doubles
         doublings = ceil(log2(draws / max_saved)) if draws > max_saved > 0 else 0
-        written = min(draws, max_saved + doublings * max(config.save_draws - 1, 0))
+        most_draws = min(draws, max_saved + doublings * max(config.save_draws - 1, 0))
         kept = checkpoint + moments + tested  # a checkpoint and the posterior
         return cls(
             memory_per_process=INTERPRETER + int(shared + open_chains * of_chain),
             sent_per_sweep=round(_sent(config, ratings, size, quantities)),
             checkpoint=checkpoint,
             files_per_checkpoint=2 * config.chains * (min(size, MAX_WRITERS) + 1),
-            disk_least=config.chains * (kept + min(config.save_draws, draws) * drawn),
-            disk_most=config.chains * (kept + KEPT_CHECKPOINTS * checkpoint + written * drawn),
+            disk_least=config.chains * (kept + min(config.save_draws, draws) * draw_bytes),
+            disk_most=config.chains * (kept + KEPT_CHECKPOINTS * checkpoint + most_draws * draw_bytes),
         )
 
 
 def _state(config: ResolvedConfig, ratings: Ratings, quantities: Quantities, share: float) -> float:
-    """Return the memory of a chain's state on one process."""
-    numbers = row_width(config, quantities) + config.dimension * len(config.make_sampler().working)
-    return float(share * (ratings.n_rows + ratings.n_cols) * numbers * 4)
+    """Return the memory in bytes of a chain's state on the process with this share of the blocks."""
+    row_values = row_width(config, quantities) + config.dimension * len(config.make_sampler().working)
+    return float(share * (ratings.n_rows + ratings.n_cols) * row_values * 4)
 
 
 def _ratings(config: ResolvedConfig, ratings: Ratings, share: float) -> float:
-    """Return the memory for one process's ratings, and for their transpose and a factor's sums if they are needed."""
+    """Return the memory in bytes for the ratings of the process with this share of them.
+
+    A sampler that draws rows from their conditional distributions also needs the transpose, and sums for a factor.
+    """
     grid, rows, columns = config.grid, ratings.n_rows, ratings.n_cols
 
     def cells(n: int, others: int) -> float:
@@ -116,12 +119,12 @@ def _ratings(config: ResolvedConfig, ratings: Ratings, share: float) -> float:
 
 
 def row_width(config: ResolvedConfig, quantities: Quantities) -> int:
-    """Return the number of float32 values per row that a checkpoint saves, and that are sent between parts."""
+    """Return the number of float32 values per row that a checkpoint saves, and that are sent with a column block."""
     return BlockLayout(config.make_sampler().kept, config.dimension).width + quantities.width_of_rows()
 
 
 class Tour(NamedTuple):
-    """A tour of all column blocks: the number of float32 values sent per column, and whether the blocks return home."""
+    """A tour of all column blocks round the ring: float32 values sent per column, and whether blocks return home."""
 
     width: int
     returns: bool
@@ -129,8 +132,8 @@ class Tour(NamedTuple):
 
 def tours(config: ResolvedConfig, quantities: Quantities) -> list[Tour]:
     """List the tours in an iteration that uses all ratings."""
-    of_law = [quantity for quantity in config.law.quantities_of(config, False, {}) if quantity.of_rows]
-    d, noise = config.dimension, sum(quantity.width(quantities.sizes) for quantity in of_law)
+    likelihood_fields = [quantity for quantity in config.law.quantities_of(config, False, {}) if quantity.of_rows]
+    d, noise = config.dimension, sum(quantity.width(quantities.sizes) for quantity in likelihood_fields)
     if config.sampler.kind.draws_conditionals:  # positions and noise scales, then the sums for the columns
         return [Tour(d + min(noise, 1), False), Tour(statistics_width(d), True)]
     return [Tour(2 * d + noise, True)]  # the position, its gradient, and the likelihood's fields
@@ -142,15 +145,16 @@ def _sent(config: ResolvedConfig, ratings: Ratings, size: int, quantities: Quant
     owners = np.array([owner(b, size, grid) for b in range(grid)])
 
     def leaving(shift: int) -> float:
+        """Return the share of column blocks that change process if each moves on by `shift` row blocks."""
         return float(np.mean(owners != np.roll(owners, shift)))
 
-    a_block = 4 * ratings.n_cols / grid
+    value_bytes = 4 * ratings.n_cols / grid  # of a block with one value per column
     following = leaving(1)
     if config.sweep_length == 1:  # every iteration makes the tours
         steps = [tour.width * (grid if tour.returns else grid - 1) for tour in tours(config, quantities)]
-        return float(a_block * grid * following * sum(steps))
+        return float(value_bytes * grid * following * sum(steps))
     if config.schedule != "cyclic":
         # all nonzero shifts are equally likely; a part may follow itself, in a random schedule or between two sweeps
         itself = 1 / grid if config.schedule == "random" else 1 / grid**2
         following = (1 - itself) * sum(map(leaving, range(1, grid))) / max(grid - 1, 1)
-    return float(a_block * row_width(config, quantities) * config.sweep_length * grid * following)
+    return float(value_bytes * row_width(config, quantities) * config.sweep_length * grid * following)

@@ -2,7 +2,8 @@
 
 `Job._sample` resolves the settings, locks and prepares the run directory, samples the chains and writes the summary.
 The processes are divided into groups. Each group samples its chains one after another, each to its end. In a run that
-ends at a target accuracy, a group instead advances all its chains to the next check of the accuracy, and repeats this.
+ends at a target accuracy, a group instead advances all its chains, in turn, from one check of the accuracy to the
+next.
 `dsgmcmc.runs.chain` has the iterations of one chain.
 """
 
@@ -79,9 +80,9 @@ class Job:
     Parameters
     ----------
     comm : Comm
-        All processes.
+        All processes of the job.
     source : RatingsSource
-        Ratings and model.
+        Ratings, and the earlier run to start from, if any.
     out : Path
         Run directory.
     given : dict
@@ -115,22 +116,22 @@ class Job:
         self.given, self._usual = given, usual
         self.resume, self._command, self.quiet = resume, command, quiet
         self._at_root = comm.rank == 0
-        self._signals, self._age = Signals(), seconds_since_start
-        #: Lines that the user reads at the end; on process 0.
+        self._signals, self._since_start = Signals(), seconds_since_start
+        #: Lines with the result, which the user reads at the end; empty except on process 0.
         self.result: list[str] = []
         self._request = Request.GO_ON  # the last request
         self._failure: AgreedError | DivergenceError | None = None  # first error of a chain, equal in its group
         self._log_error: OSError | None = None  # first error in writing a log of the run
         self._look: Look | None = None  # the last check of the accuracy of all chains
-        self._sampled, self._timed = 0, 0  # all iterations of this job, and its iterations after the first sweep
+        self._sampled, self._timed = 0, 0  # iterations of this group in this job: all, and after the first sweep
 
     def with_model(self, settings: Mapping[str, Any]) -> Self:
-        """Return a job with the settings of a model, which the user's settings override; it resumes this job's run."""
+        """Return a job for the same directory, with a model's settings, which the user's override; it may resume."""
         out, command = self.run_directory.path, self._command
         return type(self)(self.comm, self.source, out, self.given, True, self.policy, command, self.quiet, settings)
 
     def describe(self) -> int:
-        """Print the resolved settings, and the costs in memory, disk and messages, for ``--dry-run``. Collective."""
+        """Print the resolved settings, and the costs in memory, disk and messages; return exit status 0. Collective."""
         config, _ = self.resolve()
         if self._at_root:
             costs = Costs.of(config, self.source.ratings, self.comm.size)._asdict()
@@ -150,7 +151,7 @@ class Job:
         -------
         config : ResolvedConfig
             The configuration.
-        given_of_sampler : list of str
+        given_names : list of str
             Names of the sampler settings that the user gave when the run was started, sorted.
 
         Raises
@@ -176,7 +177,7 @@ class Job:
         return config, sorted(section_of(self.given.get("sampler") or {}))
 
     def _saved_settings(self) -> dict[str, Any]:
-        """Return the settings of the run to be resumed; empty for a new run."""
+        """Return the settings of the run to be resumed, after checking its data; empty for a new run."""
         run = self.run_directory
         if not (self.resume and run.settings_file.exists()):
             refuse_taken(run, self.resume)
@@ -188,15 +189,15 @@ class Job:
                 f"start another run with another {named('out')}"
             )
         index, manifest = run.path / INDEX, None
-        with suppress(InputError):  # the job writes it again
+        with suppress(InputError):  # a damaged index is written again
             manifest = read_manifest(index)
         if manifest is not None:
             check_made_with(manifest, facts, index)
         return config.table()
 
     @contextmanager
-    def _opened(self, config: ResolvedConfig, given: list[str]) -> Iterator[Facts]:
-        """Context in which this job has the lock of the run directory, and has written its settings. Collective.
+    def _opened(self, config: ResolvedConfig, given_names: list[str]) -> Iterator[Facts]:
+        """Context in which this job has the lock of the run directory, and has written ``run.toml``. Collective.
 
         Yields the facts that the run's snapshots record (`dsgmcmc.storage.rundir`).
 
@@ -214,20 +215,20 @@ class Job:
 
         on_root(self.comm, claim)
         try:
-            yield on_root(self.comm, partial(self._prepare, config, given))
+            yield on_root(self.comm, partial(self._prepare, config, given_names))
         finally:
             if self._at_root:
                 _stop_listening(run)
                 lock.release()
 
-    def _prepare(self, config: ResolvedConfig, given: list[str]) -> Facts:
-        """Clean the directory, write the settings and the facts about the data; return the facts for snapshots."""
+    def _prepare(self, config: ResolvedConfig, given_names: list[str]) -> Facts:
+        """Clean the directory, write ``run.toml``, index and starting values; return the facts for snapshots."""
         source, run = self.source, self.run_directory
         run.listening_file.touch()  # tells scripts that all processes have installed their signal handlers
         clean(run.path)
         identity = {"data_hash": source.ratings.digest, "config_hash": config.hash()}
         data = source.prepare(run, config)
-        run.write_settings(config.table(), data | identity | {"versions": versions(), "given_of_sampler": given})
+        run.write_settings(config.table(), data | identity | {"versions": versions(), "given_of_sampler": given_names})
         return identity | made_with(data)
 
     # ------------------------------------------------------------------ running
@@ -240,17 +241,17 @@ class Job:
         signals : Signals, optional
             Handlers that the program has installed. Without them, the job runs inside another program: it prints no
             result, and at the end it restores signal handlers, logs and the number of BLAS threads. A single process
-            has no watchdog, because it waits for no other process.
+            then has no watchdog, because it waits for no other process.
 
         Returns
         -------
         int
             Exit status: 0, or the status for the reason why the job stopped.
         """
-        muted = logs(self.comm.rank, self.quiet)
+        messages = logs(self.comm.rank, self.quiet)
         if signals is not None:
             self._signals = signals
-            with muted:
+            with messages:
                 status = self._sample()
             if self.result and not self.quiet:
                 say(*self.result)
@@ -258,10 +259,10 @@ class Job:
         import scipy.linalg  # noqa: F401  # loads a BLAS of its own, whose threads are limited too
 
         begin = monotonic()
-        self._age = lambda: monotonic() - begin
+        self._since_start = lambda: monotonic() - begin
         if self.comm.size == 1:
             self.policy = self.policy.model_copy(update={"watchdog": 0.0})
-        with _ONE_AT_A_TIME, threadpool_limits(1, user_api="blas"), self._signals.borrowed(), muted:
+        with _ONE_AT_A_TIME, threadpool_limits(1, user_api="blas"), self._signals.borrowed(), messages:
             return self._sample()
 
     def _sample(self) -> int:
@@ -269,12 +270,12 @@ class Job:
         if self._at_root:
             forget_killed_job(run)
         warn_of_processes(comm)
-        deadline = agree(comm, partial(self.policy.deadline, self._age()))
-        config, given = self.resolve()
+        deadline = agree(comm, partial(self.policy.deadline, self._since_start()))
+        config, given_names = self.resolve()
         self._config = config
         run.on_log_error = self._stop_after_log_error
         who = f"process {comm.rank} of {comm.size} ({os.getpid()} on {platform.node()})"
-        with self._opened(config, given) as facts, Watchdog(self.policy.watchdog, who) as watchdog:
+        with self._opened(config, given_names) as facts, Watchdog(self.policy.watchdog, who) as watchdog:
             group, groups = chain_group(comm.rank, comm.size, config.chains)
             ring = Ring(comm.Split(group, comm.rank), config.grid)
             ratings = ring.agree(lambda: self.source.ratings)
@@ -284,13 +285,13 @@ class Job:
 
             def open_chain(number: int) -> Chain:
                 start = partial(self.source.start_chain, run, facts, number)
-                safer, control = fallbacks(config, given), self._control
+                safer, control = fallbacks(config, given_names), self._control
                 chain = Chain(config, make_target, start, ring, run, number, facts, control, self.policy, safer)
                 if not (self.resume and chain.resume()):
                     chain.start()
                 return chain
 
-            self._startup, self._begin = self._age(), perf_counter()
+            self._startup, self._begin = self._since_start(), perf_counter()
             with Progress(config.iterations, data_per_iteration, self.quiet) as self._progress:
                 self._sample_chains(range(group, config.chains, groups), open_chain)
                 sampling = perf_counter() - self._begin if self._timed else 0.0
@@ -318,7 +319,7 @@ class Job:
         if self._log_error is not None:
             failure = failed_file(self._log_error)
             raise WriteError(
-                f"{failure}; stopped after a checkpoint: go on with {named('resume')} once it can be written"
+                f"{failure}; stopped after a checkpoint: go on with {named('resume')} once this log can be written"
             )
 
     # ------------------------------------------------------------------ the loop over chains
@@ -349,9 +350,10 @@ class Job:
                 return
 
     def _iterate(self, chains: list[Chain]) -> None:
-        """Sample chains to their end; with a target accuracy, from one check to the next until they reach it.
+        """Sample chains to their end, or until the job is stopped. Collective.
 
-        A chain that fails is removed from `chains`; it is neither checked nor saved.
+        With a target accuracy, all chains go from one check to the next, until they reach it or the largest number of
+        iterations. A chain that fails is removed from `chains`; it is neither checked nor saved.
         """
         config = self._config
         goal = config.iterations
@@ -360,10 +362,10 @@ class Job:
             goal = next_look(max(reached), config.burn_in, config.sweep_length)
         while True:
             for chain in list(chains):
-                ahead = min(goal, config.iterations)
-                if chain.iteration >= ahead or self._stopped:
+                next_goal = min(goal, config.iterations)
+                if chain.iteration >= next_goal or self._stopped:
                     continue
-                if not self._attempt(partial(self._advance, chain, ahead)):
+                if not self._attempt(partial(self._advance, chain, next_goal)):
                     chains.remove(chain)
                     chain.close()
             if not config.until:
@@ -378,7 +380,7 @@ class Job:
             goal = next_look(goal + 1, config.burn_in, config.sweep_length)
 
     def _advance(self, chain: Chain, goal: int) -> bool:
-        """Sample a chain up to iteration `goal`, or until the job is stopped.
+        """Sample a chain as `Chain.advance` does, unless the job is stopped; return True, for `_attempt`. Collective.
 
         The clock starts after the job's first sweep, which compiles or loads kernels.
         """
@@ -388,7 +390,7 @@ class Job:
             first = min(goal, chain.iteration + chain.config.sweep_length)
             self._request = chain.advance(first, self._progress, timed=False)
             self._sampled = chain.sampled
-            self._startup, self._begin = self._age(), perf_counter()
+            self._startup, self._begin = self._since_start(), perf_counter()
             chain.ring.phases.clear()
         begin = chain.sampled
         if not self._stopped:
@@ -398,7 +400,10 @@ class Job:
         return True
 
     def _attempt(self, work: Callable[[], T]) -> T | None:
-        """Call `work`; keep the first error of a chain for the end of the job, so that other groups continue."""
+        """Return the result of `work`, or None after an error of a chain. Collective.
+
+        The first error is kept for the end of the job, so that other groups continue.
+        """
         result = None
         try:
             result = work()
@@ -409,7 +414,7 @@ class Job:
 
     def _look_at(self, chains: Sequence[Chain]) -> Look:
         """Measure the accuracy of all chains on process 0, and return it on all processes. Collective."""
-        followed = {(chain.chain, block): parts for chain in chains for block, parts in chain.followed().items()}
+        followed = {(chain.chain, block): values for chain in chains for block, values in chain.followed().items()}
         draws = {chain.chain: (chain.iteration, chain.draw_weights()) for chain in chains if chain.ring.rank == 0}
         of_processes = self.comm.gather((followed, draws))
         look: Look = self.comm.bcast(None if of_processes is None else look_at(self._config, of_processes))
@@ -418,7 +423,7 @@ class Job:
     # ------------------------------------------------------------------ summary
 
     def _write_summary(self, ring: Ring, sampling: float) -> list[str]:
-        """Write ``summary.json`` on process 0, and return the result for the user there. Collective.
+        """Write ``summary.json`` on process 0, and return the lines with the result; empty elsewhere. Collective.
 
         `sampling` is the sampling time of this process in seconds, without the first sweep.
 
@@ -429,10 +434,10 @@ class Job:
         """
         comm, run, config = self.comm, self.run_directory, self._config
         phases = np.array(comm.allgather([ring.phases.seconds[name] for name in PHASES]))
-        rss, hosts, times = comm.allgather(peak_memory()), comm.allgather(platform.node()), comm.allgather(sampling)
+        rss, hosts, seconds = comm.allgather(peak_memory()), comm.allgather(platform.node()), comm.allgather(sampling)
         # all processes of a group have made the same iterations
         iterations, timed = (comm.allreduce(count * (ring.rank == 0)) for count in (self._sampled, self._timed))
-        longest = max(times)
+        longest = max(seconds)
 
         def write() -> list[str]:
             if not self._at_root:
@@ -456,10 +461,10 @@ class Job:
                     name: {"mean": float(column.mean()), "max": float(column.max()), "by_process": column.tolist()}
                     for name, column in zip(PHASES, phases.T, strict=True)
                 },
-                "straggler": straggler((np.array(times) - waited).tolist(), hosts, longest),
+                "straggler": straggler((np.array(seconds) - waited).tolist(), hosts, longest),
                 "events": run.events(),
                 "fell_back": _fell_back(run, config),
-                "peak_rss_bytes": [peak_memory(), *rss[1:]],  # process 0 has since scored the test ratings
+                "peak_rss_bytes": [peak_memory(), *rss[1:]],  # process 0 again: it has scored the test ratings
                 "versions": {**versions(), "mpi": mpi_library()},
             }
             save_summary(run.summary_file, summary)
@@ -474,7 +479,7 @@ class Job:
 def refuse_taken(run: RunDirectory, resume: bool) -> None:
     """Refuse a path that is a file; for a new run, also refuse a directory that is not empty."""
     if run.path.exists() and not run.path.is_dir():
-        raise InputError(f"{run.path} is a file: {named('out')} must name a directory, which sample makes")
+        raise InputError(f"{run.path} is a file: {named('out')} must name a directory; a new run creates it")
     if not resume and run.path.is_dir() and {path.name for path in run.path.iterdir()} - {run.lock_file.name}:
         raise InputError(f"{run.path} is not empty: give {named('resume')} to continue it, or another {named('out')}")
 
@@ -512,7 +517,7 @@ def warn_of_processes(comm: Comm) -> None:
     for name in all_versions[0] if all_versions else ():
         different = sorted({process[name] for process in all_versions})
         if len(different) > 1:
-            text = "the processes differ in %s (%s): the same bits need the same %s on every process"
+            text = "the processes differ in %s (%s): draws are the same to the bit only with the same %s everywhere"
             log.warning(text, name, ", ".join(different), name)
 
 
@@ -531,7 +536,7 @@ def _stop_listening(run: RunDirectory) -> None:
 
 
 def _fell_back(run: RunDirectory, config: ResolvedConfig) -> list[dict[str, Any]]:
-    """List the models that were given up and the chains that restarted, each with its replacement."""
+    """List the models that were given up, each with the next model, and the restarts of chains, with the sampler."""
     events: list[dict[str, Any]] = []
     if run.comparison_file.exists():
         comparison = Comparison.read(run.comparison_file)
@@ -547,7 +552,7 @@ def _fell_back(run: RunDirectory, config: ResolvedConfig) -> list[dict[str, Any]
 
 
 def straggler(busy: list[float], hosts: list[str], sampling: float) -> dict[str, Any] | None:
-    """Return facts about a process that is much slower than the other processes; None without one.
+    """Return facts about the slowest process if it is much slower than the other processes; else None.
 
     Parameters
     ----------
@@ -566,10 +571,10 @@ def straggler(busy: list[float], hosts: list[str], sampling: float) -> dict[str,
     if len(busy) < 2:
         return None
     slowest = int(np.argmax(busy))
-    others = median(busy[:slowest] + busy[slowest + 1 :])
-    if busy[slowest] < SLOW_FACTOR * others or busy[slowest] - others <= SLOW_SHARE * sampling:
+    typical = median(busy[:slowest] + busy[slowest + 1 :])
+    if busy[slowest] < SLOW_FACTOR * typical or busy[slowest] - typical <= SLOW_SHARE * sampling:
         return None
-    return {"process": slowest, "host": hosts[slowest], "busy_seconds": busy[slowest], "others_seconds": others}
+    return {"process": slowest, "host": hosts[slowest], "busy_seconds": busy[slowest], "others_seconds": typical}
 
 
 def saved_result(run: RunDirectory) -> list[str] | None:

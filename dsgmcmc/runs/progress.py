@@ -17,6 +17,7 @@ from rich.live import Live
 from dsgmcmc.diagnostics.summary import in_units, written
 from dsgmcmc.terminal import console, plain, say
 
+#: Seconds between successive lines of plain output, and between changes of the line in a notebook.
 PLAIN_SECONDS, NOTEBOOK_SECONDS = 5.0, 0.5
 
 
@@ -26,26 +27,27 @@ def in_notebook() -> bool:
 
 
 class Progress:
-    """A context manager that shows the metrics of chains while they are sampled.
+    """Shows the metrics of chains while they are sampled: in its context, it is called with every line of metrics.
 
     Parameters
     ----------
     iterations : int
-        Total number of iterations.
+        Number of iterations of a chain, or the largest number if it ends at a target accuracy.
     data : float
-        Number of ratings that an iteration uses.
+        Mean number of ratings that an iteration uses.
     quiet : bool
         Whether to show nothing.
     """
 
     def __init__(self, iterations: int, data: float, quiet: bool = False) -> None:
         self._iterations, self._data, self._quiet = iterations, data, quiet
-        shown = console(stderr=True)
-        self._live = Live(console=shown, refresh_per_second=8) if shown.is_terminal and not quiet else None
+        stderr = console(stderr=True)
+        self._live = Live(console=stderr, refresh_per_second=8) if stderr.is_terminal and not quiet else None
         self._notebook = in_notebook()
         self._last, self._unshown = 0.0, ""
-        #: Accuracy at the last check of all chains; empty before the first check.
+        #: Accuracy at the last check of all chains, as text; empty before the first check, or without checks.
         self.look = ""
+        #: Iteration and time of the line from which the speed is measured, the first line with the earliest iteration.
         self._first_line: tuple[int, float] | None = None
 
     def __enter__(self) -> Progress:
@@ -60,7 +62,7 @@ class Progress:
             self._say(self._unshown)
 
     def __call__(self, line: dict[str, Any]) -> None:
-        """Show a line of metrics."""
+        """Show a line of metrics, unless the line that is shown is too recent."""
         if self._first_line is None or line["iteration"] < self._first_line[0]:
             self._first_line = (line["iteration"], line["time_s"])
         text, seconds = self._text(line), NOTEBOOK_SECONDS if self._notebook else PLAIN_SECONDS
@@ -87,9 +89,9 @@ class Progress:
         parts = [f"chain {line['chain']}", f"iteration {line['iteration']}/{self._iterations}"]
         if self.look:
             parts.append(self.look)
-        errors = (("rmse", "this draw"), ("rmse_mean", "posterior mean"))
-        shown = [f"{label} {written(line[name])}" for name, label in errors if line.get(name) is not None]
-        parts += [f"RMSE: {', '.join(shown)}"] if shown else []
+        labels = (("rmse", "this draw"), ("rmse_mean", "posterior mean"))
+        rmses = [f"{label} {written(line[name])}" for name, label in labels if line.get(name) is not None]
+        parts += [f"RMSE: {', '.join(rmses)}"] if rmses else []
         parts += [f"tau {line['tau']:.4g}"] if line.get("tau") is not None else []
         if speed:
             left = (self._iterations - line["iteration"]) / speed
@@ -116,13 +118,13 @@ def logs(rank: int, quiet: bool = False) -> Iterator[None]:
     Parameters
     ----------
     rank : int
-        Number of this process; only process 0 writes. In a notebook, it writes only warnings.
+        Number of this process; only process 0 writes. In a notebook, it writes only warnings and errors.
     quiet : bool
         Whether to write nothing.
     """
-    logger, shown = logging.getLogger("dsgmcmc"), rank == 0 and not quiet
+    logger, writes = logging.getLogger("dsgmcmc"), rank == 0 and not quiet
     before = logger.level, logger.propagate, logger.handlers
-    handler = logging.StreamHandler(sys.stderr) if shown else logging.NullHandler()
+    handler = logging.StreamHandler(sys.stderr) if writes else logging.NullHandler()
     handler.setFormatter(_Terminal())
     logger.setLevel(logging.WARNING if in_notebook() else logging.INFO)
     logger.propagate, logger.handlers = False, [handler]

@@ -27,6 +27,8 @@ class DrawNumbers:
 
     Attributes
     ----------
+    keep : int
+        Smallest number of saved draws of a chain with at least as many draws; 0 to save none.
     count : int
         Number of draws of the chain.
     spacing : int
@@ -42,7 +44,7 @@ class DrawNumbers:
         self.kept: list[int] = []
 
     def offer(self, iteration: int) -> bool:
-        """Count a draw, and return whether to save it; update `kept`."""
+        """Count the draw of an iteration, update `kept` and `spacing`, and return whether to save the draw."""
         number = self.count
         self.count += 1
         if self.keep == 0 or number % self.spacing:
@@ -64,9 +66,9 @@ class DrawRecorder:
     target : FactorTarget
         Target of the chain.
     at_root : bool
-        Whether this process saves the traces.
+        Whether this is process 0, which saves the traces and the shared parameters.
     save_draws : int
-        Smallest number of saved draws: `keep` at the head of this module.
+        `keep` at the head of this module.
     """
 
     def __init__(self, target: FactorTarget, at_root: bool, save_draws: int) -> None:
@@ -89,12 +91,12 @@ class DrawRecorder:
         self._traced = {quantity.name for quantity in target.quantities.traced}
 
     def next(self, iteration: int, weight: float) -> DrawInfo:
-        """Count the state after `iteration` iterations as a draw."""
+        """Add the weight of the draw after `iteration` iterations to the total weight; return its `DrawInfo`."""
         self.weight += weight
         return DrawInfo(iteration, weight, weight / self.weight)
 
     def record(self, position: str, draw: DrawInfo | None) -> None:
-        """Record the state in field `position`, and include it in averages if it is a draw. Collective."""
+        """Record the state in field `position` as a draw; nothing is done if `draw` is None. Collective."""
         if draw is None:
             return
         spacing = self.numbers.spacing
@@ -117,10 +119,10 @@ class DrawRecorder:
             self.pending[draw.iteration] = blocks
         if self.numbers.spacing > spacing:  # every other saved draw was dropped
             kept = set(self.numbers.kept)
-            self.pending = {number: arrays for number, arrays in self.pending.items() if number in kept}
+            self.pending = {drawn: arrays for drawn, arrays in self.pending.items() if drawn in kept}
 
     def _note(self, draw: DrawInfo, parameters: dict[str, Float64]) -> None:
-        """Append the parameters of a draw to the trace; a dense precision matrix is reduced to its diagonal."""
+        """Append the traced parameters of a draw to the trace; a precision matrix is reduced to its diagonal."""
         self.trace.setdefault("iteration", []).append(np.array([draw.iteration], np.float64))
         self.trace.setdefault("weight", []).append(np.array([draw.weight]))
         for name, parameter in parameters.items():
@@ -133,7 +135,7 @@ class DrawRecorder:
 
     @property
     def draw_bytes(self) -> int:
-        """Number of bytes of a saved draw's rows on this process."""
+        """Bytes of the rows of one saved draw on this process."""
         return sum(moments.mean.nbytes for fields in self._moments.values() for moments in fields.values())
 
     def take_pending(self) -> tuple[list[int], dict[Key, Lazy]]:
@@ -143,7 +145,7 @@ class DrawRecorder:
         return list(draws), {key: partial(np.stack, [arrays[key] for arrays in draws.values()]) for key in keys}
 
     def small(self) -> dict[str, Float64]:
-        """Return the accumulators that are equal on all processes."""
+        """Return the weight, the counters and the saved iterations, which are equal on all processes."""
         numbers = [self.weight, self.numbers.count, self.numbers.spacing]
         return {
             "observer.numbers": np.array(numbers, np.float64),
@@ -151,12 +153,15 @@ class DrawRecorder:
         }
 
     def _named(self, spread: str) -> Iterator[tuple[str, Key, Key, RunningMoments]]:
-        """Yield field name, keys of the mean and the spread, and moments; `spread` is ``m2`` or ``variance``."""
+        """Yield each field's name, the keys of its mean and its spread, and its moments on this process.
+
+        `spread` is ``m2``, the weighted sum of squared deviations, or ``variance``.
+        """
         for (factor, index), fields in self._moments.items():
             for label, moments in fields.items():
                 prefix = "" if label == THETA else f"{label}_"
-                mean, other = (Key("moments", factor.name, index, f"{prefix}{name}") for name in ("mean", spread))
-                yield label, mean, other, moments
+                mean, spread_key = (Key("moments", factor.name, index, f"{prefix}{name}") for name in ("mean", spread))
+                yield label, mean, spread_key, moments
 
     def saved(self) -> Iterator[tuple[Key, Array]]:
         """Yield the accumulators of this process, for a checkpoint."""

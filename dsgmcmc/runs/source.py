@@ -46,14 +46,14 @@ MakeTarget = Callable[[int, Sampler[Any, Any]], FactorTarget]
 
 
 class RatingsSource:
-    """The ratings of a job. All methods except `start_chain` are called only on process 0.
+    """The ratings of a job. Only `ratings` and `start_chain` are used on all processes, the rest on process 0.
 
     Parameters
     ----------
     path : Path
         Ratings file.
     start : Path, optional
-        Earlier run from which a new run starts; a resumed run has a copy of its starting values.
+        Earlier run from which a new run starts; a resumed run does not read it, but has a copy of the starting values.
     view : callable, optional
         Returns the ratings to use, for example a subset, given the open ratings.
     """
@@ -69,7 +69,7 @@ class RatingsSource:
 
     @cached_property
     def ratings(self) -> Ratings:
-        """The open ratings; the file is opened and checked only once, because a check may outlast a short run."""
+        """The open ratings; the file is opened and checked only once, because a check may take longer than a run."""
         opened = Ratings(self.path)
         return opened if self._view is None else self._view(opened)
 
@@ -79,10 +79,10 @@ class RatingsSource:
         return fit_biases_only(self.ratings)
 
     def build(self, saved: Mapping[str, Any], *layers: Mapping[str, Any]) -> RunConfig:
-        """Merge and check settings; later layers take precedence.
+        """Merge and check settings: first `saved`, then `layers`, of which later layers take precedence.
 
-        Settings that no layer has are chosen for the ratings, or taken from the earlier run. `saved` has the settings
-        of a resumed run, and is empty for a new run.
+        `saved` has the settings of a resumed run. It is empty for a new run, which may take the model from an earlier
+        run instead. Settings that are still unset are chosen for the ratings.
         """
         if self.start is not None and not saved:
             self._earlier = WarmStart(self.start)
@@ -99,7 +99,7 @@ class RatingsSource:
         return asked.model_copy(update=suited)
 
     def resolve(self, processes: int, saved: Mapping[str, Any], *layers: Mapping[str, Any]) -> ResolvedConfig:
-        """Resolve the settings of `build` for a number of processes, which all chains share, and check them.
+        """Resolve the settings of `build` for `processes` processes, divided among the chains, and check them.
 
         Raises
         ------
@@ -107,9 +107,9 @@ class RatingsSource:
             If settings are wrong, or the ratings do not admit them.
         """
         asked = self.build(saved, *layers)
-        sharing = -(-processes // min(processes, asked.chains))
-        config = asked.resolved(sharing, self.ratings.n_cols)
-        self._check(config, sharing)
+        per_chain = -(-processes // min(processes, asked.chains))
+        config = asked.resolved(per_chain, self.ratings.n_cols)
+        self._check(config, per_chain)
         return config
 
     def _check(self, config: ResolvedConfig, processes: int) -> None:
@@ -143,7 +143,7 @@ class RatingsSource:
         The facts include the scores of the baselines, which are computed only once.
         """
         saved = run.read_settings()[1] if run.settings_file.exists() else {}
-        known, start = saved.get("baselines"), saved.get("start")
+        saved_baselines, start = saved.get("baselines"), saved.get("start")
         if saved and self.start is not None and start is None:
             raise InputError(f"{run.path} did not start from another run: leave out {named('from')} to continue it")
         if start is not None and start != start_digest(run):
@@ -162,7 +162,7 @@ class RatingsSource:
             "ratings": ratings.nnz,
             "test_ratings": ratings.nnz_test,
             **({"cautions": warnings} if (warnings := warnings_for_data(config, ratings)) else {}),
-            **({"baselines": known or baselines(ratings, self.biases_only)} if scored else {}),
+            **({"baselines": saved_baselines or baselines(ratings, self.biases_only)} if scored else {}),
         }
         write_index(run, ratings, config.hash(), made_with(facts))
         if self._earlier is not None:
@@ -180,7 +180,7 @@ class RatingsSource:
             target.fit_biases()
 
     def results(self, run: RunDirectory, config: ResolvedConfig) -> dict[str, Any]:
-        """Return the results of a run.
+        """Return the results of a run for its summary.
 
         Returns
         -------
@@ -189,8 +189,8 @@ class RatingsSource:
             ``temperatures``, ``agreement`` of chains and ``slowest`` shared parameters
             (`dsgmcmc.diagnostics.convergence`); ``rmse_mean``, ``mae_mean`` and other scores on the ``test_ratings``
             (`dsgmcmc.diagnostics.scores`); ``baselines`` and ``over_biases`` (`dsgmcmc.diagnostics.baselines`). Without
-            test ratings, and for clicks, ``rmse_mean`` and ``mae_mean`` are null. Clicks have ``rankings`` from saved
-            draws instead (`dsgmcmc.diagnostics.ranking`).
+            test ratings, and for clicks, ``rmse_mean`` and ``mae_mean`` are null. Clicks have ``rankings`` instead, if
+            draws were saved (`dsgmcmc.diagnostics.ranking`).
         """
         taus = [snapshot.read(Key("trace", "run", 0, "tau")) for snapshot in newest_states(run, run.read_settings()[1])]
         tau = float(np.concatenate(taus).mean()) if taus and config.law.has_noise else None
@@ -199,19 +199,19 @@ class RatingsSource:
         if common["draws"]:
             diagnosis = diagnose(Run(run.path))
             common |= {"slowest": slowest(diagnosis), "agreement": agreement(diagnosis)}
-        nothing = {"rmse_mean": None, "mae_mean": None}
+        no_scores = {"rmse_mean": None, "mae_mean": None}
         if not config.law.can_be_evaluated:
             if not (clicks := sum(len(part.rating) for part in test_parts(run))):
-                return {**nothing, **common}
+                return {**no_scores, **common}
             opened = Run(run.path)
             if opened.draws:  # needed for rankings
                 common["rankings"] = click_scores(opened, self.ratings)
-            return {**nothing, "test_ratings": clicks, **common}
-        known = run.read_settings()[1].get("levels")
-        levels = None if known is None else np.array(known, np.float64)
+            return {**no_scores, "test_ratings": clicks, **common}
+        recorded = run.read_settings()[1].get("levels")
+        levels = None if recorded is None else np.array(recorded, np.float64)
         scores = held_out_scores(test_parts(run), config.law, levels)
         if scores is None:
-            return {**nothing, **common}
+            return {**no_scores, **common}
         scores["coverage"] = {str(level): share for level, share in scores["coverage"].items()}
         over_biases = None  # for a run without factors
         if config.rank:
@@ -228,7 +228,10 @@ class RatingsSource:
 
 
 def _centre(config: ResolvedConfig, ratings: Ratings) -> float:
-    """Return the number to subtract from ratings: 0 for levels, which have thresholds, and counts, with prior means."""
+    """Return the number to subtract from ratings: their mean, or 0 for levels, for counts, and without ``center``.
+
+    Thresholds take the place of the mean for levels, and prior means for counts.
+    """
     return ratings.mean if config.center and not config.law.replaces_mean else 0.0
 
 

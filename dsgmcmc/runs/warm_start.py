@@ -1,13 +1,13 @@
-"""Starting values from an earlier run, usually on fewer ratings: shared users and items start from its last state.
+"""Starting values from an earlier run, usually on fewer ratings: users and items in both start from its last state.
 
 The newest checkpoint of every chain of the earlier run is read once, before the first iteration. Its values are matched
-by name and written to ``RUN/start/chain-c``, in the blocks of the new grid;
-`dsgmcmc.model.target.FactorTarget.take_start` reads these files. Chain c starts from chain c modulo the number of
-earlier chains. So the new chains depend only on the files in ``RUN/start``, and a resumed run does not need the earlier
-run. ``start`` in ``run.toml`` is the digest of these files.
+by the names of users and items, and written to ``RUN/start/chain-c`` in the blocks of the new grid, where
+`dsgmcmc.model.target.FactorTarget.take_start` reads them. Chain c starts from chain c modulo the number of earlier
+chains. So the new chains depend only on the files in ``RUN/start``, and a resumed run does not need the earlier run.
+``start`` in ``run.toml`` is the digest of these files.
 
-If ratings are standardised, the values are not rescaled to the standard deviation of the new ratings: it changes little
-when data are added, and starting values need not be exact.
+If ratings are standardised, the values are not rescaled to the standard deviation of the new ratings: this standard
+deviation changes little when data are added, and starting values need not be exact.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class WarmStart:
     Parameters
     ----------
     path : Path
-        Run directory.
+        Directory of the earlier run.
 
     Raises
     ------
@@ -50,7 +50,7 @@ class WarmStart:
     def __init__(self, path: Path) -> None:
         self.directory = RunDirectory(path)
         self.config, facts = ResolvedConfig.of_run(self.directory)
-        self.levels = len(facts.get("levels", []))
+        self.n_levels = len(facts.get("levels", []))
         saved = {chain: steps(self.directory.series("checkpoints", chain)) for chain in self.directory.chains()}
         self.checkpoints = [
             self.directory.open_snapshot("checkpoints", chain, iterations[-1], facts)
@@ -63,10 +63,10 @@ class WarmStart:
             )
         self.index = Index(self.directory, facts)
         self.index.lengths()  # raises an error if the names do not match the rows
-        self.quantities = self.index.quantities(self.config, self.levels)
+        self.quantities = self.index.quantities(self.config, self.n_levels)
 
     def model(self) -> dict[str, Any]:
-        """Return the earlier run's model settings as defaults; hyperparameters are drawn from the first sweep on."""
+        """Return the earlier run's model settings as defaults, but draw hyperparameters from the first sweep on."""
         table = self.config.table()
         return {name: table[name] for name in ModelConfig.model_fields if name in table} | {"hyper_start": 1}
 
@@ -78,7 +78,7 @@ class WarmStart:
         config : ResolvedConfig
             Settings of the new run.
         levels : (R,) float64 or None
-            Levels of its training ratings, if the likelihood has thresholds between them.
+            Levels of the new run's training ratings, if the likelihood has thresholds between levels.
         """
         free = ["hyper_start"]  # affects when parameters are drawn, but not the posterior
         if config.prior != "fixed":
@@ -90,16 +90,16 @@ class WarmStart:
                     f"{self.directory.path} was sampled with {name} {earlier}, but {requested} is requested: a run can "
                     f"start only from a run with the same model; leave out {name} or {named('from')}"
                 )
-        if levels is not None and len(levels) != self.levels:
+        if levels is not None and len(levels) != self.n_levels:
             raise InputError(
-                f"{self.directory.path} was sampled on ratings with {self.levels} levels, but the new ratings have "
+                f"{self.directory.path} was sampled on ratings with {self.n_levels} levels, but the new ratings have "
                 f"{len(levels)} levels, so the thresholds between them differ; leave out {named('from')}"
             )
 
     # ------------------------------------------------------------------ starting values
 
     def rows_of(self, ratings: Ratings) -> dict[str, Int32]:
-        """Map the rows of `ratings` to rows of the earlier run with equal names, for both factors; -1 if there is none.
+        """Return, for each row of W and of H, the earlier run's row for the user or item with this name, or -1.
 
         Raises
         ------
@@ -128,7 +128,7 @@ class WarmStart:
         """
         rows = self.rows_of(ratings)
         was_transposed = self.index.factors["item"] == "W"
-        factors = dict(zip("WH", "HW" if ratings.transposed != was_transposed else "WH", strict=True))
+        earlier_factors = dict(zip("WH", "HW" if ratings.transposed != was_transposed else "WH", strict=True))
         indptrs = (ratings.row_indptr, np.concatenate([[0], np.cumsum(ratings.column_counts)]))
         bounds = {factor: block_bounds(indptr, config.grid) for factor, indptr in zip("WH", indptrs, strict=True)}
         facts = {**recorded, "config_hash": config.hash(), "data_hash": ratings.digest}
@@ -136,15 +136,15 @@ class WarmStart:
         run.start().mkdir()
         for chain, checkpoint in enumerate(self.checkpoints):
             blocks: dict[Key, Lazy] = {}
-            for factor, before in factors.items():
+            for factor, before in earlier_factors.items():
                 fields = self._fields(checkpoint, before)
-                for b, part in enumerate(np.split(rows[factor], bounds[factor][1:-1])):
-                    blocks[Key("start", factor, b, KNOWN)] = (part >= 0).astype(np.uint8)
+                for b, matches in enumerate(np.split(rows[factor], bounds[factor][1:-1])):
+                    blocks[Key("start", factor, b, KNOWN)] = (matches >= 0).astype(np.uint8)
                     blocks |= {
-                        Key("start", factor, b, name): partial(_rows, whole, part) for name, whole in fields.items()
+                        Key("start", factor, b, name): partial(_rows, whole, matches) for name, whole in fields.items()
                     }
 
-            small = self._small(checkpoint, factors)
+            small = self._small(checkpoint, earlier_factors)
             head = header("start", chain, 0, config.grid, facts, small)
             write_snapshot(run.start(), run.start(chain).name, blocks, head)
         kinds = zip("WH", _kinds(ratings), strict=True)
@@ -154,32 +154,35 @@ class WarmStart:
         return start_digest(run)
 
     def _position(self, checkpoint: Snapshot) -> tuple[int, str]:
-        """Return the sub-chain of a checkpoint's last state, and the name of its position."""
+        """Return the sub-chain that has a checkpoint's last state, and the field that has it."""
         sampler = self.config.make_sampler()
         name = sampler.position(max(checkpoint.manifest.iteration - 1, 0))
         return sampler.positions.index(name), name
 
     def _fields(self, checkpoint: Snapshot, factor: str) -> dict[str, Array]:
-        """Return all rows, (n, width), of the fields with starting values."""
-        rows = self.index.lengths()[0][factor]
+        """Return all rows, (n, width), of an earlier factor's fields with starting values, by name of the quantity."""
+        n_rows = self.index.lengths()[0][factor]
         fields = {}
         for quantity in (THETA, *self.quantities.of_rows):
             if not quantity.started:
                 continue
             name = self._position(checkpoint)[1] if quantity == THETA else quantity.name
             fields[quantity.name] = whole = checkpoint.read_field("state", factor, name)
-            if whole.shape != (rows, quantity.width(self.quantities.sizes)):
+            if whole.shape != (n_rows, quantity.width(self.quantities.sizes)):
                 raise InputError(f"{checkpoint.path} is inconsistent: {name} of {factor} is {whole.shape}")
         return fields
 
-    def _small(self, checkpoint: Snapshot, factors: dict[str, str]) -> dict[str, SmallArray]:
-        """Return the small arrays with starting values, for one sub-chain."""
+    def _small(self, checkpoint: Snapshot, earlier_factors: dict[str, str]) -> dict[str, SmallArray]:
+        """Return the small arrays with starting values, from the sub-chain of the checkpoint's last state.
+
+        `earlier_factors` has the factor of the earlier run for each factor of the new run; users may change sides.
+        """
         state, (subchain, _) = checkpoint.manifest.state, self._position(checkpoint)
-        now = {Factor[before]: Factor[factor] for factor, before in factors.items()}
+        new_factors = {Factor[before]: Factor[factor] for factor, before in earlier_factors.items()}
         arrays = {}
         for quantity in self.quantities.all:
             if quantity.started and not quantity.of_rows:
-                name = quantity.name if quantity.factor is None else quantity.of(now[quantity.factor]).name
+                name = quantity.name if quantity.factor is None else quantity.of(new_factors[quantity.factor]).name
                 arrays[name] = state[quantity.name].array()
         several = len(self.config.make_sampler().positions) > 1  # the first axis of all arrays is then the sub-chain
         return {n: SmallArray.of(array[[subchain]] if several else array) for n, array in arrays.items()}
@@ -195,12 +198,12 @@ def start_digest(run: RunDirectory) -> str:
 
 
 def _kinds(ratings: Ratings) -> tuple[str, str]:
-    """Return the kinds of the rows of W and of H."""
+    """Return whether a row of W is a user or an item, and the same for H."""
     return ("item", "user") if ratings.transposed else ("user", "item")
 
 
 def _match(known: Vocabulary, ids: Array) -> Int32:
-    """Return the row of each name in `known`, or -1; if only one of `known` and `ids` has integers, compare text."""
+    """Return the row in `known` for each of `ids`, or -1; if only one of the two has integers, compare text."""
     if known.integers != (ids.dtype == np.int64):
         known = Vocabulary(known.kind, known.ids.astype(str).astype(object))
         ids = ids.astype(str).astype(object)

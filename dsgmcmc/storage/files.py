@@ -25,9 +25,9 @@ MAX_TOML_DOTS = 200  # in a line; the parser's time and memory grow with the squ
 
 
 def check_target(path: Path, force: bool) -> None:
-    """Raise InputError if `path` cannot be written, or exists and must not be replaced."""
+    """Raise InputError if `path` cannot be written, or exists; with `force`, a file may exist, but not a folder."""
     if not os.access(path.parent, os.W_OK):
-        reason = "may not be written" if path.parent.exists() else "does not exist"
+        reason = "is not writable" if path.parent.exists() else "does not exist"
         raise InputError(f"{path} cannot be written: the folder {path.parent} {reason}")
     if path.is_dir() or (path.exists() and not force):
         raise InputError(f"{path} exists; give another name, or --force to replace a file")
@@ -41,7 +41,7 @@ def write_array(path: Path, array: Array) -> None:
 
 
 def write_whole(path: Path, text: str | Iterable[bytes | memoryview]) -> None:
-    """Replace a file atomically and sync it: a reader finds either the old file or the new one.
+    """Write a file, or replace it, atomically, and sync it: a reader finds either the old file or the new file.
 
     Raises OSError if the file cannot be written; no temporary file remains.
     """
@@ -104,6 +104,7 @@ class Scratch:
     Attributes
     ----------
     path : Path
+        The folder.
     """
 
     def __init__(self) -> None:

@@ -51,14 +51,14 @@ def new_hdf5(path: Path) -> Iterator[tuple[h5py.File, Callable[[], None]]]:
 
 
 class _Disk(io.FileIO):
-    """A new file for HDF5 whose methods never raise: the first error or interruption is stored instead."""
+    """A new file that HDF5 writes; its methods raise nothing: they store the first error, which `check` raises."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, "x+")
         self._error: BaseException | None = None
 
     def check(self) -> None:
-        """Raise the first error, or the Ctrl-C during a write; after either, no data were written."""
+        """Raise the first error, or the Ctrl-C, that a method has stored, if any; after it, no data are written."""
         if self._error is not None:
             raise self._error
 
@@ -145,7 +145,7 @@ def checked_dataset(file: Any, name: str, longest: int) -> Any:
 
 
 def _dataset_in_file(file: Any, name: str) -> Any:
-    """Return the data set at a path; raises ValueError if it is missing, is no data set, or is reached by a link."""
+    """Return the data set at a path; raises ValueError if it is missing, is not a data set, or is reached by a link."""
     for where in accumulate(name.split("/"), "{}/{}".format):
         if not _is_hard_link(file, where):
             raise ValueError(f"/{where} is missing, or a link elsewhere")
@@ -163,5 +163,5 @@ def _is_hard_link(file: Any, name: str) -> bool:
     """Whether a name in a file exists in the file itself; 30 times as fast as h5py's `get`, which opens the object."""
     try:
         return bool(file.id.links.get_info(name.encode()).type == h5py.h5l.TYPE_HARD)
-    except (KeyError, RuntimeError):  # no such name, or its parent is no group
+    except (KeyError, RuntimeError):  # there is no such name, or its parent is not a group
         return False

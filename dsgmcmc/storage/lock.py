@@ -1,7 +1,7 @@
-"""The lock of a run directory: one run at a time.
+"""The lock of a run directory: one job at a time.
 
 The operating system locks a file in the directory (``flock``), and releases the lock however its holder ends. The file
-names its last holder, and stays. If a holder dies with its host, the file server may notice only later; another run
+names its last holder, and stays. If a holder dies with its host, the file server may notice only later; another job
 therefore waits up to `WAIT_SECONDS` for the lock. If a file system has no locks, a warning is logged.
 """
 
@@ -21,14 +21,15 @@ from dsgmcmc.terminal import plain
 
 WAIT_SECONDS = 120.0  # for a holder on another host
 GRACE_SECONDS = 1.0  # for a holder on this host, which may be about to end, or may be a short check by `is_held`
-LOOK_SECONDS = 0.05
+LOOK_SECONDS = 0.05  # between attempts to lock the file
+#: Errors by which a file system shows that it has no locks.
 NO_LOCKS = (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL)
 
 log = logging.getLogger(__name__)
 
 
 class Lock:
-    """The claim of a process on a directory, by a lock on a file in the directory."""
+    """The claim of a process on a directory, by a lock on the file `path` in the directory."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -37,12 +38,12 @@ class Lock:
     def acquire(self) -> None:
         """Claim the directory for this process.
 
-        Raises InputError if another run works in the directory, and OSError if the lock cannot be made.
+        Raises InputError if another process keeps the lock, and OSError if the file cannot be opened or locked.
         """
         self._file = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o644)
         on_host = f"on {socket.gethostname()}"
         begin, warned = monotonic(), False
-        while _is_taken(self._file, fcntl.LOCK_EX):
+        while _fails_to_lock(self._file, fcntl.LOCK_EX):
             owner = os.pread(self._file, 200, 0).decode(errors="replace") or "another process"
             waited = monotonic() - begin
             if waited > (GRACE_SECONDS if owner.endswith(on_host) else WAIT_SECONDS):
@@ -65,8 +66,11 @@ class Lock:
             self._file = -1
 
 
-def _is_taken(file: int, kind: int) -> bool:
-    """Try to lock an open file; return whether another process holds the lock, so that this one could not."""
+def _fails_to_lock(file: int, kind: int) -> bool:
+    """Lock an open file, unless another process has locked it; return whether it has. `kind` is as for ``flock``.
+
+    On a file system without locks, nothing is locked, and the result is False.
+    """
     try:
         fcntl.flock(file, kind | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -80,12 +84,12 @@ def _is_taken(file: int, kind: int) -> bool:
 
 
 def is_held(path: Path) -> bool:
-    """Whether a process holds a lock; False on a file system without locks."""
+    """Whether a process holds the lock on a file; False without the file, or on a file system without locks."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return False
     try:
-        return _is_taken(file, fcntl.LOCK_SH)
+        return _fails_to_lock(file, fcntl.LOCK_SH)
     finally:
         os.close(file)
