@@ -9,18 +9,18 @@
 ``metrics.jsonl``          metrics of chain 0, one object per line; chain c > 0 has ``metrics-chain-c.jsonl``
 ``checkpoints/chain-c/``   snapshots of the chain's state, ``step-000000012000``
 ``draws/chain-c/``         snapshots of the draws saved since the previous checkpoint, ``step-000000012000``
-``posterior/chain-c/``     moments of the posterior, only the newest snapshot
+``posterior/chain-c/``     moments and traces of the posterior, only the newest snapshot
 ``summary.json``           the result
 ``events.jsonl``           jobs and the commands that started them; events such as resumed, fell back, diverged
-``lock``                   host and process number of the process that works in the directory
+``lock``                   process number and host of the last process that has worked in the directory
 ``listening``              present while a signal can ask all processes of a job to stop
 =========================  ============================================================================
 
 The manifest of every snapshot has the hashes of the configuration and of the data. It also has, in
-``about.made_with``, the facts that results depend on: centre, range and levels of the ratings, and which side is W. A
-reader compares both with ``run.toml``, and refuses a file that has been changed.
+``about.made_with``, facts about the data on which results depend, such as centre, range and levels of the ratings, and
+whether the ratings are transposed. A reader compares both with ``run.toml``, and refuses a run if they differ.
 
-A snapshot of draws holds the draws up to its iteration that are not in an earlier snapshot. A data set
+A snapshot of draws contains the draws up to its iteration that are not in an earlier snapshot. A data set
 ``draw/FACTOR/BLOCK/FIELD`` has one entry per draw along its first axis, in order; ``draw/run/000000/NAME`` has shared
 parameters. A snapshot of draws is never rewritten, and is kept as long as a checkpoint refers to one of its draws.
 
@@ -71,8 +71,8 @@ Line = dict[str, Any]  # a line of a log
 
 #: Hashes that identify a run; every manifest has separate fields for them.
 IDENTITY_FACTS = ("data_hash", "config_hash")
-#: Facts that are not in a manifest: path of the data and warnings about them, which may change from job to job, the
-#: hashes, and versions.
+#: Facts that are not in `made_with`: path of the data and warnings about them, which may change from job to job; hashes
+#: and versions, which have other places in a manifest.
 OTHER_FACTS = ("data", "cautions", *IDENTITY_FACTS, "versions")
 MAX_LINE_BYTES, MAX_LOG_BYTES = 1 << 16, 1 << 25
 INDEX, START = "index", "start"
@@ -87,7 +87,7 @@ _CHAIN = re.compile(r"chain-(0|[1-9][0-9]{0,4})")
 
 
 class FactsModel(BaseModel):
-    """Section ``[run]`` of ``run.toml``: the facts that are not in a manifest, and any other facts."""
+    """Section ``[run]`` of ``run.toml``: the facts whose types are checked here, and any other facts."""
 
     model_config = ConfigDict(strict=True, extra="allow")
 
@@ -144,7 +144,7 @@ def versions() -> dict[str, str]:
 
 
 def append(path: Path, line: Line) -> None:
-    """Append a line to a log; raises OSError, also if the log is a link."""
+    """Append a line to a log. Raises OSError if the line cannot be written, or if the log is a symbolic link."""
     handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     with naming(path), os.fdopen(handle, "r+b", buffering=0) as file:
         _cut_unfinished(file)
@@ -154,7 +154,7 @@ def append(path: Path, line: Line) -> None:
 
 
 def _cut_unfinished(file: IO[bytes]) -> None:
-    """Remove the partial line that a failed write has left."""
+    """Remove the partial line at the end of a log, if a failed write has left one."""
     size = file.seek(0, os.SEEK_END)
     if size and os.pread(file.fileno(), 1, size - 1) != b"\n":
         end = os.pread(file.fileno(), MAX_LINE_BYTES, max(0, size - MAX_LINE_BYTES))
@@ -189,12 +189,12 @@ def is_metrics(line: Line) -> bool:
 
 
 def is_event(line: Line) -> bool:
-    """Whether a line has the members that an event must have."""
+    """Whether a line has a time and an event, as texts; and valid ``command`` and ``processes``, if it has them."""
     return _has({"command": "", "processes": 1, **line}, time=str, event=str, command=str, processes=int)
 
 
-def _has(line: Line, **kinds: Any) -> bool:
-    return all(isinstance(line.get(name), kind) for name, kind in kinds.items())
+def _has(line: Line, **types: Any) -> bool:
+    return all(isinstance(line.get(name), of_type) for name, of_type in types.items())
 
 
 # ---------------------------------------------------------------------- the directory
@@ -226,21 +226,21 @@ class RunDirectory:
         self.on_log_error: Callable[[OSError], None] | None = None
 
     def exposure_file(self, data_hash: str) -> Path:
-        """File with the exposure of users to items, computed from the ratings with this hash."""
+        """File with the exposure of users to items, computed from the ratings with hash `data_hash`."""
         return self.path / f"exposure-{data_hash[:16]}.npy"
 
-    def series(self, kind: str, chain: int) -> Path:
-        """Directory of a chain's snapshots in series `kind`."""
-        return self.path / kind / f"chain-{chain}"
+    def series(self, name: str, chain: int) -> Path:
+        """Directory of a chain's snapshots in a series, one of `SERIES`."""
+        return self.path / name / f"chain-{chain}"
 
     def chains(self) -> list[int]:
         """Chains with a directory in one of `SERIES`, in order."""
-        return sorted({chain for kind in SERIES for chain in _chains_in(self.path / kind)})
+        return sorted({chain for name in SERIES for chain in _chains_in(self.path / name)})
 
     def cut(self, chain: int, iteration: int) -> None:
-        """Remove a chain's snapshots and metrics after an iteration, the newest first, and unfinished writes."""
-        for kind in SERIES:
-            parent = self.series(kind, chain)
+        """Remove a chain's metrics and snapshots after an iteration, newest snapshots first, and unfinished writes."""
+        for name in SERIES:
+            parent = self.series(name, chain)
             clean(parent)
             for later in reversed(steps(parent)):
                 if later > iteration:
@@ -248,12 +248,15 @@ class RunDirectory:
         self.cut_metrics(chain, iteration)
 
     def forget(self) -> None:
-        """Remove all files of the run except events, the comparison of models and start states; settings go first."""
+        """Remove all files with results, names and settings of the run, the settings first, so that it can start anew.
+
+        Events, the comparison of models, starting values and the lock remain.
+        """
         self.settings_file.unlink(missing_ok=True)
         for chain in self.chains():
             self.cut(chain, -1)  # so that a job that is killed leaves no snapshot that cannot be read
-        for kind in (INDEX, *SERIES):
-            shutil.rmtree(self.path / kind, ignore_errors=True)
+        for folder in (INDEX, *SERIES):
+            shutil.rmtree(self.path / folder, ignore_errors=True)
         for file in (self.summary_file, *self._metrics_files(), *self.path.glob("exposure-*.npy")):
             file.unlink(missing_ok=True)
 
@@ -263,9 +266,9 @@ class RunDirectory:
 
     def prune_draws(self, chain: int) -> None:
         """Remove snapshots of draws to which no remaining checkpoint refers; a run may fall back to any checkpoint."""
-        series, draws = self.series("checkpoints", chain), self.series("draws", chain)
+        checkpoints, draws = self.series("checkpoints", chain), self.series("draws", chain)
         try:
-            manifests = [read_manifest(series / step_name(iteration)) for iteration in steps(series)]
+            manifests = [read_manifest(checkpoints / step_name(iteration)) for iteration in steps(checkpoints)]
         except InputError:  # the next call may succeed
             return
         written = steps(draws)
@@ -287,10 +290,10 @@ class RunDirectory:
         """
         return self._open(self.path / INDEX, ("index", 0, 0), facts)
 
-    def open_snapshot(self, kind: str, chain: int, iteration: int, facts: Facts) -> Snapshot:
-        """Open a snapshot of a chain, of a kind in `SERIES`; raises as `open_index`."""
-        path = self.series(kind, chain) / step_name(iteration)
-        return self._open(path, (SERIES[kind], chain, iteration), facts)
+    def open_snapshot(self, series: str, chain: int, iteration: int, facts: Facts) -> Snapshot:
+        """Open a snapshot of a chain in a series, one of `SERIES`; raises as `open_index`."""
+        path = self.series(series, chain) / step_name(iteration)
+        return self._open(path, (SERIES[series], chain, iteration), facts)
 
     @staticmethod
     def _open(path: Path, expected: tuple[str, int, int], facts: Facts) -> Snapshot:
@@ -303,7 +306,7 @@ class RunDirectory:
         return snapshot
 
     def start(self, chain: int | None = None) -> Path:
-        """Directory of the states, taken from another run, that chains start from, or of the state of one chain."""
+        """Directory of all starting values that come from another run; given a `chain`, of those in ``chain-c``."""
         return self.path / START / ("" if chain is None else f"chain-{chain}")
 
     def starts(self) -> list[Path]:
@@ -311,7 +314,7 @@ class RunDirectory:
         return [self.start(chain) for chain in _chains_in(self.start())]
 
     def open_start(self, chain: int, facts: Facts) -> Snapshot:
-        """Open the state that a chain starts from; raises as `open_index`."""
+        """Open the starting values of a chain, which several chains may share; raises as `open_index`."""
         starts = self.starts()
         if not starts:
             raise InputError(f"{self.start()} is missing: the run starts from it")
@@ -388,7 +391,7 @@ class RunDirectory:
         self._append(self._events, {"time": now(), "event": event, **facts})
 
     def note_job(self, command: str, processes: int) -> None:
-        """Append the event that a job begins, with the first characters of its command."""
+        """Append the event that a job begins; its command is cut after `MAX_COMMAND` characters."""
         self.note(JOB, command=command.encode(errors="replace").decode()[:MAX_COMMAND], processes=processes)
 
     def jobs(self) -> list[Line]:
@@ -416,7 +419,9 @@ class SavedDraws:
     Parameters
     ----------
     run : RunDirectory
+        The run.
     chain : int
+        Number of the chain.
     facts : dict
         Section ``[run]`` of ``run.toml``.
     """
@@ -458,7 +463,7 @@ class SavedDraws:
 
 
 def snapshot_lines(snapshot: Snapshot, label: str) -> list[str]:
-    """Return one line, with name and hash, for every array in a snapshot."""
+    """Return one line for every array in a snapshot, sorted: chain, `label`, name and hash."""
     manifest = snapshot.manifest
     hashes = [(" ".join(map(str, entry.key)), entry.sha256) for entry in manifest.blocks]
     hashes += [(f"replicated {name}", block_hash(array.array())) for name, array in manifest.state.items()]
@@ -468,9 +473,9 @@ def snapshot_lines(snapshot: Snapshot, label: str) -> list[str]:
 def verify_run(run: RunDirectory) -> str:
     """Check all snapshots of a run, and return the digest of its content.
 
-    The digest is the SHA-256 of the block hashes of the newest checkpoint, the saved draws that belong to it, and the
-    posterior, ordered by (chain, object, factor, block, field). It does not depend on times, versions, the number of
-    processes, or the division of draws into snapshots.
+    The digest is the SHA-256 of lines with the hashes of all arrays, chain by chain: the newest checkpoint, its saved
+    draws in the order of their iterations, and the posterior, each sorted as text. It does not depend on times,
+    versions, the number of processes, or the division of draws into snapshots.
 
     Raises InputError naming the first bad file. Raises GoneError if the run is being sampled and has removed a snapshot
     in the meantime; a second call may succeed.
@@ -485,18 +490,18 @@ def verify_run(run: RunDirectory) -> str:
 
 
 def _chain_lines(run: RunDirectory, chain: int, facts: Facts) -> list[str]:
-    """Check all snapshots of a chain; return lines for its newest checkpoint with its draws, and for its posterior."""
+    """Check a chain's snapshots; return the lines of its newest checkpoint, of its saved draws and of its posterior."""
     lines: list[str] = []
     draws = SavedDraws(run, chain, facts)
     for snapshot in map(draws.open, draws.steps):
         snapshot.verify()
-    for kind in ("checkpoints", "posterior"):
-        snapshots = [run.open_snapshot(kind, chain, step, facts) for step in steps(run.series(kind, chain))]
+    for series in ("checkpoints", "posterior"):
+        snapshots = [run.open_snapshot(series, chain, step, facts) for step in steps(run.series(series, chain))]
         for snapshot in snapshots:
             snapshot.verify()
         for newest in snapshots[-1:]:
-            lines += snapshot_lines(newest, f"{kind} {newest.manifest.iteration}")
-            if kind == "checkpoints":
+            lines += snapshot_lines(newest, f"{series} {newest.manifest.iteration}")
+            if series == "checkpoints":
                 for iteration in newest.manifest.saved_draws:
                     holder, number = draws.place(iteration)
                     hashes = holder.hashes_of(number)
