@@ -1,4 +1,4 @@
-"""Reads ratings, pairs, names and features from sparse matrices, data frames or arrays; `Table` is for results."""
+"""Reads ratings, pairs, names and features from sparse matrices, data frames or arrays; results are a `Table`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _text(value: Any) -> str:
 
 
 def as_given(given: Any, table: Table) -> Any:
-    """Return the table as a data frame of the library to which `given` belongs, or unchanged if it has none."""
+    """Return the table as a data frame of the library to which `given` belongs; unchanged if the library has none."""
     library = type(given).__module__.partition(".")[0]
     return table.frame_of(library) if hasattr(import_module(library), "DataFrame") else table
 
@@ -57,16 +57,16 @@ def as_given(given: Any, table: Table) -> Any:
 def list_names(given: Any, role: str) -> list[Any]:
     """List names of users or items: a single name, a sequence, or a column of a data frame.
 
-    Raises InputError if `given` is anything else.
+    `role` is "user" or "item". Raises InputError if `given` is anything else, or a data frame without such a column.
     """
     labels = getattr(given, "columns", None)
     if labels is not None:
-        place = 0 if len(labels) == 1 else find_column(labels, role)
-        if place is None:
+        position = 0 if len(labels) == 1 else find_column(labels, role)
+        if position is None:
             raise InputError(
                 f"expected a column {role} in the data frame; its columns are {', '.join(map(str, labels))}"
             )
-        given = given[labels[place]]
+        given = given[labels[position]]
     if np.ndim(given) == 0:
         return [given.item() if isinstance(given, np.generic | np.ndarray) else given]
     if np.ndim(given) != 1:
@@ -92,8 +92,9 @@ def read_triples(X: Any, y: Any = None, timed: bool = False, columns: str | None
     ----------
     X : SciPy sparse matrix; data frame or array (n, 3); with `y`, data frame or array (n, 2)
     y : (n,) array, optional
+        The ratings, if `X` has only users and items.
     timed : bool
-        Whether there is a further column, with times in seconds or as NumPy dates.
+        Whether `X` has one more column: times in seconds, or NumPy dates.
     columns : str, optional
         Columns of a data frame by role, such as ``user=U,item=I`` (as in `BPMF`).
     """
@@ -149,19 +150,20 @@ def _seconds(times: Array) -> Float64:
 
 
 def _refuse(bad: Mask, kind: str) -> None:
-    """Raise InputError if rows are `bad`, with the numbers of the first rows, counted from 0."""
+    """Raise InputError if there are `bad` rows, with the first row numbers, counted from 0; `kind` names the values."""
     rows = np.flatnonzero(bad)
     if len(rows):
-        number = f"{len(rows):,} {kind}s are" if len(rows) > 1 else f"one {kind} is"
+        subject = f"{len(rows):,} {kind}s are" if len(rows) > 1 else f"one {kind} is"
         shown = f"row{'s' * (len(rows) > 1)} {', '.join(map(str, rows[:5]))}{', ...' if len(rows) > 5 else ''}"
-        raise InputError(f"{number} missing, NaN or infinite: {shown} (the first is row 0)")
+        raise InputError(f"{subject} missing, NaN or infinite: {shown} (the first is row 0)")
 
 
 def read_pairs(X: Any, columns: str | None = None) -> tuple[Array, Array]:
     """Read users and items, (n,) each, from an (n, 2) array or a data frame.
 
-    `columns` are those given to `BPMF`. A column that the data frame lacks is looked for under its usual names, as
-    in data frames of recommendations. Raises InputError if `X` is neither, or if a name is missing.
+    `columns` is the argument of `BPMF`. If the data frame lacks a column of `columns`, as a data frame of
+    recommendations does, the column is found by its usual names. Raises InputError if `X` has another form, or if a
+    name is missing.
     """
     labels = {str(label) for label in getattr(X, "columns", ())}
     named = {role: name for role, name in parse_columns(columns).items() if name in labels}
@@ -170,13 +172,13 @@ def read_pairs(X: Any, columns: str | None = None) -> tuple[Array, Array]:
 
 
 def _columns(X: Any, roles: Sequence[str], named: Mapping[str, str]) -> list[Array]:
-    """Return the column of each role; `named` are names of columns of a data frame by role.
+    """Return the column of each role, names as by `_names`; `named` maps roles to column names of a data frame.
 
     An array, or a data frame whose columns are named by numbers, has one column for each role, in the order of roles.
     """
     labels = getattr(X, "columns", None)
     if labels is None:
-        array = X if isinstance(X, np.ndarray) else np.array(X, object)  # else text would turn numbers into text
+        array = X if isinstance(X, np.ndarray) else np.array(X, object)  # object: numbers stay numbers
         if array.ndim != 2 or array.shape[1] != len(roles):
             raise InputError(f"expected an array of shape (n, {len(roles)}): {', '.join(roles)}; found {array.shape}")
         columns = list(array.T)
@@ -198,13 +200,13 @@ def _names(column: Array, role: str) -> Array:
     """Convert a column of names to int64 or to an object array of str."""
     if column.dtype == object:
         missing = [value is None or value != value or value == "" for value in column]  # NaN is not itself
-        _refuse(np.array(missing, bool), f"name of a {role}")
+        _refuse(np.array(missing, bool), f"{role} name")
         inferred = np.array(column.tolist())
         column = inferred if inferred.dtype.kind in "iuf" else column
     if column.dtype.kind in "iu":
         return column.astype(np.int64)
     if column.dtype.kind == "f":
-        _refuse(~np.isfinite(column), f"name of a {role}")
+        _refuse(~np.isfinite(column), f"{role} name")
         whole = column.astype(np.int64)
         if (whole != column).any():
             row = int(np.flatnonzero(whole != column)[0])
@@ -263,8 +265,9 @@ def read_features(given: Any, entity: str, separator: str = "|") -> Description:
     """Make a description of users or items from features in any form.
 
     `given` may be the path of a file for ``prepare --user-features``; a SciPy sparse matrix, whose row numbers are the
-    names; a data frame with the names in a column ``user`` (``item``) or in the index; or an array (n, 1 + F) with
-    names in the first column. Raises InputError for any other value.
+    names; a data frame with the names in a column ``user`` (``item``) or in the index, or else named by row numbers; or
+    an array (n, 1 + F) with names in the first column. `entity` is "user" or "item"; `separator` joins the values of
+    a list. Raises InputError for any other value.
     """
     import scipy.sparse  # slow to import
 

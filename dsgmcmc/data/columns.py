@@ -9,7 +9,7 @@ from pathlib import Path
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
 
-# usual names of the columns, in order of preference; compared in lower case without punctuation
+# usual names of the columns, in order of preference; compared after `simplified`
 NAMES: dict[str, tuple[str, ...]] = {
     "user": (
         *("user", "userid", "username", "uid", "reviewer", "reviewerid", "customer", "customerid"),
@@ -30,12 +30,12 @@ ROLES = tuple(NAMES)
 
 
 def simplified(name: object) -> str:
-    """Return the name of a column in lower case, without punctuation."""
+    """Return the name of a column in lower case, with only the characters a-z and 0-9."""
     return re.sub(r"[^a-z0-9]", "", str(name).lower())
 
 
 def find_column(names: Iterable[object], role: str) -> int | None:
-    """Return the position of the column that has a usual name of the role; None if there is no such column."""
+    """Return the position of the column with a usual name of the role, the most preferred name first, or None."""
     known = [simplified(name) for name in names]
     return next((known.index(name) for name in NAMES[role] if name in known), None)
 
@@ -46,9 +46,10 @@ def clicks_advice() -> str:
 
 
 def parse_columns(text: str | None, roles: Sequence[str] = ROLES) -> dict[str, str]:
-    """Parse ``user=U,item=I``: any of the roles, in any order; U is a name in the header, or a position counted from 1.
+    """Parse text such as ``user=U,item=I`` into columns by role; no text gives an empty dict.
 
-    Raises InputError if the text has another form.
+    The text has any of the roles, in any order; U is a name in the header, or a position counted from 1. Raises
+    InputError if the text has another form.
     """
     if text is None:
         return {}
@@ -66,7 +67,8 @@ def locate(
     """Return the column position of every role: from `columns`, or else by the usual names of columns.
 
     Without a header (`names` is None) and without `columns`, the columns are taken in the order of the roles. Roles
-    without a column are left out of the result. Raises InputError if a column named in `columns` does not exist.
+    without a column are left out of the result. `where` names the table in messages; `width` is its number of columns.
+    Raises InputError if a column named in `columns` does not exist.
     """
     if names is None and not columns:
         return {role: k for k, role in enumerate(roles) if k < width}
@@ -92,7 +94,10 @@ def layout(names: Sequence[str] | None, width: int) -> str:
 def require(
     where: object, names: Sequence[str] | None, width: int, places: Mapping[str, int], roles: Sequence[str], advice: str
 ) -> None:
-    """Raise InputError unless every role has a separate column; `advice` tells users how to name columns."""
+    """Raise InputError unless every role has a separate column in `places`, the result of `locate`.
+
+    `advice` tells users how to name columns; the other parameters are as in `locate`.
+    """
     missing = [role for role in roles if role not in places]
     if missing:
         columns = layout(names, width)
@@ -104,10 +109,11 @@ def require(
 def assign_columns(
     path: Path, names: list[str] | None, width: int, columns: dict[str, str], timestamp: bool
 ) -> dict[str, int]:
-    """Find the position of each role among the columns `names` (None: the file has no header).
+    """Return the column position of each role in a file; parameters as in `locate`, with the user's `columns`.
 
-    The file has clicks, without a rating column, if `columns` names user and item but no rating, or if no
-    remaining column could be the ratings. The timestamp is optional unless `timestamp` is true.
+    The file has clicks, without a rating column, in three cases: `columns` names user and item but no rating; there is
+    no header, and the file has two columns; every column name that `columns` leaves is a usual name of another role.
+    The timestamp is optional unless `timestamp` is true.
     """
     if columns:
         clicks = {"user", "item"} <= columns.keys() and "rating" not in columns

@@ -26,7 +26,8 @@ from dsgmcmc.data.tables import IS_INTEGER, SHOWN, TableFile, first_column, open
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array, Float64, Int64
 
-MAX_CATEGORIES = 1000
+MAX_CATEGORIES = 1000  # of one column
+#: Texts that stand for a missing value, in lower case.
 _MISSING = ("", "na", "n/a", "nan", "null", "\\n", "(no genres listed)")
 _YEAR_AT_END = r"(1[5-9][0-9][0-9]|20[0-9][0-9])\)?$"
 _GENRES = (
@@ -43,9 +44,9 @@ _MOVIELENS: dict[str, dict[str, str]] = {
     | {f"genres={genre}": "flag" for genre in _GENRES},
 }
 
-#: number: standardised. category: one feature for each value. list: values with a separator, one feature for each.
-#: year: a year, or a text that ends with one as in `Heat (1995)`; one feature for each decade. flag: 0 or 1, unchanged;
-#: `genres=Comedy` is a feature of the group genres. skip: left out.
+#: number: standardised. category: one feature for each value. list: values with separators between them, one feature
+#: for each value. year: a year, or a text that ends with one as in `Heat (1995)`; one feature for each decade. flag: 0
+#: or 1, unchanged; `genres=Comedy` is a feature of the group genres. skip: left out.
 Kind = Literal["number", "category", "list", "year", "flag", "skip"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
@@ -102,7 +103,7 @@ class Encoding:
 
     @property
     def groups(self) -> list[str]:
-        """Group of each feature: the name of its column, up to an equals sign."""
+        """Group of each feature: its column's name up to the first equals sign; ``features`` for a matrix."""
         columns = [code.name.partition("=")[0] for code in self.columns for _ in code.features]
         return ["features"] * self.width + columns
 
@@ -131,8 +132,8 @@ class Description(NamedTuple):
     Attributes
     ----------
     given : Path, TableFile or scipy.sparse matrix
-        A file: text, Parquet, or a SciPy sparse matrix (.npz). Names are in the column with a usual name, or else in
-        the first column; the row numbers of a matrix are the names.
+        A file has text, JSON, Parquet, or a SciPy sparse matrix (.npz). Names are in the column with a usual name, or
+        else in the first column; the row numbers of a matrix are the names.
     kinds : dict of str to Kind
         Kinds by column; the kinds of all other columns are guessed.
     separator : str
@@ -160,7 +161,8 @@ class Described(NamedTuple):
     table : TableFile or None
         The file; None for a matrix.
     matrix : scipy.sparse.csr_matrix or None
-        The matrix, if the file is one. The DuckDB table then has ``id`` and the row number ``r`` in the matrix.
+        The matrix without its empty rows, if the description is a matrix. The DuckDB table then has ``id`` and the row
+        number ``r`` in this matrix.
     """
 
     path: Path
@@ -198,9 +200,9 @@ def describe(files: Mapping[str, Path | None], kinds: str | None, separator: str
 
 
 def read_description(db: duckdb.DuckDBPyConnection, entity: str, given: Description) -> Described:
-    """Read a table or matrix that describes users or items.
+    """Read a table or matrix that describes users or items into a DuckDB table.
 
-    Raises InputError if the table is invalid, or has two different rows for one name.
+    Equal rows for one name count once. Raises InputError if the table is invalid, or has two different rows for a name.
     """
     source = given.given
     if isinstance(source, Path) and source.suffix == ".npz":
@@ -293,7 +295,7 @@ def _text(table: TableFile, k: int, separator: str) -> str:
 def _is_missing(text: str) -> str:
     """Return SQL that is true for text that stands for a missing value.
 
-    The SQL avoids ``IN``, which DuckDB turns into a join: some hundred columns would take minutes and gigabytes.
+    The SQL avoids ``IN``, which DuckDB turns into a join: a few hundred columns would take minutes and gigabytes.
     """
     return f"regexp_full_match(trim({text}), {literal('|'.join(map(re.escape, _MISSING)))}, 'i')"
 
@@ -318,7 +320,7 @@ def _read_matrix(db: duckdb.DuckDBPyConnection, path: Path, entries: Any, entity
 
 
 def _refuse_text(db: duckdb.DuckDBPyConnection, described: Described, whose: str) -> None:
-    """Raise InputError if names are not integers, although the names in `whose` (ratings or run) are."""
+    """Raise InputError if names are not integers, although those in `whose`, "ratings" or "run", are integers."""
     if strange := first_column(db, f"SELECT id FROM {described.name} WHERE NOT {IS_INTEGER} LIMIT {SHOWN}"):
         shown = ", ".join(map(repr, strange))
         raise InputError(f"{described.path}: the {described.entity}s of the {whose} are integers, unlike {shown}")
@@ -332,6 +334,8 @@ def encode(
 ) -> tuple[Features, dict[str, Any]]:
     """Make features of n users or items from a table of `load_description`; return the features and a report.
 
+    The report has ``groups``, the number of features in each group; ``unknown``, the number of users (or items) without
+    features; ``unrated``, the number of described users (or items) without ratings; and ``notes`` on columns left out.
     `db` has the tables ``{entity}s`` (id, k) and ``raw``. Raises InputError if a column is invalid, or none is usable.
     """
     encoding, notes = learn(db, described, given)
@@ -405,7 +409,7 @@ def _learn_column(
 ) -> tuple[Code, str]:
     """Return the encoding of a column, by its given or guessed kind, and the reason if the column is left out."""
     c, kind = described.columns[name], described.kinds.get(name)
-    filled, distinct, numbers, codes, lists, years = db.execute(
+    filled, distinct, numbers, zero_led, lists, years = db.execute(
         f"SELECT count({c}), count(DISTINCT {c}), count(*) FILTER ({_is_number(c)}), "
         f"count(*) FILTER (regexp_matches({c}, '^0[0-9]')), "
         f"count(*) FILTER (contains({c}, {literal(given.separator)})), "
@@ -414,7 +418,7 @@ def _learn_column(
     left_out = Code(name, "skip")
     if kind == "skip" or distinct < 2:
         return left_out, "" if kind == "skip" else "all its values are the same, or missing"
-    if kind is None and numbers > filled / 2 and not codes:
+    if kind is None and numbers > filled / 2 and not zero_led:
         kind = "number"
     elif kind is None:
         kind = "year" if years > filled / 2 else "list" if lists else "category"
@@ -485,9 +489,9 @@ def apply(db: duckdb.DuckDBPyConnection, described: Described, encoding: Encodin
     first = 0
     entries = [(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))]
     if described.matrix is not None:
-        places = db.execute(f"SELECT r, k FROM {described.name} JOIN {described.entity}s USING (id)").fetchnumpy()
-        cells = described.matrix[places["r"]].tocoo()
-        entries.append((places["k"][cells.row].astype(np.int64), cells.col.astype(np.int64), cells.data))
+        row_numbers = db.execute(f"SELECT r, k FROM {described.name} JOIN {described.entity}s USING (id)").fetchnumpy()
+        cells = described.matrix[row_numbers["r"]].tocoo()
+        entries.append((row_numbers["k"][cells.row].astype(np.int64), cells.col.astype(np.int64), cells.data))
     for code in encoding.columns:
         if code.kind in ("number", "flag"):
             k, x = _numbers(db, described, code.name)
@@ -508,7 +512,7 @@ def apply(db: duckdb.DuckDBPyConnection, described: Described, encoding: Encodin
 
 
 def _numbers(db: duckdb.DuckDBPyConnection, described: Described, name: str) -> tuple[Int64, Float64]:
-    """Return the rows that have a number in a column, and these numbers."""
+    """Return the rows of the features that have a number in a column, and the numbers."""
     column = described.columns[name]
     cells = db.execute(
         f"SELECT k, {column}::DOUBLE AS x FROM {described.name} JOIN {described.entity}s USING (id) "
@@ -518,7 +522,7 @@ def _numbers(db: duckdb.DuckDBPyConnection, described: Described, name: str) -> 
 
 
 def _categories(db: duckdb.DuckDBPyConnection, described: Described, code: Code, separator: str) -> tuple[Int64, Int64]:
-    """Return rows and feature numbers of a column's categories; categories outside the encoding are ignored."""
+    """Return a row, and a feature's position in `code`, for each category of a row; unknown categories are ignored."""
     db.register("learnt", {"atom": np.array(code.atoms, object), "feature": np.arange(len(code.atoms))})
     atoms_sql = _select_atoms(described, code.name, code.kind, separator)
     cells = db.execute(

@@ -27,7 +27,8 @@ class InnerSplit(Ratings):
     ratings : Ratings
         The open file.
     share : float
-        Approximate share of the training ratings to hold out; with a temporal split, a multiple of 1 / `AGES`.
+        Approximate share of the training ratings to hold out, rounded to a multiple of 1 / `AGES` if the split is
+        temporal.
     seed : int
         Seed of the random split.
 
@@ -80,14 +81,14 @@ class InnerSplit(Ratings):
         return held_out if part == "test" else ~held_out
 
     def slab(self, part: Split, start: int, stop: int) -> tuple[Int64, Int32, Float32]:
-        """Read rows `start` to `stop` of a part."""
+        """Read rows `start` to `stop` of a part; returns arrays as `Ratings.slab` does."""
         _, columns, values = self._whole.slab("train", start, stop)
         mask = self._mask(part, start, stop, columns)
         indptr = self._indptr[part][start : stop + 1]
         return indptr - indptr[0], columns[mask], values[mask]
 
     def columns(self, part: Split, start: int, stop: int) -> Int32:
-        """Return the columns of a part's ratings in rows `start` to `stop`, (n,) int32, to count ratings per column."""
+        """Return the column of every rating of a part in rows `start` to `stop`, (n,) int32."""
         columns = self._whole.columns("train", start, stop)
         return columns[self._mask(part, start, stop, columns)]
 
@@ -104,7 +105,7 @@ class InnerSplit(Ratings):
         return self._whole.levels(most)
 
     def times_slab(self, part: Split, side: Side, start: int, stop: int) -> Times:
-        """Read the positions in time of a part's ratings in rows `start` to `stop`, among all ratings of the file."""
+        """Read the positions in time of a part's ratings in rows `start` to `stop`, as `Times` has them in the file."""
         mask = self._mask(part, start, stop, self._whole.columns("train", start, stop))
         return Times(*(numbers[mask] for numbers in self._whole.times_slab("train", side, start, stop)))
 

@@ -22,7 +22,7 @@ LICENCE = (
     "be passed on. Terms and citation: the README in {folder}"
 )
 _TIMEOUT = 20.0  # seconds without an answer
-_BLOCK = 1 << 18
+_BLOCK = 1 << 18  # bytes
 
 #: The file with the ratings, and the publisher's MD5 checksum of the archive; "" for an archive that changes, whose
 #: current checksum is downloaded.
@@ -37,11 +37,12 @@ DATA_SETS = {
 
 
 def fetch(name: str, folder: Path, report: Callable[[int, int], None] = lambda done, total: None) -> Path:
-    """Download a data set into `folder`/`name`, unless this folder exists; it is created atomically.
+    """Download a data set into `folder`/`name`, unless its ratings are there; the folder is created atomically.
 
     `report` is called with the number of bytes received and the number expected (0 if unknown). Returns the file with
     the ratings, for ``dsgmcmc prepare``. Raises InputError if the publisher cannot be reached, the checksum is wrong,
-    or the folder cannot be written. The environment variable ``DSGMCMC_FETCH_URL`` names a mirror.
+    the folder exists without ratings, or it cannot be written. The environment variable ``DSGMCMC_FETCH_URL`` names a
+    mirror, which is used in place of the publisher.
     """
     file_name, expected = DATA_SETS[name]
     final = folder / name

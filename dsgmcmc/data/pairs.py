@@ -71,18 +71,19 @@ def load_pairs(db: duckdb.DuckDBPyConnection, path: Path, given: Mapping[str, st
 
 
 def chunks(db: duckdb.DuckDBPyConnection, table: PairsTable, integers: tuple[bool, bool]) -> Iterator[list[Array]]:
-    """Yield names of users and items, `CHUNK` pairs at a time; `integers`: whether names in the run are integers.
+    """Yield names of users and items, `CHUNK` pairs at a time.
 
-    Raises InputError before the first chunk if a name is missing, or is not an integer although the run's names are
-    integers. The error lists the first five bad pairs.
+    `integers` says whether the names of users, and of items, are integers in the run. Raises InputError
+    before the first chunk if a name is missing, or is not an integer although the run's names are integers. The error
+    lists the first five bad pairs.
     """
     columns = [identifier(table.user), identifier(table.item)]
-    bad = []
+    faults = []
     for name, whole in zip(columns, integers, strict=True):
-        bad.append(f"{name} IS NULL OR {name}::VARCHAR = ''")
+        faults.append(f"{name} IS NULL OR {name}::VARCHAR = ''")
         if whole:
-            bad.append(f"coalesce(try_cast({name} AS BIGINT)::DOUBLE <> try_cast({name} AS DOUBLE), true)")
-    wrong = f"FROM pairs WHERE {' OR '.join(bad)}"
+            faults.append(f"coalesce(try_cast({name} AS BIGINT)::DOUBLE <> try_cast({name} AS DOUBLE), true)")
+    wrong = f"FROM pairs WHERE {' OR '.join(faults)}"
     if number := scalar(db, f"SELECT count(*) {wrong}"):
         rows = db.execute(f"SELECT rowid, {', '.join(columns)} {wrong} ORDER BY rowid LIMIT {SHOWN}").fetchall()
         lines = "\n  ".join(f"{table.file.where(row)}: user {user}, item {item}" for row, user, item in rows)

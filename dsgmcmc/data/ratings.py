@@ -150,7 +150,7 @@ class Times(NamedTuple):
 
     @classmethod
     def datasets(cls, side: Side, part: Split | None = None) -> tuple[str, str]:
-        """Return the names of the data sets of a part; without a part, of the numbers per row (or column)."""
+        """Return the names of the data sets of a part; without a part, of the counts per row (or column)."""
         where = f"{part}/times/{side}" if part else f"{side}/times"
         return f"{where}/place", f"{where}/page"
 
@@ -224,7 +224,7 @@ def find_bad_scale(low: float, high: float) -> str | None:
 
 
 def row_slabs(indptr: Int64, entries: int) -> Iterator[tuple[int, int]]:
-    """Cut rows into consecutive ranges of about `entries` entries, at least one row each.
+    """Yield start and stop of consecutive ranges of rows, each as long as `entries` allows, but at least one row.
 
     Parameters
     ----------
@@ -319,7 +319,7 @@ class Ratings:
     def slab(self, part: Split, start: int, stop: int) -> tuple[Int64, Int32, Float32]:
         """Read rows `start` to `stop` of a part.
 
-        Raises InputError if the file holds indices out of range or order, or values that are not finite.
+        Raises InputError if the file has indices out of range or order, or values that are not finite.
 
         Returns
         -------
@@ -336,9 +336,9 @@ class Ratings:
         return indptr, indices, values
 
     def columns(self, part: Split, start: int, stop: int) -> Int32:
-        """Return the columns of a part's ratings in rows `start` to `stop`, (n,) int32, to count ratings per column.
+        """Return the column of every rating of a part in rows `start` to `stop`, (n,) int32; values are not read.
 
-        Raises InputError if the file holds indices out of range.
+        Raises InputError if the file has indices out of range.
         """
         indices = self._read(f"{part}/indices", *self._cells(part, start, stop))
         if len(indices) and not 0 <= indices.min() <= indices.max() < self.n_cols:
@@ -350,6 +350,7 @@ class Ratings:
         return self._read("train/age", *self._cells("train", start, stop))
 
     def _cells(self, part: Split, start: int, stop: int) -> tuple[int, int]:
+        """Return the positions in a part's arrays at which rows `start` to `stop` begin and end."""
         if not 0 <= start <= stop <= self.n_rows:
             raise ValueError(f"rows {start}:{stop} of {self.n_rows}")
         return int(self._indptr[part][start]), int(self._indptr[part][stop])
@@ -379,7 +380,7 @@ class Ratings:
     def feature_slab(self, side: Side, start: int, stop: int) -> Features:
         """Read the features of rows (or columns) `start` to `stop`.
 
-        Raises InputError if the file holds indices out of range or order, or values that are not finite.
+        Raises InputError if the file has indices out of range or order, or values that are not finite.
         """
         where, stored = f"{side}/features", self.features[side]
         first, last = int(stored.indptr[start]), int(stored.indptr[stop])
@@ -392,7 +393,7 @@ class Ratings:
     def times_slab(self, part: Split, side: Side, start: int, stop: int) -> Times:
         """Read the positions in time of a part's ratings in rows `start` to `stop`, within their rows or columns.
 
-        `times` must be known. Raises InputError if positions exceed the numbers of their rows (or columns).
+        `times` must be known. Raises InputError if a place or page is not below the count of its row (or column).
         """
         first, last = self._cells(part, start, stop)
         if side == "cols":
@@ -604,14 +605,17 @@ def write_slabs(
     source: str = "",
     force: bool = False,
 ) -> None:
-    """Write a ratings file slab by slab: a temporary file in its folder is synced, and renamed when complete.
+    """Write a ratings file slab by slab, to a temporary file in the same folder.
 
-    Raises InputError if `path` exists without `force`, and WriteError if the file cannot be written.
+    When the file is complete, it is synced and renamed. Raises InputError if `path` exists without `force`,
+    and WriteError if the file cannot be written.
 
     Parameters
     ----------
     ids : dict of side to arrays
         Original names, piece by piece: (n,) int64, or ``S<n>`` with UTF-8.
+    slabs : iterable of Slab
+        Slabs of both parts; the slabs of a part are in the order of rows, and cover all rows.
     features : dict of side to Features
         Features of rows, columns, or both.
     seed, transposed, source
@@ -620,7 +624,7 @@ def write_slabs(
     path = Path(path)
     check_target(path, force)
     if not 0 < sizes.cols <= sizes.rows <= MAX_SIDE or sizes.train < 1:
-        raise ValueError(f"{sizes} are no sizes of a ratings file")
+        raise ValueError(f"{sizes} are not sizes of a ratings file")
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         with writing(path):
@@ -710,7 +714,10 @@ class _Content:
             self._row_sums.append(np.add.reduceat(values.astype(np.float64), starts))
 
     def finish(self, attributes: dict[str, Any]) -> None:
-        """Add the number of ratings of each column, the numbers of places and pages, and the attributes."""
+        """Add the number of ratings of each column, the numbers of places and pages, and the attributes.
+
+        Raises ValueError if a data set is incomplete.
+        """
         sizes = self._sizes
         for name, filled in self._filled.items():
             if filled != len(self._file[name]):

@@ -59,7 +59,7 @@ def open_session(parent: Path, memory: int | None = None) -> Iterator[duckdb.Duc
         "temp_directory": str(scratch),
         "autoinstall_known_extensions": False,  # never download extensions
     }
-    try:  # before the folder is made: a signal may come at any moment
+    try:  # begins before the folder is made, because a signal may come at any moment
         with writing(parent):
             scratch.mkdir(mode=0o700)
         with duckdb.connect(config=settings) as connection:
@@ -81,9 +81,10 @@ def open_session(parent: Path, memory: int | None = None) -> Iterator[duckdb.Duc
 
 
 def interruptible(connection: duckdb.DuckDBPyConnection, work: Callable[[], T]) -> T:
-    """Do `work` in another thread, and interrupt its queries if a signal raises an exception in this thread.
+    """Do `work` in another thread and return its result.
 
-    In the thread of a query, Python handles signals only between DuckDB's tasks, and a task may last minutes.
+    If a signal raises an exception in the calling thread, the queries of `work` are interrupted. In the thread of a
+    query, Python handles signals only between DuckDB's tasks, and a task may last minutes.
     """
     with ThreadPoolExecutor(1) as pool:
         done = pool.submit(work)
@@ -101,7 +102,7 @@ def interruptible(connection: duckdb.DuckDBPyConnection, work: Callable[[], T]) 
 def reading(shown: str | Path) -> Iterator[None]:
     """Turn DuckDB's errors in reading a file within the context into an InputError of one line.
 
-    Errors in spilling, which `open_session` reports, and interruptions pass through unchanged.
+    `shown` names the file. Errors in spilling, which `open_session` reports, and interruptions pass through unchanged.
     """
     try:
         yield

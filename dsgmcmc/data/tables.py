@@ -79,6 +79,10 @@ class TableFile(NamedTuple):
         DuckDB types of the columns of a Parquet or JSON file.
     packed : bool
         Whether the file is compressed with gzip.
+    delimiter, encoding : str
+        Delimiter between the columns of a text file, and its encoding.
+    arrays : dict of str to array, optional
+        Columns in memory, by name.
     """
 
     path: Path
@@ -103,7 +107,7 @@ class TableFile(NamedTuple):
         return len(self.names)
 
     def where(self, row: int) -> str:
-        """Return the position of a row (from 0) in the file, for messages; blank lines are not counted."""
+        """Return the position of a row (from 0) in the file, for messages, as if it had no blank lines."""
         if self.first_line:
             return f"line {row + self.first_line}"
         return f"{'entry' if self.kind == 'matrix' else 'row'} {row + 1}"
@@ -144,7 +148,7 @@ class TableFile(NamedTuple):
     def _sql(self, query: str, number: int | None, mixed_ends: bool = False) -> str:
         """Return SQL for the table; `mixed_ends`: lines of text end in different ways.
 
-        With mixed line ends, DuckDB ignores surplus columns, so the query itself raises an error at the first of them.
+        With mixed line ends, DuckDB ignores surplus columns, so the query itself raises an error at the first of these.
         """
         if self.kind in ("arrays", "matrix"):
             return "arrays"
@@ -180,7 +184,7 @@ class TableFile(NamedTuple):
             while block := file.read(_BLOCK_BYTES):
                 end = (end + block)[-_LONGEST_LINE:]
         if self.kind == "text" and len(end) == _LONGEST_LINE and b"\n" not in end and b"\r" not in end:
-            raise InputError(f"{self.path} is no table: its last line has more than {_LONGEST_LINE:,} bytes")
+            raise InputError(f"{self.path} is not a table: its last line has more than {_LONGEST_LINE:,} bytes")
 
     def _refuse_rejected(self, db: duckdb.DuckDBPyConnection) -> None:
         """Raise InputError if DuckDB could not read some lines."""
@@ -205,16 +209,16 @@ class TableFile(NamedTuple):
 def open_table(
     db: duckdb.DuckDBPyConnection, path: Path, is_header: Callable[[list[str]], bool], *, latin1: bool = False
 ) -> TableFile:
-    """Detect the format and the columns of a file, without reading its rows.
+    """Detect the format and the columns of a file from its beginning.
 
-    Raises InputError if the file is not a table with at least two columns.
+    Raises InputError if the file cannot be read, or is text with fewer than two columns.
 
     Parameters
     ----------
     is_header : callable
         Says whether the fields in the first line of a text file are column names.
     latin1 : bool
-        Read text that is not UTF-8 as Latin-1.
+        Read text that is not UTF-8 as Latin-1; this is decided from the whole file.
     """
     if not path.is_file():
         raise InputError(f"{path} is not a file" if path.exists() else f"{path} does not exist")
@@ -261,10 +265,11 @@ def _split(line: str, delimiter: str) -> list[str]:
 
 
 def _detect_delimiter(lines: list[str]) -> str:
-    """Return the delimiter that splits all lines into the same number of fields, two at least, and the most.
+    """Return the delimiter that splits all lines into the same number of fields, at least two.
 
-    The first line may have one field less, as in files of R's write.table. If no delimiter does so, because lines are
-    bad or names contain line ends, return the first delimiter that splits the first line.
+    If several delimiters do so, the one with the most fields is returned. The first line may have one field fewer, as
+    in files of R's write.table. If no delimiter does so, because lines are bad or names contain line ends, the first
+    delimiter that splits the first line is returned.
     """
     counts = {delimiter: [len(_split(line, delimiter)) for line in lines] for delimiter in _DELIMITERS}
     fits = [
@@ -326,7 +331,7 @@ def is_matrix(path: Path) -> bool:
 def read_matrix(db: duckdb.DuckDBPyConnection, path: Path) -> Any:
     """Read a sparse matrix of numbers, .npz or MatrixMarket, as scipy.sparse.coo_array or coo_matrix.
 
-    Raises InputError if the file is not such a matrix, or if unpacking it takes more memory than the limit of `db`.
+    Raises InputError if the file is not such a matrix, or if an .npz file needs more memory than the limit of `db`.
     """
     import scipy.io  # slow to import
     import scipy.sparse

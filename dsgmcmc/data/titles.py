@@ -16,7 +16,8 @@ def read_titles(path: Path, matching: str | None = None) -> dict[str, str]:
 
     Text is UTF-8 or Latin-1 (as in MovieLens). With a header, the columns are found by their names; without a header
     they are the first two. Only items whose line matches the regular expression `matching` are kept; case is ignored.
-    Raises InputError if the file cannot be read, or has a single column.
+    Raises InputError if the file cannot be read, has a single column or a header without a column of titles, or if
+    `matching` is not a regular expression.
     """
     import duckdb  # slow to import
 
@@ -55,7 +56,7 @@ def _find_id(header: list[str]) -> int | None:
 
 
 def read_names(path: Path) -> list[str]:
-    """Read names, one per line. Raises InputError if the file cannot be read, or is empty."""
+    """Read names, one per line; blank lines are skipped. Raises InputError if the file cannot be read, or is empty."""
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except OSError as error:

@@ -70,7 +70,7 @@ class Comparison(BaseModel):
         Models that were not sampled, because their likelihood, or a part added to the model, had no gain when tried
         alone.
     best, recommended : str
-        Names of models.
+        Names of the model with the best criterion, and of the recommended model.
     given_up : list of str
         Models that were recommended first, but diverged in the full run.
     """
@@ -114,10 +114,10 @@ class Comparison(BaseModel):
             return f"Take {self.recommended}: {' and '.join(self.given_up)} diverged when sampled whole."
         if self.recommended == self.best:
             return f"Take {self.recommended}: it has the best {criterion}."
-        gap = self.model(self.recommended)
+        chosen = self.model(self.recommended)
         return (
             f"Take {self.recommended}: it is the simplest model whose {criterion} is within one standard error of the "
-            f"best, that of {self.best} ({gap.behind:.4f} worse, standard error {gap.error:.4f})."
+            f"best, that of {self.best} ({chosen.behind:.4f} worse, standard error {chosen.error:.4f})."
         )
 
     def save(self, path: Path) -> None:

@@ -13,7 +13,7 @@ folded at their median, and the larger value counts. With :math:`\hat\rho_t` the
 
 summed over Geyer's initial monotone positive sequence (eq. 12, 13): the sum stops at the first pair that is not
 positive, and a pair larger than its predecessor is replaced by the predecessor. Bulk ESS is the ESS of the normal
-scores. Tail ESS is the smaller ESS of two indicators: draw below the 5 %, and draw below the 95 % quantile.
+scores. Tail ESS is the smaller ESS of two indicators: that a draw is at most the 5 % quantile, or the 95 % quantile.
 
 [Vehtari 2021] Rank-normalization, folding, and localization: an improved R-hat, Bayesian Analysis 16.
 """
@@ -90,6 +90,7 @@ def _ranks(values: Float64) -> Float64:
 
 
 def _plain_rhat(values: Float64) -> Float64:
+    """Return R-hat (eq. 4) of values (halves, n, m), without ranks, (m,) float64."""
     n = values.shape[1]
     within = values.var(axis=1, ddof=1).mean(axis=0)
     between = values.mean(axis=1).var(axis=0, ddof=1)
@@ -98,7 +99,8 @@ def _plain_rhat(values: Float64) -> Float64:
 
 
 def _ess(values: Float64) -> Float64:
-    m, n, _ = values.shape
+    """Return the ESS of values (halves, n, m), without ranks, (m,) float64."""
+    n_halves, n, _ = values.shape
     covariance = _autocovariance(values).mean(axis=0)
     within = covariance[0] * n / (n - 1)
     total = covariance[0] + values.mean(axis=1).var(axis=0, ddof=1)
@@ -113,7 +115,7 @@ def _ess(values: Float64) -> Float64:
     monotone = np.where(counted, np.minimum.accumulate(pairs, axis=0), 0.0)
     even = np.take_along_axis(rho, 2 * last[None], axis=0)[0]  # first term of the pair at which the sum stops
     tau = -1 + 2 * monotone.sum(axis=0) + np.maximum(even, 0.0)
-    draws = m * n
+    draws = n_halves * n
     return np.asarray(np.where(total > 0, draws / np.maximum(tau, 1 / np.log10(draws)), draws), np.float64)
 
 

@@ -17,7 +17,7 @@ from dsgmcmc.terminal import plain
 
 
 class Table(NamedTuple):
-    """A table: the first column is text, the other columns are numbers as text."""
+    """A table whose cells are text, most of them numbers."""
 
     title: str
     headings: tuple[str, ...]
@@ -35,7 +35,7 @@ def overview(run: RunDirectory) -> tuple[dict[str, Any], Verdict, dict[str, Any]
         The result of the run, or its progress.
     settings : dict of str to object
         Settings, commands and contents, by label.
-    parts : list of Table
+    tables : list of Table
         Importance of features, and of effects of groups of ratings.
     """
     config, facts = ResolvedConfig.of_run(run)
@@ -78,7 +78,7 @@ def overview(run: RunDirectory) -> tuple[dict[str, Any], Verdict, dict[str, Any]
 
 
 def _progress(under_way: LiveProgress, facts: Mapping[str, Any]) -> Verdict:
-    """Say how far an unfinished run is."""
+    """Say how far an unfinished run has come."""
     usable = under_way.usable()
     if under_way.rmse_mean is not None:
         usable += f"; RMSE of the posterior mean {written(under_way.rmse_mean)}"

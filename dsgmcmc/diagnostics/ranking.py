@@ -1,14 +1,14 @@
 r"""Quality of rankings: how many of the items that users liked in the test ratings are recommended to these users.
 
-An item is *liked* if its test rating reaches a threshold. To a user with n liked items, the k best items without a
-training rating by this user are recommended. With h_r = 1 if the item at rank r is liked, otherwise 0,
+An item is *liked* if its test rating reaches a threshold. To a user with n liked items, the k best of the items that
+this user did not rate in training are recommended. With h_r = 1 if the item at rank r is liked, otherwise 0,
 
     precision = sum_r h_r / k,   recall = sum_r h_r / n,   reciprocal rank = 1 / min{r: h_r = 1}, or 0
     NDCG = sum_r h_r / log2(1 + r)  /  sum_{r <= min(n, k)} 1 / log2(1 + r)       [Järvelin & Kekäläinen 2002]
 
 These measures are averaged over users with a liked item, with normal 95 % intervals of the average. Two rankings are
-compared by the mean difference over users and its standard error, which is smaller than the standard errors of the two
-means. Items that a user has not rated count as not liked, so the measures are useful only for comparisons.
+compared by the mean difference over users and its standard error, which is usually smaller than the standard errors of
+the two means. Items that a user has not rated count as not liked, so the measures are useful only for comparisons.
 
 [Järvelin & Kekäläinen 2002] Cumulated gain-based evaluation of IR techniques, ACM TOIS 20(4).
 """
@@ -29,7 +29,7 @@ from dsgmcmc.posterior.rank import By, Ranking, liked_from, places, recommend
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Float64, Int32, Int64
 
-Lists = npt.NDArray[np.int32]  # (users, k): numbers of items, the best first, then -1
+Lists = npt.NDArray[np.int32]  # (users, k): rows of items, the best first, then -1
 
 MEASURES = ("ndcg", "precision", "recall", "reciprocal_rank")
 
@@ -67,7 +67,8 @@ def evaluate(
     run : Run
         A run with test ratings, from `dsgmcmc.open_run`, or `run_` of a `BPMF`.
     rated : Rated, optional
-        Training ratings, whose items are not recommended; by default read from the ratings file of the run.
+        Items that users rated in training, which are not recommended to them; by default read from the ratings file of
+        the run.
     at : int, optional
         Length k of the lists.
     liked : float, optional
@@ -81,7 +82,7 @@ def evaluate(
         ``at``, ``liked``, ``users`` (number of users), ``of_users`` (number of users with a liked item) and ``rules``.
         For each rule this list has a dict with its name ``rule``; for each measure, such as ``"recall"``, the values
         ``mean``, ``low`` and ``high``; and ``difference``, the ``mean`` difference in NDCG from the default rule with
-        its ``se``.
+        its ``se``, which is 1 for a single user.
 
     Raises
     ------
@@ -126,7 +127,7 @@ def _lists(run: Run, users: Int32, rated: Rated, top: int, liked: float) -> dict
 
 
 def click_scores(run: Run, ratings: Ratings) -> dict[str, Any] | None:
-    """Measure rankings by the mean score for a run on clicks; `ratings` is the open file with its training data.
+    """For a run on clicks, measure rankings by the rule ``mean``; `ratings` is the run's open ratings file.
 
     Returns ``users`` (number of users), and for ``"recall@20"`` and ``"ndcg@100"`` the ``mean`` over users, its normal
     95 % interval ``low`` to ``high``, and ``popular``, the mean for rankings by popularity. None without test clicks.
@@ -167,16 +168,16 @@ def measures(users: Int32, items: Lists, liked_users: Int32, liked_items: Int32)
     width = int(max(items.max(), liked_items.max())) + 2
     codes = (users[:, None].astype(np.int64) * width) + items
     hits = np.isin(codes, liked_users.astype(np.int64) * width + liked_items) & (items >= 0)
-    number: Int64 = np.bincount(np.searchsorted(users, liked_users), minlength=len(users))
+    n_liked: Int64 = np.bincount(np.searchsorted(users, liked_users), minlength=len(users))
     k = items.shape[1]
     discount = 1 / np.log2(np.arange(2, k + 2))
-    first = np.where(hits.any(axis=1), 1 / (1 + hits.argmax(axis=1)), 0.0)
-    ideal = np.cumsum(discount)[np.minimum(number, k) - 1]
+    reciprocal_rank = np.where(hits.any(axis=1), 1 / (1 + hits.argmax(axis=1)), 0.0)
+    ideal = np.cumsum(discount)[np.minimum(n_liked, k) - 1]
     return {
         "ndcg": hits @ discount / ideal,
         "precision": hits.sum(axis=1) / k,
-        "recall": hits.sum(axis=1) / number,
-        "reciprocal_rank": first,
+        "recall": hits.sum(axis=1) / n_liked,
+        "reciprocal_rank": reciprocal_rank,
     }
 
 

@@ -83,16 +83,16 @@ def write_report(path: Path, out: Path) -> None:
 
 def _page(run: Run, name: str) -> str:
     """Return the HTML of a run's report."""
-    facts, verdict, settings, parts = overview(run.directory)
+    facts, verdict, settings, tables = overview(run.directory)
     diagnosis, scored = diagnose(run), calibration(run)
     with as_written(run.directory.summary_file):
         times = _phases(facts["summary"] or {})
-    configuration = Table("", ("setting", "value"), [[name, str(value)] for name, value in settings.items()])
+    configuration = Table("", ("setting", "value"), [[setting, str(value)] for setting, value in settings.items()])
     sections = [
         _section("Convergence", _table(of_convergence(diagnosis)), diagnosis["note"]),
         _section("Traces", _traces(run)),
         *(_of_test_ratings(run, scored) if scored else ()),
-        *(_section(part.title, _table(part._replace(title=""))) for part in parts),
+        *(_section(table.title, _table(table._replace(title=""))) for table in tables),
         _section("Time", _table(times)),
         _section("Configuration", f'<div class="words">{_table(configuration)}</div>'),
     ]

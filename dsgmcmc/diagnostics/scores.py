@@ -180,12 +180,15 @@ class Estimate(NamedTuple):
 
 
 def difference(first: Float64, second: Float64, owners: Int32) -> Estimate:
-    """Return the mean of `first` - `second`, (n,) scores of ratings by users `owners`; one user has infinite error."""
+    """Return the mean of `first` - `second`, (n,) scores, and its standard error, infinite for a single user.
+
+    `owners`, (n,), has the user of each score.
+    """
     return of_sums(np.asarray(np.bincount(owners, first - second), np.float64), np.bincount(owners))
 
 
 def of_sums(sums: Float64, counts: Int64) -> Estimate:
-    """Return the `difference` whose differences are summed by user, (U,); their numbers, (U,), may be 0."""
+    """Return the `difference` from the sums of differences by user, (U,), and their numbers, (U,), which may be 0."""
     n, users = int(counts.sum()), int(np.count_nonzero(counts))
     mean = float(sums.sum()) / n
     if users < 2:

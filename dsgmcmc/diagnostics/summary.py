@@ -20,7 +20,7 @@ from dsgmcmc.storage.store import seal, unseal
 from dsgmcmc.terminal import plain
 
 MAX_BYTES = 1 << 22
-COVERAGE_OFF = 0.02  # if coverage deviates from 90 % by more, a warning follows, unless this may be chance
+COVERAGE_OFF = 0.02  # if coverage of 90 % intervals deviates by more, a warning follows, unless this may be chance
 
 #: A temperature significantly above this value gives a warning.
 WARNED_TEMPERATURE = 1.05
@@ -35,7 +35,7 @@ Summary = Mapping[str, Any]
 
 
 def save_summary(path: Path, summary: dict[str, Any]) -> None:
-    """Write a summary and its checksum; raises OSError."""
+    """Write a summary and its checksum. Raises OSError if the file cannot be written."""
     write_whole(path, seal(json.dumps(summary, indent=1)))
 
 
@@ -159,7 +159,7 @@ def _speed(summary: Summary) -> list[str]:
 
 
 def in_units(rate: float) -> str:
-    """Write a rate in millions or thousands, with at least two digits."""
+    """Write a rate; from 1,000 on, in thousands or millions with at least two digits."""
     for size, unit in ((1e6, " M"), (1e3, " k")):
         if rate >= size:
             return f"{rate / size:.{0 if rate >= 10 * size else 1}f}{unit}"
@@ -167,7 +167,7 @@ def in_units(rate: float) -> str:
 
 
 def written(error: float) -> str:
-    """Write an error with four decimals, or with four digits if it is very small or large."""
+    """Write an error with four decimals, or with four significant digits if it is very small or large."""
     return f"{error:.4f}" if error == 0 or 0.1 <= abs(error) < 1e5 else f"{error:.4g}"
 
 
@@ -232,7 +232,10 @@ def doubts(summary: Summary) -> list[str]:
 
 
 def no_better(summary: Summary) -> list[str]:
-    """Warn unless a run beats biases only by a standard error; a run of biases only gets no warning."""
+    """Warn unless a run beats biases only by a standard error, in the log score and in the mean squared error.
+
+    A run of biases only gets no warning.
+    """
     over = summary.get("over_biases")
     if not over:
         return []

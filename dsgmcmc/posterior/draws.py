@@ -15,7 +15,7 @@ from dsgmcmc.model.parts import PARTS, RowPriors
 from dsgmcmc.model.quantity import WEIGHT
 from dsgmcmc.types import Float32, Float64, Int32
 
-KINDS = ("user", "item")
+KINDS = ("user", "item")  # kinds of rows
 OTHER = {"user": "item", "item": "user"}
 
 
@@ -82,7 +82,7 @@ class Draw:
 
     @cached_property
     def inverse_scale(self) -> dict[str, Float32]:
-        """1 / g, by kind."""
+        """1 / g, (n,) by kind."""
         return {kind: np.reciprocal(scale) for kind, scale in self.noise_scale.items()}
 
     @cached_property
@@ -92,7 +92,7 @@ class Draw:
 
     @cached_property
     def unseen(self) -> dict[str, Prior]:
-        """Distribution of a row without ratings and features, by kind: a sum of terms of all parts of the model."""
+        """Distribution of a row without ratings and features, by kind; all parts of the model add to its moments."""
         priors = {}
         for kind in KINDS:
             terms = [term for part in PARTS if (term := part.of_unseen(self, kind))]
@@ -101,7 +101,7 @@ class Draw:
         return priors
 
     def of_ratings(self, users: Int32, items: Int32) -> tuple[Float32 | float, Float32 | float]:
-        """Return the terms that parts of the model add to the predictors of new ratings, and their variances."""
+        """Return mean and variance of the sum of the terms that the model's parts add to predictors of new ratings."""
         terms = [part.of_ratings(self, users, items) for part in PARTS]
         return functools.reduce(np.add, (mean for mean, _ in terms)), functools.reduce(np.add, (v for _, v in terms))
 

@@ -32,7 +32,7 @@ KINDS_OF_FILE = {".parquet": "parquet", ".pq": "parquet", ".nc": "netcdf"}
 
 
 def require(what: str, *modules: str) -> None:
-    """Raise InputError, with an installation command, if modules of the extra `report` are missing."""
+    """Raise InputError with an installation command if `modules`, which `what` needs, are missing."""
     missing = [module.replace("_", "-") for module in modules if find_spec(module) is None]
     if missing:
         raise InputError(f"{what} needs {' and '.join(missing)}: pip install {' '.join(missing)}, or dsgmcmc[report]")
@@ -54,15 +54,15 @@ def export(run: Run, out: Path, *, draws: bool = False, force: bool = False) -> 
     Raises
     ------
     InputError
-        If the format is unknown or does not support the options, if the run does not have the results yet, or if the
+        If the format is unknown or does not support the options, if the run has no moments or no draws yet, or if the
         file exists.
     WriteError
         If the file cannot be written.
     """
-    kind = KINDS_OF_FILE.get(out.suffix.lower())
-    if kind is None:
+    file_format = KINDS_OF_FILE.get(out.suffix.lower())
+    if file_format is None:
         raise InputError(f"{out}: the suffix selects the format: {', '.join(KINDS_OF_FILE)}")
-    if draws and kind != "parquet":
+    if draws and file_format != "parquet":
         raise InputError("--draws is an option for Parquet files; netCDF has the traces")
     if draws:
         run.need_draws()
@@ -70,7 +70,7 @@ def export(run: Run, out: Path, *, draws: bool = False, force: bool = False) -> 
     from dsgmcmc.data.tables import write_blocks  # imports DuckDB, which `to_datatree` does not need
 
     with writing(out):
-        if kind == "netcdf":
+        if file_format == "netcdf":
             require("`dsgmcmc export --out RUN.nc`", "arviz_base", "h5netcdf")
             write_whole(out, [to_datatree(run).to_netcdf(engine="h5netcdf")])
         else:
@@ -106,8 +106,8 @@ def _draw_tables(run: Run) -> Iterator[dict[str, npt.NDArray[Any]]]:
         draw = run.draw(number)
         for kind in KINDS:
             n = len(draw.theta[kind])
-            facts = {"chain": chain, "iteration": iteration, "weight": run.draw_weights[number], "tau": draw.tau}
-            table = _labels(run, kind) | {name: np.full(n, value) for name, value in facts.items()}
+            constants = {"chain": chain, "iteration": iteration, "weight": run.draw_weights[number], "tau": draw.tau}
+            table = _labels(run, kind) | {name: np.full(n, value) for name, value in constants.items()}
             for name, k in _columns(run):
                 table[name] = np.ascontiguousarray(draw.theta[kind][:, k])
             yield table

@@ -5,10 +5,11 @@ regressed on all other columns, with a ridge penalty lambda. These regressions, 
 
     P = (B^T B + lambda I)^-1,    W_jk = -P_jk / P_kk for j != k,    W_jj = 0,    score_i = b_i W
 
-If there are more than `MAX_ITEMS` items, only the `MAX_ITEMS` items with the most ratings take part.
+where b_i is row i of B. If there are more than `MAX_ITEMS` items, only the `MAX_ITEMS` items with the most ratings take
+part.
 
-The score grows too slowly to be a probability: on MovieLens 100K and 1M, the share of rated pairs among hidden pairs
-grows like the score to a power between 1.5 and 1.9. The exposure is
+The score grows too slowly to be a probability: on MovieLens 100K and 1M, among the pairs hidden from the regressions,
+the share of rated pairs grows like the score to a power between 1.5 and 1.9. The exposure is
 
     e_ij = max(score_ij, FLOOR times the share of users who rated j)^POWER
 
@@ -52,7 +53,7 @@ class Rated:
     Attributes
     ----------
     pattern : (users, items) sparse matrix
-        Ones for the ratings of the users that were read.
+        Ones for the ratings of the users that were read: all users if `users` is not given, or the file is transposed.
     """
 
     def __init__(self, ratings: Ratings, users: Int32 | None = None) -> None:
@@ -80,7 +81,7 @@ class Exposure(NamedTuple):
     shares : (items,) float64
         Share of the users who rated each item.
     weights : (k, k) float32
-        W of the k items with the largest shares.
+        W of the k items with the largest shares, in ascending order of the items.
     """
 
     shares: Float64
@@ -106,7 +107,7 @@ class Exposure(NamedTuple):
         return None
 
     def write(self, path: Path) -> None:
-        """Write the exposure to a file atomically; errors are ignored, because the file is not indispensable."""
+        """Write the exposure to a file atomically; errors are ignored, because W can be computed again."""
         with suppress(OSError):
             write_array(path, self.weights)
 

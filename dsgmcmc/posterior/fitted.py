@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 def renewing(method: Callable[P, T]) -> Callable[P, T]:
-    """Decorate a method to reopen its run and start again if a running job has removed the files it reads."""
+    """Decorate a method: if a running job has removed files of its run, the run is reopened and the method repeated."""
 
     @wraps(method)
     def repeated(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -109,7 +109,7 @@ class FittedModel:
     @property
     @renewing
     def rmse_(self) -> float | None:
-        """RMSE on the held-out ratings; None if there are none, for clicks, and before the run has ended."""
+        """RMSE on the test ratings; None without test ratings, for clicks, and before the run has ended."""
         run = self._fitted()
         if run.unfinished or not (run.config.law.can_be_evaluated and len(run.test_pairs()[0])):
             return None
@@ -250,7 +250,8 @@ class FittedModel:
         kind : {"user", "item"}
             Side whose rows are computed; with "item", known users rate known or new items.
         features : optional
-            Features of these users (or items), in the form and with the columns of `user_features` of `BPMF`.
+            Features of these users (or items), in the form of `user_features` of `BPMF`, with the columns from which
+            the features of the run were made.
 
         Returns
         -------
@@ -320,10 +321,10 @@ class FittedModel:
         seed : int, optional
             Seed of Thompson sampling; without a seed every call uses other draws.
         at_least : float, optional
-            With ``likely``, the lowest rating that counts as liked; with other rules, rank by the probability of a
-            rating of at least this value.
+            With ``likely``, the lowest rating that counts as liked; with ``mean`` and ``thompson``, rank by the
+            probability of a rating of at least this value; not with ``ucb`` and ``lcb``.
         include_rated : bool
-            Whether to recommend also items that the users rated in training.
+            Whether to recommend also items that the users rated, in training or in new ratings.
         candidates, exclude : as `users`, optional
             Items that may be recommended (default all), and items that must not be recommended.
 
@@ -332,6 +333,11 @@ class FittedModel:
         Table, or a data frame if `users` is a data frame or a column of a data frame
             Columns ``user_id, item_id, score, rank``; ``sd, q05, q95`` of the predictor; and ``ratings``, the number of
             training ratings of the item.
+
+        Raises
+        ------
+        InputError
+            If a user or every candidate is unknown, an option is invalid, or items were folded in.
         """
         run = self._fitted()
         ranking = Ranking(n, by, z, seed=seed, clip=self.clip, at_least=at_least, include_rated=include_rated)

@@ -34,7 +34,7 @@ class TestPredictions(NamedTuple):
     probability : (q, R) float64 or None
         Probabilities of the levels, over the draws of all chains, if ratings are ordinal.
     shape : (q, m) float64 or None
-        Means of the likelihood's other parameters (`Law.shape`), if any, over the draws of all chains.
+        Means of the likelihood's further parameters (`Law.shape_of`), if any, over the draws of all chains.
     """
 
     rating: Float64

@@ -53,16 +53,17 @@ def write_index(run: RunDirectory, ratings: Ratings, config_hash: str, facts: Fa
 
 
 def _blocks(ratings: Ratings) -> dict[Key, Array]:
+    """Return the arrays of the index."""
     blocks: dict[Key, Array] = {}
     counts = {"W": np.diff(ratings.row_indptr), "H": ratings.column_counts}
     for factor, ids in (("W", ratings.row_ids()), ("H", ratings.col_ids())):
         blocks[Key("ratings", factor, 0, "count")] = counts[factor]
-        integers = {Key("ids", factor, 0, "integers"): ids}
-        blocks |= integers if ids.dtype == np.int64 else _texts("ids", factor, ids)
+        as_integers = {Key("ids", factor, 0, "integers"): ids}
+        blocks |= as_integers if ids.dtype == np.int64 else _encode_texts("ids", factor, ids)
     for side, stored in ratings.features.items():
         factor = "WH"[SIDES.index(side)]
-        blocks |= _texts("features", factor, stored.names, "names_")
-        blocks |= _texts("features", factor, stored.groups, "groups_")
+        blocks |= _encode_texts("features", factor, stored.names, "names_")
+        blocks |= _encode_texts("features", factor, stored.groups, "groups_")
         blocks[Key("features", factor, 0, "centre")] = _feature_means(ratings, side)
         if stored.encoding:
             blocks[Key("features", factor, 0, "encoding")] = np.frombuffer(stored.encoding.encode(), np.uint8)
@@ -83,8 +84,8 @@ def _feature_means(ratings: Ratings, side: Side) -> Float64:
     return total / max(int((np.diff(stored.indptr) > 0).sum()), 1)
 
 
-def _texts(thing: str, factor: str, names: Iterable[str], prefix: str = "") -> dict[Key, Array]:
-    """Encode names as concatenated UTF-8 and offsets."""
+def _encode_texts(thing: str, factor: str, names: Iterable[str], prefix: str = "") -> dict[Key, Array]:
+    """Encode names as concatenated UTF-8 and offsets, the fields ``text`` and ``offsets`` of an object `thing`."""
     encoded = [name.encode() for name in names]
     offsets = np.zeros(len(encoded) + 1, np.int64)
     np.cumsum([len(name) for name in encoded], out=offsets[1:])
@@ -101,6 +102,11 @@ class Vocabulary:
         Side of the names, for messages.
     ids : (n,) int64, or (n,) object array of str
         Names in the order of the factor's rows.
+
+    Attributes
+    ----------
+    integers : bool
+        Whether all names are integers.
     """
 
     def __init__(self, kind: str, ids: Array) -> None:
@@ -144,7 +150,7 @@ class Vocabulary:
         return index
 
     def typed(self, names: Sequence[Any] | Array) -> Array:
-        """Convert names to the type of `ids`, int64 or object; raises InputError if integers are required."""
+        """Convert names to the type of `ids`, int64 or object; raises InputError if they cannot be int64."""
         given = np.asarray(names)
         if not self.integers:
             return np.array([str(name) for name in (given.tolist() if given is names else names)], object)
@@ -173,7 +179,7 @@ def unknown_names(kind: str, names: list[Any]) -> InputError:
 
 
 def item_titles(items: Vocabulary, path: Path, matching: str | None = None) -> dict[int, str]:
-    """Read titles (`dsgmcmc.data.titles`) of the run's items whose line matches a regular expression.
+    """Read the titles (`dsgmcmc.data.titles`) of those of the run's items whose line matches a regular expression.
 
     Returns titles by item row, without items that are not in the file. Raises InputError if the file cannot be read, or
     has no item of the run.
@@ -214,14 +220,14 @@ class Index:
         keys = set(self._snapshot.block_keys())
         if Key("ids", factor, 0, "integers") in keys:
             return Vocabulary(kind, self._snapshot.read(Key("ids", factor, 0, "integers")))
-        return Vocabulary(kind, np.array(self._texts("ids", factor), dtype=object))
+        return Vocabulary(kind, np.array(self._read_texts("ids", factor), dtype=object))
 
     def features(self, kind: str) -> tuple[list[str], list[str]]:
         """Return names and groups of the features of users or items; empty if the ratings had no features."""
         factor = self.factors[kind]
         if Key("features", factor, 0, "names_text") not in set(self._snapshot.block_keys()):
             return [], []
-        return self._texts("features", factor, "names_"), self._texts("features", factor, "groups_")
+        return self._read_texts("features", factor, "names_"), self._read_texts("features", factor, "groups_")
 
     def feature_sizes(self) -> dict[Factor, tuple[int, int]]:
         """Return the numbers of features and of feature groups, by factor; factors without features are left out."""
@@ -243,10 +249,11 @@ class Index:
         encoding = self._snapshot.read(text).tobytes().decode() if text in set(self._snapshot.block_keys()) else ""
         return encoding, self._snapshot.read(centre)
 
-    def _texts(self, thing: str, factor: str, prefix: str = "") -> list[str]:
+    def _read_texts(self, thing: str, factor: str, prefix: str = "") -> list[str]:
+        """Read names written by `_encode_texts`."""
         text = self._snapshot.read(Key(thing, factor, 0, f"{prefix}text")).tobytes()
-        ends = self._snapshot.read(Key(thing, factor, 0, f"{prefix}offsets")).tolist()
-        return [text[start:stop].decode() for start, stop in pairwise(ends)]
+        offsets = self._snapshot.read(Key(thing, factor, 0, f"{prefix}offsets")).tolist()
+        return [text[start:stop].decode() for start, stop in pairwise(offsets)]
 
     def lengths(self) -> tuple[dict[str, int], int]:
         """Return the number of rows of each factor, and the number of test ratings, from the manifest.
@@ -257,14 +264,14 @@ class Index:
         rows = {}
         for factor in self.factors.values():
             (rows[factor],) = shapes.get(Key("ratings", factor, 0, "count"), (0,))
-            names = shapes.get(Key("ids", factor, 0, "integers")) == (rows[factor],)
-            texts = shapes.get(Key("ids", factor, 0, "offsets")) == (rows[factor] + 1,)
-            if not rows[factor] or not (names or (texts and Key("ids", factor, 0, "text") in shapes)):
+            has_integers = shapes.get(Key("ids", factor, 0, "integers")) == (rows[factor],)
+            has_texts = shapes.get(Key("ids", factor, 0, "offsets")) == (rows[factor] + 1,)
+            if not rows[factor] or not (has_integers or (has_texts and Key("ids", factor, 0, "text") in shapes)):
                 raise InputError(f"{self._snapshot.path} is inconsistent: not every row of {factor} has one name")
-        test, columns = (shapes.get(Key("test", "W", 0, name)) for name in ("rows", "columns"))
-        if test is None or test != columns or len(test) != 1:
+        test_rows, test_columns = (shapes.get(Key("test", "W", 0, name)) for name in ("rows", "columns"))
+        if test_rows is None or test_rows != test_columns or len(test_rows) != 1:
             raise InputError(f"{self._snapshot.path} is inconsistent: not every test rating has a row and a column")
-        return rows, test[0]
+        return rows, test_rows[0]
 
     def counts(self, kind: str) -> Int64:
         """Return the number of training ratings of every user or item, (n,) int64."""

@@ -1,36 +1,39 @@
 r"""Folds in users or items with new ratings: their exact posterior given each saved draw, without sampling again.
 
-Given a draw, the ratings x of a row depend on the other side only through phi_j = (H_j, 1), so theta of the row has the
-normal distribution [Salakhutdinov 2008, eq. 11]
+Given a draw, the ratings x of a row depend on the other side only through phi_j = (H_j, 1), so theta of the row, with
+prior N(m, Lambda^-1), has the normal distribution [Salakhutdinov 2008, eq. 11]
 
     precision  Lambda* = Lambda + tau sum_j g'_j phi_j phi_j^T
     mean       Lambda*^-1 (Lambda m + tau sum_j g'_j (x_j - mu - b_j) phi_j)
 
-where m includes the implicit features from the items that the row rated, if the model has them, and the term B^T x from
-the features of the row. A row without ratings has its prior distribution, which depends only on its features.
+where g'_j is the noise scale of the other side. The mean m includes the implicit features from the items that the row
+rated, if the model has them, and the term B^T f from the features f of the row. A row without ratings has its prior
+distribution, which depends only on its features.
 
 The mixture over all saved draws is the posterior of the row given its ratings and the old ratings of all other rows.
 The only approximation is that the new ratings do not change other parameters. For a row that the run knows, x has both
 the old ratings and the new ratings. If rows have individual noise scales, theta | g and g | theta ~ Gamma((nu + n) / 2,
-(nu + tau SSE) / 2) are drawn in turns, `GIBBS` times from g = 1; the distribution of theta given the last g is used.
+(nu + tau SSE) / 2) are drawn in turns, `GIBBS` times from g = 1, with n the number of ratings of the row and SSE the
+sum of its squared residuals times g'_j; the distribution of theta given the last g is used.
 
 If the model has levels of time, it is unknown which of the new ratings were given together. Their effects of time are
 therefore taken to be independent, so that the noise variance is 1 / (tau g') + sum_l 1 / lambda_l in place of
-1 / (tau g'). Under likelihoods that are not conditionally normal, the likelihood of a rating is integrated over the
-effects.
+1 / (tau g'), with lambda_l the precision of the effects of level l. Under likelihoods that are not conditionally
+normal, the likelihood of a rating is integrated over the effects.
 
 New ratings of rows that the run knows are added to the old ratings, and replace old ratings of equal pairs; this needs
 the ratings file. New features are encoded by the encoding of the run's features, and centred by their means. A row that
 the run knows keeps its features from the ratings file, unless new features are given.
 
 **Ordinal ratings and counts.** The distribution of a row is not normal. Then one row is drawn at each saved draw
-(`draw_row`), with individual scale and thresholds if the model has them. The density of a row is N(theta; m, P^-1)
-prod_r p(x_r | eta_r) with eta = Phi theta + b, where log p is concave in eta. The mode and the curvature at the mode
-give a normal approximation N(mode, A^-1) with A = P + Phi^T diag(- d^2 log p / d eta^2) Phi. In the coordinates u with
-theta = mode + L^-T u and A = L L^T, the density is proportional to w(u) N(u; 0, I). An elliptical slice leaves this
-distribution invariant [Murray 2010, figure 2; Nishihara 2014, section 3], without a step size, tuning or rejections. If
-w is nearly constant, that is, if the distribution is nearly normal, every slice is a nearly independent draw. The first
-of `SLICES` slices starts from a draw of the normal approximation.
+(`draw_row`), with individual scale and thresholds if the model has them. The density of a row, with P = Lambda, is
+proportional to N(theta; m, P^-1) prod_r p(x_r | eta_r) with eta = Phi theta + b, where log p is concave in eta. The
+mode and the curvature at the mode give a normal approximation N(mode, A^-1) with
+A = P + Phi^T diag(- d^2 log p / d eta^2) Phi. In the coordinates u with theta = mode + L^-T u and A = L L^T, the
+density is proportional to w(u) N(u; 0, I). An elliptical slice leaves this distribution invariant [Murray 2010,
+figure 2; Nishihara 2014, section 3], without a step size, tuning or rejections. If w is nearly constant, that is, if
+the distribution is nearly normal, every slice is a nearly independent draw. The first of `SLICES` slices starts from a
+draw of the normal approximation.
 
 Individual scales and thresholds have the coordinates u ~ N(0, 1 / lambda) and d ~ N(0, 1 / lambda_r), which are 0 at
 the shared values. Slices update them and theta in turns. They mix more slowly, so `TURNS` turns are needed.
@@ -71,7 +74,7 @@ if TYPE_CHECKING:  # slow to import
 LogDensity = Callable[[Float64], Float64]
 
 GIBBS = 10  # draws of g and theta in turns
-SLICES, TURNS = 10, 90
+SLICES, TURNS = 10, 90  # slices of theta alone; turns of theta with scale and thresholds
 NEWTON = 50  # largest number of Newton steps to the mode; about five are usual
 STEP = 1e-3  # step of the finite differences for the normal approximation; their error does not change the target
 SLAB = 4_000_000  # ratings that are read from the file at a time
@@ -97,8 +100,9 @@ class FoldIn:
         The ratings.
     seed : int
         Seed of the draws of noise scales, and of rows whose distribution is not normal.
-    features : (n, F) sparse matrix, optional
-        Features of the rows, if the run has features of them; a row without features is taken to be average.
+    features : (names, F) sparse matrix, optional
+        Features of the rows in the vocabulary, if the run has features of them; a row without features is taken to be
+        average.
 
     Raises
     ------
@@ -129,7 +133,7 @@ class FoldIn:
         self._rows: dict[int, Rows] = {}
 
     def rated(self, which: int) -> Int32:
-        """Rows of the items (or users) that new row `which` rated."""
+        """Rows of the items (or users) that the row at position `which` in the vocabulary rated."""
         rows: Int32 = self._others[self._ends[which] : self._ends[which + 1]]
         return rows
 
@@ -155,7 +159,7 @@ class FoldIn:
         return Rows(rows.mean[which], rows.covariance[which], rows.noise[which], cuts)
 
     def drawn(self, number: int, rng: np.random.Generator) -> FoldIn:
-        """Return a copy in which every row at a saved draw is one draw from its distribution."""
+        """Return a copy in which every row at the saved draw `number` is one draw from its distribution."""
         rows, result = self.rows(number, np.arange(len(self.vocabulary))), copy(self)
         normals = zip(rows.mean, rows.covariance, strict=True)
         mean = np.array([rng.multivariate_normal(*normal) for normal in normals])
@@ -163,11 +167,12 @@ class FoldIn:
         return result
 
     def _solve(self, number: int) -> Rows:
+        """Compute the distributions of all rows at a saved draw."""
         draw, n = self.run.draw(number), len(self.vocabulary)
         unseen = draw.unseen[self.kind]
-        items = draw.theta[OTHER[self.kind]].astype(np.float64)
-        background = draw.tau * (self.run.config.zero_weight or 0.0) * items.T @ items
-        d = items.shape[1]
+        other_theta = draw.theta[OTHER[self.kind]].astype(np.float64)
+        background = draw.tau * (self.run.config.zero_weight or 0.0) * other_theta.T @ other_theta
+        d = other_theta.shape[1]
         shifts = np.zeros((n, d))
         if self._features is not None:
             effects, centre = draw.shared[f"{self.kind}.features.effects"], self.run.index.encoding(self.kind)[1]
@@ -177,12 +182,12 @@ class FoldIn:
         cuts = np.tile(draw.thresholds, (n, 1)) if self._has_cuts and draw.thresholds is not None else None
         result = Rows(np.empty((n, d)), np.empty((n, d, d)), np.ones(n), cuts)
         for row in range(n):
-            part = slice(self._ends[row], self._ends[row + 1])
-            if part.start == part.stop:
+            span = slice(self._ends[row], self._ends[row + 1])
+            if span.start == span.stop:
                 result.mean[row], result.covariance[row] = unseen.mean + shifts[row], unseen.covariance
                 continue
             mean, covariance, noise, cuts_of_row = self._given_ratings(
-                draw, part, shifts[row], precision, background, rng
+                draw, span, shifts[row], precision, background, rng
             )
             result.mean[row], result.covariance[row], result.noise[row] = mean, covariance, noise
             if cuts is not None:
@@ -197,29 +202,33 @@ class FoldIn:
     def _given_ratings(
         self,
         draw: Draw,
-        part: slice,
+        span: slice,
         shift: Float64,
         precision: Float64,
         background: Float64,
         rng: np.random.Generator,
     ) -> tuple[Float64, Float64, float, Array | None]:
-        """Return mean, covariance and 1 / g (ordinal: 1 / s, thresholds) at a draw, of the row with ratings `part`."""
+        """Return mean, covariance, 1 / g (ordinal: 1 / s) and thresholds at a draw, of the row with the ratings `span`.
+
+        `shift` is the term of the row's features in its prior mean, `precision` the prior precision, and `background`
+        the precision from the likelihood term of all pairs, rated or not.
+        """
         other, config = OTHER[self.kind], self.run.config
         prior = draw.prior[self.kind]
-        rated = self._others[part]
-        theta = draw.theta[other][rated].astype(np.float64)
+        rated = self._others[span]
+        phi = draw.theta[other][rated].astype(np.float64)
         of_rated = (model_part.of_rated(draw, self.kind, rated) for model_part in PARTS)
         centre = sum((term for term in of_rated if term is not None), prior.mean + shift)
         unknown = np.full(len(rated), -1, np.int32)
         users, items = (unknown, rated) if self.kind == "user" else (rated, unknown)
         added, variance = draw.of_ratings(users, items)
-        offset = np.full(len(theta), self.run.mean) + added
+        offset = np.full(len(phi), self.run.mean) + added
         if config.biases:
-            offset = offset + theta[:, config.rank]
-            theta[:, config.rank] = 1.0
-        x = self._values[part]
+            offset = offset + phi[:, config.rank]
+            phi[:, config.rank] = 1.0
+        x = self._values[span]
         scales = draw.noise_scale[other][rated].astype(np.float64)
-        row = RatedRow(theta, offset, x, centre, precision, variance)
+        row = RatedRow(phi, offset, x, centre, precision, variance)
         if config.law.is_conditionally_gaussian():
             noise_precision = draw.tau * scales
             if np.any(variance):
@@ -229,8 +238,8 @@ class FoldIn:
         if draw.own_thresholds is not None and not self._has_cuts:
             cuts = draw.own_thresholds[rated]
         gaps = draw.shared["thresholds.precision"] if self._has_cuts else None
-        sd = Spread.of(config.law, self._shared(draw, "scales"), gaps)
-        theta, scale, cuts = draw_row(config.law, row, scales * draw.tau, cuts, sd, rng)
+        spread = Spread.of(config.law, self._shared(draw, "scales"), gaps)
+        theta, scale, cuts = draw_row(config.law, row, scales * draw.tau, cuts, spread, rng)
         return theta, np.zeros((len(theta), len(theta))), 1 / scale, cuts
 
 
@@ -242,7 +251,7 @@ def _normal(
     nu: float | None,
     rng: np.random.Generator,
 ) -> tuple[Float64, Float64, float]:
-    """Return mean, covariance and 1 / g of a row whose distribution is normal given g."""
+    """Return mean, covariance and 1 / g of a row that is normal given g; `nu` is None if noise is shared."""
     target = row.x - row.offset
     statistics = law.statistics(row.features, target, noise_precision)
     assert statistics is not None
@@ -305,7 +314,7 @@ class NewRatings(NamedTuple):
         return cls(kind, names, others, given.ratings, described)
 
     def updated(self, later: NewRatings) -> NewRatings:
-        """Append later ratings and features; raises InputError if `later` is of the other kind."""
+        """Return these and later ratings and features together; raises InputError if `later` is of the other kind."""
         if self.kind != later.kind:
             raise InputError(
                 f"this model already has folded-in {self.kind}s: fold in {later.kind}s from the run itself"
@@ -315,7 +324,7 @@ class NewRatings(NamedTuple):
 
 
 def describe_new(run: Run, kind: str, given: Any) -> dict[Any, csr_matrix]:
-    """Encode new features by name, with the run's encoding.
+    """Encode new features with the run's encoding; returns a (1, F) sparse matrix for each name.
 
     `given` is a Description, or any argument of `dsgmcmc.data.arrays.read_features`. Kinds and separator of a
     Description are ignored, because columns keep their kinds in the run. Raises InputError if the run has no features
@@ -350,7 +359,7 @@ def _matrix(features: Features) -> csr_matrix:
 
 
 def _features_of(run: Run, new: NewRatings, names: Array, known: Int32, data: Path | None) -> csr_matrix | None:
-    """Return the features of rows by name, (n,); `known` (n,) are their rows in the run, -1 for new rows.
+    """Return the features, (n, F), of users (or items) `names`; `known`, (n,), has their rows in the run, or -1.
 
     Known rows without new features need the ratings file (`data`, if it was moved). None if the run has no features.
     """
@@ -414,12 +423,12 @@ def fold_in(run: Run, new: NewRatings, data: Path | None = None) -> tuple[FoldIn
         If a name has the wrong type, nothing is left to fold in, or a known row needs the missing ratings file.
     """
     vocabulary, other = run.vocabulary(new.kind), run.vocabulary(OTHER[new.kind])
-    columns, notes = other.index_of(new.others), list[str]()
-    used = columns >= 0
+    others, notes = other.index_of(new.others), list[str]()
+    used = others >= 0
     if not used.all():
         unknown = list(dict.fromkeys(new.others[~used].tolist()))
         notes.append(f"{int((~used).sum())} rating(s) left out: {unknown_names(other.kind, unknown)}")
-    names, columns, values = vocabulary.typed(new.names)[used], columns[used], np.asarray(new.values)[used]
+    names, others, values = vocabulary.typed(new.names)[used], others[used], np.asarray(new.values)[used]
     ids = np.array(sorted({*names.tolist(), *new.described}), vocabulary.ids.dtype)
     if not len(ids):
         raise InputError("; ".join([*notes, "nothing is left to fold in"]))
@@ -427,22 +436,22 @@ def fold_in(run: Run, new: NewRatings, data: Path | None = None) -> tuple[FoldIn
     which, old = folded.index_of(names), np.flatnonzero(known >= 0)
     if len(old):
         with run.open_ratings(data) as ratings:
-            places, others, old_values = training_ratings(ratings, new.kind, known[old])
+            places, old_others, old_values = training_ratings(ratings, new.kind, known[old])
         which = np.concatenate([old[places], which])
-        columns, values = np.concatenate([others, columns]), np.concatenate([old_values, values])
-    pairs = which.astype(np.int64) * len(other) + columns
+        others, values = np.concatenate([old_others, others]), np.concatenate([old_values, values])
+    pairs = which.astype(np.int64) * len(other) + others
     last = len(pairs) - 1 - np.unique(pairs[::-1], return_index=True)[1]
     features = _features_of(run, new, ids, known, data)
-    return FoldIn(run, new.kind, folded, which[last], columns[last], values[last], features=features), notes
+    return FoldIn(run, new.kind, folded, which[last], others[last], values[last], features=features), notes
 
 
 # ---------------------------------------------------------------------- rows whose distribution is not normal
 
 
 class RatedRow(NamedTuple):
-    """A row and its ratings x: design matrix and offset of the predictors, mean (`centre`) and precision of the prior.
+    """A row and its ratings x: design matrix Phi (`features`) and offset b of the predictors, and its prior.
 
-    `effects` are the variances of unknown effects that are added to the predictors.
+    `centre` is the prior mean; `effects` are the variances of unknown effects that are added to the predictors.
     """
 
     features: Float64
@@ -480,7 +489,7 @@ class Spread(NamedTuple):
 
 
 def draw_row(
-    law: type[Law], row: RatedRow, others: Float64, thresholds: Array | None, spread: Spread, rng: np.random.Generator
+    law: type[Law], row: RatedRow, scales: Float64, thresholds: Array | None, spread: Spread, rng: np.random.Generator
 ) -> tuple[Float64, float, Array | None]:
     """Draw a row given its ratings.
 
@@ -488,10 +497,14 @@ def draw_row(
     ----------
     law : type of Law
         Likelihood under which the conditional distribution of a row is not normal.
-    others : (n,) float64
-        Noise scales of the other side of each rating; 1 if the model has none.
+    row : RatedRow
+        The row's ratings, and the prior of its theta.
+    scales : (n,) float64
+        Noise scales of the other side of each rating, 1 if the model has none, times tau.
     thresholds : (R - 1,) or (n, R - 1) float, or None
         Thresholds between levels: shared, or for every rating.
+    spread : Spread
+        Priors of the row's scale and gaps.
 
     Returns
     -------
@@ -506,7 +519,7 @@ def draw_row(
 
     def log_density(eta: Float64, z: Float64) -> Float64:
         scale, cuts = spread.at(z, thresholds)
-        terms = [law.log_likelihood_of_predictors(row.x, eta + d, scale * others, cuts) + share for d, share in nodes]
+        terms = [law.log_likelihood_of_predictors(row.x, eta + d, scale * scales, cuts) + share for d, share in nodes]
         total: Float64 = np.logaddexp.reduce(terms, axis=0)
         return total
 

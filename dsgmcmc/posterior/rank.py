@@ -4,7 +4,8 @@ r"""Rankings: recommended items by several rules, and similar items or users.
 
 - ``likely`` (default): items that the user will rate *and* like, e_ij P(x_ij >= bound): the exposure e_ij of
   `dsgmcmc.posterior.exposure` times the probability of a rating of at least the bound, by default `liked_from`. For
-  clicks, which have no probability, the score is e_ij times the expected score. It orders items, but is no probability.
+  clicks, which have no probability, the score is e_ij times the expected score. This product orders items, but is not
+  a probability.
 - ``exposure``: e_ij alone
 
 The other rules use the predictor x = mu + a_i + b_j + W_i . H_j, without the noise of a rating:
@@ -21,12 +22,13 @@ E and sd are taken over the saved draws; Thompson sampling picks one of these dr
 **Similarity** of two items, or of two users. At a draw, the similarity of items j and k is the correlation, over the
 users, of the ratings of j and of k that the factors predict,
 
-    s_jk = H_j^T S H_k / sqrt(H_j^T S H_j  H_k^T S H_k),    S the covariance of the rows W_i over the users:
+    s_jk = H_j^T S H_k / sqrt(H_j^T S H_j  H_k^T S H_k),
 
-which is also the cosine of H_j and H_k in the metric S. Unlike the plain cosine, it depends on the factors only through
-the products W_i . H_j, and not on their rotation or scale. Biases are left out: two items are not similar because
-everybody likes both. Items are ranked by the mean similarity over the saved draws; its sd is reported, too. An item
-with few ratings points in another direction at every draw, so its mean similarity is small.
+where S is the covariance of the rows W_i over the users. This is the cosine of H_j and H_k in the metric S. Unlike the
+plain cosine, it depends on the factors only through the products W_i . H_j, and not on their rotation or scale. Biases
+are left out: two items are not similar because everybody likes both. Items are ranked by the mean similarity over the
+saved draws; its sd is reported, too. An item with few ratings points in another direction at every draw, so its mean
+similarity is small.
 """
 
 from __future__ import annotations
@@ -127,7 +129,7 @@ def liked_from(run: Run) -> float:
 
 
 class Scorer:
-    """Scores from saved draws, without the exposure; for ``likely``, `recommend` multiplies the scores by it.
+    """Scores from saved draws, without the exposure; for ``likely``, `recommend` multiplies them by the exposure.
 
     Parameters
     ----------
@@ -151,12 +153,12 @@ class Scorer:
         scores = self._scores(self.predictor, users)
         return np.maximum(scores, _LEAST) if self.ranking.by == "likely" and self.at_least is None else scores
 
-    def _scores(self, predictor: Predictor, users: Int32, numbers: list[int] | None = None) -> Float32:
-        """Return scores (n, items) from all draws, or from the draws `numbers`."""
+    def _scores(self, predictor: Predictor, users: Int32, draw_positions: list[int] | None = None) -> Float32:
+        """Return scores (n, items) from all draws, or from the draws at `draw_positions` in `Run.draws`."""
         items, sds = len(self.run.items), {"ucb": 1.0, "lcb": -1.0}.get(self.ranking.by, 0.0) * self.ranking.z
         scores = np.empty(len(users) * items, np.float32)
         pairs = np.repeat(users, items), np.tile(np.arange(items, dtype=np.int32), len(users))
-        for rows, predictive in predictor.distributions(*pairs, numbers):
+        for rows, predictive in predictor.distributions(*pairs, draw_positions):
             if self.at_least is not None:
                 scores[rows] = predictive.at_least(self.at_least)
             else:
@@ -169,12 +171,12 @@ class Scorer:
         scores = np.empty((len(users), len(self.run.items)), np.float32)
         generators = [np.random.default_rng([entropy, 1 + first + local]) for local in range(len(users))]
         chosen = np.array([rng.choice(len(weights), p=weights) for rng in generators])
-        for number in np.unique(chosen).tolist():
-            which, newcomers = np.flatnonzero(chosen == number), predictor.newcomers
+        for draw_position in np.unique(chosen).tolist():
+            which, newcomers = np.flatnonzero(chosen == draw_position), predictor.newcomers
             if newcomers is not None:
-                newcomers = newcomers.drawn(number, np.random.default_rng([entropy, 0, number]))
+                newcomers = newcomers.drawn(draw_position, np.random.default_rng([entropy, 0, draw_position]))
             at_draw = Predictor(self.run, predictor.options, newcomers)
-            scores[which] = self._scores(at_draw, users[which], [number])
+            scores[which] = self._scores(at_draw, users[which], [draw_position])
         return scores
 
 
@@ -235,6 +237,7 @@ def recommend(
 
 
 def _rated_by(user: int, known: int, rated: Rated | None, newcomers: FoldIn | None) -> Int32:
+    """Return the rows of the items that a user rated; `known` is the number of users in the run."""
     if user >= known and newcomers is not None:
         return newcomers.rated(user - known)
     return rated.of(user) if rated is not None and user < known else np.zeros(0, np.int32)
@@ -282,7 +285,7 @@ def recommendations(
     titles: dict[int, str] | None = None,
     among: Mask | None = None,
 ) -> Iterator[Columns]:
-    """Rank items for users, and return original names; parameters as for `recommend`.
+    """Rank items for users, and yield tables with original names; parameters as for `recommend`.
 
     Yields
     ------
@@ -321,12 +324,12 @@ def similarities(run: Run, kind: str, row: int) -> Float32:
             f"{named('rank')} 1 or more"
         )
     similarity = np.empty((len(run.draws), len(run.vocabulary(kind))), np.float32)
-    for number in range(len(run.draws)):
-        theta = run.draw(number).theta
+    for draw_position in range(len(run.draws)):
+        theta = run.draw(draw_position).theta
         metric = np.atleast_2d(np.cov(theta[OTHER[kind]][:, :rank], rowvar=False)).astype(np.float32)
         rows = theta[kind][:, :rank]
         lengths = np.sqrt(np.maximum(((rows @ metric) * rows).sum(axis=1), np.finfo(np.float32).tiny))
-        similarity[number] = rows @ (metric @ rows[row]) / (lengths * lengths[row])
+        similarity[draw_position] = rows @ (metric @ rows[row]) / (lengths * lengths[row])
     return similarity
 
 

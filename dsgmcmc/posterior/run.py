@@ -41,7 +41,7 @@ ArrayName = tuple[str, str, str]  # object, factor and field
 
 
 def newest_states(run: RunDirectory, facts: Facts) -> list[Snapshot]:
-    """Return for every chain with draws its posterior, or its newest checkpoint if this has later draws.
+    """Return for every chain with draws its posterior, or its newest checkpoint if that is later and has draws.
 
     Checkpoints without saved draws are skipped. Raises InputError if a snapshot is damaged, or was not made with the
     settings in ``run.toml``.
@@ -114,7 +114,7 @@ class LiveProgress(NamedTuple):
 
 
 def progress(run: RunDirectory, config: ResolvedChain, states: list[Snapshot]) -> LiveProgress | None:
-    """Return the progress of a run with these states; None if it has ended. Raises InputError as `read_log`."""
+    """Return a run's progress from its `newest_states`; None if it has ended. Raises InputError if a log is damaged."""
     if not (unfinished(states) or is_held(run.lock_file)):
         return None
     return LiveProgress.of(run, config, sum(len(state.manifest.saved_draws) for state in states))
@@ -128,6 +128,9 @@ class Run:
     Attributes
     ----------
     path : Path
+    directory : RunDirectory
+    facts : dict
+        Section ``[run]`` of ``run.toml``.
     mean : float
         Constant that was subtracted from the ratings.
     config : ResolvedConfig
@@ -136,7 +139,7 @@ class Run:
     quantities : Quantities
         All quantities of the model.
     states : list of Snapshot
-        For every chain with draws, its posterior, or its newest checkpoint if this has later draws.
+        For every chain with draws, its posterior, or its newest checkpoint if that is later and has draws.
     unfinished : bool
         Whether the job is running or was killed. The draws saved so far are then available, but no moments.
     """
@@ -226,8 +229,8 @@ class Run:
     @cached_property
     def has_effects(self) -> bool:
         """Whether a part of the model adds effects to the predictors of ratings."""
-        given = self.config, self.index.transposed, self.index.feature_sizes()
-        return any(part.has_effects and part.quantities_of(*given) for part in PARTS)
+        model = self.config, self.index.transposed, self.index.feature_sizes()
+        return any(part.has_effects and part.quantities_of(*model) for part in PARTS)
 
     def kind_of(self, factor: Factor) -> str:
         """Return the kind of a factor's rows, "user" or "item"."""
@@ -247,7 +250,7 @@ class Run:
             Positions among the test ratings, in the order of `test_pairs`.
         predictions : list of (draws, m) float32, by chain
         log_likelihood : list of (draws,) float64, by chain
-            Log likelihood of all test ratings.
+            Log likelihood of all test ratings; empty if the run has not ended.
         """
         predictions, scores = list[Float32](), list[Float64]()
         if self.unfinished:
@@ -297,7 +300,7 @@ class Run:
 
     @cached_property
     def draw_weights(self) -> Float64:
-        """Weights of the saved draws in averages, (draws,) float64; they sum to 1."""
+        """Weights of the saved draws in averages, (draws,) float64; they sum to 1, and chains weigh the same."""
         weights = []
         for snapshot, trace in zip(self.states, self.traces, strict=True):
             by_iteration = dict(zip(trace["iteration"][:, 0].tolist(), trace["weight"][:, 0].tolist(), strict=True))
@@ -331,9 +334,9 @@ class Run:
             self._last[number] = draw
         return draw
 
-    def open_draw(self, draw: int) -> DrawPlace:
+    def open_draw(self, position: int) -> DrawPlace:
         """Find a saved draw by its position in `draws`, and check that its snapshot is complete."""
-        chain, iteration = self.draws[draw]
+        chain, iteration = self.draws[position]
         if chain not in self._saved:
             self._saved[chain] = SavedDraws(self.directory, chain, self.facts)
         place = self._saved[chain].place(iteration)
@@ -345,13 +348,13 @@ class Run:
     def effects(self, kind: str) -> Float64:
         """Return the effects B of features at all saved draws, (draws, F, D); the factors are not read."""
         key = Key("draw", "run", 0, f"{self.index.factors[kind]}.features.effects")
-        places = [self.open_draw(draw) for draw in range(len(self.draws))]
-        return np.array([snapshot.read_all([key], number)[0] for snapshot, number in places])
+        places = [self.open_draw(position) for position in range(len(self.draws))]
+        return np.array([snapshot.read_all([key], index)[0] for snapshot, index in places])
 
-    def _read_draw(self, draw: int) -> Draw:
-        (snapshot, number), (chain, iteration) = self.open_draw(draw), self.draws[draw]
+    def _read_draw(self, position: int) -> Draw:
+        (snapshot, index), (chain, iteration) = self.open_draw(position), self.draws[position]
         names = [quantity.name for quantity in self.quantities.shared]
-        arrays = snapshot.read_all([Key("draw", "run", 0, name) for name in names], number)
+        arrays = snapshot.read_all([Key("draw", "run", 0, name) for name in names], index)
         shared = {self.name_of(name): array for name, array in zip(names, arrays, strict=True)}
         wanted = [
             (kind, factor, quantity.name)
@@ -359,7 +362,7 @@ class Run:
             for quantity, _ in self._of_rows(factor)
         ]
         rows: dict[str, dict[str, Float32]] = {kind: {} for kind in KINDS}
-        arrays = snapshot.read_fields("draw", [(factor, name) for _, factor, name in wanted], number)
+        arrays = snapshot.read_fields("draw", [(factor, name) for _, factor, name in wanted], index)
         for (kind, _, name), array in zip(wanted, arrays, strict=True):
             rows[kind][name] = array
         return Draw(chain, iteration, shared, rows)
@@ -372,11 +375,12 @@ class Run:
         return [(quantity, (self._rows[factor], quantity.width(self.quantities.sizes))) for quantity in drawn]
 
     def _check_state(self, state: Snapshot) -> None:
-        """Check a posterior, or the traces of a checkpoint; raises InputError naming an array that does not fit."""
+        """Check a posterior, or the traces of a checkpoint; raises InputError naming an array of a wrong shape."""
         shapes, sizes = _shapes(state), self.quantities.sizes
         draws = sum(sum(shape[:1]) for shape in shapes["trace", "run", "iteration"])
+        # the trace of a matrix has only its diagonal; the trace of a scalar has one column
         widths = {quantity.name: (*quantity.shape(sizes), 1)[0] for quantity in self.quantities.traced}
-        widths |= {"iteration": 1, "weight": 1}  # the trace of a matrix has its diagonal
+        widths |= {"iteration": 1, "weight": 1}
         _compare(state, {("trace", "run", name): (draws, width) for name, width in widths.items()})
         if state.manifest.kind != "posterior":
             return
@@ -435,7 +439,7 @@ class Run:
             raise InputError(f"{self.path} has no saved draws to predict from: sample it again without --save-draws 0")
 
     def open_ratings(self, path: Path | None = None) -> Ratings:
-        """Open the ratings file that the run sampled.
+        """Open the ratings file from which the run was sampled.
 
         Parameters
         ----------

@@ -74,13 +74,13 @@ def scalar_traces(run: Run) -> dict[str, Float64]:
     return {name: values for name, values in traces.items() if values.std() > 0}  # constants have no diagnostics
 
 
-def _names(run: Run, quantity: Quantity, number: int) -> list[str]:
-    """Return the names of a quantity's elements in diagnostics."""
+def _names(run: Run, quantity: Quantity, width: int) -> list[str]:
+    """Return the names of the `width` elements of a quantity in diagnostics."""
     kind = "" if quantity.factor is None else run.kind_of(quantity.factor)
-    labels = run.config.times if quantity.dims == ("time_level",) else ("",) * number
+    labels = run.config.times if quantity.dims == ("time_level",) else ("",) * width
     return [
-        quantity.diagnosed.format(kind=kind, number=place + 1, label=label.replace(":", "_"))
-        for place, label in enumerate(labels)
+        quantity.diagnosed.format(kind=kind, number=position + 1, label=label.replace(":", "_"))
+        for position, label in enumerate(labels)
     ]
 
 
