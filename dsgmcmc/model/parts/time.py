@@ -236,7 +236,7 @@ def read_groups(levels: tuple[TimeLevel, ...], ratings: Ratings, blocks: RatingB
     Raises
     ------
     InputError
-        If the file cannot be read, or a block has more groups than a message can number.
+        If the file cannot be read.
     """
     groups = RatingGroups(levels, [], [], [])
 
