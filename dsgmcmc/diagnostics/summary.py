@@ -222,7 +222,7 @@ def doubts(summary: Summary) -> list[str]:
         return warnings
     simple = summary.get("baselines") or {}
     if summary["rmse_mean"] > simple.get("mean_only", inf):
-        warnings.append(f"the RMSE is worse than the RMSE of the mean alone ({written(simple['mean_only'])})")
+        warnings.append(f"the RMSE is worse than that of predicting the mean ({written(simple['mean_only'])})")
     warnings.extend(no_better(summary))
     inside = summary["coverage"]["0.9"]
     if abs(inside - 0.9) > max(COVERAGE_OFF, 3 * sqrt(0.9 * 0.1 / summary.get("test_ratings", 1_000_000))):

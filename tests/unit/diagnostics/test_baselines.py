@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -87,7 +86,7 @@ def test_the_advantage_is_that_of_loops(tmp_path: Path, transposed: bool, kind: 
         noise = mean if kind == "counts" else np.full(len(x), 0.3)
         whole = heldout.TestPredictions(x, mean, np.zeros(len(x)), noise)
         parts = [
-            replace(whole, **{name: None if array is None else array[a:b] for name, array in vars(whole).items()})
+            whole._replace(**{name: None if array is None else array[a:b] for name, array in whole._asdict().items()})
             for a, b in pairwise([0, 1, 8, 9, len(x)])
         ]
         result = advantage(parts, law, levels, ratings, biases)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -40,7 +39,7 @@ def test_every_subchain_has_a_set_of_its_own(tmp_path: Path) -> None:
     target = factor_target(MPI.COMM_SELF, path, model=model, sampler=HAMCMC(HAMCMCConfig(memory=2), 0))
     for block in target.blocks():
         block["theta0"][:], block["theta1"][:] = 0.1, 10.0
-    target.draw_shared(replace(target.context(), turn=1))
+    target.draw_shared(target.context()._replace(turn=1))
     assert target.noise.parameters.tau.shape == (2,)
     for mean in target.row_priors.parameters.mean.values():
         assert (np.abs(mean[0] - 0.1) < 1).all()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -34,7 +33,7 @@ def target_of(tmp_path: Path) -> tuple[FactorTarget, np.ndarray]:
 def draw(target: FactorTarget, iteration: int) -> None:
     """Draw all implicit features once."""
     target.stream.iteration = iteration
-    target.parts[-1].draw(replace(target.context(), turn=1))
+    target.parts[-1].draw(target.context()._replace(turn=1))
 
 
 def test_y_has_its_conditional_law(tmp_path: Path) -> None:

@@ -196,7 +196,7 @@ def test_the_command_writes_settings_for_sample(tmp_path):
     assert table["metric"] == "log-density"
     assert tomllib.loads(best.read_text()) == table["settings"] == {**table["settings"], "noise": "both"}
     assert not best.with_name("best.toml.compare").exists()
-    assert "--force" in typed(*command).expect(2).err
+    assert "exists; give another name, or --force" in typed(*command).expect(2).err
     typed("sample", data, "--out", tmp_path / "run", "--config", best, "--iterations", 10).expect()
 
 
