@@ -186,7 +186,7 @@ def ending(summary: Summary) -> str:
     if summary.get("until"):
         return describe_ending(summary["until"])
     reached, wanted = summary["reached"], summary["iterations"]
-    if min(reached, default=0) < wanted:
+    if _stopped(summary):
         at, by_chain = ", ".join(f"{iteration:,}" for iteration in reached), "" if len(reached) == 1 else " (by chain)"
         return f"stopped at iteration {at} of {wanted:,}{by_chain}; continue with the same command and --resume"
     several = f", {len(reached)} chains" if len(reached) > 1 else ""

@@ -52,8 +52,7 @@ class DrawNumbers:
         if len(self.kept) == 2 * self.keep - 1:
             self.kept = self.kept[::2]
             self.spacing *= 2
-            if number % self.spacing:
-                return False
+            return False  # the number is an odd multiple of the spacing before
         self.kept.append(iteration)
         return True
 
