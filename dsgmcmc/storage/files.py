@@ -77,7 +77,7 @@ def read_plain(path: Path, most: int) -> bytes:
     status = os.fstat(handle)
     if stat.S_ISREG(status.st_mode) and status.st_size <= most:
         with os.fdopen(handle, "rb") as file:
-            return file.read(most)
+            return file.read(status.st_size)  # `most` bytes would be allocated at once
     os.close(handle)
     if stat.S_ISREG(status.st_mode):
         raise InputError(f"{path} has {status.st_size:,} bytes, but may have at most {most:,}")

@@ -31,7 +31,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     names = package / "model" / "parts" / "__init__.py"
     text = names.read_text(encoding="utf-8")
     for before, after in (
-        ("\n#: In the order", "from dsgmcmc.model.parts.taste import Tastes, TasteSettings\n\n#: In the order"),
+        ("\n#: The parts", "from dsgmcmc.model.parts.taste import Tastes, TasteSettings\n\n#: The parts"),
         ("TimeEffects)\n", "TimeEffects, Tastes)\n"),
         ("class PartSettings(", "class PartSettings(TasteSettings, "),
     ):
