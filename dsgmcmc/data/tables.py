@@ -41,7 +41,7 @@ _BLOCK_BYTES = 1 << 20
 _LONGEST_LINE = 1 << 21  # bytes of the longest line that DuckDB reads
 _LINE_END = r"\r\n|\n|\r"
 _MAX_REJECTS = 1000  # bad lines that DuckDB collects; each takes kilobytes
-_DAMAGE_ERRORS = (OSError, EOFError, zlib.error)  # errors that gzip raises for damaged files
+_DAMAGE_ERRORS = (OSError, EOFError, zlib.error)  # raised on opening or reading a file, by gzip if it is damaged
 _COPIES = 4  # bytes of memory per byte of entries while a matrix is read
 _FORMATS = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}
 
@@ -62,7 +62,7 @@ def _quoted(path: Path) -> str:
 
 
 class TableFile(NamedTuple):
-    """Format and columns of a table whose rows have not been read: a file, or arrays in memory.
+    """Format and columns of a table: a file whose rows have not been read, or arrays in memory.
 
     Attributes
     ----------
@@ -107,7 +107,7 @@ class TableFile(NamedTuple):
         return len(self.names)
 
     def where(self, row: int) -> str:
-        """Return the position of a row (from 0) in the file, for messages, as if it had no blank lines."""
+        """Return the position of a row (from 0) in the file, for messages; later blank lines are not counted."""
         if self.first_line:
             return f"line {row + self.first_line}"
         return f"{'entry' if self.kind == 'matrix' else 'row'} {row + 1}"
@@ -139,7 +139,7 @@ class TableFile(NamedTuple):
             except duckdb.InvalidInputException:
                 if self.kind != "text":
                     raise
-                # some lines end in \r\n and others in \n
+                # what DuckDB raises if some lines end in \r\n and others in \n
                 db.execute("DROP TABLE IF EXISTS reject_errors; DROP TABLE IF EXISTS reject_scans")
                 db.execute(query.replace("{table}", self._sql(query, number, mixed_ends=True)))
         if self.kind == "text":
@@ -148,7 +148,8 @@ class TableFile(NamedTuple):
     def _sql(self, query: str, number: int | None, mixed_ends: bool = False) -> str:
         """Return SQL for the table; `mixed_ends`: lines of text end in different ways.
 
-        With mixed line ends, DuckDB ignores surplus columns, so the query itself raises an error at the first of these.
+        Mixed line ends need DuckDB's non-strict mode, which ignores surplus columns, so the query itself raises an
+        error at the first line with a surplus column.
         """
         if self.kind in ("arrays", "matrix"):
             return "arrays"
@@ -293,7 +294,7 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _is_utf8(file: IO[bytes]) -> bool:
-    """Whether the whole of an open file is UTF-8."""
+    """Whether an open file is UTF-8, apart from an incomplete character at its end."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     file.seek(0)
     try:
@@ -354,7 +355,7 @@ def read_matrix(db: duckdb.DuckDBPyConnection, path: Path) -> Any:
         matrix = matrix.tocoo()
         if matrix.data.dtype.kind not in "fiub":
             raise ValueError(f"its values are {matrix.data.dtype}")
-    except Exception as error:  # zipfile, NumPy and SciPy raise many types
+    except Exception as error:  # zipfile, NumPy and SciPy raise errors of many types
         raise InputError(f"{path} is not a sparse matrix that can be read: {error}") from error
     return matrix
 
@@ -362,7 +363,7 @@ def read_matrix(db: duckdb.DuckDBPyConnection, path: Path) -> Any:
 def trim_names(db: duckdb.DuckDBPyConnection, table: str, column: str) -> None:
     """Strip ``.0`` from the names in a column of a DuckDB table if all names are whole numbers that end with ``.0``.
 
-    Pandas writes a column of integers as floats if one of them is missing.
+    Pandas writes a column of integers as floats if a value is missing.
     """
     whole = f"regexp_full_match({column}, '-?[0-9]+[.]0')"
     first = db.execute(f"SELECT {whole} FROM {table} LIMIT 1").fetchall()
@@ -371,7 +372,7 @@ def trim_names(db: duckdb.DuckDBPyConnection, table: str, column: str) -> None:
 
 
 def append_results(db: duckdb.DuckDBPyConnection, columns: Mapping[str, Array]) -> None:
-    """Append columns to the table ``results``, creating it on the first call; NaN becomes NULL."""
+    """Append rows, given as columns, to the table ``results``, made by the first call; NaN becomes NULL."""
     db.register("chunk", columns)
     names = ((identifier(name), column.dtype.kind) for name, column in columns.items())
     picked = ", ".join(f"CASE WHEN NOT isnan({n}) THEN {n} END AS {n}" if kind == "f" else n for n, kind in names)
@@ -383,7 +384,7 @@ def append_results(db: duckdb.DuckDBPyConnection, columns: Mapping[str, Array]) 
 def write_query(db: duckdb.DuckDBPyConnection, query: str, out: Path | None) -> None:
     """Write a query's rows, in order, to a file that appears only when complete, or to standard output as CSV.
 
-    `out` ends in ``.csv``, ``.parquet`` or ``.pq``.
+    `out` ends in ``.csv``, ``.parquet`` or ``.pq``, or is None for standard output.
     """
     how = "FORMAT csv, HEADER" if output_format(out) == "csv" else "FORMAT parquet, COMPRESSION zstd"
     try:

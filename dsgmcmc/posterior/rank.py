@@ -2,10 +2,10 @@ r"""Rankings: recommended items by several rules, and similar items or users.
 
 **Rules** give every item a score for a user.
 
-- ``likely`` (default): items that the user will rate *and* like, e_ij P(x_ij >= bound): the exposure e_ij of
-  `dsgmcmc.posterior.exposure` times the probability of a rating of at least the bound, by default `liked_from`. For
-  clicks, which have no probability, the score is e_ij times the expected score. This product orders items, but is not
-  a probability.
+- ``likely`` (default): items that the user will rate *and* like, e_ij P(r_ij >= bound): the exposure e_ij of
+  `dsgmcmc.posterior.exposure` times the probability that the rating r_ij is at least the bound, by default
+  `liked_from`. Models of clicks give no such probability; their score is e_ij times the expected value. It orders
+  items, but is not a probability.
 - ``exposure``: e_ij alone
 
 The other rules use the predictor x = mu + a_i + b_j + W_i . H_j, without the noise of a rating:
@@ -19,16 +19,16 @@ bound, ``mean`` and ``thompson`` rank by the probability of a rating of at least
 
 E and sd are taken over the saved draws; Thompson sampling picks one of these draws.
 
-**Similarity** of two items, or of two users. At a draw, the similarity of items j and k is the correlation, over the
-users, of the ratings of j and of k that the factors predict,
+**Similarity** of two items, or of two users. In each draw, the similarity of items j and k is the correlation, over the
+users, between the ratings of j and of k that are predicted from the factors alone,
 
     s_jk = H_j^T S H_k / sqrt(H_j^T S H_j  H_k^T S H_k),
 
 where S is the covariance of the rows W_i over the users. This is the cosine of H_j and H_k in the metric S. Unlike the
 plain cosine, it depends on the factors only through the products W_i . H_j, and not on their rotation or scale. Biases
-are left out: two items are not similar because everybody likes both. Items are ranked by the mean similarity over the
-saved draws; its sd is reported, too. An item with few ratings points in another direction at every draw, so its mean
-similarity is small.
+are left out: that everybody likes two items does not make them similar. Items are ranked by the mean similarity over
+the saved draws; its sd is reported, too. The vector H_j of an item with few ratings has a different direction in each
+draw, so its mean similarity is small.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ Columns = dict[str, npt.NDArray[Any]]
 
 PATTERN_RULES = ("likely", "exposure")  # rules that use the pattern of the ratings
 
-LIKED = 0.75  # a rating counts as liked from this fraction of the scale, between lowest and highest rating
+LIKED = 0.75  # a rating is liked from this fraction of the way from the lowest to the highest rating
 _CELLS = 1 << 20  # scores in a block of users
 _LEAST = 1e-3  # lower limit of scores of clicks before they are multiplied by the exposure
 
@@ -83,7 +83,7 @@ class Ranking:
         With ``likely``, the lowest rating that counts as liked; with ``mean`` and ``thompson``, rank by the
         probability of a rating of at least this value.
     include_rated : bool
-        Whether to recommend also items that the user rated.
+        Whether to recommend items that the user rated, too.
     """
 
     top: int = 10
@@ -123,7 +123,7 @@ class Ranking:
 
 
 def liked_from(run: Run) -> float:
-    """Return the lowest rating that counts as liked by default: three quarters up the scale, or any click."""
+    """Return the lowest rating that counts as liked by default: three quarters of the way up, or any click."""
     low, high = float(run.facts["minimum"]), float(run.facts["maximum"])
     return low + LIKED * (high - low) if run.config.law.can_be_evaluated else low
 
@@ -139,7 +139,7 @@ class Scorer:
 
     def __init__(self, run: Run, ranking: Ranking, newcomers: FoldIn | None) -> None:
         self.run, self.ranking = run, ranking
-        #: Least rating whose probability is the score; None if the score is the expected rating.
+        #: The score is the probability of a rating of at least this; None if it comes from the expected rating.
         self.at_least = ranking.at_least
         if self.at_least is None and ranking.by == "likely" and run.config.law.can_be_evaluated:
             self.at_least = liked_from(run)
@@ -166,7 +166,7 @@ class Scorer:
         return scores.reshape(len(users), items)
 
     def _thompson(self, users: Int32, first: int) -> Float32:
-        """Return scores (n, items) from one draw for each user; rows of folded-in users are drawn, too."""
+        """Return scores (n, items) from one draw for each user; factor rows of new users are drawn, too."""
         weights, entropy, predictor = self.run.draw_weights, self.ranking.entropy, self.predictor
         scores = np.empty((len(users), len(self.run.items)), np.float32)
         generators = [np.random.default_rng([entropy, 1 + first + local]) for local in range(len(users))]
@@ -197,7 +197,8 @@ def recommend(
         Rows of users; rows of `newcomers` follow the rows of known users.
     ranking : Ranking
     rated : Rated, optional
-        Used to leave out items that a known user rated; required by `PATTERN_RULES`.
+        Items that known users rated, to leave them out and to compute the exposure. `PATTERN_RULES` require it if any
+        user is known.
     newcomers : FoldIn, optional
         Users that were folded in, with the items they rated.
     among : (items,) bool, optional
@@ -214,7 +215,8 @@ def recommend(
     Raises
     ------
     InputError
-        If the rule is one of `PATTERN_RULES`, some users are users of the run, and `rated` is not given.
+        If the rule is one of `PATTERN_RULES`, some users are in the run, and `rated` is not given; or if the ranking
+        has a bound and the likelihood gives no probabilities.
     """
     if ranking.by in PATTERN_RULES and rated is None and (users < len(run.users)).any():
         raise InputError(f"{run.path}: ranking by {ranking.by} needs the training ratings: give the ratings file")
@@ -248,12 +250,12 @@ def _best(scores: Float32, top: int) -> tuple[Int32, Float32]:
     top = min(top, scores.shape[1])
     items = np.argpartition(scores, -top, axis=1)[:, -top:]
     values = np.take_along_axis(scores, items, axis=1)
-    order = np.lexsort((items, -values), axis=1)  # ties are ordered by row, for reproducibility
+    order = np.lexsort((items, -values), axis=1)  # ties among the chosen items are ordered by row
     return np.take_along_axis(items, order, axis=1).astype(np.int32), np.take_along_axis(values, order, axis=1)
 
 
 def places(users: Int32) -> Int32:
-    """Return the places, from 0, of the items in the list of their user; `users` is as yielded by `recommend`."""
+    """Return the place of each item, from 0, in the list of its user; `users` is as yielded by `recommend`."""
     first = np.flatnonzero(np.diff(users, prepend=-1))
     return (np.arange(len(users)) - np.repeat(first, np.diff(np.append(first, len(users))))).astype(np.int32)
 
@@ -261,7 +263,8 @@ def places(users: Int32) -> Int32:
 def those_among(run: Run, candidates: Any = None, exclude: Any = None) -> Mask | None:
     """Return the mask (items,) of items that may be recommended: `candidates` (default all) without `exclude`, by name.
 
-    Unknown names are ignored. Raises InputError if the run knows none of the candidates.
+    Return None if neither is given. Unknown names are ignored. Raises InputError if the run knows none of the
+    candidates.
     """
     if candidates is None and exclude is None:
         return None
@@ -345,7 +348,7 @@ def similar(run: Run, kind: str, name: Any, n: int = 10) -> Columns:
     name
         Original name of the item (or user).
     n : int
-        Number of items (or users).
+        Largest number of items (or users).
 
     Returns
     -------

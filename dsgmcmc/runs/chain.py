@@ -5,17 +5,18 @@ if it is a draw; and the processes agree on whether to save a checkpoint, and wh
 in memory until the next checkpoint writes it; a checkpoint is due earlier if many draws wait.
 
 The iteration number alone decides which states are averaged, evaluated and saved as draws. Only the times of
-checkpoints may depend on the clock. Therefore divergence is reported only in an iteration with a draw or a line of
-metrics, or at the end of burn-in. If the state diverges in between, it is not saved, and the chain goes on to the next
-such iteration, even past its goal.
+checkpoints may depend on the clock. So that they have no influence on the iteration at which divergence is reported, it
+is reported only in an iteration with a draw or a line of metrics, or, if there are fallbacks, at the end of burn-in. A
+state that diverges in between is not saved, and the chain goes on to the next such iteration, even past its goal,
+unless it is asked to stop.
 
 A chain that has diverged drops its draws and restarts with the next sampler of `fallbacks`: smaller steps, a full
-metric, exact Gibbs sampling. It drops its draws because the draws before a divergence are a biased sample. The chain
-restarts from the state at the end of its burn-in, because smaller steps would take several times as long to reach it;
-or from its initial state, if it diverged during burn-in. In both cases it counts iterations from 0 again, repeats a
-burn-in of the configured length, and uses different random numbers. The fallbacks follow from the settings alone, and a
-checkpoint records how often the chain has diverged. So a stop at any time, even during a restart, does not change the
-draws.
+metric, exact Gibbs sampling. It drops its draws because the draws before a divergence are a biased sample. If it
+diverged after its burn-in, it restarts from the state at the end of burn-in, because smaller steps would take several
+times as long to reach it; otherwise it restarts from a new initial state. In both cases it counts iterations from 0
+again, repeats a burn-in of the configured length, and uses different random numbers. The fallbacks follow from the
+settings alone, and a checkpoint records how often the chain has diverged. So a stop at any time, even during a restart,
+does not change the draws.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ class Chain:
         self._make_target, self._move_to_start = make_target, move_to_start
         self._facts, self._control, self._policy, self._fallbacks = facts, control, policy, fallbacks
         self.sampled = 0
-        self._seconds_before = 0.0  # sampling time before the current call of `advance`, with earlier jobs
+        self._seconds_before = 0.0  # sampling time before the current call of `advance`, including earlier jobs
         self._begin: float | None = None
         self._is_checked = False  # whether the current state has been checked for divergence
         self._resumed_from: Manifest | None = None  # logged when the chain next advances
@@ -114,7 +115,7 @@ class Chain:
     def _make(self, diverged: tuple[int, ...]) -> None:
         """Make the sampler, the target, the recorders and the checkpoints; `start` or `resume` sets their state.
 
-        `diverged` are the iterations at which the chain has diverged.
+        `diverged` lists the iterations at which the chain has diverged.
         """
         config, ring, n_diverged = self.config, self.ring, len(diverged)
         section = self._fallbacks[n_diverged - 1].sampler if n_diverged else config.sampler
@@ -159,7 +160,8 @@ class Chain:
         Raises
         ------
         DivergenceError
-            If the chain diverges, and ``on_divergence`` or the settings do not allow another sampler.
+            If the chain diverges and ``on_divergence`` is ``stop``, no fallback is left, or the state at the end of
+            burn-in cannot be read.
         WriteError
             If a file cannot be written.
         """
@@ -197,7 +199,7 @@ class Chain:
         return request
 
     def _iterate(self, report: Report) -> None:
-        """Make one iteration; record the state if it is a draw or if a line of metrics is due. Collective."""
+        """Make one iteration; check and record the state if it is a draw or a line of metrics is due. Collective."""
         target, sampler, iteration, config = self.target, self.sampler, self.iteration, self.config
         self.iteration = finished = iteration + 1
         self.sampled += 1
@@ -237,7 +239,7 @@ class Chain:
         return self.target.find_divergence(position) or self.sampler.find_divergence()
 
     def _has_diverged_unchecked(self) -> bool:
-        """Whether an unchecked state has diverged; the next check then raises an error. Collective."""
+        """Whether the state has diverged since the last check; the next check raises the error. Collective."""
         return not self._is_checked and bool(self._find_divergence())
 
     def _check_divergence(self) -> None:
@@ -250,7 +252,7 @@ class Chain:
             )
 
     def finish(self) -> None:
-        """Save the state and the posterior, unless they are on disk or the state has diverged. Collective.
+        """Save the state, and the posterior if there are draws, unless on disk or diverged. Collective.
 
         Raises
         ------
@@ -304,8 +306,8 @@ class Chain:
         """Continue from the newest complete checkpoint; return False if there are no checkpoints. Collective.
 
         A checkpoint is complete if its files and the files of its saved draws are undamaged. If the newest checkpoint
-        is incomplete, the chain continues from an earlier checkpoint, and repeats the draws after it. All files written
-        after that checkpoint are removed, including incomplete checkpoints.
+        is incomplete, the chain continues from an earlier checkpoint, and repeats the draws after it. Later snapshots
+        and metrics are removed, including incomplete checkpoints.
 
         Raises
         ------
@@ -396,7 +398,7 @@ class Fallback(NamedTuple):
 def fallbacks(config: ResolvedConfig, given: Collection[str]) -> list[Fallback]:
     """List the fallbacks of a chain in order: safer settings of its sampler, then exact Gibbs samplers.
 
-    A sampler, a metric or a step size that the user has given is not replaced.
+    If the user has given a sampler or a metric, it is not replaced by another; a given ``step_size`` is not changed.
 
     Parameters
     ----------

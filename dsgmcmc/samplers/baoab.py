@@ -9,29 +9,29 @@ frozen; then W, H and the biases move at once.
     theta <- theta + (h_i / 2) P^-1/2 (r + r'),      r <- r'
 
 For row i and column k of theta, the metric is P_ik = tau n_i c_k + lambda_k: the Fisher information of the row given
-the other factor, averaged. n_i is the number of ratings, c_k the mean square, over the ratings, of the covariate that
-multiplies theta_ik (1 for the bias), and lambda_k the prior's precision. With p_k = tau n_i c_k / P_ik and t = sum p_k,
-the step is
+the other factor, with the mean over all ratings in place of that over the row's own, plus the prior's precision. n_i is
+the number of ratings, c_k the mean square, over the ratings, of the covariate that multiplies theta_ik (1 for the
+bias), and lambda_k the prior's precision. With p_k = tau n_i c_k / P_ik and t = sum p_k, the step is
 
     l_i = max(1 + t / n_i + 2 sqrt(max(p) t / n_i), m_i / 2),      h_i = sqrt(2 eps / l_i)
 
 The first argument of the outer max bounds the average curvature due to the interaction of W and H in these coordinates,
-so that one eps suits all but small data sets. Below 20,000 ratings, the default eps is proportional to the cube root of
-the number of ratings. This eps is also at most 0.4 times the number of ratings per parameter of the factors. m_i
-estimates the largest eigenvalue of the row's Hessian in these coordinates (`dsgmcmc.samplers.metrics.Fisher`); it
-matters for rows unlike the average. The default c is 0.95, or 0.9 if either limit lowers eps. Kicks h_i P^-1/2 grad U
-are clipped at 5. Momenta are N(0, 1); their mean squares, by field, show whether the steps were small enough
-(`dsgmcmc.samplers.underdamped`).
+so that one eps suits all but small data sets. With the diagonal metric the default eps has two limits: below 20,000
+ratings it is proportional to the cube root of their number, and it is at most 0.4 times the number of ratings per
+parameter of the factors. m_i estimates the largest eigenvalue of the row's Hessian in these coordinates
+(`dsgmcmc.samplers.metrics.Fisher`); it matters for rows that differ from the average. The default c is 0.95 if eps is
+the default and no limit lowers it, otherwise 0.9. Kicks h_i P^-1/2 grad U are clipped at 5. Momenta are N(0, 1); their
+mean squares, by field, show whether the steps were small enough (`dsgmcmc.samplers.underdamped`).
 
 Target: the posterior. There is no minibatch noise. The configurational error of BAOAB is O(h^2), and vanishes for the
-mean and variance of a Gaussian at any c. The metric P of a row depends only on the other factor, so that its dependence
-on the state needs no correction (`dsgmcmc.samplers.metrics`), except that P lags by up to `REFRESH_EVERY` sweeps. Left
-out: Metropolis correction. Updates of W and H in turns would be biased and less stable.
+mean and variance of a Gaussian at any c. The metric P of a row does not depend on the row itself, so its dependence on
+the state needs no correction (`dsgmcmc.samplers.metrics`); this is not exact, because c_k is computed only every
+`REFRESH_EVERY` sweeps. There is no Metropolis correction. Updating W and H in turn would be biased and less stable.
 
 The metric above is diagonal. If the columns of a factor are strongly correlated over its rows (no centring, no biases
 at K = 64, a wide fixed prior), chains diverged on MovieLens 1M at the default step. ``metric = "kronecker"`` uses the
 full D x D information of a row; r, theta and grad U are then in its coordinates (`dsgmcmc.samplers.metrics`). With it,
-chains of the first two examples do not diverge.
+chains without centring, and chains without biases at K = 64, do not diverge.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ from dsgmcmc.targets.base import Target
 #: Defaults with the Kronecker metric, which is for data and models for which the diagonal metric is not stable.
 KRONECKER_DEFAULTS = {"step_size": 0.2, "warm_up": 40}
 FIRST_STEP = {"fisher": 0.2857, "kronecker": 0.02}  # as a fraction of the full step
-FULL_STEP_RATINGS = 20_000  # number of ratings above which the step does not depend on that number
+FULL_STEP_RATINGS = 20_000  # with fewer ratings, eps is scaled by the cube root of their number
 MAX_STEP_PER_PARAMETER_RATIO = 0.4  # largest eps, divided by the number of ratings per parameter
-FRICTION = 0.95  # c if no limit lowers eps
+FRICTION = 0.95  # c if eps is the default and no limit lowers it
 
 
 class BAOABConfig(RisingStep):
-    """Configuration of BAOAB; `step_size` is eps. With the Kronecker metric it is smaller and rises more slowly."""
+    """Configuration of BAOAB; `step_size` is eps. The Kronecker metric has a smaller default and a slower rise."""
 
     step_size: float = Field(0.35, gt=0, allow_inf_nan=False, description="eps; 0.2 with the Kronecker metric")
     friction: float = Field(
@@ -92,11 +92,12 @@ class BAOAB(Underdamped[BAOABConfig]):
     def suited(cls, config: BAOABConfig, n_data: int, per_parameter: float) -> BAOABConfig:
         """Return the configuration, with unset values chosen from the number of data, in total and per parameter.
 
-        Below `FULL_STEP_RATINGS` data, eps is proportional to the cube root of their number, because an average over
-        few rows describes a single row less well, so that the row's l_i may be too small. eps is also at most
+        With fewer than `FULL_STEP_RATINGS` data, eps is proportional to the cube root of their number: an average over
+        few rows describes a single row less well, so the row's l_i may be too small. eps is also at most
         `MAX_STEP_PER_PARAMETER_RATIO` times the number of data per parameter: the errors of a step add up over all
         parameters of the factors, and few data do not determine tau well enough to resist them (docs/baoab.md). If
-        neither limit lowers eps, c becomes `FRICTION`. Values that the user has set are not changed.
+        neither limit lowers eps, c becomes `FRICTION`. Values that the user has set are not changed; if the
+        step size is set, as it is with the Kronecker metric, neither is c.
         """
         if "step_size" in config.model_fields_set:
             return config
@@ -109,8 +110,8 @@ class BAOAB(Underdamped[BAOABConfig]):
     def safer(cls, config: BAOABConfig, given: Collection[str]) -> dict[str, BAOABConfig]:
         """Return the configurations to try in turn if a chain diverges, by the names that messages give them.
 
-        Smaller steps come first, then the Kronecker metric. With it, the step is not larger than the configured one,
-        which few ratings may have made small.
+        Smaller steps come first, then the Kronecker metric. Its step is at most the configured step,
+        which may be small because there are few ratings.
         """
         configs = super().safer(config, given)
         if "metric" not in given and config.metric != "kronecker":
@@ -139,7 +140,7 @@ class BAOAB(Underdamped[BAOABConfig]):
     def find_divergence(self) -> str:
         """Return a description of a divergence visible in the sampler's state, else ``""``; equal on all processes.
 
-        Here: of momenta whose mean square is far above 1.
+        The description is of momenta whose mean square is above `DIVERGED_ABOVE`.
         """
         return self.temperatures.find_divergence()
 
