@@ -2,33 +2,35 @@ r"""Metropolis-Hastings with proposals that do not use the data: exact, or with 
 
 **mh** is the exact algorithm [Metropolis 1953; Hastings 1970, eq. 6]. Target: the posterior itself. Left out: nothing;
 an iteration computes the energy of all data once. The preconditioned Crank-Nicolson proposal [Cotter 2013, eq. 4.4] is
-reversible with respect to the prior, so the acceptance probability depends on the data alone.
+reversible with respect to the prior, so the acceptance probability depends on the likelihood alone.
 
 In the other three algorithms, a decision uses only as many data as a test needs.
 
 **austerity** [Korattikara 2014, alg. 1, 2]. The data's energy rises by the sum of l_i = U_i(theta') - U_i(theta), and a
-proposal is accepted if the rise is at most a limit that depends on u and the prior. A sample of l_i without replacement
-grows by `batch`, until a t test of its mean against the limit / N has a tail probability below `risk`. The standard
-error in the test is s / sqrt(n) sqrt((N - n) / (N - 1)); a decision based on all data is exact. Target: not quite the
-posterior; if sample means are normal, each test gives a wrong decision with a probability of about `risk`.
-Left out: the choice of risk and batch by a model of the error.
+proposal is accepted if the rise is at most a limit that depends on a uniform random number, the prior and the proposal.
+A sample of l_i without replacement grows by `batch`, until a t test of its mean against the limit / N has a tail
+probability below `risk`. The standard error in the test is s / sqrt(n) sqrt((N - n) / (N - 1)); a decision based on all
+data is exact. Target: not quite the posterior; if sample means are normal, each test is wrong with a probability of at
+most about `risk`, and a decision may take several tests. Left out: the choice of risk and batch by a model of the
+error.
 
 **stochastic_mh** tests estimates of energies [El Hanchi 2019, alg. 1]. A proposal is accepted if
-U(theta') <= U(theta) - log u. U(theta') is estimated by N times the mean of a sample without replacement, which grows
-until a t test against the right side has a tail probability below `risk`. For U(theta) the algorithm takes the estimate
-with which theta was accepted, as if it were exact. An estimate that is far too low therefore holds the chain at theta
-for long. The variance of N times the mean is N^2 (s^2 / n) (N - n) / (N - 1); the paper prints it without 1/n and N^2.
+U(theta') <= U(theta) - log u, plus terms of the prior and the proposal; U is the energy of the data. U(theta') is
+estimated by N times the mean of a sample without replacement, which grows until a t test against the right side has a
+tail probability below `risk`. For U(theta) the algorithm takes the estimate with which theta was accepted, as if it
+were exact. An estimate that is far too low therefore holds the chain at theta for a long time. The variance of N times
+the mean is N^2 (s^2 / n) (N - n) / (N - 1); the paper prints it without 1/n and N^2.
 
 **modified_stochastic_mh** is a variant in the same paper [El Hanchi 2019]. Data are drawn with replacement. Their
 probabilities p_i are an equal mixture of uniform probabilities and of probabilities proportional to abs(U_i) at a
 reference point; U is estimated by the mean of U_i / p_i. The estimates of both energies are stored, and refined until a
-test of their difference decides. The test uses Welch's statistic with n' - 1 degrees of freedom for the n' data in the
-proposal's estimate, not the degrees of freedom of Welch and Satterthwaite. After N evaluations the decision is exact.
-Left out: stored energies of all data from their last draws; instead the reference point is the state every `refresh`
-iterations, so there are no tables.
+test of their difference decides. The test uses Welch's statistic with n' - 1 degrees of freedom, where n' is the number
+of data in the estimate for the proposal, instead of the Welch-Satterthwaite degrees of freedom. If N evaluations give
+no decision, both energies are computed from all data. Left out: a table of every datum's energy at its last draw.
+Instead, the state becomes the reference point every `refresh` iterations.
 
-Target of the last two algorithms: not the posterior; their terms vary far more than austerity's paired differences.
-With risk 0 all three algorithms are exact.
+Target of the last two algorithms: not the posterior, because the energies of single data vary far more than the paired
+differences of austerity. With risk 0 all three algorithms are exact.
 """
 
 from __future__ import annotations
@@ -125,7 +127,7 @@ class StochasticMHConfig(ProposalConfig):
 
 
 class StochasticMH(Stepwise[StochasticMHConfig, SumDensity]):
-    """Stochastic Metropolis-Hastings as published, for comparisons."""
+    """Stochastic Metropolis-Hastings with the corrected variance, for comparisons."""
 
     Config = StochasticMHConfig
     densities = SumDensity
@@ -167,7 +169,7 @@ class Estimate(NamedTuple):
     number: float = 0.0
 
     def refined(self, terms: Float64) -> Estimate:
-        """Return the estimate after adding terms."""
+        """Return the estimate after adding terms; an exact estimate stays as it is."""
         if self.number == inf:
             return self
         n, mean = self.number + len(terms), float(terms.mean())
@@ -245,7 +247,7 @@ def error_of_mean(values: Float64, n_data: int) -> float:
 
 
 def is_significant(difference: float, error: float, freedom: float, risk: float) -> bool:
-    """Whether a t test of the sign of a difference, with `freedom` degrees of freedom, has a tail below `risk`."""
+    """Whether a t test of a difference against 0, with `freedom` degrees of freedom, has a tail below `risk`."""
     from scipy.special import stdtr  # importing it takes longer than a short run
 
     return error > 0 and bool(stdtr(freedom, -abs(difference) / error) < risk)

@@ -1,4 +1,4 @@
-"""The results and times of a job: ``summary.json``, and a short text about the run that is made from it.
+"""The results and times of a job: ``summary.json``, and a short text about the run, made from this file.
 
 The text has the result, warnings, the speed, and how the run ended. ``dsgmcmc sample`` prints it at its end; ``dsgmcmc
 info`` and the report begin with it. ``summary.json`` and ``comparison.json`` are JSON with a checksum.
@@ -20,7 +20,7 @@ from dsgmcmc.storage.store import seal, unseal
 from dsgmcmc.terminal import plain
 
 MAX_BYTES = 1 << 22
-COVERAGE_OFF = 0.02  # if coverage of 90 % intervals deviates by more, a warning follows, unless this may be chance
+COVERAGE_OFF = 0.02  # warn if coverage of 90 % intervals is further from 0.9, beyond chance
 
 #: A temperature significantly above this value gives a warning.
 WARNED_TEMPERATURE = 1.05
@@ -40,7 +40,7 @@ def save_summary(path: Path, summary: dict[str, Any]) -> None:
 
 
 def read_summary(path: Path) -> dict[str, Any]:
-    """Read a summary. Raises InputError if it is damaged or not a summary, and FileNotFoundError if there is none."""
+    """Read a summary. Raises InputError if it cannot be read or is damaged, and FileNotFoundError if there is none."""
     try:
         summary: dict[str, Any] = json.loads(unseal(read_plain(path, MAX_BYTES).decode(), path))
     except (FileNotFoundError, InputError):
@@ -71,9 +71,9 @@ class Verdict(NamedTuple):
     Attributes
     ----------
     result : list of str
-        Scores, the agreement of the chains, and the shared parameters that mix most slowly.
+        Scores, the agreement of the chains, and the shared parameter that mixes most slowly.
     warnings : list of str
-        Doubts, most of them with a remedy.
+        Warnings, most of them with a remedy.
     end : list of str
         Speed, reason for the end, and how to continue.
     """
@@ -94,7 +94,7 @@ def verdict(summary: Summary, cautions: Sequence[str] = ()) -> Verdict:
 
 
 def _scores(summary: Summary) -> list[str]:
-    """Return lines with RMSE (of baselines, too), coverage, and agreement of the chains; for clicks, with rankings."""
+    """Return lines with scores (also of baselines), coverage, and agreement of the chains; for clicks, of rankings."""
     if summary.get("rankings"):
         return _of_clicks(summary["rankings"])
     if summary.get("rmse_mean") is None:
@@ -126,7 +126,7 @@ def _scores(summary: Summary) -> list[str]:
 
 
 def _log_score(summary: Summary) -> list[str]:
-    """Return the log scores of the model and of biases only, or else the log probability of the level."""
+    """Return a line with the log score of the model, and of biases only if it is known; or no line."""
     simple = summary.get("over_biases")
     name = simple["measure"] if simple else "log_probability"
     if summary.get(name) is None:
@@ -167,7 +167,7 @@ def in_units(rate: float) -> str:
 
 
 def written(error: float) -> str:
-    """Write an error with four decimals, or with four significant digits if it is very small or large."""
+    """Write an error with four decimals, or with four significant digits below 0.1 or above 100,000."""
     return f"{error:.4f}" if error == 0 or 0.1 <= abs(error) < 1e5 else f"{error:.4g}"
 
 
@@ -218,7 +218,7 @@ def doubts(summary: Summary) -> list[str]:
     if any(ranking["mean"] < ranking["popular"] for name, ranking in rankings.items() if name != "users"):
         warnings.append("rankings are worse than by popularity alone: try another --rank, or a smaller zero_weight")
     warnings += warm(summary.get("temperatures", {}))
-    if summary.get("rmse_mean") is None or _stopped(summary):  # a few draws do not justify a warning
+    if summary.get("rmse_mean") is None or _stopped(summary):  # the checks below need an RMSE and enough draws
         return warnings
     simple = summary.get("baselines") or {}
     if summary["rmse_mean"] > simple.get("mean_only", inf):
@@ -232,9 +232,9 @@ def doubts(summary: Summary) -> list[str]:
 
 
 def no_better(summary: Summary) -> list[str]:
-    """Warn unless a run beats biases only by a standard error, in the log score and in the mean squared error.
+    """Warn unless a run is better than the biases-only model by a standard error in log score and squared error.
 
-    A run of biases only gets no warning.
+    A run of the biases-only model gets no warning.
     """
     over = summary.get("over_biases")
     if not over:
@@ -258,7 +258,7 @@ def no_better(summary: Summary) -> list[str]:
 
 
 def warm(temperatures: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Warn of fields whose momenta have a temperature significantly above `WARNED_TEMPERATURE`."""
+    """Warn about fields whose momenta have a temperature significantly above `WARNED_TEMPERATURE`."""
     names = [name for name, field in temperatures.items() if field["value"] - 4 * field["error"] > WARNED_TEMPERATURE]
     if not names:
         return []

@@ -1,7 +1,7 @@
-"""The ratings of a process: its row blocks, cut by the column blocks into cells, and their test ratings.
+"""The ratings of a process: training ratings by cell, and test ratings by row block.
 
-Rows and columns are cut into B blocks each. A cell is a row block and a column block, and a part of the data is a set
-of B cells that have no row or column in common (`dsgmcmc.parallel.partition`).
+Rows and columns are cut into B blocks each. A cell is where a row block and a column block meet, and a part of the data
+is a set of B cells that have no row or column in common (`dsgmcmc.parallel.partition`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class CellRatings:
     Attributes
     ----------
     indptr : (n + 1,) int64
-        Index of the first rating of every local row, and the number of ratings.
+        Index of the first rating of every local row, then the total number of ratings.
     indices : (nnz,) uint16 or int32
         Local columns.
     stored : (nnz,) uint8 or float32
@@ -54,17 +54,17 @@ class CellRatings:
 
     @property
     def values(self) -> Float32:
-        """The ratings as stored, (nnz,) float32; with a table, looked up at every call."""
+        """The values of the ratings, (nnz,) float32; if there is a table, looked up at every access."""
         return self.stored if self.table is None else self.table[self.stored]
 
     @property
     def rows(self) -> Int64:
-        """Local row of every rating, (nnz,) int64; computed at every call."""
+        """Local row of every rating, (nnz,) int64; computed at every access."""
         return np.repeat(np.arange(len(self.indptr) - 1), np.diff(self.indptr))
 
     @cached_property
     def arrays(self) -> tuple[Array, ...]:
-        """Arguments of kernels (`dsgmcmc.kernels.stored.kernel_arguments`), then `offsets` if there are any."""
+        """Arguments for kernels (`dsgmcmc.kernels.stored.kernel_arguments`), then `offsets` if there are any."""
         arguments = kernel_arguments(self.indptr, self.indices, self.stored, self.table)
         return arguments if self.offsets is None else (*arguments, self.offsets)
 
@@ -79,7 +79,7 @@ class CellRatings:
 
     @cached_property
     def by_column(self) -> CellRatings:
-        """The same ratings as a cell whose rows are the columns; computed once."""
+        """The same ratings, without `offsets`, as a cell whose rows are the columns; computed once."""
         by_column = transposed(self.indptr, self.indices, self.stored, self.columns)
         return CellRatings(*by_column, self.table, len(self.indptr) - 1)
 
@@ -111,7 +111,7 @@ class RatingBlocks:
     centre : float
         Subtracted from every rating (the training mean, or 0).
     standardise : bool
-        Whether ratings, less the centre, are divided by their root mean square.
+        Whether ratings, less the centre, are divided by the root mean square of the training ratings.
     codes : callable, optional
         Converts ratings, less the centre, to the values that `train` stores, such as the indices of levels.
 
@@ -122,7 +122,7 @@ class RatingBlocks:
     test : dict of int to TestRows
         Test ratings, by row block.
     scale : float
-        Number by which ratings are divided; 1 if they are not standardised, or all equal to the centre.
+        Number by which ratings are divided; 1 without standardisation, or if all training ratings equal the centre.
     extreme : float
         Largest distance of a training rating from the centre, divided by `scale`.
     row_bounds, column_bounds : (B + 1,) int64
@@ -178,7 +178,8 @@ class RatingBlocks:
     def curvature_bound(self, probability: Float64 | None) -> float:
         """Largest number of training ratings of a row or column, at least 1.
 
-        Ratings are counted within each part and divided by its probability; without probabilities, in all data.
+        With the probabilities of the parts, (B,), ratings are counted within each part, and the count is divided by
+        the part's probability. Without them, ratings are counted in all data.
         """
         if probability is None:
             return float(max(self._peak, 1.0))
@@ -187,7 +188,7 @@ class RatingBlocks:
         return float(max(scaled.max(), 1.0))
 
     def level_counts(self, ring: Ring, size: int) -> Int64:
-        """Number of training ratings at each of `size` levels, (size,) int64; ratings are level codes. Collective."""
+        """Number of training ratings at each of `size` levels, (size,) int64; needs ratings in levels. Collective."""
         counts = np.zeros((len(ring.blocks), size))
         for (b, _), block in self.train.items():
             counts[b - ring.blocks.start] += np.bincount(block.values.astype(np.int64), minlength=size)

@@ -2,12 +2,12 @@
 
 During part t, the owner of row block (c - t) mod B holds column block c, whatever the schedule. `Move` sends column
 blocks to the processes that need them in the next part. `tour` passes all column blocks once round the ring [Ahn 2015,
-section 3]. All messages are upper-case mpi4py calls on preallocated float32 buffers. Within a node, blocks in shared
-memory (`dsgmcmc.parallel.shared_buffers`) are handed over without a copy.
+section 3]. Column blocks travel as float32 buffers and sums as float64 buffers, by the upper-case methods of mpi4py.
+Within a node, blocks in shared memory (`dsgmcmc.parallel.shared_buffers`) are handed over without a copy.
 
-In a sum over blocks, float64 partial sums are added in block order by the root. A wide sum is cut into slices, each
-added by one process (`dsgmcmc.parallel.partition.slices_of`), and the root gathers the slices. Only the root computes
-functions of a sum. No result therefore depends on the number of processes or on the MPI library.
+In a sum over blocks, float64 partial sums are added in block order. The root adds a narrow sum; a wide sum is cut into
+slices, each added by one process (`dsgmcmc.parallel.partition.slices_of`), and the root gathers the slices. Only the
+root computes functions of a sum. Therefore no result depends on the number of processes or on the MPI library.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # MPI is loaded only by jobs with several processes
 
 T = TypeVar("T")
 
-MAX_SUM = 1e15  # absolute sums over the data are far smaller, unless a chain has diverged
+MAX_SUM = 1e15  # sums over the data are far smaller in absolute value, unless a chain has diverged
 EMPTY_MESSAGE = np.empty(0, np.float32)  # sent to hand over a block in shared memory
 
 PHASES = ("gradient", "update", "exchange", "reduce", "evaluate", "checkpoint")
@@ -116,7 +116,7 @@ class Ring:
         ----------
         home : dict of int to (length,) float32
             Buffer of column block b for every row block b that this process owns, as during part 0. The dict is
-            emptied, so that blocks that have left take no memory.
+            emptied at the start, so that blocks that have left take no memory.
         length : callable
             Number of float32 values in the buffer of a column block.
         come_home : bool
@@ -176,10 +176,10 @@ class Ring:
         Parameters
         ----------
         partials : (addends of this process, n) float64
-            An equal number of rows for every row block of this process, in block order.
+            Rows in block order; the number of rows per row block is the same on all processes.
         finish : callable
-            Maps the (n,) sum to a (width,) float64 result. Only the root calls it, so that processes on different
-            processors get the same result.
+            Maps the (n,) sum to a (width,) float64 result. Only the root calls it, so that the result does not
+            depend on the processor of a process.
         width : int
             Length of the result.
         combine : ufunc
@@ -224,7 +224,8 @@ class Ring:
     ) -> None:
         """Send every slice of the partial sums to the process that combines it, in block order. Collective.
 
-        `addends` are the numbers of addends of all processes. A process that combines a slice gets it in `received`.
+        `addends` are the numbers of addends of all processes. A process that combines a slice gets its addends in
+        `received`.
         """
         from mpi4py import MPI
 
@@ -251,10 +252,10 @@ class Ring:
         Parameters
         ----------
         partials : named arrays
-            (addends of this process, ...) each: an equal number for every row block of this process, in block order.
+            (addends of this process, ...) each, in block order; as many per row block on all processes.
         finish : callable, optional
-            Maps the sums to the result. Only the root calls it, so that processes on different processors get the same
-            result.
+            Maps the sums to the result. Only the root calls it, so that the result does not depend on the processor
+            of a process.
         result : shapes by name, optional
             Shapes of the result of `finish`; by default the shapes of the sums.
 
@@ -388,7 +389,7 @@ class Move:
         ring.phases.leave("exchange", begin)
 
     def finish(self) -> dict[int, Float32]:
-        """Wait for all messages, and return the column blocks of this process in the next part."""
+        """Wait for all messages, and return the column blocks that this process has in the next part."""
         begin = self._ring.phases.enter()
         if self._receives or self._sends:
             from mpi4py import MPI
@@ -405,12 +406,12 @@ class _Leg(NamedTuple):
     Attributes
     ----------
     pairs : list of (int, int, request or None, request or None)
-        Row block, column block, and the messages by which the column block arrives and departs; None if it was or
-        remains on this process.
+        Row block, column block, the request by which the column block arrives (None if it is here already), and the
+        request by which it departs (None if it stays).
     receives, sends : list of request
-        Messages between this step and the next.
+        Requests for the messages between this step and the next.
     filled : list of request
-        Those of these messages that are not empty.
+        Requests in `receives` and `sends` whose messages are not empty.
     """
 
     pairs: list[tuple[int, int, MPI.Prequest | None, MPI.Prequest | None]]
@@ -420,7 +421,7 @@ class _Leg(NamedTuple):
 
 
 class SharedTour:
-    """Tours of column blocks in shared memory, with persistent messages, which are made once and started in every tour.
+    """Tours of column blocks in shared memory, with persistent requests, which are made once and started in every tour.
 
     A process waits for a block only when it needs the block.
 
@@ -429,7 +430,7 @@ class SharedTour:
     ring : Ring
         The processes of the chain.
     shared : SharedColumnBuffers
-        The shared memory; it must be claimed for every tour.
+        The shared memory; its `claim` is called before every tour.
     length : callable
         Number of float32 values in the buffer of a column block.
     """
@@ -443,7 +444,7 @@ class SharedTour:
         atexit.register(_free, [message for leg in self._legs for message in (*leg.receives, *leg.sends)])
 
     def _add_leg(self, step: int, arriving: dict[int, MPI.Prequest]) -> dict[int, MPI.Prequest]:
-        """Add a step, given the messages by which its column blocks arrive; return those for the next step."""
+        """Add a step, given the requests by which its column blocks arrive; return the requests for the next."""
         ring, comm = self._ring, self._ring.comm
         way = route(ring.rank, ring.size, ring.grid, step, (step + 1) % ring.grid)
         coming = {c: comm.Recv_init(self._message(c, p), source=p, tag=c) for c, p in way.arriving.items()}
@@ -460,7 +461,7 @@ class SharedTour:
         return EMPTY_MESSAGE if peer in self._shared.peers else self._shared.buffer(c, self._length(c))
 
     def __call__(self, come_home: bool) -> Iterator[tuple[int, int]]:
-        """Yield pairs of a row block and a column block, both of which the caller may change. Collective.
+        """Yield the numbers of a row block and a column block; the caller may change the data of both. Collective.
 
         Parameters
         ----------
@@ -496,6 +497,6 @@ class SharedTour:
 
 
 def _free(messages: list[MPI.Prequest]) -> None:
-    """Free persistent messages before MPI_Finalize, which may report them as leaks."""
+    """Free persistent requests before MPI_Finalize, which may report them as leaks."""
     for message in messages:
         message.Free()

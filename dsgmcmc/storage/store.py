@@ -1,11 +1,11 @@
-"""Snapshots: directories of blocks of arrays, which are either complete or absent.
+"""Snapshots: directories of arrays. A snapshot is either complete or absent.
 
 Format ``dsgmcmc-snapshot``, version 2: a directory with HDF5 files (the shards) and ``manifest.json``. A shard is
 written by one process and holds whole blocks (data sets ``/OBJECT/FACTOR/BLOCK/FIELD``). In this module a block is one
 array, for example one field of a numbered block of rows. The manifest is plain JSON: it lists the shard and the SHA-256
 of every block, and holds small arrays of the chain's state. Its last member, ``sha256``, is the hash of the text before
-it. A snapshot is written into ``NAME.tmp-XXXX``, synced, agreed on by all processes, and renamed. A reader rejects an
-incomplete or damaged snapshot with an error. Nothing in a snapshot is executed or unpickled.
+it. A snapshot is written into ``NAME.tmp-XXXXXXXX``, synced, agreed on by all processes, and renamed. A reader
+rejects an incomplete or damaged snapshot with an error. Nothing in a snapshot is executed or unpickled.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from dsgmcmc.storage.hdf5 import new_hdf5, plain_dataset
 from dsgmcmc.types import Array, Comm, Float64
 
 T = TypeVar("T")
-Lazy = Array | Callable[[], Array]  # an array, or a function that computes it when it is written
+Lazy = Array | Callable[[], Array]  # an array, or a function that computes it, called as late as possible
 
 log = logging.getLogger(__name__)
 
@@ -114,7 +114,7 @@ class SmallArray(_Strict):
 
 
 class About(TypedDict, total=False):
-    """Facts about a snapshot that its digest does not cover."""
+    """Facts about a snapshot that the digest of the run does not cover."""
 
     versions: dict[str, str]
     processes: int
@@ -136,8 +136,8 @@ class Manifest(_Strict):
     state : dict of str to SmallArray
         Small arrays that are equal on all processes; part of the content digest.
     about : About
-        Facts that the digest does not cover: versions, seconds, number of processes, and facts about the data
-        (`dsgmcmc.storage.rundir`).
+        Facts that the digest of the run does not cover: versions, seconds, number of processes, and facts about the
+        data (`dsgmcmc.storage.rundir`).
     """
 
     format: Literal["dsgmcmc-snapshot"] = "dsgmcmc-snapshot"
@@ -206,7 +206,7 @@ def read_snapshot_file(path: Path, read: Callable[[], T]) -> T:
             return read()
     except InputError:
         raise
-    except (OSError, KeyError, RuntimeError, ValueError, TypeError) as error:  # of HDF5, h5py and Python
+    except (OSError, KeyError, RuntimeError, ValueError, TypeError) as error:  # errors of HDF5, h5py and Python
         if not path.parent.is_dir():
             raise GoneError(f"{path.parent} is gone: the run has since removed it. Open the run again") from error
         raise InputError(f"{path} is missing or damaged: {error}") from error
@@ -245,7 +245,7 @@ def _hash(data: Any) -> str:
 class Snapshot:
     """A snapshot, read block by block; every block is checked against its hash.
 
-    Raises InputError if it is incomplete, damaged, or of another version.
+    Raises InputError if the manifest is missing, damaged, or of another version; shards are checked as they are read.
 
     Parameters
     ----------
@@ -330,7 +330,7 @@ class Snapshot:
         return np.asarray(data[part])
 
     def verify(self) -> None:
-        """Check every block against its hash, in bounded memory. Raises InputError naming the first bad block."""
+        """Check every block not yet checked, in bounded memory. Raises InputError that names the first bad file."""
         for shard in self.manifest.shards:
             self.check_shard(shard)
 
@@ -358,8 +358,11 @@ class SnapshotWriter:
     ----------
     parent : Path
         Directory for the snapshot; created if missing.
+    name : str
+        Name of the snapshot in `parent`.
     blocks : mapping of Key to array, or to a function that computes the array when it is written
-        The blocks of this process; no key is on two processes. The arrays must not change until `shard` is done.
+        The blocks of this process; no two processes have the same key. The arrays must not change until `shard` is
+        done.
     header : mapping
         The remaining fields of the manifest (`dsgmcmc.storage.rundir.header`); needed on process 0.
     comm : MPI.Comm
@@ -382,7 +385,7 @@ class SnapshotWriter:
         self._temporary.mkdir()
 
     def shard(self) -> None:
-        """Write the blocks of this process to a shard, and sync it."""
+        """Write the blocks assigned to this process, if any, to a shard, and sync it."""
         if self._blocks:
             _wait_for(self._temporary)
             path = self._temporary / f"shard-{self._comm.rank:05d}.h5"
@@ -411,7 +414,7 @@ class SnapshotWriter:
 
 
 def write_snapshot(parent: Path, name: str, blocks: Mapping[Key, Lazy], header: Mapping[str, Any]) -> Path:
-    """Write a snapshot by this process alone, and return its directory; parameters are as in `SnapshotWriter`.
+    """Write a snapshot from this process alone, and return its directory; parameters are as in `SnapshotWriter`.
 
     Raises OSError if writing fails.
     """
@@ -437,7 +440,7 @@ def is_whole(path: Path, consequence: str) -> bool:
 
 
 def _wait_for(directory: Path) -> None:
-    """Wait until this host sees a directory that another host has created on a shared file system."""
+    """Wait, up to `_VISIBLE_SECONDS`, until this host sees a directory that another host has created."""
     end = monotonic() + _VISIBLE_SECONDS
     while not directory.is_dir() and monotonic() < end:
         sleep(0.05)
@@ -497,7 +500,7 @@ def remove(path: Path) -> None:
 
 
 def prune(parent: Path, keep: int, spare: int | None = None) -> None:
-    """Delete all snapshots except the newest `keep` and the snapshot of iteration `spare`."""
+    """Delete all snapshots except the newest `keep` (at least 1) and the snapshot of iteration `spare`."""
     for iteration in steps(parent)[:-keep]:
         if iteration != spare:
             remove(parent / step_name(iteration))
