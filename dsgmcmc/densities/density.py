@@ -98,15 +98,13 @@ class Riemannian(Density, Protocol):
 
 def prior_energy(density: Density, theta: Float64) -> Float64:
     """Minus the log density of the prior up to a constant, (n,) for theta (n, D)."""
-    prior_energy: Float64 = 0.5 * ((theta - density.prior_mean) * prior_gradient(density, theta)).sum(axis=1)
-    return prior_energy
+    return 0.5 * ((theta - density.prior_mean) * prior_gradient(density, theta)).sum(axis=1)
 
 
 def prior_gradient(density: Density, theta: Float64) -> Float64:
     """Gradient of `prior_energy`, (n, D)."""
     offset, precision = theta - density.prior_mean, density.prior_precision
-    prior_gradient: Float64 = offset @ precision if precision.ndim == 2 else offset * precision
-    return prior_gradient
+    return offset @ precision if precision.ndim == 2 else offset * precision
 
 
 def posterior_gradient(density: Density, theta: Float64) -> Float64:
@@ -161,8 +159,7 @@ def check_gradient(density: Density, theta: Float64, gradient: Any) -> None:
 
 def multiply(matrices: Float64, rows: Float64) -> Float64:
     """Multiply every row (n, D) by its matrix (n, D, D), or by a diagonal matrix given as (n, D)."""
-    product: Float64 = np.einsum("nij,nj->ni", matrices, rows) if matrices.ndim == 3 else matrices * rows
-    return product
+    return np.einsum("nij,nj->ni", matrices, rows) if matrices.ndim == 3 else matrices * rows
 
 
 def with_curvature(density: D) -> D:
@@ -217,8 +214,7 @@ def _descend(density: Density) -> Float64:
 def _positive(diagonal: Float64, prior: Float64) -> Float64:
     """Replace elements of the diagonal that are tiny or not positive; without curvature and prior, all become 1."""
     least = MIN_CURVATURE * max(float(np.nanmax(diagonal)), float(prior.max()))
-    positive: Float64 = np.where(diagonal > least, diagonal, least if least > 0 else 1.0)
-    return positive
+    return np.where(diagonal > least, diagonal, least if least > 0 else 1.0)
 
 
 def _diagonal(density: Density, mode: Float64, spacing: Float64) -> Float64:
@@ -229,14 +225,13 @@ def _diagonal(density: Density, mode: Float64, spacing: Float64) -> Float64:
         return np.array([_slope(density, mode, step)[k] / spacing[k] for k, step in enumerate(steps)])
     signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(SIGN_VECTORS, dimension))
     products = [z * _slope(density, mode, z * spacing) / spacing for z in signs]
-    return np.asarray(np.mean(products, axis=0), np.float64)
+    return np.mean(products, axis=0)
 
 
 def _slope(density: Density, mode: Float64, step: Float64) -> Float64:
     """Return half the difference of the likelihood's gradients at mode + step and mode - step, (D,): nearly H step."""
     ahead, behind = (np.asarray(density.gradient((mode + sign * step)[None]), np.float64) for sign in (1, -1))
-    slope: Float64 = 0.5 * (ahead - behind).ravel()
-    return slope
+    return 0.5 * (ahead - behind).ravel()
 
 
 def _largest_eigenvalue(density: Density, mode: Float64, precision: Float64) -> float:
@@ -274,13 +269,11 @@ class Gaussian:
     def energy(self, theta: Float64, data: Data = ALL) -> Float64:
         """Energy, (n,) for theta (n, D)."""
         offset = theta - self.mean
-        energy: Float64 = 0.5 * (offset * (offset @ self.precision)).sum(axis=1)
-        return energy
+        return 0.5 * (offset * (offset @ self.precision)).sum(axis=1)
 
     def gradient(self, theta: Float64, data: Data = ALL) -> Float64:
         """Gradient of the energy, (n, D)."""
-        gradient: Float64 = (theta - self.mean) @ self.precision
-        return gradient
+        return (theta - self.mean) @ self.precision
 
 
 class DoubleWell:
@@ -295,8 +288,7 @@ class DoubleWell:
 
     def energy(self, theta: Float64, data: Data = ALL) -> Float64:
         """Energy, (n,) for theta (n, 1)."""
-        energy: Float64 = (theta**4 - 2 * theta**2).sum(axis=1)
-        return energy
+        return (theta**4 - 2 * theta**2).sum(axis=1)
 
     def gradient(self, theta: Float64, data: Data = ALL) -> Float64:
         """Gradient of the energy, (n, 1)."""

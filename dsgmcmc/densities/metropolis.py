@@ -54,8 +54,7 @@ class DualAveraging:
 
     def eps(self, adapting: bool) -> Float64:
         """Return the steps of the rows, (n,): eps while adapting, otherwise eps_bar."""
-        eps: Float64 = np.exp(self._steps[2 if adapting else 3])
-        return eps
+        return np.exp(self._steps[2 if adapting else 3])
 
     def adapt(self, probability: Float64, wanted: float) -> None:
         """Adapt the steps, given an iteration's acceptance probabilities (n,) and the wanted mean; NaN counts as 0."""
@@ -192,14 +191,12 @@ class Proposal(NamedTuple):
 
     def move(self, theta: Float64, z: Float64) -> Float64:
         """Return new values for all rows of theta, (n, D), from standard normals z of the same shape."""
-        proposed: Float64 = self.centre + self.keep * (theta - self.centre) + z @ self.root.T
-        return proposed
+        return self.centre + self.keep * (theta - self.centre) + z @ self.root.T
 
     def energy(self, theta: Float64) -> Float64:
         """Return minus the log density of N(m, S), up to a constant, (n,); 0 for a random walk."""
         offset = theta - self.centre
-        energy: Float64 = 0.5 * (offset * (offset @ self.precision)).sum(axis=1)
-        return energy
+        return 0.5 * (offset * (offset @ self.precision)).sum(axis=1)
 
 
 def dense(precision: Float64) -> Float64:

@@ -137,8 +137,7 @@ def residual(dynamics: Dynamics, z: Float64, claimed: Field | None = None) -> Fl
         return f - _divergence(dynamics.diffusion, y) + multiply(dynamics.diffusion(y), dynamics.gradient(y))
 
     spread = _divergence(lambda y: flow(y)[:, None, :], z)[:, 0]
-    relative: Float64 = spread - (flow(z) * dynamics.gradient(z)).sum(axis=1)
-    return relative
+    return spread - (flow(z) * dynamics.gradient(z)).sum(axis=1)
 
 
 def _divergence(matrix: Field, z: Float64) -> Float64:
@@ -149,5 +148,4 @@ def _divergence(matrix: Field, z: Float64) -> Float64:
             moved = z.copy()
             moved[:, j] += shift * SPACING
             total = total + factor * matrix(moved)[:, :, j]
-    divergence: Float64 = total / (12 * SPACING)
-    return divergence
+    return total / (12 * SPACING)

@@ -185,23 +185,19 @@ class Regression(SumDensity):
 
     def spread(self, slopes: Float64, index: Data = ALL) -> Float64:
         """Gradients (n, S, D) from their stored form (n, S, 1): slopes times features."""
-        spread: Float64 = slopes * self.features[index]
-        return spread
+        return slopes * self.features[index]
 
     def total(self, slopes: Float64) -> Float64:
         """Sum of stored gradients (n, N, 1) over all data, (n, D), without computing single gradients."""
-        total: Float64 = slopes[:, :, 0] @ self.features
-        return total
+        return slopes[:, :, 0] @ self.features
 
     def lengths(self, slopes: Float64, index: Data = ALL) -> Float64:
         """Lengths of stored gradients, (n, S)."""
-        lengths: Float64 = np.abs(slopes[:, :, 0]) * np.sqrt(self.squares[index])
-        return lengths
+        return np.abs(slopes[:, :, 0]) * np.sqrt(self.squares[index])
 
     def stiffness(self, theta: Float64, index: Data = ALL) -> Float64:
         """Lipschitz constants of the gradients of U_i near theta, (n, S): abs(u'') |x_i|^2."""
-        stiffness: Float64 = np.abs(self.curvatures(theta, index)) * self.squares[index]
-        return stiffness
+        return np.abs(self.curvatures(theta, index)) * self.squares[index]
 
     def curvatures(self, theta: Float64, index: Data = ALL) -> Float64:
         """Curvature u'' of each of S data, (n, S). The matrix of second derivatives of U_i is u'' x_i x_i^T."""
@@ -209,8 +205,7 @@ class Regression(SumDensity):
 
     def _evaluate(self, function: Term, theta: Float64, index: Data) -> Float64:
         """Evaluate a function of the link for each of S data, (n, S)."""
-        values: Float64 = function(theta @ self.features[index].T, self.responses[index], self.link.shape)
-        return values
+        return function(theta @ self.features[index].T, self.responses[index], self.link.shape)
 
     def gradients(self, theta: Float64, index: Data = ALL) -> Float64:
         """Gradients of `energies`, (n, S, D)."""
@@ -218,26 +213,22 @@ class Regression(SumDensity):
 
     def gradient(self, theta: Float64, data: Data = ALL) -> Float64:
         """Gradient of `energy`, (n, D), without computing single gradients."""
-        gradient: Float64 = self.slopes(theta, data)[:, :, 0] @ self.features[data]
-        return gradient
+        return self.slopes(theta, data)[:, :, 0] @ self.features[data]
 
     def hessian(self, theta: Float64) -> Float64:
         """Second derivatives of the energy of all data and the prior, (D, D), at one theta (D,)."""
         weighted = self.curvatures(theta[None])[0][:, None] * self.features
         precision = self.prior_precision
-        hessian: Float64 = self.features.T @ weighted + (precision if precision.ndim == 2 else np.diag(precision))
-        return hessian
+        return self.features.T @ weighted + (precision if precision.ndim == 2 else np.diag(precision))
 
     @property
     def smoothness(self) -> Float64:
         """Lipschitz constants L_i of the gradients of U_i in the Euclidean norm, (N,): sup abs(u'') |x_i|^2."""
-        smoothness: Float64 = self.link.suprema[0] * self.squares
-        return smoothness
+        return self.link.suprema[0] * self.squares
 
     def bounds(self, order: int) -> Float64:
         """Bounds of all partial derivatives of U_i of one order, 2 or 3, for all theta: (N,).
 
         They are sup abs(u^(order)) max_j abs(x_ij)^order [Cornish 2019, G.1, G.2].
         """
-        bounds: Float64 = self.link.suprema[order - 2] * np.abs(self.features).max(axis=1) ** order
-        return bounds
+        return self.link.suprema[order - 2] * np.abs(self.features).max(axis=1) ** order

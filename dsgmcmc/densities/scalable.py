@@ -60,7 +60,7 @@ def mode_of(density: Regression) -> Float64:
         value = (density.energy(at) + density.prior_energy(at))[0] / n
         return value, (density.gradient(at) + density.prior_gradient(at))[0] / n
 
-    mode: Float64 = minimize(
+    return minimize(
         energy,
         density.prior_mean,
         jac=True,
@@ -68,7 +68,6 @@ def mode_of(density: Regression) -> Float64:
         method="trust-exact",
         options={"gtol": 1e-10},
     ).x
-    return mode
 
 
 class Scalable(Metropolis[SMHConfig, Regression]):

@@ -48,12 +48,11 @@ def stein_kernel(
     squares = (x**2).sum(axis=1)[:, None] + (y**2).sum(axis=1) - 2 * x @ y.T
     along = (score_x * x).sum(axis=1)[:, None] + (score_y * y).sum(axis=1) - score_x @ y.T - x @ score_y.T
     base = c**2 + np.maximum(squares, 0)
-    k0: Float64 = base**beta * (
+    return base**beta * (
         score_x @ score_y.T
         - 2 * beta * (along + x.shape[1]) / base
         - 4 * beta * (beta - 1) * (np.maximum(squares, 0) / base) / base
     )
-    return k0
 
 
 def kernel_stein_discrepancy(

@@ -151,8 +151,7 @@ class Importance(Subsample):
     def probabilities(self, target: SumTarget, row: int, theta: Float64) -> Float64:
         """Probabilities p of the data, (N,), in proportion to the Lipschitz constants."""
         smoothness = target.density.smoothness
-        probabilities: Float64 = smoothness / smoothness.sum()
-        return probabilities
+        return smoothness / smoothness.sum()
 
 
 class ImportanceSaga(Importance):
@@ -188,16 +187,14 @@ class Adaptive(Subsample):
         total = weights.sum()
         if total == 0:  # all stored gradients are exactly 0 if the model predicts all data with certainty
             return super().probabilities(target, row, theta)
-        probabilities: Float64 = (1 - self.uniform) * weights / total + self.uniform / target.n_data
-        return probabilities
+        return (1 - self.uniform) * weights / total + self.uniform / target.n_data
 
     def moved(self, target: SumTarget, row: int, theta: Float64) -> Float64:
         """Return D_i, (N,): the distance of theta from its value when each datum was last drawn."""
         past, iteration = self._past[row], target.stream.iteration
         distance = np.sqrt(((past - theta) ** 2).sum(axis=1))
         visited = np.maximum(self._last[row], iteration - len(past))  # no earlier than the stored positions
-        moved: Float64 = distance[visited % len(past)]
-        return moved
+        return distance[visited % len(past)]
 
     def seen(self, target: SumTarget, row: int, theta: Float64, index: Int64, gradient: Float64) -> None:
         """Store theta, and for the drawn data the iteration and kappa_i."""
@@ -245,8 +242,7 @@ class AdaptivePublished(Adaptive):
         latest_first = np.arange(iteration - 1, iteration - 1 - len(squares), -1) % len(squares)
         since = np.concatenate([[0.0], squares[latest_first]])
         t = self.config.step(iteration, target.sweep_length, self.burn_in) / target.curvature_bound
-        moved: Float64 = np.sqrt(2 * t * len(theta) ** 2 * age + np.cumsum(since)[age])
-        return moved
+        return np.sqrt(2 * t * len(theta) ** 2 * age + np.cumsum(since)[age])
 
     def seen(self, target: SumTarget, row: int, theta: Float64, index: Int64, gradient: Float64) -> None:
         """Store the squared length of the gradient, too."""

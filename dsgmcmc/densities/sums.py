@@ -47,13 +47,11 @@ class SumDensity(ABC):
 
     def energy(self, theta: Float64, data: Data = ALL) -> Float64:
         """Minus the log likelihood of some of the data, (n,) for theta (n, D)."""
-        energy: Float64 = self.energies(theta, data).sum(axis=1)
-        return energy
+        return self.energies(theta, data).sum(axis=1)
 
     def gradient(self, theta: Float64, data: Data = ALL) -> Float64:
         """Gradient of `energy`, (n, D)."""
-        gradient: Float64 = self.gradients(theta, data).sum(axis=1)
-        return gradient
+        return self.gradients(theta, data).sum(axis=1)
 
     def prior_energy(self, theta: Float64) -> Float64:
         """Minus the log density of the prior up to a constant, (n,)."""
@@ -75,18 +73,15 @@ class SumDensity(ABC):
 
     def total(self, slopes: Float64) -> Float64:
         """Sum of stored gradients (n, N, W) over all data, (n, D)."""
-        total: Float64 = self.spread(slopes).sum(axis=1)
-        return total
+        return self.spread(slopes).sum(axis=1)
 
     def weighted(self, slopes: Float64, index: Data, p: Float64) -> Float64:
         """Sum of stored gradients (1, S, W), each divided by its element of p (S,): (D,)."""
-        weighted: Float64 = (self.spread(slopes, index)[0] / p[:, None]).sum(axis=0)
-        return weighted
+        return (self.spread(slopes, index)[0] / p[:, None]).sum(axis=0)
 
     def lengths(self, slopes: Float64, index: Data = ALL) -> Float64:
         """Lengths of stored gradients, (n, S)."""
-        lengths: Float64 = np.linalg.norm(self.spread(slopes, index), axis=2)
-        return lengths
+        return np.linalg.norm(self.spread(slopes, index), axis=2)
 
     def stiffness(self, theta: Float64, index: Data = ALL) -> Float64:
         """Lipschitz constants of the gradients of U_i near theta, (n, S); by default `smoothness`."""

@@ -109,8 +109,7 @@ class VectorTarget(Generic[D]):
     def precision(self) -> Float64:
         """Typical curvature plus the prior's precision, for every element of theta, (D,)."""
         prior = self.block.prior(self.block).precision
-        precision: Float64 = self.curvature + (np.diag(prior) if prior.ndim == 2 else prior)
-        return precision
+        return self.curvature + (np.diag(prior) if prior.ndim == 2 else prior)
 
     def parts_of(self, iteration: int) -> Iterator[tuple[Data, Data, float]]:
         """Yield groups of rows, the part of the data that an iteration uses for them, and the part's probability."""
