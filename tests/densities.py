@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc.densities.density import ALL, Data
+from dsgmcmc.densities.density import ALL, Data, prior_energy
 
 #: Data and coefficients of `Logistic`.
 N, D = 53, 3
@@ -83,6 +83,6 @@ class Normal:
 def quadrature(density: Any, *axes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean and covariance of a posterior, on the grid of these axes."""
     points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
-    energy = [density.energy(part) + density.prior_energy(part) for part in np.array_split(points, 30)]
+    energy = [density.energy(part) + prior_energy(density, part) for part in np.array_split(points, 30)]
     weight = np.exp(np.min(np.concatenate(energy)) - np.concatenate(energy))
     return weight @ points / weight.sum(), np.cov(points.T, aweights=weight, ddof=0)

@@ -112,6 +112,11 @@ def posterior_gradient(density: Density, theta: Float64) -> Float64:
     return density.gradient(theta) + prior_gradient(density, theta)
 
 
+def dense(precision: Float64) -> Float64:
+    """Return a precision (D,) or (D, D) as a matrix."""
+    return precision if precision.ndim == 2 else np.diag(precision)
+
+
 def check_attributes(density: Density) -> None:
     """Raise `InputError` unless the attributes of a density have the right shapes."""
     kind = type(density).__name__

@@ -69,6 +69,7 @@ class MatrixSGNHT(Sampler[MatrixSGNHTConfig, VectorTarget[Density]]):
     gradients = ("part", "control-variate")
     draws_data = True
     density_step = 0.15
+    fields = (StateField("theta"), StateField("r"))  # position and momentum
     scratch = ("g", "normal")
     defaults: ClassVar[dict[str, Any]] = {"schedule": "random"}
 
@@ -80,11 +81,6 @@ class MatrixSGNHT(Sampler[MatrixSGNHTConfig, VectorTarget[Density]]):
     def check(cls, config: MatrixSGNHTConfig, schedule: str, grid: int, thin: int) -> None:
         """Raise `InputError` if the parts of successive iterations depend on each other."""
         cls.needs_independent_parts("the thermostat of matrix_sgnht", "take another sampler", config, schedule, grid)
-
-    @property
-    def fields(self) -> tuple[StateField, ...]:
-        """Position and momentum."""
-        return (StateField("theta"), StateField("r"))
 
     def start(self, target: VectorTarget[Density], sd: float) -> None:
         """Draw positions from N(0, `sd`^2) and momenta from N(0, 1); set frictions to A I."""

@@ -28,7 +28,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 import numpy as np
 from pydantic import Field
 
-from dsgmcmc.densities.density import D, Density, prior_energy
+from dsgmcmc.densities.density import D, Density, dense, prior_energy
 from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.errors import InputError
 from dsgmcmc.samplers.base import C, Sampler
@@ -197,11 +197,6 @@ class Proposal(NamedTuple):
         """Return minus the log density of N(m, S), up to a constant, (n,); 0 for a random walk."""
         offset = theta - self.centre
         return 0.5 * (offset * (offset @ self.precision)).sum(axis=1)
-
-
-def dense(precision: Float64) -> Float64:
-    """Return a precision (D,) or (D, D) as a matrix."""
-    return precision if precision.ndim == 2 else np.diag(precision)
 
 
 P = TypeVar("P", bound=ProposalConfig)

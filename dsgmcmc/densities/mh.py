@@ -48,14 +48,10 @@ from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.types import Array, Float64
 
 
-class MHConfig(ProposalConfig):
-    """Configuration of Metropolis-Hastings."""
-
-
-class MH(Stepwise[MHConfig, Density]):
+class MH(Stepwise[ProposalConfig, Density]):
     """Metropolis-Hastings."""
 
-    Config = MHConfig
+    Config = ProposalConfig
 
     def decide(
         self, density: Density, theta: Float64, proposed: Float64, bar: Float64, rng: np.random.Generator
@@ -119,10 +115,9 @@ class Austerity(Stepwise[AusterityConfig, SumDensity]):
         return bool(differences[:used].mean() * n <= bar), used
 
 
-class StochasticMHConfig(ProposalConfig):
-    """Configuration of stochastic Metropolis-Hastings."""
+class StochasticMHConfig(AusterityConfig):
+    """Configuration of stochastic Metropolis-Hastings: the settings of austerity, with another default of `batch`."""
 
-    risk: float = Field(0.01, ge=0, lt=0.5, description="epsilon, tail probability at which a test decides")
     batch: int = Field(122, ge=2, description="S, data by which a sample grows; published: the root of N")
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dsgmcmc.densities.density import ALL, Data
+from dsgmcmc.densities.density import ALL, Data, dense
 from dsgmcmc.densities.sums import SumDensity
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Float64
@@ -218,8 +218,7 @@ class Regression(SumDensity):
     def hessian(self, theta: Float64) -> Float64:
         """Second derivatives of the energy of all data and the prior, (D, D), at one theta (D,)."""
         weighted = self.curvatures(theta[None])[0][:, None] * self.features
-        precision = self.prior_precision
-        return self.features.T @ weighted + (precision if precision.ndim == 2 else np.diag(precision))
+        return self.features.T @ weighted + dense(self.prior_precision)
 
     @property
     def smoothness(self) -> Float64:

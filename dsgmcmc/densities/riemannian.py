@@ -65,12 +65,8 @@ class GSGRHMC(RiemannianSampler[GSGRHMCConfig]):
     """Hamiltonian dynamics with friction, in the metric of the density."""
 
     Config = GSGRHMCConfig
+    fields = (StateField("theta"), StateField("r"))  # position and momentum
     scratch = ("g", "kick", "turned")
-
-    @property
-    def fields(self) -> tuple[StateField, ...]:
-        """Position and momentum."""
-        return (StateField("theta"), StateField("r"))
 
     def start(self, target: VectorTarget[Riemannian], sd: float) -> None:
         """Draw positions from N(0, `sd`^2), and momenta from N(0, 1)."""

@@ -24,14 +24,14 @@ abs(x.v) <= abs(L^T x) abs(L^-1 v) instead, with L L^T the inverse Hessian.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from math import factorial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
-from dsgmcmc.densities.metropolis import Metropolis, NormalApproximation, Proposal, ProposalConfig, dense
+from dsgmcmc.densities.density import dense, posterior_gradient, prior_energy, prior_gradient
+from dsgmcmc.densities.metropolis import Metropolis, NormalApproximation, Proposal, ProposalConfig
 from dsgmcmc.densities.regression import Regression
 from dsgmcmc.densities.vector import VectorTarget
 from dsgmcmc.kernels.thinning import Tables, Thinning
@@ -57,8 +57,7 @@ def mode_of(density: Regression) -> Float64:
 
     def energy(theta: Float64) -> tuple[float, Float64]:
         at = theta[None]
-        value = (density.energy(at) + density.prior_energy(at))[0] / n
-        return value, (density.gradient(at) + density.prior_gradient(at))[0] / n
+        return (density.energy(at) + prior_energy(density, at))[0] / n, posterior_gradient(density, at)[0] / n
 
     return minimize(
         energy,
@@ -75,16 +74,13 @@ class Scalable(Metropolis[SMHConfig, Regression]):
 
     Config = SMHConfig
     densities = Regression
+    #: Order k to which energies are expanded, 1 or 2.
+    order: ClassVar[int]
     defaults: ClassVar[dict[str, Any]] = {"iterations": 100_000, "burn_in": 1_000, "initial_sd": 2.0}
 
     def __init__(self, config: SMHConfig, burn_in: int) -> None:
         super().__init__(config, burn_in)
         self._prepared: tuple[Thinning, NormalApproximation] | None = None
-
-    @property
-    @abstractmethod
-    def order(self) -> int:
-        """Order k to which energies are expanded, 1 or 2."""
 
     @classmethod
     def default_thin(cls, config: SMHConfig, grid: int) -> int:
@@ -105,7 +101,7 @@ class Scalable(Metropolis[SMHConfig, Regression]):
         eta = x @ anchor
         value, slope, curvature = (f(eta, y, link.shape) for f in (link.value, link.slope, link.curvature))
         prior, data_hessian = dense(density.prior_precision), (curvature[:, None] * x).T @ x
-        pull = density.prior_gradient(anchor[None])[0]
+        pull = prior_gradient(density, anchor[None])[0]
         normal = NormalApproximation.of(anchor, data_hessian + prior, "the curvature at the posterior's mode")
         normal = normal._replace(mean=anchor - normal.root @ (normal.root.T @ (pull + slope @ x)))
         white = np.linalg.inv(normal.root) if self.config.bound == "whitened" else np.eye(len(anchor))

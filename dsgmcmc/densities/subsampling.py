@@ -15,7 +15,7 @@ chain, iteration and row.
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
@@ -54,14 +54,10 @@ class Subsample(PartGradient[SumTarget]):
     table_sum: Float64
 
     def __init__(self, config: SamplerConfig, burn_in: int) -> None:
-        self.config, self.burn_in, self.calls = config, burn_in, 0.0
+        super().__init__(config, burn_in)
+        self.calls = 0.0
         self.drawn: list[Int64] = []
         self._summed: list[tuple[SumDensity, Float64, Float64]] = []
-
-    @classmethod
-    def of(cls, config: SamplerConfig, burn_in: int) -> Self:
-        """Make the estimator for a sampler with this configuration; the first `burn_in` iterations are burn-in."""
-        return cls(config, burn_in)
 
     def metrics(self) -> dict[str, float]:
         """Return the entries that the estimator adds to a line of metrics."""

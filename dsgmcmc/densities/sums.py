@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from dsgmcmc.densities.density import ALL, Data, prior_energy, prior_gradient
+from dsgmcmc.densities.density import ALL, Data
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Float64
 
@@ -52,14 +52,6 @@ class SumDensity(ABC):
     def gradient(self, theta: Float64, data: Data = ALL) -> Float64:
         """Gradient of `energy`, (n, D)."""
         return self.gradients(theta, data).sum(axis=1)
-
-    def prior_energy(self, theta: Float64) -> Float64:
-        """Minus the log density of the prior up to a constant, (n,)."""
-        return prior_energy(self, theta)
-
-    def prior_gradient(self, theta: Float64) -> Float64:
-        """Gradient of `prior_energy`, (n, D)."""
-        return prior_gradient(self, theta)
 
     # ------------------------------------------------------------------ gradients in stored form
 

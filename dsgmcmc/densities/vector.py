@@ -72,6 +72,10 @@ class VectorTarget(Generic[D]):
         Number n of vectors that move together.
     """
 
+    #: The data and the prior of a density do not change; it has no hyperparameters, and no noise of its own.
+    renews_data = renews_prior = metric_uses_current_hyperparameters = False
+    noise_precision = 1.0
+
     def __init__(
         self,
         density: D,
@@ -86,7 +90,7 @@ class VectorTarget(Generic[D]):
         self.n_data = density.n_data
         self.sweep_length = schedule.grid if schedule else 1
         self.curvature = np.asarray(density.curvature, np.float64)
-        self.curvature_bound, self.metric_uses_current_hyperparameters = float(np.max(self.curvature)), False
+        self.curvature_bound = float(np.max(self.curvature))
         prior = RowPrior(*(np.ascontiguousarray(a, np.float64) for a in (density.prior_mean, density.prior_precision)))
         self.layout = BlockLayout((*fields, *(StateField(name) for name in scratch)), density.dimension)
         self._probability: list[float] = schedule.probability.tolist() if schedule else []
@@ -127,21 +131,6 @@ class VectorTarget(Generic[D]):
             yield ALL if len(rows) == len(parts) else rows, slice(part, None, grid), probability[part]
 
     # ------------------------------------------------------------------ interface for samplers
-
-    @property
-    def renews_data(self) -> bool:
-        """Whether `all_data_seen` changes the data in this iteration, so that gradients must be computed again."""
-        return False
-
-    @property
-    def renews_prior(self) -> bool:
-        """Whether `all_data_seen` draws the prior means of individual rows, given these rows, in this iteration."""
-        return False
-
-    @property
-    def noise_precision(self) -> float:
-        """Current noise precision tau; 1 if there is no noise."""
-        return 1.0
 
     def blocks(self) -> Iterator[ParameterBlock]:
         """All blocks of parameters that this process holds at present."""

@@ -60,7 +60,7 @@ class Sampler(ABC, Generic[C, T]):
     def __init__(self, config: C, burn_in: int) -> None:
         self.config = config
         self.burn_in = burn_in
-        self.gradient: GradientEstimator[T] = self.estimator(config).of(config, burn_in)
+        self.gradient: GradientEstimator[T] = self.estimator(config)(config, burn_in)
         self.replicated: tuple[Replicated, ...] = ()
 
     @property

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from dsgmcmc.kernels.formula import Gradient
 from dsgmcmc.samplers.registry import Registry
@@ -25,6 +25,13 @@ BeforeDraws = Callable[[Rows], None] | None
 
 class GradientEstimator(ABC, Generic[T]):
     """Computes gradients of the energy of a target of class `T`.
+
+    Parameters
+    ----------
+    config : SamplerConfig
+        Configuration of the sampler.
+    burn_in : int
+        Number of burn-in iterations.
 
     Attributes
     ----------
@@ -45,14 +52,12 @@ class GradientEstimator(ABC, Generic[T]):
     #: Class of the densities that the estimator supports; None for all densities.
     densities: ClassVar[type | None] = None
 
+    def __init__(self, config: SamplerConfig, burn_in: int) -> None:
+        self.config, self.burn_in = config, burn_in
+
     def metrics(self) -> dict[str, float]:
         """Values that the estimator adds to a line of metrics."""
         return {}
-
-    @classmethod
-    def of(cls, config: SamplerConfig, burn_in: int) -> Self:
-        """Make the estimator for a sampler's configuration; its first `burn_in` iterations are burn-in."""
-        return cls()
 
     @abstractmethod
     def __call__(self, target: T, position: str, prior: bool = True, before: BeforeDraws = None) -> Iterator[Rows]:
@@ -124,14 +129,6 @@ class ControlVariate(PartGradient[Target]):
     fields: ClassVar[tuple[StateField, ...]] = (StateField("anchor"), StateField("full"))
     scratch: ClassVar[tuple[str, ...]] = ("anchored",)
     fixed_likelihood: ClassVar[bool] = True
-
-    def __init__(self, burn_in: int) -> None:
-        self.burn_in = burn_in
-
-    @classmethod
-    def of(cls, config: SamplerConfig, burn_in: int) -> Self:
-        """Make the estimator for a sampler's configuration; its first `burn_in` iterations are burn-in."""
-        return cls(burn_in)
 
     def begin(self, target: Target, position: str) -> None:
         """Set the anchor at the end of burn-in. Collective."""

@@ -64,11 +64,7 @@ class PSGLD(Sampler[PSGLDConfig, Target]):
     Config = PSGLDConfig
     gradients = ("part", "full", "control-variate")
     draws_data = True
-
-    @property
-    def fields(self) -> tuple[StateField, ...]:
-        """The position and the running mean of squared gradients."""
-        return (StateField("theta"), StateField("v"))
+    fields = (StateField("theta"), StateField("v"))  # position, and running mean of squared gradients
 
     def step(self, target: Target, iteration: int) -> None:
         """One step on every row. Collective."""

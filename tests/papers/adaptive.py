@@ -19,6 +19,7 @@ from common import axes, command, digits, follow, head, prepare, row, save
 from scipy.optimize import minimize
 from scipy.stats import kurtosis
 
+from dsgmcmc.densities.density import posterior_gradient, prior_energy
 from dsgmcmc.densities.regression import Regression
 from dsgmcmc.samplers.gradients import DATUM_GRADIENTS
 
@@ -53,8 +54,8 @@ class Problem:
         self.grid = density.n_data // SIZE
 
         def energy(theta):
-            gradient = density.gradient(theta[None]) + density.prior_gradient(theta[None])
-            return (density.energy(theta[None]) + density.prior_energy(theta[None]))[0], gradient[0]
+            at = theta[None]
+            return (density.energy(at) + prior_energy(density, at))[0], posterior_gradient(density, at)[0]
 
         self.mode = minimize(energy, np.zeros(components), jac=True).x
         self.hessian = density.hessian(self.mode)
@@ -132,8 +133,8 @@ def along_one_path(problem, eps, iterations):
             if name != "uniform":
                 for _ in sampler.gradient(target, "theta"):
                     pass
-        gradient = density.gradient(theta[None]) + density.prior_gradient(theta[None])
-        theta = theta - eps * gradient[0] + sqrt(2 * eps) * rng.normal(size=theta.shape)
+        gradient = posterior_gradient(density, theta[None])[0]
+        theta = theta - eps * gradient + sqrt(2 * eps) * rng.normal(size=theta.shape)
     return {name: float(np.mean(values)) for name, values in found.items()}
 
 

@@ -14,7 +14,7 @@ a chain of (theta, z).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -61,14 +61,11 @@ class Latent(PartGradient[VectorTarget[Augmented]]):
 
     densities = Augmented
 
-    def __init__(self, chains: int) -> None:
-        self.chains, self.moves = chains, np.zeros(2)  # accepted, and all
+    def __init__(self, config: SamplerConfig, burn_in: int) -> None:
+        super().__init__(config, burn_in)
+        self.chains = getattr(config, "memory", 1)  # HAMCMC interleaves as many
+        self.moves = np.zeros(2)  # accepted, and all
         self.latents: list[Float64] = []  # (n, N, L) of every chain
-
-    @classmethod
-    def of(cls, config: SamplerConfig, burn_in: int) -> Self:
-        """Make it; the `memory` of HAMCMC is the number of its interleaved chains."""
-        return cls(getattr(config, "memory", 1))
 
     def metrics(self) -> dict[str, float]:
         """Part of the proposals that were accepted."""
@@ -109,7 +106,7 @@ class Latent(PartGradient[VectorTarget[Augmented]]):
 
 def given_latent(sampler: S) -> S:
     """Have a sampler that takes the gradient of a part take this one."""
-    sampler.gradient = Latent.of(sampler.config, sampler.burn_in)
+    sampler.gradient = Latent(sampler.config, sampler.burn_in)
     return sampler
 
 

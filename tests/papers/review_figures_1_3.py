@@ -26,7 +26,7 @@ from common import axes, command, follow, head, prepare, row, save
 from scalable_mh import effective
 from scipy.linalg import solve_discrete_lyapunov
 
-from dsgmcmc.densities.density import Gaussian
+from dsgmcmc.densities.density import Gaussian, prior_gradient
 from dsgmcmc.densities.regression import Regression
 from dsgmcmc.densities.sample import sample
 from dsgmcmc.densities.scalable import mode_of
@@ -118,7 +118,7 @@ def discrepancy(density, draws, number, scale):
     if not np.isfinite(kept).all() or np.abs(kept).max() > 1e6:
         return np.inf
     slopes = np.concatenate([density.gradient(part) for part in np.array_split(kept, max(1, len(kept) // 20))])
-    return kernel_stein_discrepancy(kept / scale, (slopes + density.prior_gradient(kept)) * scale)
+    return kernel_stein_discrepancy(kept / scale, (slopes + prior_gradient(density, kept)) * scale)
 
 
 def inflation(density, mode, eps):

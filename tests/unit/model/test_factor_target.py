@@ -90,7 +90,7 @@ def test_an_update_has_the_gradient_at_the_scales_that_were_drawn(tmp_path: Path
     for iteration in range(12):
         target.begin(iteration)
         before = [block.row("weight").copy() for block in target.blocks()]
-        gradient = [block["g"].copy() for block in FullGradient().by_block(target, "theta")]
+        gradient = [block["g"].copy() for block in FullGradient(sampler.config, 0).by_block(target, "theta")]
         changed = [not np.array_equal(block.row("weight"), g) for block, g in zip(target.blocks(), before, strict=True)]
         assert any(changed) == (iteration in (0, 5, 10))
         target.full_gradient("theta", "g", errors=False)
