@@ -310,12 +310,11 @@ def look_at(
         blocks = [followed[key] for key in sorted(followed) if key[0] == number]
         chains.append(np.concatenate([block.values for block in blocks], axis=1))
         scores.append(np.sum([block.score for block in blocks], axis=0))  # in block order, for reproducible rounding
-    draws = min(map(len, chains))
-    weights = np.stack([weight[len(weight) - draws :] for _, weight in progress_of.values()])
+    weights = traces.last_draws([weight for _, weight in progress_of.values()])
     measured: dict[str, float] = {}
     if mixing.equal_weights(weights):
-        values = np.stack([chain[len(chain) - draws :] for chain in chains]).astype(np.float64)
-        log_likelihood = np.stack([score[len(score) - draws :] for score in scores]) if scores[0].size else None
+        values = traces.last_draws(chains).astype(np.float64)
+        log_likelihood = traces.last_draws(scores) if scores[0].size else None
         measured = accuracy(values, len(config.make_sampler().positions), list(config.wanted), log_likelihood)
     return Look(
         until=str(config.until),

@@ -25,7 +25,7 @@ from dsgmcmc.errors import InputError, writing
 from dsgmcmc.posterior.draws import KINDS
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.posterior.traces import draw_weights, predictions, scalar_traces
+from dsgmcmc.posterior.traces import draw_weights, predictions, scalar_traces, traced
 from dsgmcmc.storage.files import check_target, write_whole
 
 KINDS_OF_FILE = {".parquet": "parquet", ".pq": "parquet", ".nc": "netcdf"}
@@ -131,17 +131,13 @@ def to_datatree(run: Run) -> Any:
         If arviz-base is not installed.
     """
     posterior: dict[str, Any] = dict(scalar_traces(run))
-    length = len(draw_weights(run)[0])
     dims: dict[str, list[str]] = {}
     for quantity in run.quantities.traced:
         if not quantity.diagnosed:
             name = run.name_of(quantity.name)
-            posterior[name.replace(".", "_")] = np.stack([trace[name][-length:] for trace in run.traces])
+            posterior[name.replace(".", "_")] = traced(run, name)
             dims[name.replace(".", "_")] = [run.name_of(quantity.dims[0]).replace(".", "_")]
-    statistics = {
-        "weight": draw_weights(run),
-        "iteration": np.stack([trace["iteration"][-length:, 0] for trace in run.traces]).astype(np.int64),
-    }
+    statistics = {"weight": draw_weights(run), "iteration": traced(run, "iteration")[..., 0].astype(np.int64)}
     if "test_log_likelihood" in posterior:
         statistics["test_log_likelihood"] = posterior.pop("test_log_likelihood")
     index, values = predictions(run)

@@ -96,13 +96,8 @@ def _fields(posteriors: list[Snapshot]) -> list[str]:
 
 def _pool(chains: Mapping[str, Sequence[Array]]) -> TestPredictions:
     """Pool each field over chains."""
-    columns = {field: np.array(arrays, np.float64) for field, arrays in chains.items()}
-    means = columns["mean"]
-    return TestPredictions(
-        rating=columns["rating"][0],
-        mean=means.mean(axis=0),
-        variance=columns["variance"].mean(axis=0) + means.var(axis=0),
-        noise_variance=columns["noise_variance"].mean(axis=0),
-        probability=columns["probability"].mean(axis=0) if "probability" in columns else None,
-        shape=columns["shape"].mean(axis=0) if "shape" in columns else None,
-    )
+    stacked = {field: np.array(arrays, np.float64) for field, arrays in chains.items()}
+    pooled = {field: values.mean(axis=0) for field, values in stacked.items()}
+    pooled["rating"] = stacked["rating"][0]
+    pooled["variance"] += stacked["mean"].var(axis=0)
+    return TestPredictions(**pooled)

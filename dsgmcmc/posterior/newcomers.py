@@ -98,8 +98,6 @@ class FoldIn:
         Item (or user) of each rating, by its row in the run.
     values : (n,) float
         The ratings.
-    seed : int
-        Seed of the draws of noise scales, and of rows whose distribution is not normal.
     features : (names, F) sparse matrix, optional
         Features of the rows in the vocabulary, if the run has features of them; a row without features is taken to be
         average.
@@ -118,12 +116,10 @@ class FoldIn:
         rows: npt.NDArray[np.integer],
         others: Int32,
         values: npt.NDArray[np.floating],
-        seed: int = 0,
         features: csr_matrix | None = None,
     ) -> None:
         run.need_draws()
-        self.run, self.kind, self.vocabulary, self.seed = run, kind, vocabulary, seed
-        self._features = features
+        self.run, self.kind, self.vocabulary, self._features = run, kind, vocabulary, features
         self._has_cuts = kind == "user" and run.config.thresholds != "shared"
         order = np.argsort(rows, kind="stable")
         self._others = others[order]
@@ -178,7 +174,7 @@ class FoldIn:
             effects, centre = draw.shared[f"{self.kind}.features.effects"], self.run.index.encoding(self.kind)[1]
             shifts = self._features @ effects - np.outer(np.diff(self._features.indptr) > 0, centre @ effects)
         precision = np.linalg.inv(draw.prior[self.kind].covariance).astype(np.float64)
-        rng = np.random.default_rng([self.seed, number])
+        rng = np.random.default_rng([0, number])  # for noise scales, and for rows whose distribution is not normal
         cuts = np.tile(draw.thresholds, (n, 1)) if self._has_cuts and draw.thresholds is not None else None
         result = Rows(np.empty((n, d)), np.empty((n, d, d)), np.ones(n), cuts)
         for row in range(n):

@@ -356,15 +356,10 @@ class Run:
         names = [quantity.name for quantity in self.quantities.shared]
         arrays = snapshot.read_all([Key("draw", "run", 0, name) for name in names], index)
         shared = {self.name_of(name): array for name, array in zip(names, arrays, strict=True)}
-        wanted = [
-            (kind, factor, quantity.name)
-            for kind, factor in self.index.factors.items()
-            for quantity, _ in self._of_rows(factor)
-        ]
         rows: dict[str, dict[str, Float32]] = {kind: {} for kind in KINDS}
-        arrays = snapshot.read_fields("draw", [(factor, name) for _, factor, name in wanted], index)
-        for (kind, _, name), array in zip(wanted, arrays, strict=True):
-            rows[kind][name] = array
+        fields = [(factor, quantity.name) for factor in self._rows for quantity, _ in self._of_rows(factor)]
+        for (factor, name), array in zip(fields, snapshot.read_fields("draw", fields, index), strict=True):
+            rows[self.kind_of(Factor[factor])][name] = array
         return Draw(chain, iteration, shared, rows)
 
     # ------------------------------------------------------------------ checks of manifests

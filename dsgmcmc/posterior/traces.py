@@ -23,7 +23,7 @@ the latent dimensions. For a level of time, it is the sd of its effects.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -31,7 +31,7 @@ import numpy as np
 from dsgmcmc.model.quantity import Quantity
 from dsgmcmc.posterior.draws import KINDS
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.types import Float64, Int64
+from dsgmcmc.types import Array, Float64, Int64
 
 LEVEL = 0.9  # probability of the intervals of `importance`
 TEST_LOG_LIKELIHOOD = "test_log_likelihood"
@@ -56,21 +56,16 @@ def scalar_traces(run: Run) -> dict[str, Float64]:
     dict of str to (chains, draws) float64
         The last draws of each chain, as many as the shortest chain has.
     """
-    length = min(len(trace["weight"]) for trace in run.traces)
-
-    def take(name: str) -> Float64:
-        return np.stack([trace[name][-length:] for trace in run.traces])
-
     traces: dict[str, Float64] = {}
     for quantity in run.quantities.traced:
         if quantity.diagnosed:
-            values = np.moveaxis(take(run.name_of(quantity.name)), -1, 0)
+            values = np.moveaxis(traced(run, run.name_of(quantity.name)), -1, 0)
             names = _names(run, quantity, len(values))
             traces |= dict(zip(names, values**-0.5 if quantity.as_sd else values, strict=True))
-    traces |= _of_priors(run, take)
+    traces |= _of_priors(run)
     index, _, scores = run.followed()
     if len(index):
-        traces[TEST_LOG_LIKELIHOOD] = np.stack([score[-length:] for score in scores])
+        traces[TEST_LOG_LIKELIHOOD] = last_draws(scores)
     return {name: values for name, values in traces.items() if values.std() > 0}  # constants have no diagnostics
 
 
@@ -84,15 +79,16 @@ def _names(run: Run, quantity: Quantity, width: int) -> list[str]:
     ]
 
 
-def _of_priors(run: Run, take: Callable[[str], Float64]) -> dict[str, Float64]:
+def _of_priors(run: Run) -> dict[str, Float64]:
     """Return functions of prior means and precisions that permutations, sign changes and scaling do not change."""
     rank, traces = run.config.rank, {}
     if run.config.biases:
-        traces = {f"{kind}_bias_precision": take(f"{kind}.precision")[..., rank] for kind in KINDS}
-    means, precisions = ([take(f"{kind}.{what}")[..., :rank] for kind in KINDS] for what in ("mean", "precision"))
-    traces["mean_product"] = (means[0] * means[1]).sum(axis=-1)
+        traces = {f"{kind}_bias_precision": traced(run, f"{kind}.precision")[..., rank] for kind in KINDS}
+    of_users, of_items = (traced(run, f"{kind}.mean")[..., :rank] for kind in KINDS)
+    traces["mean_product"] = (of_users * of_items).sum(axis=-1)
     if run.config.prior != "normal-wishart":  # the trace of a dense precision has only its diagonal
-        traces["variance_product"] = (1 / (precisions[0] * precisions[1])).sum(axis=-1)
+        of_users, of_items = (traced(run, f"{kind}.precision")[..., :rank] for kind in KINDS)
+        traces["variance_product"] = (1 / (of_users * of_items)).sum(axis=-1)
     return traces
 
 
@@ -117,14 +113,23 @@ def predictions(run: Run) -> tuple[Int64, Float64]:
         The last draws of each chain, as many as the shortest chain has.
     """
     index, values, _ = run.followed()
-    length = min(map(len, values))
-    return index, np.stack([chain[-length:] for chain in values]).astype(np.float64)
+    return index, last_draws(values).astype(np.float64)
 
 
 def draw_weights(run: Run) -> Float64:
     """Return the weights of the draws of `scalar_traces`, (chains, draws) float64."""
-    length = min(len(trace["weight"]) for trace in run.traces)
-    return np.stack([trace["weight"][-length:, 0] for trace in run.traces])
+    return traced(run, "weight")[..., 0]
+
+
+def traced(run: Run, name: str) -> Float64:
+    """Return the last draws of a quantity in `Run.traces`, (chains, draws, width) float64."""
+    return last_draws([trace[name] for trace in run.traces])
+
+
+def last_draws(chains: Sequence[Array]) -> Array:
+    """Stack the last draws of all chains, as many of each as the shortest chain has."""
+    length = min(map(len, chains))
+    return np.stack([chain[len(chain) - length :] for chain in chains])
 
 
 # ---------------------------------------------------------------------- importance
@@ -141,22 +146,21 @@ class Estimate(NamedTuple):
 
 def importance(run: Run) -> dict[str, list[Estimate]]:
     """Return the importance of groups of features, of single features, and of levels of time, by title."""
-    weights = np.concatenate([trace["weight"][:, 0] for trace in run.traces])
 
-    def traced(name: str) -> Float64:
+    def of_all_draws(name: str) -> Float64:
         return np.concatenate([trace[name] for trace in run.traces])
 
-    result = {}
+    result, weights = {}, of_all_draws("weight")[:, 0]
     for kind in KINDS:
         if names := run.feature_names(kind):
             groups = list(dict.fromkeys(run.index.features(kind)[1]))
-            explained = _estimates(groups, traced(f"{kind}.features.explained"), weights)
+            explained = _estimates(groups, of_all_draws(f"{kind}.features.explained"), weights)
             result[f"Variance between {kind}s that features explain, relative to the remaining variance"] = explained
             if run.config.biases and run.draws:
                 effects = _estimates(names, run.effects(kind)[:, :, -1], run.draw_weights)
                 result[f"Effects of features on the mean rating of {kind}s"] = effects
     if run.config.times:
-        sds = _estimates(run.config.times, traced("time.precision") ** -0.5, weights)
+        sds = _estimates(run.config.times, of_all_draws("time.precision") ** -0.5, weights)
         result["Sd of the effects of groups of ratings"] = sds
     return result
 
