@@ -99,10 +99,9 @@ def evaluate(
     liked_users, liked_items = (side[chosen] for side in run.test_pairs())
     eligible = np.unique(liked_users)
     sampled = evenly(eligible, users)
-    pairs = np.isin(liked_users, sampled)
     rules, of_default = [], None
     for name, lists in _lists(run, sampled, rated, at, liked).items():
-        values = measures(sampled, lists, liked_users[pairs], liked_items[pairs])
+        values = measures(sampled, lists, liked_users, liked_items)
         of_default = values["ndcg"] if of_default is None else of_default
         change = difference(values["ndcg"], of_default, sampled)
         averages = {measure: average(by_user) for measure, by_user in values.items()}
@@ -136,13 +135,12 @@ def click_scores(run: Run, ratings: Ratings) -> dict[str, Any] | None:
     users = evenly(np.unique(test_users), MAX_USERS)
     if not len(users):
         return None
-    chosen = np.isin(test_users, users)
     rated, longest = Rated(ratings), max(LENGTHS.values())
     lists = recommended(run, users, Ranking(longest, "mean"), rated), popular(run, users, rated, longest)
     scores: dict[str, Any] = {"users": len(users)}
     for measure, k in LENGTHS.items():
         by_mean, by_popularity = (
-            average(measures(users, items[:, :k], test_users[chosen], test_items[chosen])[measure]) for items in lists
+            average(measures(users, items[:, :k], test_users, test_items)[measure]) for items in lists
         )
         scores[f"{measure}@{k}"] = {**by_mean, "popular": by_popularity["mean"]}
     return scores
@@ -158,13 +156,15 @@ def measures(users: Int32, items: Lists, liked_users: Int32, liked_items: Int32)
     items : (n, k) int32
         Lists of the users, filled up with -1.
     liked_users, liked_items : (m,) int32
-        Pairs of a user and a liked item.
+        Pairs of a user and a liked item; pairs of other users are ignored.
 
     Returns
     -------
     dict of str to (n,) float64
         Values by user, by the names in `MEASURES`.
     """
+    of_these = np.isin(liked_users, users)
+    liked_users, liked_items = liked_users[of_these], liked_items[of_these]
     width = int(max(items.max(), liked_items.max())) + 2
     codes = (users[:, None].astype(np.int64) * width) + items
     hits = np.isin(codes, liked_users.astype(np.int64) * width + liked_items) & (items >= 0)

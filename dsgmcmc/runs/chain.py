@@ -34,7 +34,6 @@ from dsgmcmc.config.job import Policy
 from dsgmcmc.config.run import ResolvedConfig
 from dsgmcmc.errors import AgreedError, DivergenceError, InputError
 from dsgmcmc.model.target import FactorTarget
-from dsgmcmc.parallel.comm import agree
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.parallel.signals import Request
 from dsgmcmc.runs.checkpoint import ChainState, Checkpoints
@@ -296,7 +295,7 @@ class Chain:
         """Load the model's state from a checkpoint of the sampler that has diverged. Collective."""
         path = self.run_directory.series("checkpoints", self.chain) / step_name(iteration)
         try:
-            agree(self.ring.comm, lambda: self.state.go_on_from(Snapshot(path)), f"reading {path}")
+            self.ring.agree(lambda: self.state.go_on_from(Snapshot(path)), f"reading {path}")
         except InputError as damage:
             raise DivergenceError(f"{error}; the state at the end of its burn-in cannot be read: {damage}") from error
 
@@ -348,7 +347,7 @@ class Chain:
         if diverged != self.state.diverged:
             self.checkpoints.close()
             self._make(diverged)
-        agree(self.ring.comm, partial(self.state.load, snapshot), f"reading {snapshot.path}")
+        self.ring.agree(partial(self.state.load, snapshot), f"reading {snapshot.path}")
 
     def _note_resumed(self) -> None:
         """Log that the chain was resumed, and warn if other versions of the software wrote its checkpoint.

@@ -388,7 +388,7 @@ class Checkpoints:
             for snapshot, shard in shards[self._ring.rank :: self._ring.size]:
                 snapshot.check_shard(shard)
 
-        agree(self._ring.comm, check, "checking saved files")
+        self._ring.agree(check, "checking saved files")
         self._checked.update(snapshot.path for snapshot in unchecked)
         return checkpoint
 

@@ -40,7 +40,7 @@ from dsgmcmc.data.inner import InnerSplit
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics import ranking
 from dsgmcmc.diagnostics.comparison import Comparison, Model
-from dsgmcmc.diagnostics.scores import Estimate, difference
+from dsgmcmc.diagnostics.scores import Estimate, difference, rmse
 from dsgmcmc.diagnostics.summary import read_summary
 from dsgmcmc.errors import DivergenceError, InputError, StoppedError
 from dsgmcmc.model.likelihoods import Levels
@@ -236,16 +236,14 @@ def ranking_scores(run: Run, rated: Rated, most: int = ranking.MAX_USERS) -> Sco
 
     Items are ranked by the default rule, ``likely``, with the exposure to the items in `rated`.
     """
-    rule = Ranking(LIST_LENGTH)
     run.exposure = Exposure.of_ratings(rated, run.counts("item") / len(run.users))
     liked = predict_test(run).rating >= liked_from(run)
-    of_users, of_items = (side[liked] for side in run.test_pairs())
-    if not len(of_users):
+    liked_users, liked_items = (side[liked] for side in run.test_pairs())
+    if not len(liked_users):
         raise InputError("no held-out rating is liked, so rankings cannot be compared: choose another metric")
-    users = ranking.evenly(np.unique(of_users), most)
-    inside = np.isin(of_users, users)
-    lists = ranking.recommended(run, users, rule, rated)
-    return Scores(ranking.measures(users, lists, of_users[inside], of_items[inside])["ndcg"], users)
+    users = ranking.evenly(np.unique(liked_users), most)
+    lists = ranking.recommended(run, users, Ranking(LIST_LENGTH), rated)
+    return Scores(ranking.measures(users, lists, liked_users, liked_items)["ndcg"], users)
 
 
 # ---------------------------------------------------------------------- choosing a candidate
@@ -510,14 +508,13 @@ class Comparing:
 
     def _score(self, path: Path, scores_file: Path) -> Measured:
         """Score a candidate's whole chain on process 0; the file has the scores from the first half of its draws."""
-        run, rmse = Run(path), None
-        if run.config.law.can_be_evaluated:
-            test = predict_test(run)
-            rmse = float(np.sqrt(np.mean(np.square(test.rating - test.mean))))
+        run = Run(path)
+        test = predict_test(run)
+        error = rmse(test.rating, test.mean) if run.config.law.can_be_evaluated else None
         scores = self._scores(run).compared_with(np.load(scores_file, allow_pickle=False))
         summary = read_summary(run.directory.summary_file)
         per_iteration = summary["seconds_sampling"] / max(summary["iterations_made"], 1)
-        return Measured(scores, rmse, per_iteration * self._plan.sweeps * run.config.sweep_length)
+        return Measured(scores, error, per_iteration * self._plan.sweeps * run.config.sweep_length)
 
     # ------------------------------------------------------------------ the table, on process 0
 

@@ -117,7 +117,7 @@ class Job:
         self.resume, self._command, self.quiet = resume, command, quiet
         self._at_root = comm.rank == 0
         self._signals, self._since_start = Signals(), seconds_since_start
-        #: Lines with the result, which the user reads at the end; empty except on process 0.
+        #: Lines with the result, which the user reads at the end; used only on process 0.
         self.result: list[str] = []
         self._request = Request.GO_ON  # the last request
         self._failure: AgreedError | DivergenceError | None = None  # first error of a chain, equal in its group
@@ -253,7 +253,7 @@ class Job:
             self._signals = signals
             with messages:
                 status = self._sample()
-            if self.result and not self.quiet:
+            if self._at_root and not self.quiet:
                 say(*self.result)
             return status
         import scipy.linalg  # noqa: F401  # loads a BLAS of its own, whose threads are limited too
@@ -267,8 +267,8 @@ class Job:
 
     def _sample(self) -> int:
         comm, run = self.comm, self.run_directory
-        if self._at_root:
-            forget_killed_job(run)
+        if self._at_root and not is_held(run.lock_file):
+            _stop_listening(run)  # a job that was killed has left the file
         warn_of_processes(comm)
         deadline = agree(comm, partial(self.policy.deadline, self._since_start()))
         config, given_names = self.resolve()
@@ -423,7 +423,7 @@ class Job:
     # ------------------------------------------------------------------ summary
 
     def _write_summary(self, ring: Ring, sampling: float) -> list[str]:
-        """Write ``summary.json`` on process 0, and return the lines with the result; empty elsewhere. Collective.
+        """Write ``summary.json`` on process 0, and return the lines with the result. Collective.
 
         `sampling` is the sampling time of this process in seconds, without the first sweep.
 
@@ -440,8 +440,6 @@ class Job:
         longest = max(seconds)
 
         def write() -> list[str]:
-            if not self._at_root:
-                return []
             data_per_iteration = self.source.ratings.nnz / config.sweep_length
             waited = phases[:, [PHASES.index(name) for name in WAITING]].sum(axis=1)
             summary = {
@@ -470,7 +468,7 @@ class Job:
             save_summary(run.summary_file, summary)
             return _result(summary, run.path)
 
-        return agree(comm, write, "writing the summary", WriteError)
+        return on_root(comm, write, "writing the summary", WriteError)
 
 
 # ---------------------------------------------------------------------- checks before sampling
@@ -521,13 +519,8 @@ def warn_of_processes(comm: Comm) -> None:
             log.warning(text, name, ", ".join(different), name)
 
 
-def forget_killed_job(run: RunDirectory) -> None:
-    """Remove the file by which scripts see that a job accepts signals, if a killed job has left it."""
-    if not is_held(run.lock_file):
-        _stop_listening(run)
-
-
 def _stop_listening(run: RunDirectory) -> None:
+    """Remove the file by which scripts see that a job accepts signals, if there is one."""
     with suppress(OSError):
         run.listening_file.unlink()
 

@@ -504,6 +504,7 @@ def _chain_lines(run: RunDirectory, chain: int, facts: Facts) -> list[str]:
             if series == "checkpoints":
                 for iteration in newest.manifest.saved_draws:
                     holder, number = draws.place(iteration)
-                    hashes = holder.hashes_of(number)
-                    lines += sorted(f"{chain} draws {iteration} {key.path} {sha256}" for key, sha256 in hashes.items())
+                    arrays = zip(holder.block_keys(), holder.read_all(holder.block_keys(), number), strict=True)
+                    label = f"{chain} draws {iteration}"
+                    lines += sorted(f"{label} {key.path} {block_hash(array)}" for key, array in arrays)
     return lines

@@ -339,11 +339,6 @@ class Snapshot:
         entries = [entry for entry in self._entries.values() if entry.shard == shard]
         self._read_shard(self.path / shard, entries, slice(0))  # keep nothing: the blocks are only checked
 
-    def hashes_of(self, index: int) -> dict[Key, str]:
-        """Return the hashes, by key, of entry `index` along the first axis of each block; see `read_all` for errors."""
-        arrays = self.read_all(self._entries, index)
-        return {key: block_hash(array) for key, array in zip(self._entries, arrays, strict=True)}
-
 
 # ---------------------------------------------------------------------- writing
 
