@@ -21,11 +21,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
-from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.comm import agree, processes_here
 from dsgmcmc.parallel.partition import Slice, blocks_of, column_of, route, slices_of
 from dsgmcmc.parallel.shared_buffers import MAX_BLOCK_BYTES, SharedColumnBuffers
-from dsgmcmc.settings import named
 from dsgmcmc.types import Comm, Float32, Float64, Named, Shapes
 
 if TYPE_CHECKING:  # MPI is loaded only by jobs with several processes
@@ -87,11 +85,6 @@ class Ring:
     """
 
     def __init__(self, comm: Comm, grid: int) -> None:
-        if comm.size > grid:
-            raise InputError(
-                f"{comm.size} processes cannot share a grid of {grid} blocks: use at most {grid} processes, or "
-                f"{named('grid')} {2 * comm.size}"
-            )
         self.comm = comm
         self.grid = grid
         self.rank, self.size = comm.rank, comm.size

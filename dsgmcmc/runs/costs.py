@@ -71,13 +71,15 @@ class Costs(NamedTuple):
         normal = config.law.is_conditionally_gaussian()
         grouped, effects = costs_of(time_levels_of(config.time_levels, ratings.transposed), ratings, normal)
         tested = ratings.nnz_test * saved
-        checkpoint = (rows + columns) * row_width(config, quantities) * 4 + moments + tested + effects
+        width = row_width(config, quantities)
+        checkpoint = (rows + columns) * width * 4 + moments + tested + effects
         draws = max(config.iterations - config.burn_in, 0) // config.thin
         max_saved = max(2 * config.save_draws - 1, 0)
         pending = min(min(max_saved, draws) * draw_bytes, max(DRAWS_PER_STATE * checkpoint, MIN_DRAW_BYTES))
         open_chains = -(-config.chains // min(processes, config.chains)) if config.until else 1
         accumulators = moments + ratings.nnz_test * (TEST_BYTES + 2 * noises)
-        of_chain = _state(config, ratings, quantities, share) + share * (accumulators + pending)
+        row_values = width + config.dimension * len(config.make_sampler().working)
+        of_chain = share * (rows + columns) * row_values * 4 + share * (accumulators + pending)
         shared = grouped + share * checkpoint + _ratings(config, ratings, share)
         # a snapshot of draws is removed only when it has no kept draw, and the spacing of kept draws doubles
         doublings = ceil(log2(draws / max_saved)) if draws > max_saved > 0 else 0
@@ -91,12 +93,6 @@ class Costs(NamedTuple):
             disk_least=config.chains * (kept + min(config.save_draws, draws) * draw_bytes),
             disk_most=config.chains * (kept + KEPT_CHECKPOINTS * checkpoint + most_draws * draw_bytes),
         )
-
-
-def _state(config: ResolvedConfig, ratings: Ratings, quantities: Quantities, share: float) -> float:
-    """Return the memory in bytes of a chain's state on the process with this share of the blocks."""
-    row_values = row_width(config, quantities) + config.dimension * len(config.make_sampler().working)
-    return float(share * (ratings.n_rows + ratings.n_cols) * row_values * 4)
 
 
 def _ratings(config: ResolvedConfig, ratings: Ratings, share: float) -> float:

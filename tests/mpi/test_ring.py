@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from dsgmcmc.errors import AgreedError, InputError
+from dsgmcmc.errors import AgreedError
 from dsgmcmc.parallel.partition import MESSAGE_COST, column_of, owner, row_of, slices_of
 from dsgmcmc.parallel.ring import Move, Ring, stacked
 
@@ -112,16 +112,6 @@ def test_sums_of_a_diverged_chain_are_not_a_number_on_all(comm: MPI.Comm, togeth
         with together():
             assert np.isnan(result["y"]).all()
             assert result["y"].shape == (2, 2)
-
-
-def test_more_processes_than_blocks_are_refused(comm: MPI.Comm, together) -> None:
-    """The message names a grid that is large enough."""
-    with together():
-        if comm.size == 1:
-            Ring(comm, 1)
-        else:
-            with pytest.raises(InputError, match=f"--grid {2 * comm.size}"):
-                Ring(comm, comm.size - 1)
 
 
 # ---------------------------------------------------------------------- agreement

@@ -109,6 +109,13 @@ def test_few_ratings_are_predicted_no_worse_than_by_their_mean(
     assert summary["rmse_mean"] < 1.05 * mean_only
 
 
+def test_more_processes_than_blocks_are_refused(tmp_path: Path) -> None:
+    """The message names a grid that is large enough for the processes of a chain."""
+    source = RatingsSource(write(tmp_path / "r.h5", 29, 17))
+    with pytest.raises(InputError, match=r"3 processes cannot share a grid of 2 blocks.*--grid 6"):
+        source.resolve(6, {}, {"grid": 2, "chains": 2})
+
+
 def test_warnings_say_what_does_not_suit_the_data(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A warning names a rank that is too large, and a likelihood of real numbers for ratings 0 and 1."""
     data = write(tmp_path / "r.h5", 29, 17)
