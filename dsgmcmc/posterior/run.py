@@ -34,7 +34,7 @@ from dsgmcmc.storage.rundir import DrawPlace, Facts, Line, RunDirectory, SavedDr
 from dsgmcmc.storage.store import Key, Snapshot, steps
 from dsgmcmc.types import Factor, Float32, Float64, Int32, Int64
 
-KEPT_BYTES = 1 << 30  # memory limit for draws that stay in memory once they have been read
+KEPT_BYTES = 1 << 30  # draws stay in memory once they have been read, until they take more than this
 
 Shape = tuple[int, ...]
 ArrayName = tuple[str, str, str]  # object, factor and field
@@ -166,7 +166,6 @@ class Run:
         self._checked: set[Path] = set()  # snapshots of draws whose shapes are right
         self._kept: dict[int, Draw] = {}  # draws in memory, by position in `draws`
         self._kept_bytes = 0
-        self._last: dict[int, Draw] = {}  # the last draw for which `KEPT_BYTES` had no room
 
     def __repr__(self) -> str:
         config = self.config
@@ -322,17 +321,12 @@ class Run:
         InputError
             If the draw is damaged or gone.
         """
-        kept = self._kept.get(number) or self._last.get(number)
-        if kept is not None:
-            return kept
-        self._last.clear()  # frees the memory before the next draw is read
-        draw = self._read_draw(number)
-        if self._kept_bytes + draw.nbytes <= KEPT_BYTES:
-            self._kept[number] = draw
+        if number not in self._kept:
+            if self._kept_bytes > KEPT_BYTES:  # the last draw had no room: its memory is freed before this one is read
+                self._kept_bytes -= self._kept.popitem()[1].nbytes
+            self._kept[number] = draw = self._read_draw(number)
             self._kept_bytes += draw.nbytes
-        else:
-            self._last[number] = draw
-        return draw
+        return self._kept[number]
 
     def open_draw(self, position: int) -> DrawPlace:
         """Find a saved draw by its position in `draws`, and check that its snapshot is complete."""
