@@ -76,7 +76,7 @@ def _show(tables: Iterable[Table]) -> None:
 def _diagnose(path: Path, as_json: bool) -> None:
     """Print the diagnostics and the calibration of a run."""
     from dsgmcmc.diagnostics.convergence import diagnose
-    from dsgmcmc.diagnostics.overview import of_convergence, of_scores
+    from dsgmcmc.diagnostics.overview import convergence_table, score_tables
     from dsgmcmc.diagnostics.scores import calibration
     from dsgmcmc.posterior.run import Run
 
@@ -86,7 +86,7 @@ def _diagnose(path: Path, as_json: bool) -> None:
         say_json({"convergence": convergence, "calibration": scores})
         return
     say(f"{path}: run")
-    _show([of_convergence(convergence), *of_scores(scores)])
+    _show([convergence_table(convergence), *score_tables(scores)])
     say("", *(f"warning: {warning}" for warning in convergence["warnings"]), convergence["note"])
 
 

@@ -154,7 +154,7 @@ def recommend(
 
     from dsgmcmc.data.titles import read_names
     from dsgmcmc.posterior.names import item_titles
-    from dsgmcmc.posterior.rank import PATTERN_RULES, Ranking, recommendations, those_among
+    from dsgmcmc.posterior.rank import PATTERN_RULES, Ranking, allowed_items, recommendations
     from dsgmcmc.posterior.run import Run
 
     if bool(user) == everyone:
@@ -168,7 +168,7 @@ def recommend(
     opened = Run(run)
     ranking = Ranking(top, by, z, seed, clip, at_least, include_rated)
     titles = item_titles(opened.items, items) if items else None
-    among = those_among(opened, candidates and read_names(candidates), exclude and read_names(exclude))
+    among = allowed_items(opened, candidates and read_names(candidates), exclude and read_names(exclude))
     if matching is not None:
         if items is None:
             raise InputError("--matching needs --items FILE, the file with the lines to match")
@@ -201,7 +201,7 @@ def _show_recommendations(blocks: Iterable[dict[str, Any]], ranking: Ranking, as
     if as_json:
         say_json(lines)
         return
-    uncertainty = ("sd", "90 % interval") if ranking.of_score == "mean" else ("sd of mean", "mean, 90 %")
+    uncertainty = ("sd", "90 % interval") if ranking.score_name == "mean" else ("sd of mean", "mean, 90 %")
     tables: dict[Any, list[list[str]]] = {}
     for line in lines:
         interval = f"{line['q05']:.2f} to {line['q95']:.2f}"
@@ -209,7 +209,7 @@ def _show_recommendations(blocks: Iterable[dict[str, Any]], ranking: Ranking, as
         item_name = [line["item_name"]] if "item_name" in line else []
         tables.setdefault(line["user_id"], []).append([str(line["rank"]), *row, *item_name])
     for user, rows in tables.items():
-        headings = ["rank", ranking.of_score, *uncertainty, "ratings", "item", "name"]
+        headings = ["rank", ranking.score_name, *uncertainty, "ratings", "item", "name"]
         show_table(headings[: len(rows[0])], rows, f"user {user}", left=("name",))
     if not lines:
         say("nothing to recommend: every item is rated or excluded", file=sys.stderr)

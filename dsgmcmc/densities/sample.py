@@ -247,7 +247,7 @@ class Chain:
             density, self.sampler, seed=config.seed, chain=number, grid=config.grid, schedule=config.schedule
         )
         self.iterations = 0
-        self._records: list[dict[str, Any]] = []
+        self._records: list[tuple[Float64, float, float, int]] = []  # an entry of each of `ARRAYS` for every draw
         self.sampler.start(self.target, config.initial_sd)
 
     def run(self) -> None:
@@ -271,21 +271,16 @@ class Chain:
 
     def draws(self) -> dict[str, Any]:
         """Return the `ARRAYS` and ``statistics`` of `Draws` for this chain alone."""
-        arrays = {name: np.array([record[name] for record in self._records]) for name in ARRAYS}
-        return {**arrays, "statistics": self.sampler.metrics()}
+        arrays = map(np.array, zip(*self._records, strict=True))
+        return {**dict(zip(ARRAYS, arrays, strict=True)), "statistics": self.sampler.metrics()}
 
     def _record(self) -> None:
         self._check_finite()
         position = self.sampler.position(self.iterations - 1)
         all_data = self.config.sweep_length == 1  # otherwise an energy would take more data than many iterations
-        self._records.append(
-            {
-                "theta": self.target.block[position][0].copy(),
-                "energy": float(self.target.energy(position)[0]) if all_data else np.nan,
-                "weight": self.sampler.weight(self.target, self.iterations - 1),
-                "iteration": self.iterations,
-            }
-        )
+        energy = float(self.target.energy(position)[0]) if all_data else np.nan
+        weight = self.sampler.weight(self.target, self.iterations - 1)
+        self._records.append((self.target.block[position][0].copy(), energy, weight, self.iterations))
 
     def _check_finite(self) -> None:
         position = self.sampler.position(self.iterations - 1)

@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dsgmcmc.data.ratings import Ratings, Split, row_slabs
-from dsgmcmc.diagnostics.scores import of_sums
+from dsgmcmc.diagnostics.scores import difference_of_sums
 from dsgmcmc.model.likelihoods import Law
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.model.predictive.base import SMALLEST, Moments, Predictive
@@ -42,7 +42,7 @@ from dsgmcmc.types import Float64, Int32, Int64
 PRECISION_SHAPE, PRECISION_RATE = 4.0, 0.375
 
 CONVERGED_BELOW = 0.02  # the fit ends if a sweep changes every precision by less than this fraction
-MOST_SWEEPS = 50
+MAX_SWEEPS = 50
 _SLAB = 2_000_000  # ratings read at a time
 
 
@@ -81,7 +81,7 @@ def fit_biases_only(ratings: Ratings) -> BiasesOnly:
     squares = sum(float(np.square(x).sum()) for _, _, x in _deviations(ratings, "train", ratings.row_indptr))
     variance = squares / n or 1.0
     means, tau, strengths = (np.zeros(ratings.n_rows), np.zeros(ratings.n_cols)), 2 / variance, [4 / variance] * 2
-    for _ in range(MOST_SWEEPS):
+    for _ in range(MAX_SWEEPS):
         sums, squares = _sweep(ratings, means, tau, strengths[0])
         variances = [1 / (tau * number + strength) for number, strength in zip(counts, strengths, strict=True)]
         means[1][:] = tau * variances[1] * sums
@@ -181,7 +181,7 @@ def advantage(
         total += float(simple_logs.sum())
     if np.count_nonzero(counts) < 2:
         return None
-    gain, square = of_sums(sums[0], counts), of_sums(sums[1], counts)
+    gain, square = difference_of_sums(sums[0], counts), difference_of_sums(sums[1], counts)
     return {
         "measure": "log_probability" if _has_levels(model) else "log_predictive_density",
         "biases_only": total / start,

@@ -126,7 +126,7 @@ def _command(job: Mapping[str, Any]) -> str:
     return plain(job["command"]) + (f"  (on {processes} processes)" if processes > 1 else "")
 
 
-def of_convergence(diagnosis: Mapping[str, Any]) -> Table:
+def convergence_table(diagnosis: Mapping[str, Any]) -> Table:
     """Make a table of R-hat and ESS of shared parameters, and their worst values for predictions, from `diagnose`."""
     rows = [
         [line["label"], f"{line['mean']:.5g}", f"{line['sd']:.3g}", *_measures(line)]
@@ -148,7 +148,7 @@ def _measures(line: Mapping[str, Any]) -> list[str]:
     return texts
 
 
-def of_scores(scored: Mapping[str, Any] | None) -> list[Table]:
+def score_tables(scored: Mapping[str, Any] | None) -> list[Table]:
     """Make tables of the scores of test ratings, in total and by number of training ratings, from `calibration`."""
     if scored is None:
         return []

@@ -98,21 +98,21 @@ def evaluate(
         )
     liked_users, liked_items = (side[chosen] for side in run.test_pairs())
     eligible = np.unique(liked_users)
-    sampled = evenly(eligible, users)
-    rules, of_default = [], None
+    sampled = evenly_spaced(eligible, users)
+    rules, default_ndcg = [], None
     for name, lists in _lists(run, sampled, rated, at, liked).items():
         values = measures(sampled, lists, liked_users, liked_items)
-        of_default = values["ndcg"] if of_default is None else of_default
-        change = difference(values["ndcg"], of_default, sampled)
+        default_ndcg = values["ndcg"] if default_ndcg is None else default_ndcg
+        change = difference(values["ndcg"], default_ndcg, sampled)
         averages = {measure: average(by_user) for measure, by_user in values.items()}
         se = min(change.error, 1.0)  # unknown for a single user
         rules.append({"rule": name, **averages, "difference": {"mean": change.mean, "se": se}})
     return {"at": at, "liked": liked, "users": len(sampled), "of_users": len(eligible), "rules": rules}
 
 
-def evenly(users: Int32, most: int | None) -> Int32:
-    """Return at most `most` users, evenly spaced, or all users if `most` is None."""
-    number = len(users) if most is None else min(len(users), most)
+def evenly_spaced(users: Int32, limit: int | None) -> Int32:
+    """Return at most `limit` of the users, evenly spaced, or all users if `limit` is None."""
+    number = len(users) if limit is None else min(len(users), limit)
     return users[np.linspace(0, len(users) - 1, number).astype(np.int64)]
 
 
@@ -132,7 +132,7 @@ def click_scores(run: Run, ratings: Ratings) -> dict[str, Any] | None:
     95 % interval ``low`` to ``high``, and ``popular``, the mean for rankings by popularity. None without test clicks.
     """
     test_users, test_items = run.test_pairs()
-    users = evenly(np.unique(test_users), MAX_USERS)
+    users = evenly_spaced(np.unique(test_users), MAX_USERS)
     if not len(users):
         return None
     rated, longest = Rated(ratings), max(LENGTHS.values())

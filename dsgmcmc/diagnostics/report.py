@@ -22,7 +22,7 @@ import numpy as np
 
 from dsgmcmc._version import __version__
 from dsgmcmc.diagnostics.convergence import diagnose
-from dsgmcmc.diagnostics.overview import Table, of_convergence, of_scores, overview
+from dsgmcmc.diagnostics.overview import Table, convergence_table, overview, score_tables
 from dsgmcmc.diagnostics.scores import calibration, coverage, pit
 from dsgmcmc.diagnostics.summary import as_written
 from dsgmcmc.errors import InputError, writing
@@ -89,7 +89,7 @@ def _page(run: Run, name: str) -> str:
         times = _phases(facts["summary"] or {})
     configuration = Table("", ("setting", "value"), [[setting, str(value)] for setting, value in settings.items()])
     sections = [
-        _section("Convergence", _table(of_convergence(diagnosis)), diagnosis["note"]),
+        _section("Convergence", _table(convergence_table(diagnosis)), diagnosis["note"]),
         _section("Traces", _traces(run)),
         *(_of_test_ratings(run, scored) if scored else ()),
         *(_section(table.title, _table(table._replace(title=""))) for table in tables),
@@ -129,7 +129,7 @@ def _of_test_ratings(run: Run, scored: Mapping[str, Any]) -> Iterator[str]:
     note = "Strong lines: posterior mean. Faint lines: current draw."
     yield _section("Error while sampling", _figure(2, partial(_draw_errors, metrics=_metrics(run))), note)
     intervals = partial(_draw_calibration, predictive=predictive, ratings=test.rating, counts=scored["pit"])
-    scores, groups = of_scores(scored)
+    scores, groups = score_tables(scored)
     yield _section("Calibration", _figure(2, intervals) + _table(scores))
     yield _section("Where the error is", _table(groups))
 

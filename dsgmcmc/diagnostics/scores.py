@@ -184,10 +184,10 @@ def difference(first: Float64, second: Float64, owners: Int32) -> Estimate:
 
     `owners`, (n,), has the user of each score.
     """
-    return of_sums(np.asarray(np.bincount(owners, first - second), np.float64), np.bincount(owners))
+    return difference_of_sums(np.asarray(np.bincount(owners, first - second), np.float64), np.bincount(owners))
 
 
-def of_sums(sums: Float64, counts: Int64) -> Estimate:
+def difference_of_sums(sums: Float64, counts: Int64) -> Estimate:
     """Return the `difference` from the sums of differences by user, (U,), and their numbers, (U,), which may be 0."""
     n, users = int(counts.sum()), int(np.count_nonzero(counts))
     mean = float(sums.sum()) / n

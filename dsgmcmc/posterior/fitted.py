@@ -20,7 +20,7 @@ from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.newcomers import FoldIn, NewRatings, fold_in
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
-from dsgmcmc.posterior.rank import PATTERN_RULES, By, Ranking, recommendations, similar, those_among
+from dsgmcmc.posterior.rank import PATTERN_RULES, By, Ranking, allowed_items, recommendations, similar
 from dsgmcmc.posterior.run import Run
 from dsgmcmc.storage.files import Scratch
 from dsgmcmc.types import Array, Float64, Int32
@@ -352,7 +352,7 @@ class FittedModel:
         run.users.index_of([name for name, row in zip(names, rows.tolist(), strict=True) if row < 0], refuse=True)
         named = (None if items is None else list_names(items, "item") for items in (candidates, exclude))
         rated = self._rated if needs_rated else None
-        blocks = list(recommendations(run, rows, ranking, rated, newcomers=newcomers, among=those_among(run, *named)))
+        blocks = list(recommendations(run, rows, ranking, rated, newcomers=newcomers, among=allowed_items(run, *named)))
         table = Table({name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]} if blocks else {})
         return as_given(users, table)
 

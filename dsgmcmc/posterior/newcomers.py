@@ -133,12 +133,12 @@ class FoldIn:
         rows: Int32 = self._others[self._ends[which] : self._ends[which + 1]]
         return rows
 
-    def rows(self, number: int, which: npt.NDArray[np.intp]) -> Rows:
+    def rows(self, position: int, which: npt.NDArray[np.intp]) -> Rows:
         """Distributions of new rows at a saved draw.
 
         Parameters
         ----------
-        number : int
+        position : int
             Position of the draw in the run's `draws`.
         which : (q,) int
             Positions of new rows in the vocabulary.
@@ -148,23 +148,23 @@ class FoldIn:
         Rows
             Means, covariances, 1 / g, and thresholds if users have individual ones.
         """
-        if number not in self._rows:
-            self._rows[number] = self._solve(number)
-        rows = self._rows[number]
+        if position not in self._rows:
+            self._rows[position] = self._solve(position)
+        rows = self._rows[position]
         cuts = None if rows.cuts is None else rows.cuts[which]
         return Rows(rows.mean[which], rows.covariance[which], rows.noise[which], cuts)
 
-    def drawn(self, number: int, rng: np.random.Generator) -> FoldIn:
-        """Return a copy in which every row at the saved draw `number` is one draw from its distribution."""
-        rows, result = self.rows(number, np.arange(len(self.vocabulary))), copy(self)
+    def drawn(self, position: int, rng: np.random.Generator) -> FoldIn:
+        """Return a copy in which every row at the saved draw `position` is one draw from its distribution."""
+        rows, result = self.rows(position, np.arange(len(self.vocabulary))), copy(self)
         normals = zip(rows.mean, rows.covariance, strict=True)
         mean = np.array([rng.multivariate_normal(*normal) for normal in normals])
-        result._rows = {number: rows._replace(mean=mean, covariance=np.zeros_like(rows.covariance))}
+        result._rows = {position: rows._replace(mean=mean, covariance=np.zeros_like(rows.covariance))}
         return result
 
-    def _solve(self, number: int) -> Rows:
+    def _solve(self, position: int) -> Rows:
         """Compute the distributions of all rows at a saved draw."""
-        draw, n = self.run.draw(number), len(self.vocabulary)
+        draw, n = self.run.draw(position), len(self.vocabulary)
         unseen = draw.unseen[self.kind]
         other_theta = draw.theta[OTHER[self.kind]].astype(np.float64)
         background = draw.tau * (self.run.config.zero_weight or 0.0) * other_theta.T @ other_theta
@@ -174,7 +174,7 @@ class FoldIn:
             effects, centre = draw.shared[f"{self.kind}.features.effects"], self.run.index.encoding(self.kind)[1]
             shifts = self._features @ effects - np.outer(np.diff(self._features.indptr) > 0, centre @ effects)
         precision = np.linalg.inv(draw.prior[self.kind].covariance).astype(np.float64)
-        rng = np.random.default_rng([0, number])  # for noise scales, and for rows whose distribution is not normal
+        rng = np.random.default_rng([0, position])  # for noise scales, and for rows whose distribution is not normal
         cuts = np.tile(draw.thresholds, (n, 1)) if self._has_cuts and draw.thresholds is not None else None
         result = Rows(np.empty((n, d)), np.empty((n, d, d)), np.ones(n), cuts)
         for row in range(n):

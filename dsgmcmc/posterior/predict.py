@@ -166,48 +166,48 @@ class Predictor:
         return index
 
     def distributions(
-        self, users: Int32, items: Int32, numbers: Sequence[int] | None = None
+        self, users: Int32, items: Int32, positions: Sequence[int] | None = None
     ) -> Iterator[tuple[npt.NDArray[np.intp], Predictive]]:
-        """Yield positions of pairs and their predictive distributions, in batches; parameters as for `draws`."""
+        """Yield row numbers of pairs and their predictive distributions, in batches; parameters as for `draws`."""
         users, items = np.ascontiguousarray(users, np.int32), np.ascontiguousarray(items, np.int32)
         law = self.run.config.law
         make = law.expectation if self.options.of_mean else law.predictive
         for start in range(0, len(users), BLOCK):
             part = slice(start, start + BLOCK)
-            for rows, draws in self.draws(users[part], items[part], numbers).by_certainty():
+            for rows, draws in self.draws(users[part], items[part], positions).by_certainty():
                 yield start + rows, make(draws, self.run.mean, self.run.levels)
 
     # ------------------------------------------------------------------ draws of the predictors
 
-    def draws(self, users: Int32, items: Int32, numbers: Sequence[int] | None = None) -> PredictorDraws:
-        """Return draws of the predictors of pairs, from all saved draws or from the draws at positions `numbers`."""
-        run, numbers = self.run, range(len(self.run.draws)) if numbers is None else numbers
+    def draws(self, users: Int32, items: Int32, positions: Sequence[int] | None = None) -> PredictorDraws:
+        """Return draws of the predictors of pairs, from all saved draws or from those at `positions` in `Run.draws`."""
+        run, positions = self.run, range(len(self.run.draws)) if positions is None else positions
         new_user = (users < 0) | (users >= len(run.users))
         new_item = (items < 0) | (items >= len(run.items))
         known_users, known_items = np.where(new_user, np.int32(-1), users), np.where(new_item, np.int32(-1), items)
         unseen = _grouped(np.where(new_user, users, _KNOWN), np.where(new_item, items, _KNOWN))
-        eta = np.empty((len(users), len(numbers)), np.float32)
+        eta = np.empty((len(users), len(positions)), np.float32)
         noise, spread = np.empty_like(eta), np.zeros_like(eta)
         effects = np.zeros_like(eta) if run.has_effects else None
         by_user = run.config.thresholds != "shared"
         owners, owner = np.unique(users if by_user else np.zeros_like(users), return_inverse=True)
         thresholds, shapes = [], []
-        for column, number in enumerate(numbers):
-            draw = run.draw(number)
+        for column, position in enumerate(positions):
+            draw = run.draw(position)
             self._cells(
                 *(np.maximum(known_users, 0), np.maximum(known_items, 0), draw.theta["user"], draw.theta["item"]),
                 *(draw.inverse_scale["user"], draw.inverse_scale["item"], 1 / draw.tau, column, eta, noise),
             )
             for pairs in unseen:
-                user, item = self._rows(number, "user", users[pairs]), self._rows(number, "item", items[pairs])
+                user, item = self._rows(position, "user", users[pairs]), self._rows(position, "item", items[pairs])
                 eta[pairs, column], spread[pairs, column] = self._join(user, item)
                 noise[pairs, column] = user.noise * item.noise / draw.tau
             if effects is not None:
                 added, effects[:, column] = draw.of_ratings(known_users, known_items)
                 eta[:, column] += np.float32(added)
-            thresholds.append(self._thresholds(number, owners))
+            thresholds.append(self._thresholds(position, owners))
             shapes.append(run.config.law.shape_of(draw.shared))
-        weights = run.draw_weights[list(numbers)]
+        weights = run.draw_weights[list(positions)]
         return PredictorDraws(
             eta=eta,
             noise=noise,
@@ -219,12 +219,12 @@ class Predictor:
             shape=None if shapes[0] is None else np.array(shapes)[None],
         )
 
-    def _rows(self, number: int, kind: str, index: Int32) -> Rows:
+    def _rows(self, position: int, kind: str, index: Int32) -> Rows:
         """Return rows of one side at a draw: known rows, (q, D), or the distribution of an unknown or new row, (1, D).
 
         All `index` are known, or all are the same unknown or new row.
         """
-        draw, first = self.run.draw(number), int(index[0])
+        draw, first = self.run.draw(position), int(index[0])
         theta = draw.theta[kind]
         if 0 <= first < len(theta):
             known = theta[index].astype(np.float64)
@@ -234,14 +234,14 @@ class Predictor:
             prior = draw.unseen[kind]
             return Rows(prior.mean[None], prior.covariance[None], np.ones(1))
         assert self.newcomers is not None
-        return self.newcomers.rows(number, np.array([first - len(theta)]))
+        return self.newcomers.rows(position, np.array([first - len(theta)]))
 
-    def _thresholds(self, number: int, users: Int32) -> Float64 | None:
+    def _thresholds(self, position: int, users: Int32) -> Float64 | None:
         """Return the thresholds of users at a draw, (m, R - 1); None if ratings are not ordinal.
 
         Unknown users get the shared thresholds; so do all users if the model has no thresholds per user.
         """
-        draw = self.run.draw(number)
+        draw = self.run.draw(position)
         if draw.thresholds is None:
             return None
         thresholds = np.tile(draw.thresholds, (len(users), 1))
@@ -250,7 +250,7 @@ class Predictor:
             known, new = (users >= 0) & (users < first), users >= first
             thresholds[known] = draw.own_thresholds[users[known]]
             if self.newcomers is not None and new.any():
-                thresholds[new] = self.newcomers.rows(number, users[new].astype(np.intp) - first).cuts
+                thresholds[new] = self.newcomers.rows(position, users[new].astype(np.intp) - first).cuts
         return thresholds
 
     def _join(self, user: Rows, item: Rows) -> tuple[Float64, Float64]:

@@ -107,7 +107,7 @@ class Ranking:
             raise InputError(f"seed {self.seed!r}: expected a whole number, not below 0, or None")
 
     @property
-    def of_score(self) -> str:
+    def score_name(self) -> str:
         """Short description of the score."""
         if self.by in PATTERN_RULES:
             return self.by
@@ -260,7 +260,7 @@ def places(users: Int32) -> Int32:
     return (np.arange(len(users)) - np.repeat(first, np.diff(np.append(first, len(users))))).astype(np.int32)
 
 
-def those_among(run: Run, candidates: Any = None, exclude: Any = None) -> Mask | None:
+def allowed_items(run: Run, candidates: Any = None, exclude: Any = None) -> Mask | None:
     """Return the mask (items,) of items that may be recommended: `candidates` (default all) without `exclude`, by name.
 
     Return None if neither is given. Unknown names are ignored. Raises InputError if the run knows none of the

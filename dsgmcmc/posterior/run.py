@@ -308,12 +308,12 @@ class Run:
         total: Float64 = np.array(weights) / max(sum(weights), np.finfo(np.float64).tiny)
         return total
 
-    def draw(self, number: int) -> Draw:
+    def draw(self, position: int) -> Draw:
         """Read a saved draw. Draws stay in memory up to `KEPT_BYTES`; of further draws only the last one does.
 
         Parameters
         ----------
-        number : int
+        position : int
             Position in `draws`.
 
         Raises
@@ -321,12 +321,12 @@ class Run:
         InputError
             If the draw is damaged or gone.
         """
-        if number not in self._kept:
+        if position not in self._kept:
             if self._kept_bytes > KEPT_BYTES:  # the last draw had no room: its memory is freed before this one is read
                 self._kept_bytes -= self._kept.popitem()[1].nbytes
-            self._kept[number] = draw = self._read_draw(number)
+            self._kept[position] = draw = self._read_draw(position)
             self._kept_bytes += draw.nbytes
-        return self._kept[number]
+        return self._kept[position]
 
     def open_draw(self, position: int) -> DrawPlace:
         """Find a saved draw by its position in `draws`, and check that its snapshot is complete."""
@@ -351,14 +351,14 @@ class Run:
         arrays = snapshot.read_all([Key("draw", "run", 0, name) for name in names], index)
         shared = {self.name_of(name): array for name, array in zip(names, arrays, strict=True)}
         rows: dict[str, dict[str, Float32]] = {kind: {} for kind in KINDS}
-        fields = [(factor, quantity.name) for factor in self._rows for quantity, _ in self._of_rows(factor)]
+        fields = [(factor, quantity.name) for factor in self._rows for quantity, _ in self._row_shapes(factor)]
         for (factor, name), array in zip(fields, snapshot.read_fields("draw", fields, index), strict=True):
             rows[self.kind_of(Factor[factor])][name] = array
         return Draw(chain, iteration, shared, rows)
 
     # ------------------------------------------------------------------ checks of manifests
 
-    def _of_rows(self, factor: str) -> list[tuple[Quantity, Shape]]:
+    def _row_shapes(self, factor: str) -> list[tuple[Quantity, Shape]]:
         """Return the quantities of a factor's rows in a draw, and their shapes."""
         drawn = [quantity for quantity in self.quantities.drawn_of_rows if quantity.is_of(Factor[factor])]
         return [(quantity, (self._rows[factor], quantity.width(self.quantities.sizes))) for quantity in drawn]
@@ -375,7 +375,7 @@ class Run:
             return
         wanted: dict[ArrayName, Shape] = {("trace", "W", "log_likelihood"): (draws * self.config.grid,)}
         for factor in self._rows:
-            for quantity, shape in self._of_rows(factor):
+            for quantity, shape in self._row_shapes(factor):
                 prefix = "" if quantity == THETA else f"{quantity.name}_"
                 wanted |= {("moments", factor, f"{prefix}{moment}"): shape for moment in ("mean", "variance")}
         wanted |= {("test", "W", field): (self._tests,) for field in ("rating", "mean", "variance", "noise_variance")}
@@ -391,7 +391,7 @@ class Run:
         shared = self.quantities.shared
         _compare(snapshot, {("draw", "run", quantity.name): (draws, *quantity.shape(sizes)) for quantity in shared})
         for factor in self._rows:
-            wanted = {("draw", factor, quantity.name): (draws, *shape) for quantity, shape in self._of_rows(factor)}
+            wanted = {("draw", factor, quantity.name): (draws, *shape) for quantity, shape in self._row_shapes(factor)}
             _compare(snapshot, wanted, axis=1)
 
     # ------------------------------------------------------------------ exposure and ratings

@@ -84,11 +84,11 @@ def _of_priors(run: Run) -> dict[str, Float64]:
     rank, traces = run.config.rank, {}
     if run.config.biases:
         traces = {f"{kind}_bias_precision": traced(run, f"{kind}.precision")[..., rank] for kind in KINDS}
-    of_users, of_items = (traced(run, f"{kind}.mean")[..., :rank] for kind in KINDS)
-    traces["mean_product"] = (of_users * of_items).sum(axis=-1)
+    user_mean, item_mean = (traced(run, f"{kind}.mean")[..., :rank] for kind in KINDS)
+    traces["mean_product"] = (user_mean * item_mean).sum(axis=-1)
     if run.config.prior != "normal-wishart":  # the trace of a dense precision has only its diagonal
-        of_users, of_items = (traced(run, f"{kind}.precision")[..., :rank] for kind in KINDS)
-        traces["variance_product"] = (1 / (of_users * of_items)).sum(axis=-1)
+        user_precision, item_precision = (traced(run, f"{kind}.precision")[..., :rank] for kind in KINDS)
+        traces["variance_product"] = (1 / (user_precision * item_precision)).sum(axis=-1)
     return traces
 
 
@@ -147,20 +147,20 @@ class Estimate(NamedTuple):
 def importance(run: Run) -> dict[str, list[Estimate]]:
     """Return the importance of groups of features, of single features, and of levels of time, by title."""
 
-    def of_all_draws(name: str) -> Float64:
+    def all_draws(name: str) -> Float64:
         return np.concatenate([trace[name] for trace in run.traces])
 
-    result, weights = {}, of_all_draws("weight")[:, 0]
+    result, weights = {}, all_draws("weight")[:, 0]
     for kind in KINDS:
         if names := run.feature_names(kind):
             groups = list(dict.fromkeys(run.index.features(kind)[1]))
-            explained = _estimates(groups, of_all_draws(f"{kind}.features.explained"), weights)
+            explained = _estimates(groups, all_draws(f"{kind}.features.explained"), weights)
             result[f"Variance between {kind}s that features explain, relative to the remaining variance"] = explained
             if run.config.biases and run.draws:
                 effects = _estimates(names, run.effects(kind)[:, :, -1], run.draw_weights)
                 result[f"Effects of features on the mean rating of {kind}s"] = effects
     if run.config.times:
-        sds = _estimates(run.config.times, of_all_draws("time.precision") ** -0.5, weights)
+        sds = _estimates(run.config.times, all_draws("time.precision") ** -0.5, weights)
         result["Sd of the effects of groups of ratings"] = sds
     return result
 

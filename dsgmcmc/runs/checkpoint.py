@@ -221,7 +221,7 @@ class Checkpoints:
         size = sum(array.nbytes for _, array in state.saved())
         control.write_seconds = RESERVE * size / SLOW_DISK
         state_bytes, draw_bytes = map(sum, zip(*ring.comm.allgather((size, self._draws.draw_bytes)), strict=True))
-        self._most_pending = max(DRAWS_PER_STATE * state_bytes, MIN_DRAW_BYTES) // max(draw_bytes, 1)
+        self._max_pending = max(DRAWS_PER_STATE * state_bytes, MIN_DRAW_BYTES) // max(draw_bytes, 1)
 
     # ------------------------------------------------------------------ saving
 
@@ -233,7 +233,7 @@ class Checkpoints:
     @property
     def has_many_draws(self) -> bool:
         """Whether a checkpoint is due because of many draws in memory; equal on all processes."""
-        return len(self._draws.pending) > self._most_pending
+        return len(self._draws.pending) > self._max_pending
 
     def save(self, iteration: int, seconds: float, wait: bool = False) -> None:
         """Begin to write the pending draws and a checkpoint, after any earlier write has ended. Collective.

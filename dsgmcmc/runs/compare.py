@@ -241,7 +241,7 @@ def ranking_scores(run: Run, rated: Rated, most: int = ranking.MAX_USERS) -> Sco
     liked_users, liked_items = (side[liked] for side in run.test_pairs())
     if not len(liked_users):
         raise InputError("no held-out rating is liked, so rankings cannot be compared: choose another metric")
-    users = ranking.evenly(np.unique(liked_users), most)
+    users = ranking.evenly_spaced(np.unique(liked_users), most)
     lists = ranking.recommended(run, users, Ranking(LIST_LENGTH), rated)
     return Scores(ranking.measures(users, lists, liked_users, liked_items)["ndcg"], users)
 

@@ -67,20 +67,20 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
-def read_plain(path: Path, most: int) -> bytes:
-    """Read a regular file of at most `most` bytes.
+def read_plain(path: Path, max_bytes: int) -> bytes:
+    """Read a regular file of at most `max_bytes` bytes.
 
     Raises InputError if the file is larger, or is a directory, a pipe or a device, and OSError if it is missing or
     cannot be opened.
     """
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # opening a pipe would wait for its writer
     status = os.fstat(handle)
-    if stat.S_ISREG(status.st_mode) and status.st_size <= most:
+    if stat.S_ISREG(status.st_mode) and status.st_size <= max_bytes:
         with os.fdopen(handle, "rb") as file:
-            return file.read(status.st_size)  # `most` bytes would be allocated at once
+            return file.read(status.st_size)  # `max_bytes` would be allocated at once
     os.close(handle)
     if stat.S_ISREG(status.st_mode):
-        raise InputError(f"{path} has {status.st_size:,} bytes, but may have at most {most:,}")
+        raise InputError(f"{path} has {status.st_size:,} bytes, but may have at most {max_bytes:,}")
     raise InputError(f"{path} is a directory, a pipe or a device: expected a file")
 
 

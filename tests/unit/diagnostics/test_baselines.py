@@ -26,7 +26,7 @@ def test_the_fit_solves_its_equations(tmp_path: Path, monkeypatch: pytest.Monkey
     """
     monkeypatch.setattr(baselines, "_SLAB", slab)
     monkeypatch.setattr(baselines, "CONVERGED_BELOW", 0.0)
-    monkeypatch.setattr(baselines, "MOST_SWEEPS", 400)
+    monkeypatch.setattr(baselines, "MAX_SWEEPS", 400)
     with Ratings(write_planted(tmp_path / "r.h5")) as ratings:
         fitted = fit_biases_only(ratings)
         shape = (ratings.n_rows, ratings.n_cols)

@@ -11,7 +11,7 @@ from dsgmcmc.posterior.draws import OTHER
 from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.names import Vocabulary, item_titles
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
-from dsgmcmc.posterior.rank import Ranking, recommend, recommendations, similar, similarities, those_among
+from dsgmcmc.posterior.rank import Ranking, allowed_items, recommend, recommendations, similar, similarities
 from dsgmcmc.posterior.run import Run
 
 COLUMNS = ["user_id", "item_id", "score", "rank", "sd", "q05", "q95", "ratings"]
@@ -99,11 +99,11 @@ def test_only_candidates_are_recommended(finished):
     """Candidates are the items asked for without those ruled out; if all are unknown, they are refused."""
     run = finished.open()
     some = run.items.ids[:6].tolist()
-    among = those_among(run, [*some, -99], some[:2])
+    among = allowed_items(run, [*some, -99], some[:2])
     ((_, items, _),) = recommend(run, np.int32([0]), Ranking(9, "mean"), among=among)
     assert set(items.tolist()) == {2, 3, 4, 5}
     with pytest.raises(InputError, match="unknown"):
-        those_among(run, [-99])
+        allowed_items(run, [-99])
 
 
 def test_the_columns_of_recommendations(finished):
