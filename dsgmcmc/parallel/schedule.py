@@ -35,8 +35,7 @@ class Schedule:
         self._chain = chain
         self._generator = np.random.Philox(key=[seed, Purpose.SCHEDULE])
         self._state = self._generator.state  # resetting the state is eight times as fast as a new generator
-        self._order: tuple[int, Int64] = (-1, np.zeros(0, np.int64))
-        self._orders: tuple[tuple[int, int], Int64] = ((-1, 0), np.zeros((0, 0), np.int64))
+        self._orders: tuple[tuple[int, int], Int64] = ((-1, 0), np.zeros((0, 0), np.int64))  # key: sweep, rows
         #: (B,) float64: the probability p_t of a visit to part t; for ``cyclic``, its frequency.
         self.probability = np.full(self.grid, 1.0 / self.grid)
         if name == "random":
@@ -50,10 +49,7 @@ class Schedule:
             raw = int(self._raw(iteration, 1)[0])
             target = (raw * int(self._cumulative[-1])) >> 64
             return int(np.searchsorted(self._cumulative, target, side="right"))
-        sweep = iteration // self.grid
-        if self._order[0] != sweep:
-            self._order = (sweep, np.argsort(self._raw(sweep, self.grid), kind="stable"))
-        return int(self._order[1][iteration % self.grid])
+        return int(self._shuffled(iteration, 1)[0])
 
     def parts(self, iteration: int, rows: int) -> Int64:
         """Return the part that each of `rows` rows visits, (rows,) int64; unless cyclic, each row has its own order."""
@@ -63,6 +59,10 @@ class Schedule:
             u = self._raw(iteration, rows) / 2.0**64
             parts = np.searchsorted(self._cumulative, np.floor(u * self._cumulative[-1]), side="right")
             return np.asarray(np.minimum(parts, self.grid - 1), np.int64)
+        return self._shuffled(iteration, rows)
+
+    def _shuffled(self, iteration: int, rows: int) -> Int64:
+        """Return the part that each row visits, (rows,) int64; every row and sweep has a permutation of all parts."""
         sweep = iteration // self.grid
         if self._orders[0] != (sweep, rows):
             raw = self._raw(sweep, rows * self.grid).reshape(rows, self.grid)
