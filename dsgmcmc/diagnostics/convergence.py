@@ -141,7 +141,7 @@ def slowest(diagnosis: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     measured = [
         {"label": line["label"], "ess": min(line["ess_bulk"], line["ess_tail"]), "rhat": line["rhat"]}
         for line in diagnosis["quantities"]
-        if not diagnosis["withheld"] and line["name"] not in (*traces.PRIOR_SCALARS, traces.TEST_LOG_LIKELIHOOD)
+        if not diagnosis["withheld"] and line["name"] not in traces.LABELS
     ]
     return {"shared": min(measured, key=itemgetter("ess"))} if measured else {}
 

@@ -35,10 +35,9 @@ from dsgmcmc.types import Array, Float64, Int64
 
 LEVEL = 0.9  # probability of the intervals of `importance`
 TEST_LOG_LIKELIHOOD = "test_log_likelihood"
-#: Scalars of the priors of rows.
-PRIOR_SCALARS = ("user_bias_precision", "item_bias_precision", "mean_product", "variance_product")
 
-#: Labels of scalars that do not belong to a single quantity of the model.
+#: Labels of scalars that do not belong to a single quantity of the model: the test log likelihood, and scalars of the
+#: priors of rows.
 LABELS = {
     "user_bias_precision": "precision of the user biases",
     "item_bias_precision": "precision of the item biases",
