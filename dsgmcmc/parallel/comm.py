@@ -49,8 +49,8 @@ LAUNCHERS = {
 }
 #: Environment variables that set the number of threads of numerical libraries.
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
-#: Environment variable by which `launch/mpirun.sh` asks process 0 to print the exit status: the status of mpirun is not
-#: reliable: mpirun may end with status 0 after losing a host, and with the status of a signal after a complete run.
+#: Environment variable by which `launch/mpirun.sh` asks process 0 to print the exit status. The status of mpirun is not
+#: reliable: it may be 0 after mpirun has lost a host, and that of a signal after a complete run.
 TELL_STATUS = "DSGMCMC_TELL_STATUS"
 #: The environment variable that selects Open MPI's transports, and two values of it. The first value excludes network
 #: cards (openib in version 4). The second value is for a single process: with messages to itself alone, it neither
