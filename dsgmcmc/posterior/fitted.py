@@ -344,8 +344,8 @@ class FittedModel:
         needs_rated = not include_rated or by in PATTERN_RULES
         if needs_rated and self._rated is None:
             self._rated = run.rated(self._data)
-        newcomers = self._newcomers if self._newcomers is not None and self._newcomers.kind == "user" else None
-        if newcomers is None and self._newcomers is not None:
+        newcomers = self._newcomers
+        if newcomers is not None and newcomers.kind == "item":
             raise InputError("this model has folded-in items, which cannot be ranked: recommend from the run itself")
         names = np.sort(run.users.ids).tolist() if users is None else list_names(users, "user")
         rows = Predictor(run, PredictOptions(), newcomers).index_of("user", names)
