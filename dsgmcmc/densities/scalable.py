@@ -24,6 +24,7 @@ abs(x.v) <= abs(L^T x) abs(L^-1 v) instead, with L L^T the inverse Hessian.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from math import factorial
 from typing import Any, ClassVar, Literal
 
@@ -74,13 +75,16 @@ class Scalable(Metropolis[SMHConfig, Regression]):
 
     Config = SMHConfig
     densities = Regression
-    #: Order k to which energies are expanded, 1 or 2.
-    order: ClassVar[int]
     defaults: ClassVar[dict[str, Any]] = {"iterations": 100_000, "burn_in": 1_000, "initial_sd": 2.0}
 
     def __init__(self, config: SMHConfig, burn_in: int) -> None:
         super().__init__(config, burn_in)
         self._prepared: tuple[Thinning, NormalApproximation] | None = None
+
+    @property
+    @abstractmethod
+    def order(self) -> int:
+        """Order k to which energies are expanded, 1 or 2."""
 
     @classmethod
     def default_thin(cls, config: SMHConfig, grid: int) -> int:
