@@ -49,7 +49,7 @@ Changes = Iterator[tuple[str, Callable[[Path], Any]]]
 def _ratings(path: Path) -> Any:
     with Ratings(path) as ratings:
         parts = [ratings.slab(part, 0, ratings.n_rows) for part in ("train", "test")]
-        ids = [ratings.row_ids().tolist(), ratings.col_ids().tolist()]
+        ids = [ratings.ids("rows").tolist(), ratings.ids("cols").tolist()]
         arrays = [array.tobytes() for part in parts for array in part]
         return [ratings.n_rows, ratings.n_cols, ratings.transposed, ratings.mean, ratings.digest, ids, arrays]
 

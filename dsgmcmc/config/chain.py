@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_serializer, model_validator
 
-from dsgmcmc.config.units import format_accuracy, parse_accuracy, parse_length, parse_time
+from dsgmcmc.config.units import ESS_PER_CHAIN, format_accuracy, parse_accuracy, parse_length, parse_time
 from dsgmcmc.errors import InputError
 from dsgmcmc.samplers import DENSITY_SAMPLERS, SAMPLERS, sampler_named
 from dsgmcmc.samplers.base import Sampler
@@ -172,7 +172,8 @@ class ChainConfig(Checked):
     Lengths may be given in iterations, as a number, or in sweeps, as ``"500sweeps"``.
     """
 
-    #: Whether samplers that sample only densities may be chosen.
+    #: Whether the chains sample a density. If so, samplers of densities alone may be chosen, and there are no
+    #: predictions to monitor.
     of_densities: ClassVar[bool] = True
 
     sampler: SamplerSection = setting(
@@ -250,7 +251,8 @@ class ChainConfig(Checked):
     def plain(self, processes: int = 1, finest: int | None = None) -> dict[str, Any]:
         """Choose missing values, convert lengths to iterations, check all, and return the settings.
 
-        A default target accuracy that cannot be reached or measured is left out.
+        Without a target accuracy and a number of iterations, chains on ratings aim at an ESS of `ESS_PER_CHAIN` per
+        chain, unless it cannot be reached or measured.
 
         Parameters
         ----------
@@ -269,7 +271,8 @@ class ChainConfig(Checked):
         InputError
             If the settings are incompatible.
         """
-        until = self.until or (self.default_until() if self.iterations is None else "none")
+        monitored = self.iterations is None and not self.of_densities
+        until = self.until or (format_accuracy({"ess": ESS_PER_CHAIN * self.chains}) if monitored else "none")
         if until != "none":
             plain = self._plain(processes, finest, until)
             reason = self._why_unreachable(plain)
@@ -278,10 +281,6 @@ class ChainConfig(Checked):
             if self.until:
                 raise InputError(f"until {until}: {reason}")
         return self._plain(processes, finest, None)
-
-    def default_until(self) -> str:
-        """Return the target accuracy that is used if no number of iterations is given."""
-        return "none"
 
     def _why_unreachable(self, plain: Mapping[str, Any]) -> str:
         """Explain why the target accuracy cannot be reached or measured; empty if there is no such reason."""

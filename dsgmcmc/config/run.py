@@ -14,7 +14,6 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, Field, ValidationInfo, field_validator
 
 from dsgmcmc.config.chain import DEFAULT_SAMPLER, ChainConfig, ResolvedChain, section_of
-from dsgmcmc.config.units import ESS_PER_CHAIN, format_accuracy
 from dsgmcmc.data.ratings import SIDES, Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.likelihoods import LIKELIHOODS, Law, LikelihoodSettings
@@ -92,10 +91,6 @@ class ModelConfig(PartSettings, LikelihoodSettings, FactorConfig):
 
 class RunConfig(ModelConfig, ChainConfig):
     """Requested settings of the chains and the model of a run; `RatingsSource` chooses the rank if it is ``auto``."""
-
-    def default_until(self) -> str:
-        """Return the target accuracy without a given number of iterations: an ESS of 100 per chain."""
-        return format_accuracy({"ess": ESS_PER_CHAIN * self.chains})
 
     def resolved(self, processes: int = 1, finest: int | None = None) -> ResolvedConfig:
         """Return the resolved configuration. Parameters and errors are those of `ChainConfig.plain`."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from dsgmcmc.data.ratings import AGES, SPLITS, Ratings, Side, Split, Times, row_slabs
 from dsgmcmc.errors import InputError
-from dsgmcmc.types import Float32, Float64, Int32, Int64, Mask, UInt64
+from dsgmcmc.types import Float32, Int32, Int64, Mask, UInt64
 
 _SLAB = 4_000_000  # entries read at a time
 
@@ -39,7 +39,7 @@ class InnerSplit(Ratings):
     """
 
     def __init__(self, ratings: Ratings, share: float, seed: int) -> None:
-        vars(self).update(vars(ratings))  # names, features and times come from the file
+        vars(self).update(vars(ratings))  # names, features, times and levels come from the file
         self._whole, self._share, self._threshold = ratings, share, np.uint64(min(int(share * 2.0**64), 2**64 - 1))
         self._seed_hash = _scramble(np.array([seed], np.uint64))
         self.temporal = False
@@ -91,18 +91,6 @@ class InnerSplit(Ratings):
         """Return the column of every rating of a part in rows `start` to `stop`, (n,) int32."""
         columns = self._whole.columns("train", start, stop)
         return columns[self._mask(part, start, stop, columns)]
-
-    @property
-    def value_bytes(self) -> int:
-        """Bytes per training rating in memory (`dsgmcmc.kernels.stored`), judged by the file's first ratings."""
-        return self._whole.value_bytes
-
-    def levels(self, most: int) -> Float64 | None:
-        """Return the file's distinct training ratings, (R,) float64 ascending; None if there are more than `most`.
-
-        The levels come from the whole file, so that a model of this view and a model of the file have equal levels.
-        """
-        return self._whole.levels(most)
 
     def times_slab(self, part: Split, side: Side, start: int, stop: int) -> Times:
         """Read the positions in time of a part's ratings in rows `start` to `stop`, as `Times` has them in the file."""

@@ -196,12 +196,8 @@ def _find_bad_cells(indptr: Int64, indices: Int32, values: Float32, n_cols: int)
         return None
     if int(indices.min()) < 0 or int(indices.max()) >= n_cols:
         return f"indices outside 0..{n_cols - 1}"
-    ascending = np.empty(len(indices), dtype=bool)
-    ascending[0] = True
-    np.greater(indices[1:], indices[:-1], out=ascending[1:])
-    starts = indptr[:-1]
-    ascending[starts[starts < len(indices)]] = True  # the first index of a row follows no other
-    if not ascending.all():
+    descents = 1 + np.flatnonzero(indices[1:] <= indices[:-1])
+    if not np.isin(descents, indptr).all():  # the first index of a row may have any value
         return "indices that do not ascend in their row"
     if not np.isfinite(values).all():
         return "values that are not finite"
@@ -308,13 +304,15 @@ class Ratings:
         """Close the file."""
         self._file.close()
 
-    def row_ids(self) -> Array:
-        """Return (I,) original names of the rows: int64, or an object array of str."""
-        return self._ids("rows")
-
-    def col_ids(self) -> Array:
-        """Return (J,) original names of the columns: int64, or an object array of str."""
-        return self._ids("cols")
+    def ids(self, side: Side) -> Array:
+        """Return the original names of all rows, or of all columns: int64, or an object array of str."""
+        raw = self._read(f"{side}/ids", 0, len(self._data[f"{side}/ids"]))
+        if raw.dtype == np.int64:
+            return raw
+        try:
+            return np.array([name.decode() for name in raw.tolist()], dtype=object)
+        except UnicodeDecodeError as error:
+            raise self._wrong(f"/{side}/ids is not UTF-8") from error
 
     def slab(self, part: Split, start: int, stop: int) -> tuple[Int64, Int32, Float32]:
         """Read rows `start` to `stop` of a part.
@@ -358,7 +356,9 @@ class Ratings:
     def levels(self, most: int) -> Float64 | None:
         """Return the distinct training ratings, (R,) float64 in ascending order; None if there are more than `most`.
 
-        The first call reads all ratings; `most` is at most `dsgmcmc.kernels.stored.FEW`.
+        The first call reads all training ratings of the file, also for a view of some of them (`dsgmcmc.data.inner`),
+        so that a model of a view has the same levels as a model of the file. `most` is at most
+        `dsgmcmc.kernels.stored.FEW`.
         """
         levels = self._levels
         return levels if levels is not None and len(levels) <= most else None
@@ -366,14 +366,14 @@ class Ratings:
     @cached_property
     def _levels(self) -> Float64 | None:
         numbering = Numbering()
-        for first in range(0, self.nnz, _PIECE):
+        for first in range(0, len(self._data["train/values"]), _PIECE):
             if numbering.numbers(self._read("train/values", first, first + _PIECE)) is None:
                 return None
         return np.unique(numbering.values).astype(np.float64)
 
     @property
     def value_bytes(self) -> int:
-        """Bytes per training rating in memory (`dsgmcmc.kernels.stored`), judged by the first ratings."""
+        """Bytes per training rating in memory (`dsgmcmc.kernels.stored`), judged by the file's first ratings."""
         first = Numbering().numbers(self._read("train/values", 0, _PIECE))
         return 4 if first is None else 1
 
@@ -452,15 +452,6 @@ class Ratings:
             advice = "copy the file again, or prepare it again"
             raise self._wrong(f"/{name} is damaged in entries {start} to {stop} ({error}): {advice}") from error
         return read
-
-    def _ids(self, side: str) -> Array:
-        raw = self._read(f"{side}/ids", 0, len(self._data[f"{side}/ids"]))
-        if raw.dtype == np.int64:
-            return raw
-        try:
-            return np.array([name.decode() for name in raw.tolist()], dtype=object)
-        except UnicodeDecodeError as error:
-            raise self._wrong(f"/{side}/ids is not UTF-8") from error
 
     def _check_attributes(self) -> None:
         """Read the attributes, and check their types, ranges and the version."""
@@ -636,8 +627,7 @@ def write_slabs(
                         content.append(f"{side}/ids", names, getattr(sizes, side))
                 for slab in slabs:
                     content.add(slab)
-                attributes = {"seed": seed, "transposed": transposed, "source": source}
-                content.finish(attributes)
+                content.finish({"seed": seed, "transposed": transposed, "source": source})
             sync(temporary)
             check_target(path, force)
             temporary.replace(path)

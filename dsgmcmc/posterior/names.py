@@ -56,7 +56,7 @@ def _blocks(ratings: Ratings) -> dict[Key, Array]:
     """Return the arrays of the index."""
     blocks: dict[Key, Array] = {}
     counts = {"W": np.diff(ratings.row_indptr), "H": ratings.column_counts}
-    for factor, ids in (("W", ratings.row_ids()), ("H", ratings.col_ids())):
+    for factor, ids in zip("WH", map(ratings.ids, SIDES), strict=True):
         blocks[Key("ratings", factor, 0, "count")] = counts[factor]
         as_integers = {Key("ids", factor, 0, "integers"): ids}
         blocks |= as_integers if ids.dtype == np.int64 else _encode_texts("ids", factor, ids)

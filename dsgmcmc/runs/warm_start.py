@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from dsgmcmc.config.run import ModelConfig, ResolvedConfig
-from dsgmcmc.data.ratings import Ratings
+from dsgmcmc.data.ratings import SIDES, Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.model.quantity import THETA
 from dsgmcmc.model.target import KNOWN
@@ -106,7 +106,7 @@ class WarmStart:
         InputError
             If the two runs share no user and no item.
         """
-        names = zip("WH", _kinds(ratings), (ratings.row_ids(), ratings.col_ids()), strict=True)
+        names = zip("WH", _kinds(ratings), map(ratings.ids, SIDES), strict=True)
         rows = {factor: _match(self.index.vocabulary(kind), ids) for factor, kind, ids in names}
         if all((earlier < 0).all() for earlier in rows.values()):
             raise InputError(f"{self.directory.path} and {ratings.path} have no user and no item in common")

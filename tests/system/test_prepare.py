@@ -23,7 +23,7 @@ def test_movielens_1m(datasets, tmp_path):
         ratings.verify()
         assert (ratings.n_rows, ratings.n_cols, ratings.nnz, ratings.nnz_test) == (6040, 3706, 900188, 100021)
         assert (ratings.minimum, ratings.maximum, ratings.transposed) == (1, 5, False)
-        assert sorted(ratings.row_ids()) == list(range(1, 6041))
+        assert sorted(ratings.ids("rows")) == list(range(1, 6041))
         assert abs(ratings.row_indptr[3020] - ratings.nnz / 2) < 0.05 * ratings.nnz
         assert ratings.source == "ratings.dat"
 

@@ -44,7 +44,7 @@ def read_back(path: Path) -> dict[str, dict[tuple, float]]:
         ratings.verify()
         for part in SPLITS:
             indptr, columns, values = ratings.slab(part, 0, ratings.n_rows)
-            names = [np.repeat(ratings.row_ids(), np.diff(indptr)).tolist(), ratings.col_ids()[columns].tolist()]
+            names = [np.repeat(ratings.ids("rows"), np.diff(indptr)).tolist(), ratings.ids("cols")[columns].tolist()]
             users, items = reversed(names) if ratings.transposed else names
             parts[part] = dict(zip(zip(users, items, strict=True), values.tolist(), strict=True))
     return parts

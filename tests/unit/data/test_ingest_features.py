@@ -43,7 +43,7 @@ def features_of(path: Path, entity: str = "user") -> dict[object, dict[str, floa
     with Ratings(path) as ratings:
         ratings.verify()
         side = "rows" if (entity == "item") == ratings.transposed else "cols"
-        ids = (ratings.row_ids() if side == "rows" else ratings.col_ids()).tolist()
+        ids = ratings.ids(side).tolist()
         features = ratings.feature_slab(side, 0, len(ids))
     ends = features.indptr
     return {

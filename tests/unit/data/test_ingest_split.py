@@ -67,8 +67,8 @@ def test_split_and_order_stay_what_they_are(tmp_path):
     assert set(read_back(tmp_path / "out.h5")["test"]) == set(smallest)
     users, items = ({pair[side] for pair in pairs} for side in (0, 1))
     with Ratings(tmp_path / "out.h5") as ratings:
-        assert ratings.row_ids().tolist() == sorted(users, key=lambda name: key(7, "user", name))
-        assert ratings.col_ids().tolist() == sorted(items, key=lambda name: key(7, "item", name))
+        assert ratings.ids("rows").tolist() == sorted(users, key=lambda name: key(7, "user", name))
+        assert ratings.ids("cols").tolist() == sorted(items, key=lambda name: key(7, "item", name))
 
 
 def test_split_is_spread_over_users_and_items(tmp_path):
@@ -118,8 +118,8 @@ def test_test_file(tmp_path):
     assert parts["train"] == {(u, i): r for u, i, r, _ in RATINGS}
     assert (summary.users, summary.items, summary.train, summary.test) == (7, 6, 10, 4)
     with Ratings(tmp_path / "out.h5") as ratings:
-        counts = dict(zip(ratings.row_ids().tolist(), np.diff(ratings.row_indptr).tolist(), strict=True))
-        columns = dict(zip(ratings.col_ids().tolist(), ratings.column_counts.tolist(), strict=True))
+        counts = dict(zip(ratings.ids("rows").tolist(), np.diff(ratings.row_indptr).tolist(), strict=True))
+        columns = dict(zip(ratings.ids("cols").tolist(), ratings.column_counts.tolist(), strict=True))
     assert counts[777] == counts[666] == columns[888] == columns[555] == 0
 
 

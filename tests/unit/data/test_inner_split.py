@@ -80,7 +80,7 @@ def test_a_temporal_split_holds_out_the_latest(tmp_path, tall):
     whole.verify()
     inner = InnerSplit(whole, 0.1, 0)
     time_of = {tuple(pair): time for pair, time in zip(pairs.tolist(), times.tolist(), strict=True)}
-    rows, columns = whole.row_ids(), whole.col_ids()
+    rows, columns = whole.ids("rows"), whole.ids("cols")
 
     def when(ratings, part):
         named = [(int(rows[i]), int(columns[j])) for i, j in cells(ratings, part)]

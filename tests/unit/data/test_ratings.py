@@ -37,9 +37,9 @@ def test_round_trip(file):
         assert (ratings.n_rows, ratings.n_cols, ratings.nnz, ratings.nnz_test) == (4, 3, 6, 2)
         assert (ratings.minimum, ratings.maximum, ratings.mean) == (0.5, 5.0, 16 / 6)
         assert (ratings.seed, ratings.transposed, ratings.source) == (5, True, "x.csv")
-        assert ratings.row_ids().tolist() == ROW_IDS.tolist()
-        assert ratings.row_ids().dtype == np.int64
-        assert ratings.col_ids().tolist() == ["a b", "Amélie", "七人の侍"]
+        assert ratings.ids("rows").tolist() == ROW_IDS.tolist()
+        assert ratings.ids("rows").dtype == np.int64
+        assert ratings.ids("cols").tolist() == ["a b", "Amélie", "七人の侍"]
         assert ratings.row_indptr.tolist() == TRAIN[0].tolist()
         assert ratings.column_counts.tolist() == [2, 2, 2]
         for part, (indptr, indices, values) in (("train", TRAIN), ("test", TEST)):
@@ -186,7 +186,7 @@ def everything(path: Path) -> str:
         facts = {name: fact for name, fact in vars(ratings).items() if not name.startswith("_") and name != "features"}
         slabs = [ratings.slab(part, 0, ratings.n_rows) for part in ("train", "test")]
         features = [ratings.feature_slab(side, 0, 4).datasets(side) for side in ratings.features]
-        content = [facts, slabs, ratings.row_ids(), ratings.col_ids(), features]
+        content = [facts, slabs, ratings.ids("rows"), ratings.ids("cols"), features]
         return json.dumps(
             content, default=lambda value: value.tolist() if isinstance(value, np.ndarray) else str(value)
         )
