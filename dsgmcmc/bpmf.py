@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 
 from dsgmcmc.config.run import RunConfig
-from dsgmcmc.data.arrays import has_times, prepare_data, read_features
+from dsgmcmc.data.arrays import has_times, ratings_source, read_features
+from dsgmcmc.data.prepare import prepare_ratings
 from dsgmcmc.errors import InputError, StoppedError
 from dsgmcmc.parallel.comm import Alone, on_root
 from dsgmcmc.parallel.mpirun import processes_wanted, sample_apart
@@ -324,8 +325,21 @@ class BPMF(Estimator, FittedModel):
             timed = self.time_levels not in (None, "no")
             if not timed and (compared or self.model == "auto"):
                 timed = has_times(X, y, self.columns)
-            options = (seed, features, timed, self.duplicates, self.columns)
-            return prepare_data(X, y, path, self.test_fraction, *options).resolve()
+            source = ratings_source(X, y, timed, self.columns, bool(features))
+            if isinstance(source, Path) and source.suffix == ".h5":
+                return source.resolve()
+            prepare_ratings(
+                [source],
+                path,
+                columns=self.columns if isinstance(source, Path) else None,
+                test_fraction=self.test_fraction,
+                seed=seed % 2**31,
+                timestamps=timed,
+                duplicates=self.duplicates,
+                described=features,
+                force=True,
+            )
+            return path.resolve()
 
         return on_root(comm, prepare, "fit")
 

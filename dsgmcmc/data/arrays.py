@@ -1,4 +1,4 @@
-"""Reads ratings, pairs, names and features from sparse matrices, data frames or arrays; results are a `Table`."""
+"""Reads ratings, pairs, names and features from sparse matrices, data frames or arrays; a `Table` has results."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import os
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from dsgmcmc.data.columns import find_column, locate, parse_columns, require
 from dsgmcmc.data.features import Description, Kind
-from dsgmcmc.data.prepare import prepare_ratings
 from dsgmcmc.data.tables import TableFile
 from dsgmcmc.errors import InputError
-from dsgmcmc.types import Array, Float32, Float64, Mask
+from dsgmcmc.types import Array, Float64, Mask
 
 _SHOWN = 10  # rows of a table that are printed
 
@@ -74,19 +73,11 @@ def list_names(given: Any, role: str) -> list[Any]:
     return list(given)
 
 
-class Triples(NamedTuple):
-    """Users and items (integers or str), ratings, and times in seconds if known; all of shape (n,)."""
-
-    users: Array
-    items: Array
-    ratings: Float32
-    times: Float64 | None = None
-
-
-def read_triples(X: Any, y: Any = None, timed: bool = False, columns: str | None = None) -> Triples:
+def read_ratings(X: Any, y: Any = None, timed: bool = False, columns: str | None = None) -> dict[str, Array]:
     """Read ratings from a matrix, a data frame or arrays.
 
-    Raises InputError if `X` or `y` has another form, or if a value is missing or not finite.
+    Returns arrays (n,) by role: "user" and "item" of integers or str, "rating" of float32 and, if `timed`, "timestamp"
+    in seconds. Raises InputError if `X` or `y` has another form, or if a value is missing or not finite.
 
     Parameters
     ----------
@@ -100,14 +91,13 @@ def read_triples(X: Any, y: Any = None, timed: bool = False, columns: str | None
     """
     import scipy.sparse  # slow to import
 
-    times = None
     if scipy.sparse.issparse(X):
         if timed:
             raise InputError("time levels need timestamps: a sparse matrix has none, give a data frame or array")
         if y is not None:
             raise InputError("X is a matrix of ratings: leave out y")
         matrix = X.tocoo()
-        users, items, ratings = matrix.row.astype(np.int64), matrix.col.astype(np.int64), matrix.data
+        given = {"user": matrix.row.astype(np.int64), "item": matrix.col.astype(np.int64), "rating": matrix.data}
     else:
         roles = ["user", "item"]
         if y is None:
@@ -115,18 +105,20 @@ def read_triples(X: Any, y: Any = None, timed: bool = False, columns: str | None
         if timed:
             roles.append("timestamp")
         given = dict(zip(roles, _columns(X, roles, parse_columns(columns)), strict=True))
-        users, items, ratings = given["user"], given["item"], given["rating"] if y is None else np.asarray(y)
-        times = _seconds(given["timestamp"]) if timed else None
+        if y is not None:
+            given["rating"] = np.asarray(y)
+        if timed:
+            given["timestamp"] = _seconds(given["timestamp"])
     try:
-        values = ratings.astype(np.float32)
+        ratings = given["rating"].astype(np.float32)
     except (TypeError, ValueError) as error:
         raise InputError(f"ratings must be numbers ({error})") from error
-    if values.shape != users.shape:
-        raise InputError(f"{len(users)} pairs of user and item, but {values.shape} ratings")
-    if not len(values):
+    if ratings.shape != given["user"].shape:
+        raise InputError(f"{len(given['user'])} pairs of user and item, but {ratings.shape} ratings")
+    if not len(ratings):
         raise InputError("there are no ratings")
-    _refuse(~np.isfinite(values), "rating")
-    return Triples(users, items, values, times)
+    _refuse(~np.isfinite(ratings), "rating")
+    return given | {"rating": ratings}
 
 
 def has_times(X: Any, y: Any, columns: str | None = None) -> bool:
@@ -215,50 +207,19 @@ def _names(column: Array, role: str) -> Array:
     return np.array([str(value) for value in column.tolist()], dtype=object)
 
 
-def prepare_data(
-    X: Any,
-    y: Any,
-    path: Path,
-    test_fraction: float,
-    seed: int,
-    described: Mapping[str, Description] | None = None,
-    timed: bool = False,
-    duplicates: str = "error",
-    columns: str | None = None,
-) -> Path:
-    """Write ratings to a ratings file at `path` and return its path; if `X` is a ratings file, return `X`.
+def ratings_source(X: Any, y: Any, timed: bool, columns: str | None, has_features: bool) -> Path | TableFile:
+    """Return the input of `BPMF.fit` as an input of `prepare_ratings`: the path of a file, or a table of arrays.
 
-    `X`, `y`, `duplicates` and `columns` are the arguments of `BPMF` and `BPMF.fit`; `described` has features by "user"
-    and "item"; `timed`: whether to keep the order of ratings in time. Raises InputError if ratings or features are
-    invalid.
+    Parameters are as for `read_ratings`; `has_features` says whether features are given. Raises InputError if `X` does
+    not go with another parameter, or as `read_ratings` does.
     """
-    given: TableFile | Path
     if isinstance(X, str | os.PathLike):
-        given = Path(X)
-        if y is not None or (given.suffix == ".h5" and described):
+        if y is not None or (has_features and Path(X).suffix == ".h5"):
             raise InputError(f"{X} has the ratings (a ratings file also has the features): leave out y and features")
-        if given.suffix == ".h5":
-            return given
-    elif columns is not None and not hasattr(X, "columns"):
+        return Path(X)
+    if columns is not None and not hasattr(X, "columns"):
         raise InputError(f"columns={columns!r} is for files and data frames; columns of arrays are user, item, rating")
-    else:
-        triples = read_triples(X, y, timed, columns)
-        table: dict[str, Array] = {"user": triples.users, "item": triples.items, "rating": triples.ratings}
-        if triples.times is not None:
-            table["timestamp"] = triples.times
-        given, columns = TableFile.of_arrays(Path("ratings"), table), None
-    prepare_ratings(
-        [given],
-        path,
-        columns=columns,
-        test_fraction=test_fraction,
-        seed=seed % 2**31,
-        described=described,
-        timestamps=timed,
-        duplicates=duplicates,
-        force=True,
-    )
-    return path
+    return TableFile.of_arrays(Path("ratings"), read_ratings(X, y, timed, columns))
 
 
 def read_features(given: Any, entity: str, separator: str = "|") -> Description:

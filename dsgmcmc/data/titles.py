@@ -29,11 +29,7 @@ def read_titles(path: Path, matching: str | None = None) -> dict[str, str]:
         raise InputError(f"{matching!r} is not a regular expression: {error}") from error
     with duckdb.connect() as db:
         table = open_table(db, path, lambda fields: _find_id(fields) is not None, latin1=True)
-        identifier: int | None = 0
-        title: int | None = 1
-        if table.header:
-            identifier = _find_id(table.names)
-            title = next((k for k, name in enumerate(table.names) if simplified(name) in _TITLES), None)
+        identifier, title = (_find_id(table.names), _find_title(table.names)) if table.header else (0, 1)
         if identifier is None or title is None:
             columns = ", ".join(table.names)
             raise InputError(f"{path} has no column with names of items: its columns are {columns}")
@@ -53,6 +49,11 @@ def _find_id(header: list[str]) -> int | None:
     place = find_column(header, "item")
     names = [simplified(name) for name in header]
     return names.index("id") if place is None and "id" in names else place
+
+
+def _find_title(header: list[str]) -> int | None:
+    """Position of the first column with a usual name of titles; None if there is no such column."""
+    return next((k for k, name in enumerate(header) if simplified(name) in _TITLES), None)
 
 
 def read_names(path: Path) -> list[str]:

@@ -297,7 +297,7 @@ class NewRatings(NamedTuple):
 
         Raises InputError if both are missing, or if one is invalid.
         """
-        from dsgmcmc.data.arrays import read_triples
+        from dsgmcmc.data.arrays import read_ratings
 
         if X is None and features is None:
             raise InputError("nothing to fold in: give ratings, features, or both")
@@ -305,9 +305,8 @@ class NewRatings(NamedTuple):
         if X is None:
             nothing = np.zeros(0, object)
             return cls(kind, nothing, nothing, np.zeros(0), described)
-        given = read_triples(X, y, columns=columns)
-        names, others = (given.users, given.items) if kind == "user" else (given.items, given.users)
-        return cls(kind, names, others, given.ratings, described)
+        given = read_ratings(X, y, columns=columns)
+        return cls(kind, given[kind], given[OTHER[kind]], given["rating"], described)
 
     def updated(self, later: NewRatings) -> NewRatings:
         """Return these and later ratings and features together; raises InputError if `later` is of the other kind."""

@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse
 from ingest_cases import lines, prepare, read_back
 
-from dsgmcmc.data.arrays import prepare_data, read_features
+from dsgmcmc.data.arrays import ratings_source, read_features
 from dsgmcmc.data.features import Description, Encoding
 from dsgmcmc.data.prepare import Summary
 from dsgmcmc.data.ratings import Ratings
@@ -196,7 +196,7 @@ def test_features_from_python(tmp_path):
         prepare(tmp_path, lines(header=True), described=described)
         assert set(features_of(tmp_path / "out.h5")[3]) == expected
     with pytest.raises(InputError, match="leave out y and features"):
-        prepare_data(str(tmp_path / "out.h5"), None, tmp_path / "r.h5", 0.1, 0, described)
+        ratings_source(str(tmp_path / "out.h5"), None, False, None, has_features=True)
 
 
 def test_the_encoding_is_kept_and_checked(tmp_path):
