@@ -14,7 +14,7 @@ from dsgmcmc.cli.info import doctor, info, report, verify
 from dsgmcmc.cli.posterior import evaluate, export, predict, recommend
 from dsgmcmc.cli.prepare import fetch, prepare
 from dsgmcmc.cli.sample import SampleCommand, sample, with_settings
-from dsgmcmc.errors import EXIT_FAILURE, EXIT_USAGE, InputError, WriteError, failed_file
+from dsgmcmc.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_USAGE, InputError, WriteError, failed_file
 from dsgmcmc.terminal import complain, say
 
 #: Base class of the errors that typer raises for a wrong command line; typer does not export it.
@@ -67,7 +67,8 @@ def _program_for(words: list[str]) -> typer.Typer:
 def main() -> None:
     """Run the command line; after an error of the user or of the file system, print its message to stderr and exit.
 
-    The exit status is 1 for a `WriteError` or an `OSError`, and 2 for any other wrong input.
+    The exit status is 1 for a `WriteError` or an `OSError`, and 2 for any other wrong input. Ctrl-C raises
+    KeyboardInterrupt.
     """
     words = sys.argv[1:] or ["--help"]
     try:
@@ -82,5 +83,7 @@ def main() -> None:
     except OSError as error:
         complain(failed_file(error))
         sys.exit(EXIT_FAILURE)
+    if status == EXIT_INTERRUPTED:  # typer's exit status after Ctrl-C
+        raise KeyboardInterrupt
     if status:
         sys.exit(status)

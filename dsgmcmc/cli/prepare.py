@@ -13,7 +13,6 @@ import typer
 
 from dsgmcmc.data.movielens import DATA_SETS, LICENCE
 from dsgmcmc.data.movielens import fetch as fetch_data
-from dsgmcmc.errors import EXIT_INTERRUPTED
 from dsgmcmc.parallel.signals import interrupt
 from dsgmcmc.terminal import console, pass_on, plain, say, say_json, show_facts
 
@@ -132,27 +131,23 @@ def prepare(
     from dsgmcmc.data.session import parse_bytes
 
     described = describe({"user": user_features, "item": item_features}, feature_kinds, separator)
-    try:
-        with console(stderr=True).status("starting") as status:
-            summary = prepare_ratings(
-                ratings,
-                out,
-                columns=columns,
-                test_fraction=test_fraction,
-                seed=seed,
-                split=split,
-                test=test,
-                timestamps=timestamps,
-                duplicates=duplicates,
-                drop_zeros=drop_zeros,
-                described=described,
-                memory=None if memory is None else parse_bytes(memory),
-                force=force,
-                report=lambda stage: status.update(Text(plain(stage))),
-            )
-    except KeyboardInterrupt:
-        say("dsgmcmc: interrupted", file=sys.stderr)
-        raise typer.Exit(EXIT_INTERRUPTED) from None
+    with console(stderr=True).status("starting") as status:
+        summary = prepare_ratings(
+            ratings,
+            out,
+            columns=columns,
+            test_fraction=test_fraction,
+            seed=seed,
+            split=split,
+            test=test,
+            timestamps=timestamps,
+            duplicates=duplicates,
+            drop_zeros=drop_zeros,
+            described=described,
+            memory=None if memory is None else parse_bytes(memory),
+            force=force,
+            report=lambda stage: status.update(Text(plain(stage))),
+        )
     if as_json:
         say_json(summary._asdict(), indent=None)
     else:
