@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
+from dsgmcmc.config.chain import section_of
 from dsgmcmc.config.run import RunConfig
 from dsgmcmc.data.arrays import has_times, ratings_source, read_features
 from dsgmcmc.data.prepare import prepare_ratings
@@ -39,8 +40,9 @@ ADMITTED: dict[str, tuple[Any, ...]] = {
 
 def _brief(value: Any) -> str:
     """Return the representation of a value; for data, only the name of the class."""
-    small = isinstance(value, (str, int, float, dict, os.PathLike, type(None)))
-    return repr(str(value) if isinstance(value, os.PathLike) else value) if small else f"<{type(value).__name__}>"
+    if isinstance(value, os.PathLike):
+        value = str(value)
+    return repr(value) if isinstance(value, str | int | float | dict | None) else f"<{type(value).__name__}>"
 
 
 def seed_of(random_state: Any) -> int:
@@ -275,7 +277,6 @@ class BPMF(Estimator, FittedModel):
         except KeyboardInterrupt as error:
             error.add_note("The chains are kept up to their last checkpoint: `fit` with warm_start=True goes on.")
             raise
-        del earlier_scratch
         return self._adopt(Run(out))
 
     @in_python()
@@ -377,8 +378,7 @@ class BPMF(Estimator, FittedModel):
         twice = settings.keys() & (parameters.keys() | {"seed"}) - {"sampler"}
         if twice:
             raise InputError(f"options has {min(twice)!r}, which is a parameter of BPMF itself (seed: random_state)")
-        section = settings.pop("sampler", {})
-        section = {"name": section} if isinstance(section, str) else dict(section)
+        section = section_of(settings.pop("sampler", {}))
         if self.sampler is not None:
             section["name"] = self.sampler
         settings |= {name: value for name, value in parameters.items() if name in RunConfig.model_fields}

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from dsgmcmc.data.columns import find_column, locate, parse_columns, require
+from dsgmcmc.data.columns import find_column, locate, parse_columns
 from dsgmcmc.data.features import Description, Kind
-from dsgmcmc.data.tables import TableFile
+from dsgmcmc.data.tables import TableFile, is_number
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array, Float64, Mask
 
@@ -150,7 +150,7 @@ def _refuse(bad: Mask, kind: str) -> None:
         raise InputError(f"{subject} missing, NaN or infinite: {shown} (the first is row 0)")
 
 
-def read_pairs(X: Any, columns: str | None = None) -> tuple[Array, Array]:
+def read_pairs(X: Any, columns: str | None = None) -> list[Array]:
     """Read users and items, (n,) each, from an (n, 2) array or a data frame.
 
     `columns` is the argument of `BPMF`. If the data frame lacks a column of `columns`, as a data frame of
@@ -159,8 +159,7 @@ def read_pairs(X: Any, columns: str | None = None) -> tuple[Array, Array]:
     """
     labels = {str(label) for label in getattr(X, "columns", ())}
     named = {role: name for role, name in parse_columns(columns).items() if name in labels}
-    users, items = _columns(X, ("user", "item"), named)
-    return users, items
+    return _columns(X, ("user", "item"), named)
 
 
 def _columns(X: Any, roles: Sequence[str], named: Mapping[str, str]) -> list[Array]:
@@ -181,9 +180,8 @@ def _columns(X: Any, roles: Sequence[str], named: Mapping[str, str]) -> list[Arr
         if numbered and width != len(roles):
             raise InputError(f"expected a column for each of {', '.join(roles)}; the data frame has {width} columns")
         names = None if numbered else [str(label) for label in labels]
-        places = locate("the data frame", names, width, named, roles)
         advice = f'rename them, or give BPMF(columns="{",".join(f"{role}=NAME" for role in roles)}")'
-        require("the data frame", names, width, places, roles, advice)
+        places = locate("the data frame", names, width, named, roles, advice)
         columns = [np.asarray(X[labels[places[role]]]) for role in roles]
     return [*(_names(column, role) for column, role in zip(columns[:2], roles, strict=False)), *columns[2:]]
 
@@ -239,7 +237,7 @@ def read_features(given: Any, entity: str, separator: str = "|") -> Description:
     texts = {entity: np.array([str(name) for name in names.tolist()], dtype=object)}
     for label, column in columns.items():
         texts[label] = _texts(column, separator)
-        if column.dtype.kind not in "iufb" and _all_numbers(texts[label]):
+        if column.dtype.kind not in "iufb" and all(is_number(text) for text in texts[label] if text is not None):
             kinds[label] = "category"  # numbers written as text are codes
     return Description(TableFile.of_arrays(Path(f"{entity}_features"), texts), kinds, separator)
 
@@ -272,10 +270,3 @@ def _texts(column: Array, separator: str) -> Array:
             missing = value is None or value != value  # NaN is not itself
             texts.append(None if missing else str(int(value) if isinstance(value, bool) else value))
     return np.array(texts, dtype=object)
-
-
-def _all_numbers(texts: Array) -> bool:
-    try:
-        return all(np.isfinite(float(text)) for text in texts if text is not None)
-    except ValueError:
-        return False

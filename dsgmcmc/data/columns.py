@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from dsgmcmc.errors import InputError
@@ -62,48 +62,40 @@ def parse_columns(text: str | None, roles: Sequence[str] = ROLES) -> dict[str, s
 
 
 def locate(
-    where: object, names: Sequence[str] | None, width: int, columns: Mapping[str, str], roles: Sequence[str]
+    where: object,
+    names: Sequence[str] | None,
+    width: int,
+    columns: Mapping[str, str],
+    roles: Sequence[str],
+    advice: str,
+    optional: Collection[str] = (),
 ) -> dict[str, int]:
     """Return the column position of every role: from `columns`, or else by the usual names of columns.
 
-    Without a header (`names` is None) and without `columns`, the columns are taken in the order of the roles. Roles
-    without a column are left out of the result. `where` names the table in messages; `width` is its number of columns.
-    Raises InputError if a column named in `columns` does not exist.
+    Without a header (`names` is None) and without `columns`, the columns are taken in the order of the roles. Roles in
+    `optional` that have no column are left out of the result. `where` names the table in messages; `width` is its
+    number of columns; `advice` tells users how to name columns. Raises InputError if a column named in `columns` does
+    not exist, or unless every other role has a separate column.
     """
-    if names is None and not columns:
-        return {role: k for k, role in enumerate(roles) if k < width}
-    places: dict[str, int] = {}
+    layout = f"{width} columns without a header" if names is None else f"columns {', '.join(names)}"
+    places = {role: k for k, role in enumerate(roles[:width])} if names is None and not columns else {}
     for role, name in columns.items():
         if names and name in names:
             places[role] = names.index(name)
         elif name.isdecimal() and 1 <= int(name) <= width:
             places[role] = int(name) - 1
         else:
-            raise InputError(f"{where} has {layout(names, width)}, and no {name!r}, which was named as {role}")
+            raise InputError(f"{where} has {layout}, and no {name!r}, which was named as {role}")
     for role in roles:
         if role not in places and (place := find_column(names or (), role)) is not None:
             places[role] = place
-    return places
-
-
-def layout(names: Sequence[str] | None, width: int) -> str:
-    """Describe the columns of a table, for messages."""
-    return f"{width} columns without a header" if names is None else f"columns {', '.join(names)}"
-
-
-def require(
-    where: object, names: Sequence[str] | None, width: int, places: Mapping[str, int], roles: Sequence[str], advice: str
-) -> None:
-    """Raise InputError unless every role has a separate column in `places`, the result of `locate`.
-
-    `advice` tells users how to name columns; the other parameters are as in `locate`.
-    """
-    missing = [role for role in roles if role not in places]
+    needed = [role for role in roles if role not in optional]
+    missing = [role for role in needed if role not in places]
     if missing:
-        columns = layout(names, width)
-        raise InputError(f"{where}: cannot tell which column is {', '.join(missing)} ({columns}); {advice}")
-    if len({places[role] for role in roles}) < len(roles):
-        raise InputError(f"{where}: one column serves for two of {', '.join(roles)} ({layout(names, width)}); {advice}")
+        raise InputError(f"{where}: cannot tell which column is {', '.join(missing)} ({layout}); {advice}")
+    if len({places[role] for role in needed}) < len(needed):
+        raise InputError(f"{where}: one column serves for two of {', '.join(needed)} ({layout}); {advice}")
+    return places
 
 
 def assign_columns(
@@ -123,13 +115,10 @@ def assign_columns(
         unassigned = set(map(simplified, names)) - set(map(simplified, columns.values()))
         clicks = clicks or not unassigned - {name for role in ROLES if role != "rating" for name in NAMES[role]}
     roles = tuple(role for role in ROLES if not (clicks and role == "rating"))
-    places = locate(path, names, width, columns, roles)
-    needed = tuple(role for role in roles if timestamp or role != "timestamp")
+    optional = () if timestamp else ("timestamp",)
     option = f"{named('columns')} user=NAME,item=NAME,rating=NAME" + (",timestamp=NAME" if timestamp else "")
-    if [role for role in needed if role not in places] == ["rating"]:
-        described = layout(names, width)
-        raise InputError(f"{path} has no rating column ({described}); name it with {option}, or {clicks_advice()}")
-    require(path, names, width, places, needed, f"use {option}")
-    if not timestamp and places.get("timestamp") in {places[role] for role in needed}:
+    advice = f"use {option}" + ("" if clicks else f", or {clicks_advice()}")
+    places = locate(path, names, width, columns, roles, advice, optional)
+    if not timestamp and places.get("timestamp") in {places[role] for role in roles if role != "timestamp"}:
         del places["timestamp"]
     return {role: places[role] for role in roles if role in places}

@@ -315,7 +315,6 @@ def _read_matrix(db: duckdb.DuckDBPyConnection, path: Path, entries: Any, entity
     described = Described(path, entity, {}, {}, matrix=matrix)
     db.register("matrix_rows", {"id": present, "r": np.arange(len(present))})
     db.execute(f"CREATE TABLE {described.name} AS SELECT id::VARCHAR AS id, r FROM matrix_rows")
-    db.unregister("matrix_rows")
     return described
 
 
@@ -345,10 +344,9 @@ def encode(
         raise InputError("\n  ".join([f"{described.path} has {reason}", *notes]))
     features = apply(db, described, encoding, n)
     unrated = scalar(db, f"SELECT count(*) FROM {described.name} d ANTI JOIN raw ON raw.{described.entity}_id = d.id")
-    unknown = int((np.diff(features.indptr) == 0).sum())
     return features, {
         "groups": dict(Counter(features.groups)),
-        "unknown": unknown,
+        "unknown": int((np.diff(features.indptr) == 0).sum()),
         "unrated": int(unrated),
         "notes": notes,
     }
@@ -528,5 +526,4 @@ def _categories(db: duckdb.DuckDBPyConnection, described: Described, code: Code,
     cells = db.execute(
         f"SELECT k, feature FROM ({atoms_sql}) JOIN learnt USING (atom) JOIN {described.entity}s USING (id)"
     ).fetchnumpy()
-    db.unregister("learnt")
     return cells["k"], cells["feature"]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import duckdb
 import numpy as np
 
-from dsgmcmc.data.columns import find_column, locate, require
+from dsgmcmc.data.columns import find_column, locate
 from dsgmcmc.data.session import identifier
 from dsgmcmc.data.tables import SHOWN, TableFile, open_table, scalar
 from dsgmcmc.errors import InputError
@@ -40,9 +40,7 @@ class PairsTable(NamedTuple):
     @property
     def hint(self) -> str:
         """Advice after unknown names: a header with unknown column names may have been read as a pair."""
-        if self.file.header:
-            return ""
-        return "\n  If line 1 is a header, name its columns: --columns user=NAME,item=NAME"
+        return "" if self.file.header else "\n  If line 1 is a header, name its columns: --columns user=NAME,item=NAME"
 
 
 def load_pairs(db: duckdb.DuckDBPyConnection, path: Path, given: Mapping[str, str]) -> PairsTable:
@@ -59,8 +57,7 @@ def load_pairs(db: duckdb.DuckDBPyConnection, path: Path, given: Mapping[str, st
 
     file = open_table(db, path, is_header)
     names = file.names if file.header else [*ROLES, *(f"column{k}" for k in range(3, file.width + 1))]
-    places = locate(path, names, len(names), given, ROLES)
-    require(path, names, len(names), places, ROLES, "name them with --columns user=NAME,item=NAME")
+    places = locate(path, names, len(names), given, ROLES, "name them with --columns user=NAME,item=NAME")
     if len({name.lower() for name in names}) < len(names):
         raise InputError(f"{path}: two columns have the same name ({', '.join(names)})")
     selected = ", ".join(f"{file.column(k)} AS {identifier(name)}" for k, name in enumerate(names))

@@ -17,7 +17,7 @@ import duckdb
 import numpy as np
 
 from dsgmcmc.data.columns import assign_columns, clicks_advice, parse_columns
-from dsgmcmc.data.features import Description, check_kinds, encode, load_description
+from dsgmcmc.data.features import Described, Description, check_kinds, encode, load_description
 from dsgmcmc.data.ratings import (
     AGES,
     MAX_ID_BYTES,
@@ -33,7 +33,7 @@ from dsgmcmc.data.ratings import (
     write_slabs,
 )
 from dsgmcmc.data.session import interruptible, open_session
-from dsgmcmc.data.tables import IS_INTEGER, SHOWN, TableFile, is_matrix, open_table, scalar, trim_names
+from dsgmcmc.data.tables import IS_INTEGER, SHOWN, TableFile, is_matrix, is_number, open_table, scalar, trim_names
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
 from dsgmcmc.storage.files import check_target
@@ -156,7 +156,7 @@ def prepare_ratings(
         report("numbering users and items")
         features = {entity: load_description(db, entity, given) for entity, given in described.items()}
         check_kinds(features, described)
-        lengths = _number_entities(db, seed, {entity: table.name for entity, table in features.items()})
+        lengths = _number_entities(db, seed, features)
         encoded = {entity: encode(db, features[entity], given, lengths[entity]) for entity, given in described.items()}
         rows, cols = ("item", "user") if lengths["item"] > lengths["user"] else ("user", "item")
         report("matching names")
@@ -218,18 +218,9 @@ def inspect(
             if columns or timed:
                 raise InputError(f"{source} is a matrix: leave out {named('columns')}, --timestamps and --split")
             return TableFile(source, "matrix", ["row", "col", "value"]), {"user": 0, "item": 1, "rating": 2}
-        source = open_table(db, source, lambda fields: not any(map(_is_number, fields)))
+        source = open_table(db, source, lambda fields: not any(map(is_number, fields)))
     names = source.names if source.header else None
     return source, assign_columns(source.path, names, source.width, columns, timed)
-
-
-def _is_number(field: str) -> bool:
-    """Whether a text field is a number."""
-    try:
-        float(field)
-    except ValueError:
-        return False
-    return True
 
 
 def load(db: duckdb.DuckDBPyConnection, table: TableFile, columns: dict[str, int], timed: bool, test: bool) -> None:
@@ -315,12 +306,12 @@ def _hash(*fields: str) -> str:
     return f"('0x' || left(md5(concat({joined})), 16))::UBIGINT"
 
 
-def _number_entities(db: duckdb.DuckDBPyConnection, seed: int, described: Mapping[str, str]) -> dict[str, int]:
+def _number_entities(db: duckdb.DuckDBPyConnection, seed: int, features: Mapping[str, Described]) -> dict[str, int]:
     """Make the tables ``users`` and ``items`` (id, k), k from 0 in a seeded random order; return their lengths.
 
-    `described` maps "user" or "item" to a table whose column ``id`` names further users or items, with or without
-    ratings. Raises InputError if there is only one user or only one item, or too many of either, if all ratings are
-    equal and not 1, or if the scale of the ratings is outside the range of float32.
+    Users and items in `features`, by "user" and "item", are included, with or without ratings. Raises InputError if
+    there is only one user or only one item, or too many of either, if all ratings are equal and not 1, or if the scale
+    of the ratings is outside the range of float32.
     """
     low, high = db.execute("SELECT min(rating), max(rating) FROM raw").fetchall()[0]
     if low == high != 1:  # clicks are ratings that all equal 1
@@ -330,7 +321,7 @@ def _number_entities(db: duckdb.DuckDBPyConnection, seed: int, described: Mappin
     sizes = {}
     for entity in ("user", "item"):
         order = _hash(f"'{seed}'", f"'{entity}'", "id")
-        more = f" UNION SELECT id FROM {described[entity]}" if entity in described else ""
+        more = f" UNION SELECT id FROM {features[entity].name}" if entity in features else ""
         db.execute(
             f"CREATE TABLE {entity}s AS "
             f"SELECT id, (row_number() OVER (ORDER BY {order}, id) - 1)::BIGINT AS k "

@@ -468,15 +468,14 @@ class Ratings:
         self.mean, self.minimum, self.maximum = attributes["mean"], attributes["min"], attributes["max"]
         self.transposed, self.seed, self.digest = (attributes[k] for k in ("transposed", "seed", "content_sha256"))
         self.source = attributes["source"]
-        low, mean, high = self.minimum, self.mean, self.maximum
         if not 0 < self.n_cols <= self.n_rows <= MAX_SIDE:
             raise self._wrong(f"I={self.n_rows}, J={self.n_cols}: expected 0 < J <= I <= {MAX_SIDE}")
         if self.nnz < 1 or self.nnz_test < 0:
             raise self._wrong(f"nnz={self.nnz}, nnz_test={self.nnz_test}")
         # NaN fails every comparison; the mean in float64 may round just outside equal extremes
-        slack = 1e-6 * max(1.0, abs(low), abs(high))
-        if not low - slack <= mean <= high + slack or not math.isfinite(mean):
-            raise self._wrong(f"min={low}, mean={mean}, max={high}")
+        slack = 1e-6 * max(1.0, abs(self.minimum), abs(self.maximum))
+        if not self.minimum - slack <= self.mean <= self.maximum + slack or not math.isfinite(self.mean):
+            raise self._wrong(f"min={self.minimum}, mean={self.mean}, max={self.maximum}")
         if len(self.digest) != 64:
             raise self._wrong("content_sha256 is not a SHA-256")
 
@@ -613,7 +612,6 @@ def write_slabs(
         Attributes of the file, as in `Ratings`.
     """
     path = Path(path)
-    check_target(path, force)
     if not 0 < sizes.cols <= sizes.rows <= MAX_SIDE or sizes.train < 1:
         raise ValueError(f"{sizes} are not sizes of a ratings file")
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")

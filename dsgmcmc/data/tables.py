@@ -321,6 +321,14 @@ def _decode(path: Path, head: bytes, encoding: str) -> str:
     return text
 
 
+def is_number(text: str) -> bool:
+    """Whether a text is a finite number."""
+    try:
+        return bool(np.isfinite(float(text)))
+    except ValueError:
+        return False
+
+
 def is_matrix(path: Path) -> bool:
     """Whether a file is a sparse matrix, to be read by `read_matrix`."""
     if path.suffix.lower() == ".npz" or not path.is_file():

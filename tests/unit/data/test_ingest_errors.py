@@ -122,7 +122,7 @@ BAD: dict[str, tuple[str, str | bytes, dict[str, object], str]] = {
         "r.csv",
         "userId,movieId,tag,timestamp\n1,2,a,3\n",
         {},
-        "no rating column .* clicks, .*user=NAME,item=NAME",
+        "cannot tell which column is rating .* clicks, .*user=NAME,item=NAME",
     ),
     "constant": ("r.csv", "1,1,3\n1,2,3\n2,2,3.0\n", {}, "all ratings are 3: .* for clicks"),
     "zeros alone": ("r.csv", "1,1,0\n1,2,0\n", {"drop_zeros": True}, "--drop-zeros leaves no training ratings"),
