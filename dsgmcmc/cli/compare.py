@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from dsgmcmc.cli import JsonOption
-from dsgmcmc.errors import StoppedError, writing
+from dsgmcmc.errors import StoppedError
 from dsgmcmc.parallel.comm import on_root, processes, run_parallel
 from dsgmcmc.terminal import say, say_json, show_table
 
@@ -66,10 +66,6 @@ def compare(
         check_target(out, force)
         return read_settings({} if seed is None else {"seed": seed}, config, assign or ())
 
-    def write(comparison: Comparison) -> None:
-        with writing(out):
-            write_whole(out, comparison.toml())
-
     def work() -> int:
         given, folder = on_root(comm, settings), out.with_name(f"{out.name}.compare")
         try:
@@ -77,7 +73,7 @@ def compare(
             comparison = Comparing(comm, source, folder, given, metric, signals=signals, quiet=as_json).run()
         except StoppedError as stopped:
             return stopped.status
-        on_root(comm, partial(write, comparison))
+        on_root(comm, partial(write_whole, out, comparison.toml()))
         if comm.rank == 0 and as_json:
             say_json(comparison.table())
         elif comm.rank == 0:

@@ -179,9 +179,7 @@ def recommend(
         users = np.argsort(opened.users.ids, kind="stable").astype(np.int32)
     else:
         users = opened.users.index_of(list(dict.fromkeys(user or [])), refuse=True)
-    rated = None
-    if not include_rated or by in PATTERN_RULES:
-        rated = opened.rated(data, users)
+    rated = opened.rated(data, users) if not include_rated or by in PATTERN_RULES else None
     if by in PATTERN_RULES and sys.stderr.isatty() and not opened.exposure_file.exists():
         say("estimating who rates what; the run keeps the result", file=sys.stderr)
     blocks = recommendations(opened, users, ranking, rated, titles=titles, among=among)
