@@ -149,11 +149,7 @@ def report(
     """
     from dsgmcmc.diagnostics.report import write_report
 
-    if not run.is_dir():
-        raise InputError(f"{run} is not a run directory")
     page = run / "report.html" if out is None else out
-    if not page.parent.is_dir():
-        raise InputError(f"the folder {page.parent} does not exist")
     write_report(run, page)
     pass_on([os.fsencode(f"{page}\n")])
 

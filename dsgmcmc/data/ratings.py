@@ -619,8 +619,10 @@ def write_slabs(
         with writing(path):
             with new_hdf5(temporary) as (file, check):
                 content = _Content(file, check, sizes)
+                for side, of_side in (features or {}).items():
+                    for name, array in of_side.datasets(side).items():
+                        content.append(name, array, len(array), identity=not name.endswith("/encoding"))
                 for side in SIDES:
-                    content.add_features(side, (features or {}).get(side))
                     for names in ids[side]:
                         content.append(f"{side}/ids", names, getattr(sizes, side))
                 for slab in slabs:
@@ -662,11 +664,6 @@ class _Content:
             self._check()
         if identity:
             self._hash.update(name, array)
-
-    def add_features(self, side: Side, features: Features | None) -> None:
-        """Add the features of a side, if there are any; their encoding is not part of the hash."""
-        for name, array in features.datasets(side).items() if features else ():
-            self.append(name, array, len(array), identity=not name.endswith("/encoding"))
 
     def add(self, slab: Slab) -> None:
         """Append the ratings of the next rows of a part."""

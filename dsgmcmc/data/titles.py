@@ -29,8 +29,8 @@ def read_titles(path: Path, matching: str | None = None) -> dict[str, str]:
         raise InputError(f"{matching!r} is not a regular expression: {error}") from error
     with duckdb.connect() as db:
         table = open_table(db, path, lambda fields: _find_id(fields) is not None, latin1=True)
-        identifier, title = (_find_id(table.names), _find_title(table.names)) if table.header else (0, 1)
-        if identifier is None or title is None:
+        id_column, title_column = (_find_id(table.names), _find_title(table.names)) if table.header else (0, 1)
+        if id_column is None or title_column is None:
             columns = ", ".join(table.names)
             raise InputError(f"{path} has no column with names of items: its columns are {columns}")
         fields = ", ".join(f"{table.column(k)}::VARCHAR" for k in range(table.width))
@@ -39,8 +39,8 @@ def read_titles(path: Path, matching: str | None = None) -> dict[str, str]:
     titles = {}
     for row in rows:
         texts = [text or "" for text in row]
-        if pattern.search(table.delimiter.join(texts)) and texts[identifier]:
-            titles[texts[identifier].strip()] = texts[title].strip()
+        if pattern.search(table.delimiter.join(texts)) and texts[id_column]:
+            titles[texts[id_column].strip()] = texts[title_column].strip()
     return titles
 
 

@@ -76,7 +76,10 @@ def write_report(path: Path, out: Path) -> None:
         raise InputError(f"{out}: a report is an HTML page; name it FILE.html")
     if out.is_dir():
         raise InputError(f"{out} is a folder; name the page, {out / 'report.html'}")
-    page = _page(Run(path), path.resolve().name)
+    run = Run(path)
+    if not out.parent.is_dir():
+        raise InputError(f"the folder {out.parent} does not exist")
+    page = _page(run, path.resolve().name)
     with writing(out):
         write_whole(out, page)
 
