@@ -121,9 +121,10 @@ class Sampler(ABC, Generic[C, T]):
 
         Settings that the user has `given` are not changed.
         """
-        if "step_size" in given or config.scaled(0.5) == config:
+        half, quarter = config.scaled(0.5, given), config.scaled(0.25, given)
+        if "step_size" in given or half == config:
             return {}
-        return {"half the step": config.scaled(0.5), "a quarter of the step": config.scaled(0.25)}
+        return {"half the step": half, "a quarter of the step": quarter}
 
     @classmethod
     def suited(cls, config: C, n_data: int, per_parameter: float) -> C:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -20,8 +21,8 @@ class SamplerConfig(BaseModel):
         """Step size in `iteration`; 1 for samplers without steps, so that all draws have equal weights."""
         return 1.0
 
-    def scaled(self, scale: float) -> Self:
-        """Return the configuration with all step sizes multiplied by `scale`."""
+    def scaled(self, scale: float, given: Collection[str] = ()) -> Self:
+        """Return the configuration with all step sizes that are not `given` multiplied by `scale`."""
         return self
 
 
@@ -65,10 +66,11 @@ class StepSize(SamplerConfig):
             return self.burn_in_step_size
         return self.step_size
 
-    def scaled(self, scale: float) -> Self:
-        """Return the configuration with all step sizes multiplied by `scale`."""
+    def scaled(self, scale: float, given: Collection[str] = ()) -> Self:
+        """Return the configuration with all step sizes that are not `given` multiplied by `scale`."""
         sizes = {"step_size": self.step_size, "burn_in_step_size": self.burn_in_step_size}
-        return self.model_copy(update={name: size * scale for name, size in sizes.items() if size is not None})
+        scaled = {name: size * scale for name, size in sizes.items() if name not in given and size is not None}
+        return self.model_copy(update=scaled)
 
 
 class RisingStep(StepSize):

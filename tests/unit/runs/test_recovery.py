@@ -42,10 +42,12 @@ def test_nothing_that_was_named_is_replaced(settings: dict[str, Any], expected: 
 
 def test_steps_are_those_of_the_settings_made_smaller() -> None:
     """Steps are halved and quartered; the Kronecker metric has a smaller step, and keeps settings that were named."""
-    config = build({"sampler": {"friction": 0.8}}).resolved()
-    half, quarter, kronecker, _ = fallbacks(config, ["friction"])
+    given = {"friction": 0.8, "burn_in_step_size": 0.1}
+    config = build({"sampler": given}).resolved()
+    half, quarter, kronecker, _ = fallbacks(config, given)
     size = config.sampler.config.step_size
     assert [smaller.sampler.config.step_size for smaller in (half, quarter)] == [size / 2, size / 4]
+    assert {safer.sampler.config.burn_in_step_size for safer in (half, quarter, kronecker)} == {0.1}
     assert kronecker.sampler.config.metric == "kronecker"
     assert kronecker.sampler.config.step_size < size
     small = build({}).resolved().sampler
