@@ -41,6 +41,7 @@ from dsgmcmc.runs.control import Control
 from dsgmcmc.runs.recorder import DrawRecorder
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.base import Sampler
+from dsgmcmc.samplers.step_size import StepSize
 from dsgmcmc.settings import named
 from dsgmcmc.storage.rundir import Facts, RunDirectory, versions
 from dsgmcmc.storage.store import Manifest, Snapshot, step_name
@@ -133,6 +134,11 @@ class Chain:
         return self.config.burn_in if self._fallbacks and self.config.burn_in else None
 
     @property
+    def _has_steps(self) -> bool:
+        """Whether the sampler has a step size, unlike exact Gibbs sampling."""
+        return isinstance(self.sampler.config, StepSize)
+
+    @property
     def seconds(self) -> float:
         """Wall time of sampling this chain in seconds, including evaluation and checkpoints."""
         return self._seconds_before + (0.0 if self._begin is None else perf_counter() - self._begin)
@@ -172,7 +178,8 @@ class Chain:
             except DivergenceError as error:
                 self.checkpoints.settle()  # a checkpoint still being written holds an earlier, finite state
                 if self._policy.on_divergence == "stop" or len(self.state.diverged) == len(self._fallbacks):
-                    raise DivergenceError(f"{error}. Use a smaller {named('step_size')}") from None
+                    advice = f". Use a smaller {named('step_size')}" if self._has_steps else ""
+                    raise DivergenceError(f"{error}{advice}") from None
                 self._fall_back(error)
             else:
                 self._seconds_before, self._begin = self.seconds, None
@@ -245,10 +252,9 @@ class Chain:
         """Raise DivergenceError on all processes if the chain has diverged. Collective."""
         divergence = self._find_divergence()
         if divergence:
-            raise DivergenceError(
-                f"chain {self.chain} diverged by iteration {self.iteration}: {divergence} at step size "
-                f"{self.sampler.weight(self.target, self.iteration - 1):.3g}"  # a draw's weight is its step size
-            )
+            size = self.sampler.weight(self.target, self.iteration - 1)  # a draw's weight is its step size
+            step = f" at step size {size:.3g}" if self._has_steps else ""
+            raise DivergenceError(f"chain {self.chain} diverged by iteration {self.iteration}: {divergence}{step}")
 
     def finish(self) -> None:
         """Save the state, and the posterior if there are draws, unless on disk or diverged. Collective.
@@ -331,8 +337,8 @@ class Chain:
             return True
         if damage:
             raise AgreedError(
-                f"no checkpoint in {self.run_directory.series('checkpoints', self.chain)} can be read together "
-                f"with its draws ({damage}); start again in a new directory: the same settings give the same draws"
+                f"no checkpoint in {self.run_directory.series('checkpoints', self.chain)} can be used with its draws "
+                f"({damage}); start again in a new directory: the same settings give the same draws"
             )
         self.checkpoints.cut(0)
         return False
@@ -341,9 +347,8 @@ class Chain:
         """Load the state of a checkpoint, after making the sampler that wrote it. Collective."""
         diverged = snapshot.manifest.diverged
         if len(diverged) > len(self._fallbacks):
-            raise AgreedError(
-                f"chain {self.chain} has diverged {len(diverged)} times; the settings allow fewer restarts"
-            )
+            allowed = f"but the settings allow only {len(self._fallbacks)} restarts"
+            raise AgreedError(f"chain {self.chain} has diverged {len(diverged)} times, {allowed}")
         if diverged != self.state.diverged:
             self.checkpoints.close()
             self._make(diverged)
@@ -362,8 +367,8 @@ class Chain:
         if changes:
             text = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in changes.items())
             log.warning(
-                "chain %d was sampled with other versions so far (%s): it continues, but its draws may differ in the "
-                "last bits from those of a run with a single version",
+                "chain %d was sampled with other versions so far (%s): it continues, but its draws may differ from "
+                "those of a run with a single version",
                 self.chain,
                 text,
             )
@@ -397,7 +402,7 @@ class Fallback(NamedTuple):
 def fallbacks(config: ResolvedConfig, given: Collection[str]) -> list[Fallback]:
     """List the fallbacks of a chain in order: safer settings of its sampler, then exact Gibbs samplers.
 
-    If the user has given a sampler or a metric, it is not replaced by another; a given ``step_size`` is not changed.
+    If the user has given a sampler or a metric, it is not replaced by another; given step sizes are not changed.
 
     Parameters
     ----------

@@ -213,7 +213,7 @@ def test_a_checkpoint_that_does_not_fit_is_refused(
     }
     for words, (change, state) in changes.items():
         rewrite(place, change, state)
-        with pytest.raises(InputError, match=r"no checkpoint in .* can be read"):
+        with pytest.raises(InputError, match=r"no checkpoint in .* can be used"):
             sample(MPI.COMM_SELF, finished.data, path, resume=True, iterations=80)
         assert re.search(words, capsys.readouterr().err)
         shutil.rmtree(place)
