@@ -249,9 +249,10 @@ def no_better(summary: Summary) -> list[str]:
             "better model"
         ]
     if square < over["square_error"]:
+        better = "worse" if square <= -over["square_error"] else "no better"
         side = "lower" if square >= 0 else "higher"
         return [
-            f"no better than biases only in the mean squared error, which is {side} by {abs(square):.4g} "
+            f"{better} than biases only in the mean squared error, which is {side} by {abs(square):.4g} "
             f"(standard error {over['square_error']:.2g}); its predictive distributions are better"
         ]
     return []
