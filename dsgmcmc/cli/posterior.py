@@ -158,7 +158,7 @@ def recommend(
     from dsgmcmc.posterior.run import Run
 
     if bool(user) == everyone:
-        raise InputError("missing --user ID or --all")
+        raise InputError("give either --user ID or --all")
     if out is None and everyone and not as_json:
         raise InputError("--all needs --out FILE.csv or FILE.parquet (or --json)")
     if out is not None:

@@ -22,6 +22,7 @@ from dsgmcmc.posterior.newcomers import FoldIn, NewRatings, fold_in
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.rank import PATTERN_RULES, By, Ranking, allowed_items, recommendations, similar
 from dsgmcmc.posterior.run import Run
+from dsgmcmc.settings import in_python
 from dsgmcmc.storage.files import Scratch
 from dsgmcmc.types import Array, Float64, Int32
 
@@ -35,12 +36,16 @@ T = TypeVar("T")
 
 
 def renewing(method: Callable[P, T]) -> Callable[P, T]:
-    """Decorate a method: if a running job has removed files of its run, the run is reopened and the method repeated."""
+    """Decorate a method: if a running job has removed files of its run, the run is reopened and the method repeated.
+
+    Messages use Python names.
+    """
 
     @wraps(method)
     def repeated(*args: P.args, **kwargs: P.kwargs) -> T:
         model: Any = args[0]
-        return retry_if_gone(method, model._renew)(*args, **kwargs)
+        with in_python():
+            return retry_if_gone(method, model._renew)(*args, **kwargs)
 
     return repeated
 
@@ -322,7 +327,7 @@ class FittedModel:
             Seed of Thompson sampling; without a seed every call uses other draws.
         at_least : float, optional
             With ``likely``, the lowest rating that counts as liked; with ``mean`` and ``thompson``, rank by the
-            probability of a rating of at least this value; not with ``ucb`` and ``lcb``.
+            probability of a rating of at least this value; not with the other rules.
         include_rated : bool
             Whether to recommend also items that the users rated, in training or in new ratings.
         candidates, exclude : as `users`, optional

@@ -162,7 +162,7 @@ class Vocabulary:
                 raise ValueError
         except (TypeError, ValueError, OverflowError):
             raise InputError(
-                f"{listed(given.tolist())}: not all are integers, and names of {self.kind}s of this run are integers"
+                f"expected integers, as names of {self.kind}s are in this run; found {listed(given.tolist())}"
             ) from None
         return numbers
 

@@ -258,9 +258,7 @@ def _normal(
         try:
             lower = np.linalg.cholesky(row.precision + g * gram)
         except np.linalg.LinAlgError as error:
-            raise InputError(
-                f"new rows have no distribution at a saved draw: its precisions are out of range ({error})"
-            ) from error
+            raise InputError(f"nothing can be folded in: the precisions of a saved draw are wrong ({error})") from error
         inverse = np.linalg.inv(lower)
         mean = inverse.T @ (inverse @ (row.precision @ row.centre + g * moment))
         if nu is None or turn == GIBBS:

@@ -81,7 +81,7 @@ class Ranking:
         because clipping would hide their order.
     at_least : float or None
         With ``likely``, the lowest rating that counts as liked; with ``mean`` and ``thompson``, rank by the
-        probability of a rating of at least this value.
+        probability of a rating of at least this value; not with the other rules.
     include_rated : bool
         Whether to recommend items that the user rated, too.
     """
@@ -101,8 +101,8 @@ class Ranking:
             raise InputError(f"by {self.by!r}: expected one of {', '.join(get_args(By))}")
         if not isinstance(self.z, float | int | np.number) or not self.z >= 0:
             raise InputError(f"z {self.z!r}: expected a number of standard deviations, not below 0")
-        if self.at_least is not None and self.by in ("ucb", "lcb"):
-            raise InputError(f"by {self.by!r} ranks by expected ratings: leave out the least rating, or rank by mean")
+        if self.at_least is not None and self.by in ("exposure", "ucb", "lcb"):
+            raise InputError(f"by {self.by!r} has no use for {named('at_least')}: leave it out, or rank by mean")
         if self.seed is not None and (not isinstance(self.seed, int | np.integer) or self.seed < 0):
             raise InputError(f"seed {self.seed!r}: expected a whole number, not below 0, or None")
 
@@ -247,11 +247,8 @@ def _rated_by(user: int, known: int, rated: Rated | None, newcomers: FoldIn | No
 
 def _best(scores: Float32, top: int) -> tuple[Int32, Float32]:
     """Return the items with the highest scores for each user, in descending order, (users, top), and the scores."""
-    top = min(top, scores.shape[1])
-    items = np.argpartition(scores, -top, axis=1)[:, -top:]
-    values = np.take_along_axis(scores, items, axis=1)
-    order = np.lexsort((items, -values), axis=1)  # ties among the chosen items are ordered by row
-    return np.take_along_axis(items, order, axis=1).astype(np.int32), np.take_along_axis(values, order, axis=1)
+    items = np.argsort(-scores, axis=1, kind="stable")[:, :top]  # items with equal scores are ordered by row
+    return items.astype(np.int32), np.take_along_axis(scores, items, axis=1)
 
 
 def places(users: Int32) -> Int32:

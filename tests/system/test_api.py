@@ -342,10 +342,10 @@ SOME = [[u, i, u + i] for u in range(9) for i in range(9)]
     ("call", "words"),
     [
         (lambda m: m.recommend([1], by="foo"), "expected one of likely, exposure, mean"),
-        (lambda m: m.recommend("u42"), "u42: not all are integers, and names of users of this run are integers"),
+        (lambda m: m.recommend("u42"), "expected integers, as names of users are in this run; found u42"),
         (lambda m: m.recommend([[1, 2]]), r"expected names of users; found an array of shape \(1, 2\)"),
         (lambda m: m.recommend([1], n=2.5), "whole number"),
-        (lambda m: m.recommend([1], by="lcb", at_least=4.0), "leave out the least rating, or rank by mean"),
+        (lambda m: m.recommend([1], by="exposure", at_least=4.0), "has no use for at_least: leave it out, or rank by"),
         (lambda m: m.recommend([1], by="thompson", seed="a"), "seed 'a'"),
         (lambda m: m.predict([1, 2]), r"shape \(n, 2\)"),
         (lambda m: m.similar([1]), "the name of one item"),

@@ -11,7 +11,7 @@ from dsgmcmc.posterior.draws import OTHER
 from dsgmcmc.posterior.exposure import Rated
 from dsgmcmc.posterior.names import Vocabulary, item_titles
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
-from dsgmcmc.posterior.rank import Ranking, allowed_items, recommend, recommendations, similar, similarities
+from dsgmcmc.posterior.rank import Ranking, _best, allowed_items, recommend, recommendations, similar, similarities
 from dsgmcmc.posterior.run import Run
 
 COLUMNS = ["user_id", "item_id", "score", "rank", "sd", "q05", "q95", "ratings"]
@@ -47,6 +47,11 @@ def test_the_best_of_all_that_was_not_rated(finished, by, sign):
         chosen = best[0] == user
         assert set(best[1][chosen].tolist()) == set(expected.tolist())
         np.testing.assert_allclose(best[2][chosen], score[expected], atol=2e-3)
+
+
+def test_items_with_equal_scores_are_in_order_of_their_rows():
+    """The first of them are recommended, whatever the number of items."""
+    assert _best(np.zeros((2, 100), np.float32), 3)[0].tolist() == [[0, 1, 2]] * 2
 
 
 def test_blocks_of_users_do_not_show(finished, monkeypatch):
