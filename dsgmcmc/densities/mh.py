@@ -69,7 +69,7 @@ class AusterityConfig(ProposalConfig):
     """Configuration of austerity."""
 
     risk: float = Field(0.01, ge=0, lt=0.5, description="epsilon, tail probability at which a test decides")
-    batch: int = Field(500, ge=2, description="data by which a sample grows")
+    batch: int = Field(500, ge=2, description="number of data by which a sample grows")
 
 
 class Austerity(Stepwise[AusterityConfig, SumDensity]):
@@ -118,7 +118,7 @@ class Austerity(Stepwise[AusterityConfig, SumDensity]):
 class StochasticMHConfig(AusterityConfig):
     """Configuration of stochastic Metropolis-Hastings: the settings of austerity, with another default of `batch`."""
 
-    batch: int = Field(122, ge=2, description="S, data by which a sample grows; published: the root of N")
+    batch: int = Field(122, ge=2, description="S, number of data by which a sample grows; in the paper, sqrt(N)")
 
 
 class StochasticMH(Stepwise[StochasticMHConfig, SumDensity]):
@@ -153,7 +153,7 @@ class StochasticMH(Stepwise[StochasticMHConfig, SumDensity]):
 class ModifiedStochasticMHConfig(StochasticMHConfig):
     """Configuration of modified stochastic Metropolis-Hastings."""
 
-    refresh: int = Field(1000, ge=1, description="iterations between reference points, each of which takes all data")
+    refresh: int = Field(1000, ge=1, description="iterations between reference points, each of which uses all data")
 
 
 class Estimate(NamedTuple):
@@ -192,12 +192,12 @@ class ModifiedStochasticMH(Stepwise[ModifiedStochasticMHConfig, SumDensity]):
     def step(self, target: VectorTarget[SumDensity], iteration: int) -> None:
         """Run one iteration."""
         theta, density = target.block["theta"], target.density
-        if self._probabilities is None or iteration % self.config.refresh == 0:
-            self.begin_counts(target, iteration)
-            self.counts[:, 1] += density.n_data
+        is_due = self._probabilities is None or iteration % self.config.refresh == 0
+        if is_due:
             size = np.abs(density.energies(theta)) + np.finfo(np.float64).tiny
             self._probabilities = 0.5 * size / size.sum(axis=1, keepdims=True) + 0.5 / density.n_data
-        super().step(target, iteration)
+        super().step(target, iteration)  # resets `counts` at the end of burn-in
+        self.counts[:, 1] += is_due * density.n_data
 
     def decide(
         self, density: SumDensity, theta: Float64, proposed: Float64, bar: Float64, rng: np.random.Generator

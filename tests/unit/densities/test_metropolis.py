@@ -126,6 +126,13 @@ def test_no_datum_rejects_faster_than_its_bound(name: str, link: str, bound: str
 # ---------------------------------------------------------------------- chains
 
 
+def test_a_reference_point_at_the_end_of_burn_in_is_counted() -> None:
+    """Its N evaluations belong to the iterations after burn-in; a decision at the first test has two of each datum."""
+    sampler, target = prepare("modified_stochastic_mh", regression(300, 3), burn_in=10, refresh=10, risk=0.49, batch=20)
+    sampler.advance(target, 0, 11)
+    assert sampler.counts[0, 1] == 300 + 2 * 20
+
+
 @pytest.mark.parametrize("name", METROPOLIS)
 def test_many_at_once_are_as_many_one_by_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """How many iterations are made in one call depends on what is looked at when: it must not show."""
