@@ -281,7 +281,7 @@ class Ratings:
         try:
             self._file = h5py.File(self.path, "r", locking=False, rdcc_nbytes=0)
         except OSError as error:
-            if not h5py.is_hdf5(self.path):
+            if not (h5py.is_hdf5(self.path) or isinstance(error, PermissionError)):
                 advice = f"make a ratings file from it with `dsgmcmc prepare {self.path} OUT.h5`"
                 raise self._wrong(f"it is not HDF5; if it holds ratings, {advice}") from error
             raise self._wrong(f"it cannot be opened as HDF5 ({error})") from error

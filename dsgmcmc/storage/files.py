@@ -30,7 +30,8 @@ def check_target(path: Path, force: bool) -> None:
         reason = "is not writable" if path.parent.exists() else "does not exist"
         raise InputError(f"{path} cannot be written: the folder {path.parent} {reason}")
     if path.is_dir() or (path.exists() and not force):
-        raise InputError(f"{path} exists; give another name, or --force to replace a file")
+        remedy = "" if path.is_dir() else ", or --force to replace it"
+        raise InputError(f"{path} exists; give another name{remedy}")
 
 
 def write_array(path: Path, array: Array) -> None:
@@ -53,6 +54,7 @@ def write_whole(path: Path, text: str | Iterable[bytes | memoryview]) -> None:
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(path)
+            sync(path.parent)
     finally:
         with suppress(OSError):  # an earlier error matters more
             temporary.unlink()

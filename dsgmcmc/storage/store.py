@@ -209,7 +209,8 @@ def read_snapshot_file(path: Path, read: Callable[[], T]) -> T:
     except (OSError, KeyError, RuntimeError, ValueError, TypeError) as error:  # errors of HDF5, h5py and Python
         if not path.parent.is_dir():
             raise GoneError(f"{path.parent} is gone: the run has since removed it. Open the run again") from error
-        raise InputError(f"{path} is missing or damaged: {error}") from error
+        fault = "cannot be read" if isinstance(error, PermissionError) else "is missing or damaged"
+        raise InputError(f"{path} {fault}: {error}") from error
 
 
 def read_manifest(directory: Path) -> Manifest:
@@ -397,7 +398,6 @@ class SnapshotWriter:
         """Write the manifest and rename the snapshot, replacing any earlier one of its name; on process 0."""
         manifest = Manifest(blocks=sorted(self._entries, key=lambda entry: entry.key), **self._header)
         write_whole(self._temporary / MANIFEST, seal(manifest.model_dump_json(indent=1)))
-        sync(self._temporary)
         if self.final.exists():
             remove(self.final)
         self._temporary.rename(self.final)

@@ -70,6 +70,11 @@ def test_a_run_of_another_user(open_folder: Path, finished: Path, data: Path) ->
         assert result.err.splitlines()[-1].endswith("Permission denied")
         assert "Traceback" not in result.err
     assert content(out) == before
+    for shard in out.rglob("*.h5"):
+        shard.chmod(0o600)
+    result = run(*SOMEBODY, *dsgmcmc("verify", out), env=env).expect(2)
+    assert "Permission denied" in result.err
+    assert "damaged" not in result.err
 
 
 # ---------------------------------------------------------------------- standard output and error
