@@ -67,8 +67,8 @@ def _program_for(words: list[str]) -> typer.Typer:
 def main() -> None:
     """Run the command line; after an error of the user or of the file system, print its message to stderr and exit.
 
-    The exit status is 1 for a `WriteError` or an `OSError`, and 2 for any other wrong input. Ctrl-C raises
-    KeyboardInterrupt.
+    The exit status is 2 for wrong input or a lack of permission, and 1 for a `WriteError` or another `OSError`. Ctrl-C
+    raises KeyboardInterrupt.
     """
     words = sys.argv[1:] or ["--help"]
     try:
@@ -81,8 +81,7 @@ def main() -> None:
         sys.exit(EXIT_FAILURE if isinstance(error, WriteError) else EXIT_USAGE)
     except OSError as error:
         complain(failed_file(error))
-        sys.exit(EXIT_FAILURE)
+        sys.exit(EXIT_USAGE if isinstance(error, PermissionError) else EXIT_FAILURE)
     if status == EXIT_INTERRUPTED:  # typer's exit status after Ctrl-C
         raise KeyboardInterrupt
-    if status:
-        sys.exit(status)
+    sys.exit(status)

@@ -150,6 +150,11 @@ def test_mpirun_script_goes_on_after_a_loss(tmp_path, retries):
     assert newest(out)
 
 
+def test_mpirun_script_ends_with_the_status_of_any_command():
+    """A command that ends at once and well is not taken for a lost job."""
+    run(MPIRUN, "-n", "1", "doctor", "--no-launch", env=BESIDE).expect(0)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
