@@ -294,12 +294,13 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _is_utf8(file: IO[bytes]) -> bool:
-    """Whether an open file is UTF-8, apart from an incomplete character at its end."""
+    """Whether an open file is UTF-8."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     file.seek(0)
     try:
         while block := file.read(_BLOCK_BYTES):
             decoder.decode(block)
+        decoder.decode(b"", final=True)
     except UnicodeDecodeError:
         return False
     return True
@@ -356,10 +357,11 @@ def read_matrix(db: duckdb.DuckDBPyConnection, path: Path) -> Any:
             matrix = scipy.sparse.load_npz(path)
         else:
             matrix = scipy.io.mmread(path)
-        if matrix.format in ("csr", "csc"):
+        layout = getattr(matrix, "format", "dense")
+        if layout in ("csr", "csc"):
             matrix.check_format(full_check=True)  # tocoo trusts the index pointer
-        elif matrix.format != "coo":  # in other formats a zero may or may not be a rating
-            raise ValueError(f"its format is {matrix.format}, not csr, csc or coo")
+        elif layout != "coo":  # in other formats a zero may or may not be a rating
+            raise ValueError(f"its format is {layout}, not csr, csc or coo")
         matrix = matrix.tocoo()
         if matrix.data.dtype.kind not in "fiub":
             raise ValueError(f"its values are {matrix.data.dtype}")

@@ -153,7 +153,7 @@ BAD: dict[str, tuple[str, str | bytes, dict[str, object], str]] = {
         {},
         "2 rows have .*\n  row 2: the user is missing.*\n  row 3: the rating is not finite",
     ),
-    "matrix dense": ("r.mtx", "%%MatrixMarket matrix array real general\n1 1\n1\n", {}, "is not a sparse matrix"),
+    "matrix dense": ("r.mtx", "%%MatrixMarket matrix array real general\n1 1\n1\n", {}, "its format is dense"),
     "matrix complex": ("r.mtx", MTX.replace("real", "complex") + "2 2 1\n1 1 1 1\n", {}, "its values are complex"),
     "matrix of huge sizes": ("r.mtx", MTX + "9" * 5000 + " 2 1\n1 1 1\n", {}, "is not a sparse matrix"),
     "matrix cut": ("r.mtx", MTX + "2 2 3\n1 1 1\n2 2 2\n", {}, "Truncated file"),
