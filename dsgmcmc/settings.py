@@ -56,6 +56,9 @@ BPMF_NAMES = {
     "no_biases": "biases=False",
 }
 
+#: Settings of the model and the chain that have no option, so that users give them with ``--set``.
+WITHOUT_OPTION = {"center", "evaluate_every", "hyper_start", "initial_sd", "prior_precision", "schedule", "standardise"}
+
 _in_python: ContextVar[Mapping[str, str] | None] = ContextVar("_in_python", default=None)
 
 
@@ -74,4 +77,4 @@ def named(name: str) -> str:
     names = _in_python.get()
     if names is not None:
         return names.get(name, name)
-    return f"--set {name}" if "." in name else f"--{name.replace('_', '-')}"
+    return f"--set {name}" if "." in name or name in WITHOUT_OPTION else f"--{name.replace('_', '-')}"

@@ -279,7 +279,7 @@ class ChainConfig(Checked):
             if not reason:
                 return plain
             if self.until:
-                raise InputError(f"until {until}: {reason}")
+                raise InputError(f"{named('until')} {until}: {reason}")
         return self._plain(processes, finest, None)
 
     def _why_unreachable(self, plain: Mapping[str, Any]) -> str:
@@ -287,13 +287,14 @@ class ChainConfig(Checked):
         iterations, burn_in = plain["iterations"], plain["burn_in"]
         draws = max(0, iterations - burn_in) // plain["thin"]
         if parse_accuracy(plain["until"]).get("ess", 0) > draws * self.chains:
-            return f"{iterations:,} iterations give at most {draws:,} draws per chain: raise iterations, or lower thin"
+            advice = f"raise {named('iterations')}, or lower {named('thin')}"
+            return f"{iterations:,} iterations give at most {draws:,} draws per chain: {advice}"
         config = self.sampler.config
         sweep = self.sampler.kind.sweep_length(config, plain["grid"])
         if config.step(burn_in, sweep, burn_in) != config.step(iterations - 1, sweep, burn_in):
             return (
                 "the step changes after burn-in (sampler.warm_up or decay), so draws have unequal weights, but R-hat "
-                f"and ESS need equal weights: raise burn_in, or give {named('until')} none"
+                f"and ESS need equal weights: raise {named('burn_in')}, or give {named('until')} none"
             )
         return ""
 
@@ -311,7 +312,7 @@ class ChainConfig(Checked):
         plain = {name: parse_length(value, sampler.sweep_length(config, grid)) for name, value in lengths.items()}
         for name in ("iterations", "thin", "evaluate_every"):
             if plain[name] < 1:
-                raise InputError(f"{name} must be at least 1")
+                raise InputError(f"{named(name)} must be at least 1")
         sampler.check(config, self.schedule, grid, plain["thin"])
         return {**dict(self), "grid": grid, "until": until, **plain}
 

@@ -74,8 +74,8 @@ class FactorConfig(BaseModel):
     def _check_not_empty(cls, value: bool, info: ValidationInfo) -> bool:
         if not value and info.data.get("rank") == 0:
             raise ValueError(
-                f"are all that a model with {named('rank')} 0 has: leave out {named('no_biases')}, or give "
-                f"{named('rank')} 1 or more, which the all-cells likelihood needs"
+                f"a model with {named('rank')} 0 has only biases: leave out {named('no_biases')}, or give "
+                f"{named('rank')} 1 or more, as the all-cells likelihood needs"
             )
         return value
 
@@ -125,7 +125,8 @@ class RunConfig(ModelConfig, ChainConfig):
         if estimator.fixed_likelihood and not law_is_fixed:
             raise InputError(
                 f"sampler.gradient: {self.sampler.config.gradient} keeps a gradient of the likelihood, but noise "
-                "scales and thresholds change it: leave out noise and likelihood, or choose another gradient"
+                f"scales and thresholds change it: leave out {named('noise')} and {named('likelihood')}, or choose "
+                "another gradient"
             )
 
 

@@ -233,8 +233,8 @@ def load_description(db: duckdb.DuckDBPyConnection, entity: str, given: Descript
             for source in (described.name, rated)
         )
         raise InputError(
-            f"{described.path} describes no {entity} of the ratings: its names are such as {theirs}, those of the "
-            f"ratings {ours}. Is its column of names called {entity}, or else the first?"
+            f"{described.path} describes no {entity} of the ratings: it has names such as {theirs}, but the ratings "
+            f"have names such as {ours}. A column of names must be called {entity}, or be the first"
         )
     if scalar(db, f"SELECT bool_and({IS_INTEGER}) FROM {rated}"):
         _refuse_text(db, described, "ratings")
@@ -247,7 +247,7 @@ def check_kinds(tables: Mapping[str, Described], descriptions: Mapping[str, Desc
     given = {name for description in descriptions.values() for name in description.kinds}
     if given - columns:
         raise InputError(
-            f"--feature-kinds names {min(given - columns)!r}, and the columns are {', '.join(sorted(columns))}"
+            f"--feature-kinds names {min(given - columns)!r}, but the columns are {', '.join(sorted(columns))}"
         )
 
 
@@ -264,7 +264,7 @@ def _read_table(db: duckdb.DuckDBPyConnection, source: Path | TableFile, entity:
         names = list(known)
         kinds = {name: kind for name, kind in known.items() if kind != "id"} | kinds
     if any(re.fullmatch(r"[+-]?[0-9.]+", name) for name in names):
-        raise InputError(f"{path} has no header: its first line must name the columns, and has {', '.join(names)[:60]}")
+        raise InputError(f"{path} has no header: its first line must name the columns; found {', '.join(names)[:60]}")
     if len({name.lower() for name in names}) < len(names):
         raise InputError(f"{path}: two columns have the same name ({', '.join(names)})")
     if len(names) < 2:
@@ -381,8 +381,8 @@ def _check_columns(described: Described, encoding: Encoding) -> None:
     has = f"is a matrix of {width} columns" if width else f"has the columns {', '.join(described.columns)}"
     needed = f"a matrix of {encoding.width} columns" if encoding.width else f"the columns {', '.join(used)}"
     raise InputError(
-        f"{described.path} {has}, and the features of the run's {described.entity}s were made from {needed}. Is its "
-        f"column of names called {described.entity}, or else the first?"
+        f"{described.path} {has}, but the features of the run's {described.entity}s were made from {needed}. A column "
+        f"of names must be called {described.entity}, or be the first"
     )
 
 

@@ -66,8 +66,8 @@ class InnerSplit(Ratings):
         self.nnz, self.nnz_test = (int(self._indptr[part][-1]) for part in SPLITS)
         if not self.nnz or not self.nnz_test:
             raise InputError(
-                f"{self.path} has {self._whole.nnz:,} training ratings: too few to hold some out, and choose a "
-                "model by them"
+                f"{self.path} has {self._whole.nnz:,} training ratings: too few to hold some out, by which models are "
+                "compared"
             )
         self.mean, self.minimum, self.maximum = total / self.nnz, low, high
 

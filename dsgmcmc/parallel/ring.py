@@ -295,7 +295,7 @@ def pack(arrays: Named, shapes: Shapes) -> Float64:
         If names or shapes differ from `shapes`.
     """
     if shapes_of(arrays) != dict(shapes):
-        raise ValueError(f"arrays of {shapes_of(arrays)} where {dict(shapes)} are expected")
+        raise ValueError(f"expected arrays of the shapes {dict(shapes)}; found {shapes_of(arrays)}")
     return np.concatenate([arrays[name].ravel() for name in shapes]).astype(np.float64, copy=False)
 
 

@@ -376,7 +376,7 @@ class Checkpoints:
         def open_all() -> tuple[Snapshot, list[Snapshot]]:
             checkpoint = self._run.open_snapshot("checkpoints", self._chain, iteration, self._facts)
             if checkpoint.manifest.grid != self._ring.grid:
-                raise InputError(f"{checkpoint.path} is of another run: its grid is {checkpoint.manifest.grid}")
+                raise InputError(f"{checkpoint.path} belongs to another run: its grid is {checkpoint.manifest.grid}")
             draws = SavedDraws(self._run, self._chain, self._facts).snapshots(checkpoint.manifest.saved_draws)
             return checkpoint, draws
 

@@ -88,7 +88,7 @@ class WarmStart:
             if name not in free and earlier != requested:
                 raise InputError(
                     f"{self.directory.path} was sampled with {name} {earlier}, but {requested} is requested: a run can "
-                    f"start only from a run with the same model; leave out {name} or {named('from')}"
+                    f"start only from a run with the same model; leave out {named(name)} or {named('from')}"
                 )
         if levels is not None and len(levels) != self.n_levels:
             raise InputError(

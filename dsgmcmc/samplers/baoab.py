@@ -63,8 +63,8 @@ class BAOABConfig(RisingStep):
         0.9,
         ge=0,
         lt=1,
-        description="c, the fraction of the momentum that a sweep keeps; 0.95 with 20,000 ratings or more, and "
-        "0.88 or more per parameter of the factors",
+        description="c, the fraction of the momentum that a sweep keeps; with the default metric and step, 0.95 if "
+        "there are at least 20,000 ratings, and at least 0.88 per parameter of the factors",
     )
     metric: Literal["fisher", "kronecker"] = Field(
         "fisher", description="diagonal, or a full matrix for the columns of a row"

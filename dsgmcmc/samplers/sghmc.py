@@ -78,7 +78,7 @@ class SGHMCConfig(RisingStep):
     gamma: float = Field(0.5, gt=0, allow_inf_nan=False, description="friction in units of the step h")
     refresh: int = Field(0, ge=0, description="updates after which momenta are drawn afresh, with half kicks; 0: never")
     noise_correction: bool = Field(
-        False, description="add less noise, to allow for that of gradients; only with independent parts"
+        False, description="add less noise, because gradients have noise, too; only with independent parts"
     )
 
 

@@ -46,7 +46,7 @@ class SGRLDConfig(RisingStep):
         "fisher", description="diagonal, or a full matrix for the columns of a row"
     )
     noise_correction: bool = Field(
-        False, description="add less noise, to allow for that of gradients; only with independent parts"
+        False, description="add less noise, because gradients have noise, too; only with independent parts"
     )
 
 

@@ -36,7 +36,7 @@ from dsgmcmc.kernels.products import add_rotated, gram
 from dsgmcmc.model.circulation import OTHER, Circulation
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
 from dsgmcmc.model.predictive.base import Predictive, PredictorDraws
-from dsgmcmc.settings import setting
+from dsgmcmc.settings import named, setting
 from dsgmcmc.types import Array, Factor, Float32, Float64, Named
 
 
@@ -44,7 +44,11 @@ class ClickSettings(BaseModel):
     """Settings for clicks."""
 
     zero_weight: float | None = setting(
-        "Weight of an unobserved pair relative to a click.", None, shown="0.1 with all-cells", gt=0, allow_inf_nan=False
+        "Weight of the zero of every pair of a user and an item, relative to a click.",
+        None,
+        shown="0.1 with all-cells",
+        gt=0,
+        allow_inf_nan=False,
     )
 
 
@@ -74,7 +78,7 @@ class AllCells(Gaussian):
         if wrong:
             raise InputError(
                 f"the {config.likelihood} likelihood is a pseudo-likelihood of scores, 0 for pairs without a click, "
-                f"which has no use for {wrong[0]}: leave out {wrong[0]}"
+                f"which has no use for {named(wrong[0])}: leave it out"
             )
 
     @classmethod

@@ -34,6 +34,7 @@ from dsgmcmc.model.parts.noise import NoiseParameters, heteroscedastic_factors
 from dsgmcmc.model.predictive.base import Moments, Predictive, PredictorDraws
 from dsgmcmc.model.predictive.mixture import LawOfMoments, Mixture, Scores
 from dsgmcmc.model.quantity import WEIGHT, Quantity
+from dsgmcmc.settings import named
 from dsgmcmc.storage.store import Key
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Array, Factor, Float32, Float64, Int32, Int64
@@ -242,7 +243,7 @@ class Law(Part):
         unused |= {"center": True} if cls.replaces_mean else {}
         wrong = [name for name, value in unused.items() if getattr(config, name) != value]
         if wrong:
-            raise InputError(f"the {config.likelihood} likelihood has no use for {wrong[0]}: leave out {wrong[0]}")
+            raise InputError(f"the {config.likelihood} likelihood has no use for {named(wrong[0])}: leave it out")
 
     @classmethod
     def check_new(cls, values: Array) -> None:

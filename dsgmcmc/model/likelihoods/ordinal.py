@@ -437,7 +437,7 @@ class Ordinal(ScaledRows):
         if config.thresholds != "shared" and len(levels) < LEAST_LEVELS:
             raise InputError(
                 f"{ratings.path} has only the ratings {levels[0]:g} and {levels[1]:g}, and a user's bias already moves "
-                "the one threshold between them: leave out thresholds"
+                f"the one threshold between them: leave out {named('thresholds')}"
             )
 
     @classmethod

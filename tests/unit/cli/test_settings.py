@@ -17,7 +17,7 @@ from dsgmcmc.config.job import Policy
 from dsgmcmc.config.run import RunConfig, build
 from dsgmcmc.errors import InputError
 from dsgmcmc.samplers import DENSITY_SAMPLERS, SAMPLERS
-from dsgmcmc.settings import BPMF_NAMES, in_python, named
+from dsgmcmc.settings import BPMF_NAMES, WITHOUT_OPTION, in_python, named
 
 ROOT = Path(__file__).resolve().parents[3]
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
@@ -56,17 +56,17 @@ def test_parameters_of_bpmf_are_as_declared() -> None:
 
 def test_a_name_is_that_of_who_is_told() -> None:
     """The command line has options, Python has parameters and ``options``; afterwards all is as before."""
-    names = ("time_levels", "sampler.metric", "step_size", "no_biases", "from")
-    options = ["--time-levels", "--set sampler.metric", "--step-size", "--no-biases", "--from"]
+    names = ("time_levels", "sampler.metric", "center", "step_size", "no_biases", "from")
+    options = ["--time-levels", "--set sampler.metric", "--set center", "--step-size", "--no-biases", "--from"]
     assert [named(name) for name in names] == options
     with in_python():
         assert [named(name) for name in names] == [
-            *("time_levels", "sampler.metric", "sampler.step_size", "biases=False", "start")
+            *("time_levels", "sampler.metric", "center", "sampler.step_size", "biases=False", "start")
         ]
         with in_python({"step_size": "the step"}):
             assert named("step_size") == "the step"
     assert named("step_size") == "--step-size"
-    with in_python(), pytest.raises(InputError, match="leave out center"):
+    with in_python(), pytest.raises(InputError, match="has no use for center: leave it out"):
         build({"likelihood": "ordinal-logit", "center": False}).resolved()
 
 
@@ -86,4 +86,6 @@ def test_every_name_in_messages_is_one() -> None:
     assert len(found) > 20
     for name in found | BPMF_NAMES.keys():
         section, _, last = name.rpartition(".")
-        assert last in own if section == "sampler" else named(name) in options, name
+        assert last in own if section == "sampler" else named(name) in options or name in WITHOUT_OPTION, name
+    hidden = {name for fields in sections().values() for name in fields if not declared(fields[name])["offered"]}
+    assert hidden == WITHOUT_OPTION

@@ -125,7 +125,7 @@ def test_parquet_and_matrix(tmp_path):
 @pytest.mark.parametrize(
     ("text", "more", "message"),
     [
-        (USERS, {"kinds": {"agee": "number"}}, "names 'agee', and the columns are age, job, likes, zip"),
+        (USERS, {"kinds": {"agee": "number"}}, "names 'agee', but the columns are age, job, likes, zip"),
         (
             USERS.replace("userId", "no").replace("zip", "userId"),
             {},

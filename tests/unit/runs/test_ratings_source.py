@@ -138,7 +138,10 @@ def test_ratings_that_are_no_counts_are_refused(tmp_path: Path, value: float, wh
     data = write(tmp_path / "r.h5", 9, 7, lambda x: np.append(x[1:] * 0, value) if value else x * 0)
     with pytest.raises(InputError, match=why):
         sampled(tmp_path / "run", data, likelihood="negative-binomial")
-    for settings, message in (({"center": False}, "no use for center"), ({"noise": "both"}, "no use for noise")):
+    for settings, message in (
+        ({"center": False}, "for --set center: leave"),
+        ({"noise": "both"}, "for --noise: leave"),
+    ):
         with pytest.raises(InputError, match=message):
             sampled(tmp_path / "run", data, likelihood="negative-binomial", **settings)
 
