@@ -148,8 +148,8 @@ class TableFile(NamedTuple):
     def _sql(self, query: str, number: int | None, mixed_ends: bool = False) -> str:
         """Return SQL for the table; `mixed_ends`: lines of text end in different ways.
 
-        Mixed line ends need DuckDB's non-strict mode, which ignores surplus columns, so the query itself raises an
-        error at the first line with a surplus column.
+        Mixed line ends need DuckDB's non-strict mode, which ignores surplus columns. So a second scan of the file, with
+        one more column, raises an error at the first line with a surplus column.
         """
         if self.kind in ("arrays", "matrix"):
             return "arrays"
@@ -161,19 +161,21 @@ class TableFile(NamedTuple):
             columns = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in wanted)
             return f"read_json({_quoted(self.path)}, columns = {{{columns}}}, compression = '{compression}')"
         quote = "" if self.delimiter == "::" else '"'
-        fields = ", ".join(f"c{k}: '{'FLOAT' if k == number else 'VARCHAR'}'" for k in range(self.width + mixed_ends))
+        fields = ", ".join(f"c{k}: '{'FLOAT' if k == number else 'VARCHAR'}'" for k in range(self.width))
         source = (
             f"read_csv({_quoted(self.path)}, auto_detect = false, header = false, skip = {self.first_line - 1}, "
-            f"delim = {literal(self.delimiter)}, quote = '{quote}', escape = '{quote}', columns = {{{fields}}}, "
+            f"delim = {literal(self.delimiter)}, quote = '{quote}', escape = '{quote}', "
             f"compression = '{compression}', encoding = '{self.encoding}', "
-            f"store_rejects = true, rejects_limit = {_MAX_REJECTS}"
         )
+        rejects = f"store_rejects = true, rejects_limit = {_MAX_REJECTS}"
         if not mixed_ends:
-            return f"{source})"
+            return f"{source}{rejects}, columns = {{{fields}}})"
+        source += "strict_mode = false, parallel = false, "
         surplus = literal(f"a line has more than {self.width} columns, and begins with ")
         return (
-            f"(SELECT * FROM {source}, strict_mode = false, null_padding = true, parallel = false) "
-            f"WHERE CASE WHEN c{self.width} IS NULL THEN true ELSE error({surplus} || c0) END)"
+            f"(SELECT * FROM {source}{rejects}, columns = {{{fields}}}) WHERE (SELECT count(error({surplus} || c0)) "
+            f"FROM {source}ignore_errors = true, null_padding = true, columns = {{{fields}, more: 'VARCHAR'}}) "
+            "WHERE more IS NOT NULL) = 0)"
         )
 
     def _check_end(self) -> None:

@@ -82,6 +82,12 @@ BAD: dict[str, tuple[str, str | bytes, dict[str, object], str]] = {
         {},
         r"a line has more than \d columns, and begins with 1",
     ),
+    "mixed line ends and a short line": (
+        "r.csv",
+        GOOD.replace("\n", "\r\n", 4) + "1,7,3\n",
+        {},
+        "1 line cannot .*\n  line 12: Expected Number of Columns: 4 Found: 3",
+    ),
     "not UTF-8, late": (
         "r.csv",
         (GOOD + "".join(f"{k},1,1,1\n" for k in range(10**4)) + "\xe9,1,1,1\n").encode("latin-1"),
