@@ -129,7 +129,7 @@ def test_parquet_and_matrix(tmp_path):
         (
             USERS.replace("userId", "no").replace("zip", "userId"),
             {},
-            "no user of the ratings: its names are such as 00",
+            "no user of the ratings: it has names such as 00",
         ),
         (USERS.replace("30,nurse, ", "3O,nurse, "), {}, r"line 3: the number age is '3O'; correct it"),
         (USERS + "3,31,nurse,rock,00124\n", {}, "more than once: 3"),
