@@ -287,8 +287,7 @@ class ChainConfig(Checked):
         iterations, burn_in = plain["iterations"], plain["burn_in"]
         draws = max(0, iterations - burn_in) // plain["thin"]
         if parse_accuracy(plain["until"]).get("ess", 0) > draws * self.chains:
-            advice = f"raise {named('iterations')}, or lower {named('thin')}"
-            return f"{iterations:,} iterations give at most {draws:,} draws per chain: {advice}"
+            return f"{iterations:,} iterations give at most {draws:,} draws per chain: raise iterations, or lower thin"
         config = self.sampler.config
         sweep = self.sampler.kind.sweep_length(config, plain["grid"])
         if config.step(burn_in, sweep, burn_in) != config.step(iterations - 1, sweep, burn_in):

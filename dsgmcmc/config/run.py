@@ -125,8 +125,7 @@ class RunConfig(ModelConfig, ChainConfig):
         if estimator.fixed_likelihood and not law_is_fixed:
             raise InputError(
                 f"sampler.gradient: {self.sampler.config.gradient} keeps a gradient of the likelihood, but noise "
-                f"scales and thresholds change it: leave out {named('noise')} and {named('likelihood')}, or choose "
-                "another gradient"
+                f"scales and thresholds change it: leave out {named('noise')} and {named('likelihood')}"
             )
 
 

@@ -297,12 +297,10 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
 
 def _is_utf8(file: IO[bytes]) -> bool:
     """Whether an open file is UTF-8."""
-    decoder = codecs.getincrementaldecoder("utf-8")()
     file.seek(0)
     try:
-        while block := file.read(_BLOCK_BYTES):
-            decoder.decode(block)
-        decoder.decode(b"", final=True)
+        for _ in codecs.iterdecode(iter(lambda: file.read(_BLOCK_BYTES), b""), "utf-8"):
+            pass
     except UnicodeDecodeError:
         return False
     return True

@@ -250,10 +250,9 @@ def no_better(summary: Summary) -> list[str]:
         ]
     if square < over["square_error"]:
         better = "worse" if square <= -over["square_error"] else "no better"
-        side = "lower" if square >= 0 else "higher"
         return [
-            f"{better} than biases only in the mean squared error, which is {side} by {abs(square):.4g} "
-            f"(standard error {over['square_error']:.2g}); its predictive distributions are better"
+            f"{better} than biases only in the mean squared error, which is {'lower' if square >= 0 else 'higher'} by "
+            f"{abs(square):.4g} (standard error {over['square_error']:.2g}); its predictive distributions are better"
         ]
     return []
 

@@ -22,7 +22,6 @@ from dsgmcmc.posterior.newcomers import FoldIn, NewRatings, fold_in
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.rank import PATTERN_RULES, By, Ranking, allowed_items, recommendations, similar
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.settings import in_python
 from dsgmcmc.storage.files import Scratch
 from dsgmcmc.types import Array, Float64, Int32
 
@@ -36,16 +35,12 @@ T = TypeVar("T")
 
 
 def renewing(method: Callable[P, T]) -> Callable[P, T]:
-    """Decorate a method: if a running job has removed files of its run, the run is reopened and the method repeated.
-
-    Messages use Python names.
-    """
+    """Decorate a method: if a running job has removed files of its run, the run is reopened and the method repeated."""
 
     @wraps(method)
     def repeated(*args: P.args, **kwargs: P.kwargs) -> T:
         model: Any = args[0]
-        with in_python():
-            return retry_if_gone(method, model._renew)(*args, **kwargs)
+        return retry_if_gone(method, model._renew)(*args, **kwargs)
 
     return repeated
 

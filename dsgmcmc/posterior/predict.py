@@ -33,7 +33,6 @@ from dsgmcmc.posterior.draws import KINDS, Rows
 from dsgmcmc.posterior.names import unknown_names
 from dsgmcmc.posterior.newcomers import FoldIn
 from dsgmcmc.posterior.run import Run
-from dsgmcmc.settings import named
 from dsgmcmc.types import Array, Float32, Float64, Int32
 
 BLOCK = 8192  # pairs that are predicted at a time, so that the components fit in the cache
@@ -68,8 +67,9 @@ class PredictOptions:
         if not 0 < self.interval < 1:
             raise InputError(f"interval {self.interval}: expected a probability between 0 and 1")
         if self.of_mean and (self.at_least is not None or self.probabilities):
-            options = f"{named('at_least')} and {named('probabilities')}"
-            raise InputError(f"{named('of_mean')} predicts expected ratings: leave it out, or leave out {options}")
+            raise InputError(
+                "--of-mean predicts expected ratings: leave out either --of-mean or the options for probabilities"
+            )
 
     @property
     def levels(self) -> tuple[float, float]:

@@ -102,7 +102,7 @@ class Ranking:
         if not isinstance(self.z, float | int | np.number) or not self.z >= 0:
             raise InputError(f"z {self.z!r}: expected a number of standard deviations, not below 0")
         if self.at_least is not None and self.by in ("exposure", "ucb", "lcb"):
-            raise InputError(f"by {self.by!r} has no use for {named('at_least')}: leave it out, or rank by mean")
+            raise InputError(f"by {self.by!r} has no use for a least rating: leave it out, or rank by mean")
         if self.seed is not None and (not isinstance(self.seed, int | np.integer) or self.seed < 0):
             raise InputError(f"seed {self.seed!r}: expected a whole number, not below 0, or None")
 

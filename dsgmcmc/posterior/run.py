@@ -29,7 +29,6 @@ from dsgmcmc.model.quantity import THETA, Quantity
 from dsgmcmc.posterior.draws import KINDS, Draw, PosteriorMoments
 from dsgmcmc.posterior.exposure import Exposure, Rated
 from dsgmcmc.posterior.names import Index, Vocabulary
-from dsgmcmc.settings import named
 from dsgmcmc.storage.lock import is_held
 from dsgmcmc.storage.rundir import DrawPlace, Facts, Line, RunDirectory, SavedDraws
 from dsgmcmc.storage.store import Key, Snapshot, steps
@@ -426,8 +425,7 @@ class Run:
     def need_draws(self) -> None:
         """Raise InputError if there are no saved draws, which predictions need."""
         if not self.draws:
-            option = f"{named('save_draws')} 0"
-            raise InputError(f"{self.path} has no saved draws to predict from: sample it again without {option}")
+            raise InputError(f"{self.path} has no saved draws to predict from: sample it again without --save-draws 0")
 
     def open_ratings(self, path: Path | None = None) -> Ratings:
         """Open the ratings file from which the run was sampled.

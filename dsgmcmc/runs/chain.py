@@ -41,7 +41,6 @@ from dsgmcmc.runs.control import Control
 from dsgmcmc.runs.recorder import DrawRecorder
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.samplers.step_size import StepSize
 from dsgmcmc.settings import named
 from dsgmcmc.storage.rundir import Facts, RunDirectory, versions
 from dsgmcmc.storage.store import Manifest, Snapshot, step_name
@@ -134,11 +133,6 @@ class Chain:
         return self.config.burn_in if self._fallbacks and self.config.burn_in else None
 
     @property
-    def _has_steps(self) -> bool:
-        """Whether the sampler has a step size, unlike exact Gibbs sampling."""
-        return isinstance(self.sampler.config, StepSize)
-
-    @property
     def seconds(self) -> float:
         """Wall time of sampling this chain in seconds, including evaluation and checkpoints."""
         return self._seconds_before + (0.0 if self._begin is None else perf_counter() - self._begin)
@@ -178,7 +172,7 @@ class Chain:
             except DivergenceError as error:
                 self.checkpoints.settle()  # a checkpoint still being written holds an earlier, finite state
                 if self._policy.on_divergence == "stop" or len(self.state.diverged) == len(self._fallbacks):
-                    advice = f". Use a smaller {named('step_size')}" if self._has_steps else ""
+                    advice = f". Use a smaller {named('step_size')}" if not self.sampler.draws_conditionals else ""
                     raise DivergenceError(f"{error}{advice}") from None
                 self._fall_back(error)
             else:
@@ -253,7 +247,7 @@ class Chain:
         divergence = self._find_divergence()
         if divergence:
             size = self.sampler.weight(self.target, self.iteration - 1)  # a draw's weight is its step size
-            step = f" at step size {size:.3g}" if self._has_steps else ""
+            step = "" if self.sampler.draws_conditionals else f" at step size {size:.3g}"
             raise DivergenceError(f"chain {self.chain} diverged by iteration {self.iteration}: {divergence}{step}")
 
     def finish(self) -> None:

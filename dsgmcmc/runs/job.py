@@ -167,9 +167,8 @@ class Job:
         if config.first_draw > config.iterations:
             log.warning(
                 "the run ends at iteration %s, before its first draw at %s (after a burn-in of %s): it cannot predict; "
-                "give more %s or a shorter %s",
+                "give more --iterations or a shorter --burn-in",
                 *(f"{number:,}" for number in (config.iterations, config.first_draw, config.burn_in)),
-                *(named("iterations"), named("burn_in")),
             )
         if saved:
             _refuse_changes(ResolvedConfig.of(saved), config, run)

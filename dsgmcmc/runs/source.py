@@ -126,7 +126,7 @@ class RatingsSource:
         check_values(ratings, config)
         if config.until and not ratings.nnz_test:
             raise InputError(
-                f"{named('until')} {config.until} needs predictions of test ratings, and {self.path} has none: give "
+                f"until {config.until} needs predictions of test ratings, and {self.path} has none: give "
                 f"{named('until')} none, or prepare it with {named('test_fraction')} 0.1"
             )
         for text in warnings_for_data(config, ratings):
@@ -262,13 +262,12 @@ def warnings_for_data(config: ResolvedConfig, ratings: Ratings) -> list[str]:
     rows_and_columns = ratings.n_rows + ratings.n_cols
     elements = config.rank * rows_and_columns
     if config.law.is_sum_over_ratings and elements > MAX_ELEMENTS_PER_RATING * ratings.nnz:
-        remedy = f"leave out {named('rank')}, or try {named('rank')} {automatic_rank(ratings.nnz, rows_and_columns)}"
-        if not config.standardise:
-            remedy += f", and leave out {named('standardise')}: the published priors are too wide here"
+        published = "" if config.standardise else ", and leave out standardise: the published priors are too wide here"
         warnings.insert(
             0,
             f"{elements:,} elements of factors for {ratings.nnz:,} training ratings: the data hardly tell noise from "
-            f"factors, so tau means little; {remedy}",
+            f"factors, so tau means little; leave out --rank, or try --rank "
+            f"{automatic_rank(ratings.nnz, rows_and_columns)}{published}",
         )
     return warnings
 

@@ -69,8 +69,7 @@ class StepSize(SamplerConfig):
     def scaled(self, scale: float, given: Collection[str] = ()) -> Self:
         """Return the configuration with all step sizes that are not `given` multiplied by `scale`."""
         sizes = {"step_size": self.step_size, "burn_in_step_size": self.burn_in_step_size}
-        scaled = {name: size * scale for name, size in sizes.items() if name not in given and size is not None}
-        return self.model_copy(update=scaled)
+        return self.model_copy(update={k: v * scale for k, v in sizes.items() if k not in given and v is not None})
 
 
 class RisingStep(StepSize):

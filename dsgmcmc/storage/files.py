@@ -30,8 +30,7 @@ def check_target(path: Path, force: bool) -> None:
         reason = "is not writable" if path.parent.exists() else "does not exist"
         raise InputError(f"{path} cannot be written: the folder {path.parent} {reason}")
     if path.is_dir() or (path.exists() and not force):
-        remedy = "" if path.is_dir() else ", or --force to replace it"
-        raise InputError(f"{path} exists; give another name{remedy}")
+        raise InputError(f"{path} exists; give another name{'' if path.is_dir() else ', or --force to replace it'}")
 
 
 def write_array(path: Path, array: Array) -> None:

@@ -44,11 +44,7 @@ class ClickSettings(BaseModel):
     """Settings for clicks."""
 
     zero_weight: float | None = setting(
-        "Weight of the zero of every pair of a user and an item, relative to a click.",
-        None,
-        shown="0.1 with all-cells",
-        gt=0,
-        allow_inf_nan=False,
+        "Weight of the zero that each pair is; a click: 1.", None, shown="0.1 with all-cells", gt=0, allow_inf_nan=False
     )
 
 
