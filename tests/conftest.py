@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support import ROOT, handlers_as_before, lacking
+from support import ROOT, handlers_as_before, lacking, write_planted
 
 from dsgmcmc.cli.sample import with_settings
 from dsgmcmc.errors import InputError
@@ -34,3 +34,9 @@ def datasets() -> Path:
     if not (folder / "ml-100k" / "u.data").exists():
         lacking(f"no MovieLens data in {folder}; set DSGMCMC_DATASETS")
     return folder
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Ratings file of 29 rows, 17 columns and about 250 ratings, 50 of them for testing, which no test changes."""
+    return write_planted(tmp_path_factory.mktemp("data") / "r.h5")

@@ -6,14 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support import run, write_planted
+from support import run
 from tiny import command
-
-
-@pytest.fixture(scope="session")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Small ratings file, which no test changes."""
-    return write_planted(tmp_path_factory.mktemp("data") / "r.h5")
 
 
 @pytest.fixture(scope="session")

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from mpi4py import MPI
 from ours import steps
-from support import factor_target, write_planted
+from support import factor_target
 
 from dsgmcmc.kernels.formula import Formula
 from dsgmcmc.model.target import FactorTarget
@@ -19,11 +18,6 @@ from dsgmcmc.targets.base import Target
 
 GRID = 4
 TAKEN = Formula("out = grad")
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_planted(tmp_path_factory.mktemp("data") / "r.h5")
 
 
 def gradients(target: Target, sampler: Sampler[Any, Any]) -> list[np.ndarray]:
@@ -83,19 +77,14 @@ def like(data: Path, other: FactorTarget, sampler: Sampler[Any, Any]) -> FactorT
 # ---------------------------------------------------------------------- the anchor
 
 
-def states(target: FactorTarget, sampler: Sampler[Any, Any], iterations: int) -> list[np.ndarray]:
-    """Field theta before the first iteration, and after every one."""
-    sampler.start(target, 0.3)
-    return [flat(target), *(flat(target) for _ in steps(target, sampler, iterations))]
-
-
 def test_the_anchor_is_the_state_at_the_end_of_burn_in(data: Path) -> None:
     """Until then the chain is that of plain parts, bit for bit; and no longer."""
     chains, burn_in = [], 6
     for gradient in ("part", "control-variate"):
         sampler = SGLD(SGLDConfig(gradient=gradient, step_size=0.05), burn_in)
         target = factor_target(MPI.COMM_SELF, data, GRID, sampler=sampler)
-        chains.append(states(target, sampler, burn_in + 2))
+        sampler.start(target, 0.3)
+        chains.append([flat(target), *(flat(target) for _ in steps(target, sampler, burn_in + 2))])
     plain, varied = chains
     assert all((a == b).all() for a, b in zip(plain[: burn_in + 1], varied[: burn_in + 1], strict=True))
     assert (plain[burn_in + 1] != varied[burn_in + 1]).any()

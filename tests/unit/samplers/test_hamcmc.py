@@ -9,15 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from arviz_stats.base import array_stats
 from mpi4py import MPI
-from support import Model, factor_target, write_planted
+from support import Model, factor_target
 
 from dsgmcmc.densities.density import ALL, Data
 from dsgmcmc.densities.sample import sample as sample_vector
 from dsgmcmc.densities.sample import vector_target
 from dsgmcmc.densities.vector import VectorTarget
-from dsgmcmc.diagnostics.convergence import split_subchains
 from dsgmcmc.kernels.philox import NoiseKey, normals
 from dsgmcmc.parallel.partition import column_of
 from dsgmcmc.samplers.hamcmc import HAMCMC, HAMCMCConfig
@@ -149,11 +147,6 @@ def test_pairs_without_curvature_are_left_out_and_counted() -> None:
 # ---------------------------------------------------------------------- on blocks of a factorisation
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_planted(tmp_path_factory.mktemp("data") / "r.h5")
-
-
 def test_blocks_move_as_one_vector(data: Path) -> None:
     """One metric for all of W and H, from sums over blocks: the dense path of the flattened factors, in float32."""
     memory = 3
@@ -210,19 +203,3 @@ def test_the_default_thinning_visits_all_sub_chains(grid: int) -> None:
         thin = HAMCMC.default_thin(HAMCMCConfig(memory=memory), grid)
         assert gcd(thin, memory) == 1
         assert 2 * grid <= thin <= 2 * grid + 10
-
-
-def test_sub_chains_are_measured_as_chains() -> None:
-    """The trace of interleaved sub-chains looks independent to estimators of ESS, which count five times too many."""
-    rng = np.random.default_rng(0)
-    memory, length, rho = 3, 1000, 0.9
-    trace = np.zeros((2, length, memory))
-    trace[:, 0] = rng.standard_normal((2, memory))
-    for i in range(1, length):
-        trace[:, i] = rho * trace[:, i - 1] + np.sqrt(1 - rho**2) * rng.standard_normal((2, memory))
-    values = split_subchains(trace.reshape(2, -1, 1), memory)
-    assert values.shape == (2 * memory, length, 1)
-    np.testing.assert_array_equal(values[:3, :, 0], trace[0].T)
-    np.testing.assert_array_equal(values[3:, :, 0], trace[1].T)
-    known = 2 * memory * length * (1 - rho) / (1 + rho)
-    assert array_stats.ess(values[..., 0], chain_axis=0, draw_axis=1) == pytest.approx(known, rel=0.3)
