@@ -20,13 +20,6 @@ from dsgmcmc.storage.rundir import RunDirectory
 # ---------------------------------------------------------------------- layers
 
 
-def test_later_layers_win() -> None:
-    """Options over file over the run's own settings; what no layer names keeps its default."""
-    config = build({"rank": 8, "seed": 1}, {"rank": 9, "sampler": {"friction": 0.9}}, {"sampler": {"friction": 0.8}})
-    assert (config.rank, config.seed, config.grid) == (9, 1, None)
-    assert config.sampler.config.friction == 0.8
-
-
 @pytest.mark.parametrize(
     ("settings", "name"),
     [({}, "baoab"), ({"biases": False}, "psgld"), ({"center": False}, "psgld"), ({"prior": "fixed"}, "psgld")],
@@ -165,9 +158,9 @@ def test_the_hash_is_of_what_the_draws_depend_on(monkeypatch: pytest.MonkeyPatch
 def test_lengths_resolve_by_the_sweep() -> None:
     """Lengths may be given in sweeps or iterations, as numbers or text."""
     lengths = {"iterations": "10sweeps", "burn_in": "3 sweeps", "thin": "1sweep", "evaluate_every": "7"}
-    config = build({"grid": 5, "sampler": "psgld", **lengths})
-    resolved = config.resolved()
+    resolved = build({"grid": 5, "sampler": "psgld", **lengths}).resolved()
     assert [resolved.iterations, resolved.burn_in, resolved.thin, resolved.evaluate_every] == [50, 15, 5, 7]
+    assert build({"burn_in": "0sweeps"}).resolved().burn_in == 0
 
 
 def test_the_grid_is_large_enough_for_the_processes() -> None:
@@ -187,21 +180,21 @@ def test_smaller_steps_are_all_smaller(name: str) -> None:
     assert half.burn_in_step_size == 0.25
 
 
-@pytest.mark.parametrize("name", ["iterations", "thin", "evaluate_every"])
-def test_lengths_of_nothing_are_refused(name: str) -> None:
-    """0 would divide by zero or do nothing; burn-in may be 0."""
-    for nothing in (0, "0", "0sweeps"):
-        with pytest.raises(InputError, match=f"{name} must be at least 1"):
-            build({name: nothing}).resolved()
-    assert build({"burn_in": 0}).resolved().burn_in == 0
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [(7, (7, None)), ("7", (7, None)), ("90s", (None, 90.0)), ("1.5 h", (None, 5400.0)), ("2d", (None, 172800.0))],
+    [
+        (7, (7, None)),
+        ("7", (7, None)),
+        ("90s", (None, 90.0)),
+        ("1.5min", (None, 90.0)),
+        ("1 h", (None, 3600.0)),
+        ("2d", (None, 172800.0)),
+        ("100:00:00", (None, 360000.0)),
+        ("1-02:00:00", (None, 93600.0)),
+    ],
 )
 def test_checkpoint_intervals(text: int | str, expected: tuple[int | None, float | None]) -> None:
-    """Iterations or time."""
+    """Iterations, or time as people and as Slurm write it."""
     assert build({"checkpoint_every": text}).resolved().checkpoint_interval() == expected
 
 
@@ -217,8 +210,19 @@ def test_checkpoint_intervals(text: int | str, expected: tuple[int | None, float
         ({"schedule": "spiral"}, ["schedule", "spiral", "cyclic"]),
         ({"noise_precision": float("nan")}, ["noise_precision"]),
         ({"noise_precision": "loud"}, ["noise_precision", "loud", "sampled"]),
+        ({"rank": 513}, ["rank: ", "513"]),
         ({"iterations": "ten"}, ["iterations", "ten", "500sweeps"]),
+        ({"iterations": ""}, ["iterations", "500sweeps"]),
+        ({"iterations": 0}, ["iterations must be at least 1"]),
+        ({"thin": "0"}, ["thin must be at least 1"]),
+        ({"thin": "\u00b2"}, ["thin", "\u00b2", "500sweeps"]),
+        ({"evaluate_every": "0sweeps"}, ["evaluate_every must be at least 1"]),
+        ({"evaluate_every": "1.5sweeps"}, ["evaluate_every", "1.5sweeps", "500sweeps"]),
         ({"burn_in": -1}, ["burn_in", "-1"]),
+        ({"burn_in": "-1"}, ["burn_in", "-1"]),
+        ({"until": "ess=400", "iterations": 500}, ["500 iterations give at most 225 draws per chain"]),
+        ({"until": "rhat=1.1", "sampler": {"name": "sgld", "decay_power": 0.33}}, ["unequal weights"]),
+        ({"until": "rhat=1.1", "burn_in": 10}, ["the step changes after burn-in"]),
         ({"checkpoint_every": 0}, ["checkpoint_every"]),
         ({"checkpoint_every": "soon"}, ["checkpoint_every", "soon", "10min"]),
         ({"seed": 2**63}, ["seed"]),
@@ -226,15 +230,21 @@ def test_checkpoint_intervals(text: int | str, expected: tuple[int | None, float
         ({"sampler": "sgdl"}, ["sgdl", *SAMPLERS]),
         ({"sampler": {"frictoin": 0.8}}, ["sampler.frictoin: is not a setting"]),
         ({"sampler": {"name": "psgld", "alpha": 2}}, ["sampler.alpha", "2"]),
+        ({"sampler": {"name": "baoab", "step_size": 0}}, ["sampler.step_size", "0"]),
+        ({"sampler": {"name": "baoab", "step_size": float("nan")}}, ["sampler.step_size", "nan"]),
+        ({"sampler": {"name": "sgld", "decay_power": -1}}, ["sampler.decay_power", "-1"]),
         ({"sampler": {"name": "gibbs", "step_size": 0.1}}, ["sampler.step_size: is not a setting"]),
         ({"sampler": 3}, ["sampler"]),
         ({"rank": -1, "seed": -1, "grid": 0}, ["rank", "seed", "grid"]),
     ],
 )
 def test_errors_name_the_setting(settings: dict[str, Any], words: list[str]) -> None:
-    """One line with all errors: the setting's name as the user writes it, what was found, what would be right."""
+    """One line with all errors: the setting's name as the user writes it, what was found, what would be right.
+
+    A length of 0 would divide by zero, or do nothing; an accuracy that cannot be reached would cost hours of sampling.
+    """
     with pytest.raises(InputError) as caught:
-        build(settings)
+        build(settings).resolved()
     message = str(caught.value)
     assert all(word in message for word in words), message
     assert "\n" not in message

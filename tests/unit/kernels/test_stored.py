@@ -134,10 +134,3 @@ def test_the_same_by_column(shape):
         assert np.array_equal(indptr, want.indptr)
         assert np.array_equal(indices, want.indices)
         assert np.array_equal(values, want.data)
-
-
-@pytest.mark.parametrize(("indptr", "column"), [([0, 2], 1), ([1, 1], 1), ([0, 1], 5), ([0, 1], -1)])
-def test_refuses_what_is_no_matrix(indptr, column):
-    """Protects memory: the compiled loops do not check bounds."""
-    with pytest.raises(ValueError, match=r"CSR|column"):
-        split_columns(np.array(indptr), np.array([column], np.int32), np.ones(1, np.float32), np.array([0, 2, 5]))
