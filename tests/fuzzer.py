@@ -49,8 +49,9 @@ Changes = Iterator[tuple[str, Callable[[Path], Any]]]
 def _ratings(path: Path) -> Any:
     with Ratings(path) as ratings:
         parts = [ratings.slab(part, 0, ratings.n_rows) for part in ("train", "test")]
+        features = ratings.feature_slab("rows", 0, ratings.n_rows).datasets("rows")
         ids = [ratings.ids("rows").tolist(), ratings.ids("cols").tolist()]
-        arrays = [array.tobytes() for part in parts for array in part]
+        arrays = [array.tobytes() for part in (*parts, features.values()) for array in part]
         return [ratings.n_rows, ratings.n_cols, ratings.transposed, ratings.mean, ratings.digest, ids, arrays]
 
 

@@ -1,31 +1,19 @@
-"""The DuckDB session: limits of memory, signals, and tables that are written."""
+"""The DuckDB session: limits of memory, signals, and notebooks."""
 
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 import threading
 from pathlib import Path
 
-import duckdb
-import numpy as np
 import pytest
-from ingest_cases import everything, lines, prepare
+from support import run
 
 from dsgmcmc.data.session import MIN_MEMORY, interruptible, open_session, parse_bytes
-from dsgmcmc.data.tables import write_blocks
 from dsgmcmc.errors import InputError
 
 QUERY = "SELECT count(*) FROM range(1000000) a, range(1000000) b WHERE a.range * b.range % 7 = 3"  # takes hours
-
-
-def test_in_another_thread(tmp_path):
-    """A program may prepare in a thread, where signals cannot be handled."""
-    thread = threading.Thread(target=prepare, args=(tmp_path, lines()))
-    thread.start()
-    thread.join()
-    assert len(everything(tmp_path / "out.h5")) == 10
 
 
 def test_too_little_memory_is_said(tmp_path):
@@ -46,15 +34,6 @@ def test_a_signal_ends_a_query(tmp_path):
     timer.join()
     assert list(tmp_path.iterdir()) == []
     assert threading.active_count() == threads
-
-
-def test_a_table_is_written_whole(tmp_path):
-    """Blocks follow one another, and nothing but the file remains."""
-    blocks = [{"id": np.array(["a", None, "c"], dtype=object), "x": np.arange(3, dtype=np.float32)}] * 2
-    write_blocks(blocks, tmp_path / "t.parquet")
-    assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]
-    rows = duckdb.sql(f"SELECT * FROM '{tmp_path / 't.parquet'}'").fetchall()
-    assert rows == [("a", 0.0), (None, 1.0), ("c", 2.0)] * 2
 
 
 def test_sizes():
@@ -82,5 +61,4 @@ with open_session(Path(".")) as connection:
 
 def test_a_notebook_without_widgets(tmp_path: Path) -> None:
     """A query runs in a notebook in which DuckDB cannot show its progress bar."""
-    done = subprocess.run([sys.executable, "-c", NOTEBOOK], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.stdout == "[(1,)]\n", done.stderr
+    assert run(sys.executable, "-c", NOTEBOOK, cwd=tmp_path).expect().out == "[(1,)]\n"

@@ -71,18 +71,6 @@ def test_split_and_order_stay_what_they_are(tmp_path):
         assert ratings.ids("cols").tolist() == sorted(items, key=lambda name: key(7, "item", name))
 
 
-def test_split_is_spread_over_users_and_items(tmp_path):
-    """Hashing pairs leaves no pattern: the counts by user and by item vary as independent draws do."""
-    ratings = many(300, 200, 0.2)
-    prepare(tmp_path, lines(ratings=ratings), test_fraction=0.2)
-    chosen = read_back(tmp_path / "out.h5")["test"]
-    for side in (0, 1):
-        ids, totals = np.unique([pair[side] for pair in ((u, i) for u, i, _, _ in ratings)], return_counts=True)
-        counts = np.array([sum(pair[side] == name for pair in chosen) for name in ids])
-        chi2 = ((counts - 0.2 * totals) ** 2 / (0.16 * totals)).sum()
-        assert abs(chi2 - len(ids)) < 5 * (2 * len(ids)) ** 0.5
-
-
 def test_temporal_takes_the_latest(tmp_path):
     """No training rating is later than any test rating; of equal times a hash decides, not the line."""
     ratings = many()
@@ -129,18 +117,6 @@ def test_pair_in_both_files_is_refused(tmp_path, duplicates):
     (tmp_path / "test.csv").write_text("3,31,1\n58,12,2\n")
     with pytest.raises(InputError, match=r"1 pair\(s\) .* in both.*\n  user 58, item 12: rated 1, 2"):
         prepare(tmp_path, lines(), test=str(tmp_path / "test.csv"), duplicates=duplicates)
-
-
-@pytest.mark.parametrize("n_users", [3, 9])
-def test_longer_side_becomes_the_rows(tmp_path, n_users):
-    """Items are rows where there are more of them; users and items keep their names."""
-    ratings = [(1000 + u, i, float((u * i) % 7), 0) for u in range(n_users) for i in range(12 - n_users)]
-    summary = prepare(tmp_path, lines(ratings=ratings), test_fraction=0.2)
-    assert (summary.users, summary.items) == (n_users, 12 - n_users)
-    with Ratings(tmp_path / "out.h5") as opened:
-        assert opened.n_rows >= opened.n_cols
-        assert opened.transposed == (n_users == 3)
-    assert everything(tmp_path / "out.h5") == {(u, i): r for u, i, r, _ in ratings}
 
 
 @pytest.mark.parametrize(

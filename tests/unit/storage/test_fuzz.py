@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,22 +13,22 @@ import fuzzer
 import numpy as np
 import pytest
 from runs import make_run
-from support import csr, planted, write_ratings
+from support import csr, features_of, planted, write_ratings
+from support import run as run_program
 
 from dsgmcmc.storage.rundir import RunDirectory
 from dsgmcmc.storage.store import Key, SmallArray, write_snapshot
 
 #: The number of damaged files.
-COUNTS = [40, pytest.param(500, marks=pytest.mark.long)]
+COUNTS = [100, pytest.param(500, marks=pytest.mark.long)]
 
 
 def fuzz(kind: str, source: Path, place: Path, names: str, count: int, seed: int) -> dict[str, int]:
     """Damage and open one of the named files `count` times; return how many were refused (10) or harmless (11)."""
-    program = [sys.executable, fuzzer.__file__, kind, str(source), str(place), names, str(count), str(seed)]
-    done = subprocess.run(program, capture_output=True, text=True, timeout=500)
-    assert done.returncode == 0, done.stderr[-3000:]
-    report = json.loads(done.stdout.splitlines()[-1])
-    assert report["wrong"] == [], (report, done.stderr[-3000:])
+    program = (sys.executable, fuzzer.__file__, kind, source, place, names, str(count), str(seed))
+    done = run_program(*program, timeout=500).expect()
+    report = json.loads(done.out.splitlines()[-1])
+    assert report["wrong"] == [], (report, done.err[-3000:])
     assert sum(report["results"].values()) == count or not count
     return {code: int(number) for code, number in report["results"].items()}
 
@@ -44,7 +43,8 @@ def test_damaged_ratings_files(tmp_path: Path, names: str, count: int) -> None:
     ids = [np.arange(n) for n in (29, 17)]
     if names == "text":
         ids = [np.array([f"{n}-ä".encode() for n in column]) for column in ids]
-    write_ratings(tmp_path / "whole.h5", *parts, *ids, seed=0, source="planted")
+    features = {"rows": features_of(np.eye(29, 3, dtype=np.float32), ("a", "b", "c"), ("x", "x", "y"))}
+    write_ratings(tmp_path / "whole.h5", *parts, *ids, seed=0, source="planted", features=features)
     results = fuzz("ratings", tmp_path / "whole.h5", tmp_path, "", count, 1 + (names == "text"))
     assert results["10"] > count // 5
 

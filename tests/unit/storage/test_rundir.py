@@ -1,4 +1,4 @@
-"""Small files of a run: written atomically, read only if they are files; damaged lines of logs are skipped."""
+"""Small files of a run: read only if they are files; damaged lines of logs are skipped."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pytest
 from dsgmcmc.diagnostics.comparison import Comparison
 from dsgmcmc.diagnostics.summary import read_summary
 from dsgmcmc.errors import InputError
-from dsgmcmc.storage.files import read_toml, write_whole
+from dsgmcmc.storage.files import read_toml
 from dsgmcmc.storage.rundir import RunDirectory
 
 
-def line(iteration: int, chain: int = 0) -> dict[str, object]:
-    return {"chain": chain, "iteration": iteration, "sweep": 1.0, "time_s": 0.5, "rmse": 0.9, "rmse_mean": None}
+def line(iteration: int) -> dict[str, object]:
+    return {"chain": 0, "iteration": iteration, "sweep": 1.0, "time_s": 0.5, "rmse": 0.9, "rmse_mean": None}
 
 
 @pytest.fixture
@@ -58,25 +58,7 @@ def test_a_job_does_not_write_through_a_link(run: RunDirectory) -> None:
         run.note("resumed")
 
 
-def test_metrics_of_every_chain_have_a_separate_file(tmp_path: Path) -> None:
-    """Metrics are read by chain and iteration, and those of one chain are cut without the others."""
-    run = RunDirectory(tmp_path)
-    for chain in (1, 0):
-        for iteration in (1, 2):
-            run.add_metrics(chain, line(iteration, chain))
-    run.cut_metrics(0, 1)
-    assert run.metrics() == [line(1), line(1, 1), line(2, 1)]
-
-
 # ---------------------------------------------------------------------- files
-
-
-def test_a_failed_write_leaves_nothing(tmp_path):
-    """No temporary file is left beside a folder of that name."""
-    (tmp_path / "out").mkdir()
-    with pytest.raises(IsADirectoryError):
-        write_whole(tmp_path / "out", "text")
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 @pytest.mark.parametrize("read", [read_toml, read_summary, Comparison.read])

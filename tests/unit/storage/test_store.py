@@ -12,7 +12,6 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from support import spoil
 
 from dsgmcmc.errors import GoneError, InputError
 from dsgmcmc.storage.store import (
@@ -57,9 +56,13 @@ BLOCKS = {
 }
 
 
+#: A small array of a state, whose floats are unlike each other.
+SMALL = np.array([0.1, 1e-310, np.nextafter(1, 2), -0.0, np.inf, -np.inf, np.nan, 1e22]).reshape(2, 4)
+
+
 def write(parent: Path, iteration: int = 7, blocks: dict[Key, np.ndarray] = BLOCKS, **changes: Any) -> Path:
     header = {name: value for name, value in CONTENT.items() if name != "blocks"}
-    header |= {"iteration": iteration, "state": {"tau": SmallArray.of([1 / 3, np.inf])}}
+    header |= {"iteration": iteration, "state": {"tau": SmallArray.of(SMALL)}}
     return write_snapshot(parent, step_name(iteration), blocks, header | changes)
 
 
@@ -81,7 +84,8 @@ def test_what_is_written_is_read_bit_by_bit(tmp_path: Path) -> None:
         block = snapshot.read(key)
         assert (block.dtype, block.shape) == (array.dtype, array.shape)
         assert block.tobytes() == array.tobytes()
-    assert snapshot.manifest.state["tau"].array().tolist() == [1 / 3, np.inf]
+    small = snapshot.manifest.state["tau"].array()
+    assert (small.shape, small.tobytes()) == (SMALL.shape, SMALL.tobytes())
 
 
 def test_block_hashes_see_type_shape_and_content() -> None:
@@ -91,15 +95,6 @@ def test_block_hashes_see_type_shape_and_content() -> None:
     assert len({block_hash(array), *map(block_hash, others)}) == 5
     same = [np.asfortranarray(array), array.astype(">f4"), array.copy()]
     assert {block_hash(array), *map(block_hash, same)} == {block_hash(array)}
-
-
-def test_a_failing_writer_leaves_nothing_and_touches_nothing(tmp_path: Path) -> None:
-    """Earlier snapshots stay intact, and no temporary directory is left."""
-    write(tmp_path, 6)
-    with pytest.raises(ValueError, match="kind"):
-        write(tmp_path, 7, kind="other")
-    assert names(tmp_path) == [step_name(6)]
-    Snapshot(tmp_path / step_name(6)).verify()
 
 
 # ---------------------------------------------------------------------- damage to shards
@@ -121,19 +116,6 @@ def test_every_damaged_byte_and_every_cut_of_a_shard_is_found(tmp_path: Path) ->
             except InputError:
                 continue
             assert block.tobytes() == BLOCKS[THETA].tobytes(), at
-
-
-def test_entries_along_the_first_axis_are_read_by_their_number(tmp_path: Path) -> None:
-    """An entry, such as a draw, is read by its number after the whole block was checked."""
-    path = write(tmp_path)
-    snapshot = Snapshot(path)
-    for number in range(3):
-        assert np.array_equal(snapshot.read_all([THETA], number)[0], BLOCKS[THETA][number])
-    with pytest.raises(InputError, match="has no block state/W/000003/theta"):
-        snapshot.read(Key("state", "W", 3, "theta"))
-    spoil(path / SHARD)
-    with pytest.raises(InputError, match="state/W/000000/theta does not match its checksum"):
-        Snapshot(path).read_all([THETA], 2)
 
 
 def test_what_was_removed_is_gone_and_what_is_missing_is_damage(tmp_path: Path) -> None:
@@ -197,18 +179,6 @@ def test_blocks_stored_in_any_but_the_plainest_way_are_refused(
 def read_text(folder: Path, text: str) -> Manifest:
     (folder / MANIFEST).write_text(text, encoding="utf-8")
     return read_manifest(folder)
-
-
-def test_a_manifest_is_read_back_as_it_was_written(tmp_path: Path) -> None:
-    """Every float of a manifest keeps its bits."""
-    values = [0.1, 1e-310, np.nextafter(1, 2), -0.0, np.inf, -np.inf, np.nan, 1e22]
-    manifest = read_text(tmp_path, seal(json.dumps(CONTENT)))
-    manifest = manifest.model_copy(update={"state": {"x": SmallArray.of(np.array(values).reshape(2, 4))}})
-    again = read_text(tmp_path, seal(manifest.model_dump_json(indent=1)))
-    assert again.state["x"].array().tobytes() == np.array(values).tobytes()
-    assert again.state["x"].array().shape == (2, 4)
-    assert again.blocks == manifest.blocks
-    assert again.blocks[0].key == THETA
 
 
 def test_every_changed_character_and_every_cut_is_found(tmp_path: Path) -> None:
