@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import signal
-import subprocess
 import sys
 
 import pytest
 import typer
+from support import run
 from typer.testing import CliRunner
 
 from dsgmcmc.cli.app import app
@@ -38,9 +38,9 @@ def test_an_interrupt_while_libraries_load_is_no_traceback(module: str, times: i
         "sys.argv[1:] = ['prepare', 'none.csv', 'none.h5']\n"
         "m.main()\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = run(sys.executable, "-c", code)
     expected = (EXIT_INTERRUPTED, "dsgmcmc: interrupted\n"), (-signal.SIGINT, "")  # a shell shows 130 for both
-    assert (done.returncode, done.stderr) == expected[module == "dsgmcmc.parallel.signals"]
+    assert (done.code, done.err) == expected[module == "dsgmcmc.parallel.signals"]
 
 
 def test_what_is_ignored_stays_ignored() -> None:
@@ -52,8 +52,7 @@ def test_what_is_ignored_stays_ignored() -> None:
         "atexit.register(lambda: print(signal.getsignal(signal.SIGINT) is signal.SIG_IGN))\n"
         "m.main()\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split()[-1] == "True"
+    assert run(sys.executable, "-c", code).expect().out.split()[-1] == "True"
 
 
 def test_one_press_that_comes_twice_lets_a_command_tidy_up() -> None:
@@ -66,7 +65,5 @@ def test_one_press_that_comes_twice_lets_a_command_tidy_up() -> None:
         "finally: time.sleep({}); os.kill(os.getpid(), signal.SIGINT); time.sleep(0.01); print('tidied', flush=True)\n"
     )
     for seconds, tidied in ((0, True), (0.5, False)):
-        command = [sys.executable, "-c", code.format(seconds)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-        assert ("tidied" in done.stdout) == tidied
-        assert done.returncode == -signal.SIGINT
+        done = run(sys.executable, "-c", code.format(seconds), timeout=60).expect(-signal.SIGINT)
+        assert ("tidied" in done.out) == tidied

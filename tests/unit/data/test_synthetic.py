@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import numpy as np
 import pytest
 import synthetic
 from scipy.stats import chi2, gamma
+from support import run
 from synthetic import SyntheticOptions
 
 PROGRAM = Path(__file__).resolve().parents[3] / "data" / "synthetic.py"
@@ -110,18 +109,11 @@ def test_command(tmp_path):
     """The script makes the same file as the function, and names the best possible RMSE."""
     options = dataclasses.replace(SMALL, noise_spread=4.0, half_stars=False, noise=0.5)
     arguments = "--rows 400 --cols 250 --ratings 12000 --rank 3 --seed 4 --noise 0.5 --noise-spread 4 --real"
-    done = subprocess.run(
-        [sys.executable, PROGRAM, str(tmp_path / "a.csv"), *arguments.split()],
-        capture_output=True, text=True, timeout=300, env=os.environ | {"COLUMNS": "200"},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    program = (sys.executable, PROGRAM, tmp_path / "a.csv")
+    said = run(*program, *arguments.split(), env={"COLUMNS": "200"}).expect().out
     synthetic.generate(tmp_path / "b.csv", options)
     assert (tmp_path / "a.csv").read_bytes() == (tmp_path / "b.csv").read_bytes()
     truth, (rows, cols, values, _) = draw(options)
     best = np.sqrt(np.mean((values - synthetic.best_prediction(truth, rows, cols)) ** 2))
-    assert f"RMSE {best:.4f}" in done.stdout
-    again = subprocess.run(
-        [sys.executable, PROGRAM, str(tmp_path / "a.csv")], capture_output=True, text=True, timeout=300
-    )
-    assert again.returncode == 2
-    assert "exists; give --force" in again.stderr
+    assert f"RMSE {best:.4f}" in said
+    assert "exists; give --force" in run(*program).expect(2).err

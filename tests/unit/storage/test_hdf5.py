@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from support import injected
+from support import injected, run
 
 WRITING = """
 import sys
@@ -30,7 +28,6 @@ assert not [link for link in Path("/proc/self/fd").iterdir() if link.exists() an
 def test_a_write_that_fails_or_is_interrupted(tmp_path: Path, what: str, kind: str, at: int, after: int) -> None:
     """A failed or interrupted write ends the writing at the next check, or at the end of the file."""
     path = tmp_path / "a.h5"
-    environment = {**os.environ, **injected(f"write={what},at={at}")}
-    done = subprocess.run([sys.executable, "-c", WRITING, path], env=environment, capture_output=True, text=True)
+    done = run(sys.executable, "-c", WRITING, path, env=injected(f"write={what},at={at}"))
     named = path if kind == "OSError" else None
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"{kind} {named} {after}\n", "")
+    assert (done.code, done.out, done.err) == (0, f"{kind} {named} {after}\n", "")

@@ -6,14 +6,12 @@ import errno
 import fcntl
 import os
 import socket
-import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from support import Running
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.storage import lock
@@ -35,18 +33,6 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lock, "GRACE_SECONDS", 0.2)
 
 
-@contextmanager
-def held(path: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process of this host that holds a lock."""
-    with subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout
-        assert process.stdout.readline() == "held\n"
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
 def test_one_at_a_time(tmp_path: Path) -> None:
     """A second run, also in one process, is refused with the holder of the lock until it is released."""
     first, second = Lock(tmp_path / "lock"), Lock(tmp_path / "lock")
@@ -65,13 +51,14 @@ def test_a_process_of_another_host_is_waited_for(tmp_path: Path, caplog: pytest.
     """A lock of another host is waited for, with a warning; it is taken once free, or refused."""
     path = tmp_path / "lock"
     claim = Lock(path)
-    with held(path) as process, caplog.at_level("WARNING", "dsgmcmc"):
+    with Running([sys.executable, "-c", HOLD, path]) as holder, caplog.at_level("WARNING", "dsgmcmc"):
+        assert holder.process.stdout.readline() == "held\n"
         path.write_bytes(text)
         with pytest.raises(InputError, match=r"in use: .* holds its lock"):
             claim.acquire()
         assert "waiting for up to 0.6 s" in caplog.text
         assert is_held(path)
-        threading.Timer(0.3, process.kill).start()  # a process that was killed holds nothing
+        threading.Timer(0.3, holder.process.kill).start()  # a process that was killed holds nothing
         claim.acquire()
     claim.release()
 
