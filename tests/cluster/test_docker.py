@@ -74,7 +74,7 @@ def test_the_commands_of_the_readme_sample_on_four_containers(started: Cluster) 
     for line in readme_commands()[1:]:
         result = started.type(line).expect(0)
     assert "4 process(es) on up to 4 container(s)" in result.err
-    started.head("dsgmcmc", "sample", "ratings.h5", "--out", "alone").expect(0)
+    started.type("docker compose exec head dsgmcmc sample ratings.h5 --out alone").expect(0)
     assert digest(started.work / "run") == digest(started.work / "alone")
 
 

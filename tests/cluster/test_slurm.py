@@ -81,10 +81,10 @@ def expect_one_restart(slurm: Slurm, number: str, folder: Path) -> None:
 
 def test_the_shipped_script_samples(limited, slurm, folder):
     """The README's `sbatch launch/slurm.sbatch` with nothing changed but the number of processes: mpirun, defaults."""
+    run(*dsgmcmc("sample", folder / "ratings.h5", "--out", folder / "alone")).expect(0)  # compiles for both
     number = slurm.submit(folder, ROOT / "launch" / "slurm.sbatch", "--ntasks-per-node=2")
     slurm.wait(number, folder, "COMPLETED")
     assert re.search(rf"== .* job {number}, start 1 on .*: run, from iteration 0$", log(folder), re.MULTILINE)
-    run(*dsgmcmc("sample", folder / "ratings.h5", "--out", folder / "alone")).expect(0)
     assert digest(folder / "run") == digest(folder / "alone")
 
 
