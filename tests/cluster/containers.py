@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import secrets
 import shutil
 from collections.abc import Iterator
@@ -12,9 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from support import Result, Running, run
+from support import ROOT, Result, Running, fenced, run
 
-ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "docker" / "README.md"
 WORKERS = 3
 #: Who works in the containers: Docker's usual first user where the tests run as root, else who runs them.
@@ -45,9 +43,7 @@ def missing() -> str:
 
 def readme_commands() -> list[str]:
     """The commands of the first block of docker/README.md, which start a cluster and sample on it."""
-    block = re.search(r"^```sh\n(.*?)^```", README.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
-    assert block
-    return [line for line in block[1].replace("\\\n", " ").splitlines() if line.strip()]
+    return [line for line in fenced(README, "sh")[0].replace("\\\n", " ").splitlines() if line.strip()]
 
 
 class Cluster:

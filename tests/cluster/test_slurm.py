@@ -13,11 +13,10 @@ from pathlib import Path
 import pytest
 from batch_runs import SLOW, expected, prepare, write_script
 from slurm_cluster import SYSTEM_PATH, Slurm, log, missing
-from support import digest, dsgmcmc, run, wait_until
+from support import ROOT, digest, dsgmcmc, lacking, run, wait_until
 
 from dsgmcmc.storage.store import steps
 
-ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.long
 ITERATIONS = 1000
 #: How a user makes Slurm's own launcher start the processes.
@@ -28,7 +27,7 @@ script = partial(write_script, "slurm", iterations=ITERATIONS)
 @pytest.fixture(scope="module")
 def slurm() -> Iterator[Slurm]:
     if reason := missing():
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
+        lacking(reason)
     with Slurm() as running:
         # jobs have the environment of the submission, with the tests' dsgmcmc and mpirun
         running.environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{SYSTEM_PATH}"

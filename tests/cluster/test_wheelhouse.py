@@ -10,9 +10,8 @@ import sysconfig
 from pathlib import Path
 
 import pytest
-from support import run, write_planted
+from support import ROOT, lacking, run, write_planted
 
-ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = Path(sysconfig.get_path("scripts"))
 TIMEOUT = 600
 
@@ -43,8 +42,7 @@ def test_the_wheelhouse_is_all_that_a_node_needs(tmp_path: Path) -> None:
     """All wheels are there, and mpi4py is built with the MPI of the module."""
     missing = [name for name in ("gcc", "unshare") if shutil.which(name) is None]
     if missing:
-        assert not os.environ.get("CI"), f"not installed: {missing}"
-        pytest.skip(f"not installed: {missing}")
+        lacking(f"not installed: {missing}")
     collect, install = blocks()
     source = tmp_path / "source"
     shutil.copytree(ROOT, source, ignore=_left_out)

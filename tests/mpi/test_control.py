@@ -52,16 +52,3 @@ def test_a_checkpoint_by_the_clock_is_agreed_on(comm: MPI.Comm, together) -> Non
     with together():
         assert all(other == given for other in everyone)
         assert Request.CHECKPOINT in given
-
-
-def test_all_know_whether_any_process_still_writes(comm: MPI.Comm, together) -> None:
-    """The commit of a snapshot happens at an iteration at which all know that no process is busy."""
-    control = Control(comm, Signals(), None)
-    for rank in range(comm.size):
-        control.ask(busy=comm.rank == rank)
-        busy = control.ask(busy=False)
-        idle = control.ask(busy=False)
-        with together():
-            assert comm.size == 1 or not busy[1]
-            assert idle[1]
-        control.finish()

@@ -19,7 +19,8 @@ from dsgmcmc.diagnostics.summary import read_summary
 from dsgmcmc.parallel import ring
 from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.gradients import GRADIENTS
-from dsgmcmc.storage.store import steps
+from dsgmcmc.storage import store
+from dsgmcmc.storage.store import step_name, steps
 
 pytestmark = pytest.mark.mpi
 SCHEDULES = ("shuffled", "cyclic", "random")
@@ -196,16 +197,26 @@ def test_chains_end_together_when_they_are_accurate(
             assert ends == {looks[0]["iteration"]}
 
 
-def test_times_of_checkpoints_do_not_matter(comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path) -> None:
-    """Saving every second iteration changes no bit of the draws, the posterior or the last state."""
+@pytest.mark.parametrize("writers", [2, 1])
+def test_times_and_files_of_checkpoints_do_not_matter(
+    comm: MPI.Comm, together, data: Path, mpi_tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writers: int
+) -> None:
+    """Saving every second iteration changes no bit of the draws, the posterior or the last state.
+
+    Nor does it matter how many processes write: of many, neighbours send their blocks to one, so that there are few
+    files.
+    """
     settings = settings_of("psgld")
     rare, often = mpi_tmp_path / "rare", mpi_tmp_path / "often"
     sample(comm, data, rare, **settings)
+    monkeypatch.setattr(store, "MAX_WRITERS", writers)
     sample(comm, data, often, **settings, checkpoint_every=2)
     with together():
         if comm.rank == 0:
             assert digest(rare) == digest(often)
-            assert steps(often / "checkpoints" / "chain-0") == [4, 16, 17]  # 4 is the end of burn-in, which stays
+            checkpoints = often / "checkpoints" / "chain-0"
+            assert steps(checkpoints) == [4, 16, 17]  # 4 is the end of burn-in, which stays
+            assert len(list((checkpoints / step_name(17)).glob("shard-*"))) == min(writers, comm.size)
 
 
 @pytest.mark.once

@@ -1,4 +1,4 @@
-"""The ring: column blocks move to the next part, sums have one order, and all processes raise the same errors."""
+"""The ring: sums have one order, and all processes raise the same errors."""
 
 from __future__ import annotations
 
@@ -7,44 +7,11 @@ import pytest
 from mpi4py import MPI
 
 from dsgmcmc.errors import AgreedError
-from dsgmcmc.parallel.partition import MESSAGE_COST, column_of, owner, row_of, slices_of
-from dsgmcmc.parallel.ring import Move, Ring, stacked
+from dsgmcmc.parallel.partition import MESSAGE_COST, slices_of
+from dsgmcmc.parallel.ring import Ring
 
 pytestmark = pytest.mark.mpi
 GRIDS = (4, 5, 7)
-
-
-def length(c: int) -> int:
-    return 3 + c  # unlike lengths: a block in the wrong buffer does not fit
-
-
-def block(c: int) -> np.ndarray:
-    return np.arange(length(c), dtype=np.float32) + 100 * c
-
-
-@pytest.mark.parametrize("grid", GRIDS)
-def test_blocks_move_between_any_two_parts(comm: MPI.Comm, together, grid: int) -> None:
-    """Whatever the schedule: every block arrives whole, those that may stay keep their buffer."""
-    ring = Ring(comm, grid)
-    for part in range(grid):
-        for after in range(grid):
-            here, there = ([column_of(b, at, grid) for b in ring.blocks] for at in (part, after))
-            columns = {c: block(c) for c in here}
-            move = Move(ring, columns, part, after, lambda c: np.empty(length(c), np.float32))
-            order = list(move.order)
-            for b in order:
-                move.depart(column_of(b, part, grid))
-            arrived = move.finish()
-            with together():
-                assert sorted(order) == list(ring.blocks)
-                leaving = [
-                    owner(row_of(column_of(b, part, grid), after, grid), comm.size, grid) != comm.rank for b in order
-                ]
-                assert leaving == sorted(leaving, reverse=True), "those that leave are worked on first"
-                assert sorted(arrived) == sorted(there)
-                for c, buffer in arrived.items():
-                    np.testing.assert_array_equal(buffer, block(c))
-                    assert c not in columns or buffer is columns[c]
 
 
 @pytest.mark.parametrize("width", [1, 3, 20 * MESSAGE_COST + 1])
@@ -75,30 +42,6 @@ def test_sums_have_the_bits_of_one_process(comm: MPI.Comm, together, grid: int, 
             assert len(slices_of(width, grid, comm.size)) > 1
 
 
-def test_named_sums_have_the_bits_of_one_process(comm: MPI.Comm, together) -> None:
-    """Several addends of a row block are added one after the other, in block order, each array by its name."""
-    ring = Ring(comm, 5)
-    rng = np.random.default_rng(1)
-    shapes = {"scalar": (), "matrix": (2, 3), "none": (0,), "wide": (2, MESSAGE_COST)}
-    addends = [
-        {name: rng.standard_normal(shape) * 10.0 ** rng.integers(-8, 8) for name, shape in shapes.items()}
-        for _ in range(10)
-    ]
-    here = stacked(addends[2 * ring.blocks.start : 2 * ring.blocks.stop])
-    total = ring.sum(here)
-    result = ring.sum(
-        here, lambda sums: {"turned": sums["matrix"].T, "one": np.ones(1)}, {"one": (1,), "turned": (3, 2)}
-    )
-    with together():
-        for name, shape in shapes.items():
-            expected = np.zeros(shape)
-            for addend in addends:
-                expected = expected + addend[name]
-            assert total[name].shape == shape
-            assert total[name].tobytes() == np.asarray(expected).tobytes()
-        assert result["turned"].tolist() == total["matrix"].T.tolist()
-
-
 def test_sums_of_a_diverged_chain_are_not_a_number_on_all(comm: MPI.Comm, together) -> None:
     """An error of the root on such sums must not leave the others waiting: all learn that the chain has diverged."""
     ring = Ring(comm, 5)
@@ -112,9 +55,6 @@ def test_sums_of_a_diverged_chain_are_not_a_number_on_all(comm: MPI.Comm, togeth
         with together():
             assert np.isnan(result["y"]).all()
             assert result["y"].shape == (2, 2)
-
-
-# ---------------------------------------------------------------------- agreement
 
 
 def test_an_error_of_one_process_is_raised_on_all(comm: MPI.Comm, together) -> None:

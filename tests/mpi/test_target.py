@@ -1,4 +1,4 @@
-"""The factorisation on several processes: places of blocks, visits of a sampler, and the traffic that they cost."""
+"""The traffic that a factorisation on several processes costs."""
 
 from __future__ import annotations
 
@@ -13,54 +13,11 @@ from support import factor_target
 from dsgmcmc.config.run import build
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.model.blocks import RatingBlocks
-from dsgmcmc.model.target import FactorTarget
-from dsgmcmc.parallel.partition import column_of
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.costs import Costs
-from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Factor, ScheduleName
 
 pytestmark = pytest.mark.mpi
-SCHEDULES: tuple[ScheduleName, ...] = ("shuffled", "cyclic", "random")
-
-
-def columns_here(target: FactorTarget) -> dict[int, np.ndarray]:
-    return {block.index: block["theta"].copy() for block in target.blocks() if block.factor == Factor.H}
-
-
-def stamp(target: FactorTarget) -> None:
-    """Give every element of a column block its global row and column."""
-    for block in target.blocks():
-        if block.factor == Factor.H:
-            n, d = block["theta"].shape
-            block["theta"][:] = (block.start + np.arange(n))[:, None] * 10 + np.arange(d)
-
-
-def is_stamped(target: FactorTarget, column: ParameterBlock) -> bool:
-    """Whether a column block is whole, and in its place."""
-    start, stop = target.ratings.bounds(Factor.H, column.index)
-    rows = column["theta"][:, 1].tolist()
-    return rows == [10 * j + 1 for j in range(start, stop)] and (column.start, len(column.counts)) == (start, len(rows))
-
-
-@pytest.mark.parametrize("schedule", SCHEDULES)
-def test_blocks_meet_as_the_schedule_says(comm: MPI.Comm, together, data: Path, schedule: ScheduleName) -> None:
-    """The owner of a row block visits each block of the part once, with the right column block."""
-    target = factor_target(comm, data, grid=5, schedule=schedule)
-    stamp(target)
-    for iteration in range(15):
-        target.begin(iteration)
-        part = target.circulation.schedule.part(iteration)
-        visited = []
-        faults = []
-        for row, column, _ in target.circulation.visit(iteration, send=True):
-            visited.append((row.index, column.index))
-            faults += [] if is_stamped(target, column) else [column.index]
-        with together():
-            assert sorted(visited) == [(b, column_of(b, part, 5)) for b in target.ring.blocks]
-            assert not faults
-            after = target.circulation.schedule.part(iteration + 1)
-            assert sorted(columns_here(target)) == sorted(column_of(b, after, 5) for b in target.ring.blocks)
 
 
 @pytest.mark.parametrize(("sampler", "schedule"), [("psgld", "shuffled"), ("hamcmc", "random"), ("psgld", "cyclic")])
