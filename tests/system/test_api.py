@@ -248,25 +248,6 @@ def test_names_that_say_nothing_are_refused(names, message, model):
             call(frame)
 
 
-def test_open_run_and_load_are_the_same_model(made):
-    """Every method of a fitted model, of both, with the same answers; a data frame where one was given."""
-    opened, model = open_run(made.path), BPMF.load(made.path)
-    pairs = pd.DataFrame({"item": made.items[:3], "user": made.users[:3]})
-    for call in (lambda m: m.predict(pairs), lambda m: m.predict_interval(pairs), lambda m: m.score(pairs, [1, 2, 4])):
-        np.testing.assert_array_equal(call(opened), call(model))
-    frames = [m.recommend(pairs["user"], n=2, by="likely", exclude=made.items[:4]) for m in (opened, model)]
-    assert frames[0].equals(frames[1])
-    assert len(frames[0]) == 6
-    assert not set(frames[0]["item_id"]) & set(made.items[:4])
-    assert (
-        opened.similar(made.items[2], n=3)["item_id"].tolist() == model.similar(made.items[2], n=3)["item_id"].tolist()
-    )
-    assert set(opened.to_arviz().children) == set(model.to_arviz().children)
-    again = pickle.loads(pickle.dumps(opened))
-    np.testing.assert_array_equal(again.predict(pairs), model.predict(pairs))
-    assert opened.rmse_ == model.rmse_ > 0
-
-
 def test_new_ratings_of_known_and_new_users_are_taken_in(made):
     """`fold_in` takes them into another model, `update` into this one, as often as they come; a pickle has them."""
     model, known = open_run(made.path), made.users[0]

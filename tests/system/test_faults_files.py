@@ -99,18 +99,6 @@ def test_damage_is_named_and_the_checkpoint_before_is_used(
     assert digest(out) == expected
 
 
-def test_without_a_readable_checkpoint_a_run_is_refused(
-    data: Path, out: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """It does not begin anew over what somebody may still save: nothing is deleted."""
-    saved = sorted((out / "checkpoints" / "chain-0").iterdir())
-    for path in saved:
-        spoil(path / SHARD)
-    with pytest.raises(InputError, match="no checkpoint"):
-        go(data, out, iterations=80)
-    assert sorted((out / "checkpoints" / "chain-0").iterdir()) == saved
-
-
 def test_damage_on_one_process_is_everyone_s(data: Path, out: Path, expected: str) -> None:
     """Only process 1 reads the damaged block; all go back to the same checkpoint."""
     run(*command(data, out, 2, iterations=70)).expect(0)

@@ -12,10 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from support import Result, digest, dsgmcmc, injected, run, typed
+from support import Result, digest, dsgmcmc, run, typed
 from tiny import command, content
-
-from dsgmcmc.storage.lock import is_held
 
 SOMEBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 
@@ -122,11 +120,3 @@ def test_no_file_takes_the_place_of_a_closed_stream(data: Path, tmp_path: Path) 
     out = tmp_path / "run"
     redirected(">&- 2>&- <&-", *command(data, out, iterations=20)).expect(1)
     digest(out)
-
-
-def test_a_file_that_fails_is_said_in_one_line(data: Path, tmp_path: Path) -> None:
-    """A command of one process says it without a traceback or the status of a job that was ended."""
-    result = run(*command(data, tmp_path / "run", iterations=20), env=injected("reduce=EIO")).expect(1)
-    assert [line for line in result.err.splitlines() if "dsgmcmc" in line] == ["dsgmcmc: [Errno 5] Input/output error"]
-    assert "Traceback" not in result.err
-    assert not is_held(tmp_path / "run" / "lock")

@@ -67,21 +67,6 @@ def test_predict_writes_to_standard_output(made, tmp_path):
     assert json.loads(done.err) == {"pairs": 1, "unknown": 0}
 
 
-def test_unknown_names(made, tmp_path):
-    """Refused with the first five, or predicted from the prior with a larger sd than is usual."""
-    source = tmp_path / "pairs.csv"
-    users = [*made.users[:9], *range(-1, -8, -1)]
-    source.write_text("".join(f"{user},{made.items[0]}\n" for user in users))
-    command = ("predict", made.path, source, "-o", tmp_path / "out.csv")
-    refused = typed(*command).expect(2).err
-    assert re.search(r"7 users are unknown to the run: -1, -2, -3, -4, -5, \.\.\..*--unknown", refused)
-    assert not (tmp_path / "out.csv").exists()
-    typed(*command, "--unknown", "prior").expect()
-    rows = table(tmp_path / "out.csv")
-    assert len({row["mean"] for row in rows[9:]}) == 1
-    assert float(rows[9]["sd"]) > np.median([float(row["sd"]) for row in rows[:9]])
-
-
 BAD_PAIRS = {
     "": "is empty",
     "user,item\n": "no pairs",

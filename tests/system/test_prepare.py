@@ -7,7 +7,7 @@ import signal
 import time
 
 import pytest
-from support import Running, dsgmcmc, run, typed, write_synthetic
+from support import Running, dsgmcmc, typed, write_synthetic
 
 from dsgmcmc.data.ratings import Ratings
 
@@ -26,13 +26,6 @@ def test_movielens_1m(datasets, tmp_path):
         assert sorted(ratings.ids("rows")) == list(range(1, 6041))
         assert abs(ratings.row_indptr[3020] - ratings.nnz / 2) < 0.05 * ratings.nnz
         assert ratings.source == "ratings.dat"
-
-
-def test_published_split_of_movielens_100k(datasets, tmp_path):
-    """The published split comes out as published, with the items that only its test part has."""
-    base, test = datasets / "ml-100k" / "u1.base", datasets / "ml-100k" / "u1.test"
-    facts = json.loads(typed("prepare", base, tmp_path / "u1.h5", "--test", test, "--json").expect(0).out)
-    assert (facts["train"], facts["test"], facts["items"]) == (80000, 20000, 1682)
 
 
 def test_every_option(tmp_path):
@@ -61,17 +54,6 @@ def test_what_there_is_to_say(tmp_path):
     assert "user userId, item movie, rating stars" in done.out
     for text in ("1 ratings repeat the user and item", "3 ratings are few", "no ratings are held out"):
         assert text in done.err
-
-
-@pytest.mark.parametrize("limit", [3_000_000, 8_000_000])
-def test_full_disk(tmp_path, limit):
-    """A disk too small for the result or for spilled data: one message, exit 1, nothing left."""
-    write_synthetic(tmp_path / "r.csv", 5000, 5000, 1_000_000)
-    command = dsgmcmc("prepare", tmp_path / "r.csv", tmp_path / "out.h5")
-    done = run("prlimit", f"--fsize={limit}", *command).expect(1)
-    assert "File too large" in done.err
-    assert "Traceback" not in done.err
-    assert [path.name for path in tmp_path.iterdir()] == ["r.csv"]
 
 
 @pytest.mark.parametrize(("number", "delay"), [(signal.SIGINT, 0.7), (signal.SIGTERM, 0.0)])

@@ -14,27 +14,7 @@ import pytest
 from support import Running, digest, dsgmcmc, metrics, run, typed, write_planted
 from tiny import BURN_IN, GRID, alone, command, content
 
-from dsgmcmc.storage.lock import is_held
 from dsgmcmc.storage.store import steps
-
-# ---------------------------------------------------------------------- the invariant
-
-
-def test_a_run_stopped_by_usr1_and_resumed_elsewhere_is_the_same(data: Path, tmp_path: Path) -> None:
-    """Status 75 and a checkpoint at whatever iteration it was; any other number of processes goes on from there."""
-    settings = {"iterations": 400, "sampler": "sgld", "grid": 7}
-    out = tmp_path / "run"
-    with Running(command(data, out, 3, **settings)) as running:
-        running.wait_for(out / "metrics.jsonl", 3)
-        running.signal(signal.SIGUSR1)
-        running.wait().expect(75)
-    burnt_in, stopped = steps(out / "checkpoints" / "chain-0")
-    assert burnt_in == BURN_IN
-    assert 8 <= stopped < 400
-    assert not is_held(out / "lock")
-    run(*dsgmcmc("sample", data, "--out", out, "--resume", processes=2)).expect(0)
-    assert digest(out) == alone(data, tmp_path / "one", **settings)
-
 
 # ---------------------------------------------------------------------- resuming
 
