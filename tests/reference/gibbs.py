@@ -76,8 +76,6 @@ class GibbsResult:
     mean: np.ndarray  # (n_test,) posterior mean of the predictor
     sd: np.ndarray  # (n_test,) posterior sd of the predictor, without noise
     noise_variance: np.ndarray  # (n_test,) posterior mean of 1 / (tau g_i g'_j)
-    row_noise: np.ndarray  # (I,) posterior mean of g
-    column_noise: np.ndarray  # (J,) posterior mean of g'
 
 
 def draw_rows(indptr, other, targets, weights, features, precision, shift, z):
@@ -207,9 +205,9 @@ def gibbs(train, test, *, rank, noise="shared", nu=8.0, sweeps=300, burn_in=50, 
             continue
         prediction = mu + scale * predictor(state.theta, rank, test_rows, test_columns)
         variance = scale**2 / (state.tau * state.g[0][test_rows] * state.g[1][test_columns])
-        draw = [prediction, prediction**2, variance, *state.g]
+        draw = [prediction, prediction**2, variance]
         sums = draw if sums is None else [total + x for total, x in zip(sums, draw, strict=True)]
         traces.append((state.tau / scale**2, *state.nu))
-    mean, square, noise_variance, *rest = (total / len(traces) for total in sums)
+    mean, square, noise_variance = (total / len(traces) for total in sums)
     sd, trace = np.sqrt(np.maximum(square - mean**2, 0)), np.array(traces)
-    return GibbsResult(scores.rmse(test_values, mean), trace[:, 0], trace[:, 1:], mean, sd, noise_variance, *rest)
+    return GibbsResult(scores.rmse(test_values, mean), trace[:, 0], trace[:, 1:], mean, sd, noise_variance)

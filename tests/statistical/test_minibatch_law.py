@@ -99,7 +99,7 @@ def regression() -> tuple[Regression, np.ndarray]:
 def test_default_steps_keep_the_spread_with_parts(name: str, schedule: str, regression: Any) -> None:
     """Standard deviations are right within 5 % with ten parts and nothing set; chance has 1 %.
 
-    Each sampler has one of the schedules: what these leave of a law, ``test_schedules_law.py`` says.
+    Each sampler has one of the schedules.
     """
     density, truth = regression
     section = DensityConfig.build({"sampler": {"name": name}, "grid": 10, "schedule": schedule}).resolved().sampler

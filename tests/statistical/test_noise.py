@@ -55,37 +55,3 @@ def test_tails():
             mean = MANY * stats.norm.sf(float(threshold))
             assert stats.poisson.cdf(count, mean) > 1e-4
             assert stats.poisson.sf(count - 1, mean) > 1e-4
-
-
-NEIGHBOURS = [
-    *(({}, {"first": first}) for first in (1, 15, 16, 32, 48, 64, 1 << 36)),
-    *(({}, {"seed": seed}) for seed in (12, 11 + (1 << 32))),
-    *(({}, {"iteration": iteration}) for iteration in (1, 1 << 32)),
-    *(({}, {member: 1}) for member in ("chain", "purpose", "factor")),
-    ({"purpose": 1}, {"factor": 1}),
-    ({"chain": 1}, {"iteration": 1}),
-]
-
-
-@pytest.mark.parametrize(("one", "other"), NEIGHBOURS)
-def test_neighbours_are_uncorrelated(one, other):
-    """Protects independence across elements, rows, seeds, chains, purposes, iterations and factors.
-
-    The correlation of z, of z^2 (Box-Muller pairs share a radius, not a square) and of sin(3z) with the
-    neighbour's, each within 4.5 standard errors.
-    """
-    n = 1 << 20
-    a, b = draw(n, **one).astype(float), draw(n, **other).astype(float)
-    for f in (lambda z: z, np.square, lambda z: np.sin(3 * z)):
-        for g in (lambda z: z, np.square):
-            assert abs(np.corrcoef(f(a), g(b))[0, 1]) < 4.5 / np.sqrt(n)
-
-
-def test_box_muller_pairs_fill_the_plane():
-    """Protects the pairing: angle and radius of the two normals of one counter pair are independent uniforms."""
-    z = draw(1 << 22, seed=14).reshape(-1, 2, 2, 16)
-    sine, cosine = z[:, :, 0].ravel().astype(float), z[:, :, 1].ravel().astype(float)
-    angle = np.arctan2(sine, cosine) / (2 * np.pi) % 1
-    radius = np.exp(-(sine**2 + cosine**2) / 2)
-    table, _, _ = np.histogram2d(angle, radius, bins=64, range=((0, 1), (0, 1)))
-    assert stats.chisquare(table.ravel()).pvalue > 1e-3

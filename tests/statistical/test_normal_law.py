@@ -1,4 +1,4 @@
-"""Factorisations whose posterior is normal: with H held fixed, and of biases alone.
+"""A factorisation whose posterior is normal, because H is held fixed.
 
 With H fixed a row's energy is theta^T A theta / 2 - b^T theta with A = tau sum h h^T + Lambda over its ratings. At a
 constant step eps SGLD is a linear recursion with a Gaussian law, whose mean is A^-1 b, and whose covariance S solves
@@ -17,9 +17,8 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 from ours import make, steps, z_scores
-from support import Model, cells_of, factor_target, rows_of, write_cells, write_planted
+from support import Model, factor_target, write_cells
 
-from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers.base import Sampler
 from dsgmcmc.types import Factor, ScheduleName
@@ -136,39 +135,3 @@ def test_baoab_in_the_kronecker_metric_with_columns_held_fixed(tmp_path: Path) -
     first, second = batches(target, sampler, mean, 60, 200)
     assert np.abs(z_scores(first, 0.0)).max() < 5
     assert np.abs(z_scores(second, covariance)).max() < 5
-
-
-@pytest.mark.parametrize(
-    ("name", "section"),
-    [
-        ("gibbs", {}),
-        ("baoab", {"step_size": 0.2, "warm_up": 0, "friction": 0.5}),
-        ("baoab", {"step_size": 0.2, "warm_up": 0, "friction": 0.5, "metric": "kronecker"}),
-    ],
-)
-def test_biases_alone(tmp_path: Path, name: str, section: dict[str, Any]) -> None:
-    """All means and variances, also of the row and the column without a rating: |z| < 5 of 42 moments.
-
-    With tau and the prior fixed the biases (a, b) are N(P^-1 tau Z^T x, P^-1), P = lambda I + tau Z^T Z, where a row of
-    Z is 1 at a rating's user and at its item.
-    """
-    tau, lambda_, sweeps = 2.0, 1.5, 8000
-    data = write_planted(tmp_path / "r.h5", 12, 9)
-    rows, columns, values = cells_of(data)
-    with Ratings(data) as ratings:
-        shape, centre = (ratings.n_rows, ratings.n_cols), ratings.mean
-    design, places = np.zeros((len(values), sum(shape))), np.arange(len(values))
-    design[places, rows] = design[places, shape[0] + columns] = 1
-    covariance = np.linalg.inv(lambda_ * np.eye(sum(shape)) + tau * design.T @ design)
-    mean = covariance @ (tau * design.T @ (values.astype(np.float64) - centre))
-    model, sampler = Model(0, True, "fixed", lambda_, tau), make(name, sweeps // 10, **section)
-    target = factor_target(MPI.COMM_SELF, data, 2, model=model, sampler=sampler, seed=1)
-    sampler.start(target, 0.1)
-    target.fit_biases()
-    states = [
-        np.concatenate([rows_of(target, factor)[:, 0] for factor in Factor])
-        for _ in steps(target, sampler, sweeps // 10 + sweeps)
-    ]
-    draws = np.array(states[-sweeps:]).reshape(40, -1, sum(shape)) - mean
-    assert np.abs(z_scores(draws.mean(axis=1), 0.0)).max() < 5
-    assert np.abs(z_scores((draws**2).mean(axis=1), np.diag(covariance))).max() < 5
