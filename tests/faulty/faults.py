@@ -69,7 +69,7 @@ class Fault:
     def meet(self, arguments: tuple[Any, ...]) -> None:
         """Fail if it is time."""
         rank = os.environ.get("OMPI_COMM_WORLD_RANK", os.environ.get("PMI_RANK", "0"))
-        if self.rank not in ("*", rank) or not any(self.path in str(each) for each in arguments):
+        if self.rank not in ("*", rank) or not any(self.path in str(argument) for argument in arguments):
             return
         self.passed += 1
         if self.at not in ("*", str(self.passed)):
@@ -103,8 +103,8 @@ def _owner(module: ModuleType, name: str) -> tuple[Any, str]:
     """Find the module or class that has a function, and its name there."""
     owner: Any = module
     *classes, last = name.split(".")
-    for each in classes:
-        owner = getattr(owner, each)
+    for class_name in classes:
+        owner = getattr(owner, class_name)
     return owner, last
 
 

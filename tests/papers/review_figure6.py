@@ -27,7 +27,7 @@ from common import axes, command, head, row, save
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
 
-from ours import started, steps
+from chain_states import iterate, start_chain
 from support import rows_of
 
 from dsgmcmc.config.run import build
@@ -83,7 +83,7 @@ class Chain:
     def __init__(self, path: Path, iterations: int, burn_in: int, sampler: Any) -> None:
         self.iterations = iterations
         settings = MODEL | {"iterations": iterations, "burn_in": burn_in, "sampler": sampler}
-        self.target, self.sampler = started(path, MODEL["initial_sd"], build(settings))
+        self.target, self.sampler = start_chain(path, MODEL["initial_sd"], build(settings))
         with Ratings(path) as ratings:
             indptr, self.columns, self.values = ratings.slab("test", 0, ratings.n_rows)
             self.rows = np.repeat(np.arange(ratings.n_rows), np.diff(indptr))
@@ -135,7 +135,7 @@ def follow(chain: Chain, iterations: int, per: int) -> Found:
     found, n, values = Found(), 0, chain.values
     mean, square = np.zeros(len(values)), np.zeros(len(values))
     every = max(iterations // LOOKS // per, 1)
-    for made in (iteration + 1 for iteration in steps(chain.target, chain.sampler, chain.iterations)):
+    for made in (iteration + 1 for iteration in iterate(chain.target, chain.sampler, chain.iterations)):
         if made % every:
             continue
         predicted = chain.predict()

@@ -49,12 +49,12 @@ def sweeps(
             gibbs.draw_side(state, side, (x - shift)[train], view, model, z)
         eta = gibbs.predictor(state.theta, model.rank, i, j)
         for k, group in enumerate(groups):
-            others = sum(d[g] for m, (d, g) in enumerate(zip(effects, groups, strict=True)) if m != k)
+            other_effects = sum(d[g] for m, (d, g) in enumerate(zip(effects, groups, strict=True)) if m != k)
             n = model.tau * np.bincount(group[train], minlength=len(effects[k]))
-            left = np.bincount(group[train], model.tau * (x - eta - others)[train], len(n))
+            residual_sum = np.bincount(group[train], model.tau * (x - eta - other_effects)[train], len(n))
             total = n + precisions[k]
-            effects[k] = left / total + rng.normal(size=len(n)) / np.sqrt(total)
-            seen = n > 0
-            precisions[k] = rng.gamma(1 + seen.sum() / 2) / (RATE + (effects[k][seen] ** 2).sum() / 2)
-            effects[k][~seen] = rng.normal(0, precisions[k] ** -0.5, int((~seen).sum()))
+            effects[k] = residual_sum / total + rng.normal(size=len(n)) / np.sqrt(total)
+            observed = n > 0
+            precisions[k] = rng.gamma(1 + observed.sum() / 2) / (RATE + (effects[k][observed] ** 2).sum() / 2)
+            effects[k][~observed] = rng.normal(0, precisions[k] ** -0.5, int((~observed).sum()))
         yield eta + sum(d[group] for d, group in zip(effects, groups, strict=True)), precisions.copy()

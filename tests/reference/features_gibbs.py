@@ -27,14 +27,14 @@ class Side:
     strength: np.ndarray  # (groups,)
 
 
-def draw_theta(side: Side, other: np.ndarray, seen: np.ndarray, x: np.ndarray, tau: float, rng) -> None:
-    """All rows at once; ``seen`` and ``x`` (n, n') are ratings, with zeros where there are none."""
+def draw_theta(side: Side, other: np.ndarray, observed: np.ndarray, x: np.ndarray, tau: float, rng) -> None:
+    """All rows at once; ``observed`` and ``x`` (n, n') are ratings, with zeros where there are none."""
     features = other.copy()
     features[:, -1] = 1.0
     prior = side.m + side.x @ side.effects
-    gram = np.einsum("ij,jk,jl->ikl", seen, features, features)
+    gram = np.einsum("ij,jk,jl->ikl", observed, features, features)
     precision = tau * gram + np.diag(side.precision)
-    moment = tau * (seen * (x - other[:, -1])) @ features + side.precision * prior
+    moment = tau * (observed * (x - other[:, -1])) @ features + side.precision * prior
     lower = np.linalg.cholesky(np.linalg.inv(precision))
     side.theta = np.linalg.solve(precision, moment[..., None])[..., 0]
     side.theta += (lower @ rng.standard_normal(side.theta.shape)[..., None])[..., 0]
@@ -44,11 +44,11 @@ def draw_prior(side: Side, rng) -> None:
     """Lambda and m given theta - X B and B, beta given B, B given all of them."""
     n, d = side.theta.shape
     beta = side.strength[side.groups]
-    rest = side.theta - side.x @ side.effects
-    average, of_effects = rest.mean(axis=0), (beta[:, None] * side.effects**2).sum(axis=0)
-    scatter = ((rest - average) ** 2).sum(axis=0)
+    residual = side.theta - side.x @ side.effects
+    average, of_effects = residual.mean(axis=0), (beta[:, None] * side.effects**2).sum(axis=0)
+    scatter = ((residual - average) ** 2).sum(axis=0)
     shape, rate = 1 + (n + len(beta)) / 2, 5 + (scatter + n * average**2 / (n + 1) + of_effects) / 2
-    rate[-1] = 5 + ((rest[:, -1] ** 2).sum() + of_effects[-1]) / 2
+    rate[-1] = 5 + ((residual[:, -1] ** 2).sum() + of_effects[-1]) / 2
     side.precision = rng.gamma(shape, 1 / rate)
     side.m = rng.normal(n * average / (n + 1), 1 / np.sqrt((n + 1) * side.precision))
     side.m[-1] = 0.0
@@ -63,13 +63,13 @@ def draw_prior(side: Side, rng) -> None:
         side.effects[:, k] = rng.multivariate_normal(mean, inverse / side.precision[k], method="cholesky")
 
 
-def gibbs(sides: tuple[Side, Side], seen: np.ndarray, x: np.ndarray, tau: float, sweeps: int, seed: int = 0):
+def gibbs(sides: tuple[Side, Side], observed: np.ndarray, x: np.ndarray, tau: float, sweeps: int, seed: int = 0):
     """Yield after every sweep, whose state is in `sides`."""
     rng = np.random.default_rng(seed)
     rows, columns = sides
     for _ in range(sweeps):
-        draw_theta(rows, columns.theta, seen, x, tau, rng)
-        draw_theta(columns, rows.theta, seen.T, x.T, tau, rng)
+        draw_theta(rows, columns.theta, observed, x, tau, rng)
+        draw_theta(columns, rows.theta, observed.T, x.T, tau, rng)
         for side in sides:
             draw_prior(side, rng)
         yield

@@ -30,7 +30,7 @@ NU_GRID = 2.0 ** np.arange(2, 10.5, 0.5)
 """Prior support of a sampled nu, equally likely each; from 4 on 1 / g has a variance."""
 
 NOISY_SIDES = {"shared": (), "by-user": (0,), "by-item": (1,), "both": (0, 1)}
-"""Which sides have their own g, rows being users."""
+"""Which sides have a g of each entity, rows being users."""
 
 
 class Model(NamedTuple):
@@ -47,11 +47,11 @@ class Model(NamedTuple):
 
 
 class View(NamedTuple):
-    """The ratings seen from one side: entity ``own[r]`` rated ``other[r]``, sorted by ``own``."""
+    """The ratings seen from one side: entity ``entity[r]`` rated ``partner[r]``, sorted by ``entity``."""
 
     indptr: np.ndarray
-    own: np.ndarray
-    other: np.ndarray
+    entity: np.ndarray
+    partner: np.ndarray
     order: np.ndarray  # position of each rating in the row-wise order
 
 
@@ -98,7 +98,7 @@ def views(rows: np.ndarray, columns: np.ndarray, shape: tuple[int, int]) -> list
     """Both views of ratings that are sorted by row; rows and columns are (N,) int64."""
     order = np.argsort(columns, kind="stable")
     pairs = ((rows, columns, np.arange(len(rows))), (columns[order], rows[order], order))
-    starts = [np.searchsorted(own, np.arange(n + 1)) for (own, _, _), n in zip(pairs, shape, strict=True)]
+    starts = [np.searchsorted(entity, np.arange(n + 1)) for (entity, _, _), n in zip(pairs, shape, strict=True)]
     return [View(indptr, *pair) for indptr, pair in zip(starts, pairs, strict=True)]
 
 
@@ -138,7 +138,7 @@ def draw_noise(state: State, squared: np.ndarray, sides: list[View], model: Mode
         if side not in NOISY_SIDES[model.noise]:
             continue
         n = np.diff(view.indptr)
-        sse = np.bincount(view.own, squared[view.order] * state.g[1 - side][view.other], len(n))
+        sse = np.bincount(view.entity, squared[view.order] * state.g[1 - side][view.partner], len(n))
         if model.nu is None:
             half = NU_GRID[:, None] / 2
             log_p = gammaln(half + n / 2) - gammaln(half) + half * np.log(half)
@@ -147,7 +147,7 @@ def draw_noise(state: State, squared: np.ndarray, sides: list[View], model: Mode
             state.nu[side] = rng.choice(NU_GRID, p=p / p.sum())
         state.g[side] = rng.gamma((state.nu[side] + n) / 2, 2 / (state.nu[side] + state.tau * sse))
     if model.tau is None:
-        total = squared @ (state.g[0][sides[0].own] * state.g[1][sides[0].other])
+        total = squared @ (state.g[0][sides[0].entity] * state.g[1][sides[0].partner])
         state.tau = rng.gamma(1 + len(squared) / 2, 1 / (1 + total / 2))
 
 
@@ -156,11 +156,11 @@ def draw_side(state: State, side: int, residuals: np.ndarray, view: View, model:
     features = state.theta[1 - side].copy()
     targets = residuals[view.order]
     if model.biases:
-        targets = targets - features[view.other, model.rank]
+        targets = targets - features[view.partner, model.rank]
         features[:, model.rank] = 1
-    weights = state.tau * state.g[side][view.own] * state.g[1 - side][view.other]
+    weights = state.tau * state.g[side][view.entity] * state.g[1 - side][view.partner]
     mean, precision = state.prior[side]
-    state.theta[side] = draw_rows(view.indptr, view.other, targets, weights, features, precision, precision @ mean, z)
+    state.theta[side] = draw_rows(view.indptr, view.partner, targets, weights, features, precision, precision @ mean, z)
 
 
 def sweep(state: State, residuals: np.ndarray, sides: list[View], model: Model, rng) -> None:
@@ -168,7 +168,7 @@ def sweep(state: State, residuals: np.ndarray, sides: list[View], model: Model, 
     for side, view in enumerate(sides):
         draw_side(state, side, residuals, view, model, rng.standard_normal(state.theta[side].shape))
     state.prior = [draw_prior(theta, model, rng) for theta in state.theta]
-    errors = residuals - predictor(state.theta, model.rank, sides[0].own, sides[0].other)
+    errors = residuals - predictor(state.theta, model.rank, sides[0].entity, sides[0].partner)
     draw_noise(state, errors**2, sides, model, rng)
 
 
@@ -188,7 +188,7 @@ def gibbs(train, test, *, rank, noise="shared", nu=8.0, sweeps=300, burn_in=50, 
     """Sample the posterior given ``train`` and predict ``test``, each (rows, columns, values), sorted by row.
 
     With ``standardise`` the ratings are divided by the root of their mean square about mu; what is said of ratings
-    and tau is in their own unit, the factors are not.
+    and tau is in the unit of the ratings, the factors are not.
     """
     model = Model(rank, noise=noise, nu=nu, standardised=standardise)
     rng = np.random.default_rng(0)

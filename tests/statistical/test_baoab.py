@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from chain_states import make_sampler, states
 from densities import Normal
-from ours import make, states
 from scipy import integrate
 
 from dsgmcmc.densities.density import ALL
 
 pytestmark = pytest.mark.statistical
 CHAINS = 4000
-MANY = 10**9  # so many data that l, which bounds the coupling of two factors, is 1
+N_DATA = 10**9  # so many data that l, which bounds the coupling of two factors, is 1
 
 
 class LogCosh:
     """Density proportional to exp(-log cosh(x) - x^2 / 20), one-dimensional: not Gaussian."""
 
-    dimension, n_data = 1, MANY
+    dimension, n_data = 1, N_DATA
     curvature = np.array([1.1])
     prior_mean = prior_precision = np.zeros(1)
 
@@ -29,9 +29,8 @@ class LogCosh:
 
 def draws(density, eps, friction, burn_in, sweeps):
     """States of many chains after every sweep, (sweeps, chains, D)."""
-    return states(density, make("baoab", step_size=eps, warm_up=0, friction=friction), burn_in + sweeps, rows=CHAINS)[
-        burn_in:
-    ]
+    sampler = make_sampler("baoab", step_size=eps, warm_up=0, friction=friction)
+    return states(density, sampler, burn_in + sweeps, rows=CHAINS)[burn_in:]
 
 
 @pytest.mark.parametrize("friction", [0.0, 0.5, 0.9])
@@ -42,7 +41,7 @@ def test_harmonic_oscillator_has_the_exact_variance(friction, eps):
     The last states of 4,000 independent chains: their variance has the standard error sqrt(2 / 4000) = 0.022.
     """
     burn_in = 150 if friction == 0.9 else 100
-    x = draws(Normal([0.0], [[2.0]], [2.0], MANY), eps, friction, burn_in, 1)[-1, :, 0]
+    x = draws(Normal([0.0], [[2.0]], [2.0], N_DATA), eps, friction, burn_in, 1)[-1, :, 0]
     assert abs(np.var(x) * 2.0 - 1.0) < 4.5 * np.sqrt(2 / CHAINS)
 
 

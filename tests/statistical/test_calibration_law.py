@@ -30,14 +30,14 @@ class Planted:
 
     def run(self, folder: Path, x: np.ndarray, test: float, **settings: Any) -> tuple[Run, np.ndarray]:
         """Sample these ratings, of which a `test` fraction is held out; the run, and which they are."""
-        out, held = folder / settings["likelihood"], self.rng.random(len(x)) < test
+        out, held_out = folder / settings["likelihood"], self.rng.random(len(x)) < test
         data = out.with_suffix(".h5")
-        write_cells(data, self.shape, self.i, self.j, x, held)
+        write_cells(data, self.shape, self.i, self.j, x, held_out)
         assert sample(MPI.COMM_SELF, data, out, rank=2, save_draws=2, **settings) == 0
-        return Run(out), held
+        return Run(out), held_out
 
 
-def covered(run: Run, tolerance: float) -> dict[str, Any]:
+def check_coverage(run: Run, tolerance: float) -> dict[str, Any]:
     """Scores of a run whose intervals of 50, 80 and 90 % hold as many of the held-out ratings."""
     scores = calibration(run)
     assert scores is not None
@@ -55,7 +55,7 @@ def test_levels(tmp_path: Path) -> None:
     x = 1.0 + (planted.rng.logistic(size=12_000) + planted.eta > thresholds[:, None]).sum(axis=0)
     settings = {"noise": "both", "iterations": 900, "burn_in": 300}
     run, _ = planted.run(tmp_path, x, 0.2, likelihood="ordinal-logit", **settings)
-    scores = covered(run, 0.03)
+    scores = check_coverage(run, 0.03)
     assert max(scores["pit"]) < 1.4 * min(scores["pit"])
     np.testing.assert_allclose(run.traces[0]["thresholds"].mean(axis=0), thresholds, atol=0.35)
 
@@ -69,11 +69,11 @@ def test_counts_whose_rates_differ_a_thousandfold(tmp_path: Path) -> None:
     planted = Planted(5, (200, 120), 8000, 2, 0.6, 1.3)
     rate = np.exp(0.7 + planted.eta)
     settings = {"iterations": 700, "burn_in": 300}
-    run, held = planted.run(tmp_path, planted.rng.poisson(rate), 0.15, likelihood="negative-binomial", **settings)
-    scores = covered(run, 0.04)
+    run, held_out = planted.run(tmp_path, planted.rng.poisson(rate), 0.15, likelihood="negative-binomial", **settings)
+    scores = check_coverage(run, 0.04)
     assert max(scores["pit"]) < 1.7 * min(scores["pit"])
     counts = predict_test(run).rating
-    truth = poisson.logpmf(counts, rate[held]).mean()
+    truth = poisson.logpmf(counts, rate[held_out]).mean()
     assert truth - 0.15 < scores["log_predictive_density"] < truth
     assert counts.max() > 300
 
@@ -89,8 +89,8 @@ def test_heavy_tails(tmp_path: Path) -> None:
     run, _ = planted.run(tmp_path, x, 0.2, likelihood="student-t", **settings)
     planted.rng.bit_generator.state = state  # the same ratings are held out
     gaussian, _ = planted.run(tmp_path, x, 0.2, likelihood="gaussian", **settings)
-    scores, others = covered(run, 0.02), calibration(gaussian)
-    assert scores["log_predictive_density"] > others["log_predictive_density"] + 0.1
+    scores, gaussian_scores = check_coverage(run, 0.02), calibration(gaussian)
+    assert scores["log_predictive_density"] > gaussian_scores["log_predictive_density"] + 0.1
     for name, value in (("nu", 3.0), ("tau", 4.0)):
-        drawn = np.ravel(run.traces[0][name])
-        assert abs(drawn.mean() - value) < 4 * drawn.std()
+        draws = np.ravel(run.traces[0][name])
+        assert abs(draws.mean() - value) < 4 * draws.std()

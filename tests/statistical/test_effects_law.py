@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ours import started
+from chain_states import start_chain
 from support import write_planted
 
 from dsgmcmc.config.run import build
@@ -19,11 +19,11 @@ from dsgmcmc.model.target import FactorTarget
 pytestmark = pytest.mark.statistical
 DRAWS = 4000
 RATE = 0.1
-AT, LOG_PRECISIONS = np.linspace(-9, 9, 721), np.linspace(-3, 7, 141)
+SHIFTS, LOG_PRECISIONS = np.linspace(-9, 9, 721), np.linspace(-3, 7, 141)
 
 
-def given_else(target: FactorTarget) -> tuple[np.ndarray, np.ndarray]:
-    """Group of every rating, and the log density at its predictor plus each of `AT`, (n, len(AT))."""
+def log_densities_given_all_else(target: FactorTarget) -> tuple[np.ndarray, np.ndarray]:
+    """Group of every rating, and the log density at its predictor plus each of `SHIFTS`, (n, len(SHIFTS))."""
     law, logs, numbers = target.likelihood, [], []
     effects = target.effects
     for cell in target.circulation.tour(("theta", *law.drawn)):
@@ -41,25 +41,26 @@ def given_else(target: FactorTarget) -> tuple[np.ndarray, np.ndarray]:
             scale = (row.row("weight")[rows] * column.row("weight")[ratings.indices]).astype(float)
         if law.cut_by is not None:
             cuts = (row[CUTS][rows], column[CUTS][ratings.indices])[law.cut_by]
-        at = [law.log_likelihood_of_predictors(ratings.values.astype(float), eta + d, scale, cuts) for d in AT]
-        logs.append(np.stack(at, axis=1))
+        values = ratings.values.astype(float)
+        shifted = [law.log_likelihood_of_predictors(values, eta + shift, scale, cuts) for shift in SHIFTS]
+        logs.append(np.stack(shifted, axis=1))
         (level,), block = effects.groups.levels, (row.index, column.index)
         first = effects.groups.first[0][block[level.factor]]
         numbers.append(effects.groups.train[0][block] + first)
     return np.concatenate(numbers), np.concatenate(logs)
 
 
-def exact(groups: np.ndarray, logs: np.ndarray, size: int) -> tuple[np.ndarray, ...]:
+def moments_by_quadrature(groups: np.ndarray, logs: np.ndarray, size: int) -> tuple[np.ndarray, ...]:
     """Means and sds of log lambda and of the effects, by quadrature."""
-    of_groups = np.zeros((size, len(AT)))
+    of_groups = np.zeros((size, len(SHIFTS)))
     np.add.at(of_groups, groups, logs)
     likelihood = np.exp(of_groups - of_groups.max(axis=1, keepdims=True))
     precisions = np.exp(LOG_PRECISIONS)
-    prior = np.exp(-precisions[:, None] * AT**2 / 2) * np.sqrt(precisions)[:, None]
+    prior = np.exp(-precisions[:, None] * SHIFTS**2 / 2) * np.sqrt(precisions)[:, None]
     evidence = likelihood @ prior.T  # (groups, precisions)
     log = np.log(evidence).sum(axis=0) - RATE * precisions + LOG_PRECISIONS
     share = np.exp(log - log.max()) / np.exp(log - log.max()).sum()
-    mean, square = ((likelihood * AT**k) @ prior.T / evidence @ share for k in (1, 2))
+    mean, square = ((likelihood * SHIFTS**k) @ prior.T / evidence @ share for k in (1, 2))
     centre = share @ LOG_PRECISIONS
     return centre, np.sqrt(share @ (LOG_PRECISIONS - centre) ** 2), mean, np.sqrt(square - mean**2)
 
@@ -81,7 +82,7 @@ def test_effects_have_their_law_given_all_else(tmp_path: Path, settings: dict[st
     """
     data = write_planted(tmp_path / "r.h5", stars=True, timed=True)
     base = {"rank": 1, "grid": 2, "time_levels": "user:4", "hyper_start": 1, "sampler": "baoab"}
-    target, _ = started(data, 0.4, build(base | settings))
+    target, _ = start_chain(data, 0.4, build(base | settings))
     rng = np.random.default_rng(0)
     for block in target.blocks():
         for name in {"weight", CUTS} & set(target.layout.names):
@@ -94,7 +95,7 @@ def test_effects_have_their_law_given_all_else(tmp_path: Path, settings: dict[st
         target.draw_effects(target.context())
         draws.append(np.concatenate([values.copy() for values in effects.values[0].values()]))
         precisions.append(np.log(effects.parameters.precision[0]))
-    centre, width, mean, sd = exact(*given_else(target), len(draws[0]))
+    centre, width, mean, sd = moments_by_quadrature(*log_densities_given_all_else(target), len(draws[0]))
     effects, log_precisions = np.array(draws[200:]), np.array(precisions[200:])
     assert log_precisions.mean() == pytest.approx(centre, abs=0.15 * width)
     assert log_precisions.std() == pytest.approx(width, rel=0.12)

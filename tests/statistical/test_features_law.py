@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from chain_states import iterate, start_chain
 from features_gibbs import Side, gibbs
-from ours import started, steps
 from support import features_of, rows_of, write_cells
 
 from dsgmcmc.config.run import RunConfig
@@ -36,17 +36,17 @@ def data(tmp_path_factory):
     dense = [features(rng, n) for n in (ROWS, COLUMNS)]
     theta = [x @ rng.normal(0, 0.7, (4, RANK + 1)) + rng.normal(0, 0.4, (len(x), RANK + 1)) for x in dense]
     eta = theta[0][:, :RANK] @ theta[1][:, :RANK].T + theta[0][:, RANK:] + theta[1][:, RANK]
-    seen = rng.random(eta.shape) < 0.5
-    seen[:5], seen[:, :3] = False, False
+    observed = rng.random(eta.shape) < 0.5
+    observed[:5], observed[:, :3] = False, False
     x = eta + rng.normal(0, TAU**-0.5, eta.shape)
-    i, j = np.nonzero(seen)
+    i, j = np.nonzero(observed)
     names = ("a=1", "a=2", "a=3", "b"), ("a", "a", "a", "b")
     sides = {side: features_of(part, *names) for side, part in zip(SIDES, dense, strict=True)}
     path = tmp_path_factory.mktemp("features") / "data.h5"
-    return write_cells(path, (ROWS, COLUMNS), i, j, x[i, j], features=sides), dense, seen, x
+    return write_cells(path, (ROWS, COLUMNS), i, j, x[i, j], features=sides), dense, observed, x
 
 
-def numpy_gibbs(path: Path, dense: list[np.ndarray], seen: np.ndarray, x: np.ndarray):
+def gibbs_draws(path: Path, dense: list[np.ndarray], observed: np.ndarray, x: np.ndarray):
     """Draws of what does not depend on the rotation of the factors."""
     with Ratings(path) as ratings:
         mean = ratings.mean
@@ -58,10 +58,10 @@ def numpy_gibbs(path: Path, dense: list[np.ndarray], seen: np.ndarray, x: np.nda
         start = np.random.default_rng(1).normal(0, 0.1, (len(features_of_side), RANK + 1))
         prior = (zeros, zeros + 1, np.zeros((4, RANK + 1)), np.ones(2))
         sides.append(Side(centred, GROUPS, start, *prior))
-    kept = []
-    for _ in gibbs((sides[0], sides[1]), seen, seen * (x - mean), TAU, GIBBS_SWEEPS):
-        kept.append([summary(side.theta, side.effects, side.strength) for side in sides])
-    return gathered(kept)
+    summaries = []
+    for _ in gibbs((sides[0], sides[1]), observed, observed * (x - mean), TAU, GIBBS_SWEEPS):
+        summaries.append([summary(side.theta, side.effects, side.strength) for side in sides])
+    return draws_by_quantity(summaries)
 
 
 def summary(theta, effects, strength) -> dict[str, np.ndarray]:
@@ -69,25 +69,29 @@ def summary(theta, effects, strength) -> dict[str, np.ndarray]:
     return {"effects": effects[:, -1].copy(), "strength": np.log(strength), "cold": theta[[0, 1, 2, -1], -1].copy()}
 
 
-def gathered(kept: list[list[dict[str, np.ndarray]]]) -> dict[str, np.ndarray]:
+def draws_by_quantity(summaries: list[list[dict[str, np.ndarray]]]) -> dict[str, np.ndarray]:
     """Draws after a tenth for burn-in, by side and quantity."""
-    kept = kept[len(kept) // 10 :]
-    return {f"{side} {name}": np.array([draw[side][name] for draw in kept]) for side in (0, 1) for name in kept[0][0]}
+    summaries = summaries[len(summaries) // 10 :]
+    return {
+        f"{side} {name}": np.array([draw[side][name] for draw in summaries])
+        for side in (0, 1)
+        for name in summaries[0][0]
+    }
 
 
-def ours(path: Path) -> dict[str, np.ndarray]:
+def chain_draws(path: Path) -> dict[str, np.ndarray]:
     """The same draws of the sampler, every other sweep."""
     settings = {"rank": RANK, "standardise": False, "noise_precision": TAU, "grid": 2}
     config = RunConfig.of(settings | {"sampler": {"name": "baoab", "step_size": 0.2}})
-    target, sampler = started(path, 0.1, config)
-    kept = []
-    for iteration in steps(target, sampler, SWEEPS):
+    target, sampler = start_chain(path, 0.1, config)
+    summaries = []
+    for iteration in iterate(target, sampler, SWEEPS):
         if iteration % 2:
             continue
         drawn = target.parameters()
         of_factor = ([drawn[f"{f.name}.features.{name}"] for name in ("effects", "strength")] for f in Factor)
-        kept.append([summary(rows_of(target, f), *of) for f, of in zip(Factor, of_factor, strict=True)])
-    return gathered(kept)
+        summaries.append([summary(rows_of(target, f), *of) for f, of in zip(Factor, of_factor, strict=True)])
+    return draws_by_quantity(summaries)
 
 
 def test_features_have_the_law_of_gibbs(data):
@@ -96,10 +100,10 @@ def test_features_have_the_law_of_gibbs(data):
     Means within 0.35 sds and sds within 25 %: the slowest of these have some 100 independent draws in each chain, which
     know a mean to 0.1 sds and an sd to 7 %; with 20 numbers 2.5 times the error of a difference.
     """
-    path, dense, seen, x = data
-    exact, sampled = numpy_gibbs(path, dense, seen, x), ours(path)
+    path, dense, observed, x = data
+    exact, sampled = gibbs_draws(path, dense, observed, x), chain_draws(path)
     for name, draws in sampled.items():
-        theirs = exact[name]
-        shift = (draws.mean(axis=0) - theirs.mean(axis=0)) / theirs.std(axis=0)
+        expected = exact[name]
+        shift = (draws.mean(axis=0) - expected.mean(axis=0)) / expected.std(axis=0)
         assert np.abs(shift).max() < 0.35, name
-        assert draws.std(axis=0) == pytest.approx(theirs.std(axis=0), rel=0.25), name
+        assert draws.std(axis=0) == pytest.approx(expected.std(axis=0), rel=0.25), name

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from chain_states import iterate, make_sampler
 from mpi4py import MPI
-from ours import make, steps
 from support import MODEL, factor_target, rows_of, write_cells
 
 from dsgmcmc.types import Factor
@@ -45,11 +45,12 @@ def test_a_factorisation_of_one_rating(
     i = np.arange(COPIES)
     sign = np.where(i % 2, 1.0, -1.0)
     path = write_cells(tmp_path / "r.h5", (COPIES, COPIES), i, i, sign)
-    model, sampler = replace(MODEL, rank=1, biases=False, prior="fixed", noise_precision=TAU), make(name, **section)
+    model = replace(MODEL, rank=1, biases=False, prior="fixed", noise_precision=TAU)
+    sampler = make_sampler(name, **section)
     target = factor_target(MPI.COMM_SELF, path, grid=2, model=model, sampler=sampler, seed=1)
     sampler.start(target, 1.0)
     totals, burn_in = {moment: np.zeros(COPIES) for moment in MOMENTS}, sweeps // 7
-    for iteration in steps(target, sampler, burn_in + sweeps):
+    for iteration in iterate(target, sampler, burn_in + sweeps):
         if iteration >= burn_in:
             w, h = rows_of(target, Factor.W)[:, 0], sign * rows_of(target, Factor.H)[:, 0]
             for moment, function in MOMENTS.items():

@@ -44,9 +44,9 @@ def factors_given(mean: np.ndarray, precision: np.ndarray, n: int, rng: np.rando
 
 def ratings(shape: tuple[int, int], share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Row and column of each observed pair, sorted by row; row 0 and column 0 have no rating."""
-    seen = np.random.default_rng(seed).random(shape) < share
-    seen[0] = seen[:, 0] = False
-    return np.nonzero(seen)
+    observed = np.random.default_rng(seed).random(shape) < share
+    observed[0] = observed[:, 0] = False
+    return np.nonzero(observed)
 
 
 def draw_from_prior(model: gibbs.Model, shape: tuple[int, int], rng: np.random.Generator) -> gibbs.State:

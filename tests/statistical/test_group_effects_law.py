@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from chain_states import iterate, start_chain
 from effects_gibbs import sweeps
 from gibbs import Model
-from ours import started, steps
 from support import in_time, write_cells
 
 from dsgmcmc.config.run import RunConfig
@@ -39,8 +39,8 @@ def data(tmp_path_factory):
 
 def moments(draws: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """Mean and sd after a tenth for burn-in."""
-    kept = np.array(draws[len(draws) // 10 :])
-    return kept.mean(axis=0), kept.std(axis=0)
+    after_burn_in = np.array(draws[len(draws) // 10 :])
+    return after_burn_in.mean(axis=0), after_burn_in.std(axis=0)
 
 
 @pytest.fixture(scope="module")
@@ -54,14 +54,14 @@ def exact(data) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
     return moments([eta[~train] for eta, _ in drawn]), moments([np.log(last) for _, last in drawn])
 
 
-def ours(path: Path, sampler: dict) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+def chain_moments(path: Path, sampler: dict) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
     """The same of the chain, every fifth sweep."""
     settings = {"rank": RANK, "standardise": False, "noise_precision": TAU, "prior": "fixed", "prior_precision": PRIOR}
     config = RunConfig.of(settings | {"grid": 2, "time_levels": LEVELS, "sampler": sampler})
-    target, algorithm = started(path, 0.1, config)
+    target, algorithm = start_chain(path, 0.1, config)
     (recorder,) = target.recorders()
     predictions, precisions = [], []
-    for iteration in steps(target, algorithm, SWEEPS):
+    for iteration in iterate(target, algorithm, SWEEPS):
         if iteration % 5 == 0:
             recorder.record("theta", DrawInfo(iteration + 1, 1.0, 1.0))
             predictions.append(np.concatenate([recorder._rows[b].prediction for b in range(2)]))
@@ -77,7 +77,7 @@ def test_effects_of_groups_have_the_law_of_gibbs(data, exact, sampler):
     within 0.5 sds and sds within 25 %: some 60 independent draws of log lambda in each chain know a mean to 0.13 sds
     and an sd to 9 %, at 2.5 times the error of a difference. On the average over the predictors sds are within 4 %.
     """
-    sampled = ours(data[0], sampler)
+    sampled = chain_moments(data[0], sampler)
     for (mean, sd), (their_mean, their_sd) in zip(sampled, exact, strict=True):
         assert np.abs((mean - their_mean) / their_sd).max() < 0.5
         assert sd == pytest.approx(their_sd, rel=0.25)

@@ -24,11 +24,11 @@ class Mild(DoubleWell):
 def draws(density, sampler, step: float) -> np.ndarray:
     """Draws of 4,000 chains, over times 10 to 60 of the dynamics, half a unit apart."""
     target = vector_target(density, sampler, rows=CHAINS)
-    seen = [theta.copy() for theta in sample(target, sampler, int(60 / step), sd=0.5)]
-    return np.concatenate(seen[int(10 / step) :: int(0.5 / step)])
+    states = [theta.copy() for theta in sample(target, sampler, int(60 / step), sd=0.5)]
+    return np.concatenate(states[int(10 / step) :: int(0.5 / step)])
 
 
-def off(density, theta: np.ndarray) -> float:
+def divergence_from_law(density, theta: np.ndarray) -> float:
     """Divergence of a histogram from the law."""
     return divergence(np.histogram(theta, EDGES)[0], cells(density, EDGES))
 
@@ -38,7 +38,7 @@ def test_second_moments(density, exact: float) -> None:
     """1 % at step .02: four standard errors are .5 %, the bias of the step was measured at .2 %; divergence .0002."""
     theta = draws(density, GSGRHMC(GSGRHMCConfig(step_size=STEP), 0), STEP)
     assert np.mean(theta**2) == pytest.approx(exact, rel=0.01)
-    assert off(density, theta) < 0.001
+    assert divergence_from_law(density, theta) < 0.001
 
 
 def test_langevin_dynamics_in_a_metric_that_depends_on_the_state() -> None:
@@ -53,4 +53,4 @@ def test_without_the_correction_the_law_is_another() -> None:
     density.corrected = 0.0
     theta = draws(density, GSGRHMC(GSGRHMCConfig(step_size=STEP), 0), STEP)
     assert abs(np.mean(theta**2) - 1) > 0.03
-    assert off(density, theta) > 0.004
+    assert divergence_from_law(density, theta) > 0.004

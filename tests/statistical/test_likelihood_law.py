@@ -24,13 +24,7 @@ pytestmark = pytest.mark.statistical
 SHAPE = ROWS, COLUMNS = 10, 8
 
 
-def cells(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and columns of n pairs, sorted by row."""
-    i, j = np.divmod(np.sort(rng.choice(ROWS * COLUMNS, n, replace=False)), COLUMNS)
-    return i, j
-
-
-def sampled(folder: Path, **settings: Any) -> Run:
+def sample_run(folder: Path, **settings: Any) -> Run:
     """A run of BAOAB, unless another sampler is given, on the ratings of a folder, priors fixed."""
     usual = {"grid": 2, "prior": "fixed", "burn_in": 500, "save_draws": 0, "evaluate_every": 10_000}
     usual |= {"rank": 1, "sampler": {"name": "baoab", "step_size": 0.1}}
@@ -41,17 +35,17 @@ def sampled(folder: Path, **settings: Any) -> Run:
 def test_thresholds_of_levels(tmp_path: Path) -> None:
     """By HMC: means within 0.15 posterior sds, sds within 12 %: about three times what the draws of both err by."""
     rng, cuts = np.random.default_rng(5), np.array([-1.0, 1.2])
-    i, j = cells(rng, 60)
+    i, j = np.divmod(np.sort(rng.choice(ROWS * COLUMNS, 60, replace=False)), COLUMNS)  # sorted by row
     w, h = rng.normal(size=ROWS), rng.normal(size=COLUMNS)
     eta = w[i] * h[j] + rng.normal(0, 0.7, ROWS)[i] + rng.normal(0, 0.7, COLUMNS)[j]
     level = (rng.logistic(size=60) + eta > cuts[:, None]).sum(axis=0)
     write_cells(tmp_path / "r.h5", SHAPE, i, j, 1.0 + level)
-    model, sds = Factorisation(i, j, SHAPE, 1.0, np.zeros(2)), np.array([GAP_SD, MIDDLE_SD])
+    model, sds = Factorisation(i, j, SHAPE), np.array([GAP_SD, MIDDLE_SD])
 
-    def energy(at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        theta, phi = at[:, :-2], at[:, -2:]
+    def energy(states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        theta, phi = states[:, :-2], states[:, -2:]
         cuts = np.pad(values_of(phi), ((0, 0), (1, 1)), constant_values=((0, 0), (-1e9, 1e9)))
-        eta = model.eta(theta, i, j)
+        eta = model.eta(theta)
         up, down = expit(cuts[:, level + 1] - eta), expit(cuts[:, level] - eta)
         d_up, d_down = up * (1 - up) / (up - down), -down * (1 - down) / (up - down)
         prior, gradient = model.energy(theta, -(d_up + d_down))
@@ -62,8 +56,8 @@ def test_thresholds_of_levels(tmp_path: Path) -> None:
 
     start = np.random.default_rng(1).normal(0, 0.3, (CHAINS, model.dimension))
     start = np.hstack([start, np.full((CHAINS, 2), 0.5)])
-    exact = np.concatenate([values_of(at[:, -2:]) for at in hamiltonian(energy, start, 0.08, 1500)])
-    run = sampled(tmp_path, likelihood="ordinal-logit", prior_precision=1.0, thin=4, iterations=8000)
+    exact = np.concatenate([values_of(states[:, -2:]) for states in hamiltonian(energy, start, 0.08, 1500)])
+    run = sample_run(tmp_path, likelihood="ordinal-logit", prior_precision=1.0, thin=4, iterations=8000)
     draws, sd = run.traces[0]["thresholds"], exact.std(axis=0)
     np.testing.assert_allclose(draws.mean(axis=0) / sd, exact.mean(axis=0) / sd, atol=0.15)
     np.testing.assert_allclose(draws.std(axis=0) / sd, 1.0, atol=0.12)
@@ -80,11 +74,11 @@ def test_scores_of_clicks(tmp_path: Path, name: str) -> None:
     rng, exact = np.random.default_rng(0), []
     w, h = rng.normal(size=(rows, rank)), rng.normal(size=(columns, rank))
     for _ in range(4200):
-        for moving, other, seen in ((w, h, clicked), (h, w, clicked.T)):
+        for moving, other, clicks in ((w, h, clicked), (h, w, clicked.T)):
             for row in range(len(moving)):
-                precision = tau * (other.T * (seen[row] + a0)) @ other + prior * np.eye(rank)
+                precision = tau * (other.T * (clicks[row] + a0)) @ other + prior * np.eye(rank)
                 root = np.linalg.cholesky(precision)
-                mean = np.linalg.solve(precision, tau * seen[row] @ other)
+                mean = np.linalg.solve(precision, tau * clicks[row] @ other)
                 moving[row] = mean + np.linalg.solve(root.T, rng.standard_normal(rank))
         exact.append((w @ h.T)[clicked == 0])
     i, j = np.indices(clicked.shape).reshape(2, -1)
@@ -93,7 +87,7 @@ def test_scores_of_clicks(tmp_path: Path, name: str) -> None:
     settings |= {"sampler": {"name": "gibbs"}, "thin": 1, "iterations": 3500}
     if name == "baoab":
         settings |= {"sampler": {"name": name, "metric": "kronecker", "step_size": 0.1}, "thin": 3, "iterations": 9500}
-    test = predict_test(sampled(tmp_path, likelihood="all-cells", **settings))
+    test = predict_test(sample_run(tmp_path, likelihood="all-cells", **settings))
     mean, sd = np.mean(exact[200:], axis=0), np.std(exact[200:], axis=0)
     np.testing.assert_allclose(test.mean / sd, mean / sd, atol=0.15)
     np.testing.assert_allclose(np.sqrt(test.variance) / sd, 1.0, atol=0.12)
@@ -110,7 +104,7 @@ def moments(log_p: np.ndarray, *grids: np.ndarray) -> list[tuple[float, float]]:
     return [(mean, float(np.sqrt((p * (grid - mean) ** 2).sum()))) for mean, grid in zip(means, grids, strict=True)]
 
 
-def agree(draws: np.ndarray, expected: tuple[float, float]) -> None:
+def check_moments(draws: np.ndarray, expected: tuple[float, float]) -> None:
     """The mean of 8,000 draws, worth 1,500 or more, is within 0.1 sds, and their sd within 10 %."""
     mean, sd = expected
     assert abs(draws[200:].mean() - mean) < 0.1 * sd
@@ -137,7 +131,7 @@ def test_the_dispersion_of_counts_given_their_rates(truncated: bool) -> None:
         sums = (-(x + nodes) * rise - (np.log(-np.expm1(-nodes * rise)) if truncated else 0.0)).sum(axis=1)
         r = draw_dispersion(r, sums, table, rng)
         draws.append(np.log(r))
-    agree(np.array(draws), moments(log_p, grid)[0])
+    check_moments(np.array(draws), moments(log_p, grid)[0])
 
 
 def test_nu_and_tau_of_heavy_tails_given_the_residuals() -> None:
@@ -158,4 +152,4 @@ def test_nu_and_tau_of_heavy_tails_given_the_residuals() -> None:
         state = draw_tails(*state, np.array([term.sum() for term in terms]), len(error), rng)
         draws.append((np.log(state[0] - 2), np.log(state[1])))
     for drawn, expected in zip(np.transpose(draws), moments(log_p, u, v), strict=True):
-        agree(drawn, expected)
+        check_moments(drawn, expected)

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from chain_states import make_sampler, states
 from densities import quadrature
-from ours import make, states
 
 from dsgmcmc.densities.density import ALL, Data, prior_gradient
 from dsgmcmc.densities.regression import Regression
@@ -49,14 +49,14 @@ def test_thermostats_and_the_noise_that_they_serve(thermostat: str, noise: np.nd
     Thermostats of elements serve noise that differs by direction, one a row equal noise: others settle towards
     (A + h V_k / 2) / xi, xi = A + h mean(V) / 2, a quarter off at h = .1.
     """
-    sampler = make("sgnht", step_size=0.005, diffusion=1.0, warm_up=0, thermostat=thermostat)
+    sampler = make_sampler("sgnht", step_size=0.005, diffusion=1.0, warm_up=0, thermostat=thermostat)
     draws = states(Noisy(noise), sampler, 6000, rows=400, schedule="random")[1500::20]
     np.testing.assert_allclose(draws.var(axis=(0, 1)), expected, atol=0.02)
 
 
 def test_a_matrix_of_frictions_serves_noise_of_any_covariance() -> None:
     """The covariance is I, to 2 %: h = .1 leaves 1 % at most, and chance .5 %. With numbers it is .24 off."""
-    sampler = make("matrix_sgnht", step_size=0.005, diffusion=1.0)
+    sampler = make_sampler("matrix_sgnht", step_size=0.005, diffusion=1.0)
     draws = states(Noisy(CORRELATED), sampler, 6000, rows=400, schedule="random")[1500::20]
     np.testing.assert_allclose(np.cov(np.concatenate(draws).T), np.eye(2), atol=0.02)
 
@@ -75,7 +75,8 @@ class Location:
 
 def test_rows_have_noise_of_their_own() -> None:
     """The variance across rows is that over time and rows, to 3 %: with parts in common it was a fifth of it."""
-    draws = states(Location(), make("sgld", step_size=0.5), 2000, sd=0.1, rows=400, grid=20, schedule="random")[200::10]
+    sampler = make_sampler("sgld", step_size=0.5)
+    draws = states(Location(), sampler, 2000, sd=0.1, rows=400, grid=20, schedule="random")[200::10]
     assert draws.var(axis=1).mean() == pytest.approx(draws.var(), rel=0.03)
 
 

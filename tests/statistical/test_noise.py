@@ -16,7 +16,7 @@ from dsgmcmc.kernels.philox import NoiseKey, normals
 
 pytestmark = pytest.mark.statistical
 
-MANY = 1 << 30
+N_NORMALS = 1 << 30
 
 
 def draw(n: int, first=0, seed=11, chain=0, purpose=0, iteration=0, factor=0) -> np.ndarray:
@@ -33,25 +33,25 @@ def test_moments():
     formula = Formula("\n".join(body), sums=tuple(names))
     x = np.zeros((1 << 14, 64), np.float32)
     total = np.zeros(8)
-    for iteration in range(MANY // x.size):
+    for iteration in range(N_NORMALS // x.size):
         sums = applied(formula, {"x": x}, noise=NoiseKey(0, 11, 0, 0, iteration, 0))
         total += [sums[name] for name in names]
     double_factorial = {p: float(np.prod(np.arange(p - 1, 0, -2))) if p % 2 == 0 else 0.0 for p in range(1, 17)}
     for p in range(1, 9):
-        error = np.sqrt((double_factorial[2 * p] - double_factorial[p] ** 2) / MANY)
-        assert abs(total[p - 1] / MANY - double_factorial[p]) < 4.5 * error, p
+        error = np.sqrt((double_factorial[2 * p] - double_factorial[p] ** 2) / N_NORMALS)
+        assert abs(total[p - 1] / N_NORMALS - double_factorial[p]) < 4.5 * error, p
 
 
 def test_tails():
     """Protects the tails: as many of 2^30 normals beyond 4.5 to 6 as there should be, on either side."""
     thresholds = np.array([4.5, 5, 5.5, 6], np.float32)
     counts = np.zeros((2, 4), int)
-    for iteration in range(MANY // (1 << 20)):
+    for iteration in range(N_NORMALS // (1 << 20)):
         z = draw(1 << 20, iteration=iteration, seed=12)
         for side, extreme in enumerate((z[z > 4.5], -z[z < -4.5])):
             counts[side] += (extreme[:, None] > thresholds).sum(0)
     for side in counts:
         for count, threshold in zip(side, thresholds, strict=True):
-            mean = MANY * stats.norm.sf(float(threshold))
+            mean = N_NORMALS * stats.norm.sf(float(threshold))
             assert stats.poisson.cdf(count, mean) > 1e-4
             assert stats.poisson.sf(count - 1, mean) > 1e-4

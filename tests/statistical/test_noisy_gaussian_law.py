@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from chain_states import make_sampler
 from densities import NoisyGaussian
-from ours import make
 from scipy.linalg import solve_discrete_lyapunov
 
 from dsgmcmc.densities.sample import sample, vector_target
@@ -28,7 +28,7 @@ def variances(
     name: str, noise: float, precision: float = 2.5, burn_in: int = 100, draws: int = 40, phase: int = 0, **section: Any
 ) -> np.ndarray:
     """Variances of theta, in units of the target's, and of momenta: 2,000 rows, `draws` nearly independent times."""
-    density, sampler = NoisyGaussian(precision, noise), make(name, warm_up=0, **section)
+    density, sampler = NoisyGaussian(precision, noise), make_sampler(name, warm_up=0, **section)
     target = vector_target(density, sampler, rows=2000, grid=PARTS, schedule="random")
     total, apart = np.zeros(2), 25 if name == "sghmc" else 15
     for k, theta in enumerate(sample(target, sampler, burn_in + apart * draws, sd=0.7)):
@@ -105,7 +105,7 @@ def thermostats(
     """Var theta of every row in units of the target's, and draws of the thermostats, at A = 1."""
     density, draws = NoisyGaussian(2.0, noise, prior=0.0 if metric == "fisher" else 0.5), 40
     section = {"thermostat": thermostat, "metric": metric, "diffusion": 1.0, "step_size": h * h / 2, "warm_up": 0}
-    sampler: Any = make("sgnht", **section)
+    sampler: Any = make_sampler("sgnht", **section)
     target = vector_target(density, sampler, rows=rows, grid=PARTS, schedule="cyclic")
     variance, draws_of_xi = np.zeros(rows), []
     for k, theta in enumerate(sample(target, sampler, 300 + 40 * draws, sd=0.7)):

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from chain_states import iterate, make_sampler, z_scores
 from mpi4py import MPI
-from ours import make, steps, z_scores
 from support import Model, factor_target, write_cells
 
 from dsgmcmc.model.target import FactorTarget
@@ -80,9 +80,9 @@ class Problem:
             part_of = (block_of[self.j] - row_block) % len(probability)
             parts = []
             for t, p in enumerate(probability):
-                mine = (self.i == row) & (part_of == t)
-                h = self.h[self.j[mine]].astype(np.float64)
-                rating = centred[mine] - h[:, -1]
+                in_part = (self.i == row) & (part_of == t)
+                h = self.h[self.j[in_part]].astype(np.float64)
+                rating = centred[in_part] - h[:, -1]
                 h[:, -1] = 1.0
                 a = TAU / p * h.T @ h + np.diag(self.prior_precision)
                 parts.append((a, TAU / p * h.T @ rating + self.prior_precision * self.prior_mean))
@@ -98,9 +98,9 @@ def batches(
     first = np.zeros((BATCHES, *mean.shape))
     second = np.zeros((BATCHES, *mean.shape, mean.shape[1]))
     rows = [row for row, _ in target.circulation.pairs()]
-    held = [(block, block["theta"].copy()) for block in target.blocks() if block.factor == Factor.H]
-    for iteration in steps(target, sampler, burn_in + BATCHES * length):
-        for block, theta in held:
+    columns = [(block, block["theta"].copy()) for block in target.blocks() if block.factor == Factor.H]
+    for iteration in iterate(target, sampler, burn_in + BATCHES * length):
+        for block, theta in columns:
             block["theta"][:] = theta
         batch = (iteration - burn_in) // length
         if batch >= 0:
@@ -114,7 +114,7 @@ def batches(
 def test_sgld_with_columns_held_fixed(tmp_path: Path, grid: int, schedule: ScheduleName, h: float) -> None:
     """Mean and covariance of every row, at a step so large that discretisation and the part's noise show: |z| < 5."""
     problem = Problem(tmp_path / "r.h5")
-    sampler = make("sgld", step_size=h, gradient="part")
+    sampler = make_sampler("sgld", step_size=h, gradient="part")
     target = problem.target(grid, schedule, sampler)
     mean, covariance = problem.laws(target, h / target.curvature_bound)
     first, second = batches(target, sampler, mean, 400, 500)
@@ -127,7 +127,7 @@ def test_sgld_with_columns_held_fixed(tmp_path: Path, grid: int, schedule: Sched
 def test_baoab_in_the_kronecker_metric_with_columns_held_fixed(tmp_path: Path) -> None:
     """BAOAB's mean and covariance are exact at any step: |z| < 5 for all of them."""
     problem = Problem(tmp_path / "r.h5")
-    sampler = make("baoab", metric="kronecker", step_size=0.3, warm_up=0, friction=0.5)
+    sampler = make_sampler("baoab", metric="kronecker", step_size=0.3, warm_up=0, friction=0.5)
     target = problem.target(4, "cyclic", sampler)
     sampler.start(target, 0.1)
     problem.hold(target)

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from chain_states import iterate
 from mpi4py import MPI
-from ours import steps
 from support import factor_target
 
 from dsgmcmc.kernels.formula import Formula
@@ -84,7 +84,7 @@ def test_the_anchor_is_the_state_at_the_end_of_burn_in(data: Path) -> None:
         sampler = SGLD(SGLDConfig(gradient=gradient, step_size=0.05), burn_in)
         target = factor_target(MPI.COMM_SELF, data, GRID, sampler=sampler)
         sampler.start(target, 0.3)
-        chains.append([flat(target), *(flat(target) for _ in steps(target, sampler, burn_in + 2))])
+        chains.append([flat(target), *(flat(target) for _ in iterate(target, sampler, burn_in + 2))])
     plain, varied = chains
     assert all((a == b).all() for a, b in zip(plain[: burn_in + 1], varied[: burn_in + 1], strict=True))
     assert (plain[burn_in + 1] != varied[burn_in + 1]).any()

@@ -80,9 +80,9 @@ def take_parameters(state: gibbs.State, target: FactorTarget) -> None:
 
 def squared_errors(state: gibbs.State, residuals: np.ndarray, sides: list[gibbs.View], model: gibbs.Model, side: int):
     """Of every row of a side, times the other side's noise scales."""
-    e = residuals - gibbs.predictor(state.theta, model.rank, sides[0].own, sides[0].other)
+    e = residuals - gibbs.predictor(state.theta, model.rank, sides[0].entity, sides[0].partner)
     view = sides[side]
-    return np.bincount(view.own, e[view.order] ** 2 * state.g[1 - side][view.other], len(state.g[side]))
+    return np.bincount(view.entity, e[view.order] ** 2 * state.g[1 - side][view.partner], len(state.g[side]))
 
 
 @pytest.mark.parametrize(

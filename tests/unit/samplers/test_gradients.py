@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from chain_states import iterate
 from mpi4py import MPI
-from ours import steps
 from support import MODEL, STEPPING, cells_of, factor_target, rows_of
 
 from dsgmcmc.data.ratings import Ratings
@@ -121,7 +121,7 @@ def test_hyperparameters_are_drawn_once_a_sweep(
     model = replace(MODEL, first=first)
     target = factor_target(MPI.COMM_SELF, data, GRID, model=model, sampler=sampler, seed=SEED)
     sampler.start(target, 0.3)
-    states = [whole(target), *(whole(target) for _ in steps(target, sampler, 6 * length))]
+    states = [whole(target), *(whole(target) for _ in iterate(target, sampler, 6 * length))]
     assert drawn.at == [int(n) * length - 1 for n in sweeps]
     moved = 0 if gradient == "full" else 1
     for at, found in zip(drawn.at, drawn.states, strict=True):

@@ -1,4 +1,4 @@
-"""Our own chains, state by state: what is compared with the oracles beside this file."""
+"""Chains of the package, state by state, which tests compare with the oracles beside this file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dsgmcmc.samplers import sampler_named
 from dsgmcmc.samplers.base import Sampler
 
 
-def make(name: str, burn_in: int = 0, **section: Any) -> Sampler[Any, Any]:
+def make_sampler(name: str, burn_in: int = 0, **section: Any) -> Sampler[Any, Any]:
     """A sampler by its name and settings."""
     kind = sampler_named(name)
     assert kind is not None
@@ -33,7 +33,7 @@ def states(density: Any, sampler: Sampler[Any, Any], iterations: int, sd: float 
     return np.array([theta.copy() for theta in sample(target, sampler, iterations, sd)])
 
 
-def started(path: Path, sd: float, given: RunConfig) -> tuple[FactorTarget, Sampler[Any, Any]]:
+def start_chain(path: Path, sd: float, given: RunConfig) -> tuple[FactorTarget, Sampler[Any, Any]]:
     """The target of a chain of a run, after the start of its sampler."""
     config = given.resolved()
     sampler, ring = config.make_sampler(), Ring(MPI.COMM_SELF, config.grid)
@@ -44,7 +44,7 @@ def started(path: Path, sd: float, given: RunConfig) -> tuple[FactorTarget, Samp
     return target, sampler
 
 
-def steps(target: FactorTarget, sampler: Sampler[Any, Any], iterations: int) -> Iterator[int]:
+def iterate(target: FactorTarget, sampler: Sampler[Any, Any], iterations: int) -> Iterator[int]:
     """Iterate; yields the number of each iteration after it."""
     for iteration in range(iterations):
         target.begin(iteration)
