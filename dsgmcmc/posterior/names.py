@@ -162,7 +162,7 @@ class Vocabulary:
                 raise ValueError
         except (TypeError, ValueError, OverflowError):
             raise InputError(
-                f"expected integers, as names of {self.kind}s are in this run; found {listed(given.tolist())}"
+                f"names of {self.kind}s are integers in this run; found {listed(given.tolist())}"
             ) from None
         return numbers
 

@@ -323,7 +323,7 @@ SOME = [[u, i, u + i] for u in range(9) for i in range(9)]
     ("call", "words"),
     [
         (lambda m: m.recommend([1], by="foo"), "expected one of likely, exposure, mean"),
-        (lambda m: m.recommend("u42"), "expected integers, as names of users are in this run; found u42"),
+        (lambda m: m.recommend("u42"), "names of users are integers in this run; found u42"),
         (lambda m: m.recommend([[1, 2]]), r"expected names of users; found an array of shape \(1, 2\)"),
         (lambda m: m.recommend([1], n=2.5), "whole number"),
         (
