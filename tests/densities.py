@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from dsgmcmc.densities.density import ALL, Data, prior_energy
+from dsgmcmc.densities.regression import Regression
+from dsgmcmc.densities.sums import SumDensity
 
 #: Data and coefficients of `Logistic`.
 N, D = 53, 3
@@ -44,6 +46,28 @@ class Slip(Logistic):
     def __init__(self, **wrong: Any) -> None:
         super().__init__()
         vars(self).update(wrong)
+
+
+class Plain(SumDensity):
+    """A regression of which no more is known than its energies and gradients: neither slopes nor bounds."""
+
+    def __init__(self, regression: Regression) -> None:
+        self.regression, self.n_data, self.dimension = regression, regression.n_data, regression.dimension
+        self.curvature, self.prior_mean = regression.curvature, regression.prior_mean
+        self.prior_precision = regression.prior_precision
+
+    def energies(self, theta: np.ndarray, index: Data = ALL) -> np.ndarray:
+        """Energy of every datum."""
+        return self.regression.energies(theta, index)
+
+    def gradients(self, theta: np.ndarray, index: Data = ALL) -> np.ndarray:
+        """Gradients of `energies`."""
+        return self.regression.gradients(theta, index)
+
+    @property
+    def smoothness(self) -> np.ndarray:
+        """Lipschitz constants of `gradients`."""
+        return self.regression.smoothness
 
 
 class NoisyGaussian:

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 from mpi4py import MPI
+from scipy import stats
 from support import planted, sample
 
 from dsgmcmc.data.prepare import prepare_ratings
-from dsgmcmc.posterior.draws import OTHER
+from dsgmcmc.posterior.draws import OTHER, Draw
 from dsgmcmc.posterior.run import Run
 
 SETTINGS: dict[str, Any] = {
@@ -83,3 +84,9 @@ def given_ratings(
     gain = covariance @ phi.T @ np.linalg.inv(phi @ covariance @ phi.T + np.eye(len(others)) / draw.tau)
     residual = np.array(values) - run.mean - theta[:, k] - phi @ mean
     return mean + gain @ residual, covariance - gain @ phi @ covariance
+
+
+def law_of_counts(draw: Draw, eta: np.ndarray) -> Any:
+    """SciPy's law of counts with these predictors at a draw, before zeros are ruled out."""
+    r, top = draw.shared["dispersion"][0], draw.shared["counts.ceiling"][0]
+    return stats.nbinom(r, r / (r + 1 / (np.exp(-eta.astype(float)) + 1 / top)))

@@ -80,6 +80,11 @@ def test_errors_are_exceptions() -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
+        ({"dimension": 0}, r"Slip.dimension must be a positive integer: found 0"),
+        ({"n_data": 10.0}, r"Slip.n_data .* found 10.0"),
+        ({"prior_mean": 0.0}, r"prior_mean must be an array of numbers, \(3,\): found 0.0"),
+        ({"prior_precision": np.ones((2, 2))}, r"prior_precision .* \(3,\) or \(3, 3\): found float64 \(2, 2\)"),
+        ({"curvature": np.full(D, np.nan)}, r"curvature must be finite"),
         ({"energy": lambda theta, data=ALL: np.ones((1, N))}, r"Slip.energy must be \(n,\) for .* found \(1, 53\)"),
         ({"energy": lambda theta, data=ALL: np.full(1, np.nan)}, r"Slip.energy is NaN at 8 points drawn like"),
         ({"gradient": lambda theta, data=ALL: np.ones((1, D + 1))}, r"Slip.gradient .* \(1, 3\): found \(1, 4\)"),
@@ -138,16 +143,9 @@ def test_a_missing_curvature_is_computed() -> None:
     assert with_curvature(given) is given
 
 
-@pytest.fixture(scope="module")
-def exact() -> np.ndarray:
-    """Draws from the regression by an exact kernel that gets its curvature, (4, 1500, 3)."""
-    return sample_density(Logistic(), sampler="hmc", chains=4, iterations=1800, burn_in=300, seed=2).theta
-
-
-@pytest.mark.parametrize("name", ["hmc", "mala", "baoab", "sghmc"])
-def test_no_curvature_is_needed(name: str, exact: np.ndarray) -> None:
-    """Posterior means are right to four of their standard errors, .01 to .03, and .01 that the others are known to."""
-    settings = {"sampler": name, "chains": 2, "iterations": 2000, "burn_in": 300, "thin": 5, "seed": 1}
-    draws = sample_density(Slip(curvature=None), **settings)
-    error = exact.std(axis=(0, 1)) / np.sqrt(draws.mixing.ess)
-    assert (abs(draws.theta.mean(axis=(0, 1)) - exact.mean(axis=(0, 1))) < 4 * error + 0.01).all()
+def test_no_curvature_is_needed() -> None:
+    """Draws of a density without one are those with the curvature that is computed for it."""
+    settings = {"sampler": "mala", "iterations": 150, "burn_in": 50, "seed": 1}
+    without = Slip(curvature=None)
+    expected = sample_density(Slip(curvature=with_curvature(without).curvature), **settings)
+    np.testing.assert_array_equal(sample_density(without, **settings).theta, expected.theta)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from densities import Plain
 
 from dsgmcmc.densities.density import ALL, Data
 from dsgmcmc.densities.regression import LOGISTIC, Link, Regression, student
@@ -25,22 +26,6 @@ def regression(link: Link, **more: Any) -> Regression:
 
 def ids(link: Any) -> str:
     return f"{link.name}-{link.shape:g}" if isinstance(link, Link) else str(link)
-
-
-class Plain(SumDensity):
-    """What a user writes who has neither slopes nor bounds."""
-
-    n_data, dimension = N, D
-    curvature, prior_mean, prior_precision = np.ones(D), np.zeros(D), np.ones(D)
-
-    def __init__(self) -> None:
-        self.inner = regression(LOGISTIC)
-
-    def energies(self, theta: np.ndarray, index: Data = ALL) -> np.ndarray:
-        return self.inner.energies(theta, index)
-
-    def gradients(self, theta: np.ndarray, index: Data = ALL) -> np.ndarray:
-        return self.inner.gradients(theta, index)
 
 
 @pytest.mark.parametrize("link", LINKS, ids=ids)
@@ -65,7 +50,9 @@ def test_suprema_are_reached_and_not_passed(link: Link) -> None:
         assert largest >= supremum * (1 - 1e-6)
 
 
-@pytest.mark.parametrize("density", [*map(regression, LINKS), Plain()], ids=lambda density: type(density).__name__)
+@pytest.mark.parametrize(
+    "density", [*map(regression, LINKS), Plain(regression(LOGISTIC))], ids=lambda density: type(density).__name__
+)
 @pytest.mark.parametrize("index", [ALL, slice(2, None, 7), np.array([0, 5, 5, 22])], ids=str)
 def test_data_one_by_one_make_the_whole(density: SumDensity, index: Data) -> None:
     """Energies add up to the energy, gradients to its gradient, and these are those of the energies."""
@@ -92,6 +79,6 @@ def test_what_is_wrong_is_said_in_one_line() -> None:
     with pytest.raises(InputError, match="finite"):
         Regression(np.full((5, 2), np.nan), np.ones(5))
     with pytest.raises(InputError, match="Plain has no bounds"):
-        Plain().bounds(1)
+        Plain(regression(LOGISTIC)).bounds(1)
     with pytest.raises(InputError, match="positive"):
         student(0.0)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from densities import Plain
 
 from dsgmcmc.config.run import build
 from dsgmcmc.densities import sample_density
@@ -26,25 +27,6 @@ from dsgmcmc.samplers.sgld import SGLD, SGLDConfig
 
 FEATURES = np.random.default_rng(0).normal(size=(5, 2)) * np.array([1.0, 3.0])
 FIVE = Regression(FEATURES, [0, 1, 1, 0, 1], prior_mean=0.5, prior_precision=[1.0, 2.0])
-
-
-class Plain(SumDensity):
-    """The same sum, of which no more is known than its gradients."""
-
-    dimension, n_data = 2, 5
-
-    def __init__(self) -> None:
-        self.curvature, self.prior_mean, self.prior_precision = FIVE.curvature, FIVE.prior_mean, FIVE.prior_precision
-
-    def energies(self, theta, index=slice(None)):
-        return FIVE.energies(theta, index)
-
-    def gradients(self, theta, index=slice(None)):
-        return FIVE.gradients(theta, index)
-
-    @property
-    def smoothness(self):
-        return FIVE.smoothness
 
 
 def prepare(
@@ -71,7 +53,7 @@ def mean_over_draws(target: VectorTarget, estimator: Subsample) -> np.ndarray:
     return total
 
 
-@pytest.mark.parametrize("density", [FIVE, Plain()], ids=["regression", "any sum"])
+@pytest.mark.parametrize("density", [FIVE, Plain(FIVE)], ids=["regression", "any sum"])
 @pytest.mark.parametrize("name", DATUM_GRADIENTS)
 def test_every_estimator_is_unbiased(name: str, density: SumDensity) -> None:
     """All 25 draws of two of five data, after 0 to 6 iterations, which leave tables of mixed ages: to 1e-12."""

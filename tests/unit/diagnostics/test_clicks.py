@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from mpi4py import MPI
-from support import csr, sample, write_ratings
+from support import sample, write_cells
 
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics.ranking import click_scores, evaluate
@@ -30,11 +30,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rng = np.random.default_rng(0)
     taste = np.arange(ROWS)[:, None] % 2 == np.arange(COLUMNS) % 2
     i, j = np.nonzero(rng.random((ROWS, COLUMNS)) < np.where(taste, 0.5, 0.05))
-    held = rng.random(len(i)) < 0.2
-    parts = [csr(ROWS, i[chosen], j[chosen], np.ones(chosen.sum())) for chosen in (~held, held)]
     path = tmp_path_factory.mktemp("clicks") / "r.h5"
-    write_ratings(path, *parts, np.arange(ROWS), np.arange(COLUMNS), seed=0, source="two tastes")
-    return path
+    return write_cells(path, (ROWS, COLUMNS), i, j, np.ones(len(i)), rng.random(len(i)) < 0.2)
 
 
 @pytest.fixture(scope="module")

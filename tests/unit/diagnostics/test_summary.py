@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from mpi4py import MPI
-from support import csr, sample, typed, write_ratings
+from support import sample, typed, write_cells
 
 from dsgmcmc.diagnostics.summary import doubts, ending, no_better, read_summary, verdict
 
@@ -160,10 +160,7 @@ def write(path: Path, factors: float) -> Path:
     w, h = rng.normal(size=(150, 2)), rng.normal(size=(80, 2))
     x = 3 + rng.normal(0, 0.5, 150)[i] + rng.normal(0, 0.5, 80)[j] + factors * (w[i] * h[j]).sum(axis=1)
     x += rng.normal(0, 1, len(i))
-    held = rng.random(len(i)) < 0.2
-    parts = [csr(150, i[part], j[part], x[part]) for part in (~held, held)]
-    write_ratings(path, *parts, np.arange(150), np.arange(80), seed=0, source="biases, noise and factors")
-    return path
+    return write_cells(path, (150, 80), i, j, x, rng.random(len(i)) < 0.2)
 
 
 @pytest.mark.parametrize(("factors", "worth"), [(0.0, False), (0.7, True)])

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from mpi4py import MPI
-from support import MODEL, cells_of, factor_target, rows_of, write_planted
+from support import MODEL, cells_of, factor_target, rows_of
 
 from dsgmcmc.config.run import build
 from dsgmcmc.model.likelihoods.all_cells import AllCells
@@ -20,15 +20,9 @@ ROWS, COLUMNS, RANK, TAU, A0 = 29, 17, 3, 5.0, 0.2
 CLICKS = {"likelihood": "all-cells"}
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Ratings of many values, all of which are clicks."""
-    return write_planted(tmp_path_factory.mktemp("data") / "r.h5", ROWS, COLUMNS)
-
-
 @pytest.fixture
 def target(data: Path) -> FactorTarget:
-    """A target at a random state."""
+    """A target at a random state; ratings of all values are clicks."""
     sampler = SGLD(SGLDConfig(gradient="full"), 0)
     model = replace(MODEL, rank=RANK, biases=False, noise_precision=TAU)
     target = factor_target(MPI.COMM_SELF, data, 3, model=model, sampler=sampler, likelihood=AllCells, background=A0)

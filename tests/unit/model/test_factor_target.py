@@ -17,8 +17,8 @@ from dsgmcmc.types import Factor
 
 
 @pytest.fixture
-def target(tmp_path: Path) -> FactorTarget:
-    return factor_target(MPI.COMM_SELF, write_planted(tmp_path / "r.h5"), model=Model(2), seed=0)
+def target(data: Path) -> FactorTarget:
+    return factor_target(MPI.COMM_SELF, data, model=Model(2), seed=0)
 
 
 def test_a_single_row_is_found(target: FactorTarget) -> None:
@@ -45,11 +45,9 @@ def test_a_precision_is_positive_and_finite(target: FactorTarget, value: float) 
 
 
 @pytest.mark.parametrize(("model", "size"), [(Model(2), 1e6), (Model(1, False, "fixed", 1e-6), 3e3)])
-def test_rows_that_their_data_or_their_prior_call_for_have_not_diverged(
-    tmp_path: Path, model: Model, size: float
-) -> None:
+def test_rows_that_their_data_or_their_prior_call_for_have_not_diverged(data: Path, model: Model, size: float) -> None:
     """Where a rating is 1e6 from the centre a bias may be so, too; and so may rows of a prior of that width."""
-    target = factor_target(MPI.COMM_SELF, write_planted(tmp_path / "r.h5"), model=model)
+    target = factor_target(MPI.COMM_SELF, data, model=model)
     if model.prior != "fixed":
         target.ratings.extreme = 1e6
     for block in target.blocks():
@@ -58,12 +56,10 @@ def test_rows_that_their_data_or_their_prior_call_for_have_not_diverged(
 
 
 @pytest.mark.parametrize(("sampler", "fits"), [("baoab", True), ("gibbs", False), ("psgld", False)])
-def test_biases_start_at_their_conditional_means(tmp_path: Path, sampler: str, fits: bool) -> None:
+def test_biases_start_at_their_conditional_means(data: Path, sampler: str, fits: bool) -> None:
     """With full gradients the biases of H start where the energy's gradient is 0; factors stay."""
     kind = SAMPLERS[sampler]
-    target = factor_target(
-        MPI.COMM_SELF, write_planted(tmp_path / "r.h5"), model=Model(2), sampler=kind(kind.Config(), 0)
-    )
+    target = factor_target(MPI.COMM_SELF, data, model=Model(2), sampler=kind(kind.Config(), 0))
     target.reset()
     for number, block in enumerate(target.blocks()):
         block["theta"][:] = np.random.default_rng(number).normal(0, 0.5, block["theta"].shape)

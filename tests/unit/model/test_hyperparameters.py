@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 from scipy import stats
-from support import Model, factor_target, write_planted
+from support import Model, factor_target
 
 from dsgmcmc.model.conjugate import draw_wishart
 from dsgmcmc.samplers.hamcmc import HAMCMC, HAMCMCConfig
-
-ROWS, COLUMNS = 29, 17
 
 
 def test_what_is_given_in_the_ratings_unit_comes_back_in_it() -> None:
@@ -32,11 +30,10 @@ def test_what_is_given_in_the_ratings_unit_comes_back_in_it() -> None:
     assert outside["W.precision"] == [2.0, 2.0, 2.0]
 
 
-def test_every_subchain_has_a_set_of_its_own(tmp_path: Path) -> None:
+def test_every_subchain_has_a_set_of_its_own(data: Path) -> None:
     """Interleaved sub-chains are conditioned each on its own state, with one tau's worth of errors each."""
     model = Model(rank=2, biases=False, prior="normal-gamma", prior_precision=1.0, noise_precision=None)
-    path = write_planted(tmp_path / "r.h5", ROWS, COLUMNS)
-    target = factor_target(MPI.COMM_SELF, path, model=model, sampler=HAMCMC(HAMCMCConfig(memory=2), 0))
+    target = factor_target(MPI.COMM_SELF, data, model=model, sampler=HAMCMC(HAMCMCConfig(memory=2), 0))
     for block in target.blocks():
         block["theta0"][:], block["theta1"][:] = 0.1, 10.0
     target.draw_shared(target.context()._replace(turn=1))

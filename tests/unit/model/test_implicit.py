@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 from mpi4py import MPI
-from support import Model, cells_of, factor_target, rows_of, write_planted
+from support import Model, cells_of, factor_target, rows_of
 
 from dsgmcmc.model.parts.implicit import ImplicitFeatures
 from dsgmcmc.model.target import FactorTarget
@@ -16,16 +16,15 @@ ROWS, COLUMNS, DRAWS = 29, 17, 1000
 MODEL = Model(rank=1, biases=True, prior="fixed", prior_precision=2.0, noise_precision=1.0)
 
 
-def target_of(tmp_path: Path) -> tuple[FactorTarget, np.ndarray]:
+def target_of(data: Path) -> tuple[FactorTarget, np.ndarray]:
     """A target at a random state, with implicit features of both sides, and its pattern, whose last column is empty."""
-    path = write_planted(tmp_path / "r.h5", ROWS, COLUMNS)
     part = ImplicitFeatures((Factor.W, Factor.H), 2, 5.0)
-    target = factor_target(MPI.COMM_SELF, path, model=MODEL, parts=(part,))
+    target = factor_target(MPI.COMM_SELF, data, model=MODEL, parts=(part,))
     rng = np.random.default_rng(1)
     for block in target.blocks():
         block["theta"][:] = rng.normal(0.3, 0.7, block["theta"].shape)
     pattern = np.zeros((ROWS, COLUMNS))
-    i, j, _ = cells_of(path)
+    i, j, _ = cells_of(data)
     pattern[i, j] = 1
     return target, pattern
 
@@ -36,9 +35,9 @@ def draw(target: FactorTarget, iteration: int) -> None:
     target.parts[-1].draw(target.context()._replace(turn=1))
 
 
-def test_y_has_its_conditional_law(tmp_path: Path) -> None:
+def test_y_has_its_conditional_law(data: Path) -> None:
     """Mean and variance of y | theta at fixed beta, over a chain of its own, which must leave that law invariant."""
-    target, pattern = target_of(tmp_path)
+    target, pattern = target_of(data)
     part = target.parts[-1]
     assert isinstance(part, ImplicitFeatures)
     draws = []
@@ -58,9 +57,9 @@ def test_y_has_its_conditional_law(tmp_path: Path) -> None:
     np.testing.assert_allclose(variances, 1.0, atol=7 * np.sqrt(2 / DRAWS))
 
 
-def test_the_shift_is_what_y_adds_up_to(tmp_path: Path) -> None:
+def test_the_shift_is_what_y_adds_up_to(data: Path) -> None:
     """rho_i times the sum of the y of what a row has ratings of, on both sides, after several draws."""
-    target, pattern = target_of(tmp_path)
+    target, pattern = target_of(data)
     assert not any(block["shift"].any() for block in target.blocks())
     for iteration in range(6):
         draw(target, iteration)
@@ -70,9 +69,9 @@ def test_the_shift_is_what_y_adds_up_to(tmp_path: Path) -> None:
         np.testing.assert_allclose(rows_of(target, factor, "shift")[n > 0], shift[n > 0], atol=1e-5)
 
 
-def test_a_row_without_ratings_has_the_shifts_of_the_others(tmp_path: Path) -> None:
+def test_a_row_without_ratings_has_the_shifts_of_the_others(data: Path) -> None:
     """Its shift is drawn from their normal law given its theta, not set to that of an empty set."""
-    target, pattern = target_of(tmp_path)
+    target, pattern = target_of(data)
     shifts, laws = [], []
     (column,) = np.flatnonzero(pattern.sum(axis=0) == 0)
     for iteration in range(DRAWS):

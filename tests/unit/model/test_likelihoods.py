@@ -11,27 +11,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 from mpi4py import MPI
-from support import MODEL, cells_of, factor_target, predictors, rows_of, write_planted
+from support import MODEL, cells_of, factor_target, predictors, rows_of
 
 from dsgmcmc.model import likelihoods
 from dsgmcmc.model.likelihoods import LIKELIHOODS, Law, Likelihood
-from dsgmcmc.model.likelihoods.base import State
 from dsgmcmc.model.predictive.base import Moments, Predictive, PredictorDraws
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers.sgld import SGLD, SGLDConfig
-from dsgmcmc.storage.store import Key
-from dsgmcmc.targets.base import DrawInfo
 from dsgmcmc.types import Factor
 
-ROWS, COLUMNS = 29, 17
 ETAS = np.linspace(-1.5, 1.5, 7)
 SAMPLES = 40_000
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "own-likelihood.md"
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_planted(tmp_path_factory.mktemp("data") / "r.h5", ROWS, COLUMNS)
 
 
 def target_of(data: Path, name: str, rank: int = 2, biases: bool = True) -> FactorTarget:
@@ -137,37 +128,6 @@ class Conformance:
                 assert x.shape == predictive.mean.shape
                 assert (predictive.cdf(x) >= p - 1e-9).all()
                 assert (predictive.cdf(x - 1e-4 * predictive.sd) < p).all()
-
-    def test_the_log_likelihood_is_the_sum_of_log_densities(self, name: str, data: Path) -> None:
-        """With a variance for every rating, and with one for all where one serves all."""
-        likelihood, eta = target_of(data, name).likelihood, np.repeat(ETAS, 9).astype(np.float32)
-        mean, variance = (value.astype(np.float32) for value in moments_at(type(likelihood), eta, 3.0))
-        x = predicted(type(likelihood), eta, 3.0).quantile(np.random.default_rng(3).random(len(eta))).astype(np.float32)
-        none = np.zeros((len(x), 0), np.float32)
-        logs = likelihood.log_density(x, mean, variance, *shape_of(type(likelihood)))
-        expected = sum(float(value) for value in logs)
-        assert likelihood.log_likelihood(x, State(mean, variance, none)) == pytest.approx(expected, rel=1e-5)
-        if not likelihood.noise_varies:
-            assert (variance == variance[0]).all()
-            assert likelihood.log_likelihood(x, State(mean, variance[:1], none)) == pytest.approx(expected, rel=1e-5)
-
-    def test_held_out_ratings_are_predicted_and_scored_by_it(self, name: str, data: Path) -> None:
-        """Their predictions are expected ratings, and a draw's log likelihood is the sum of their log densities."""
-        target = target_of(data, name)
-        (held_out,) = target.recorders()
-        held_out.record("theta", DrawInfo(1, 1.0, 1.0))
-        posterior = {key: block() if callable(block) else block for key, block in held_out.posterior(1.0)}
-        i, j, x = cells_of(data, "test")
-        centre = np.float32(target.ratings.centre)
-        eta = predictors(target, i, j)
-        mean, variance = moments_at(target.likelihood, eta, target.noise_precision)
-        assert len(eta) > 20
-        predicted = np.concatenate([posterior[Key("test", "W", b, "mean")] for b in target.ring.blocks])
-        np.testing.assert_allclose(predicted - centre, mean, rtol=1e-5, atol=1e-5)
-        given = mean.astype(np.float32), variance.astype(np.float32), *shape_of(type(target.likelihood))
-        expected = target.likelihood.log_density(x - centre, *given).sum()
-        scored = sum(posterior[Key("trace", "W", b, "log_likelihood")][0] for b in target.ring.blocks)
-        assert scored == pytest.approx(float(expected), rel=1e-4)
 
 
 @pytest.mark.parametrize("name", [name for name, law in LIKELIHOODS.items() if issubclass(law, Likelihood)])

@@ -1,4 +1,4 @@
-"""Ratings of levels: thresholds of all and of every user, their gradients over all ratings, and held-out ratings."""
+"""Ratings of levels: thresholds of all and of every user, and their gradients over all ratings."""
 
 from __future__ import annotations
 
@@ -13,22 +13,16 @@ from support import MODEL, cells_of, factor_target, predictors, rows_of, write_p
 
 from dsgmcmc.model.likelihoods.ordinal import (
     CUTS,
-    GAP_SD,
     GAPS,
     MAX_DEVIATION,
-    MIDDLE_SD,
     Ordinal,
     ThresholdModel,
-    coordinates_of,
     re_anchored,
     slopes_of,
     values_of,
 )
-from dsgmcmc.model.predictive.base import nearest_level
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers.sgld import SGLD, SGLDConfig
-from dsgmcmc.storage.store import Key
-from dsgmcmc.targets.base import DrawInfo
 from dsgmcmc.types import Factor
 
 
@@ -61,34 +55,11 @@ def probabilities(eta: np.ndarray, cuts: np.ndarray, scale: float | np.ndarray =
     return np.diff(np.column_stack([np.zeros(len(eta)), up_to, np.ones(len(eta))]), axis=1)
 
 
-def test_coordinates_keep_thresholds_in_order_and_start_at_the_levels_shares() -> None:
-    """There and back, whatever the middle; without factors the start is the maximum likelihood."""
-    for size in (1, 2, 4, 5):
-        thresholds = np.sort(np.random.default_rng(size).normal(size=size))
-        np.testing.assert_allclose(values_of(coordinates_of(thresholds)), thresholds)
-        assert (np.diff(values_of(np.random.default_rng(1).normal(0, 3, size))) > 0).all()
+def test_coordinates_start_at_the_levels_shares() -> None:
+    """Without factors the start is the maximum likelihood."""
     counts = np.array([3, 1, 40, 6])
     shares = probabilities(np.zeros(1), ThresholdModel(counts).start().values)[0]
     np.testing.assert_allclose(shares, counts / counts.sum(), rtol=1e-6)
-
-
-def test_the_gradient_in_the_coordinates_is_that_of_the_energy(data: Path) -> None:
-    """The gradient over all ratings and of the priors agrees with finite differences."""
-    target = target_of(data)
-    law, position = target.likelihood, target.likelihood.thresholds.position
-    target.full_gradient("theta", "g")
-    sums = np.sum([law.sums_of(b) for b in target.ring.blocks], axis=0)
-    i, j, x = cells_of(data)
-    eta = predictors(target, i, j)
-    level, sds = np.searchsorted(law.values, x), np.array([GAP_SD, GAP_SD, MIDDLE_SD, GAP_SD])
-
-    def energy(at: np.ndarray) -> float:
-        p = probabilities(eta, values_of(at))[np.arange(len(eta)), level]
-        return float(-np.log(p).sum() + (at**2 / sds**2).sum() / 2)
-
-    expected = [(energy(position + e) - energy(position - e)) / 2e-5 for e in 1e-5 * np.eye(4)]
-    gradient = law.model.gradient(position, law.model.slopes(position, sums))
-    np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-3)
 
 
 @pytest.mark.parametrize(("counts", "anchor"), [([90, 4, 3, 2, 1], 0), ([1, 2, 3, 4, 90], 3)])
@@ -155,20 +126,3 @@ def test_both_rows_noise_scales_make_what_a_rating_counts(data: Path) -> None:
     for block in blocks:
         np.testing.assert_allclose(n[block], total[1][block], rtol=1e-5)
         np.testing.assert_allclose(squares[block], total[2][block], rtol=1e-5)
-
-
-def test_held_out_levels_have_their_probabilities(data: Path) -> None:
-    """Mean and variance are those of the levels, and a draw's log likelihood is the sum of log probabilities."""
-    target = target_of(data)
-    (held_out,) = target.recorders()
-    held_out.record("theta", DrawInfo(1, 1.0, 1.0))
-    posterior = {key: block() if callable(block) else block for key, block in held_out.posterior(1.0)}
-    fields = ("probability", "mean", "noise_variance")
-    recorded = {f: np.concatenate([posterior[Key("test", "W", b, f)] for b in target.ring.blocks]) for f in fields}
-    i, j, x = cells_of(data, "test")
-    p, values = probabilities(predictors(target, i, j), target.likelihood.thresholds.values), target.likelihood.values
-    np.testing.assert_allclose(recorded["probability"], p, atol=1e-5)
-    np.testing.assert_allclose(recorded["mean"], p @ values, rtol=1e-5)
-    np.testing.assert_allclose(recorded["noise_variance"], p @ values**2 - (p @ values) ** 2, rtol=1e-3, atol=1e-4)
-    scored = sum(posterior[Key("trace", "W", b, "log_likelihood")][0] for b in target.ring.blocks)
-    assert scored == pytest.approx(np.log(p[np.arange(len(x)), nearest_level(x, values)]).sum(), rel=1e-4)

@@ -12,8 +12,7 @@ from support import write_planted
 from dsgmcmc.config.run import FactorConfig, ModelConfig, build
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
-from dsgmcmc.model.parts import PARTS, Noise, Part, RowPriors
-from dsgmcmc.model.quantity import SHIFT
+from dsgmcmc.model.parts import PARTS, Part
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.runs.source import targets_of
 from dsgmcmc.types import Factor
@@ -57,23 +56,6 @@ def test_a_part_declares_its_settings_itself(part: type[Part]) -> None:
     assert not names & set(FactorConfig.model_fields)
 
 
-def kept_by(part: type[Part], settings: dict[str, Any]) -> set[str]:
-    """Names of what a part keeps, but for the shift that several parts share."""
-    quantities = part.quantities_of(build({"features": "no"} | settings).resolved(), False, THERE)
-    return {quantity.name for quantity in quantities} - {SHIFT.name}
-
-
-@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.__name__)
-def test_a_part_keeps_something_where_a_run_has_it(part: type[Part]) -> None:
-    """Nothing else does: no two parts keep the same, and without it there is nothing."""
-    settings = WITH[part.__name__]
-    assert kept_by(part, settings)
-    for other in PARTS:
-        if other != part:
-            assert not kept_by(part, settings) & kept_by(other, WITH[other.__name__])
-    assert (kept_by(part, {}) == set()) == (part not in (Noise, RowPriors))
-
-
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.__name__)
 @pytest.mark.parametrize("sampler", ["baoab", "gibbs"])
 def test_a_chain_has_what_a_part_says(tmp_path: Path, part: type[Part], sampler: str) -> None:
@@ -110,9 +92,9 @@ def test_the_model_says_what_cannot_go_together(given: dict[str, Any], named: st
         build(given).resolved()
 
 
-def test_a_part_says_what_ratings_lack(tmp_path: Path) -> None:
+def test_a_part_says_what_ratings_lack(data: Path) -> None:
     """Features and times that are asked for and are not there."""
-    with Ratings(write_planted(tmp_path / "r.h5")) as ratings:
+    with Ratings(data) as ratings:
         for given, what in [
             ({"features": "user"}, "no features of users"),
             ({"time_levels": "user"}, "prepare it again with --timestamps"),

@@ -18,7 +18,7 @@ from dsgmcmc.posterior.traces import labels, scalar_traces
 from dsgmcmc.runs.source import RatingsSource, targets_of
 
 MODELS: dict[str, dict[str, Any]] = {
-    "shared": {},
+    "shared": {"sampler": "gibbs"},
     "dense": {"prior": "normal-wishart", "noise": "by-user"},
     "groups": {"implicit_features": "user", "time_levels": "user:page,item:2", "noise": "both"},
     "levels": {
@@ -47,7 +47,7 @@ def data(name: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_chain_keeps_what_its_model_says(data: Path, name: str) -> None:
-    """Every array of a checkpoint and of a draw, by its name and shape, and no other."""
+    """Every array of a checkpoint and of a draw, by its name and shape, and no other; no two parts keep the same."""
     config = build(SETTINGS | MODELS[name]).resolved()
     source, ring = RatingsSource(data), Ring(MPI.COMM_SELF, config.grid)
     sampler = config.make_sampler()
@@ -56,6 +56,7 @@ def test_a_chain_keeps_what_its_model_says(data: Path, name: str) -> None:
     target = targets_of(config, source.ratings, ring)(0, sampler)
     target.reset()
     assert target.layout.names == (*(field.name for field in sampler.kept), *(q.name for q in said.of_rows))
+    assert len(set(target.layout.names)) == len(target.layout.names)
     assert target.layout.width - sum(f.width or config.dimension for f in sampler.kept) == said.width_of_rows()
     shapes = {q.name: q.shape(said.sizes) for q in said.all if q.kept and not q.of_rows and q.name != "noise.turn"}
     chains = len(sampler.positions)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from runs import make_run
+from runs import law_of_counts, make_run
 from scipy import stats
 from scipy.special import expit
 
@@ -59,8 +59,7 @@ def reference(run: Run, number: int, kind: str) -> tuple[np.ndarray, np.ndarray]
         effects = rng.normal(0, draw.of_ratings(*np.zeros((2, 0), np.int32))[1] ** 0.5, REFERENCE)
         eta = theta[:, :k] @ h[:k] + theta[:, k] + h[k] + effects
         if run.config.likelihood == "negative-binomial":
-            r, top = draw.shared["dispersion"][0], draw.shared["counts.ceiling"][0]
-            law = stats.nbinom(r, r / (r + 1 / (np.exp(-eta) + 1 / top)))
+            law = law_of_counts(draw, eta)
             log_weight += law.logpmf(x) - law.logsf(0)  # stars have no 0
             continue
         if run.config.likelihood == "student-t":
@@ -68,24 +67,18 @@ def reference(run: Run, number: int, kind: str) -> tuple[np.ndarray, np.ndarray]
             log_weight += stats.t.logpdf(x - run.mean, draw.shared["nu"][0], eta, scale)
             continue
         inner = draw.thresholds if draw.own_thresholds is None or kind == "user" else draw.own_thresholds[j]
-        cuts, scale = np.array([-np.inf, *inner, np.inf]), s * draw.noise_scale[other][j]
-        above, below = cuts[int(x)], cuts[int(x) - 1]
-        if d.shape[1]:
-            above, below = of_gaps(inner, d, int(x)), of_gaps(inner, d, int(x) - 1)
-        p = expit(scale * (above - eta)) - expit(scale * (below - eta))
+        cuts, scale = of_gaps(inner, d if d.shape[1] else np.zeros((1, 3))), s * draw.noise_scale[other][j]
+        p = expit(scale * (cuts[:, int(x)] - eta)) - expit(scale * (cuts[:, int(x) - 1] - eta))
         log_weight += np.log(np.maximum(p, 1e-300))
     weight = np.exp(log_weight - log_weight.max())
     return np.column_stack([theta, np.log(s), d]), weight / weight.sum()
 
 
-def of_gaps(thresholds: np.ndarray, d: np.ndarray, r: int) -> np.ndarray | float:
-    """Threshold r = 1 .. 4, of which the third stays; 0 and 5 are the ends."""
-    if r in (0, 5):
-        return -np.inf if r == 0 else np.inf
-    gaps = np.diff(thresholds) * np.exp(d)
-    place = r - 1  # among the four
-    down, up = gaps[:, place:2].sum(axis=1), gaps[:, 2:place].sum(axis=1)
-    return thresholds[2] - down + up
+def of_gaps(thresholds: np.ndarray, d: np.ndarray) -> np.ndarray:
+    """The four thresholds, of which the third stays, between the ends, (n, 6); d changes the logarithms of the gaps."""
+    up = np.pad(np.cumsum(np.diff(thresholds) * np.exp(d), axis=1), ((0, 0), (1, 0)))
+    inner = thresholds[2] + up - up[:, 2:3]
+    return np.pad(inner, ((0, 0), (1, 1)), constant_values=((0, 0), (-np.inf, np.inf)))
 
 
 @pytest.mark.parametrize("kind", ["user", "item"])

@@ -17,7 +17,6 @@ from support import sample
 import dsgmcmc
 from dsgmcmc.diagnostics.report import write_report
 from dsgmcmc.errors import GoneError, InputError
-from dsgmcmc.posterior.export import export
 from dsgmcmc.posterior.heldout import predict_test
 from dsgmcmc.posterior.predict import PredictOptions, Predictor
 from dsgmcmc.posterior.run import Run, progress
@@ -67,14 +66,11 @@ def test_the_draws_of_a_killed_run_serve_as_those_of_one_that_ended(tmp_path: Pa
         assert np.array_equal(values, expected)
 
 
-def test_moments_and_scores_of_an_unfinished_run_are_refused(under_way: Path, tmp_path: Path) -> None:
-    """An unfinished run has no moments and no scores, but its draws are exported and reported."""
+def test_scores_of_an_unfinished_run_are_refused(under_way: Path, tmp_path: Path) -> None:
+    """An unfinished run has no scores, but its draws are reported."""
     run = Run(under_way)
     with pytest.raises(InputError, match="has not ended: its test ratings are scored when"):
         predict_test(run)
-    with pytest.raises(InputError, match="no moments yet"):
-        export(run, tmp_path / "run.parquet")
-    export(run, tmp_path / "run.parquet", draws=True)
     write_report(under_way, tmp_path / "run.html")
     page = (tmp_path / "run.html").read_text(encoding="utf-8")
     assert "not finished: its last job ended at iteration 120 of 120" in page

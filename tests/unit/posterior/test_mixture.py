@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from runs import make_run
+from runs import law_of_counts, make_run
 from scipy.special import expit
-from scipy.stats import nbinom, norm
+from scipy.stats import norm
 from scipy.stats import t as student
 
 from dsgmcmc.posterior.draws import Draw
@@ -56,9 +56,8 @@ def expected(run: Run, users: np.ndarray, items: np.ndarray) -> np.ndarray:
 
 def count_probabilities(draw: Draw, eta: np.ndarray, most: int) -> np.ndarray:
     """Probabilities of the counts 0 .. `most` of predictors at a draw; stars have no 0."""
-    r, top = draw.shared["dispersion"][0], draw.shared["counts.ceiling"][0]
-    assert (top, draw.shared["counts.least"][0]) == (50.0, 1.0)
-    law = nbinom(r, r / (r + 1 / (np.exp(-eta.astype(float)) + 1 / top)[:, None]))
+    assert (draw.shared["counts.ceiling"][0], draw.shared["counts.least"][0]) == (50.0, 1.0)
+    law = law_of_counts(draw, eta[:, None])
     return law.pmf(np.arange(most + 1)) * np.arange(most + 1).clip(0, 1) / law.sf(0)
 
 

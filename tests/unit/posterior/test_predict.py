@@ -16,6 +16,7 @@ CASES = {
     "transposed, own noise": {"users": 18, "items": 40, "strings": True, "noise": "both", "chains": 2},
     "no biases, dense prior": {"biases": False, "prior": "normal-wishart", "sampler": {"name": "psgld"}}
     | {"iterations": 400, "burn_in": 160, "thin": 6},
+    "biases only": {"rank": 0, "noise": "both", "sampler": {"name": "gibbs"}},
 }
 
 

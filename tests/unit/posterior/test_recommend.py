@@ -131,14 +131,11 @@ def test_the_columns_of_recommendations(finished):
 
 
 def test_other_ratings_than_the_runs_are_refused(finished, tmp_path):
-    """A file of other ratings is refused, and one that is gone is asked for."""
+    """A file of other ratings is refused, and the run's own is taken."""
     run = finished.open()
     other = make_run(tmp_path, users=30, items=20, iterations=60)
     with pytest.raises(InputError, match="hash differs"):
         run.open_ratings(other.data)
-    run.facts["data"] = str(tmp_path / "gone.h5")
-    with pytest.raises(InputError, match="--data"):
-        run.open_ratings()
     run.open_ratings(finished.data).close()
 
 

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from support import copied, csr, typed, write_planted, write_ratings
+from support import copied, typed, write_cells, write_planted
 
 from dsgmcmc import BPMF
 from dsgmcmc.config.job import Policy
@@ -92,10 +92,7 @@ def write_noisy(path, noises):
     i, j = np.nonzero(rng.random((60, 40)) < 0.7)
     x = rng.normal(0, 0.5, 60)[i] + rng.normal(0, 0.5, 40)[j]
     x += rng.normal(size=len(i)) * np.array(noises)[i % len(noises)]
-    held = rng.random(len(i)) < 0.1
-    parts = [csr(60, i[chosen], j[chosen], x[chosen]) for chosen in (~held, held)]
-    write_ratings(path, *parts, np.arange(60), np.arange(40))
-    return path
+    return write_cells(path, (60, 40), i, j, x, rng.random(len(i)) < 0.1)
 
 
 @pytest.fixture(autouse=True)
@@ -131,8 +128,7 @@ def test_laws_are_compared_by_the_probability_of_the_recorded_value(tmp_path):
     rng = np.random.default_rng(0)
     i, j = np.divmod(np.sort(rng.choice(60 * 40, 1500, replace=False)), 40)
     x = rng.negative_binomial(0.5, 0.5 / (0.5 + 60), len(i)) + 1.0
-    write_ratings(tmp_path / "r.h5", csr(60, i, j, x), csr(60, i[:0], j[:0], x[:0]), np.arange(60), np.arange(40))
-    with Ratings(tmp_path / "r.h5") as ratings:
+    with Ratings(write_cells(tmp_path / "r.h5", (60, 40), i, j, x)) as ratings:
         values = recorded_values(ratings)
     assert len(values) > 100
     mean, variance = np.full(len(values), 40.0), np.full(len(values), 3000.0)
@@ -166,14 +162,13 @@ def test_clicks_are_compared_by_rankings(tmp_path):
     """Clicks are compared by NDCG, and another metric is refused."""
     rng = np.random.default_rng(0)
     i, j = np.nonzero(rng.random((60, 40)) < np.outer(rng.beta(1, 2, 60), rng.beta(1, 2, 40)) * 2)
-    empty = csr(60, *(np.zeros(0, np.int64),) * 3)
-    write_ratings(tmp_path / "c.h5", csr(60, i, j, np.ones(len(i))), empty, np.arange(60), np.arange(40))
-    result = compare(tmp_path, tmp_path / "c.h5")
+    data = write_cells(tmp_path / "c.h5", (60, 40), i, j, np.ones(len(i)))
+    result = compare(tmp_path, data)
     assert result.metric == "ndcg"
     assert {model.name for model in result.models} == {"clicks", "clicks + implicit"}
     assert all(0 < model.criterion <= 1 and model.rmse is None for model in result.models)
     with pytest.raises(InputError, match="take ndcg"):
-        compare(tmp_path, tmp_path / "c.h5", metric="rmse")
+        compare(tmp_path, data, metric="rmse")
 
 
 def test_a_folder_keeps_what_a_comparison_has_not_made(tmp_path):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from mpi4py import MPI
-from support import csr, planted, sample, write_ratings
+from support import planted, sample, write_cells
 
 from dsgmcmc.errors import InputError
 from dsgmcmc.posterior.run import Run
@@ -20,10 +20,7 @@ from dsgmcmc.runs.source import RatingsSource
 def write(path: Path, rows: int, columns: int, values: Any = lambda x: x, share: float = 0.5, seed: int = 0) -> Path:
     """Write planted ratings, of which a fifth are held out, as `values` makes them."""
     i, j, x = planted(rows, columns, share, seed)
-    held = np.arange(len(i)) % 5 == 0
-    parts = [csr(rows, i[chosen], j[chosen], values(x[chosen])) for chosen in (~held, held)]
-    write_ratings(path, *parts, np.arange(rows), np.arange(columns), seed=0, source="planted")
-    return path
+    return write_cells(path, (rows, columns), i, j, values(x), np.arange(len(i)) % 5 == 0)
 
 
 def sampled(folder: Path, data: Path, **settings: Any) -> dict[str, Any]:
@@ -42,8 +39,7 @@ def test_ratings_beyond_float32_are_refused(tmp_path: Path, unit: float, factor:
     i, j, x = planted(29, 17)
     held = np.arange(len(i)) % 5 == 0
     x = np.where(held if part == "test" else ~held, x * np.float32(unit), 0 * x if unit < 1 else x)
-    parts = [csr(29, i[chosen], j[chosen], x[chosen]) for chosen in (~held, held)]
-    write_ratings(tmp_path / "r.h5", *parts, np.arange(29), np.arange(17), seed=0, source="planted")
+    write_cells(tmp_path / "r.h5", (29, 17), i, j, x, held)
     with pytest.raises(InputError, match=rf"r\.h5: ratings are from .* multiply them by {factor}"):
         sample(MPI.COMM_SELF, tmp_path / "r.h5", tmp_path / "run")
     assert not (tmp_path / "run" / "run.toml").exists()
@@ -106,6 +102,7 @@ def test_few_ratings_are_predicted_no_worse_than_by_their_mean(
     held = np.arange(len(i)) % 5 == 0
     mean_only = float(np.sqrt(np.mean((x[held] - x[~held].mean()) ** 2)))
     summary = sampled(tmp_path / "run", data, grid=4, iterations=400, burn_in=50, noise=noise)
+    assert summary["baselines"]["mean_only"] == pytest.approx(mean_only)
     assert summary["rmse_mean"] < 1.05 * mean_only
 
 
@@ -135,7 +132,7 @@ def test_warnings_say_what_does_not_suit_the_data(tmp_path: Path, caplog: pytest
 @pytest.mark.parametrize(("value", "why"), [(-1.0, "rating of -1,"), (2.5, "rating of 2.5,"), (0.0, "all")])
 def test_ratings_that_are_no_counts_are_refused(tmp_path: Path, value: float, why: str) -> None:
     """Negative ratings, fractions, zeros alone, and settings that counts do not have are refused."""
-    data = write(tmp_path / "r.h5", 9, 7, lambda x: np.append(x[1:] * 0, value) if value else x * 0)
+    data = write(tmp_path / "r.h5", 9, 7, lambda x: np.where(x > 3.5, np.float32(value), 0.0))
     with pytest.raises(InputError, match=why):
         sampled(tmp_path / "run", data, likelihood="negative-binomial")
     for settings, message in (

@@ -1,26 +1,20 @@
-"""Which draws a chain keeps, and its weighted moments and predictions of held-out ratings."""
+"""Which draws a chain keeps; its moments, traces and predictions of held-out ratings, against all of its draws."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from mpi4py import MPI
-from support import MODEL, factor_target, write_planted
+from runs import make_run
+from support import metrics
 
-from dsgmcmc.data.ratings import Ratings
-from dsgmcmc.model.target import FactorTarget
-from dsgmcmc.runs.recorder import DrawNumbers, DrawRecorder
-from dsgmcmc.storage.store import Key
-from dsgmcmc.targets.base import Recorder
-from dsgmcmc.types import Factor
-
-ROWS, COLUMNS, GRID = 29, 17, 4
-WEIGHTS = (1.0, 1.0, 0.5, 2.0, 0.25)
-
+from dsgmcmc.diagnostics.scores import rmse
+from dsgmcmc.posterior.heldout import predict_test
+from dsgmcmc.posterior.predict import PredictOptions, Predictor
+from dsgmcmc.posterior.run import Run
+from dsgmcmc.posterior.traces import predictions
+from dsgmcmc.runs.recorder import DrawNumbers
 
 # ---------------------------------------------------------------------- thinning of saved draws
 
@@ -41,110 +35,67 @@ def test_between_keep_and_twice_keep_draws_stand_for_the_chain(keep: int) -> Non
 
 # ---------------------------------------------------------------------- moments
 
-
-def record(target: FactorTarget, draws: DrawRecorder, others: list[Recorder]) -> list[dict[str, Any]]:
-    """Record five random states at different parts, and two that are no draws; return all states."""
-    rng = np.random.default_rng(0)
-    states = []
-    for iteration, weight in enumerate([WEIGHTS[0], None, *WEIGHTS[1:], None]):
-        target.begin(iteration)
-        for _ in target.visit(send=True):
-            pass
-        state: dict[str, Any] = {"tau": 1.0 + iteration, "weight": weight}
-        for factor, n in zip(Factor, (ROWS, COLUMNS), strict=True):
-            state[factor.name] = rng.normal(size=(n, target.dimension)).astype(np.float32)
-            state[f"{factor.name}.g"] = rng.gamma(2.0, 0.5, n).astype(np.float32)
-        for block in target.blocks():
-            rows = slice(block.start, block.start + len(block.counts))
-            block["theta"][:] = state[block.factor.name][rows]
-            if target.likelihood.heteroscedastic:
-                block["weight"][:, 0] = state[f"{block.factor.name}.g"][rows]
-        target.noise.parameters.tau[:] = state["tau"]
-        draw = None if weight is None else draws.next(iteration + 1, weight)
-        for recorder in (draws, *others):
-            recorder.record("theta", draw)
-        states.append(state)
-    return states
+CASES: dict[str, dict[str, Any]] = {
+    "chains": {"noise": "both", "chains": 2},
+    "weights": {"sampler": {"name": "psgld", "decay_power": 0.33}, "schedule": "random", "prior": "normal-wishart"},
+    "no biases": {"biases": False, "sampler": {"name": "psgld"}},
+    "levels": {"likelihood": "ordinal-logit", "thresholds": "user", "noise": "both"},
+    "counts": {"likelihood": "negative-binomial"},
+    "tails": {"likelihood": "student-t", "noise": "by-user"},
+}
 
 
-def posterior(weight: float, *recorders: Recorder) -> dict[Key, np.ndarray]:
-    """Blocks that recorders give at the end of a run."""
-    blocks = [item for recorder in recorders for item in recorder.posterior(weight)]
-    return {key: block() if callable(block) else block for key, block in blocks}
+@pytest.fixture(scope="module", params=CASES)
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run that has saved all of its draws; the weights of the draws differ where the step decays."""
+    run = make_run(tmp_path_factory.mktemp("run"), stars=True, **CASES[request.param]).open()
+    assert len(run.draws) == 40 * len(run.chains)
+    assert (np.ptp(run.draw_weights) > 0) == (request.param == "weights")
+    return run
 
 
-def whole(blocks: dict[Key, np.ndarray], thing: str, factor: str, field: str) -> np.ndarray:
-    """A field of all rows of a factor."""
-    return np.concatenate([blocks[Key(thing, factor, b, field)] for b in range(GRID)])
+def weighted(values: list[np.ndarray], weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Weighted mean and variance."""
+    mean = np.average(values, axis=0, weights=weights)
+    return mean, np.average((np.array(values) - mean) ** 2, axis=0, weights=weights)
 
 
-@pytest.mark.parametrize(("heteroscedastic", "biases"), [(True, True), (False, False)])
-def test_moments_and_predictions_are_those_of_the_draws(tmp_path: Path, heteroscedastic: bool, biases: bool) -> None:
-    """Factors, noise scales and predictions have the weighted mean and variance of all draws."""
-    path = write_planted(tmp_path / "r.h5", ROWS, COLUMNS)
-    model = replace(MODEL, biases=biases, heteroscedastic=tuple(Factor) if heteroscedastic else ())
-    target = factor_target(MPI.COMM_SELF, path, GRID, "random", model)
-    recorder, (held_out,) = DrawRecorder(target, True, 3), target.recorders()
-    assert held_out.metrics()["rmse_mean"] is None, "there is no mean of no draws"
-    states = record(target, recorder, [held_out])
-    draws = [state for state in states if state["weight"] is not None]
-    assert recorder.weight == sum(WEIGHTS)
-    blocks = posterior(recorder.weight, recorder, held_out)
-
-    def check(name: str, thing: str, factor: str, values: list[np.ndarray]) -> None:
-        mean = np.average(values, axis=0, weights=WEIGHTS)
-        variance = np.average((np.array(values) - mean) ** 2, axis=0, weights=WEIGHTS)
-        np.testing.assert_allclose(whole(blocks, thing, factor, f"{name}mean"), mean, atol=2e-6)
-        np.testing.assert_allclose(whole(blocks, thing, factor, f"{name}variance"), variance, atol=5e-6)
-
-    for factor in "WH":
-        check("", "moments", factor, [draw[factor] for draw in draws])
-        if heteroscedastic:
-            check("weight_", "moments", factor, [draw[f"{factor}.g"][:, None] for draw in draws])
-    with Ratings(path) as ratings:
-        indptr, j, x = ratings.slab("test", 0, ROWS)
-        centre = ratings.mean
-    i = np.repeat(np.arange(ROWS), np.diff(indptr))
-    predictions = [predict(state, i, j, biases) + centre for state in states]
-    counted = [p for p, state in zip(predictions, states, strict=True) if state["weight"] is not None]
-    check("", "test", "W", counted)
-    np.testing.assert_allclose(whole(blocks, "test", "W", "rating"), x, atol=1e-6)
-    scales = [draw["W.g"][i] * draw["H.g"][j] if heteroscedastic else np.ones(len(i)) for draw in draws]
-    noise = [1 / (draw["tau"] * scale) for draw, scale in zip(draws, scales, strict=True)]
-    expected = np.average(noise, axis=0, weights=WEIGHTS)
-    np.testing.assert_allclose(whole(blocks, "test", "W", "noise_variance"), expected, rtol=1e-5)
-    errors = held_out.metrics()
-    mean = np.average(counted, axis=0, weights=WEIGHTS)
-    assert errors["rmse"] == pytest.approx(np.sqrt(np.mean((predictions[-1] - x) ** 2)), rel=1e-5)
-    assert errors["rmse_mean"] == pytest.approx(np.sqrt(np.mean((mean - x) ** 2)), rel=1e-5)
-    assert errors["tau"] == 7.0
+def test_moments_and_traces_are_those_of_the_draws(run: Run) -> None:
+    """All quantities of rows have the weighted mean and variance of a chain's draws, and traces have its parameters."""
+    for chain, state in enumerate(run.states):
+        numbers = [number for number, (drawn, _) in enumerate(run.draws) if drawn == chain]
+        draws, weights = [run.draw(number) for number in numbers], run.draw_weights[numbers]
+        for kind, factor in run.index.factors.items():
+            for name in draws[0].rows[kind]:
+                prefix = "" if name == "theta" else f"{name}_"
+                mean, variance = weighted([draw.rows[kind][name] for draw in draws], weights)
+                found = (state.read_field("moments", factor, f"{prefix}{moment}") for moment in ("mean", "variance"))
+                np.testing.assert_allclose(next(found), mean, rtol=1e-5, atol=2e-6)
+                np.testing.assert_allclose(next(found), variance, rtol=1e-4, atol=5e-6)
+        for name in run.traces[chain].keys() - {"iteration", "weight"}:
+            drawn = np.array([np.atleast_1d(draw.shared[name]) for draw in draws])
+            diagonals = np.diagonal(drawn, axis1=1, axis2=2) if drawn.ndim == 3 else drawn
+            np.testing.assert_array_equal(run.traces[chain][name], diagonals)
 
 
-def predict(state: dict[str, Any], i: np.ndarray, j: np.ndarray, biases: bool) -> np.ndarray:
-    """Predictions without the centre, in float64."""
-    w, h = state["W"].astype(np.float64)[i], state["H"].astype(np.float64)[j]
-    return (w[:, :2] * h[:, :2]).sum(axis=1) + (w[:, 2] + h[:, 2] if biases else 0.0)
-
-
-def test_traces_and_saved_draws_are_those_of_the_draws(tmp_path: Path) -> None:
-    """Traces have the number, weight and parameters of every draw, and saved draws the whole state."""
-    path = write_planted(tmp_path / "r.h5", ROWS, COLUMNS)
-    target = factor_target(MPI.COMM_SELF, path, GRID, "random", replace(MODEL, prior="normal-wishart"))
-    recorder = DrawRecorder(target, True, 2)
-    states = record(target, recorder, [])
-    blocks = posterior(recorder.weight, recorder)
-    assert blocks[Key("trace", "run", 0, "iteration")][:, 0].tolist() == [1, 3, 4, 5, 6]
-    assert blocks[Key("trace", "run", 0, "weight")][:, 0].tolist() == list(WEIGHTS)
-    assert blocks[Key("trace", "run", 0, "tau")][:, 0].tolist() == [1, 3, 4, 5, 6]
-    assert blocks[Key("trace", "run", 0, "W.precision")].shape == (5, 3), "of a dense prior its diagonal"
-    assert recorder.numbers.kept == [1, 4, 6]
-    numbers, arrays = recorder.take_pending()
-    assert numbers == [1, 4, 6]
-    assert recorder.pending == {}
-    stacked = {key: make() for key, make in arrays.items()}
-    for number, iteration in enumerate(numbers):
-        draw = {key: array[number] for key, array in stacked.items()}
-        for factor in "WH":
-            assert (whole(draw, "draw", factor, "theta") == states[iteration - 1][factor]).all()
-        assert draw[Key("draw", "run", 0, "tau")] == float(iteration)
-        assert draw[Key("draw", "run", 0, "H.precision")].shape == (3, 3)
+def test_held_out_ratings_have_the_predictions_and_scores_of_the_draws(run: Run) -> None:
+    """The mean and variance of predictors, the noise, probabilities of levels, log likelihoods and errors."""
+    pairs, test, weights = run.test_pairs(), predict_test(run), run.draw_weights
+    predictor = Predictor(run, PredictOptions())
+    draws = [next(predictor.distributions(*pairs, [number]))[1] for number in range(len(run.draws))]
+    mean, variance = weighted([draw.mean for draw in draws], weights)
+    np.testing.assert_allclose(test.mean, mean, rtol=1e-5)
+    np.testing.assert_allclose(test.variance, variance, rtol=1e-4, atol=5e-6)
+    noise, _ = weighted([draw.sd**2 for draw in draws], weights)
+    np.testing.assert_allclose(test.noise_variance, noise, rtol=1e-5)
+    if test.probability is not None:
+        probability, _ = weighted([draw.probabilities() for draw in draws], weights)
+        np.testing.assert_allclose(test.probability, probability, atol=1e-5)
+    followed, values = predictions(run)
+    np.testing.assert_allclose(np.concatenate(values), [draw.mean[followed] for draw in draws], atol=2e-5)
+    scores = [draw.log_density(test.rating).sum() for draw in draws]
+    np.testing.assert_allclose(np.concatenate(run.followed()[2]), scores, rtol=1e-4)
+    last = metrics(run.path)[-1]
+    assert last["rmse"] == pytest.approx(rmse(test.rating, draws[-1].mean), rel=1e-5)
+    if len(run.chains) == 1:
+        assert last["rmse_mean"] == pytest.approx(rmse(test.rating, test.mean), rel=1e-5)

@@ -109,13 +109,3 @@ def test_a_job_may_be_killed_while_a_chain_falls_back(data: Path, recovered: Pat
     assert copied(fault, partial(diverging, MPI.COMM_SELF, data, out)) == -signal.SIGKILL
     assert diverging(MPI.COMM_SELF, data, out) == 0
     assert digest(out) == digest(recovered)
-
-
-def test_divergence_does_not_depend_on_where_a_run_is_saved(data: Path, recovered: Path, tmp_path: Path) -> None:
-    """A run that is saved and stopped at other iterations falls back at the same ones."""
-    out = tmp_path / "run"
-    for iterations in (23, 27, 41, 60):
-        assert diverging(MPI.COMM_SELF, data, out, iterations, checkpoint_every=3) == 0
-    fell_back = [read_summary(run / "summary.json")["fell_back"] for run in (out, recovered)]
-    assert fell_back[0] == fell_back[1]
-    assert digest(out) == digest(recovered)

@@ -7,14 +7,12 @@ from typing import Any
 
 import pytest
 from mpi4py import MPI
-from support import write_planted
+from support import sample, write_planted
 
 from dsgmcmc.config.run import ResolvedConfig
-from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import AgreedError
 from dsgmcmc.runs.job import Job
 from dsgmcmc.runs.source import RatingsSource
-from dsgmcmc.storage.rundir import RunDirectory
 
 SMALL = {"rank": 2, "sampler": "psgld", "iterations": 20, "burn_in": 4, "thin": 4}
 
@@ -27,12 +25,8 @@ def ask(data: Path, out: Path, *, resume: bool = False, **options: Any) -> tuple
 @pytest.fixture
 def begun(data: Path, tmp_path: Path) -> Path:
     """Directory of a run that was started with `SMALL` settings."""
-    run = RunDirectory(tmp_path / "run")
-    run.path.mkdir()
-    config = ask(data, tmp_path / "none", **SMALL)[0]
-    with Ratings(data) as ratings:
-        run.write_settings(config.table(), {"data_hash": ratings.digest})
-    return run.path
+    assert sample(MPI.COMM_SELF, data, tmp_path / "run", **SMALL) == 0
+    return tmp_path / "run"
 
 
 def test_a_resumed_run_keeps_its_settings(data: Path, begun: Path) -> None:
