@@ -241,12 +241,13 @@ class Model:
     noise_every: int = 1
     scale: float = 1.0
     standardised: bool = False
+    exchanges: bool = False
 
     def rows(self, subchains: int = 1) -> RowPriors:
         """Priors of the rows."""
         prior = (self.rank, self.biases, self.prior, self.prior_precision)
         unit = {"scale": self.scale, "standardised": self.standardised}
-        return RowPriors(*prior, subchains=subchains, **unit)
+        return RowPriors(*prior, subchains=subchains, exchanges=self.exchanges, **unit)
 
     def noise(self, row_blocks: range = range(1), subchains: int = 1) -> Noise:
         """The noise."""
