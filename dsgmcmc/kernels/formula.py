@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from operator import is_not
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -25,7 +24,7 @@ import numpy as np
 
 from dsgmcmc.kernels import jit
 from dsgmcmc.kernels.formula_parser import Assignments, parse
-from dsgmcmc.kernels.formula_source import PRIOR_AT, Layout, PriorKind, formula_source
+from dsgmcmc.kernels.formula_source import PRIOR_AT, DeclaredFormula, Layout, PriorKind, formula_source
 from dsgmcmc.kernels.philox import NoiseKey, noise_words
 from dsgmcmc.types import Array, Int64
 
@@ -145,8 +144,7 @@ class Batch:
         return Table(np.array(numbers, np.int64), before, first.shape[1], first.dtype, arrays, layout)
 
 
-@dataclass(frozen=True)
-class Formula:
+class Formula(DeclaredFormula):
     """Elementwise assignments over (n, D) arrays, compiled when first applied.
 
     Parameters
@@ -164,14 +162,6 @@ class Formula:
         Assigned names whose maximum per row is returned.
     """
 
-    source: str
-    columns: tuple[str, ...] = ()
-    rows: tuple[str, ...] = ()
-    sums: tuple[str, ...] = ()
-    column_sums: tuple[str, ...] = ()
-    row_sums: tuple[str, ...] = ()
-    row_max: tuple[str, ...] = ()
-
     @functools.cached_property
     def _body(self) -> Assignments:
         return parse(self.source, (*self.columns, *self.rows))
@@ -181,17 +171,12 @@ class Formula:
         return not self._body.read.isdisjoint(("grad", "grad_likelihood"))
 
     @functools.cached_property
-    def _row_totals(self) -> tuple[str, ...]:
-        """Names whose totals have one value per row."""
-        return (*self.row_sums, *self.row_max)
-
-    @functools.cached_property
     def _layouts(self) -> dict[tuple[Any, ...], Layout]:
         return {}
 
     def of_one(self, totals: dict[str, Any]) -> dict[str, Any]:
         """Totals for a batch of one block: floats for `sums`, (D,) for `column_sums`; totals per row are unchanged."""
-        return totals and {name: total if name in self._row_totals else total[0] for name, total in totals.items()}
+        return totals and {name: total if name in self.row_totals else total[0] for name, total in totals.items()}
 
     def apply(
         self,
@@ -245,7 +230,12 @@ class Formula:
                 raise ValueError(f"{taken!r} is also a scalar of the gradient: rename the formula's scalar")
             given = {**given, **gradient.numbers}
         layout = self._layout(batch.blocks[0], given, gradient)
-        priors, shifts = _priors(layout, prior)
+        priors: Sequence[RowPrior] = ()
+        if layout.reads_prior:
+            if prior is None:
+                raise ValueError("the formula reads the prior: pass prior=lambda: [RowPrior(mean, precision)]")
+            priors = prior()
+        shifts = [of_block.shift for of_block in priors if of_block.shift is not None]
         table = batch.table(layout, shifts)
         arguments: list[Any] = [table.numbers, table.width]
         arguments += [_vector(name, given, table.width) for name in self.columns]
@@ -267,7 +257,7 @@ class Formula:
         blocks = len(table.numbers)
         for name in self.column_sums:
             totals[name] = np.zeros((blocks, table.width))
-        for name in self._row_totals:
+        for name in self.row_totals:
             totals[name] = np.zeros(table.rows)
         arguments += totals.values()
         if self.sums:
@@ -316,17 +306,13 @@ class Formula:
             fields = {name: name for name in list(arrays)[:1]}
         row_fields = {name: aliases[name] for name in self.rows if name in aliases}
         return Layout(
+            formula=self,
             body=body,
             fields=fields,
             scalars=scalars,
-            columns=self.columns,
             rows=tuple(name for name in self.rows if name not in aliases),
             row_fields=row_fields,
             arrays=(*fields.values(), *row_fields.values()),
-            sums=self.sums,
-            column_sums=self.column_sums,
-            row_sums=self.row_sums,
-            row_max=self.row_max,
             reads_prior="grad_prior" in body.read,
             reads_noise="z" in body.read,
             kernels={},
@@ -343,18 +329,6 @@ def _kernel(layout: Layout, dtype: np.dtype[Any], prior: PriorKind | None) -> An
         kernel = jit.compile_source("formula", source).formula
         layout.kernels[dtype.char, prior] = kernel
     return kernel
-
-
-def _priors(
-    layout: Layout, prior: Callable[[], Sequence[RowPrior]] | None
-) -> tuple[Sequence[RowPrior], Sequence[Array]]:
-    """Return the priors and their shifts; both are empty if the formula does not read the prior."""
-    if not layout.reads_prior:
-        return (), ()
-    if prior is None:
-        raise ValueError("the formula reads the prior: pass prior=lambda: [RowPrior(mean, precision)]")
-    priors = prior()
-    return priors, [prior.shift for prior in priors if prior.shift is not None]
 
 
 def _checked(prior: RowPrior, D: int, shifted: bool) -> tuple[PriorKind, list[Array]]:

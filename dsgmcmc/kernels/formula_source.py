@@ -13,6 +13,8 @@ Chunks and the order of sums depend only on the shape, so a block's result does 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from dsgmcmc.kernels.formula_parser import Assignments, functions
@@ -36,24 +38,42 @@ class PriorKind(NamedTuple):
     shift: bool
 
 
+@dataclass(frozen=True)
+class DeclaredFormula:
+    """What a formula declares; `dsgmcmc.kernels.formula.Formula` describes the attributes."""
+
+    source: str
+    columns: tuple[str, ...] = ()
+    rows: tuple[str, ...] = ()
+    sums: tuple[str, ...] = ()
+    column_sums: tuple[str, ...] = ()
+    row_sums: tuple[str, ...] = ()
+    row_max: tuple[str, ...] = ()
+
+    @cached_property
+    def row_totals(self) -> tuple[str, ...]:
+        """Names whose sums or maxima per row are returned."""
+        return (*self.row_sums, *self.row_max)
+
+
 class Layout(NamedTuple):
     """Roles of the names in a formula, for given names of arrays and numbers.
 
     Attributes
     ----------
+    formula : DeclaredFormula
     body : Assignments
+        The formula's lines, after definitions of the gradient have been inserted.
     fields : mapping of str to str
         Names of (n, D) arrays, by their names in the formula; the first array determines D and the dtype.
-    scalars, columns : tuple of str
-        Names of numbers, and of column vectors.
+    scalars : tuple of str
+        Names of numbers.
     rows : tuple of str
         Names of row vectors that are given as one array for all blocks.
     row_fields : mapping of str to str
         Names of (n, 1) arrays that are row vectors, by their names in the formula.
     arrays : tuple of str
         Names of the arrays of a block, `fields` first.
-    sums, column_sums, row_sums, row_max : tuple of str
-        Assigned names whose totals are returned.
     reads_prior, reads_noise : bool
     kernels : dict
         Compiled functions, by dtype of the arrays and kind of prior.
@@ -63,17 +83,13 @@ class Layout(NamedTuple):
         Kind of the prior of one compiled function; None if the formula does not read it.
     """
 
+    formula: DeclaredFormula
     body: Assignments
     fields: Mapping[str, str]
     scalars: tuple[str, ...]
-    columns: tuple[str, ...]
     rows: tuple[str, ...]
     row_fields: Mapping[str, str]
     arrays: tuple[str, ...]
-    sums: tuple[str, ...]
-    column_sums: tuple[str, ...]
-    row_sums: tuple[str, ...]
-    row_max: tuple[str, ...]
     reads_prior: bool
     reads_noise: bool
     kernels: dict[tuple[str, PriorKind | None], Any]
@@ -84,11 +100,6 @@ class Layout(NamedTuple):
     def vectors(self) -> tuple[str, ...]:
         """Names of all row vectors."""
         return (*self.rows, *self.row_fields)
-
-    @property
-    def row_totals(self) -> tuple[str, ...]:
-        """Names whose sums or maxima per row are returned."""
-        return (*self.row_sums, *self.row_max)
 
 
 def formula_source(layout: Layout) -> str:
@@ -108,16 +119,16 @@ def _signature(layout: Layout) -> list[str]:
     """Lines with the decorator and the ``def`` of the function."""
     vector, matrix = f"{layout.dtype}[::1]", f"{layout.dtype}[:, ::1]"
     arguments = [("_table", "int64[:, ::1]"), ("_D", "int64")]
-    arguments += [(f"_c_{name}", vector) for name in layout.columns]
+    arguments += [(f"_c_{name}", vector) for name in layout.formula.columns]
     arguments += [(f"_all_{name}", vector) for name in layout.rows]
     arguments += [(name, "float64") for name in layout.scalars]
     if layout.prior:
         arguments += [("_mean", vector), ("_precision", matrix if layout.prior.dense else vector)]
     if layout.reads_noise:
         arguments += zip(_NOISE, ["int64"] * 2 + ["uint64"] * 5, strict=True)
-    arguments += [(f"_totals_{name}", "float64[:, ::1]") for name in layout.column_sums]
-    arguments += [(f"_totals_{name}", "float64[::1]") for name in layout.row_totals]
-    arguments += [("_sums", "float64[:, ::1]")] if layout.sums else []
+    arguments += [(f"_totals_{name}", "float64[:, ::1]") for name in layout.formula.column_sums]
+    arguments += [(f"_totals_{name}", "float64[::1]") for name in layout.formula.row_totals]
+    arguments += [("_sums", "float64[:, ::1]")] if layout.formula.sums else []
     names, types = zip(*arguments, strict=True)
     return [f'@kernel("void({", ".join(types)})")', f"def formula({', '.join(names)}):"]
 
@@ -128,7 +139,7 @@ def _setup(layout: Layout) -> list[str]:
     lines = ["_longest = 1", "for _block in range(_table.shape[0]):"]
     lines += [f"    _longest = max(_longest, min(_table[_block, 0], {CHUNK} // _D))", "_most = _longest * _D"]
     lines += [f"{name} = {dtype}({name})" for name in layout.scalars]
-    repeated = [(f"_t_{name}", f"_c_{name}") for name in layout.columns]
+    repeated = [(f"_t_{name}", f"_c_{name}") for name in layout.formula.columns]
     repeated += [("_t_mean", "_mean")] if layout.prior else []
     repeated += [("_t_precision", "_precision")] if layout.prior and not layout.prior.dense else []
     lines += [f"{long} = np.empty(_most, np.{dtype})" for long, _ in repeated]
@@ -139,8 +150,8 @@ def _setup(layout: Layout) -> list[str]:
     if layout.prior and layout.prior.dense:
         lines += [f"_deviation = np.empty((_longest, _D), np.{dtype})"]
         lines += [f"_product = np.empty((_longest, _D), np.{dtype})", "_prior = _product.reshape(_most)"]
-    lines += [f"_a_{name} = np.empty(_most, np.float64)" for name in layout.column_sums]
-    lines += [f"_b_{name} = np.empty(_most, np.float64)" for name in layout.row_totals]
+    lines += [f"_a_{name} = np.empty(_most, np.float64)" for name in layout.formula.column_sums]
+    lines += [f"_b_{name} = np.empty(_most, np.float64)" for name in layout.formula.row_totals]
     lines += ["_noise = np.empty(_most + 128, np.float32)"] if layout.reads_noise else []
     return lines
 
@@ -153,12 +164,12 @@ def _located(layout: Layout) -> list[str]:
     arrays += [("_flat__shift", "_n * _D")] if layout.prior and layout.prior.shift else []
     for column, (name, size) in enumerate(arrays, 3):
         lines += [f"{name} = carray(pointer(_table[_block, {column}]), {size}, np.{layout.dtype})"]
-    lines += ["_before = _table[_block, 2]"] if layout.rows or layout.row_totals else []
+    lines += ["_before = _table[_block, 2]"] if layout.rows or layout.formula.row_totals else []
     lines += [f"_r_{name} = _all_{name}[_before : _before + _n]" for name in layout.rows]
-    lines += [f"_total_{name} = _totals_{name}[_before : _before + _n]" for name in layout.row_totals]
-    lines += [f"_total_{name} = _totals_{name}[_block]" for name in layout.column_sums]
-    lines += [f"_a_{name}[:] = 0.0" for name in layout.column_sums]
-    lines += [f"_s_{name} = 0.0" for name in layout.sums]
+    lines += [f"_total_{name} = _totals_{name}[_before : _before + _n]" for name in layout.formula.row_totals]
+    lines += [f"_total_{name} = _totals_{name}[_block]" for name in layout.formula.column_sums]
+    lines += [f"_a_{name}[:] = 0.0" for name in layout.formula.column_sums]
+    lines += [f"_s_{name} = 0.0" for name in layout.formula.sums]
     lines += ["_begin = _first + _table[_block, 1] * _stride"] if layout.reads_noise else []
     return lines
 
@@ -188,7 +199,7 @@ def _chunk(layout: Layout) -> list[str]:
 def _element(layout: Layout) -> list[str]:
     """Lines of the loop over elements: loads, formula, stores."""
     lines = [f"{name} = _x_{name}[_i]" for name in layout.fields]
-    lines += [f"{name} = _t_{name}[_i]" for name in layout.columns]
+    lines += [f"{name} = _t_{name}[_i]" for name in layout.formula.columns]
     lines += [f"{name} = _e_{name}[_i]" for name in layout.vectors]
     lines += [f"z = {layout.dtype}(_z[_i])"] if layout.reads_noise else []
     if layout.prior:
@@ -198,9 +209,9 @@ def _element(layout: Layout) -> list[str]:
             lines += [f"grad_prior = _t_precision[_i] * ({_deviation(layout, PRIOR_AT)})"]
     lines += layout.body.lines
     lines += [f"_x_{name}[_i] = {name}" for name in layout.fields if name in layout.body.written]
-    lines += [f"_s_{name} += float64({name})" for name in layout.sums]
-    lines += [f"_a_{name}[_i] += float64({name})" for name in layout.column_sums]
-    lines += [f"_b_{name}[_i] = float64({name})" for name in layout.row_totals]
+    lines += [f"_s_{name} += float64({name})" for name in layout.formula.sums]
+    lines += [f"_a_{name}[_i] += float64({name})" for name in layout.formula.column_sums]
+    lines += [f"_b_{name}[_i] = float64({name})" for name in layout.formula.row_totals]
     return lines
 
 
@@ -213,8 +224,8 @@ def _deviation(layout: Layout, theta: str) -> str:
 def _per_row(layout: Layout) -> list[str]:
     """Lines that compute the totals of the chunk's rows."""
     lines = []
-    for name in layout.row_totals:
-        add = "_maximum(_value, {})" if name in layout.row_max else "_value + {}"
+    for name in layout.formula.row_totals:
+        add = "_maximum(_value, {})" if name in layout.formula.row_max else "_value + {}"
         lines += [
             "for _i in range(_rows):",
             f"    _value = _b_{name}[_i * _D]",
@@ -227,8 +238,8 @@ def _per_row(layout: Layout) -> list[str]:
 
 def _finish(layout: Layout) -> list[str]:
     """Lines that store a block's sums, and combine its sums per column."""
-    lines = [f"_sums[{position}, _block] = _s_{name}" for position, name in enumerate(layout.sums)]
-    if layout.column_sums:
+    lines = [f"_sums[{position}, _block] = _s_{name}" for position, name in enumerate(layout.formula.sums)]
+    if layout.formula.column_sums:
         lines += ["for _i in range(_step):", "    for _k in range(_D):"]
-        lines += [f"        _total_{name}[_k] += _a_{name}[_i * _D + _k]" for name in layout.column_sums]
+        lines += [f"        _total_{name}[_k] += _a_{name}[_i * _D + _k]" for name in layout.formula.column_sums]
     return lines
