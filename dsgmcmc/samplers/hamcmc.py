@@ -48,7 +48,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from itertools import product
 from math import gcd, sqrt
 from typing import Any, ClassVar, Literal
@@ -65,7 +65,7 @@ from dsgmcmc.samplers.step_size import StepSize
 from dsgmcmc.settings import named
 from dsgmcmc.targets.base import Target
 from dsgmcmc.targets.state import ParameterBlock, Replicated, StateField
-from dsgmcmc.types import Float64
+from dsgmcmc.types import Float64, Shapes
 
 PAIR_PRODUCTS = ("sy", "yhy", "sbs")  # products of pairs with pairs, kept between iterations
 
@@ -127,11 +127,20 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
         super().__init__(config, burn_in)
         self.memory = config.memory
         self.pairs = config.memory - 1
-        self.diagonal = config.metric == "diagonal"
         self.fisher = Fisher() if config.metric == "fisher" else None
-        zeros = np.zeros((self.pairs, self.pairs))
+        square = self.pairs, self.pairs
+        zeros = np.zeros(square)
         self.products = PairProducts(zeros, zeros, zeros, np.zeros(1))
         self.replicated = (self.products, self.fisher) if self.fisher else (self.products,)
+        #: Formulas of products that involve the newest pair, and of all products, for a metric that has changed.
+        self._new_products = self._products(lambda a, b: self.pairs - 1 in (a, b))
+        self._all_products = self._products(lambda a, b: True)
+        self._move = self._formula_of_move()
+        #: Formula of y: the difference of the gradients plus trust B^0 s.
+        self._pair = self._formula(f"{self._h}\ny = grad - g + trust * b * s")
+        squares = dict.fromkeys(PAIR_PRODUCTS, square)
+        #: Shapes of the arrays that `_solve` returns.
+        self._solution: Shapes = {**squares, "skipped": (1,), **dict.fromkeys("abe", (self.pairs,))}
 
     @classmethod
     def check(cls, config: HAMCMCConfig, schedule: str, grid: int, thin: int) -> None:
@@ -165,7 +174,7 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
     def fields(self) -> tuple[StateField, ...]:
         """M states, M - 1 pairs (s, y), and the fields of the metric."""
         pairs = [f"{name}{slot}" for name in "sy" for slot in range(self.pairs)]
-        names = [*self.positions, *pairs, *(["v"] if self.diagonal else [])]
+        names = [*self.positions, *pairs, *(["v"] if self.config.metric == "diagonal" else [])]
         return (*(StateField(name) for name in names), *(self.fisher.fields if self.fisher else ()))
 
     def start(self, target: Target, sd: float) -> None:
@@ -238,12 +247,6 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
         """The Fisher metric's values in a block's formulas."""
         return self.fisher.of(target, block, 1.0) if self.fisher else {}
 
-    @cached_property
-    def _solution(self) -> dict[str, tuple[int, ...]]:
-        """Shapes of the arrays that `_solve` returns."""
-        m = self.pairs
-        return {**dict.fromkeys(PAIR_PRODUCTS, (m, m)), "skipped": (1,), **dict.fromkeys("abe", (m,))}
-
     def _solve(self, iteration: int, names: tuple[str, ...], total: dict[str, Float64]) -> dict[str, Float64]:
         """Compute the coefficients from the summed dot products, which `names` lists in order; runs at the root."""
         m = self.pairs
@@ -278,7 +281,7 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
 
     # ------------------------------------------------------------------ formulas, by the age of the pairs
 
-    @cached_property
+    @property
     def _h(self) -> str:
         """Source code for d, the diagonal of H^0, and b = 1 / d."""
         of_fisher = f"{Fisher.source}b = per_gamma / (step * step)"
@@ -289,21 +292,14 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
         vectors = {"columns": Fisher.columns, "rows": Fisher.rows} if self.fisher else {}
         return Formula(source, **vectors, **declared)
 
-    @cached_property
-    def _new_products(self) -> Formula:
-        """Formula of the products of the newest pair with all pairs, and of all pairs with g and z."""
-        return self._products(lambda a, b: self.pairs - 1 in (a, b))
-
-    @cached_property
-    def _all_products(self) -> Formula:
-        """Formula of the products of all pairs with each other and with g and z, for a metric that has changed."""
-        return self._products(lambda a, b: True)
-
     def _products(self, wanted: Callable[[int, int], bool]) -> Formula:
-        """Formula that copies the gradient to g, updates v, and sums dot products; of two pairs only if `wanted`."""
+        """Formula that copies the gradient to g, updates v, and sums dot products of pairs with g, z and each other.
+
+        Of the products of two pairs, given by their ages, it computes those that are `wanted`.
+        """
         ages = range(self.pairs)
         lines = ["g = grad"]
-        if self.diagonal:  # alpha = 1 leaves v unchanged
+        if self.config.metric == "diagonal":  # alpha = 1 leaves v unchanged
             lines += ["v = alpha * v + (1 - alpha) * (g * per_n) * (g * per_n)"]
         terms = {}
         for a, b in product(ages, repeat=2):
@@ -319,18 +315,12 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
         lines += [self._h, "r = sqrt(d)", *(f"{name} = {term}" for name, term in terms.items())]
         return self._formula("\n".join(lines), sums=tuple(terms))
 
-    @cached_property
-    def _move(self) -> Formula:
+    def _formula_of_move(self) -> Formula:
         """Formula of theta <- theta - eps H g + sqrt(2 eps) S z; the step replaces the oldest s."""
         ages = range(self.pairs)
         inside = " + ".join(["drift * g", *(f"ky{a} * y{a}" for a in ages)])
         move = " + ".join([f"d * ({inside})", "noise * sqrt(d) * z", *(f"ks{a} * s{a}" for a in ages)])
         return self._formula(f"{self._h}\nmove = {move}\ntheta = theta + move\ns0 = move")
-
-    @cached_property
-    def _pair(self) -> Formula:
-        """Formula of y: the difference of the gradients plus trust B^0 s."""
-        return self._formula(f"{self._h}\ny = grad - g + trust * b * s")
 
 
 # ---------------------------------------------------------------------- L-BFGS on coefficients
