@@ -128,7 +128,6 @@ class Metric(Replicated, ABC):
 class Identity(Metric):
     """P is the same for all rows: the largest curvature that a row's data can have, SGLD's unit of steps."""
 
-    saved_as: ClassVar[dict[str, str]] = {}
     source: ClassVar[str] = "step = unit\n"
 
     def take_from(self, target: Target, bound: bool = True, position: str = "theta", settled: bool = False) -> None:
@@ -284,7 +283,7 @@ p = information / precision
     def _off_diagonal(self, block: ParameterBlock, information: Information) -> Array | None:
         """Product of ``g`` with the part of Lambda / tau that is not in the metric; None if there is no such part."""
         common = information.common[block.factor]
-        if common.ndim == 1:
+        if self.turned or common.ndim == 1:  # rotated axes diagonalise all of Lambda
             return None
         product = np.zeros_like(block["g"])
         add_rotated(product, block["g"], (common - np.diag(np.diag(common))) / information.tau)
@@ -293,9 +292,12 @@ p = information / precision
     # ------------------------------------------------------------------ updates
 
     def current_values(self, target: Target, rows: Rows) -> tuple[float, Float64, Array | str]:
-        """Tau, lambda (D,) and n for an update; n is a vector over all rows, or the name of its field."""
+        """Tau, lambda (D,) and n for an update; n is a vector over all rows, or the name of its field.
+
+        If the axes are those of the last refresh, so are these values.
+        """
         tau, lambda_ = float(self.tau[0]), self.lambda_[rows.factor]
-        if not target.metric_uses_current_hyperparameters:
+        if self.turned or not target.metric_uses_current_hyperparameters:
             return tau, lambda_, "n"
         scales = [target.noise_scales_of(block) for block in rows.blocks]
         scaled = [block.row("n") * scale for block, scale in zip(rows.blocks, scales, strict=True) if scale is not None]
@@ -369,19 +371,6 @@ class Kronecker(Fisher):
     def _to_axes(self, block: ParameterBlock) -> None:
         """Rotate ``g`` from the columns of theta to the metric's coordinates."""
         add_rotated(block["g"], block["g"], self.vectors[block.factor], keep=0.0)
-
-    def _off_diagonal(self, block: ParameterBlock, information: Information) -> None:
-        """Product of ``g`` with the part of Lambda / tau that is not in the metric; None if there is no such part.
-
-        The result is always None, because all of Lambda is in the metric.
-        """
-
-    def current_values(self, target: Target, rows: Rows) -> tuple[float, Float64, Array | str]:
-        """Tau, lambda (D,) and n for an update; n is a vector over all rows, or the name of its field.
-
-        All values are those of the last refresh, as the axes are.
-        """
-        return float(self.tau[0]), self.lambda_[rows.factor], "n"
 
     def _solve(self, precision: dict[Factor, Float64], moments: dict[Factor, Float64]) -> dict[str, Float64]:
         """Solve both factors' eigenproblems, and compute the rotation to the new coordinates; runs at the root."""

@@ -183,10 +183,10 @@ class SGNHT(MetricSampler[SGNHTConfig]):
 
     def _heat_all(self, target: Target, squares: dict[ParameterBlock, Float64], h: float) -> None:
         """Make half a step of the shared thermostat. Collective."""
-        partials = {block: {"square": np.zeros(1), "elements": np.zeros(1)} for block in target.blocks()}
-        for block, of_rows in squares.items():
-            size = float(block["r"].size)
-            partials[block] = {"square": np.array([of_rows.sum()]), "elements": np.array([size])}
+        partials = {
+            block: {"square": np.array([of_rows.sum()]), "elements": np.array([block["r"].size], np.float64)}
+            for block, of_rows in squares.items()
+        }
 
         def heated(sums: dict[str, Float64]) -> Named:
             return {"xi": self.shared.xi + self._heat(sums["square"] / sums["elements"], h)}

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from math import log2, sqrt
 from typing import Any, ClassVar
 
@@ -59,6 +60,8 @@ class MetricSampler(Sampler[C, Target]):
     """
 
     defaults: ClassVar[dict[str, Any]] = {"prior_precision": 10.0, "initial_sd": 0.14, "hyper_start": 15}
+    #: Fields that a step moves; the metric has further fields.
+    moving: ClassVar[tuple[str, ...]] = ("theta",)
 
     def __init__(self, config: C, burn_in: int, metric: str) -> None:
         super().__init__(config, burn_in)
@@ -67,12 +70,14 @@ class MetricSampler(Sampler[C, Target]):
 
     @property
     def fields(self) -> tuple[StateField, ...]:
-        """Position, and the fields of the metric."""
-        return (StateField("theta"), *self.metric.fields)
+        """Position, momentum if the sampler has one, and the fields of the metric."""
+        return (*(StateField(name) for name in self.moving), *self.metric.fields)
 
 
 class Underdamped(MetricSampler[C]):
     """Base class of samplers whose rows have a momentum, in the coordinates of a metric."""
+
+    moving = ("theta", "r")
 
     def prepare(self, lines: str) -> None:
         """Make the formulas of an update from its source: with the whole kick, and with the half kicks separate."""
@@ -90,16 +95,7 @@ class Underdamped(MetricSampler[C]):
 
     def end_step(self, target: Target, h: float) -> Callable[[Rows], None] | None:
         """Return the half kick that ends the previous step if halves are separate, else None."""
-
-        def kick(rows: Rows) -> None:
-            self.metric.kick(target, rows, self.first_half, h)
-
-        return kick if self.halves(target) else None
-
-    @property
-    def fields(self) -> tuple[StateField, ...]:
-        """Position, momentum, and the fields of the metric."""
-        return (StateField("theta"), StateField("r"), *self.metric.fields)
+        return partial(self.metric.kick, target, formula=self.first_half, h=h) if self.halves(target) else None
 
     def start(self, target: Target, sd: float) -> None:
         """Draw positions from N(0, sd^2) and momenta from N(0, 1)."""

@@ -305,7 +305,7 @@ class Replicated:
     """
 
     #: Names on disk of the fields; ``{}`` stands for the factor, if each factor has an array.
-    saved_as: ClassVar[dict[str, str]]
+    saved_as: ClassVar[dict[str, str]] = {}
 
     def arrays(self) -> dict[str, Float64]:
         """All arrays, by their names on disk."""
