@@ -57,11 +57,10 @@ def gradient_kernel(
     ValueError
         If K is outside 0 to 512, or 0 without biases, or the score is not an expression of x and eta.
     """
-    more = {"weight_w": "float32[::1]", "weight_h": "float32[::1]", "sse_w": "float64[::1]", "sse_h": "float64[::1]"}
+    weights = {"weight_w": "float32[::1]", "weight_h": "float32[::1]", "sse_w": "float64[::1]", "sse_h": "float64[::1]"}
+    more = weights if weighted else {}
     record, passes = Record(K, biases), _passes(weighted, parse_score(score), offset)
-    more = more if weighted else {}
-    begin = ["total = 0.0"]
-    return compile_gradient("gradient", record, passes, more, functions("float32"), begin, offset, total=True)
+    return compile_gradient("gradient", record, passes, more, functions("float32"), ["total = 0.0"], offset, total=True)
 
 
 #: With noise scales: ``others`` are g'_j of the ratings in a group, and ``squares`` their squared scores.

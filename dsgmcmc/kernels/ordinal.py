@@ -22,18 +22,16 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from dsgmcmc.kernels import jit
 from dsgmcmc.kernels.jit import indented
 from dsgmcmc.kernels.records import Passes, Record, compile_gradient
-from dsgmcmc.types import Array, Float32, Float64, Int32
+from dsgmcmc.types import Array, Factor, Float32, Float64, Int32
 
 int32, float32 = np.int32, np.float32
-
-CutSide = Literal["w", "h"]
 
 #: Absolute value of the thresholds below the first level and above the last.
 END = 1e30
@@ -83,7 +81,7 @@ du = eu * fu * ((float32(1) + el) / max(el - eu, float32(1e-7) * el))
 
 @functools.cache
 def ordinal_kernel(
-    K: int, biases: bool, scaled: bool = False, cut_by: CutSide | None = None, offset: bool = False
+    K: int, biases: bool, scaled: bool = False, cut_by: Factor | None = None, offset: bool = False
 ) -> Callable[..., None]:
     """Compile the gradient for one rank.
 
@@ -95,7 +93,7 @@ def ordinal_kernel(
         Whether the factors have biases in one more column: D = K + 1, otherwise D = K.
     scaled : bool
         Whether rows and columns have scales s.
-    cut_by : {"w", "h"}, optional
+    cut_by : Factor, optional
         Factor whose rows have separate thresholds; `scaled` must then be true.
     offset : bool
         Whether an offset is added to the predictor of every rating.
@@ -119,13 +117,13 @@ def ordinal_kernel(
     ValueError
         If K is outside 0 to 512, or 0 without biases, or `cut_by` is given without `scaled`.
     """
-    if cut_by and not scaled:
+    if cut_by is not None and not scaled:
         raise ValueError("thresholds of rows come with scales of rows")
     more = {"tables": "float32[:, ::1]", "sums": "float64[:, ::1]"}
     more |= dict.fromkeys(("scale_w", "scale_h", "slope_w", "slope_h"), "float32[::1]") if scaled else {}
-    kept = (*(("scales", "slopes") if scaled else ()), *(("uppers", "lowers") if cut_by else ()))
-    before = [*(SCALES if scaled else []), *(_cuts(cut_by) if cut_by else [])]
-    after = [*(SLOPES if scaled else []), *(_cut_slopes(cut_by) if cut_by else [])]
+    kept = (*(("scales", "slopes") if scaled else ()), *(() if cut_by is None else ("uppers", "lowers")))
+    before = [*(SCALES if scaled else []), *([] if cut_by is None else _cuts(cut_by))]
+    after = [*(SLOPES if scaled else []), *([] if cut_by is None else _cut_slopes(cut_by))]
     offsets = ["for t in range(count):", "    errors[t] += offsets[base + t]"] if offset else []
     passes = Passes([*offsets, *_scores(scaled, cut_by)], kept=kept, before=before, after=after)
     tile = [f"tile = np.zeros({3 * LANES}, np.float32)"]
@@ -137,10 +135,10 @@ SCALES = ["scales[r - base] = scale_w[i] * scale_h[j]"]
 SLOPES = ["slope_w[i] += slopes[r - base]", "slope_h[j] += slopes[r - base]"]
 
 #: Row of the tables with the thresholds of a rating.
-OWNER: dict[CutSide, str] = {"w": "i", "h": "j"}
+OWNER = {Factor.W: "i", Factor.H: "j"}
 
 
-def _cuts(cut_by: CutSide) -> list[str]:
+def _cuts(cut_by: Factor) -> list[str]:
     """Lines that look up the thresholds above and below rating r."""
     return [
         "level = uint64(given[r - base])",
@@ -149,7 +147,7 @@ def _cuts(cut_by: CutSide) -> list[str]:
     ]
 
 
-def _cut_slopes(cut_by: CutSide) -> list[str]:
+def _cut_slopes(cut_by: Factor) -> list[str]:
     """Lines that add du of rating r, which is in ``uppers``, and dl to the sums of its thresholds."""
     return [
         "level = uint64(given[r - base])",
@@ -158,7 +156,7 @@ def _cut_slopes(cut_by: CutSide) -> list[str]:
     ]
 
 
-def _scores(scaled: bool, cut_by: CutSide | None) -> list[str]:
+def _scores(scaled: bool, cut_by: Factor | None) -> list[str]:
     """Lines that replace the `count` predictors in ``errors`` by scores times `scale`, and add to the sums.
 
     `LANES` ratings are processed at a time. The table entries of their levels are copied to ``tile``, and du replaces
@@ -166,11 +164,11 @@ def _scores(scaled: bool, cut_by: CutSide | None) -> list[str]:
     ``uppers``.
     """
     s = "s * " if scaled else ""
-    back = "uppers[block + lane]" if cut_by else "tile[lane]"
+    back = "tile[lane]" if cut_by is None else "uppers[block + lane]"
     level = ["level = uint64(given[block + lane])"]
     fill = [f"tile[lane + uint64({k * LANES})] = tables[{k}, level]" for k in range(2 if scaled else 3)]
     bounds = ["tile[lane]", f"tile[lane + uint64({LANES})]"]
-    if cut_by:
+    if cut_by is not None:
         bounds = ["uppers[block + lane]", "lowers[block + lane]"]
     lane = ["eta = errors[block + lane]", f"upper = {bounds[0]}", f"lower = {bounds[1]}"]
     lane += ["s = scales[block + lane]"] if scaled else [f"rise = tile[lane + uint64({2 * LANES})]"]
@@ -185,10 +183,10 @@ def _scores(scaled: bool, cut_by: CutSide | None) -> list[str]:
     return [
         f"for block in range(uint64(0), count, uint64({LANES})):",
         f"    here = min(uint64({LANES}), count - block)",
-        *([] if cut_by else before),
+        *(before if cut_by is None else []),
         f"    for lane in range(uint64({LANES})):",
         *indented(lane, 2),
-        *([] if cut_by else after),
+        *(after if cut_by is None else []),
     ]
 
 

@@ -212,23 +212,20 @@ class Record:
         also = [*(["errors[r - base] += bias + records[pairs + j + j]"] if self._apart else []), *also]
         for number, block in enumerate(self._blocks):
             lines += [f"w{at} = load(row_record, q + uint64({at}), {n})" for at, n in block]
-            lines_of_rating = also if number == last else []
-            four = [] if number else self._prefetches()
-            four += [*self._products(block, 4, column), *self._sums(block, 4, number > 0)]
-            four += [line for x in range(4) for line in self._of_rating(x, lines_of_rating)]
-            one = [
-                *self._products(block, 1, column),
-                *self._sums(block, 1, number > 0),
-                *self._of_rating(0, lines_of_rating),
-            ]
-            lines += ["s = begin", "while s + uint64(4) <= end:", *indented([*four, "s += uint64(4)"])]
-            lines += ["while s < end:", *indented([*one, "s += uint64(1)"])]
+            of_ratings = block, column, number > 0, also if number == last else []
+            four = [*([] if number else self._prefetches()), *self._ratings(4, *of_ratings), "s += uint64(4)"]
+            lines += ["s = begin", "while s + uint64(4) <= end:", *indented(four)]
+            lines += ["while s < end:", *indented([*self._ratings(1, *of_ratings), "s += uint64(1)"])]
         return lines
 
-    @staticmethod
-    def _of_rating(x: int, lines: Sequence[str]) -> list[str]:
-        """Lines that set r and j to rating s + `x` and its column, and run `lines`."""
-        return [f"r = s + uint64({x})", f"j = j{x}", *lines] if lines else []
+    def _ratings(
+        self, count: int, block: list[tuple[int, int]], column: str, more: bool, also: Sequence[str]
+    ) -> list[str]:
+        """Lines for `count` ratings from s on: their products with the vectors of a block, and then lines `also`."""
+        lines = [*self._products(block, count, column), *self._sums(block, count, more)]
+        for x in range(count) if also else ():
+            lines += [f"r = s + uint64({x})", f"j = j{x}", *also]
+        return lines
 
     def _prefetches(self) -> list[str]:
         """Lines that prefetch the records of four later ratings."""

@@ -20,11 +20,11 @@ from dsgmcmc.parallel.ring import Move, Ring, SharedTour
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.parallel.shared_buffers import SharedColumnBuffers
 from dsgmcmc.targets.state import BlockLayout, ParameterBlock, Rows, StateField
-from dsgmcmc.types import Factor, Float32
+from dsgmcmc.types import Array, Factor, Float32
 
 OTHER = {Factor.W: Factor.H, Factor.H: Factor.W}
 
-#: Makes a `ParameterBlock` from its factor, index, start, counts, arrays and buffer.
+#: Makes a `ParameterBlock` from its factor, index, start, dimension, counts, arrays and buffer.
 MakeBlock = Callable[..., ParameterBlock]
 
 
@@ -40,6 +40,11 @@ class RatingsCell(NamedTuple):
     row: ParameterBlock
     column: ParameterBlock
     ratings: CellRatings
+
+    def arguments(self, position: str, out: str) -> tuple[Array, ...]:
+        """First arguments of gradient kernels: the ratings, then both blocks' fields `position` and `out`."""
+        row, column = self.row, self.column
+        return (*self.ratings.arrays, row[position], column[position], row[out], column[out])
 
 
 class _Copies(NamedTuple):
@@ -154,7 +159,7 @@ class Circulation:
         known = self.columns.get(index)
         if known is not None and known.buffer is buffer:
             return known
-        block = self._column(index, self.layout, buffer)
+        block = self._block(Factor.H, index, self.layout, buffer)
         if index not in self._scratch:
             shape = int(np.diff(self.ratings.column_bounds).max()), self._dimension  # of the largest block
             fresh = spare.pop() if spare else {name: np.zeros(shape, np.float32) for name in self._scratch_names}
@@ -167,7 +172,7 @@ class Circulation:
         start, stop = self.ratings.bounds(factor, index)
         counts = self.ratings.row_counts[index] if factor == Factor.W else self.ratings.column_counts[start:stop]
         arrays = layout.views(buffer, stop - start)
-        return self._make(factor=factor, index=index, start=start, counts=counts, arrays=arrays, buffer=buffer)
+        return self._make(factor, index, start, self._dimension, counts, arrays, buffer)
 
     def _row(self, index: int) -> ParameterBlock:
         """Row block `index`, filled with zeros."""
@@ -175,10 +180,6 @@ class Circulation:
         block = self._block(Factor.W, index, self.layout, np.zeros(n * self.layout.width, np.float32))
         block.arrays |= {name: np.zeros((n, self._dimension), np.float32) for name in self._scratch_names}
         return block
-
-    def _column(self, index: int, layout: BlockLayout, buffer: Float32) -> ParameterBlock:
-        """Column block `index`, with the fields of `layout` in this buffer."""
-        return self._block(Factor.H, index, layout, buffer)
 
     # ------------------------------------------------------------------ sending blocks
 
@@ -230,27 +231,26 @@ class Circulation:
                     yield self._cell(b, self.columns[column_of(b, step, self.grid)])
             return
         copies = self._copies_of(tuple(names))
-        layout, shared = copies.layout, copies.shared
-        if shared:
+        if copies.shared:
             with self.ring.phases("exchange"):
-                shared.claim()
+                copies.shared.claim()
         buffers = self._copies_at_home(copies, sums)
         if copies.tour:
             for b, c in copies.tour(bool(returning)):
                 yield self._cell(b, copies.blocks[c])
         else:
-            for b, c, buffer in self.ring.tour(buffers, partial(self._length, width=layout.width), bool(returning)):
-                yield self._cell(b, self._column(c, layout, buffer))
+            length = partial(self._length, width=copies.layout.width)
+            for b, c, buffer in self.ring.tour(buffers, length, bool(returning)):
+                yield self._cell(b, self._copy(copies, c, buffer))
         if returning:
             self._take_back(copies, buffers, returning)
 
     def spread(self, sent: str, got: str) -> None:
         """Set `got` of every row to the sum of `sent` over the rows with which it has a rating. Collective."""
         for cell in self.tour((sent, got), returning=(got,), sums=(got,)):
-            begin = self.ring.phases.enter()
-            arrays = (cell.row[sent], cell.column[sent], cell.row[got], cell.column[got])
-            spread_kernel(cell.row[sent].shape[1])(*cell.ratings.pattern, *arrays)
-            self.ring.phases.leave("gradient", begin)
+            with self.ring.phases("gradient"):
+                arrays = (cell.row[sent], cell.column[sent], cell.row[got], cell.column[got])
+                spread_kernel(cell.row[sent].shape[1])(*cell.ratings.pattern, *arrays)
 
     def home(self, names: Sequence[str], returning: Sequence[str] = ()) -> Iterator[ParameterBlock]:
         """Yield this process's row blocks, and the column blocks with the same numbers and these fields. Collective.
@@ -263,7 +263,7 @@ class Circulation:
             return
         copies = _Copies(self._layout(names))
         buffers = self._copies_at_home(copies)
-        yield from (self._column(c, copies.layout, buffer) for c, buffer in buffers.items())
+        yield from (self._copy(copies, c, buffer) for c, buffer in buffers.items())
         if returning:
             self._take_back(copies, buffers, returning)
 
@@ -285,14 +285,14 @@ class Circulation:
         shared = self._shared[layout.width]
         if not shared:
             return _Copies(layout)
-        blocks = {c: self._column(c, layout, shared.buffer(c, length(c))) for c in range(self.grid)}
+        blocks = {c: self._block(Factor.H, c, layout, shared.buffer(c, length(c))) for c in range(self.grid)}
         return _Copies(layout, shared, SharedTour(self.ring, shared, length), blocks)
 
     def _copies_at_home(self, copies: _Copies, sums: Sequence[str] = ()) -> dict[int, Float32]:
         """Return copies of the column blocks whose home is this process, with `sums` set to zero. Collective."""
         buffers = {}
         for c, block in self.columns.items():
-            copy = self._copy(copies, c)
+            copy = self._copy(copies, c, self._buffer(copies, c))
             for name in copies.layout.names:
                 if name in sums:
                     copy[name].fill(0.0)
@@ -310,24 +310,21 @@ class Circulation:
         if copies.shared:
             copies.shared.release()
 
-    def _copy(self, copies: _Copies, c: int, buffer: Float32 | None = None) -> ParameterBlock:
-        """Block for the copy of a column block; in shared memory it exists already."""
-        if copies.blocks:
-            return copies.blocks[c]
-        if buffer is None:
-            buffer = np.empty(self._length(c, copies.layout.width), np.float32)
-        return self._column(c, copies.layout, buffer)
+    def _buffer(self, copies: _Copies, c: int) -> Float32:
+        """Buffer for the copy of a column block."""
+        length = self._length(c, copies.layout.width)
+        return copies.shared.buffer(c, length) if copies.shared else np.empty(length, np.float32)
+
+    def _copy(self, copies: _Copies, c: int, buffer: Float32) -> ParameterBlock:
+        """Copy of a column block, in this buffer; in shared memory it exists already."""
+        return copies.blocks[c] if copies.blocks else self._block(Factor.H, c, copies.layout, buffer)
 
     def _moved(self, buffers: dict[int, Float32], copies: _Copies, part: int, after: int) -> dict[int, Float32]:
         """Move copies from where column blocks rest in part `part` to where they rest in part `after`. Collective."""
         if part == after:
             return buffers
-        shared, length = copies.shared, partial(self._length, width=copies.layout.width)
-
-        def buffer(c: int) -> Float32:
-            return shared.buffer(c, length(c)) if shared else np.empty(length(c), np.float32)
-
-        move = Move(self.ring, buffers, part, after, buffer, shared.peers if shared else ())
+        peers = copies.shared.peers if copies.shared else ()
+        move = Move(self.ring, buffers, part, after, partial(self._buffer, copies), peers)
         for c in buffers:
             move.depart(c)
         return move.finish()

@@ -57,7 +57,6 @@ class HeldOut:
         self._predict = predict_kernel(likelihood.rank, likelihood.biases)
         follow = max(1, FOLLOWED // circulation.grid)
         self._rows = {b: HeldOutRows(b, self._ratings.test[b], likelihood, follow) for b in self._ring.blocks}
-        self._has_draws = False
 
     def record(self, position: str, draw: DrawInfo | None) -> None:
         """Predict the test ratings at the current state; include them in the averages if it is a `draw`. Collective."""
@@ -67,7 +66,6 @@ class HeldOut:
                 shift = self._effects.test.get(cell.row.index) if self._effects else None
                 self._rows[cell.row.index].predict(self._predict, position, cell, tau, shift)
         if draw is not None:
-            self._has_draws = True
             for rows in self._rows.values():
                 rows.count(draw)
 
@@ -84,7 +82,8 @@ class HeldOut:
         squares = [[np.square(p - x).sum(dtype=np.float64) for p in both] for x, both in predictions]
         errors = self._ring.total(np.array(squares))
         rmse, rmse_mean = (scale * np.sqrt(errors / n)).tolist()
-        return {"rmse": rmse, "rmse_mean": rmse_mean if self._has_draws else None, **tau}
+        has_draws = any(rows.log_likelihoods for rows in self._rows.values())
+        return {"rmse": rmse, "rmse_mean": rmse_mean if has_draws else None, **tau}
 
     def followed(self) -> dict[int, Followed]:
         """Values from which ESS and R-hat are computed, for blocks of this process; may be empty.
@@ -106,7 +105,6 @@ class HeldOut:
         """Load the accumulators of a checkpoint."""
         for rows in self._rows.values():
             rows.load(snapshot)
-            self._has_draws = bool(rows.log_likelihoods)
 
     def posterior(self, weight: float) -> Iterator[tuple[Key, Lazy]]:
         """Arrays of the saved posterior, such as means, given the total weight of all draws."""
@@ -158,15 +156,11 @@ class HeldOutRows:
         self.mean_shape = np.zeros(len(likelihood.shape), np.float32)
         self.accumulators = ("mean", "m2", "mean_noise", "mean_probability")[: 4 if likelihood.n_levels else 3]
         self.accumulators += ("mean_shape",) if likelihood.shape else ()
-        self._make_views()
+        self._columns = [values.reshape(-1, 1) for values in (self.prediction, self.mean, self.m2)]
+        self._moments = RunningMoments(*self._columns[1:])
         self.followed = np.unique(np.linspace(0, q - 1, min(q, follow)).astype(np.int64))
         self.followed_predictions: list[Float32] = []
         self.log_likelihoods: list[float] = []
-
-    def _make_views(self) -> None:
-        """Make (q, 1) views of the predictions and their moments, for `RunningMoments`."""
-        self._columns = [values.reshape(-1, 1) for values in (self.prediction, self.mean, self.m2)]
-        self._moments = RunningMoments(*self._columns[1:])
 
     def predict(self, kernel: Any, position: str, cell: RatingsCell, tau: float, shift: Float32 | None = None) -> None:
         """Predict the test ratings in a cell, and their noise variances; `shift`, (q,), is added to predictors."""
@@ -179,16 +173,14 @@ class HeldOutRows:
             eta += shift[chosen]
         state = self.likelihood.state(eta, cell, rows, columns, tau)
         self.prediction[chosen] = state.mean
-        if self.likelihood.n_levels:
-            self.probability[chosen] = state.probability
+        self.probability[chosen] = state.probability
         self.noise[chosen if self.likelihood.noise_varies else 0] = state.variance
 
     def count(self, draw: DrawInfo) -> None:
         """Include the last recorded state in the averages, as a draw."""
         self._moments.count(self._columns[0], draw)
         self.mean_noise += draw.share * (self.noise - self.mean_noise)
-        if self.likelihood.n_levels:
-            self.mean_probability += draw.share * (self.probability - self.mean_probability)
+        self.mean_probability += draw.share * (self.probability - self.mean_probability)
         self.mean_shape += np.float32(draw.share) * (np.array(self.likelihood.shape, np.float32) - self.mean_shape)
         self.followed_predictions.append(self.prediction[self.followed])
         state = State(self.prediction, self.noise, self.probability)
@@ -220,8 +212,7 @@ class HeldOutRows:
     def load(self, snapshot: Snapshot) -> None:
         """Load the accumulators and traces from a snapshot."""
         for name in self.accumulators:
-            setattr(self, name, snapshot.read(self._key(name)))
-        self._make_views()
+            getattr(self, name)[:] = snapshot.read(self._key(name))
         self.followed_predictions = list(snapshot.read(Key("trace", "W", self.block, "prediction")))
         self.log_likelihoods = snapshot.read(Key("trace", "W", self.block, "log_likelihood")).tolist()
 

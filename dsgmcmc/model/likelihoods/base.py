@@ -325,7 +325,7 @@ class Law(Part):
         for sums in self._sums.values():
             sums[:] = 0.0
         names = [name for name in self.swept_fields if name in self.fields]
-        for block in blocks if names else ():
+        for block in blocks:
             for name in names:
                 block[name].fill(0.0)
 
@@ -553,10 +553,8 @@ class Likelihood(Law):
 
     def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> float:
         """Add the gradient of a cell's energy, times `scale`, to `out` of both blocks."""
-        ratings, row, column = cell.ratings, cell.row, cell.column
-        kernel = gradient_kernel(self.rank, self.biases, score=self.score, offset=ratings.offsets is not None)
-        arrays = (row[position], column[position], row[out], column[out])
-        return float(kernel(*ratings.arrays, *arrays, np.float32(scale)))
+        kernel = gradient_kernel(self.rank, self.biases, score=self.score, offset=cell.ratings.offsets is not None)
+        return float(kernel(*cell.arguments(position, out), np.float32(scale)))
 
     @classmethod
     def has_score(cls) -> bool:
@@ -594,15 +592,12 @@ class Likelihood(Law):
 
     def state(self, eta: Float32, cell: RatingsCell, rows: Int32, columns: Int32, tau: float) -> State:
         """Distributions of q ratings at one state, given their predictors and their rows and columns in the cell."""
-        variance = self.variance(eta, self.noise(cell, rows, columns, tau), *self.shape)
+        noise: Float32 | float = 1 / tau
+        if self.heteroscedastic:
+            precision = np.float32(tau) * self.row_scale(cell.row)[rows] * self.row_scale(cell.column)[columns]
+            noise = np.reciprocal(precision, dtype=np.float32)
+        variance = self.variance(eta, noise, *self.shape)
         return State(self.mean(eta, *self.shape), variance, np.zeros((len(eta), 0), np.float32))
-
-    def noise(self, cell: RatingsCell, rows: Int32, columns: Int32, tau: float) -> Float32 | float:
-        """Noise variance of q ratings, given their rows and columns in the cell; one number if all have the same."""
-        if not self.heteroscedastic:
-            return 1 / tau
-        precision = np.float32(tau) * cell.row.row(WEIGHT.name)[rows] * cell.column.row(WEIGHT.name)[columns]
-        return np.reciprocal(precision, dtype=np.float32)
 
     def log_likelihood(self, x: Float32, state: State) -> float:
         """Sum of the log densities of ratings, given their distributions; all may share one variance, (1,)."""

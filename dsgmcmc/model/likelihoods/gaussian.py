@@ -59,12 +59,10 @@ class Gaussian(Normal, Likelihood):
         """
         if not self.heteroscedastic:
             return super().add_gradient(cell, position, out, scale, share)
-        ratings, blocks = cell.ratings, (cell.row, cell.column)
-        errors = [np.zeros(len(block["weight"])) for block in blocks]
-        arrays = [block[name] for name in (position, out) for block in blocks]
-        arrays += [block.row("weight") for block in blocks]
+        blocks = (cell.row, cell.column)
+        weights, errors = [block.row("weight") for block in blocks], [np.zeros(len(block.counts)) for block in blocks]
         kernel = gradient_kernel(self.rank, self.biases, weighted=True, score=self.score)
-        total = kernel(*ratings.arrays, *arrays, *errors, np.float32(scale))
+        total = kernel(*cell.arguments(position, out), *weights, *errors, np.float32(scale))
         if share:
             for block, error in zip(blocks, errors, strict=True):
                 block["row_error"][:, 0] += share * error

@@ -41,11 +41,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import exp, inf, log, sqrt
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 
-from dsgmcmc.data.ratings import Ratings, row_slabs
+from dsgmcmc.data.ratings import Ratings, Split, row_slabs
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.effects import Score
 from dsgmcmc.kernels.shaped import Shaped, shaped_kernel
@@ -144,6 +144,7 @@ class NegativeBinomial(Likelihood):
         self._least, self._top = self.starts["least"], self.starts["ceiling"]
         if levels is not None:
             self._least, self._top = float(levels.values[0] > 0), CEILING * float(levels.values[-1])
+        self._truncated = self._least > 0
 
     @classmethod
     def read(cls, config: Any, ratings: Ratings, blocks: RatingBlocks, ring: Ring) -> Levels:
@@ -163,10 +164,6 @@ class NegativeBinomial(Likelihood):
         """Current dispersion r."""
         return float(self.parameters.dispersion[0])
 
-    @property
-    def _truncated(self) -> bool:
-        return self._least > 0
-
     @classmethod
     def shape_of(cls, shared: Mapping[str, Float64]) -> Float64:
         """A draw's parameters, (m,), that predictions need in addition to mean and variance; None if there are none."""
@@ -184,15 +181,14 @@ class NegativeBinomial(Likelihood):
     @classmethod
     def check_ratings(cls, config: Any, ratings: Ratings) -> None:
         """Refuse ratings that are not whole numbers from 0 on, or are all 0."""
-        parts: tuple[tuple[Literal["train", "test"], Int64], ...]
-        parts = (("train", ratings.row_indptr), ("test", ratings.test_indptr))
-        for part, indptr in parts:
+        splits: dict[Split, Int64] = {"train": ratings.row_indptr, "test": ratings.test_indptr}
+        for split, indptr in splits.items():
             for start, stop in row_slabs(indptr, SLAB):
-                x = ratings.slab(part, start, stop)[2]
+                x = ratings.slab(split, start, stop)[2]
                 wrong = x[(x < 0) | (x != np.floor(x))]
                 if len(wrong):
                     raise InputError(
-                        f"{ratings.path} has a {part} rating of {wrong[0]:g}, but {config.likelihood} is for counts "
+                        f"{ratings.path} has a {split} rating of {wrong[0]:g}, but {config.likelihood} is for counts "
                         f"(0, 1, 2, ...): use {named('likelihood')} gaussian or ordinal-logit, or prepare counts"
                     )
         if ratings.maximum == 0:
@@ -217,11 +213,10 @@ class NegativeBinomial(Likelihood):
 
     def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> float:
         """Add the gradient of a cell's energy, times `scale`, to `out` of both blocks."""
-        ratings, blocks = cell.ratings, (cell.row, cell.column)
-        kernel = shaped_kernel(self.rank, self.biases, SOURCES[self._truncated], offset=ratings.offsets is not None)
+        has_offsets = cell.ratings.offsets is not None
+        kernel = shaped_kernel(self.rank, self.biases, SOURCES[self._truncated], offset=has_offsets)
         parameters, sums = np.array([1 / self._top, *self.dispersion * np.exp(NODES)], np.float32), np.zeros(len(NODES))
-        arrays = [block[name] for name in (position, out) for block in blocks]
-        kernel(*ratings.arrays, *arrays, parameters, sums, scale)
+        kernel(*cell.arguments(position, out), parameters, sums, scale)
         if share:
             self.sums_of(cell.row.index)[:] += share * sums
         return 0.0

@@ -66,7 +66,7 @@ from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.kernels.effects import Score, level_score
 from dsgmcmc.kernels.formula import Formula
-from dsgmcmc.kernels.ordinal import END, CutSide, level_moments, level_probabilities, level_tables, ordinal_kernel
+from dsgmcmc.kernels.ordinal import END, level_moments, level_probabilities, level_tables, ordinal_kernel
 from dsgmcmc.model.blocks import RatingBlocks
 from dsgmcmc.model.circulation import Circulation, RatingsCell
 from dsgmcmc.model.conjugate import GammaPrior
@@ -87,7 +87,6 @@ from dsgmcmc.types import Array, Factor, Float32, Float64, Int32, Int64, Purpose
 MAX_LEVELS, MAX_THRESHOLDS = 100, 25
 #: Approximate Fisher information of a rating on the log scale of its row.
 SCALE_INFORMATION = 0.8
-_SIDES: tuple[CutSide, CutSide] = ("w", "h")
 
 MIDDLE_SD, GAP_SD = 5.0, 3.0  # of the priors of the middle threshold and of the log gaps
 
@@ -468,19 +467,17 @@ class Ordinal(ScaledRows):
 
     def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> float:
         """Add the gradient of a cell's energy, times `scale`, to `out` of both blocks."""
-        ratings, blocks, cut_by = cell.ratings, (cell.row, cell.column), self.cut_by
+        blocks, cut_by = (cell.row, cell.column), self.cut_by
         scaled = self.heteroscedastic or cut_by is not None
-        side = None if cut_by is None else _SIDES[cut_by]
-        kernel = ordinal_kernel(self.rank, self.biases, scaled, side, ratings.offsets is not None)
-        arrays = [block[name] for name in (position, out) for block in blocks]
+        kernel = ordinal_kernel(self.rank, self.biases, scaled, cut_by, cell.ratings.offsets is not None)
         if cut_by is None:
             tables, sums = level_tables(scaled, self.thresholds.values), np.zeros((len(self.values), 2))
         else:
             tables = cut_table(blocks[cut_by])
             sums = np.zeros(tables.shape)
-        slopes = [np.zeros(len(block.counts), np.float32) for block in blocks] if scaled else []
-        arrays += [tables, sums, *(self.row_scale(block) for block in blocks[: len(slopes)]), *slopes]
-        kernel(*ratings.arrays, *arrays, scale)
+        scales = [self.row_scale(block) for block in blocks if scaled]
+        slopes = [np.zeros(len(block.counts), np.float32) for block in blocks if scaled]
+        kernel(*cell.arguments(position, out), tables, sums, *scales, *slopes, scale)
         if share and cut_by is not None:
             blocks[cut_by][CUT_SLOPE][:] += np.float32(share / scale) * sums[:, 1:-1].astype(np.float32)
         elif share:
@@ -527,9 +524,8 @@ class Ordinal(ScaledRows):
                     GAPS: np.square(pair[cut_by][GAPS], dtype=np.float64).sum(axis=0),
                 }
             partials.append(sums)
-        rows = dict(zip(Factor, circulation.ratings.shape, strict=True))
         shapes = shapes_of(arrays_of(self.replicated))
-        finish = partial(self._finish, context.stream, rows, context.is_turn())
+        finish = partial(self._finish, context.stream, circulation.ratings.shape, context.is_turn())
         take_all(self.replicated, circulation.ring.sum(stacked(partials), finish, shapes))
         self.move_scales(circulation.blocks(), SCALE_INFORMATION)
         for block, slope in slopes.items():
@@ -539,19 +535,21 @@ class Ordinal(ScaledRows):
             self.refresh_derived_fields(block)
 
     def _finish(
-        self, stream: RandomStream, rows: dict[Factor, int], is_turn: bool, sums: dict[str, Float64]
+        self, stream: RandomStream, rows: tuple[int, int], is_turn: bool, sums: dict[str, Float64]
     ) -> dict[str, Float64]:
-        """Move the thresholds and, if due, draw the precisions, from the sums over all blocks; runs at the root."""
+        """Move the thresholds and, if due, draw the precisions, from the sums over all blocks; runs at the root.
+
+        `rows` are the numbers of rows of both factors.
+        """
         rng, cut_by, slopes = stream.generator(Purpose.THRESHOLDS), self.cut_by, sums["slopes"]
         if cut_by is None:
             slopes = self.model.slopes(self.thresholds.position, slopes)
         drawn = self.scales.arrays() | self.gaps.arrays() | self.model.move(self.thresholds, slopes, rng)
         if not is_turn:
             return drawn
-        for factor in Factor:
-            if factor in self.factors:
-                name = f"{factor.name}.scales"
-                drawn[name] = SCALE_PRIOR.draw(sums[name], rows[factor], rng)
+        for factor in sorted(self.factors):
+            name = f"{factor.name}.scales"
+            drawn[name] = SCALE_PRIOR.draw(sums[name], rows[factor], rng)
         if cut_by is not None:
             drawn["thresholds.precision"] = GAP_PRIOR.draw(sums[GAPS], rows[cut_by], rng)
         return drawn
@@ -596,9 +594,7 @@ class Ordinal(ScaledRows):
 
     def state(self, eta: Float32, cell: RatingsCell, rows: Int32, columns: Int32, tau: float) -> State:
         """Distributions of q ratings at one state, given their predictors and their rows and columns in the cell."""
-        scale = np.ones_like(eta)
-        if self.heteroscedastic:
-            scale = cell.row.row("weight")[rows] * cell.column.row("weight")[columns]
+        scale = self.row_scale(cell.row)[rows] * self.row_scale(cell.column)[columns]
         if self.cut_by is None:
             probability = level_probabilities(eta, scale, self.thresholds.values)
         else:

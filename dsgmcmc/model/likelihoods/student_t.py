@@ -168,16 +168,15 @@ class StudentT(ScaledRows, Likelihood):
 
     def add_gradient(self, cell: RatingsCell, position: str, out: str, scale: float, share: float) -> float:
         """Add the gradient of a cell's energy, times `scale`, to `out` of both blocks."""
-        ratings, blocks, nu = cell.ratings, (cell.row, cell.column), self.nu
-        kernel = shaped_kernel(self.rank, self.biases, RATINGS, self.heteroscedastic, ratings.offsets is not None)
+        nu, blocks = self.nu, (cell.row, cell.column) if self.heteroscedastic else ()
+        kernel = shaped_kernel(self.rank, self.biases, RATINGS, self.heteroscedastic, cell.ratings.offsets is not None)
         parameters = np.array([self._tau / nu, (nu + 1) / nu, (nu + 1) / 2], np.float32)
-        arrays, sums = [block[name] for name in (position, out) for block in blocks], np.zeros(len(RATINGS.tallies))
-        slopes = [np.zeros(len(block.counts), np.float32) for block in blocks if self.heteroscedastic]
-        arrays += [parameters, sums, *(self.row_scale(block) for block in blocks[: len(slopes)]), *slopes]
-        kernel(*ratings.arrays, *arrays, scale)
+        sums, scales = np.zeros(len(RATINGS.tallies)), [self.row_scale(block) for block in blocks]
+        slopes = [np.zeros(len(block.counts), np.float32) for block in blocks]
+        kernel(*cell.arguments(position, out), parameters, sums, *scales, *slopes, scale)
         if share:
             self.sums_of(cell.row.index)[:] += share * sums
-            self.keep_slopes(blocks[: len(slopes)], slopes, share)
+            self.keep_slopes(blocks, slopes, share)
         return 0.0
 
     def scores(self, cell: RatingsCell) -> tuple[Score, Float32]:
@@ -220,9 +219,8 @@ class StudentT(ScaledRows, Likelihood):
         nu, tau = draw_tails(self.nu, self._tau, sums["tails"], ratings.n_data, rng, most)
         self.tails.nu = np.full(1, nu)
         self.noise_parameters.tau[subchain] = tau
-        rows = dict(zip(Factor, ratings.shape, strict=True))
         for factor in self.factors:
-            self.scales.precision[factor] = SCALE_PRIOR.draw(sums[f"{factor.name}.scales"], rows[factor], rng)
+            self.scales.precision[factor] = SCALE_PRIOR.draw(sums[f"{factor.name}.scales"], ratings.shape[factor], rng)
 
     def draw(self, context: DrawContext) -> None:
         """Draw the parameters that `draw_shared` does not draw, if they are due (`DrawContext.is_turn`). Collective.

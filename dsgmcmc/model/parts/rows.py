@@ -262,13 +262,13 @@ class RowPriors(Part):
         kappa = WISHART_BETA if self.prior == "normal-wishart" else 1.0
         mean = {factor: means[0] for factor, means in self.parameters.mean.items()}
         precision = {factor: precisions[0] for factor, precisions in self.parameters.precision.items()}
-        circulation, k, law = context.circulation, self.rank, context.law
-        counts = dict(zip(Factor, circulation.ratings.shape, strict=True))
+        circulation, law = context.circulation, context.law
+        k, shape = self.rank, circulation.ratings.shape
 
         def finish(total: dict[str, Float64]) -> dict[str, Float64]:
-            by_factor = {factor: total[factor.name] for factor in Factor}
+            sums = {factor: total[factor.name] for factor in Factor}
             rng = context.stream.generator(Purpose.HYPERPARAMETERS, part=3)
-            steps, biases = draw_translation(mean, precision, by_factor, counts, kappa, rng, law.intercept)
+            steps, biases = draw_translation(mean, precision, sums, shape, kappa, rng, law.intercept)
             return {factor.name: np.append(steps[factor], biases[factor]) for factor in Factor}
 
         groups = list(circulation.rows_by_factor())
@@ -360,7 +360,7 @@ def draw_translation(
     mean: dict[Factor, Float64],
     precision: dict[Factor, Float64],
     sums: dict[Factor, Float64],
-    counts: dict[Factor, int],
+    shape: tuple[int, int],
     kappa: float,
     rng: np.random.Generator,
     intercept: Intercept | None = None,
@@ -373,8 +373,8 @@ def draw_translation(
         Means and precisions of the rows' priors; the last column is for the bias.
     sums : dict of Factor to (D + 1, D) float64
         Totals of `exchange_sums`.
-    counts : dict of Factor to int
-        Numbers of rows.
+    shape : (int, int)
+        Numbers of rows of W and of H.
     kappa : float
         Precision of m in units of Lambda.
     rng : Generator
@@ -395,7 +395,7 @@ def draw_translation(
     for factor, other in ((Factor.H, Factor.W), (Factor.W, Factor.H)):  # rows of `factor`, and biases of `other`
         dense = precision[factor] if precision[factor].ndim == 2 else np.diag(precision[factor])
         prior, centre = kappa * dense[:k, :k], mean[factor][:k]
-        strength, n = np.atleast_1d(precision[other][-1])[-1], counts[other]
+        strength, n = np.atleast_1d(precision[other][-1])[-1], shape[other]
         products, fit = sums[other][:k, :k], sums[other][k, :k]
         total, bias = sums[other][-1, :k], sums[other][-1, k]
         if other in rows:

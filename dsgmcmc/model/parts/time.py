@@ -49,11 +49,11 @@ the density in c of the step back from c d, which is by 1 / c.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from math import inf, log
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from pydantic import BaseModel, field_validator
@@ -71,16 +71,13 @@ from dsgmcmc.kernels.effects import (
 )
 from dsgmcmc.kernels.philox import normals
 from dsgmcmc.model.blocks import SLAB, RatingBlocks
-from dsgmcmc.model.parts.base import DrawContext, FeatureSizes, Part, Place
-from dsgmcmc.model.quantity import WEIGHT, Quantity, Sampled, SavedDraw
+from dsgmcmc.model.parts.base import DrawContext, FeatureSizes, Part, Place, is_due
+from dsgmcmc.model.quantity import Quantity, Sampled, SavedDraw
 from dsgmcmc.parallel.ring import Ring
 from dsgmcmc.settings import named, setting
 from dsgmcmc.storage.store import Key
 from dsgmcmc.targets.state import ParameterBlock, RandomStream
 from dsgmcmc.types import Array, Factor, Float32, Float64, Int32, Int64, Purpose
-
-if TYPE_CHECKING:
-    from dsgmcmc.model.likelihoods.base import Law  # which is a part itself
 
 #: Rate of the prior of a precision, Gamma(1, rate PRECISION_RATE).
 PRECISION_RATE = 0.1
@@ -340,7 +337,7 @@ class TimeEffects(Part):
     parameters: TimeParameters
 
     def __init__(self, groups: RatingGroups, place: Place) -> None:
-        law: type[Law] = place.config.law
+        law = place.config.law
         self.groups, self.ring, self.original = groups, place.ring, place.ratings.train
         self.ratings, self.quantities = copy(place.ratings), TimeParameters.about(())
         self.test: dict[int, Float32] = {}
@@ -350,7 +347,6 @@ class TimeEffects(Part):
             for number in range(len(groups.levels))
         ]
         self._normal = law.is_conditionally_gaussian()
-        self._rank, self._biases = place.config.rank, place.config.biases
         self._draws: type[NormalDraw | MetropolisDraw] = NormalDraw if self._normal else MetropolisDraw
         self.start(())
 
@@ -471,13 +467,9 @@ class TimeEffects(Part):
 
     # ------------------------------------------------------------------ draws, and predictions
 
-    def predictors(self, sign: Literal["+", "-"]) -> Callable[..., None]:
-        """Kernel that adds the predictors of a cell's ratings to given values, or subtracts them from the values."""
-        return predictor_kernel(self._rank, self._biases, sign)
-
     def renews_data(self, turn: int) -> bool:
         """Whether the draw at this turn changes the likelihood's data, so that gradients must be computed again."""
-        return turn > 0 and turn % self._draws.every == 1
+        return is_due(turn, self._draws.every)
 
     def draw(self, context: DrawContext) -> None:
         """Draw all effects and their precisions, if they are due. Collective."""
@@ -518,16 +510,16 @@ class NormalDraw:
 
     def __init__(self, part: TimeEffects, context: DrawContext) -> None:
         self._part, self._stream = part, context.stream
-        tau, fields, residual = context.tau(), next(context.circulation.blocks()).arrays, part.predictors("-")
-        scales = (WEIGHT.name,) if WEIGHT.name in fields else ()
+        law, tau = context.law, context.tau()
+        residual = predictor_kernel(law.rank, law.biases, "-")
         self._residuals = {cell: np.empty(len(block.indices), np.float32) for cell, block in part.original.items()}
         self._weights = {cell: np.full_like(values, tau) for cell, values in self._residuals.items()}
-        for row, column, ratings in context.circulation.tour((context.position, *scales)):
+        for row, column, ratings in context.circulation.tour((context.position, *law.drawn)):
             cell = row.index, column.index
             positions = row[context.position], column[context.position]
             residual(*ratings.pattern, ratings.values, *positions, self._residuals[cell])
-            if scales:
-                row_scale, column_scale = np.float32(tau) * row.row(WEIGHT.name), column.row(WEIGHT.name)
+            if law.heteroscedastic:
+                row_scale, column_scale = np.float32(tau) * law.row_scale(row), law.row_scale(column)
                 self._weights[cell] = row_scale[ratings.rows] * column_scale[ratings.indices]
 
     def run(self) -> None:
@@ -615,7 +607,8 @@ class MetropolisDraw:
     every = 10
 
     def __init__(self, part: TimeEffects, context: DrawContext) -> None:
-        law, position, predict = context.law, context.position, part.predictors("+")
+        law, position = context.law, context.position
+        predict = predictor_kernel(law.rank, law.biases, "+")
         self._part, self._stream, self._tau = part, context.stream, context.tau()
         self._predictors: ByCell = {}
         self._terms: ByCell = {}

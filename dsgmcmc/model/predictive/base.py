@@ -88,13 +88,12 @@ class PredictorDraws(NamedTuple):
         if not np.any(self.spread > 0):
             return self
         sd, nodes = np.sqrt(self.spread), _NODES.astype(np.float32)
-        return PredictorDraws(
+        return self._replace(
             eta=np.concatenate([self.eta + node * sd for node in nodes], axis=1),
             noise=np.tile(self.noise, len(nodes)),
             spread=np.tile(np.zeros_like(self.spread), len(nodes)),
             weights=np.concatenate([self.weights * share for share in _SHARES]),
             thresholds=None if self.thresholds is None else np.tile(self.thresholds, (len(nodes), 1, 1)),
-            owner=self.owner,
             effects=None if self.effects is None else np.tile(self.effects, len(nodes)),
             shape=None if self.shape is None else np.tile(self.shape, (1, len(nodes), 1)),
         )

@@ -8,6 +8,7 @@ from scipy.special import expit
 
 from dsgmcmc.kernels.ordinal import END, level_moments, level_probabilities, level_tables, ordinal_kernel
 from dsgmcmc.kernels.stored import kernel_arguments
+from dsgmcmc.types import Factor
 
 THRESHOLDS = np.array([-1.5, -0.4, 0.3, 1.1])
 ROWS, COLUMNS = 7, 5
@@ -48,22 +49,25 @@ class Case:
 
 
 @pytest.mark.parametrize(
-    ("K", "biases", "scaled", "side"),
-    [(3, True, False, None), (2, False, True, None), (2, True, True, "w"), (2, True, True, "h")],
+    ("K", "biases", "scaled", "cut_by"),
+    [(3, True, False, None), (2, False, True, None), (2, True, True, Factor.W), (2, True, True, Factor.H)],
 )
-def test_gradients_are_derivatives_of_the_log_probability(K: int, biases: bool, scaled: bool, side: str | None) -> None:
+def test_gradients_are_derivatives_of_the_log_probability(
+    K: int, biases: bool, scaled: bool, cut_by: Factor | None
+) -> None:
     """In the factors, in every threshold, of all ratings or of a row, and in the scales; 0.5 halves them all."""
     case, step, rng = Case(K, biases), 1e-5, np.random.default_rng(1)
-    owner, n = {"w": (case.rows, ROWS), "h": (case.columns, COLUMNS)}.get(side, (np.zeros_like(case.rows), 1))
-    cuts = np.sort(THRESHOLDS + rng.normal(0, 0.3, (n, 4)), axis=1) if side else THRESHOLDS[None]
+    owners = {None: (np.zeros_like(case.rows), 1), Factor.W: (case.rows, ROWS), Factor.H: (case.columns, COLUMNS)}
+    (owner, n), one_set = owners[cut_by], cut_by is None
+    cuts = THRESHOLDS[None] if one_set else np.sort(THRESHOLDS + rng.normal(0, 0.3, (n, 4)), axis=1)
     s = (case.s_w[case.rows] * case.s_h[case.columns]).astype(float) if scaled else np.ones(len(case.rows))
     table = level_tables(scaled, THRESHOLDS)
-    if side:
+    if not one_set:
         table = np.column_stack([np.full(n, -END), cuts, np.full(n, END)]).astype(np.float32)
-    out_w, out_h, sums = np.zeros_like(case.w), np.zeros_like(case.h), np.zeros(table.shape if side else (5, 2))
+    out_w, out_h, sums = np.zeros_like(case.w), np.zeros_like(case.h), np.zeros((5, 2) if one_set else table.shape)
     slopes = np.zeros_like(case.s_w), np.zeros_like(case.s_h)
     scales = (case.s_w, case.s_h, *slopes) if scaled else ()
-    ordinal_kernel(K, biases, scaled, side)(*case.ratings, case.w, case.h, out_w, out_h, table, sums, *scales, 0.5)
+    ordinal_kernel(K, biases, scaled, cut_by)(*case.ratings, case.w, case.h, out_w, out_h, table, sums, *scales, 0.5)
 
     def slope(eta: float = 0.0, cut: np.ndarray | float = 0.0, log_s: float = 0.0) -> np.ndarray:
         """Half the derivative of every rating's log probability in this direction."""
@@ -79,7 +83,7 @@ def test_gradients_are_derivatives_of_the_log_probability(K: int, biases: bool, 
         expected = np.zeros(out.shape)
         np.add.at(expected, index, -slope(eta=1.0)[:, None] * feature)
         np.testing.assert_allclose(out, expected, rtol=2e-4, atol=2e-4)
-    of_thresholds = sums[:, 1:-1] if side else (sums[:-1, 0] - sums[1:].sum(axis=1))[None]
+    of_thresholds = (sums[:-1, 0] - sums[1:].sum(axis=1))[None] if one_set else sums[:, 1:-1]
     for r in range(4):
         expected = np.bincount(owner, slope(cut=np.eye(4)[r]), n)
         np.testing.assert_allclose(of_thresholds[:, r], expected, rtol=2e-4, atol=2e-4)

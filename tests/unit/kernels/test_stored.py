@@ -11,6 +11,7 @@ from scipy import sparse
 from dsgmcmc.kernels.gradient import gradient_kernel, spread_kernel, weigh_kernel
 from dsgmcmc.kernels.ordinal import ordinal_kernel
 from dsgmcmc.kernels.stored import FEW, Numbering, index_type, kernel_arguments, split_columns, transposed
+from dsgmcmc.types import Factor
 
 ROWS, COLUMNS, LEVELS, K = 40, 30, 5, 3
 
@@ -32,7 +33,7 @@ def thresholds(given: tuple, values: np.ndarray, theta: Arrays, scales: Arrays) 
     outs, slopes = zeros(K + 1), [np.zeros(n, np.float32) for n in (ROWS, COLUMNS)]
     tables = np.sort(np.random.default_rng(4).normal(size=(COLUMNS, LEVELS + 1)).astype(np.float32))
     sums = np.zeros(tables.shape)
-    ordinal_kernel(K, True, True, "h")(*given, *theta, *outs, tables, sums, *scales, *slopes, 0.7)
+    ordinal_kernel(K, True, True, Factor.H)(*given, *theta, *outs, tables, sums, *scales, *slopes, 0.7)
     return [*outs, sums, *slopes]
 
 

@@ -17,7 +17,7 @@ from dsgmcmc.samplers.gibbs import Gibbs, GibbsConfig
 from dsgmcmc.types import Factor, Float64
 
 K = 2
-COUNTS = {Factor.W: 7, Factor.H: 5}
+SHAPE = (7, 5)
 
 
 def state_of(target: FactorTarget) -> dict[Factor, Float64]:
@@ -67,7 +67,7 @@ def test_move_leaves_the_prior_as_it_is(dense: bool, intercept: bool) -> None:
     scores |= {"intercept": []} if intercept else {}
     for _ in range(4000):
         rows, mean, precision, sums = {}, {}, {}, {}
-        for factor, n in COUNTS.items():
+        for factor, n in zip(Factor, SHAPE, strict=True):
             root = np.diag(rng.gamma(4, 0.5, K + 1) ** 0.5)
             root[1, 0] = 0.7 if dense else 0.0
             root[K, K] *= 0.2 if factor == Factor.W else 3.0  # the first move is wide, the second well determined
@@ -78,7 +78,7 @@ def test_move_leaves_the_prior_as_it_is(dense: bool, intercept: bool) -> None:
             centred = rows[factor] - np.append(np.zeros(K), bias_mean)
             sums[factor] = np.concatenate([centred.T @ centred, centred.sum(axis=0)[None]])
         given = Intercept(rng.normal(0, 0.5), 4.0) if intercept else None
-        steps, biases = draw_translation(mean, precision, sums, COUNTS, kappa, rng, given)
+        steps, biases = draw_translation(mean, precision, sums, SHAPE, kappa, rng, given)
         rows[Factor.W][:, K] += biases[Factor.W] - rows[Factor.W][:, :K] @ steps[Factor.H]
         rows[Factor.H][:, K] += biases[Factor.H] - (rows[Factor.H][:, :K] + steps[Factor.H]) @ steps[Factor.W]
         if given is not None:
