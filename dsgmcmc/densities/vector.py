@@ -20,7 +20,7 @@ from dsgmcmc.kernels.formula import RowPrior
 from dsgmcmc.parallel.ring import Phases, pack, unpack
 from dsgmcmc.parallel.schedule import Schedule
 from dsgmcmc.targets.base import NO_SUMS, Information, Momenta
-from dsgmcmc.targets.state import BlockLayout, ParameterBlock, RandomStream, StateField, gradient_in
+from dsgmcmc.targets.state import BlockLayout, Conditional, ParameterBlock, RandomStream, StateField, gradient_in
 from dsgmcmc.types import Array, Factor, Float64, Named, Shapes
 
 #: Message for samplers that draw rows from their conditional distributions.
@@ -153,7 +153,7 @@ class VectorTarget(Generic[D]):
     def all_data_seen(self) -> None:
         """Do nothing: a density has no hyperparameters, and no parameters that the sampler does not update."""
 
-    def conditionals(self, factor: Factor, position: str) -> Iterator[ParameterBlock]:
+    def conditionals(self, factor: Factor, position: str) -> Iterator[tuple[ParameterBlock, Conditional]]:
         """Raise `InputError`: a density defines gradients, but no conditional distributions of rows."""
         raise InputError(NOT_CONDITIONAL)
 

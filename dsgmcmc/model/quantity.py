@@ -15,7 +15,7 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
-from dsgmcmc.targets.state import Replicated, StateField
+from dsgmcmc.targets.state import Replicated
 from dsgmcmc.types import Array, Factor, Float32, Float64
 
 #: Lengths of axes, by their names in `Quantity.dims`.
@@ -97,10 +97,6 @@ class Quantity:
     def width(self, sizes: Sizes) -> int:
         """Number of elements in one row."""
         return prod(self.shape(sizes))
-
-    def field(self, sizes: Sizes) -> StateField:
-        """The field of a block that holds it."""
-        return StateField(self.name, self.width(sizes))
 
     def in_rating_unit(self, value: Array, columns: Array, rating: float) -> Array:
         """Its value in the ratings' own unit.

@@ -148,14 +148,13 @@ class FactorTarget:
         self.sweep_length = self.grid if schedule else 1
         self.curvature_bound = ratings.curvature_bound(schedule.probability if schedule else None)
         self.curvature_bound += self.likelihood.curvature_of_all(ratings.shape)
-        of_rows = (quantity.field(self.quantities.sizes) for quantity in self.quantities.of_rows)
+        of_rows = [StateField(q.name, q.width(self.quantities.sizes)) for q in self.quantities.of_rows]
         self.layout = layout = BlockLayout((*kept, *of_rows), self.dimension)
         starts = {factor: self.row_priors.origin(factor).astype(np.float32) for factor in Factor}
         origins = {factor: start if start.any() else None for factor, start in starts.items()}
 
-        def make(factor: Factor, **place: Any) -> ParameterBlock:
-            given: Any = {"dimension": self.dimension, "origin": origins[factor], **place}
-            return ParameterBlock(stream, ring.phases, self.prior, factor, **given)
+        def make(factor: Factor, *place: Any) -> ParameterBlock:
+            return ParameterBlock(stream, ring.phases, self.prior, factor, *place, origin=origins[factor])
 
         self.circulation = Circulation(ring, ratings, schedule, make, layout, working, self.dimension)
 
@@ -261,10 +260,10 @@ class FactorTarget:
 
         `turn` is by default the turn of the sweep that ends with this iteration.
         """
-        common, turn = (self.circulation, self.prior, self.positions, self.stream), self._turn if turn is None else turn
-        return DrawContext(*common, lambda: self.noise_precision, turn, factor, self.likelihood)
+        common = self.circulation, self.prior, self.positions, self.stream, lambda: self.noise_precision
+        return DrawContext(*common, self._turn if turn is None else turn, factor, self.likelihood)
 
-    def conditionals(self, factor: Factor, position: str) -> Iterator[ParameterBlock]:
+    def conditionals(self, factor: Factor, position: str) -> Iterator[tuple[ParameterBlock, Conditional]]:
         """Blocks of a factor, with the conditional distributions of their rows given everything else. Collective.
 
         Effects on ratings, and parts, that are due are drawn first. The column blocks must be at home.
@@ -280,9 +279,7 @@ class FactorTarget:
         self.draw_parts(context)
         for block, sums in statistics.items():
             scale = self.noise_precision * likelihood.noise_scale(block).astype(np.float64)
-            block.conditional = Conditional(sums, scale)
-            yield block
-            block.conditional = None
+            yield block, Conditional(sums, scale)
 
     def momenta(self, field: str, turned: bool) -> dict[str, Momenta]:
         """All momenta of rows, by names such as ``W.biases``.
@@ -329,13 +326,11 @@ class FactorTarget:
             cells = circulation.tour((position, *likelihood.drawn))
         else:
             cells = circulation.tour((SUMS,), returning=(SUMS,))
-        timers = circulation.ring.phases
         for row, column, ratings in cells:
             rows, others, seen = (row, column, ratings) if factor == Factor.W else (column, row, ratings.by_column)
-            begin = timers.enter()
-            root = np.sqrt(likelihood.noise_scale(others))
-            add_outer_products(seen.arrays, others[position], root, likelihood.rank, rows[SUMS])
-            timers.leave("gradient", begin)
+            with self.timers("gradient"):
+                root = np.sqrt(likelihood.noise_scale(others))
+                add_outer_products(seen.arrays, others[position], root, likelihood.rank, rows[SUMS])
         of_all = likelihood.gram_of_all(circulation, position, factor)
         if of_all is not None:
             common = of_all[np.tril_indices(len(of_all))]
@@ -416,11 +411,10 @@ class FactorTarget:
             block.arrays[PRODUCT] = np.empty_like(block[SENT])
         kernel = product_kernel(blocks[0].dimension)
         for cell in self.circulation.tour((SENT, field, PRODUCT), returning=(PRODUCT,), sums=(PRODUCT,)):
-            begin = self.circulation.ring.phases.enter()
             row, column = cell.row, cell.column
-            kernel(*cell.ratings.pattern, row[field], column[SENT], row[PRODUCT], np.empty_like(column[SENT]))
-            kernel(*cell.ratings.pattern, row[SENT], column[field], np.empty_like(row[SENT]), column[PRODUCT])
-            self.circulation.ring.phases.leave("gradient", begin)
+            with self.timers("gradient"):
+                kernel(*cell.ratings.pattern, row[field], column[SENT], row[PRODUCT], np.empty_like(column[SENT]))
+                kernel(*cell.ratings.pattern, row[SENT], column[field], np.empty_like(row[SENT]), column[PRODUCT])
         for block in blocks:
             del block.arrays[SENT]
             np.multiply(block.arrays.pop(PRODUCT), scale(block)[:, None], out=block[field])

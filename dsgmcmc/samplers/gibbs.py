@@ -56,6 +56,7 @@ class Gibbs(Sampler[GibbsConfig, Target]):
     def step(self, target: Target, iteration: int) -> None:
         """Draw all parameters once, in a sweep. Collective."""
         for factor in Factor:
-            for block in target.conditionals(factor, "theta"):
+            for block, conditional in target.conditionals(factor, "theta"):
                 block.update(NORMAL, sd=1.0)
-                block.rowwise(draw_normal_rows, "theta")
+                with block.timers("update"):
+                    draw_normal_rows(block["theta"], *conditional, block.prior(block))

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dsgmcmc.kernels.formula import Batch, Formula
-from dsgmcmc.targets.state import ParameterBlock, RandomStream, Rows
+from dsgmcmc.targets.state import Conditional, ParameterBlock, RandomStream, Rows
 from dsgmcmc.types import Array, Factor, Float64, Named, Shapes
 
 if TYPE_CHECKING:
@@ -246,7 +246,7 @@ class Target(Protocol):
         Called once a sweep.
         """
 
-    def conditionals(self, factor: Factor, position: str) -> Iterator[ParameterBlock]:
+    def conditionals(self, factor: Factor, position: str) -> Iterator[tuple[ParameterBlock, Conditional]]:
         """Blocks of a factor, with the conditional distributions of their rows given everything else. Collective.
 
         Other parameters are drawn first, if due, given the current state: shared parameters in the call for W,
@@ -261,8 +261,10 @@ class Target(Protocol):
 
         Yields
         ------
-        ParameterBlock
-            A block whose rows are to be drawn, with `ParameterBlock.conditional` set.
+        block : ParameterBlock
+            A block whose rows are to be drawn.
+        conditional : Conditional
+            The distributions of these rows.
 
         Raises
         ------

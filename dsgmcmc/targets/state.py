@@ -103,9 +103,6 @@ class Rows:
         Blocks of the same factor, at least one.
     """
 
-    factor: Factor
-    dimension: int
-
     def __init__(self, blocks: Sequence[ParameterBlock]) -> None:
         self._blocks = blocks
         self.factor = blocks[0].factor
@@ -123,12 +120,8 @@ class Rows:
 
     def by_block(self, vector: Array) -> Iterator[tuple[ParameterBlock, Array]]:
         """Blocks, each with its slice of a vector over all rows."""
-        return zip(self.blocks, [vector[begin:end] for begin, end in self._places], strict=True)
-
-    @functools.cached_property
-    def _places(self) -> list[tuple[int, int]]:
-        """For every block, its first row and the row after its last, counted over all blocks."""
-        return list(pairwise(accumulate((len(block.counts) for block in self.blocks), initial=0)))
+        ends = accumulate((len(block.counts) for block in self.blocks), initial=0)
+        return zip(self.blocks, [vector[begin:end] for begin, end in pairwise(ends)], strict=True)
 
     @functools.cached_property
     def _batch(self) -> Batch:
@@ -219,8 +212,6 @@ class ParameterBlock(Rows):
         Point about which initial rows are drawn; None for 0.
     gradient : Gradient or None
         Meaning of `grad` in formulas; set whenever a gradient is computed.
-    conditional : Conditional or None
-        Conditional distributions of the rows, which `rowwise` uses; set by `Target.conditionals`.
     """
 
     stream: RandomStream
@@ -235,7 +226,6 @@ class ParameterBlock(Rows):
     buffer: Array = field(repr=False)
     origin: Array | None = None
     gradient: Gradient | None = None
-    conditional: Conditional | None = None
 
     @functools.cached_property
     def n_data(self) -> Array:
@@ -260,22 +250,6 @@ class ParameterBlock(Rows):
     ) -> dict[str, Any]:
         """Apply a formula to every element in one pass; arguments as in `Rows.update`, results for this block."""
         return formula.of_one(super().update(formula, purpose, width, **given))
-
-    def rowwise(self, kernel: Callable[..., None], name: str) -> None:
-        """Let a kernel replace the rows of an array, given their conditional distribution and their prior.
-
-        Parameters
-        ----------
-        kernel : callable
-            ``f(array, statistics, scale, prior)``, such as
-            `dsgmcmc.kernels.normal_rows.draw_normal_rows`.
-        name : str
-            Field to replace, (n, D).
-        """
-        assert self.conditional is not None
-        begin = self.timers.enter()
-        kernel(self[name], *self.conditional, self.prior(self))
-        self.timers.leave("update", begin)
 
     def begin_gradient(self, position: str, out: str, prior: bool) -> None:
         """Set `out` to the first term of a gradient: the prior's gradient at field `position`, or zero."""

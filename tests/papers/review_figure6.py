@@ -107,9 +107,9 @@ class Chain:
         for _ in range(ASCENT):
             target.begin(target.stream.iteration + 1)
             for factor in Factor:
-                for block in target.conditionals(factor, "theta"):
+                for block, conditional in target.conditionals(factor, "theta"):
                     block.update(NORMAL, sd=0.0)
-                    block.rowwise(draw_normal_rows, "theta")
+                    draw_normal_rows(block["theta"], *conditional, block.prior(block))
         return self.theta()
 
 
