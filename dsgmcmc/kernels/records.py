@@ -223,8 +223,8 @@ class Record:
     ) -> list[str]:
         """Lines for `count` ratings from s on: their products with the vectors of a block, and then lines `also`."""
         lines = [*self._products(block, count, column), *self._sums(block, count, more)]
-        for x in range(count) if also else ():
-            lines += [f"r = s + uint64({x})", f"j = j{x}", *also]
+        if also:
+            lines += [line for x in range(count) for line in (f"r = s + uint64({x})", f"j = j{x}", *also)]
         return lines
 
     def _prefetches(self) -> list[str]:

@@ -265,6 +265,5 @@ class RatingBlocks:
             if len(block.indices):
                 columns = np.bincount(block.indices)
                 peaks[b - ring.blocks.start, part] = max(np.diff(block.indptr).max(), columns.max())
-        total = ring.total(sizes)
-        peak = ring.reduce(peaks, lambda most: most, grid, np.maximum)
-        return total.astype(np.int64), peak.astype(np.int64)
+        peaks = ring.reduce(peaks, lambda most: most, grid, np.maximum)
+        return ring.total(sizes).astype(np.int64), peaks.astype(np.int64)

@@ -50,19 +50,19 @@ class HeldOut:
         noise_precision: Callable[[], float],
         effects: Part | None = None,
     ) -> None:
-        self._effects = effects
-        self._circulation, self._ring, self._noise_precision = circulation, circulation.ring, noise_precision
-        self._drawn, self._ratings, self._has_noise = likelihood.drawn, circulation.ratings, likelihood.has_noise
-        self._has_errors = circulation.ratings.n_test > 0 and likelihood.can_be_evaluated
+        self._circulation, self._likelihood = circulation, likelihood
+        self._noise_precision, self._effects = noise_precision, effects
+        self._ratings = circulation.ratings
+        self._has_errors = self._ratings.n_test > 0 and likelihood.can_be_evaluated
         self._predict = predict_kernel(likelihood.rank, likelihood.biases)
         follow = max(1, FOLLOWED // circulation.grid)
-        self._rows = {b: HeldOutRows(b, self._ratings.test[b], likelihood, follow) for b in self._ring.blocks}
+        self._rows = {b: HeldOutRows(b, self._ratings.test[b], likelihood, follow) for b in circulation.ring.blocks}
 
     def record(self, position: str, draw: DrawInfo | None) -> None:
         """Predict the test ratings at the current state; include them in the averages if it is a `draw`. Collective."""
         if self._ratings.n_test:
             tau = self._noise_precision()
-            for cell in self._circulation.tour((position, *self._drawn)):
+            for cell in self._circulation.tour((position, *self._likelihood.drawn)):
                 shift = self._effects.test.get(cell.row.index) if self._effects else None
                 self._rows[cell.row.index].predict(self._predict, position, cell, tau, shift)
         if draw is not None:
@@ -75,12 +75,12 @@ class HeldOut:
         The values are in the ratings' own unit. An RMSE is None without test ratings, and for clicks.
         """
         n, scale = self._ratings.n_test, self._ratings.scale
-        tau = {"tau": self._noise_precision() / scale**2} if self._has_noise else {}
+        tau = {"tau": self._noise_precision() / scale**2} if self._likelihood.has_noise else {}
         if not self._has_errors:
             return {"rmse": None, "rmse_mean": None, **tau}
         predictions = [(rows.rows.values, (rows.prediction, rows.mean)) for rows in self._rows.values()]
         squares = [[np.square(p - x).sum(dtype=np.float64) for p in both] for x, both in predictions]
-        errors = self._ring.total(np.array(squares))
+        errors = self._circulation.ring.total(np.array(squares))
         rmse, rmse_mean = (scale * np.sqrt(errors / n)).tolist()
         has_draws = any(rows.log_likelihoods for rows in self._rows.values())
         return {"rmse": rmse, "rmse_mean": rmse_mean if has_draws else None, **tau}

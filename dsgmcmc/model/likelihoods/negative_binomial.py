@@ -86,15 +86,17 @@ def _source(truncated: bool) -> Shaped:
 
 SOURCES = {truncated: _source(truncated) for truncated in (False, True)}
 
-_SLOPE = "* (float32(1) - m * one_over_top) * r / (r + m)"
+
+def _score(name: str, expected: str) -> Score:
+    """Score for effects of groups, given the expression for the expected count."""
+    slope = "(float32(1) - m * one_over_top) * r / (r + m)"
+    return Score(name, f"{_EXPECTED}\ne = (x - {expected}) * {slope}", ("x", "one_over_top", "r"))
+
+
 #: Scores for effects of groups, by whether the distribution is truncated.
 EFFECTS = {
-    False: Score("negative_binomial", f"{_EXPECTED}\ne = (x - m) {_SLOPE}", ("x", "one_over_top", "r")),
-    True: Score(
-        "negative_binomial_above",
-        f"{_EXPECTED}\ne = (x - m / positive32(r * log1p32(m / r))) {_SLOPE}",
-        ("x", "one_over_top", "r"),
-    ),
+    False: _score("negative_binomial", "m"),
+    True: _score("negative_binomial_above", "m / positive32(r * log1p32(m / r))"),
 }
 
 

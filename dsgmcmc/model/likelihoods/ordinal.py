@@ -512,7 +512,8 @@ class Ordinal(ScaledRows):
         the other hyperparameters are, not earlier: at the start all scales and gaps are equal, and a precision drawn
         from equal values would keep them equal for hundreds of sweeps.
         """
-        circulation, cut_by, earlier, partials = context.circulation, self.cut_by, self.gaps.precision, []
+        circulation, cut_by = context.circulation, self.cut_by
+        earlier, partials = self.gaps.precision, []
         slopes = {block: slopes_of(block) for block in circulation.blocks() if block.factor == cut_by}
         for pair in circulation.pairs():
             sums = self.square_sums(pair)
