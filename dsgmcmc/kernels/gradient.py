@@ -11,7 +11,6 @@ and the sum of e^2 is returned. The pattern is the set of rated pairs, without t
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable
 
@@ -87,7 +86,7 @@ def _passes(weighted: bool, score: str, offset: bool) -> Passes:
     passes = _WEIGHTED if weighted else _PLAIN
     lines = ["x = given[t]", f"eta = errors[t]{' + offsets[base + t]' if offset else ''}", f"e = {score}"]
     loop = ["group_total = float32(0)", "for t in range(count):", *indented([*lines, *passes.scores])]
-    return dataclasses.replace(passes, scores=[*loop, "total += group_total"])
+    return passes._replace(scores=[*loop, "total += group_total"])
 
 
 _WEIGH = """

@@ -23,11 +23,11 @@ values of a group of ratings (`dsgmcmc.kernels.stored`) are looked up before its
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 from dsgmcmc.kernels import jit
 from dsgmcmc.kernels.jit import indented
@@ -59,7 +59,7 @@ COLUMN_OF = "column(indices, halves, {})"
 IN_GROUP = "uint64(places[{} - base])"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Record:
     """Layout of a row's record.
 
@@ -296,8 +296,7 @@ PASSES = (
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Passes:
+class Passes(NamedTuple):
     """Lines of a kernel that processes `Record.group` ratings at a time: predictors, then scores, then gradients.
 
     Attributes
@@ -316,7 +315,6 @@ class Passes:
     """
 
     scores: list[str]
-    _: dataclasses.KW_ONLY
     kept: Sequence[str] = ()
     before: Sequence[str] = ()
     row_before: Sequence[str] = ()

@@ -150,6 +150,6 @@ class BAOAB(Underdamped[BAOABConfig]):
             self.temperatures.measure(target, MOMENTUM, self.metric.turned)
         self.metric.refresh(target, iteration)
         h, c = sqrt(2 * self.step_size(target, iteration)), self.config.friction
-        halves = self.halves(target)
+        update = self.second_half if self.halves(target) else self.whole
         for rows in self.gradient(target, "theta", before=self.end_step(target, h)):
-            self.metric.update(target, rows, self.update_of(halves), h, damp=c, spread=sqrt(1 - c * c))
+            self.metric.update(target, rows, update, h, damp=c, spread=sqrt(1 - c * c))

@@ -204,8 +204,9 @@ p = information / precision
         if information.bound is not None:
             self._bound(target, information, position, settled)
         current = target.metric_uses_current_hyperparameters
-        for rows in target.rows_by_factor() if current else ():
-            self.lambda_[rows.factor] = information.lambda_[rows.factor] - _diagonal(rows)
+        for rows in target.rows_by_factor():
+            if current:
+                self.lambda_[rows.factor] = information.lambda_[rows.factor] - _diagonal(rows)
         for block in target.blocks():
             block.row("n")[:] = information.n[block]
             if current and (scale := target.noise_scales_of(block)) is not None:

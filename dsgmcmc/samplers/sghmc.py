@@ -123,11 +123,12 @@ class SGHMC(Underdamped[SGHMCConfig]):
         self.metric.refresh(target, iteration)
         h = sqrt(2 * self.step_size(target, iteration))
         friction = self._friction(h, target.sweep_length)
-        fresh, halves = config.refresh > 0 and iteration % config.refresh == 0, self.halves(target)
+        fresh = config.refresh > 0 and iteration % config.refresh == 0
+        update = self.second_half if fresh or self.halves(target) else self.whole
         for rows in self.gradient(target, "theta", before=self.end_step(target, h)):
             if fresh:
                 rows.update(NORMAL, Purpose.MOMENTUM, theta="r", sd=1.0)
-            self.metric.update(target, rows, self.update_of(fresh or halves), h, **friction)
+            self.metric.update(target, rows, update, h, **friction)
 
     def _friction(self, h: float, sweep_length: int) -> dict[str, Any]:
         """Values of the names that describe friction in the formula of an update."""

@@ -129,8 +129,9 @@ class SGNHT(MetricSampler[SGNHTConfig]):
         """Draw positions from N(0, sd^2) and momenta from N(0, 1), and set every friction to A."""
         self.start_field(target, "theta", sd)
         self.start_field(target, "r", 1.0, Purpose.MOMENTUM)
-        for block in target.blocks() if self.config.thermostat != "scalar" else ():
-            block["xi"].fill(self.config.diffusion)
+        for block in target.blocks():
+            if self.config.thermostat != "scalar":
+                block["xi"].fill(self.config.diffusion)
 
     def step(self, target: Target, iteration: int) -> None:
         """One update of every row. Collective."""

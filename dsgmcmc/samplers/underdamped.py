@@ -85,10 +85,6 @@ class Underdamped(MetricSampler[C]):
         self.first_half = make(f"r = r - 0.5 * {CLIPPED}\n")
         self.whole, self.second_half = (make(lines.replace(KICK, kick)) for kick in (CLIPPED, f"0.5 * {CLIPPED}"))
 
-    def update_of(self, half: bool) -> Formula:
-        """Return the update with the whole kick, or with only its second half."""
-        return self.second_half if half else self.whole
-
     def halves(self, target: Target) -> bool:
         """Whether this iteration makes the two half kicks separately."""
         return not self.gradient.by_parts and (target.renews_data or target.renews_prior)

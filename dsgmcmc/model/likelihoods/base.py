@@ -335,8 +335,8 @@ class Law(Part):
 
     def saved(self, row_blocks: Iterable[int]) -> Iterator[tuple[Key, Array]]:
         """Yield these row blocks' sums over the sweep, for a checkpoint."""
-        for b in row_blocks if self.sums_name else ():
-            yield Key("state", "W", b, self.sums_name), self.sums_of(b)
+        if self.sums_name:
+            yield from ((Key("state", "W", b, self.sums_name), self.sums_of(b)) for b in row_blocks)
 
     # ------------------------------------------------------------------ training ratings
 
