@@ -24,7 +24,7 @@ from dsgmcmc.types import Array, Factor, Float32
 
 OTHER = {Factor.W: Factor.H, Factor.H: Factor.W}
 
-#: Makes a `ParameterBlock` from its factor, index, start, dimension, counts, arrays and buffer.
+#: Makes a `ParameterBlock` from its factor, index, start, counts, arrays and buffer.
 MakeBlock = Callable[..., ParameterBlock]
 
 
@@ -172,7 +172,7 @@ class Circulation:
         start, stop = self.ratings.bounds(factor, index)
         counts = self.ratings.row_counts[index] if factor == Factor.W else self.ratings.column_counts[start:stop]
         arrays = layout.views(buffer, stop - start)
-        return self._make(factor, index, start, self._dimension, counts, arrays, buffer)
+        return self._make(factor=factor, index=index, start=start, counts=counts, arrays=arrays, buffer=buffer)
 
     def _row(self, index: int) -> ParameterBlock:
         """Row block `index`, filled with zeros."""

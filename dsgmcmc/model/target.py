@@ -153,8 +153,9 @@ class FactorTarget:
         starts = {factor: self.row_priors.origin(factor).astype(np.float32) for factor in Factor}
         origins = {factor: start if start.any() else None for factor, start in starts.items()}
 
-        def make(factor: Factor, *place: Any) -> ParameterBlock:
-            return ParameterBlock(stream, ring.phases, self.prior, factor, *place, origin=origins[factor])
+        def make(factor: Factor, **place: Any) -> ParameterBlock:
+            given: Any = {"dimension": self.dimension, "origin": origins[factor], **place}
+            return ParameterBlock(stream, ring.phases, self.prior, factor, **given)
 
         self.circulation = Circulation(ring, ratings, schedule, make, layout, working, self.dimension)
 
