@@ -10,8 +10,6 @@ chains from the mode. The truth is MALA in the coordinates in which the normal a
 chains together. Noise of gradients is the largest eigenvalue of their exact covariance given theta and the tables.
 """
 
-from __future__ import annotations
-
 from math import sqrt
 
 import numpy as np
@@ -21,6 +19,7 @@ from scipy.stats import kurtosis
 
 from dsgmcmc.densities.density import posterior_gradient, prior_energy
 from dsgmcmc.densities.regression import Regression
+from dsgmcmc.densities.sample import sample
 from dsgmcmc.samplers.gradients import DATUM_GRADIENTS
 
 SIZE, STEPS, EPS = 122, (5e-3, 5e-4, 5e-5), 5e-3
@@ -68,29 +67,24 @@ class Problem:
         density, root = self.density, np.linalg.inv(np.linalg.cholesky(self.hessian)).T
         round_ = Regression(density.features @ root, density.responses, prior_precision=root.T @ root)
         round_.curvature = 1 - np.diag(round_.prior_precision)
+        round_.start = np.linalg.solve(root, self.mode)
         sampler, target = prepare("mala", round_, rows=8, step_size=0.6 / len(self.mode) ** (1 / 3))
-        sampler.start(target, 1.0)
-        target.block["theta"][:] += np.linalg.solve(root, self.mode)
-        found = []
-        for iteration in range(number + number // 10):
-            sampler.advance(target, iteration, 1)
-            found.append(target.block["theta"] @ root.T)
+        states = [theta @ root.T for theta in sample(target, sampler, number + number // 10)]
         print(f"acceptance of the truth's chains {sampler.metrics()['acceptance']:.2f}", flush=True)
-        return np.concatenate(found[number // 10 :])
+        return np.concatenate(states[number // 10 :])
 
     def chain(self, name, gradient, eps, iterations, look=None):
         """States from the mode on, seconds, and the sampler; `look(target, sampler, iteration)` before iterations."""
         step = eps * self.density.curvature.max()
         sampler, target = prepare(name, self.density, grid=self.grid, step_size=step, gradient=gradient)
-        at = look and (lambda iteration: look(target, sampler, iteration))
-        return *follow(sampler, target, self.mode, iterations, at), sampler
+        return *follow(sampler, target, iterations, self.mode, look=look), sampler
 
     def kernel(self, name, variance, iterations):
         """States of a Metropolis kernel that walks with steps N(0, variance I), and what it counted."""
         more = {"batch": SIZE, "risk": 0.01} if name != "mh" else {}
         scale = sqrt(variance * self.density.n_data)
         sampler, target = prepare(name, self.density, proposal="walk", scale=scale, **more)
-        states, _ = follow(sampler, target, self.mode, iterations)
+        states, _ = follow(sampler, target, iterations, self.mode)
         return states, sampler.metrics()
 
     def size(self):

@@ -1,28 +1,36 @@
-"""Command line, data, chains, tables and figures that the experiments of papers share."""
+"""Command line, data, chains, tables and figures that the experiments of papers share.
 
-from __future__ import annotations
+Where it is imported, the helpers of `tests` and `tests/reference` can be imported, too.
+"""
 
 import argparse
-from collections.abc import Callable
+import sys
 from pathlib import Path
 from time import process_time
-from typing import Any
 
 import numpy as np
 
 from dsgmcmc.densities.sample import vector_target
 from dsgmcmc.samplers import sampler_named
 
+TESTS = Path(__file__).resolve().parents[1]
+sys.path += [str(TESTS), str(TESTS / "reference")]
 
-def command(description: str | None, figure: str) -> argparse.ArgumentParser:
-    """A command line with ``--quick`` and ``--out``."""
-    parser = argparse.ArgumentParser(description=(description or "").split("\n")[0])
+#: Settings of samplers with momenta that have no metric; and of SGHMC as it was published.
+PLAIN = {"metric": "identity", "warm_up": 0}
+PUBLISHED = {**PLAIN, "splitting": "published"}
+
+
+def command(description, figure=""):
+    """A command line with ``--quick``, and with ``--out`` if there is a figure."""
+    parser = argparse.ArgumentParser(description=description.split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="a small form of it, to see that it runs")
-    parser.add_argument("--out", type=Path, help=f"folder for {figure}; needs matplotlib")
+    if figure:
+        parser.add_argument("--out", type=Path, help=f"folder for {figure}; needs matplotlib")
     return parser
 
 
-def digits(path: Path) -> tuple[np.ndarray, np.ndarray]:
+def digits(path):
     """Images (n, 784) and labels (n,) of all arrays of a file."""
     with np.load(path) as file:
         arrays = [file[name] for name in file.files]
@@ -30,58 +38,51 @@ def digits(path: Path) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate(images), np.concatenate([array for array in arrays if array.ndim == 1])
 
 
-def prepare(
-    name: str,
-    density: Any,
-    burn_in: int = 0,
-    schedule: Any = "random",
-    rows: int = 1,
-    grid: int = 1,
-    seed: int = 0,
-    **settings: Any,
-) -> tuple[Any, Any]:
+def prepare(name, density, burn_in=0, schedule="random", rows=1, grid=1, seed=0, **settings):
     """Make a sampler with these settings, and its target."""
     kind = sampler_named(name)
     sampler = kind(kind.Config(**settings), burn_in)
     return sampler, vector_target(density, sampler, rows=rows, grid=grid, seed=seed, schedule=schedule)
 
 
-def follow(
-    sampler: Any, target: Any, start: np.ndarray, iterations: int, look: Callable[[int], object] | None = None
-) -> tuple[np.ndarray, float]:
-    """States (iterations, D) of a chain from a start, and its CPU seconds; `look` is called before every iteration."""
+def follow(sampler, target, iterations, start=None, thin=1, look=None):
+    """States (T, D) of a chain after every `thin` iterations, and its CPU seconds.
+
+    The chain begins at `start`, or else at N(0, I). `look` is called before iterations with target, sampler and number.
+    """
     sampler.start(target, 1.0)
-    target.block["theta"][0] = start
-    states, begin = np.empty((iterations, len(start))), process_time()
+    if start is not None:
+        target.block["theta"][0] = start
+    states, begin = [], process_time()
     with np.errstate(all="ignore"):
-        for iteration in range(iterations):
+        for first in range(0, iterations, thin):
             if look:
-                look(iteration)
-            sampler.advance(target, iteration, 1)
-            states[iteration] = target.block["theta"][0]
-    return states, process_time() - begin
+                look(target, sampler, first)
+            sampler.advance(target, first, thin)
+            states.append(target.block["theta"][0].copy())
+    return np.array(states), process_time() - begin
 
 
-def row(*cells: object) -> None:
+def row(*cells):
     """Print a row of a table."""
     print(f"| {' | '.join(map(str, cells))} |", flush=True)
 
 
-def head(*titles: object) -> None:
+def head(*titles):
     """Print the head of a table."""
     print()
     row(*titles)
     print("|" + "---|" * len(titles))
 
 
-def axes(*shape: int, size: tuple[float, float], **more: Any) -> Any:
+def axes(*shape, size, **more):
     """Panels of a figure, as an array of this shape."""
     from matplotlib import pyplot as plt
 
     return plt.subplots(*shape, figsize=size, squeeze=False, layout="tight", **more)[1]
 
 
-def save(panels: Any, folder: Path, name: str) -> None:
+def save(panels, folder, name):
     """Save their figure."""
     folder.mkdir(parents=True, exist_ok=True)
     panels.flat[0].figure.savefig(folder / name, dpi=80)

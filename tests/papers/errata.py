@@ -5,27 +5,23 @@
 A minute or two of one core.
 """
 
-from __future__ import annotations
-
 from math import sqrt
 
 import numpy as np
+from common import PLAIN, PUBLISHED, prepare
 
 from dsgmcmc.densities.density import Gaussian
 from dsgmcmc.densities.recipe import Dynamics, drift, euler, residual
-from dsgmcmc.densities.sample import sample, vector_target
+from dsgmcmc.densities.sample import sample
 from dsgmcmc.densities.stein import stein_kernel
-from dsgmcmc.samplers.sghmc import SGHMC, SGHMCConfig
-from dsgmcmc.samplers.sgnht import SGNHT, SGNHTConfig
 
 RNG = np.random.default_rng(0)
 POINTS = np.linspace(-2, 2, 9)[:, None]
-LINE = "{:62s} {}"
 
 
 def show(what, value):
     """One line."""
-    print(LINE.format(what, value), flush=True)
+    print(f"{what:62s} {value}", flush=True)
 
 
 def each(*numbers):
@@ -98,17 +94,14 @@ def thermostat():
     matrix = np.diag([0.0] * d + [a] * d + [0.0])
     for label, weight in (("(d / 2) (xi - A)^2", d), ("(xi - A)^2 / (2 d), as printed", 1 / d)):
         dynamics = Dynamics(grad(weight), lambda z: np.tile(matrix, (len(z), 1, 1)), lambda z: 0)
-        show(
-            f"Fokker-Planck residual of eq. 15, H with {label}",
-            f"{np.abs(residual(dynamics, RNG.normal(size=(9, 5)), found)).max():.1e}",
-        )
-    sampler = SGNHT(SGNHTConfig(step_size=0.05**2 / 2, warm_up=0, thermostat="row", metric="identity"), 0)
+        left = np.abs(residual(dynamics, RNG.normal(size=(9, 5)), found)).max()
+        show(f"Fokker-Planck residual of eq. 15, H with {label}", f"{left:.1e}")
     for dimension in (1, 5):
-        target = vector_target(Gaussian(np.zeros(dimension), np.eye(dimension)), sampler, rows=4000)
+        law = Gaussian(np.zeros(dimension), np.eye(dimension))
+        sampler, target = prepare("sgnht", law, rows=4000, step_size=0.05**2 / 2, **PLAIN)
         variance = np.mean([target.block["xi"].var() for t, _ in enumerate(sample(target, sampler, 3000)) if t > 1000])
-        show(
-            f"Var xi measured, d = {dimension}", f"{variance:.3f} (1 / d = {1 / dimension:.3f}, printed H: {dimension})"
-        )
+        laws = f"1 / d = {1 / dimension:.3f}, printed H: {dimension}"
+        show(f"Var xi measured, d = {dimension}", f"{variance:.3f} ({laws})")
 
 
 def variance(update):
@@ -146,8 +139,8 @@ def euler_and_refresh():
         measured = variance(simultaneous)
         law = 2 * friction * (2 - friction * eps + eps**2) / ((friction - eps) * (4 - 2 * friction * eps + eps**2))
         show(f"Var theta, simultaneous, C = {friction:g}, eps = .1", f"{measured:.3f} (law {law:.3f})")
-    sampler = SGHMC(SGHMCConfig(step_size=eps**2 / 2, gamma=c, metric="identity", splitting="published", warm_up=0), 0)
-    target = vector_target(Gaussian(np.zeros(1), np.eye(1)), sampler, rows=chains)
+    law = Gaussian(np.zeros(1), np.eye(1))
+    sampler, target = prepare("sghmc", law, rows=chains, step_size=eps**2 / 2, gamma=c, **PUBLISHED)
     found = [theta.var() for t, theta in enumerate(sample(target, sampler, 4000)) if t > 1000]
     show("Var theta, one after the other, C = 1, eps = .1", f"{np.mean(found):.3f}")
     h = 0.05

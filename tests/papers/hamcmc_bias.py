@@ -1,23 +1,20 @@
 """The bias of HAMCMC that small steps do not remove, on a log-cosh target in two dimensions.
 
-    python tests/papers/hamcmc_bias.py
+    python tests/papers/hamcmc_bias.py            # an hour of one core
+    python tests/papers/hamcmc_bias.py --quick    # to see that it works: seconds
 
 U(x) = sum_k log cosh u_k with x = R diag(1, 1/2) u, or x = u: u_k has the hyperbolic secant law, of variance pi^2 / 4.
 Chains of the dense reference start from that law; what is printed is E[u_k^2] / (pi^2 / 4) over the second half of six
 relaxation times, with its standard error over independent chains. gamma = 1 / the largest curvature and trust 1,
-the sampler's defaults. SGLD at the same eps (memory 0) shows what the step itself does. An hour of one core.
+the sampler's defaults. SGLD at the same eps (memory 0) shows what the step itself does.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
-from pathlib import Path
+from itertools import product
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
-
+from common import command
 from hamcmc import DenseHAMCMC
 
 ANGLE = 0.6
@@ -71,19 +68,13 @@ def second_moments(shape: np.ndarray, memory: int, eps: float, chains: int) -> t
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--chains", type=int, default=40_000)
-    parser.add_argument("--eps", type=float, nargs="+", default=[0.02, 0.005])
-    parser.add_argument("--memory", type=int, nargs="+", default=[0, 2, 3, 5])
-    options = parser.parse_args()
+    quick = command(__doc__).parse_args().quick
     print("E[u^2] over its exact value, for u_1 and u_2")
-    for name, shape in TARGETS.items():
-        for memory in options.memory:
-            for eps in options.eps:
-                mean, error = second_moments(shape, memory, eps, options.chains)
-                label = f"HAMCMC M={memory}" if memory else "SGLD"
-                figures = "   ".join(f"{m:.4f} +- {e:.4f}" for m, e in zip(mean, error, strict=True))
-                print(f"{name:22}{label:12}eps {eps:<7g}{figures}", flush=True)
+    for name, memory, eps in product(TARGETS, (0, 2, 3, 5), (0.5,) if quick else (0.02, 0.005)):
+        mean, error = second_moments(TARGETS[name], memory, eps, 100 if quick else 40_000)
+        label = f"HAMCMC M={memory}" if memory else "SGLD"
+        figures = "   ".join(f"{m:.4f} +- {e:.4f}" for m, e in zip(mean, error, strict=True))
+        print(f"{name:22}{label:12}eps {eps:<7g}{figures}", flush=True)
 
 
 if __name__ == "__main__":

@@ -25,20 +25,20 @@ from time import process_time
 from typing import Any, NamedTuple
 
 import numpy as np
-from common import axes, save
+from common import axes, head, prepare, row, save
 
 from dsgmcmc.densities.density import ALL, Data
-from dsgmcmc.densities.sample import sample, vector_target
+from dsgmcmc.densities.sample import sample
 from dsgmcmc.kernels.formula import Formula
+from dsgmcmc.samplers import SAMPLERS
 from dsgmcmc.samplers.base import Sampler
-from dsgmcmc.samplers.hamcmc import HAMCMC, HAMCMCConfig
-from dsgmcmc.samplers.psgld import PSGLD, PSGLDConfig
-from dsgmcmc.samplers.sgld import SGLD, SGLDConfig
 from dsgmcmc.samplers.step_size import StepSize
 from dsgmcmc.targets.base import Target
 
 N, VARIANCE, BATCH, POWER = 1000, 10.0, 10, 0.51
 ITERATIONS = 20_000
+SETTINGS = ("first step", "lambda")
+AT = np.unique(np.geomspace(10, ITERATIONS, 60).astype(int))
 #: Settings to try: first step, in units of 1 / the largest curvature in the metric, and lambda, in units of its own.
 STEPS = [(step, 0.0) for step in np.geomspace(0.01, 10.0, 21)]
 STEPS_AND_LAMBDAS = list(product(np.geomspace(0.03, 10.0, 7), (0.003, 0.03, 0.3)))
@@ -71,14 +71,16 @@ NOISE = Formula("n = z")
 
 
 class SGRLD(Sampler[StepSize, Target]):
-    """SGLD in a constant dense metric G^-1, for which Gamma vanishes [Patterson 2013]; `step_size` is eps."""
+    """SGLD in the metric of the posterior covariance, for which Gamma vanishes [Patterson 2013]; `step_size` is eps."""
 
     Config = StepSize
     scratch = ("g", "n")
 
-    def __init__(self, config: StepSize, burn_in: int, metric: np.ndarray) -> None:
-        super().__init__(config, burn_in)
-        self.metric, self.root = metric, np.linalg.cholesky(metric)
+    def start(self, target: Target, sd: float) -> None:
+        """Draw the initial theta, and compute the metric."""
+        super().start(target, sd)
+        self.metric = np.linalg.inv(target.density.precision)
+        self.root = np.linalg.cholesky(self.metric)
 
     def step(self, target: Target, iteration: int) -> None:
         """Theta <- theta - eps G^-1 grad U~ + sqrt(2 eps) G^-1/2 z."""
@@ -88,50 +90,48 @@ class SGRLD(Sampler[StepSize, Target]):
             block["theta"][:] += sqrt(2 * eps) * block["n"] @ self.root.T - eps * block["g"] @ self.metric
 
 
+SAMPLERS["posterior-sgrld"] = SGRLD
+
+
 def decay(step: float) -> dict[str, Any]:
     """Settings of a step `step` (1 + t)^-0.51 for t = 0, 1 ...: the paper's (a / t)^0.51, a = step^(1 / 0.51)."""
     return {"step_size": step, "decay_sweeps": 1.0, "decay_power": POWER}
 
 
-def psgld(density: LinearGaussian, step: float, other: float) -> PSGLD:
-    """Build PSGLD; `other` is lambda in units of the typical sqrt v, the root mean square of a datum's gradient."""
+def psgld(density: LinearGaussian, step: float, other: float) -> dict[str, Any]:
+    """Settings of PSGLD; `other` is lambda in units of the typical sqrt v, the root mean square of data's gradients."""
     v = np.sqrt(np.mean((density.a * density.x[:, None]) ** 2) / BATCH) / VARIANCE
     eps = step * v * (1 + other) / density.curvature[0]
-    return PSGLD(PSGLDConfig(**decay(eps * N), burn_in_step_size=eps * N, lambda_n=other * v * N, adapt="always"), 0)
+    return {**decay(eps * N), "burn_in_step_size": eps * N, "lambda_n": other * v * N, "adapt": "always"}
 
 
-def hamcmc(density: LinearGaussian, step: float, other: float, memory: int) -> HAMCMC:
-    """Build HAMCMC; `other` is trust: lambda in units of the largest curvature."""
-    return HAMCMC(HAMCMCConfig(memory=memory, trust=other, **decay(step)), 0)
-
-
-def sgrld(density: LinearGaussian, step: float, other: float) -> SGRLD:
-    """Build SGRLD; `other` is not used."""
-    return SGRLD(StepSize(**decay(step)), 0, np.linalg.inv(density.precision))
+def hamcmc(density: LinearGaussian, step: float, other: float, memory: int) -> dict[str, Any]:
+    """Settings of HAMCMC; `other` is trust: lambda in units of the largest curvature."""
+    return {"memory": memory, "trust": other, **decay(step)}
 
 
 class Method(NamedTuple):
-    """A function that builds a sampler from a density, a step and lambda; settings to try; a colour."""
+    """A sampler, a function of its settings from a density, a step and lambda; steps and lambdas to try; a colour."""
 
-    build: Callable[[LinearGaussian, float, float], Sampler[Any, Any]]
+    sampler: str
+    settings: Callable[[LinearGaussian, float, float], dict[str, Any]]
     grid: list[tuple[float, float]]
     colour: str
 
 
 METHODS = {
-    "SGLD": Method(lambda density, step, _: SGLD(SGLDConfig(**decay(step)), 0), STEPS, "tab:blue"),
-    "PSGLD": Method(psgld, STEPS_AND_LAMBDAS, "tab:orange"),
-    "HAMCMC, M=2": Method(partial(hamcmc, memory=2), STEPS_AND_LAMBDAS, "tab:green"),
-    "HAMCMC, M=3": Method(partial(hamcmc, memory=3), STEPS_AND_LAMBDAS, "tab:red"),
-    "SGRLD": Method(sgrld, STEPS, "tab:gray"),
+    "SGLD": Method("sgld", lambda density, step, _: decay(step), STEPS, "tab:blue"),
+    "PSGLD": Method("psgld", psgld, STEPS_AND_LAMBDAS, "tab:orange"),
+    "HAMCMC, M=2": Method("hamcmc", partial(hamcmc, memory=2), STEPS_AND_LAMBDAS, "tab:green"),
+    "HAMCMC, M=3": Method("hamcmc", partial(hamcmc, memory=3), STEPS_AND_LAMBDAS, "tab:red"),
+    "SGRLD": Method("posterior-sgrld", lambda density, step, _: decay(step), STEPS, "tab:gray"),
 }
 
 
 class Run(NamedTuple):
-    """The second half of a run, and at some iterations the error of the weighted mean of all draws, and the time."""
+    """The second half of a run, and at iterations `AT` the error of the weighted mean of all draws, and the time."""
 
     draws: np.ndarray
-    at: np.ndarray
     error: np.ndarray
     seconds: np.ndarray
 
@@ -139,28 +139,25 @@ class Run(NamedTuple):
 def run(method: Method, dimension: int, settings: tuple[float, float], seed: int) -> tuple[Run, LinearGaussian]:
     """Run a method from theta = 0; a path that diverges has infinite errors."""
     density = LinearGaussian(dimension, ITERATIONS, seed)
-    sampler = method.build(density, *settings)
-    target = vector_target(density, sampler, seed=seed)
-    at = np.unique(np.geomspace(10, ITERATIONS, 60).astype(int))
-    draws = np.empty((ITERATIONS // 2, dimension))
+    sampler, target = prepare(method.sampler, density, seed=seed, **method.settings(density, *settings))
+    draws = np.empty((ITERATIONS, dimension))
     total, weight = np.zeros(dimension), 0.0
-    errors, seconds = np.full(len(at), np.inf), np.full(len(at), np.inf)
+    errors, seconds = np.full((2, len(AT)), np.inf)
     begin = process_time()
     with np.errstate(all="ignore"):
         for t, theta in enumerate(sample(target, sampler, ITERATIONS, sd=0.0)):
             density.batch = density.batches[t + 1]  # of the iteration to come
             w = sampler.weight(target, t)
             total, weight = total + w * theta[0], weight + w
-            if t >= ITERATIONS // 2:
-                draws[t - ITERATIONS // 2] = theta[0]
-            number = np.searchsorted(at, t + 1)
-            if at[number] == t + 1:
+            draws[t] = theta[0]
+            number = np.searchsorted(AT, t + 1)
+            if AT[number] == t + 1:
                 errors[number] = np.linalg.norm(total / weight - density.mean)
                 seconds[number] = process_time() - begin
                 if not errors[number] < 1e6:
                     errors[number:] = np.inf
                     break
-    return Run(draws, at, errors, seconds), density
+    return Run(draws[ITERATIONS // 2 :], errors, seconds), density
 
 
 def last_error(path: Run, density: LinearGaussian) -> float:
@@ -194,12 +191,12 @@ def scatter(out: Path) -> None:
     figure = axes(1, len(METHODS), size=(3 * len(METHODS), 3), sharex=True, sharey=True)
     panels = figure[0]
     circle = np.stack([np.cos(angles := np.linspace(0, 2 * np.pi, 200)), np.sin(angles)])
-    print("D = 2: divergence of the draws' Gaussian from the posterior, 5 seeds")
+    head("D = 2", *SETTINGS, "divergence of the draws' Gaussian from the posterior, 5 seeds", "least", "most")
     for panel, (name, method) in zip(panels, METHODS.items(), strict=True):
         settings = tune(method, 2, divergence, 2)
         paths = [run(method, 2, settings, seed) for seed in range(5)]
         found = [divergence(*each) for each in paths]
-        describe(name, settings, f"{np.mean(found):.3f}, {min(found):.3f} to {max(found):.3f}")
+        row(name, *(f"{x:.3g}" for x in (*settings, np.mean(found), min(found), max(found))))
         path, density = paths[0]
         panel.plot(*path.draws.T, ".", ms=1, alpha=0.3, color=method.colour, rasterized=True)
         ellipse = np.linalg.cholesky(np.linalg.inv(density.precision)) @ circle
@@ -214,29 +211,23 @@ def scatter(out: Path) -> None:
 def errors(out: Path) -> None:
     """Draw figure 2: error of the posterior mean for D = 10 and 100, geometric mean over 10 seeds."""
     panels = axes(2, 2, size=(9, 6.5), sharey="row")
-    for row, dimension in zip(panels, (10, 100), strict=True):
-        print(f"D = {dimension}: error of the posterior mean after {ITERATIONS} iterations, 10 seeds; CPU seconds")
+    for (by_iteration, by_seconds), dimension in zip(panels, (10, 100), strict=True):
+        head(f"D = {dimension}", *SETTINGS, "error of the posterior mean, 10 seeds", "standard error", "CPU seconds")
         for name, method in METHODS.items():
             settings = tune(method, dimension, last_error, 4)
             paths = [run(method, dimension, settings, seed)[0] for seed in range(10)]
             error = np.exp(np.mean([np.log(path.error) for path in paths], axis=0))
             seconds = np.mean([path.seconds for path in paths], axis=0)
             spread = np.std([np.log(path.error[-1]) for path in paths]) / sqrt(len(paths))
-            describe(name, settings, f"{error[-1]:.3f} +- {spread:.0%}; {seconds[-1]:.1f} s")
-            row[0].loglog(paths[0].at, error, color=method.colour, label=name)
-            row[1].loglog(seconds, error, color=method.colour, label=name)
-        row[0].set_ylabel(f"D = {dimension}: error of the mean")
+            tuned = (f"{x:.3g}" for x in settings)
+            row(name, *tuned, f"{error[-1]:.3f}", f"{spread:.0%}", f"{seconds[-1]:.1f}")
+            by_iteration.loglog(AT, error, color=method.colour, label=name)
+            by_seconds.loglog(seconds, error, color=method.colour, label=name)
+        by_iteration.set_ylabel(f"D = {dimension}: error of the mean")
     panels[1, 0].set_xlabel("iterations")
     panels[1, 1].set_xlabel("CPU seconds")
     panels[0, 0].legend(fontsize=8)
     save(panels, out, "hamcmc_error.png")
-
-
-def describe(name: str, settings: tuple[float, float], found: str) -> None:
-    """Print a line."""
-    step, other = settings
-    text = f"first step {step:.3g}" + (f", lambda {other:g}" if other else "")
-    print(f"  {name:14}{text:32}{found}", flush=True)
 
 
 def main() -> None:

@@ -15,16 +15,16 @@ Writes ``hamcmc_movielens.png`` and prints a table. Quarter of an hour; needs ma
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
-import sys
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Iterable
 from itertools import product
 from pathlib import Path
 
 import numpy as np
-from common import axes, save
+from common import axes, head, row, save
+
+from dsgmcmc.parallel.mpirun import run_dsgmcmc
+from dsgmcmc.storage.rundir import RunDirectory
 
 ITERATIONS, BURN_IN, SEEDS = 1000, 50, 3
 MODEL = [
@@ -36,29 +36,21 @@ CENTRES = {"ratings as printed": "--set=center=false", "centred": "--set=center=
 Lines = list[dict[str, float]]
 
 
-@dataclass(frozen=True)
-class Method:
-    """Options of a sampler, and what to try: steps, and values of a second setting."""
-
-    options: tuple[str, ...]
-    steps: tuple[float, ...]
-    setting: str = ""
-    values: tuple[float, ...] = (0.0,)
-
-    def trials(self) -> list[list[str]]:
-        """Options of every trial."""
-        return [
-            [*self.options, f"--step-size={step}", *([f"--set=sampler.{self.setting}={value}"] if self.setting else [])]
-            for step, value in product(self.steps, self.values)
-        ]
+def trials(
+    options: str, steps: Iterable[float], setting: str = "", values: Iterable[float] = (0.0,)
+) -> list[list[str]]:
+    """Options of a sampler with every step, and every value of a second setting."""
+    second = [[f"--set=sampler.{setting}={value}"] if setting else [] for value in values]
+    return [[*options.split(), f"--step-size={step}", *more] for step, more in product(steps, second)]
 
 
 ADAPTIVE = ((0.03, 0.07, 0.15, 0.3), "lambda_n", (3.0, 9.0, 30.0))
+#: Options that are tried.
 METHODS = {
-    "DSGLD": Method(("--sampler=sgld",), tuple(np.geomspace(0.05, 8.0, 12).round(3).tolist())),
-    "PSGLD": Method(("--sampler=psgld", "--set=sampler.adapt=always"), *ADAPTIVE),
-    "HAMCMC": Method(("--sampler=hamcmc",), (0.35, 0.7, 1.4, 2.8), "trust", (1.0, 0.2, 0.03)),
-    "HAMCMC, diagonal": Method(("--sampler=hamcmc", "--set=sampler.metric=diagonal"), *ADAPTIVE),
+    "DSGLD": trials("--sampler=sgld", np.geomspace(0.05, 8.0, 12).round(3).tolist()),
+    "PSGLD": trials("--sampler=psgld --set=sampler.adapt=always", *ADAPTIVE),
+    "HAMCMC": trials("--sampler=hamcmc", (0.35, 0.7, 1.4, 2.8), "trust", (1.0, 0.2, 0.03)),
+    "HAMCMC, diagonal": trials("--sampler=hamcmc --set=sampler.metric=diagonal", *ADAPTIVE),
 }
 
 
@@ -66,24 +58,22 @@ def run(data: Path, options: list[str], seed: int) -> Lines:
     """Lines of metrics of a run; none if it diverged."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "run"
-        command = [sys.executable, "-m", "dsgmcmc", "sample", data, "--out", out, *MODEL, *options, f"--seed={seed}"]
-        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        ended = run_dsgmcmc(["sample", str(data), "--out", str(out), *MODEL, *options, f"--seed={seed}"])
         if "diverged" in ended.stderr:
             return []
         if ended.returncode:
-            raise SystemExit(f"{' '.join(map(str, command))} ended with {ended.returncode}\n{ended.stderr}")
-        lines = (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    return [json.loads(line) for line in lines]
+            raise SystemExit(ended.stderr)
+        return RunDirectory(out).metrics()
 
 
-def tune(data: Path, method: Method, centre: str) -> list[str]:
-    """Options of the trial with the least RMSE of the mean prediction in the end, on two seeds; none may diverge."""
-    trials = method.trials()
-    losses = []
-    for trial in trials:
-        ends = [run(data, [*trial, centre], seed) for seed in (100, 101)]
-        losses.append(np.mean([lines[-1]["rmse_mean"] if lines else np.inf for lines in ends]))
-    return trials[int(np.argmin(losses))]
+def tune(data: Path, tried: list[list[str]], centre: str) -> list[str]:
+    """Options with the least RMSE of the mean prediction in the end, on two seeds; none may diverge."""
+
+    def loss(options: list[str]) -> float:
+        ends = [run(data, [*options, centre], seed) for seed in (100, 101)]
+        return np.mean([lines[-1]["rmse_mean"] if lines else np.inf for lines in ends])
+
+    return min(tried, key=loss)
 
 
 def main() -> None:
@@ -93,24 +83,21 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder for the figure")
     arguments = parser.parse_args()
     panels = axes(2, 2, size=(9, 6.5), sharey="row")
-    for row, (title, centre) in zip(panels, CENTRES.items(), strict=True):
-        print(
-            f"{title}: RMSE of the mean prediction after {ITERATIONS} iterations, {SEEDS} seeds; of the last state; s"
-        )
-        for colour, (name, method) in enumerate(METHODS.items()):
-            best = tune(arguments.data, method, centre)
+    for pair, (title, centre) in zip(panels, CENTRES.items(), strict=True):
+        head(title, "RMSE of the mean prediction", "of the last state", "seconds", "options", "diverged")
+        for colour, (name, tried) in enumerate(METHODS.items()):
+            best = tune(arguments.data, tried, centre)
             runs = [run(arguments.data, [*best, centre], seed) for seed in range(SEEDS)]
             ends = [lines[-1] for lines in runs if lines]
             mean, state, seconds = (np.mean([end[key] for end in ends]) for key in ("rmse_mean", "rmse", "time_s"))
-            text = f"  {name:18}{mean:.4f}  {state:.4f}  {seconds:5.1f} s  {' '.join(best)}"
-            print(text + (f"  ({SEEDS - len(ends)} diverged)" if len(ends) < SEEDS else ""), flush=True)
+            row(name, f"{mean:.4f}", f"{state:.4f}", f"{seconds:.1f}", " ".join(best), SEEDS - len(ends))
             for number, lines in enumerate(runs):
                 shown = [line for line in lines if line["rmse_mean"] is not None]
                 rmse = [line["rmse_mean"] for line in shown]
-                for panel, key in zip(row, ("iteration", "time_s"), strict=True):
+                for panel, key in zip(pair, ("iteration", "time_s"), strict=True):
                     x = [line[key] for line in shown]
                     panel.plot(x, rmse, color=f"C{colour}", lw=1, label=None if number else name)
-        row[0].set(ylabel=f"{title}: RMSE", ylim=(0.84, 0.96))
+        pair[0].set(ylabel=f"{title}: RMSE", ylim=(0.84, 0.96))
     panels[1, 0].set_xlabel("iterations")
     panels[1, 1].set_xlabel("seconds, all inclusive")
     panels[0, 0].legend(fontsize=8)

@@ -27,14 +27,13 @@ from pathlib import Path
 from time import process_time
 
 import numpy as np
-from common import axes, command, head, row, save
+from common import axes, command, head, prepare, row, save
 from latent import given_latent
 from scipy.io import wavfile
 from scipy.signal import ShortTimeFFT, resample_poly
 from stable_factors import Source, StableFactors
 
-from dsgmcmc.densities import KERNELS
-from dsgmcmc.densities.sample import sample, vector_target
+from dsgmcmc.densities.sample import sample
 
 RATE, WINDOW, FRAMES, ALPHAS, NODES = 16_000, 510, 140, (1.2, 1.89), 12
 SENTENCES = [
@@ -207,11 +206,10 @@ def synthetic_signals(quick: bool) -> list[Signal]:
 
 def sampled(signal: Signal, kernel: str, settings: dict, iterations: int, seed: int) -> tuple[float, float]:
     """Score of the last draws, -inf if the chain diverged; CPU seconds without scoring."""
-    density, draws, kind = signal.density(), [], KERNELS[kernel]
-    sampler = kind(kind.Config(**settings), burn_in=iterations - 200)
+    density, draws, grid = signal.density(), [], 1 if "gradient" in settings else 10
+    sampler, target = prepare(kernel, density, iterations - 200, "shuffled", grid=grid, seed=seed, **settings)
     if sampler.gradient.by_parts:
         given_latent(sampler)
-    target = vector_target(density, sampler, seed=seed, grid=10 if sampler.gradient.by_parts else 1)
     begin = process_time()
     for iteration, theta in enumerate(sample(target, sampler, iterations, sd=1e-9), 1):
         if not np.isfinite(theta).all():

@@ -13,7 +13,7 @@ than fits is fine.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -44,8 +44,7 @@ class Activation(NamedTuple):
 def softmax(inputs: Float64) -> Float64:
     """exp(x_k) / sum_l exp(x_l) along the last axis."""
     raised = np.exp(inputs - inputs.max(axis=-1, keepdims=True))
-    found: Float64 = raised / raised.sum(axis=-1, keepdims=True)
-    return found
+    return raised / raised.sum(axis=-1, keepdims=True)
 
 
 ACTIVATIONS = {
@@ -87,7 +86,7 @@ class Network:
         self.features, self.labels = np.asarray(features), np.asarray(labels).astype(np.int64)
         self.classes, self.activation, self.scale = int(self.labels.max()) + 1, ACTIVATIONS[activation], scale
         self.n_data, self.inputs = (int(size) for size in self.features.shape)
-        sizes: list[int] = [self.inputs * hidden, hidden, hidden * self.classes, self.classes]
+        sizes = [self.inputs * hidden, hidden, hidden * self.classes, self.classes]
         ends = np.cumsum(sizes).tolist()
         names = zip(NetworkLayers._fields, sizes, ends, strict=True)
         self.groups = {name: slice(end - size, end) for name, size, end in names}
@@ -106,8 +105,7 @@ class Network:
         features, labels = self.features[index], self.labels[index]
         for first in range(0, len(labels), CHUNK):
             place = slice(first, first + CHUNK)
-            chunk: Any = features[place]
-            yield np.multiply(chunk, self.scale, dtype=np.float64), labels[place]
+            yield np.multiply(features[place], self.scale, dtype=np.float64), labels[place]
 
     def _forward(self, layers: NetworkLayers, x: Float64) -> tuple[Float64, Float64]:
         """Hidden units (S, H), and log odds of the classes up to a constant (S, K)."""

@@ -7,39 +7,24 @@ histogram in two dimensions, over the steps that a chain has made. Friction 1, t
 1/2), dynamics one after the other, r first. A minute of one core, `--quick` seconds; a figure needs matplotlib.
 """
 
-from __future__ import annotations
-
-from time import process_time
-
 import numpy as np
-from common import axes, command, head, row, save
+from common import PUBLISHED, axes, command, head, prepare, row, save
 
 from dsgmcmc.densities.density import ALL, DoubleWell, Gaussian
-from dsgmcmc.densities.riemannian import GSGRHMC, GSGRHMCConfig
-from dsgmcmc.densities.sample import sample, vector_target
-from dsgmcmc.samplers.sghmc import SGHMC, SGHMCConfig
-from dsgmcmc.samplers.sgld import SGLD, SGLDConfig
+from dsgmcmc.densities.sample import sample
 
 TIME, BURN_IN, CHAINS = 150, 30, 4000
 EDGES = np.linspace(-4, 4, 81)
 CELLS = (np.linspace(-4, 4, 33), np.linspace(-3, 4, 29))
-LEFT = ("SGLD", "SGHMC", "naive SGRHMC", "gSGRHMC")
+LEFT = {"SGLD": "sgld", "SGHMC": "sghmc", "naive SGRHMC": "gsgrhmc", "gSGRHMC": "gsgrhmc"}
 RIGHT = {"SGLD": (0.01, 0.02, 0.03), "SGHMC": (0.05, 0.1, 0.2), "gSGRHMC": (0.02, 0.05, 0.1)}
 
 
 class Energetic:
-    """G^-1 = 1.5 sqrt(U - min U + 1/2) times the identity, and one as the unit of steps."""
+    """G^-1 = 1.5 sqrt(U - min U + 1/2) times the identity; steps are given in the time of the dynamics."""
 
     least = 0.0
     corrected = 1.0
-
-    @property
-    def curvature(self):
-        return np.ones(self.dimension)
-
-    @curvature.setter
-    def curvature(self, value):
-        """Steps are given in the time of the dynamics."""
 
     def metric(self, theta):
         above = self.energy(theta)[:, None] - self.least + 0.5
@@ -57,13 +42,13 @@ class OnePeak(Energetic, Gaussian):
 class TwoPeaks(Energetic, DoubleWell):
     """U = x^4 - 2 x^2."""
 
-    least = -1.0
+    least, curvature = -1.0, np.ones(1)
 
 
-class Banana:
+class Banana(Energetic):
     """U = x1^4 / 10 + (4 (x2 + 1.2) - x1^2)^2 / 2: a ridge along a parabola."""
 
-    dimension, n_data, curvature = 2, 1, np.array([5.0, 16.0])
+    dimension, n_data, curvature = 2, 1, np.ones(2)
     prior_mean, prior_precision = np.zeros(2), np.zeros(2)
 
     def energy(self, theta, data=ALL):
@@ -78,19 +63,13 @@ class Banana:
         return np.column_stack([0.4 * x1**3 - 2 * x1 * off, 4 * off])
 
 
-class Ridge(Energetic, Banana):
-    """The banana."""
-
-
-def make(name, density, eps):
-    """A sampler of fig. 2, of step eps in time."""
-    if name == "SGLD":
-        return SGLD(SGLDConfig(step_size=eps, gradient="full"), 0)
+def make(name, density, eps, chains):
+    """A sampler of fig. 2, of step eps in time, and its target."""
+    settings = {"step_size": eps}
     if name == "SGHMC":
-        settings = {"step_size": eps**2 / 2, "gamma": 1.0, "metric": "identity", "splitting": "published"}
-        return SGHMC(SGHMCConfig(**settings, warm_up=0, gradient="full"), 0)
+        settings = {"step_size": eps**2 / 2, "gamma": 1.0, **PUBLISHED}
     density.corrected = float(name != "naive SGRHMC")
-    return GSGRHMC(GSGRHMCConfig(step_size=eps, gradient="full"), 0)
+    return prepare(LEFT[name], density, rows=chains, gradient="full", **settings)
 
 
 def divergence(counts, p):
@@ -112,8 +91,7 @@ def cells(density, *edges, fine=20):
 
 def left(density, name, eps, chains):
     """Divergence, E x^2 over its exact value, and how many chains were lost."""
-    sampler = make(name, density, eps)
-    target = vector_target(density, sampler, rows=chains)
+    sampler, target = make(name, density, eps, chains)
     every, counts, squares = max(1, round(0.5 / eps)), np.zeros(len(EDGES) - 1), []
     with np.errstate(all="ignore"):
         for step, theta in enumerate(sample(target, sampler, round(TIME / eps), sd=0.5)):
@@ -127,9 +105,8 @@ def left(density, name, eps, chains):
 
 def right(name, eps, chains, last):
     """Mean divergence over chains after 100 * 3^k steps, k = 0 .. last; infinite from where a chain is lost."""
-    density = Ridge()
-    sampler, p = make(name, density, eps), cells(density, *CELLS, fine=8)
-    target = vector_target(density, sampler, rows=chains)
+    density = Banana()
+    (sampler, target), p = make(name, density, eps, chains), cells(density, *CELLS, fine=8)
     shape = tuple(len(edges) - 1 for edges in CELLS)
     counts, found, kept = np.zeros((chains, *shape)), [], []
     stops = [100 * 3**k for k in range(last + 1)]
@@ -150,10 +127,9 @@ def right(name, eps, chains, last):
 
 def main():
     """Print both tables, and draw them."""
-    parser = command(__doc__, "recipe_fig2.png")
-    options = parser.parse_args()
+    options = command(__doc__, "recipe_fig2.png").parse_args()
     chains, steps, last = (200, (0.05,), 2) if options.quick else (CHAINS, (0.05, 0.02), 6)
-    begin, bars = process_time(), {}
+    bars, curves = {}, {}
     head("law", "eps", "sampler", "KL", "E x^2", "exact", "chains lost")
     for density, exact in ((OnePeak(), 1.0), (TwoPeaks(), DoubleWell.square)):
         for eps in steps:
@@ -162,15 +138,11 @@ def main():
                 bars[type(density).__name__, eps, name] = kl
                 law = type(density).__doc__.rstrip(".")
                 row(law, eps, name, f"{kl:.4f}", f"{square:.4f}", f"{exact:.4f}", lost)
-    print(f"\n{process_time() - begin:.0f} s of CPU\n")
-    ks = range(last + 1)
-    head("sampler", "eps", *(f"{100 * 3**k:,}" for k in ks))
-    curves = {}
+    head("sampler", "eps", *(f"{100 * 3**k:,}" for k in range(last + 1)))
     for name, grid in RIGHT.items():
         for eps in grid:
             curves[name, eps] = right(name, eps, 10 if options.quick else 40, last)
             row(name, eps, *(f"{kl:.3f}" for kl in curves[name, eps]))
-    print(f"\n{process_time() - begin:.0f} s of CPU")
     if options.out:
         draw(bars, curves, steps[-1], options.out)
 
@@ -182,7 +154,7 @@ def draw(bars, curves, eps, folder):
     for shift, law in ((-0.2, "OnePeak"), (0.2, "TwoPeaks")):
         heights = [bars[law, eps, name] for name in LEFT]
         one.bar(np.arange(len(LEFT)) + shift, heights, 0.4, label="one peak" if shift < 0 else "two peaks")
-    one.set_xticks(range(len(LEFT)), LEFT, fontsize=8)
+    one.set_xticks(range(len(LEFT)), list(LEFT), fontsize=8)
     one.set(ylabel="Kullback-Leibler divergence", title=f"left: steps of {eps}")
     one.legend()
     for (name, step), curve in curves.items():

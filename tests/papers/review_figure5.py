@@ -19,15 +19,13 @@ from __future__ import annotations
 from math import sqrt
 from pathlib import Path
 from time import process_time
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from common import axes, command, digits, head, row, save
+from common import PLAIN, PUBLISHED, axes, command, digits, head, prepare, row, save
 from neural_network import Network
 
 from dsgmcmc.densities.density import prior_gradient
-from dsgmcmc.densities.sample import vector_target
-from dsgmcmc.samplers import SAMPLERS
 
 HIDDEN, BATCH, TEST, SD, LOOKS = 100, 552, 10_000, 0.1, 20
 STEPS = {"SGLD": 1e-4, "SGHMC": 4e-6, "SGNHT": 7e-6}  # h, and twice h^2 of momenta
@@ -78,8 +76,7 @@ class Experiment:
     def chain(self, name, start=None, spent=0.0):
         """Run a chain from a state, or through burn-in, and look at it `LOOKS` times in either half."""
         density = self.network("sigmoid" if "sigmoid" in name else "softmax")
-        sampler = make(name)
-        target = vector_target(density, sampler, grid=self.grid, schedule="random")
+        sampler, target = make(name, density, self.grid)
         sampler.start(target, SD)
         if start is not None:
             target.block["theta"][:] = start
@@ -121,19 +118,23 @@ def draw_precisions(density, theta, rng):
         density.prior_precision[place] = rng.gamma(1 + v.size / 2) / (1 + v @ v / 2)
 
 
-def make(name):
-    """Sampler of a row; eps is half of the paper's h, or of its h^2 where there is a momentum."""
-    kind = name.split(",")[0].removesuffix("-CV")
+def kind_of(name):
+    """Sampler of a row."""
+    return name.split(",")[0].removesuffix("-CV")
+
+
+def make(name, density, grid):
+    """Sampler of a row, and its target; eps is half of the paper's h, or of its h^2 where there is a momentum."""
+    kind = kind_of(name)
     eps = STEPS[kind] / 2
-    settings: dict[str, Any] = {"step_size": eps, "gradient": "control-variate" if "-CV" in name else "part"}
     friction = 0.01 / sqrt(2 * eps)
-    if kind == "SGHMC":
-        settings |= {"splitting": "published", "metric": "identity", "gamma": friction, "refresh": 5, "warm_up": 0}
-    if kind == "SGNHT":
-        thermostat = "element" if "element" in name else "scalar"
-        settings |= {"metric": "identity", "thermostat": thermostat, "diffusion": friction, "warm_up": 0}
-    sampler = SAMPLERS[kind.lower()]
-    return sampler(sampler.Config(**settings), 0)
+    settings = {
+        "SGLD": {},
+        "SGHMC": {**PUBLISHED, "gamma": friction, "refresh": 5},
+        "SGNHT": {**PLAIN, "thermostat": "element" if "element" in name else "scalar", "diffusion": friction},
+    }[kind]
+    gradient = "control-variate" if "-CV" in name else "part"
+    return prepare(kind.lower(), density, grid=grid, step_size=eps, gradient=gradient, **settings)
 
 
 def main():
@@ -152,7 +153,7 @@ def main():
     for name in (*PAPER, *OURS):
         placed = (start, spent) if "-CV" in name or "optimum" in name else ()
         curve = curves[name] = experiment.chain(name, *placed)
-        step = STEPS[name.split(",")[0].removesuffix("-CV")]
+        step = STEPS[kind_of(name)]
         single = np.mean(curve.single[-len(curve.mean) :])
         losses = f"{step:g}", f"{single:.3f}", f"{curve.mean[-1]:.3f}", f"{100 * curve.accuracy:.1f} %"
         row(name, *losses, f"{curve.calls[-1] / n:.0f}", f"{curve.seconds:.0f}", f"{curve.calls[-1] / 1e6:.1f} million")

@@ -16,22 +16,17 @@ iterations a chain; with it `QUICK`. Needs matplotlib (the extra `report`). Not 
 
 from __future__ import annotations
 
-import sys
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from common import axes, command, head, row, save
+from common import PLAIN, PUBLISHED, axes, command, head, row, save
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "reference"))
-
+# isort: split
 from chain_states import iterate, start_chain
-from support import rows_of
+from support import cells_of, predictors, rows_of
 
 from dsgmcmc.config.run import build
-from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.diagnostics.scores import coverage, pit, rmse
 from dsgmcmc.kernels.normal_rows import draw_normal_rows
 from dsgmcmc.model.likelihoods.gaussian import Gaussian
@@ -41,6 +36,7 @@ from dsgmcmc.types import Factor, Float64
 
 Theta = dict[Factor, Float64]
 
+SCALE = (1.0, 5.0)
 GRID, TAU, ITERATIONS, QUICK, LOOKS, ASCENT = 10, 3.0, 20_000, 3000, 50, 40
 MODEL: dict[str, Any] = {
     "rank": 20,
@@ -57,9 +53,7 @@ MODEL: dict[str, Any] = {
     "thin": 3,
 }
 
-
-PLAIN = {"warm_up": 0, "metric": "identity"}
-HMC = {"name": "sghmc", "splitting": "published", "gamma": 0.5, **PLAIN}
+HMC = {"name": "sghmc", "gamma": 0.5, **PUBLISHED}
 NHT = {"name": "sgnht", "thermostat": "scalar", **PLAIN}
 CV = {"gradient": "control-variate"}
 LARGE, SMALL = (0.03, 0.1, 0.3, 0.6), (3e-3, 1e-2, 3e-2, 1e-1)
@@ -84,10 +78,7 @@ class Chain:
         self.iterations = iterations
         settings = MODEL | {"iterations": iterations, "burn_in": burn_in, "sampler": sampler}
         self.target, self.sampler = start_chain(path, MODEL["initial_sd"], build(settings))
-        with Ratings(path) as ratings:
-            indptr, self.columns, self.values = ratings.slab("test", 0, ratings.n_rows)
-            self.rows = np.repeat(np.arange(ratings.n_rows), np.diff(indptr))
-            self.limits = ratings.minimum, ratings.maximum
+        self.rows, self.columns, self.values = cells_of(path, "test")
 
     def theta(self) -> Theta:
         """State of all rows of both factors, in the unit of the chain."""
@@ -95,10 +86,8 @@ class Chain:
 
     def predict(self) -> Float64:
         """Predicted test ratings, in their own unit."""
-        theta, ratings = self.theta(), self.target.ratings
-        eta = np.einsum("nk,nk->n", theta[Factor.W][self.rows], theta[Factor.H][self.columns])
-        found: Float64 = ratings.centre + ratings.scale * eta
-        return found
+        ratings = self.target.ratings
+        return ratings.centre + ratings.scale * predictors(self.target, self.rows, self.columns)
 
     def mode(self) -> Theta:
         """The mode next to the state, given the hyperparameters: rows and columns take their means in turns."""
@@ -113,46 +102,36 @@ class Chain:
         return self.theta()
 
 
-@dataclass
-class Found:
-    """What a chain has found, along its way and at its end."""
+class Found(NamedTuple):
+    """What a chain has found, along its way and at its end.
 
-    iterations: list[int] = field(default_factory=list)
-    single: list[float] = field(default_factory=list)
-    mean: list[float] = field(default_factory=list)
-    sd: float = 0.0
-    covered: float = 0.0
+    `curve` has iterations, RMSE of single states, and RMSE of the mean: (looks, 3). `last` has RMSE of single states
+    (mean over the last half) and of the mean, sd, and coverage of 90 % intervals, in %; NaN if the chain diverged.
+    """
 
-    @property
-    def last(self) -> np.ndarray:
-        """RMSE of single states (mean over the last half) and of the mean, sd, and coverage of 90 % intervals."""
-        half = len(self.single) // 2
-        return np.array([np.mean(self.single[half:]), self.mean[-1], self.sd, 100 * self.covered])
+    curve: np.ndarray
+    last: np.ndarray
 
 
 def follow(chain: Chain, iterations: int, per: int) -> Found:
     """Run a chain, an iteration of which counts as `per`, and look at it now and then."""
-    found, n, values = Found(), 0, chain.values
-    mean, square = np.zeros(len(values)), np.zeros(len(values))
+    curve, late, values = [], [], chain.values
     every = max(iterations // LOOKS // per, 1)
     for made in (iteration + 1 for iteration in iterate(chain.target, chain.sampler, chain.iterations)):
         if made % every:
             continue
         predicted = chain.predict()
         if made * per > iterations // 5:
-            n += 1
-            change = predicted - mean
-            mean += change / n
-            square += change * (predicted - mean)
-        found.iterations.append(made * per)
-        found.single.append(rmse(values, np.clip(predicted, *chain.limits)))
-        found.mean.append(rmse(values, np.clip(mean, *chain.limits)) if n else float("nan"))
-        if not np.isfinite(found.single[-1]) or found.single[-1] > 3:
-            return found
-    variance = square / max(n - 1, 1)
-    found.sd = float(np.sqrt(variance).mean())
-    found.covered = coverage(pit(Gaussian.predictive_of_moments(Moments(mean, variance + 1 / TAU)), values))[0.9]
-    return found
+            late.append(predicted)
+        mean = np.mean(late, axis=0) if late else np.full(len(values), np.nan)
+        errors = (rmse(values, np.clip(state, *SCALE)) for state in (predicted, mean))
+        curve.append((made * per, *errors))
+        if not curve[-1][1] <= 3:
+            return Found(np.array(curve), np.full(4, np.nan))
+    found, variance = np.array(curve), np.var(late, axis=0, ddof=1)
+    covered = coverage(pit(Gaussian.predictive_of_moments(Moments(mean, variance + 1 / TAU)), values))[0.9]
+    single = found[len(found) // 2 :, 1].mean()
+    return Found(found, np.array([single, found[-1, 2], np.sqrt(variance).mean(), 100 * covered]))
 
 
 def exact(data: Path, iterations: int) -> tuple[Found, Theta]:
@@ -188,13 +167,12 @@ def tuned(data: Path, name: str, start: Theta, iterations: int) -> float:
 def draw(curves: dict[str, list[Found]], out: Path) -> None:
     """RMSE of single states, and of mean predictions, against iterations: means over the folds."""
     panels = axes(1, 2, size=(11, 4.2), sharey=True)
-    titles = {"single": "single states, clipped: as in the paper", "mean": "mean of the predictions, clipped"}
-    for axis, (kind, title) in zip(panels[0], titles.items(), strict=True):
+    titles = ("single states, clipped: as in the paper", "mean of the predictions, clipped")
+    for axis, kind, title in zip(panels[0], (1, 2), titles, strict=True):
         for name, folds in curves.items():
-            shortest = min(len(found.single) for found in folds)
-            lines = np.array([getattr(found, kind)[:shortest] for found in folds])
-            look = METHODS[name][2] if name in METHODS else "k-"
-            axis.plot(folds[0].iterations[:shortest], lines.mean(axis=0), look, label=name)
+            shortest = min(len(found.curve) for found in folds)
+            mean = np.mean([found.curve[:shortest] for found in folds], axis=0)
+            axis.plot(mean[:, 0], mean[:, kind], METHODS[name][2] if name in METHODS else "k-", label=name)
         axis.set(title=title, xlabel="iterations, a tenth of the ratings each", ylim=(0.9, 1.4))
     panels[0, 0].set_ylabel("RMSE of the test ratings, mean of five folds")
     panels[0, 1].legend(fontsize="small")

@@ -15,14 +15,11 @@ as many independent draws of the normal approximation at the mode stands beside 
 Seconds are CPU seconds, without pilots.
 """
 
-from __future__ import annotations
-
 from math import log10, sqrt
-from time import process_time
 from typing import NamedTuple
 
 import numpy as np
-from common import axes, command, follow, head, prepare, row, save
+from common import PLAIN, axes, command, follow, head, prepare, row, save
 from scalable_mh import effective
 from scipy.linalg import solve_discrete_lyapunov
 
@@ -33,7 +30,6 @@ from dsgmcmc.densities.scalable import mode_of
 from dsgmcmc.densities.stein import kernel_stein_discrepancy
 
 BATCH, CV = 1000, {"gradient": "control-variate"}
-PLAIN = {"metric": "identity", "warm_up": 0}
 DAMPED = {"gamma": 5.0}  # or the noise of the gradients would need far smaller steps
 #: Sampler, settings, steps in its own unit, share of the iterations; full gradients are those of 100 others.
 SAMPLERS = {
@@ -106,7 +102,7 @@ class Chain(NamedTuple):
 def run(density, name, settings, step, iterations, start):
     """A chain from a start."""
     sampler, target = prepare(name, density, grid=density.n_data // BATCH, step_size=step, **settings)
-    draws, seconds = follow(sampler, target, start, iterations)
+    draws, seconds = follow(sampler, target, iterations, start)
     calls = {None: BATCH, "full": density.n_data, "control-variate": 2 * BATCH + density.n_data / iterations}
     return Chain(draws, seconds, calls[settings.get("gradient")])
 
@@ -135,14 +131,9 @@ def inflation(density, mode, eps):
 def oracle(density, iterations):
     """The posterior by SMH-2: a chain, of which some 2,000 states are kept, and its effective draws."""
     sampler, target = prepare("smh2", density, proposal="pcn", rho=0.5)
-    begin, draws, thin = process_time(), [], max(1, iterations // 2000)
-    sampler.start(target, 1.0)
-    for first in range(0, iterations, thin):
-        sampler.advance(target, first, thin)
-        draws.append(target.block["theta"][0].copy())
-    draws = np.array(draws[len(draws) // 10 :])
-    evaluations = sampler.metrics()["evaluations"]
-    return Chain(draws, process_time() - begin, evaluations), effective(draws)
+    states, seconds = follow(sampler, target, iterations, thin=max(1, iterations // 2000))
+    draws = states[len(states) // 10 :]
+    return Chain(draws, seconds, sampler.metrics()["evaluations"]), effective(draws)
 
 
 def log_loss(theta, unseen):
@@ -207,14 +198,11 @@ def main():
     """Print the tables, and draw traces and discrepancies."""
     parser = command(__doc__, "review_figures_1_3.png")
     parser.add_argument("--dimensions", type=int, nargs="*", default=[10, 50])
-    parser.add_argument("--iterations", type=int, default=20_000)
     options = parser.parse_args()
-    begin = process_time()
     found = figure_1(1000 if options.quick else 10_000, 2 if options.quick else 10)
-    sizes = options.dimensions, 100_000, options.iterations, 200_000
+    sizes = options.dimensions, 100_000, 20_000, 200_000
     dimensions, n, iterations, exact = ((3,), 10_000, 400, 6000) if options.quick else sizes
     chains = {d: table_2(d, n, iterations, max(exact // d, 4000)) for d in dimensions}
-    print(f"\n{process_time() - begin:.0f} s of CPU")
     if options.out:
         draw(found, chains[dimensions[0]], options.out)
 

@@ -27,7 +27,7 @@ from time import process_time
 from typing import Any, NamedTuple
 
 import numpy as np
-from common import axes, command, head, prepare, row, save
+from common import axes, command, follow, head, prepare, row, save
 
 from dsgmcmc.densities.regression import LOGISTIC, Link, Regression, student
 
@@ -97,26 +97,22 @@ def measure(density: Regression, name: str, iterations: int, run: int, **setting
     """Run a chain, look at every fifth state, and time blocks of steps apart from that."""
     burn_in = iterations // 10
     sampler, target = prepare(name, density, burn_in, seed=run, **settings)
-    sampler.start(target, 1.0)
-    states = []
-    for first in range(0, iterations, APART):
-        sampler.advance(target, first, APART)
-        states.append(target.block["theta"][0].copy())
+    states, _ = follow(sampler, target, iterations, thin=APART)
     moves, evaluations, _, steps = sampler.counts[0].copy()
     block, made, begin = min(4096, max(1, 2**24 // density.n_data)), 0, process_time()
     while made < iterations // 2 and process_time() - begin < 5:
         sampler.advance(target, iterations + made, block)
         made += block
     seconds = process_time() - begin
-    draws = np.array(states[burn_in // APART :])
+    draws = states[burn_in // APART :]
     return Measured(moves / steps, evaluations / steps, 1e6 * seconds / made, effective(draws) / (APART * len(draws)))
 
 
-def table(rows: dict[str, dict[int, float]], what: str) -> None:
-    """Print a table by kernel and n."""
-    head(what, *(f"2^{n.bit_length() - 1}" for n in next(iter(rows.values()))))
-    for name, values in rows.items():
-        row(name, *(f"{value:.3g}" for value in values.values()))
+def table(rows: dict[str, dict[int, Measured]], what: str, title: str = "") -> None:
+    """Print a table of one quantity by kernel and n."""
+    head(title + what, *(f"2^{n.bit_length() - 1}" for n in next(iter(rows.values()))))
+    for name, by_n in rows.items():
+        row(name, *(f"{getattr(measured, what):.3g}" for measured in by_n.values()))
 
 
 def figures(model: Model, runs: int, out: Path | None) -> None:
@@ -127,7 +123,7 @@ def figures(model: Model, runs: int, out: Path | None) -> None:
             each = [measure(data(model, n, run), name, model.iterations, run, **settings) for run in range(runs)]
             found[label][n] = Measured(*np.mean(each, axis=0))
     for what in ("evaluations", "microseconds", "acceptance", "ess_per_second"):
-        table({name: {n: getattr(m, what) for n, m in by_n.items()} for name, by_n in found.items()}, what)
+        table(found, what)
     for name, first in product(("SMH-2, published bound", "SMH-2, whitened bound"), (12, 14)):
         large = [(n, m.evaluations) for n, m in found[name].items() if n >= 1 << first and m.evaluations > 0]
         if len(large) > 1:
@@ -159,7 +155,7 @@ def crank_nicolson(model: Model, sizes: list[int]) -> None:
                 n: measure(data(model, n, 0), name, min(model.iterations, 5_000), 0, **more) for n in sizes
             }
     for what in ("acceptance", "ess_per_second"):
-        table({name: {n: getattr(m, what) for n, m in by_n.items()} for name, by_n in rows.items()}, f"pCN: {what}")
+        table(rows, what, "pCN: ")
 
 
 def normality(model: Model, sizes: list[int]) -> None:
@@ -167,13 +163,9 @@ def normality(model: Model, sizes: list[int]) -> None:
     head("n", "mean, in sd of the approximation", "sd / its sd", "skewness", "effective draws")
     for n in sizes:
         sampler, target = prepare("smh2", data(model, n, 0), proposal="pcn", rho=0.5)
-        sampler.start(target, 1.0)
-        draws = []
-        for first in range(0, 10 * min(model.iterations, 5_000), APART):
-            sampler.advance(target, first, APART)
-            draws.append(target.block["theta"][0, 0])
+        states, _ = follow(sampler, target, 10 * min(model.iterations, 5_000), thin=APART)
         _, normal = sampler.prepared(target)
-        x = (np.array(draws) - normal.mean[0]) / np.linalg.norm(normal.root[0])
+        x = (states[:, 0] - normal.mean[0]) / np.linalg.norm(normal.root[0])
         skewness = ((x - x.mean()) ** 3).mean() / x.std() ** 3
         row(f"{n:,}", f"{x.mean():+.3f}", f"{x.std():.3f}", f"{skewness:+.2f}", f"{effective(x[:, None]):,.0f}")
 

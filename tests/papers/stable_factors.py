@@ -66,8 +66,7 @@ ANGLES, TABLE = 500, 3000
 def positive_stable(a: float, shape: tuple[int, ...], generator: np.random.Generator) -> Float64:
     """Draw an array of P of the exponent `a`."""
     angle, exponential = np.pi * generator.random(shape), generator.exponential(size=shape)
-    found: Float64 = np.exp((1 - a) / a * (_log_kanter(a, angle) - np.log(exponential)))
-    return found
+    return np.exp((1 - a) / a * (_log_kanter(a, angle) - np.log(exponential)))
 
 
 def stable_nodes(a: float, nodes: int) -> tuple[Float64, Float64]:
@@ -82,8 +81,7 @@ def stable_nodes(a: float, nodes: int) -> tuple[Float64, Float64]:
 
 def _log_kanter(a: float, u: Float64) -> Float64:
     """Logarithm of A(u)."""
-    found: Float64 = np.log(np.sin((1 - a) * u)) + (a * np.log(np.sin(a * u)) - np.log(np.sin(u))) / (1 - a)
-    return found
+    return np.log(np.sin((1 - a) * u)) + (a * np.log(np.sin(a * u)) - np.log(np.sin(u))) / (1 - a)
 
 
 class Source(NamedTuple):
@@ -112,7 +110,7 @@ class _Place(NamedTuple):
 
 
 class StableFactors:
-    """Nonnegative factors of a spectrogram; a `latent.Augmented`.
+    """Nonnegative factors of a spectrogram; a density as `latent.Latent` wants it.
 
     Parameters
     ----------
@@ -148,7 +146,6 @@ class StableFactors:
         self.halves = 0.5 * np.abs(x.ravel()[self.order]) ** 2
         self.shape, self._places = float(shape), list(self._laid_out(sources))
         self.dimension = self._places[-1].end
-        self.known = np.concatenate([np.zeros(0), *(np.ravel(p.known) for p in self._places if p.known is not None)])
         self.powers = np.concatenate(
             [np.full(p.end - p.begin, 2 / a) for p, a in zip(self._places, self.alphas, strict=True)]
         )
@@ -224,41 +221,37 @@ class StableFactors:
         """Gradient of the energy of some data and of their share of the prior, (n, D)."""
         share = len(self.order[data]) / self.n_data
         found = self._to_factors(theta, slopes, data) + share * self._prior_slope(np.abs(theta))
-        result: Float64 = np.sign(theta) * found
-        return result
+        return np.sign(theta) * found
 
     def _prior_slope(self, size: Float64) -> Float64:
         """Derivative of the prior's energy at |theta|, constant below a tenth of its unit."""
         at = np.maximum(size, 0.1 * self.unit)
-        found: Float64 = (self.shape * self.powers + 1 - self.powers * (self.unit / at) ** self.powers) / at
-        return found
+        return (self.shape * self.powers + 1 - self.powers * (self.unit / at) ** self.powers) / at
 
     def _prior(self, size: Float64) -> Float64:
         """Energy of the prior at |theta|, (n,)."""
         at = np.maximum(size, 0.1 * self.unit)
         energy = (self.shape * self.powers + 1) * np.log(at) + (self.unit / at) ** self.powers
-        found: Float64 = (energy + self._prior_slope(size) * (size - at)).sum(axis=1)
-        return found
+        return (energy + self._prior_slope(size) * (size - at)).sum(axis=1)
 
     # ------------------------------------------------------------------ given Phi
 
     def draw_latent(self, shape: tuple[int, int], generator: np.random.Generator) -> Float64:
-        """See `Augmented.draw_latent`: Phi."""
+        """Phi from its prior: see `latent.Latent`."""
         return 2 * np.stack([positive_stable(alpha / 2, shape, generator) for alpha in self.alphas], axis=2)
 
     def given(self, theta: Float64, data: Data = ALL) -> Callable[[Float64], Float64]:
-        """See `Augmented.given`."""
+        """See `latent.Latent`."""
         sizes, halves = self._lambdas(theta, data) ** (2 / self.alphas), self.halves[data]
 
         def energies(latent: Float64) -> Float64:
             v = (latent * sizes).sum(axis=2)
-            found: Float64 = np.log(v) + halves / v
-            return found
+            return np.log(v) + halves / v
 
         return energies
 
     def gradient_given(self, theta: Float64, latent: Float64, data: Data = ALL) -> Float64:
-        """See `Augmented.gradient_given`."""
+        """See `latent.Latent`."""
         lambdas = self._lambdas(theta, data)
         each = latent * lambdas ** (2 / self.alphas)
         v = each.sum(axis=2, keepdims=True)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from itertools import product
 
 import numpy as np
-import pytest
+from common import prepare
 from latent_dirichlet import LatentDirichlet
 from scipy.special import gammaln
 
-from dsgmcmc.densities.riemannian import GSGRLD, GSGRLDConfig
-from dsgmcmc.densities.sample import sample, vector_target
+from dsgmcmc.densities.sample import sample
 
 DOCUMENTS = [[0, 1, 1, 2], [2, 2, 0], [], [1, 0, 2, 0, 0]]
 FEW_DOCUMENTS = [[0, 0, 0], [0, 0, 1]]
@@ -34,7 +33,7 @@ def probability(beta: np.ndarray, words: list[int]) -> float:
     return total
 
 
-def energy(theta: np.ndarray, documents: list[list[int]], share: float = 1.0) -> float:
+def energy(theta: np.ndarray, documents: list[list[int]], share: float) -> float:
     """Exact; `share` of the prior."""
     beta = theta.reshape(K, V) / theta.reshape(K, V).sum(axis=1, keepdims=True)
     prior = (theta - (BETA0 - 1) * np.log(theta)).sum()
@@ -53,17 +52,9 @@ def test_the_gradient_is_that_of_the_collapsed_likelihood() -> None:
     assert np.abs(exact).max() > 0.2
 
 
-def test_the_energy_is_that_of_the_collapsed_likelihood() -> None:
-    """20,000 particles; the same estimate for the same state, another one for another."""
-    density = made(kept=20_000)
-    np.testing.assert_allclose(density.energy(THETA)[0], energy(THETA[0], DOCUMENTS), rtol=0, atol=0.02)
-    assert density.energy(THETA) == density.energy(THETA)
-
-
 def test_it_is_continued_evenly_over_zero() -> None:
-    """So that |theta| is a reflected chain of any sampler: energy and metric even, gradient and divergence odd."""
+    """So that |theta| is a reflected chain of any sampler: the metric is even, gradient and divergence are odd."""
     density, signs = made(), np.where(np.arange(K * V) % 2, 1.0, -1.0)
-    np.testing.assert_array_equal(density.energy(signs * THETA), density.energy(THETA))
     np.testing.assert_array_equal(density.gradient(signs * THETA), signs * density.gradient(THETA))
     for one, two in zip(density.metric(signs * THETA), density.metric(THETA), strict=True):
         np.testing.assert_array_equal(np.abs(one), np.abs(two))
@@ -92,8 +83,7 @@ def test_the_predictive_law_is_that_of_the_collapsed_likelihood() -> None:
 
 def draws(density: LatentDirichlet, rows: int, eps: float, iterations: int, grid: int = 1) -> list[np.ndarray]:
     """States of `rows` chains, every twentieth, without the first fifth."""
-    sampler = GSGRLD(GSGRLDConfig(step_size=eps), 0)
-    target = vector_target(density, sampler, rows=rows, grid=grid)
+    sampler, target = prepare("gsgrld", density, schedule="shuffled", rows=rows, grid=grid, step_size=eps)
     return [theta.copy() for theta in sample(target, sampler, iterations, sd=3.0)][iterations // 5 :: 20]
 
 
@@ -126,11 +116,3 @@ def test_topics_of_six_words() -> None:
     found = [beta.mean(axis=(0, 1)), (beta**2).mean(axis=(0, 1)), (beta[:, 0] * beta[:, 1]).mean(axis=0)]
     np.testing.assert_allclose(found, enumerated(), rtol=0.04)
     assert enumerated()[0, 0] > 0.42  # 1/3 before the data
-
-
-def test_without_words_it_is_the_prior() -> None:
-    """|theta| ~ Gamma(5, 1): mean and variance to 2 %, of 2,000 entries; the step's bias is below 1 %."""
-    density = LatentDirichlet([[]], 50, 2, beta0=5.0)
-    theta = np.abs(draws(density, 20, 0.01, 1500))
-    assert theta.mean() == pytest.approx(5, rel=0.02)
-    assert theta.var() == pytest.approx(5, rel=0.02)

@@ -6,12 +6,9 @@ vocabulary, is of topic k given the other words' topics with a probability in pr
     q_k = (alpha + n_k) beta_kv,              n_k: other words of the document that are of topic k now.
 
 What is summed over the sweeps that are kept is q_k / sum q, which has the expectation of the drawn topic and a smaller
-variance. The first sweep assigns words given those before them alone; by this the likelihood is estimated, too:
-p(w) = E prod_i sum_k q_k / (K alpha + i), without bias [Buntine 2009, section 4].
+variance. The first sweep assigns words given those before them alone.
 
 Noise: one Philox counter a (document, sweep, four words), under a key that the caller makes.
-
-[Buntine 2009] W. Buntine: Estimating likelihoods for topic models. ACML.
 """
 
 from __future__ import annotations
@@ -22,24 +19,6 @@ from dsgmcmc.kernels import jit
 from dsgmcmc.kernels.philox import rounds
 
 _KERNEL = f'''
-@helper
-def noise(four, sweep, document, use, k0, k1):
-    """The four words of a counter."""
-    mask = uint64(0xFFFFFFFF)
-    shift = uint64(32)
-{rounds("x0, x1, x2, x3 = four, sweep, document, use", 4)}    return x0, x1, x2, x3
-
-
-@helper
-def weigh(beta, v, alpha, n, q):
-    """q_k for the word v, and their sum."""
-    total = 0.0
-    for k in range(n.shape[0]):
-        q[k] = (alpha + n[k]) * beta[v, k]
-        total += q[k]
-    return total
-
-
 @helper
 def chosen(q, rest):
     """Topic at which the sum of q passes rest; the last one, where rounding left none."""
@@ -55,6 +34,8 @@ def chosen(q, rest):
         "int64, int64, uint64, uint64, float64[:, ::1], float64[:, ::1])")
 def assign(beta, words, starts, documents, alpha, dropped, kept, k0, k1, topic_words, document_topics):
     """Add expected numbers of words: of every (word, topic), and of every (document, topic)."""
+    mask = uint64(0xFFFFFFFF)
+    shift = uint64(32)
     topics = beta.shape[1]
     n, q = np.empty(topics), np.empty(topics)
     z = np.empty(np.max(np.diff(starts)) + 1, np.int64)
@@ -65,11 +46,14 @@ def assign(beta, words, starts, documents, alpha, dropped, kept, k0, k1, topic_w
             x0 = x1 = x2 = x3 = uint64(0)
             for i in range(starts[d + 1] - starts[d]):
                 if i & 3 == 0:
-                    x0, x1, x2, x3 = noise(uint64(i >> 2), uint64(sweep), uint64(d), uint64(0), k0, k1)
+{rounds("x0, x1, x2, x3 = uint64(i >> 2), uint64(sweep), uint64(d), uint64(0)", 20)}
                 v = words[starts[d] + i]
                 if sweep > 0:
                     n[z[i]] -= 1.0
-                total = weigh(beta, v, alpha, n, q)
+                total = 0.0
+                for k in range(topics):
+                    q[k] = (alpha + n[k]) * beta[v, k]
+                    total += q[k]
                 k = chosen(q, (float64(x0) + 0.5) * 2.0**-32 * total)
                 x0, x1, x2 = x1, x2, x3
                 z[i] = k
@@ -80,33 +64,11 @@ def assign(beta, words, starts, documents, alpha, dropped, kept, k0, k1, topic_w
                         topic_words[v, k] += share * q[k]
                         document_topics[place, k] += share * q[k]
 
-
-@kernel("void(float64[:, ::1], int64[::1], int64[::1], int64[::1], float64, "
-        "int64, uint64, uint64, float64[::1])")
-def log_likelihood(beta, words, starts, documents, alpha, particles, k0, k1, out):
-    """Logarithm of the mean of so many estimates of the probability of every document."""
-    topics = beta.shape[1]
-    n, q, found = np.empty(topics), np.empty(topics), np.empty(particles)
-    for place in range(documents.shape[0]):
-        d = documents[place]
-        for particle in range(particles):
-            n[:] = 0.0
-            found[particle] = 0.0
-            x0 = x1 = x2 = x3 = uint64(0)
-            for i in range(starts[d + 1] - starts[d]):
-                if i & 3 == 0:
-                    x0, x1, x2, x3 = noise(uint64(i >> 2), uint64(particle), uint64(d), uint64(1), k0, k1)
-                total = weigh(beta, words[starts[d] + i], alpha, n, q)
-                n[chosen(q, (float64(x0) + 0.5) * 2.0**-32 * total)] += 1.0
-                x0, x1, x2 = x1, x2, x3
-                found[particle] += np.log(total / (topics * alpha + i))
-        most = np.max(found)
-        out[place] = most + np.log(np.mean(np.exp(found - most)))
 '''
 
 
 def topics_module() -> Any:
-    """Kernels: ``assign`` and ``log_likelihood``, whose arguments are in their source.
+    """The kernel ``assign``, whose arguments are in its source.
 
     `beta` is (V, K); `words` are numbers below V, those of document d from ``starts[d]`` on; `documents` are those to
     look at; `dropped` is at least 1 where the topics of earlier words are to know of later ones; k0 and k1 are the key.
