@@ -53,7 +53,6 @@ def write_whole(path: Path, text: str | Iterable[bytes | memoryview]) -> None:
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(path)
-            sync(path.parent)
     finally:
         with suppress(OSError):  # an earlier error matters more
             temporary.unlink()

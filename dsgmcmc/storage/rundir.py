@@ -52,7 +52,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from dsgmcmc._version import __version__
 from dsgmcmc.errors import GoneError, InputError, naming
 from dsgmcmc.parallel.comm import cpu_name
-from dsgmcmc.storage.files import read_plain, read_toml, write_whole
+from dsgmcmc.storage.files import read_plain, read_toml, sync, write_whole
 from dsgmcmc.storage.store import (
     VERSION,
     Manifest,
@@ -348,8 +348,9 @@ class RunDirectory:
         return content, facts
 
     def write_settings(self, settings: dict[str, Any], facts: Facts) -> None:
-        """Write the resolved settings and the facts about the run to ``run.toml``, atomically."""
+        """Write the resolved settings and the facts about the run to ``run.toml``, atomically, and sync its folder."""
         write_whole(self.settings_file, tomli_w.dumps({**settings, "run": {"format": VERSION, **facts}}))
+        sync(self.path)
 
     # ------------------------------------------------------------------ metrics
 
