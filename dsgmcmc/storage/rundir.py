@@ -37,7 +37,7 @@ import platform
 import re
 import shutil
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from operator import itemgetter
@@ -456,8 +456,7 @@ class SavedDraws:
 
     def snapshots(self, iterations: Iterable[int]) -> list[Snapshot]:
         """Open the snapshots with the draws of `iterations`, in order and without repeats; raises as `place`."""
-        holders = [self.place(iteration).snapshot for iteration in iterations]
-        return list({snapshot.path: snapshot for snapshot in holders}.values())
+        return list(dict.fromkeys(self.place(iteration).snapshot for iteration in iterations))
 
 
 # ---------------------------------------------------------------------- verification
@@ -490,22 +489,23 @@ def verify_run(run: RunDirectory) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
-def _chain_lines(run: RunDirectory, chain: int, facts: Facts) -> list[str]:
-    """Check a chain's snapshots; return the lines of its newest checkpoint, of its saved draws and of its posterior."""
-    lines: list[str] = []
+def _chain_lines(run: RunDirectory, chain: int, facts: Facts) -> Iterator[str]:
+    """Check a chain's snapshots; yield the lines of its newest checkpoint, of its saved draws and of its posterior."""
     draws = SavedDraws(run, chain, facts)
     for snapshot in map(draws.open, draws.steps):
         snapshot.verify()
     for series in ("checkpoints", "posterior"):
-        snapshots = [run.open_snapshot(series, chain, step, facts) for step in steps(run.series(series, chain))]
-        for snapshot in snapshots:
-            snapshot.verify()
-        for newest in snapshots[-1:]:
-            lines += snapshot_lines(newest, f"{series} {newest.manifest.iteration}")
+        found = steps(run.series(series, chain))
+        for step in found[:-1]:
+            with suppress(GoneError):  # a run that is being sampled removes its older checkpoints
+                run.open_snapshot(series, chain, step, facts).verify()
+        for step in found[-1:]:
+            newest = run.open_snapshot(series, chain, step, facts)
+            newest.verify()
+            yield from snapshot_lines(newest, f"{series} {newest.manifest.iteration}")
             if series == "checkpoints":
                 for iteration in newest.manifest.saved_draws:
                     holder, number = draws.place(iteration)
                     arrays = zip(holder.block_keys(), holder.read_all(holder.block_keys(), number), strict=True)
                     label = f"{chain} draws {iteration}"
-                    lines += sorted(f"{label} {key.path} {block_hash(array)}" for key, array in arrays)
-    return lines
+                    yield from sorted(f"{label} {key.path} {block_hash(array)}" for key, array in arrays)
