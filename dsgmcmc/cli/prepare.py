@@ -182,7 +182,7 @@ def _show(summary: Summary, duplicates: str, asked_for_test: bool) -> None:
     if summary.ratings < FEW_RATINGS:
         notes.append(
             f"{summary.ratings} ratings are few: predictions are mostly those of the prior, and intervals are wide "
-            "(docs/small-data.md)"
+            "(docs/check-a-run.md)"
         )
     if not summary.test and asked_for_test:
         notes.append(

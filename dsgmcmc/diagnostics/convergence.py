@@ -14,7 +14,7 @@ factors, a precision of biases together with these biases. Any effect that the s
 shows in the log likelihood of the test ratings at each draw. This log likelihood is therefore monitored in place of the
 shared parameters. The ESS required of it is smaller than that required of the predictions by the factor
 `LIKELIHOOD_ALLOWANCE`: the smaller ESS still distinguishes a converged chain from a drifting one. The log likelihood is
-ignored once the predictions are `ENOUGH_ALONE` times as accurate as wanted; docs/defaults.md shows the gain from
+ignored once the predictions are `ENOUGH_ALONE` times as accurate as wanted; docs/samplers.md shows the gain from
 waiting for it.
 
 In this check, unlike in `diagnose`, a single chain is compared with itself: its halves count as chains, and R-hat
@@ -49,7 +49,7 @@ RHAT_LIMIT = 1.05
 RECOMMENDED_RHAT = 1.01  # target R-hat that a warning recommends
 #: Fraction of the predictions that may miss the target. With few ratings, up to one prediction in ten shifts its
 #: mean only once in thousands of sweeps: if 95 % had to reach the target, the end of a run would be a matter of chance
-#: (docs/defaults.md).
+#: (docs/samplers.md).
 SHARE_LEFT_OUT = 0.1
 MAX_SHARE_APART = 0.05  # if more than this fraction of predictions have R-hat > `RHAT_LIMIT`, the chains do not agree
 #: Checks ("looks") are due LOOK_SWEEPS * n sweeps after burn-in; n has at most LOOK_DIGITS significant binary digits.

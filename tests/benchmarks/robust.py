@@ -2,7 +2,7 @@
 
     for K in 1 2; do python tests/benchmarks/robust.py robust.jsonl --part $K/2 & done
     python tests/benchmarks/robust.py robust.jsonl --shapes check-ins,few --models plain,auto --seeds 3
-    python tests/benchmarks/robust.py robust.jsonl --table docs/robust.md
+    python tests/benchmarks/robust.py robust.jsonl --table docs/evidence/robust.md
 
 A cell is a shape of `tests/shapes.py`, a model, and a seed of the ratings, the split and the chain. Its ratings are
 prepared and sampled by the command, with `LENGTH`, and the run is opened in Python. Each cell adds a line to the file,

@@ -31,7 +31,7 @@ QUICK = {
     for page in (*DOCS.glob("papers/*.md"), DOCS / "hamcmc.md")
     for experiment in QUICK_COMMAND.findall(page.read_text(encoding="utf-8"))
 }
-ELSEWHERE = {"comparison.md", "own-part.md", "own-target.md"}  # whose Python is executed by tests of their own
+ELSEWHERE = {"evidence/comparison.md", "own-part.md", "own-target.md"}  # whose Python is executed by tests of their own
 #: Pages whose commands are not executed, and why.
 NOT_HERE = {
     "installation.md": "installs packages from an index",
@@ -39,9 +39,9 @@ NOT_HERE = {
     "papers/recipe.md": "its script runs in its quick form",
     "papers/what-does-not-reproduce.md": "takes minutes",
 }
-TAKES_LONG = ("samplers.md", "small-data.md", "tutorial.md")
+TAKES_LONG = ("samplers.md", "check-a-run.md", "tutorial.md")
 #: What commands of a page take for given besides files of ratings.
-GIVEN = {"files.md": "run", "samplers.md": "ml-1m.h5", "serving.md": "run", "small-data.md": "ml-1m.h5"}
+GIVEN = {"files.md": "run", "samplers.md": "ml-1m.h5", "serving.md": "run", "check-a-run.md": "ml-1m.h5"}
 
 
 def pages(language: str) -> set[str]:

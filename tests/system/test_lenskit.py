@@ -109,7 +109,7 @@ def test_the_configuration_has_the_parameters_of_the_model() -> None:
 
 def test_the_example_of_the_documentation(datasets: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It runs, and prints what the page says."""
-    (code,) = fenced(ROOT / "docs" / "comparison.md", "python")
+    (code,) = fenced(ROOT / "docs" / "evidence" / "comparison.md", "python")
     with contextlib.chdir(datasets):
         exec(code, {"__name__": "example"})
     printed = capsys.readouterr().out
