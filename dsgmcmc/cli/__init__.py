@@ -1,7 +1,7 @@
-"""The commands of ``dsgmcmc``: they read options, and call the other packages of dsgmcmc, which do the work.
+"""The commands of ``dsgmcmc``. They parse options, and call other packages of dsgmcmc, which do the work.
 
-`dsgmcmc.cli.app` registers the commands. This file has the options that several commands share. Commands import heavy
-packages inside their functions, so that the help appears at once.
+`dsgmcmc.cli.app` registers the commands. This file defines options that several commands share. Commands import heavy
+packages inside their functions, so that ``--help`` answers at once.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The ``dsgmcmc`` command: it registers all commands, and turns errors into messages and exit codes."""
+"""The program ``dsgmcmc``: it registers the commands, and turns errors into messages and exit statuses."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from dsgmcmc.terminal import complain, say
 #: Base class of the errors that typer raises for a wrong command line; typer does not export it.
 USAGE_ERROR: Any = typer.BadParameter.__base__
 
-# plain help: panels of 80 columns would truncate the names of options
+# plain help, because panels of 80 columns truncate the names of options
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         say(f"dsgmcmc {__version__}")
         raise typer.Exit
 
@@ -33,7 +33,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def program(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version and exit.", callback=_version, is_eager=True)
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
     """Bayesian matrix factorisation by stochastic-gradient and Langevin MCMC, on one core or on a cluster."""
@@ -42,20 +42,20 @@ def program(
 app.command(short_help="Download a MovieLens data set and check it.")(fetch)
 app.command(short_help="Make a ratings file from CSV, Parquet and other formats.")(prepare)
 app.command(short_help="Compare models, and recommend one.")(compare)
-app.command(cls=SampleCommand, short_help="Sample the posterior, alone or under mpirun.")(sample)
+app.command(cls=SampleCommand, short_help="Sample the posterior, in one process or under mpirun.")(sample)
 app.command(short_help="Predict ratings: mean, sd and an interval.")(predict)
 app.command(short_help="Recommend items to users.")(recommend)
 app.command(short_help="Compare rankings of items on the test ratings.")(evaluate)
 app.command(short_help="Export a run to Parquet or netCDF for other tools.")(export)
-app.command(short_help="Write an HTML page about sampling and predictions.")(report)
-app.command(short_help="Describe a run and its quality, or a file.")(info)
+app.command(short_help="Write an HTML report on sampling and predictions.")(report)
+app.command(short_help="Describe a ratings file, or a run and its quality.")(info)
 app.command(short_help="Check all checksums, and print the digest.")(verify)
 app.command(short_help="Check that this machine can sample.")(doctor)
 
 
-def _program_for(words: list[str]) -> typer.Typer:
-    """Return the program with the command that the first word names, which starts faster, or else with all."""
-    first = words[:1]
+def _program_for(arguments: list[str]) -> typer.Typer:
+    """Return the program with only the command that the first argument names, to start fast; without one, with all."""
+    first = arguments[:1]
     smaller = copy(app)
     matching = [command for command in app.registered_commands if [getattr(command.callback, "__name__", "")] == first]
     smaller.registered_commands = matching or app.registered_commands
@@ -67,12 +67,12 @@ def _program_for(words: list[str]) -> typer.Typer:
 def main() -> None:
     """Run the command line; after an error of the user or of the file system, print its message to stderr and exit.
 
-    The exit status is 2 for wrong input or a lack of permission, and 1 for a `WriteError` or another `OSError`. Ctrl-C
+    The exit status is 2 for wrong input or a missing permission, and 1 for a `WriteError` or another `OSError`. Ctrl-C
     raises KeyboardInterrupt.
     """
-    words = sys.argv[1:] or ["--help"]
+    arguments = sys.argv[1:] or ["--help"]
     try:
-        status = _program_for(words)(words, standalone_mode=False)
+        status = _program_for(arguments)(arguments, standalone_mode=False)
     except USAGE_ERROR as error:
         complain(f"{error.format_message().replace('Value error, ', '')} (--help lists commands and options)")
         sys.exit(EXIT_USAGE)

@@ -1,4 +1,4 @@
-"""``dsgmcmc compare``: compares models on a ratings file, and recommends one."""
+"""``dsgmcmc compare``: compares models on the ratings of a file, and recommends one."""
 
 from __future__ import annotations
 
@@ -30,23 +30,24 @@ def compare(
         ),
     ] = None,
     config: Annotated[
-        Path | None, typer.Option(metavar="FILE.toml", help="Settings of all models, named like options of `sample`.")
+        Path | None, typer.Option(metavar="FILE.toml", help="Settings for all models, named like options of `sample`.")
     ] = None,
     assign: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of all models, e.g. seed=1.")
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting for all models, e.g. rank=16.")
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Seed of the choice of held-out ratings, and of the chains.  [default: 0]")
+        int | None, typer.Option(min=0, help="Seed for holding out ratings, and for the chains.  [default: 0]")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace FILE.toml.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare models that suit the ratings, and write the settings of the recommended one.
+    """Compare models that suit the ratings, and write the settings of the recommended model.
 
-    The command runs alone or under mpirun. Some training ratings are held out (the latest ones, if DATA.h5 has a
-    temporal split); test ratings are not used. Each model is sampled briefly on the remaining training ratings, and
-    scored on the held-out ratings. The recommended model is the simplest within one standard error of the best. The
-    recommendation depends on the data, the settings and the seed, but not on the speed or the number of processes.
+    The command runs in one process or under mpirun. It holds out some training ratings (the latest ones, if DATA.h5
+    has a temporal split), and does not use the test ratings. It samples each model briefly on the other training
+    ratings, and scores it on the held-out ratings. It recommends the simplest model within one standard error of the
+    best. The recommendation depends on the data, the settings and the seed, but not on the speed of the machine or the
+    number of processes.
 
     \b
     Examples:
@@ -67,10 +68,10 @@ def compare(
         return read_settings({} if seed is None else {"seed": seed}, config, assign or ())
 
     def work() -> int:
-        given, folder = on_root(comm, settings), out.with_name(f"{out.name}.compare")
+        shared_settings, folder = on_root(comm, settings), out.with_name(f"{out.name}.compare")
         try:
             source, signals = RatingsSource(data), installed()
-            comparison = Comparing(comm, source, folder, given, metric, signals=signals, quiet=as_json).run()
+            comparison = Comparing(comm, source, folder, shared_settings, metric, signals=signals, quiet=as_json).run()
         except StoppedError as stopped:
             return stopped.status
         on_root(comm, partial(write_whole, out, comparison.toml()))
@@ -85,21 +86,21 @@ def compare(
 
 
 def _show(comparison: Comparison) -> None:
-    """Print the table of models, the simplest first, and the recommendation."""
+    """Print the table of models, simplest first, and the recommendation."""
     from dsgmcmc.diagnostics.comparison import CRITERIA
 
     ratings = comparison.held_out + comparison.training
     title = f"{comparison.held_out:,} of {ratings:,} training ratings held out, models by {CRITERIA[comparison.metric]}"
-    short = {"log-probability": "log p", "log-density": "density", "rmse": "RMSE", "ndcg": "NDCG"}[comparison.metric]
-    headings = ("model", short, "behind", "se", "RMSE", "time")
+    score = {"log-probability": "log p", "log-density": "density", "rmse": "RMSE", "ndcg": "NDCG"}[comparison.metric]
+    headings = ("model", score, "behind", "se", "RMSE", "time")
     rows = []
     for model in comparison.models:
         scores = (model.criterion, model.behind, model.error, model.rmse)
-        shown = ("-" if number is None else f"{number:.4f}" for number in scores)
-        rows.append([model.name, *shown, "-" if model.seconds is None else f"{model.seconds:,.1f} s"])
+        cells = ("-" if number is None else f"{number:.4f}" for number in scores)
+        rows.append([model.name, *cells, "-" if model.seconds is None else f"{model.seconds:,.1f} s"])
     show_table(headings, rows, title, left=headings[:1])
     sweeps = comparison.models[0].sweeps
-    say(f"simplest first, {sweeps} sweeps each; behind: gap to the best; se: standard error of the gap; time: sampling")
+    say(f"simplest first, {sweeps} sweeps each; behind: gap to the best model; se: standard error of this gap")
     if comparison.left_out:
-        say(f"not sampled: {len(comparison.left_out)} other models, whose likelihood or part did not help alone")
+        say(f"not sampled: {len(comparison.left_out)} models with a likelihood or a part that did not help by itself")
     say(comparison.sentence())

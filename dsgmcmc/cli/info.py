@@ -1,4 +1,4 @@
-"""Commands that describe or check a file or a run (``info``, ``report``, ``verify``) and the machine (``doctor``)."""
+"""Commands that describe or check a ratings file or a run (``info``, ``report``, ``verify``), or check the machine."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def _kind_of(path: Path) -> str:
 def info(
     path: PathArgument,
     diagnostics: Annotated[
-        bool, typer.Option("--diagnostics", help="For a run: R-hat, effective sample sizes, calibration.")
+        bool, typer.Option("--diagnostics", help="Print R-hat, effective sample sizes and calibration of a run.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Describe a ratings file or a run; for a run, also judge its sampling and its predictions.
+    """Describe a ratings file or a run; for a run, also assess its sampling and its predictions.
 
     \b
     Examples:
@@ -63,11 +63,11 @@ def info(
         say_json({"kind": kind, **facts})
         return
     say(f"{path}: {kind}", *lines, "")
-    show_facts({name: _text(value) for name, value in shown.items()})
-    _show(tables)
+    show_facts({name: _format_fact(value) for name, value in shown.items()})
+    _show_tables(tables)
 
 
-def _show(tables: Iterable[Table]) -> None:
+def _show_tables(tables: Iterable[Table]) -> None:
     for title, headings, rows in tables:
         say("")
         show_table(headings, rows, title, left=headings[:1])
@@ -86,18 +86,18 @@ def _diagnose(path: Path, as_json: bool) -> None:
         say_json({"convergence": convergence, "calibration": scores})
         return
     say(f"{path}: run")
-    _show([convergence_table(convergence), *score_tables(scores)])
+    _show_tables([convergence_table(convergence), *score_tables(scores)])
     say("", *(f"warning: {warning}" for warning in convergence["warnings"]), convergence["note"])
 
 
 def _describe_ratings(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the facts about a ratings file twice: for scripts, and for people with the labels of `dsgmcmc prepare`."""
+    """Return the facts about a ratings file twice: by names for scripts, and by labels for people, as in `prepare`."""
     from dsgmcmc.data.ratings import Ratings
 
     with Ratings(path) as ratings:
         sizes = ("n_rows", "n_cols", "nnz", "nnz_test")
-        about = ("mean", "minimum", "maximum", "transposed", "seed", "source", "digest")
-        facts = {name: getattr(ratings, name) for name in (*sizes, *about)}
+        others = ("mean", "minimum", "maximum", "transposed", "seed", "source", "digest")
+        facts = {name: getattr(ratings, name) for name in (*sizes, *others)}
         features = {}
         for side, stored in ratings.features.items():
             kind = "user" if (side == "rows") != ratings.transposed else "item"
@@ -120,8 +120,8 @@ def _describe_ratings(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     return facts | features, shown
 
 
-def _text(value: Any) -> str | list[str]:
-    """Format a fact: one line, or for a dict one line per entry."""
+def _format_fact(value: Any) -> str | list[str]:
+    """Format a fact as one line, or a dict as one line per entry."""
     if isinstance(value, dict):
         return [f"{name}: {item}" for name, item in value.items()]
     if isinstance(value, float):
@@ -156,7 +156,7 @@ def report(
 
 @retry_if_gone
 def verify(path: PathArgument, as_json: JsonOption = False) -> None:
-    """Check all checksums and the structure of a ratings file or a run, and print the digest of the content.
+    """Check all checksums and the structure of a ratings file or a run, and print the digest of its content.
 
     The digest of a run covers its newest checkpoint, its saved draws and its posterior. It depends neither on the
     number of processes that wrote these files nor on how often the run was resumed.
@@ -186,13 +186,13 @@ def verify(path: PathArgument, as_json: JsonOption = False) -> None:
 
 def doctor(
     launch: Annotated[
-        bool, typer.Option("--launch/--no-launch", help="Whether to start MPI processes; login nodes may forbid it.")
+        bool, typer.Option("--launch/--no-launch", help="Test MPI by starting processes, which login nodes may forbid.")
     ] = True,
     as_json: JsonOption = False,
 ) -> None:
     """Check that this machine can sample, and say how to fix any problem.
 
-    The exit status is 1 if sampling cannot work. On a login node: dsgmcmc doctor --no-launch
+    The exit status is 1 if sampling cannot work. On a login node, run `dsgmcmc doctor --no-launch`.
     """
     from dsgmcmc.doctor import examine
 

@@ -27,7 +27,7 @@ ClipOption = Annotated[
 ]
 DataOption = Annotated[
     Path | None,
-    typer.Option(metavar="DATA.h5", help="The run's ratings file, if it was moved.", show_default="where it was"),
+    typer.Option(metavar="DATA.h5", help="Ratings file of the run.", show_default="the path that was sampled"),
 ]
 
 
@@ -38,7 +38,7 @@ def predict(
     out: OutOption = None,
     of_mean: Annotated[bool, typer.Option("--of-mean", help="Predict the expected rating, without noise.")] = False,
     interval: Annotated[
-        float, typer.Option(help="Probability between the two quantiles: 0.9 gives q05 and q95.")
+        float, typer.Option(help="Probability of the interval; 0.9 gives the quantiles q05 and q95.")
     ] = 0.9,
     at_least: Annotated[
         float | None,
@@ -50,7 +50,7 @@ def predict(
     clip: ClipOption = True,
     unknown: Annotated[
         Literal["refuse", "prior"],
-        typer.Option(help="Unknown users and items: refuse them, or predict them from the prior."),
+        typer.Option(help="Refuse unknown users and items, or predict their ratings from the prior."),
     ] = "refuse",
     columns: Annotated[
         str | None,
@@ -58,12 +58,12 @@ def predict(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a summary as JSON on stderr.")] = False,
 ) -> None:
-    """Predict ratings: mean, sd and an interval of a new rating, noise included.
+    """Predict ratings: mean, standard deviation and interval of a new rating, including its noise.
 
-    PAIRS lists users and items by their original names. The output has the rows and columns of PAIRS in the same order,
-    followed by the mean, the sd and two quantiles of the mixture over the saved draws. If ratings have levels, such as
-    stars, --at-least and --probabilities add probabilities, from an ordinal likelihood or from Gaussian ratings rounded
-    to the nearest level.
+    PAIRS lists users and items by their original names. The output keeps the rows and columns of PAIRS, and adds the
+    mean, the standard deviation and two quantiles of the posterior predictive distribution, which is a mixture over the
+    saved draws. If ratings have levels, such as stars, --at-least and --probabilities add probabilities of levels, from
+    an ordinal likelihood, or from a Gaussian distribution whose ratings are rounded to the nearest level.
 
     \b
     Examples:
@@ -86,9 +86,9 @@ def predict(
 def recommend(
     run: RunArgument,
     user: Annotated[
-        list[str] | None, typer.Option("--user", "-u", metavar="ID", help="A user; repeat the option for more users.")
+        list[str] | None, typer.Option("--user", "-u", metavar="ID", help="User; repeat the option for several users.")
     ] = None,
-    everyone: Annotated[bool, typer.Option("--all", help="All users.")] = False,
+    everyone: Annotated[bool, typer.Option("--all", help="Recommend items to all users.")] = False,
     top: Annotated[int, typer.Option("--top", "-n", min=1, help="Number of items per user.")] = 10,
     out: OutOption = None,
     by: Annotated[
@@ -99,7 +99,7 @@ def recommend(
         ),
     ] = "likely",
     z: Annotated[
-        float, typer.Option(min=0, help="With ucb and lcb, standard deviations between mean and bound.")
+        float, typer.Option(min=0, help="With ucb and lcb, number of standard deviations between mean and bound.")
     ] = 1.0,
     at_least: Annotated[
         float | None,
@@ -116,7 +116,7 @@ def recommend(
     matching: Annotated[
         str | None,
         typer.Option(
-            metavar="REGEX", help="With --items: only items whose line in FILE matches, such as 'Comedy|Drama'."
+            metavar="REGEX", help="Recommend only items whose line in the file of --items matches, e.g. 'Comedy|Drama'."
         ),
     ] = None,
     candidates: Annotated[
@@ -130,16 +130,17 @@ def recommend(
         bool, typer.Option("--include-rated", help="Also recommend items that the user has rated.")
     ] = False,
     data: DataOption = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Seed of Thompson sampling.", show_default="random")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed for Thompson sampling.", show_default="random")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
-    """Recommend items to users, by default those that they will probably choose and like.
+    """Recommend items to users; by default, items that they will probably choose and like.
 
-    Items that a user rated in training are left out; this needs the run's ratings file. The default score is the
-    exposure, estimated from who rated what, times the probability that the user likes the item; it orders items, but is
-    not a probability. With --by mean the score is the expected rating, so items with few ratings may rank high by luck;
-    --by lcb prefers items whose rating is certain. The sd and 90 % interval of the expected rating, and the number of
-    ratings of the item, stand next to the score. `dsgmcmc evaluate` compares the rules of --by on your data.
+    Items that a user rated in training are left out, which needs the run's ratings file. The default score is the
+    exposure times the probability that the user likes the item. Exposure is estimated from which users rated which
+    items; the score orders items, but is not a probability. With --by mean the score is the expected rating, so items
+    with few ratings may rank high by chance; --by lcb prefers items whose expected rating is certain. The output also
+    has the standard deviation and the 90 % interval of the expected rating, and the item's number of ratings.
+    `dsgmcmc evaluate` compares the rules of --by on your data.
 
     \b
     Examples:
@@ -168,21 +169,21 @@ def recommend(
     opened = Run(run)
     ranking = Ranking(top, by, z, seed, clip, at_least, include_rated)
     titles = item_titles(opened.items, items) if items else None
-    among = allowed_items(opened, candidates and read_names(candidates), exclude and read_names(exclude))
+    allowed = allowed_items(opened, candidates and read_names(candidates), exclude and read_names(exclude))
     if matching is not None:
         if items is None:
             raise InputError("--matching needs --items FILE, the file with the lines to match")
         matched = np.zeros(len(opened.items), bool)
         matched[list(item_titles(opened.items, items, matching))] = True
-        among = matched if among is None else among & matched
+        allowed = matched if allowed is None else allowed & matched
     if everyone:
         users = np.argsort(opened.users.ids, kind="stable").astype(np.int32)
     else:
         users = opened.users.index_of(list(dict.fromkeys(user or [])), refuse=True)
     rated = opened.rated(data, users) if not include_rated or by in PATTERN_RULES else None
     if by in PATTERN_RULES and sys.stderr.isatty() and not opened.exposure_file.exists():
-        say("estimating who rates what; the run keeps the result", file=sys.stderr)
-    blocks = recommendations(opened, users, ranking, rated, titles=titles, among=among)
+        say("estimating exposure; the run directory keeps the result", file=sys.stderr)
+    blocks = recommendations(opened, users, ranking, rated, titles=titles, among=allowed)
     if out is not None:
         write_blocks(blocks, out)
     else:
@@ -225,13 +226,13 @@ def evaluate(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare rankings of items, by the rules of recommend and by popularity, on the test ratings.
+    """Compare the rules by which `recommend` ranks items, and popularity, on the test ratings.
 
-    For each user with a liked test rating (without --all, for at most 1,000 of them), the items that the user did not
-    rate in training are ranked, and the first of them are compared with the items that the user liked. Exposure is
-    EASE^R, which uses who rated what but no rating values. The last column is the difference in NDCG from recommend's
-    default rule, averaged over users, and its standard error. --json has all figures, with their intervals. A random
-    split favours exposure: prepare --split temporal gives a harder and more realistic test.
+    Only users with a liked test rating count, at most 1,000 of them without --all. For each user, every rule ranks the
+    items that the user did not rate in training, and the first items are compared with the items that the user liked.
+    Exposure is EASE^R, which uses which users rated which items, but not the ratings. The last column is the mean
+    difference in NDCG from the default rule of `recommend`, and its standard error. --json prints all figures with
+    their intervals. A random split favours exposure; `prepare --split temporal` gives a harder and more realistic test.
 
     \b
     Examples:
@@ -248,9 +249,9 @@ def evaluate(
     if as_json:
         say_json(scores)
         return
-    out_of = f" of {scores['of_users']:,}" if scores["of_users"] > scores["users"] else ""
-    title = f"{scores['users']:,} users{out_of}, lists of {at}, liked: {scores['liked']:g} or more"
-    rows: list[list[str]] = []  # the first row is that of the default rule
+    total = f" of {scores['of_users']:,}" if scores["of_users"] > scores["users"] else ""
+    title = f"{scores['users']:,} users{total}, lists of {at}, liked: {scores['liked']:g} or more"
+    rows: list[list[str]] = []  # the default rule comes first
     for row in scores["rules"]:
         difference = f"{row['difference']['mean']:+.3f} ± {row['difference']['se']:.3f}"
         rows.append([row["rule"], *(f"{row[name]['mean']:.3f}" for name in MEASURES), difference if rows else ""])
@@ -263,14 +264,14 @@ def export(
     run: RunArgument,
     out: Annotated[
         Path,
-        typer.Option("--out", "-o", metavar="OUT", help="File; its suffix chooses the format: .parquet or .nc."),
+        typer.Option("--out", "-o", metavar="OUT", help="File; its suffix decides the format: .parquet or .nc."),
     ],
     draws: Annotated[bool, typer.Option("--draws", help="Parquet: saved draws instead of posterior moments.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace OUT.")] = False,
 ) -> None:
-    """Write a run to one file: Parquet with factors under the original names, or netCDF for ArviZ.
+    """Write a run to one file: Parquet with factors by the original names, or netCDF for ArviZ.
 
-    The netCDF file has hyperparameters and predictions of test pairs, for `xarray.open_datatree` and ArviZ, in the
+    The netCDF file has hyperparameters and predictions for test pairs, for `xarray.open_datatree` and ArviZ, in the
     groups posterior, sample_stats, observed_data and constant_data. Only Parquet has the factors, because factors
     cannot be compared between chains.
 

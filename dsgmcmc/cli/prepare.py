@@ -19,20 +19,20 @@ from dsgmcmc.terminal import console, pass_on, plain, say, say_json, show_facts
 if TYPE_CHECKING:
     from dsgmcmc.data.prepare import Summary
 
-FEW_RATINGS = 50  # with fewer ratings, predictions are mostly those of the prior
+FEW_RATINGS = 50  # with fewer ratings, the prior dominates predictions
 
-Name = StrEnum("Name", {name: name for name in DATA_SETS})  # type: ignore[misc]
+DataSet = StrEnum("DataSet", {name: name for name in DATA_SETS})  # type: ignore[misc]
 
 
 def fetch(
-    name: Annotated[Name, typer.Argument(help="Data set.", show_default=False)],
+    name: Annotated[DataSet, typer.Argument(help="Data set.", show_default=False)],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Parent folder of the data set's folder.")] = Path(
         "downloads"
     ),
 ) -> None:
-    """Download a MovieLens data set, check it and unpack it; files that exist are not downloaded again.
+    """Download a MovieLens data set, check it and unpack it, unless it exists already.
 
-    The command prints the path of the file with the ratings, for dsgmcmc prepare.
+    The command prints the path of the file with the ratings, which `dsgmcmc prepare` reads.
     """
     from rich.progress import Progress
 
@@ -52,13 +52,13 @@ def prepare(
         typer.Option(
             metavar="user=U,item=I,rating=R,timestamp=T",
             help="Columns that are not detected, by name in the header or by position from 1, e.g. item=joke. "
-            "With user and item but no rating: clicks.",
+            "If user and item are given without rating, every line is a click.",
         ),
     ] = None,
     test_fraction: Annotated[
-        float | None, typer.Option(help="Fraction of the ratings that is held out for testing.", show_default="0.1")
+        float | None, typer.Option(help="Fraction of the ratings to hold out for testing.", show_default="0.1")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the split, and of the order of rows and columns.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed for the split, and for the order of rows and columns.")] = 0,
     split: Annotated[
         Literal["random", "temporal"],
         typer.Option(help="Test ratings: drawn at random, or the latest by timestamp."),
@@ -95,7 +95,7 @@ def prepare(
             help="Kinds of columns, instead of the detected ones: number, category, list, year, flag, skip.",
         ),
     ] = None,
-    separator: Annotated[str, typer.Option(help="Separator of the values in a list of categories.")] = "|",
+    separator: Annotated[str, typer.Option(help="Separator between the values of a list.")] = "|",
     memory: Annotated[
         str | None,
         typer.Option(
@@ -111,8 +111,8 @@ def prepare(
 
     The format is detected from the content of a file; text, JSON and MatrixMarket may be compressed with gzip. Read any
     other format into a data frame in Python, and write the data frame as Parquet or pass it to BPMF. Names of users and
-    items may be numbers or any text. In a file of features, the column user (or item) has the names; without this
-    column, the first column has them.
+    items may be numbers or any text. A file of features has the names in a column user (or item), or else in its first
+    column.
 
     \b
     Examples:
@@ -123,7 +123,7 @@ def prepare(
       dsgmcmc prepare ml-1m/ratings.dat ml-1m.h5 --user-features ml-1m/users.dat --item-features ml-1m/movies.dat
       dsgmcmc prepare r.csv r.h5 --user-features users.csv --feature-kinds age=number,occupation=category
     """
-    signal.signal(signal.SIGTERM, interrupt)  # so that a stop by a batch system leaves no temporary files
+    signal.signal(signal.SIGTERM, interrupt)  # a stop by a batch system must leave no temporary files
     from rich.text import Text
 
     from dsgmcmc.data.features import describe
@@ -155,7 +155,7 @@ def prepare(
 
 
 def _show(summary: Summary, duplicates: str, asked_for_test: bool) -> None:
-    """Print a summary, and notes on standard error; a lack of test ratings is noted only if `asked_for_test`."""
+    """Print a summary, and notes on standard error; missing test ratings are noted only if `asked_for_test`."""
     facts = {
         "users": f"{summary.users:,}",
         "items": f"{summary.items:,}",
@@ -171,17 +171,17 @@ def _show(summary: Summary, duplicates: str, asked_for_test: bool) -> None:
     notes = [note for features in summary.features.values() for note in features["notes"]]
     if summary.duplicates:
         notes.append(
-            f"{summary.duplicates:,} ratings repeat the user and item of another rating: the {duplicates} counts "
-            "(--duplicates)"
+            f"{summary.duplicates:,} ratings repeat the user and item of another rating: the {duplicates} rating is "
+            "used (--duplicates)"
         )
     if summary.not_rated:
         notes.append(
-            f"{summary.not_rated:.0%} of the ratings are 0, far more than of any level near it: 0 probably means "
-            "not rated, and a model would learn it as the worst rating; --drop-zeros leaves these ratings out"
+            f"{summary.not_rated:.0%} of the ratings are 0, far more than at any level near 0: 0 probably means "
+            "not rated, but a model would learn it as the worst rating; --drop-zeros leaves these ratings out"
         )
     if summary.ratings < FEW_RATINGS:
         notes.append(
-            f"{summary.ratings} ratings are few: predictions are mostly those of the prior, and intervals are wide "
+            f"{summary.ratings} ratings are few: the prior dominates predictions, and intervals are wide "
             "(docs/check-a-run.md)"
         )
     if not summary.test and asked_for_test:
@@ -194,8 +194,8 @@ def _show(summary: Summary, duplicates: str, asked_for_test: bool) -> None:
 
 
 def _features(entity: str, features: dict[str, Any]) -> str:
-    """Describe the features of users or items: sizes of groups, entities without features, entities without ratings."""
-    groups = ", ".join(f"{group} {number}" if number > 1 else group for group, number in features["groups"].items())
-    without = f"; {features['unknown']:,} {entity}s have none" if features["unknown"] else ""
-    cold = f"; {features['unrated']:,} {entity}s have features but no ratings" if features["unrated"] else ""
-    return f"{sum(features['groups'].values()):,}: {groups}{without}{cold}"
+    """Describe the features of users or items: groups and their sizes, and entities without features or ratings."""
+    groups = ", ".join(f"{group} {size}" if size > 1 else group for group, size in features["groups"].items())
+    unknown = f"; {features['unknown']:,} {entity}s have none" if features["unknown"] else ""
+    unrated = f"; {features['unrated']:,} {entity}s have features but no ratings" if features["unrated"] else ""
+    return f"{sum(features['groups'].values()):,}: {groups}{unknown}{unrated}"

@@ -1,4 +1,4 @@
-"""``dsgmcmc sample``: most of its options are settings, which classes declare by `dsgmcmc.settings.setting`."""
+"""``dsgmcmc sample``. Most of its options are settings, which classes declare by `dsgmcmc.settings.setting`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def sample(
     data: Annotated[Path, typer.Argument(metavar="DATA.h5", help="Ratings file made by `dsgmcmc prepare`.")],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="RUN", help="Run directory.")],
     config: Annotated[
-        Path | None, typer.Option(metavar="FILE.toml", help="Settings, named like these options.")
+        Path | None, typer.Option(metavar="FILE.toml", help="File with settings, named like these options.")
     ] = None,
     assign: Annotated[
         list[str] | None,
@@ -58,13 +58,13 @@ def sample(
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue RUN, or start it if it does not exist.")] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the resolved settings and the costs, and exit.")
+        bool, typer.Option("--dry-run", help="Print the resolved settings and the estimated costs, and exit.")
     ] = False,
     **given: Any,
 ) -> None:
-    """Sample the posterior of a matrix factorisation, alone or under mpirun.
+    """Sample the posterior of a matrix factorisation, in one process or under mpirun.
 
-    The draws depend on the data, the seed, the grid and the settings, not on the number of processes: you may stop
+    The draws depend on the data, the seed, the grid and the settings, but not on the number of processes. You may stop
     a run at any time, and continue it with --resume on another number of processes. A run ends when its predictions are
     accurate enough, or after --iterations.
 
@@ -89,7 +89,7 @@ def sample(
     from dsgmcmc.runs.job import Job
     from dsgmcmc.runs.source import RatingsSource
 
-    job_settings, run_settings = _split(given)
+    job_settings, run_settings = _split_settings(given)
     command = os.environ.get(COMMAND_VARIABLE)  # set if `BPMF` started this process
 
     def work() -> int:
@@ -107,8 +107,8 @@ def sample(
         run_parallel(comm, work)
 
 
-def _split(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Split options into settings of the job and settings of the run, in which ``step_size`` is a sampler setting."""
+def _split_settings(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Split options into settings of the job and settings of the run; ``step_size`` becomes a sampler setting."""
     from dsgmcmc.config.chain import section_of
     from dsgmcmc.config.job import Policy
 
@@ -121,7 +121,7 @@ def _split(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 # ---------------------------------------------------------------------- options of settings
 
-#: Parameters of `sample` without ``**given``, which `with_settings` replaces by the options of settings.
+#: Parameters of `sample` except ``**given``, which `with_settings` replaces by options for settings.
 _FIXED = list(inspect.signature(sample, eval_str=True).parameters.values())[:-1]
 sample.__signature__ = inspect.Signature(_FIXED)  # type: ignore[attr-defined]
 
@@ -141,7 +141,10 @@ def with_settings() -> None:
 
 
 def sections() -> dict[str, dict[str, FieldInfo]]:
-    """Return fields by section (model, chain, job) and name; the chain has the only sampler setting with an option."""
+    """Return the fields of settings by section (model, chain, job) and name.
+
+    The section of the chain includes the step size, the only setting of samplers that has an option.
+    """
     from dsgmcmc.config.chain import ChainConfig
     from dsgmcmc.config.job import Policy
     from dsgmcmc.config.run import ModelConfig
@@ -157,7 +160,7 @@ def sections() -> dict[str, dict[str, FieldInfo]]:
 
 
 def declared(field: FieldInfo) -> dict[str, Any]:
-    """Return the properties that `setting` declares for a field's option; ``offered`` is false if it has none."""
+    """Return the properties of a field's option that `setting` declares; ``offered`` is false without an option."""
     extra: Any = field.json_schema_extra or {}
     return {"shown": "", "offered": False, "metavar": "", "short": "", **extra.get("option", {})}
 
@@ -166,7 +169,7 @@ def _option(section: str, name: str, field: FieldInfo) -> inspect.Parameter:
     """Make the option of a setting; its value is None if the user does not give it."""
     declaration, description = declared(field), field.description or ""
     flag = name.replace("_", "-")
-    default = declaration["shown"] or _shown(field.default)
+    default = declaration["shown"] or _format_default(field.default)
     option = typer.Option(
         f"--{flag}/--no-{flag}" if field.default is True else f"--{flag}",
         *([declaration["short"]] if declaration["short"] else []),
@@ -179,7 +182,7 @@ def _option(section: str, name: str, field: FieldInfo) -> inspect.Parameter:
 
 
 def _type(field: FieldInfo) -> Any:
-    """Return the type of the option; it is text if the setting admits several types, because its class parses text."""
+    """Return the type of an option: text if the setting admits several types, because the setting's class parses it."""
     annotation: Any = field.annotation
     if get_origin(annotation) is Literal:
         return annotation
@@ -187,8 +190,8 @@ def _type(field: FieldInfo) -> Any:
     return types[0] if types in ([int], [float], [bool]) else str
 
 
-def _shown(value: Any) -> str:
-    """Format a default for the help; empty for None and False."""
+def _format_default(value: Any) -> str:
+    """Format a default for the help: ``on`` for True, empty for None and False."""
     if value is None or isinstance(value, bool):
         return "on" if value else ""
     return f"{value:g}" if isinstance(value, float) else str(value)

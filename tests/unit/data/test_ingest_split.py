@@ -168,7 +168,7 @@ def test_zeros_are_left_out(tmp_path):
     """A hint names the option, which leaves out zeros, and the users and items that have no other ratings."""
     (tmp_path / "r.csv").write_text(of_levels("two thirds not rated"))
     hint = typed("prepare", tmp_path / "r.csv", tmp_path / "r.h5").expect(0).err
-    assert "58% of the ratings are 0, far more than of any level near it" in hint
+    assert "58% of the ratings are 0, far more than at any level near 0" in hint
     assert "--drop-zeros leaves these ratings out" in hint
     assert "--drop-zeros" not in typed("prepare", tmp_path / "r.csv", tmp_path / "s.h5", "--drop-zeros").expect(0).err
     summary = prepare(tmp_path, lines() + "5,7,0,1\n3,8,0,1\n", drop_zeros=True)
