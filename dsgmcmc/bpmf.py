@@ -108,7 +108,7 @@ class BPMF(Estimator, FittedModel):
     rank : int or "auto", optional
         Number K of latent dimensions; 0: biases only.
     sampler : str, optional
-        Sampler; its own settings are sampler.NAME: see `options`.
+        Sampling algorithm; its settings are named sampler.NAME: see `options`.
     iterations : int or str, optional
         Number of iterations, burn-in included; e.g. 2000 or 500sweeps.
     burn_in : int or str, optional

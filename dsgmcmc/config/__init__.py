@@ -1,4 +1,4 @@
-"""Settings of a run and its job, which this package reads from files and options, merges, checks and resolves.
+"""Settings of runs and jobs: they are read from files and options, merged, checked and resolved.
 
 This file imports nothing, because some commands use only `units`.
 """

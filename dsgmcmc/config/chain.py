@@ -1,4 +1,4 @@
-"""The configuration of a chain and its sampler, for any target: as the user requests it, and as resolved.
+"""The configuration of a chain and its sampler, for any target, as the user requests it and as resolved.
 
 A requested configuration may have lengths in sweeps, and may lack a grid or a thinning interval. A resolved
 configuration has all values, with lengths in iterations. Processes use the resolved configuration, ``run.toml`` stores
@@ -27,7 +27,7 @@ from dsgmcmc.types import ScheduleName
 if TYPE_CHECKING:
     from dsgmcmc.storage.rundir import Facts, RunDirectory
 
-#: Settings that may change when a run is resumed: the value of no draw depends on them.
+#: Settings that may change when a run is resumed, because no draw depends on them.
 CHANGEABLE = ("iterations", "until", "checkpoint_every", "chains")
 
 #: Number of checkpoints that a chain keeps, in addition to the one at the end of burn-in.
@@ -41,11 +41,11 @@ DEFAULT_SAMPLER = "baoab"
 
 Length = int | str  # iterations, or for example "500sweeps"
 
-LONGEST_VALUE = 80  # characters of a wrong value that an error message shows
+MAX_SHOWN_CHARACTERS = 80  # of a wrong value in an error message
 
 
 class SamplerSection(BaseModel):
-    """The name and the configuration of a sampler, which are one section of a settings file.
+    """A sampler's section in a settings file: its name and its configuration.
 
     Attributes
     ----------
@@ -61,15 +61,15 @@ class SamplerSection(BaseModel):
     config: SamplerConfig
 
     @classmethod
-    def of(cls, given: Any, of_densities: bool = True) -> Self:
+    def of(cls, given: Any, for_density: bool = True) -> Self:
         """Check a section; a plain name stands for the defaults of the sampler.
 
         Parameters
         ----------
         given : object
             Name, section, or checked section.
-        of_densities : bool
-            Whether the samplers of ``DENSITY_SAMPLERS`` are allowed, too.
+        for_density : bool
+            Whether the target is a density, so that the samplers of ``DENSITY_SAMPLERS`` are also allowed.
 
         Raises
         ------
@@ -80,14 +80,14 @@ class SamplerSection(BaseModel):
             return given
         section = section_of(given)
         name = section.pop("name", DEFAULT_SAMPLER)
-        allowed = [*SAMPLERS, *(DENSITY_SAMPLERS if of_densities else ())]
+        allowed = [*SAMPLERS, *(DENSITY_SAMPLERS if for_density else ())]
         kind = sampler_named(name) if isinstance(name, str) else None
         if kind is None or name not in allowed:
             problem = "is not known" if kind is None else "samples only densities"
-            raise ValueError(f"sampler {_shown(name)} {problem}; choose one of {', '.join(allowed)}")
-        if section.get("gradient") == kind.gradients[0]:  # a default that is given must not change the hash
+            raise ValueError(f"sampler {_short_repr(name)} {problem}; choose one of {', '.join(allowed)}")
+        if section.get("gradient") == kind.gradients[0]:  # an explicit default must not change the hash
             del section["gradient"]
-        if section.get("gradient") in DATUM_GRADIENTS and not of_densities:
+        if section.get("gradient") in DATUM_GRADIENTS and not for_density:
             raise ValueError(f"sampler.gradient {section['gradient']!r} is only for densities that are sums over data")
         try:
             return cls(name=name, config=kind.Config(**section))
@@ -117,17 +117,17 @@ def section_of(given: Any) -> dict[str, Any]:
     if isinstance(given, str):
         return {"name": given}
     if not isinstance(given, Mapping):
-        raise InputError(f"sampler must be a name or a section with settings (found {_shown(given)})")
+        raise InputError(f"sampler must be a name or a section with settings (found {_short_repr(given)})")
     return dict(given)
 
 
-def _shown(value: Any) -> str:
+def _short_repr(value: Any) -> str:
     """Return the representation of any value, shortened."""
     try:
         text = repr(value)
     except (ValueError, RecursionError):  # an integer with thousands of digits, or very deep nesting
         text = f"a very long {type(value).__name__}"
-    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]} ..."
+    return text if len(text) <= MAX_SHOWN_CHARACTERS else f"{text[:MAX_SHOWN_CHARACTERS]} ..."
 
 
 def explain(error: ValidationError, prefix: str = "") -> str:
@@ -140,14 +140,14 @@ def explain(error: ValidationError, prefix: str = "") -> str:
         if detail["type"] == "extra_forbidden":
             problem = f"is not a setting{'' if prefix else '; settings of the sampler are sampler.NAME'}"
         problems[name] = f"{problems[name]} or {problem}" if name in problems else problem
-        values[name] = _shown(detail["input"])
+        values[name] = _short_repr(detail["input"])
     return "; ".join(
         problem if name == prefix else f"{name}: {problem} (found {values[name]})" for name, problem in problems.items()
     )
 
 
 class Checked(BaseModel):
-    """Base class of groups of settings; `of` checks settings, and raises an error with a message for the user."""
+    """Base class for groups of settings; `of` checks settings, and raises an error with a message for the user."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -167,22 +167,22 @@ class Checked(BaseModel):
 
 
 class ChainConfig(Checked):
-    """Requested settings of a chain: all settings that do not describe the target, including those of checkpoints.
+    """Requested settings of a chain: all settings that do not describe the target, including checkpoint settings.
 
     Lengths may be given in iterations, as a number, or in sweeps, as ``"500sweeps"``.
     """
 
-    #: Whether the chains sample a density. If so, samplers of densities alone may be chosen, and there are no
+    #: Whether the target is a density. If so, samplers that only sample densities may be chosen, and there are no
     #: predictions to monitor.
-    of_densities: ClassVar[bool] = True
+    for_density: ClassVar[bool] = True
 
     sampler: SamplerSection = setting(
-        "Sampler; its own settings are sampler.NAME.",
+        "Sampling algorithm; its settings are named sampler.NAME.",
         shown="baoab; psgld without biases or centring, or if the prior is fixed",
         metavar="|".join(SAMPLERS),
     )
     grid: int | None = setting(
-        "Number B of blocks of rows, and of blocks of columns.",
+        "Number B of blocks of rows, and also of columns.",
         None,
         shown="4; 2P with P > 4 processes per chain",
         ge=1,
@@ -216,25 +216,25 @@ class ChainConfig(Checked):
     checkpoint_every: int | str = setting(
         "Time or iterations between checkpoints; e.g. 10min or 1000.", "10min", metavar="LENGTH"
     )
-    save_draws: int = setting("Minimum number of draws that a chain saves; 0: none.", 50, ge=0)
+    save_draws: int = setting("Minimum number of draws that a chain saves; with 0, the run cannot predict.", 50, ge=0)
 
     @field_validator("iterations", "burn_in", "thin", "evaluate_every")
     @classmethod
-    def _length(cls, value: Length | None) -> Length | None:
+    def _check_length(cls, value: Length | None) -> Length | None:
         if value is not None:
             parse_length(value, sweep=1)
         return value
 
     @field_validator("until")
     @classmethod
-    def _accuracy(cls, value: str | None) -> str | None:
+    def _normalise_accuracy(cls, value: str | None) -> str | None:
         if value in (None, "none"):
             return value
         return format_accuracy(parse_accuracy(str(value)))
 
     @field_validator("checkpoint_every")
     @classmethod
-    def _interval(cls, value: int | str) -> int | str:
+    def _check_interval(cls, value: int | str) -> int | str:
         if isinstance(value, str) and value.isdigit():
             value = int(value)
         if isinstance(value, str) and parse_time(value) is None:
@@ -245,19 +245,19 @@ class ChainConfig(Checked):
 
     @model_validator(mode="before")
     @classmethod
-    def _sampler(cls, data: Any) -> Any:
-        return {**data, "sampler": SamplerSection.of(data.get("sampler", DEFAULT_SAMPLER), cls.of_densities)}
+    def _check_sampler(cls, data: Any) -> Any:
+        return {**data, "sampler": SamplerSection.of(data.get("sampler", DEFAULT_SAMPLER), cls.for_density)}
 
     def plain(self, processes: int = 1, finest: int | None = None) -> dict[str, Any]:
-        """Choose missing values, convert lengths to iterations, check all, and return the settings.
+        """Choose missing values, convert lengths to iterations, and return all settings after checking them.
 
-        Without a target accuracy and a number of iterations, chains on ratings aim at an ESS of `ESS_PER_CHAIN` per
-        chain, unless it cannot be reached or measured.
+        If neither a target accuracy nor a number of iterations is given, the target accuracy of chains on ratings is an
+        ESS of `ESS_PER_CHAIN` per chain, unless this ESS cannot be reached or measured.
 
         Parameters
         ----------
         processes : int
-            Largest number of processes that share a chain; it determines the default grid.
+            Largest number of processes that share a chain, on which the default grid depends.
         finest : int, optional
             Largest grid that the data admit; the default grid is not larger.
 
@@ -271,7 +271,7 @@ class ChainConfig(Checked):
         InputError
             If the settings are incompatible.
         """
-        monitored = self.iterations is None and not self.of_densities
+        monitored = self.iterations is None and not self.for_density
         until = self.until or (format_accuracy({"ess": ESS_PER_CHAIN * self.chains}) if monitored else "none")
         if until != "none":
             plain = self._plain(processes, finest, until)
@@ -283,7 +283,7 @@ class ChainConfig(Checked):
         return self._plain(processes, finest, None)
 
     def _why_unreachable(self, plain: Mapping[str, Any]) -> str:
-        """Explain why the target accuracy cannot be reached or measured; empty if there is no such reason."""
+        """Explain why the target accuracy cannot be reached or measured; empty if it can."""
         iterations, burn_in = plain["iterations"], plain["burn_in"]
         draws = max(0, iterations - burn_in) // plain["thin"]
         if parse_accuracy(plain["until"]).get("ess", 0) > draws * self.chains:
@@ -298,6 +298,7 @@ class ChainConfig(Checked):
         return ""
 
     def _plain(self, processes: int, finest: int | None, until: str | None) -> dict[str, Any]:
+        """Return all settings as `plain` does, with `until` as the target accuracy."""
         sampler, config = self.sampler.kind, self.sampler.config
         default_grid = 4 if processes <= 4 else 2 * processes
         grid = self.grid or min(default_grid, finest or default_grid)
@@ -357,7 +358,7 @@ class ResolvedChain(ChainConfig):
         return self.burn_in + self.thin
 
     @property
-    def wanted(self) -> dict[str, float]:
+    def accuracy_limits(self) -> dict[str, float]:
         """Limits of the target accuracy by measure; empty without a target accuracy."""
         return parse_accuracy(self.until) if self.until else {}
 
@@ -372,7 +373,7 @@ class ResolvedChain(ChainConfig):
         return None, parse_time(self.checkpoint_every)
 
     def table(self) -> dict[str, Any]:
-        """Return the settings by name, in types of TOML; settings without a value are left out."""
+        """Return the settings by name, with values of TOML's types; settings without a value are left out."""
         settings = {name: value for name, value in self.model_dump().items() if value is not None}
         settings["sampler"] = {name: value for name, value in settings["sampler"].items() if value is not None}
         return settings

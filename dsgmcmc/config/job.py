@@ -1,7 +1,7 @@
 """Settings of a job: its time limits, and its response to divergence.
 
 These settings are not part of a chain's configuration. The draws do not depend on them, except that `on_divergence`
-decides what follows if a chain diverges.
+decides how a chain continues after divergence.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Policy(Checked):
         Parameters
         ----------
         since_start : float
-            Seconds since the program began.
+            Seconds since the program started.
 
         Raises
         ------

@@ -29,7 +29,7 @@ Rank = Annotated[int, Field(ge=0, le=512)]
 #: The largest rank that is chosen automatically.
 MAX_AUTOMATIC_RANK = 32
 
-#: Sampler for a factorisation in which the metric of the default sampler may be unstable.
+#: Sampler for models in which the metric of the default sampler may be unstable.
 ROBUST_SAMPLER = "psgld"
 
 #: Burn-in with the default sampler; docs/samplers.md gives the reasons.
@@ -44,12 +44,12 @@ def automatic_rank(ratings: int, rows_and_columns: int) -> int:
 class FactorConfig(BaseModel):
     """Settings of every model: rank, likelihood, biases, centring, and the first draw of hyperparameters."""
 
-    of_densities: ClassVar[bool] = False
+    for_density: ClassVar[bool] = False
 
     rank: Rank | Literal["auto"] = setting(
         "Number K of latent dimensions; 0: biases only.",
         "auto",
-        shown="auto, by the number of ratings",
+        shown="auto: chosen by the number of ratings",
         metavar="K|auto",
         short="-K",
     )
@@ -58,7 +58,7 @@ class FactorConfig(BaseModel):
         "gaussian",
         metavar="|".join(LIKELIHOODS),
     )
-    biases: bool = setting("User and item biases.", True)
+    biases: bool = setting("Include user and item biases.", True)
     center: bool = setting("Subtract the mean of the training ratings.", True, offered=False)
     hyper_start: int = setting("Sweeps before the first draw of the hyperparameters.", 1, offered=False, ge=0)
 
@@ -75,7 +75,7 @@ class FactorConfig(BaseModel):
         if not value and info.data.get("rank") == 0:
             raise ValueError(
                 f"a model with {named('rank')} 0 has only biases: leave out {named('no_biases')}, or give "
-                f"{named('rank')} 1 or more, as the all-cells likelihood needs"
+                f"{named('rank')} 1 or more, which the all-cells likelihood needs"
             )
         return value
 
@@ -93,21 +93,21 @@ class RunConfig(ModelConfig, ChainConfig):
     """Requested settings of the chains and the model of a run; `RatingsSource` chooses the rank if it is ``auto``."""
 
     def resolved(self, processes: int = 1, finest: int | None = None) -> ResolvedConfig:
-        """Return the resolved configuration. Parameters and errors are those of `ChainConfig.plain`."""
-        self._check_law()
+        """Return the resolved configuration; parameters and errors are as for `ChainConfig.plain`."""
+        self._refuse_unsupported()
         rank = MAX_AUTOMATIC_RANK if self.rank == "auto" else self.rank
         config = ResolvedConfig.of({**self.plain(processes, finest), "rank": rank})
         if config.interleaved and self.law.has_parameters():
             raise InputError(
-                f"{self.sampler.name} interleaves several states, and each would need parameters of its own for "
-                f"{self.likelihood}: use another {named('sampler')}"
+                f"{self.sampler.name} interleaves several states, each of which would need separate parameters of the "
+                f"{self.likelihood} likelihood: use another {named('sampler')}"
             )
         for part in PARTS:
             part.check(config)
         return config
 
-    def _check_law(self) -> None:
-        """Refuse settings that the likelihood does not support."""
+    def _refuse_unsupported(self) -> None:
+        """Raise InputError for settings that the likelihood does not support."""
         self.law.check(self)
         kind, estimator = self.sampler.kind, self.sampler.kind.estimator(self.sampler.config)
         if estimator.by_parts and not self.law.is_sum_over_ratings:
@@ -118,14 +118,14 @@ class RunConfig(ModelConfig, ChainConfig):
             )
         if kind.draws_conditionals and not self.law.is_conditionally_gaussian():
             raise InputError(
-                f"{named('sampler')} {self.sampler.name} needs rows with normal conditional distributions, but the "
-                f"{self.likelihood} likelihood gives others: choose a sampler with gradients, such as {DEFAULT_SAMPLER}"
+                f"{named('sampler')} {self.sampler.name} needs normal conditional distributions of rows, which the "
+                f"{self.likelihood} likelihood does not give: use a sampler with gradients, such as {DEFAULT_SAMPLER}"
             )
-        law_is_fixed = self.noise == "shared" and self.law.has_noise and not self.law.has_parameters()
-        if estimator.fixed_likelihood and not law_is_fixed:
+        likelihood_is_fixed = self.noise == "shared" and self.law.has_noise and not self.law.has_parameters()
+        if estimator.fixed_likelihood and not likelihood_is_fixed:
             raise InputError(
-                f"sampler.gradient: {self.sampler.config.gradient} keeps a gradient of the likelihood, but noise "
-                f"scales and thresholds change it: leave out {named('noise')} and {named('likelihood')}"
+                f"sampler.gradient: {self.sampler.config.gradient} reuses a gradient of the likelihood, which noise "
+                f"scales and thresholds would change: leave out {named('noise')} and {named('likelihood')}"
             )
 
 
@@ -146,7 +146,7 @@ class ResolvedConfig(ModelConfig, ResolvedChain):
 
     @property
     def times(self) -> tuple[str, ...]:
-        """Names of the levels of time."""
+        """Names of the time levels."""
         return () if self.time_levels == "no" else tuple(self.time_levels.split(","))
 
     def quantities_for(self, ratings: Ratings) -> Quantities:
@@ -205,8 +205,8 @@ def read_settings(
 def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
     """Merge settings; later layers take precedence.
 
-    A layer that names a different sampler drops the sampler settings of earlier layers. Sampler settings belong to the
-    default sampler if no layer up to theirs names one.
+    A layer that names a different sampler drops the sampler settings of earlier layers. Sampler settings in a layer
+    belong to the sampler that the layer or an earlier one names, or else to the default sampler.
     """
     result: dict[str, Any] = {}
     for layer in layers:

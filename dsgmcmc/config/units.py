@@ -11,13 +11,13 @@ from math import isfinite
 
 _LENGTH = re.compile(r"(\d+)(\s*sweeps?)?")
 _CLOCK_TIME = re.compile(r"(?:(\d+)-)?(\d+):(\d\d):(\d\d)")
-_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|h|d)")
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(s|min|h|d)")
 _SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 
-#: Measures of accuracy; a limit must be larger than the number given here.
+#: Measures of accuracy, and the value that a limit must exceed.
 MEASURES = {"rhat": 1.0, "ess": 0.0}
 
-LEAST_DRAWS = 4  # per chain; fewer draws say nothing about mixing
+LEAST_DRAWS = 4  # per chain; mixing cannot be measured with fewer draws
 ESS_PER_CHAIN = 100  # with a smaller ESS, R-hat and tail quantiles are unreliable [Vehtari 2021, section 5]
 
 
@@ -48,7 +48,7 @@ def parse_length(length: int | str, sweep: int) -> int:
 
 def parse_time(text: str) -> float | None:
     """Return the seconds in ``90s``, ``10min``, ``1h``, ``2d``, ``HH:MM:SS`` or ``D-HH:MM:SS``; None if malformed."""
-    if match := _SPAN.fullmatch(text):
+    if match := _DURATION.fullmatch(text):
         return float(match[1]) * _SECONDS[match[2]]
     if match := _CLOCK_TIME.fullmatch(text):
         days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
@@ -63,26 +63,26 @@ def parse_accuracy(text: str) -> dict[str, float]:
     Returns
     -------
     dict of str to float
-        Limit of every measure that `text` names.
+        Limits by measure, for the measures that `text` names.
 
     Raises
     ------
     ValueError
         If `text` is malformed.
     """
-    wanted: dict[str, float] = {}
+    limits: dict[str, float] = {}
     for part in text.split(","):
         name, _, number = (word.strip() for word in part.partition("="))
         try:
             limit = float(number)
         except ValueError:
             limit = 0.0
-        if name not in MEASURES or name in wanted or not isfinite(limit) or limit <= MEASURES[name]:
+        if name not in MEASURES or name in limits or not isfinite(limit) or limit <= MEASURES[name]:
             raise ValueError("must be like 'ess=400', 'rhat=1.01' (above 1) or 'ess=400,rhat=1.01', or 'none'")
-        wanted[name] = limit
-    return wanted
+        limits[name] = limit
+    return limits
 
 
-def format_accuracy(wanted: Mapping[str, float]) -> str:
-    """Format a target accuracy; the inverse of `parse_accuracy`."""
-    return ",".join(f"{name}={limit:g}" for name, limit in wanted.items())
+def format_accuracy(limits: Mapping[str, float]) -> str:
+    """Format a target accuracy as text that `parse_accuracy` reads."""
+    return ",".join(f"{name}={limit:g}" for name, limit in limits.items())

@@ -104,7 +104,7 @@ def diagnose(run: Run) -> dict[str, Any]:
             **_measures(values, interleaved, withheld is not None or not len(index)),
         },
     }
-    aim = max(ESS_PER_CHAIN * chains, run.config.wanted.get("ess", 0))
+    aim = max(ESS_PER_CHAIN * chains, run.config.accuracy_limits.get("ess", 0))
     return {**result, "warnings": _warnings(result, aim), "note": BIAS_NOTE}
 
 
@@ -315,12 +315,12 @@ def look_at(
     if mixing.equal_weights(weights):
         values = traces.last_draws(chains).astype(np.float64)
         log_likelihood = traces.last_draws(scores) if scores[0].size else None
-        measured = accuracy(values, len(config.make_sampler().positions), list(config.wanted), log_likelihood)
+        measured = accuracy(values, len(config.make_sampler().positions), list(config.accuracy_limits), log_likelihood)
     return Look(
         until=str(config.until),
         iteration=min(iteration for iteration, _ in progress_of.values()),
         found=measured,
-        reached=reached(config.wanted, measured),
+        reached=reached(config.accuracy_limits, measured),
         limit=config.iterations,
     )
 

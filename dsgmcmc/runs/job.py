@@ -374,7 +374,7 @@ class Job:
             if any(self.comm.allgather(self._stopped)):
                 return
             self._look = self._look_at(chains)
-            self._progress.look = self._look.against(config.wanted)
+            self._progress.look = self._look.against(config.accuracy_limits)
             if self._look.reached or self._look.iteration >= config.iterations:
                 return
             goal = next_look(goal + 1, config.burn_in, config.sweep_length)

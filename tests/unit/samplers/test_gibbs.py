@@ -148,6 +148,6 @@ def test_a_likelihood_without_normal_conditionals_is_refused(monkeypatch: pytest
 
     monkeypatch.setitem(LIKELIHOODS, "other", Other)
     with pytest.raises(
-        InputError, match=r"^--sampler gibbs needs .* the other likelihood gives others: choose .* baoab$"
+        InputError, match=r"^--sampler gibbs needs .* which the other likelihood does not give: use .* baoab$"
     ):
         build({"sampler": "gibbs", "likelihood": "other"}).resolved()
