@@ -1,4 +1,4 @@
-"""Reads ratings, pairs, names and features from sparse matrices, data frames or arrays; a `Table` has results."""
+"""Reads ratings, pairs, names and features from sparse matrices, data frames or arrays; `Table` holds results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dsgmcmc.data.tables import TableFile, is_number
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Array, Float64, Mask
 
-_SHOWN = 10  # rows of a table that are printed
+_PRINTED = 10  # rows of a table that are printed
 
 
 class Table(dict[str, Array]):
@@ -37,13 +37,13 @@ class Table(dict[str, Array]):
 
     def __repr__(self) -> str:
         length = len(next(iter(self.values()), ()))
-        lines = [list(self), *([_text(c[k]) for c in self.values()] for k in range(min(length, _SHOWN)))]
+        lines = [list(self), *([_format_cell(c[k]) for c in self.values()] for k in range(min(length, _PRINTED)))]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         rows = ["  ".join(text.rjust(width) for text, width in zip(line, widths, strict=True)) for line in lines]
-        return "\n".join([*rows, *(["..."] if length > _SHOWN else []), f"[{length:,} rows x {len(self)} columns]"])
+        return "\n".join([*rows, *(["..."] if length > _PRINTED else []), f"[{length:,} rows x {len(self)} columns]"])
 
 
-def _text(value: Any) -> str:
+def _format_cell(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, np.floating) else str(value)
 
 
@@ -62,9 +62,7 @@ def list_names(given: Any, role: str) -> list[Any]:
     if labels is not None:
         position = 0 if len(labels) == 1 else find_column(labels, role)
         if position is None:
-            raise InputError(
-                f"expected a column {role} in the data frame; its columns are {', '.join(map(str, labels))}"
-            )
+            raise InputError(f"the data frame has no column {role}; its columns are {', '.join(map(str, labels))}")
         given = given[labels[position]]
     if np.ndim(given) == 0:
         return [given.item() if isinstance(given, np.generic | np.ndarray) else given]
@@ -93,9 +91,9 @@ def read_ratings(X: Any, y: Any = None, timed: bool = False, columns: str | None
 
     if scipy.sparse.issparse(X):
         if timed:
-            raise InputError("time levels need timestamps: a sparse matrix has none, give a data frame or array")
+            raise InputError("time levels need timestamps, which a matrix cannot have: give a data frame or an array")
         if y is not None:
-            raise InputError("X is a matrix of ratings: leave out y")
+            raise InputError("X is a matrix of ratings, so y must be left out")
         matrix = X.tocoo()
         given = {"user": matrix.row.astype(np.int64), "item": matrix.col.astype(np.int64), "rating": matrix.data}
     else:
@@ -114,10 +112,10 @@ def read_ratings(X: Any, y: Any = None, timed: bool = False, columns: str | None
     except (TypeError, ValueError) as error:
         raise InputError(f"ratings must be numbers ({error})") from error
     if ratings.shape != given["user"].shape:
-        raise InputError(f"{len(given['user'])} pairs of user and item, but {ratings.shape} ratings")
+        raise InputError(f"there are {len(given['user'])} pairs, but the ratings have the shape {ratings.shape}")
     if not len(ratings):
         raise InputError("there are no ratings")
-    _refuse(~np.isfinite(ratings), "rating")
+    _refuse_rows(~np.isfinite(ratings), "rating")
     return given | {"rating": ratings}
 
 
@@ -136,13 +134,13 @@ def _seconds(times: Array) -> Float64:
     try:
         seconds = times.astype(np.float64)
     except (TypeError, ValueError) as error:
-        raise InputError(f"timestamps must be seconds, or dates of NumPy ({error})") from error
-    _refuse(~np.isfinite(seconds), "timestamp")
+        raise InputError(f"timestamps must be seconds, or NumPy dates ({error})") from error
+    _refuse_rows(~np.isfinite(seconds), "timestamp")
     return seconds
 
 
-def _refuse(bad: Mask, kind: str) -> None:
-    """Raise InputError if there are `bad` rows, with the first row numbers, counted from 0; `kind` names the values."""
+def _refuse_rows(bad: Mask, kind: str) -> None:
+    """Raise InputError if there are `bad` rows; the error names the `kind` of value and the first rows, from 0."""
     rows = np.flatnonzero(bad)
     if len(rows):
         subject = f"{len(rows):,} {kind}s are" if len(rows) > 1 else f"one {kind} is"
@@ -163,9 +161,9 @@ def read_pairs(X: Any, columns: str | None = None) -> list[Array]:
 
 
 def _columns(X: Any, roles: Sequence[str], named: Mapping[str, str]) -> list[Array]:
-    """Return the column of each role, names as by `_names`; `named` maps roles to column names of a data frame.
+    """Return the column of each role, with names converted by `_names`; `named` maps roles to labels of a data frame.
 
-    An array, or a data frame whose columns are named by numbers, has one column for each role, in the order of roles.
+    An array, or a data frame whose labels are numbers, has one column for each role, in the order of roles.
     """
     labels = getattr(X, "columns", None)
     if labels is None:
@@ -187,16 +185,16 @@ def _columns(X: Any, roles: Sequence[str], named: Mapping[str, str]) -> list[Arr
 
 
 def _names(column: Array, role: str) -> Array:
-    """Convert a column of names to int64 or to an object array of str."""
+    """Convert a column of names to an int64 array or to an object array of str."""
     if column.dtype == object:
         missing = [value is None or value != value or value == "" for value in column]  # NaN is not itself
-        _refuse(np.array(missing, bool), f"{role} name")
+        _refuse_rows(np.array(missing, bool), f"{role} name")
         inferred = np.array(column.tolist())
         column = inferred if inferred.dtype.kind in "iuf" else column
     if column.dtype.kind in "iu":
         return column.astype(np.int64)
     if column.dtype.kind == "f":
-        _refuse(~np.isfinite(column), f"{role} name")
+        _refuse_rows(~np.isfinite(column), f"{role} name")
         whole = column.astype(np.int64)
         if (whole != column).any():
             row = int(np.flatnonzero(whole != column)[0])
@@ -208,8 +206,8 @@ def _names(column: Array, role: str) -> Array:
 def ratings_source(X: Any, y: Any, timed: bool, columns: str | None, has_features: bool) -> Path | TableFile:
     """Return the input of `BPMF.fit` as an input of `prepare_ratings`: the path of a file, or a table of arrays.
 
-    Parameters are as for `read_ratings`; `has_features` says whether features are given. Raises InputError if `X` does
-    not go with another parameter, or as `read_ratings` does.
+    Parameters are as for `read_ratings`; `has_features` says whether features are given. Raises InputError as
+    `read_ratings` does, and if `X` cannot be combined with the other parameters.
     """
     if isinstance(X, str | os.PathLike):
         if y is not None or (has_features and Path(X).suffix == ".h5"):
@@ -226,7 +224,7 @@ def read_features(given: Any, entity: str, separator: str = "|") -> Description:
     `given` may be the path of a file for ``prepare --user-features``; a SciPy sparse matrix, whose row numbers are the
     names; a data frame with the names in a column ``user`` (``item``) or in the index, or else named by row numbers; or
     an array (n, 1 + F) with names in the first column. `entity` is "user" or "item"; `separator` joins the values of
-    a list. Raises InputError for any other value.
+    a list. Raises InputError if features have another form.
     """
     import scipy.sparse  # slow to import
 
@@ -248,7 +246,7 @@ def _feature_columns(given: Any, entity: str) -> tuple[Array, dict[str, Array]]:
     if labels is None:
         array = np.asarray(given)
         if array.ndim != 2 or array.shape[1] < 2:
-            raise InputError(f"{entity}_features: expected an array (n, 1 + F), names first; found {array.shape}")
+            raise InputError(f"{entity}_features: expected an array (n, 1 + F), names first, but found {array.shape}")
         return _names(array[:, 0], entity), {f"feature_{k}": array[:, k] for k in range(1, array.shape[1])}
     place = find_column(labels, entity)
     name_label = None if place is None else labels[place]

@@ -9,7 +9,7 @@ from pathlib import Path
 from dsgmcmc.errors import InputError
 from dsgmcmc.settings import named
 
-# usual names of the columns, in order of preference; compared after `simplified`
+# usual names of columns by role, in order of preference, in the form that `simplified` returns
 NAMES: dict[str, tuple[str, ...]] = {
     "user": (
         *("user", "userid", "username", "uid", "reviewer", "reviewerid", "customer", "customerid"),
@@ -35,7 +35,7 @@ def simplified(name: object) -> str:
 
 
 def find_column(names: Iterable[object], role: str) -> int | None:
-    """Return the position of the column with a usual name of the role, the most preferred name first, or None."""
+    """Return the position of the column whose name is the most preferred usual name of a role, or None."""
     known = [simplified(name) for name in names]
     return next((known.index(name) for name in NAMES[role] if name in known), None)
 
@@ -48,7 +48,7 @@ def clicks_advice() -> str:
 def parse_columns(text: str | None, roles: Sequence[str] = ROLES) -> dict[str, str]:
     """Parse text such as ``user=U,item=I`` into columns by role; no text gives an empty dict.
 
-    The text has any of the roles, in any order; U is a name in the header, or a position counted from 1. Raises
+    The text may name any of the roles, in any order; U is a name in the header, or a position counted from 1. Raises
     InputError if the text has another form.
     """
     if text is None:
@@ -57,7 +57,7 @@ def parse_columns(text: str | None, roles: Sequence[str] = ROLES) -> dict[str, s
     given = {role for role, name in pairs if name}
     if len(given) < len(pairs) or not given <= set(roles):
         expected = ",".join(f"{role}=NAME" for role in roles)
-        raise InputError(f"{named('columns')} {text}: expected some of {expected}")
+        raise InputError(f"{named('columns')} {text}: expected one or more of {expected}")
     return dict(pairs)
 
 
@@ -75,7 +75,7 @@ def locate(
     Without a header (`names` is None) and without `columns`, the columns are taken in the order of the roles. Roles in
     `optional` that have no column are left out of the result. `where` names the table in messages; `width` is its
     number of columns; `advice` tells users how to name columns. Raises InputError if a column named in `columns` does
-    not exist, or unless every other role has a separate column.
+    not exist, if a required role has no column, or if two required roles have the same column.
     """
     layout = f"{width} columns without a header" if names is None else f"columns {', '.join(names)}"
     places = {role: k for k, role in enumerate(roles[:width])} if names is None and not columns else {}
@@ -85,7 +85,7 @@ def locate(
         elif name.isdecimal() and 1 <= int(name) <= width:
             places[role] = int(name) - 1
         else:
-            raise InputError(f"{where} has {layout}, and no {name!r}, which was named as {role}")
+            raise InputError(f"{where} has {layout}, but no column {name!r} for {role}")
     for role in roles:
         if role not in places and (place := find_column(names or (), role)) is not None:
             places[role] = place
@@ -103,8 +103,8 @@ def assign_columns(
 ) -> dict[str, int]:
     """Return the column position of each role in a file; parameters as in `locate`, with the user's `columns`.
 
-    The file has clicks, without a rating column, in three cases: `columns` names user and item but no rating; there is
-    no header, and the file has two columns; every column name that `columns` leaves is a usual name of another role.
+    The file has clicks, without a rating column, in three cases: `columns` names user and item but no rating; the file
+    has two columns and no header; every column that `columns` does not name has a usual name of another role.
     The timestamp is optional unless `timestamp` is true.
     """
     if columns:

@@ -1,8 +1,9 @@
 """Turns tables that describe users or items into features: one-hot, multi-hot and standardised columns, in CSR.
 
-`load_description` reads a file or arrays into a DuckDB table, whose columns have kinds, guessed or given. `learn` finds
-the encoding of the columns. `apply` encodes a table as features: `prepare` applies the encoding to the same table, and
-folding in applies it to a table of new users or items. A sparse matrix is used unchanged, as one group of features.
+`load_description` reads a file or arrays into a DuckDB table. Every column has a kind, which users give or which is
+guessed. `learn` finds the encoding of the columns by their kinds. `apply` encodes a table as features: `prepare`
+applies the encoding to the same table, and folding in applies it to a table of new users or items. A sparse matrix is
+used unchanged, as one group of features.
 """
 
 from __future__ import annotations
@@ -44,9 +45,9 @@ _MOVIELENS: dict[str, dict[str, str]] = {
     | {f"genres={genre}": "flag" for genre in _GENRES},
 }
 
-#: number: standardised. category: one feature for each value. list: values with separators between them, one feature
-#: for each value. year: a year, or a text that ends with one as in `Heat (1995)`; one feature for each decade. flag: 0
-#: or 1, unchanged; `genres=Comedy` is a feature of the group genres. skip: left out.
+#: number: standardised. category: one feature per value. list: values with separators between them, one feature per
+#: value. year: a year, or a text that ends with a year, as in `Heat (1995)`; one feature per decade. flag: 0 or 1,
+#: unchanged; `genres=Comedy` is a feature of the group genres. skip: left out.
 Kind = Literal["number", "category", "list", "year", "flag", "skip"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
@@ -87,7 +88,7 @@ class Encoding:
     columns : tuple of Code
         Encodings of a table's columns, in the order of the features; empty for a matrix.
     separator : str
-        Separator of the values in a list.
+        Separator between the values of a list.
     width : int
         Number of columns of a matrix, which serve as features unchanged; 0 for a table.
     """
@@ -117,9 +118,9 @@ class Encoding:
         try:
             encoding = _ENCODING.validate_json(text)
         except ValidationError as error:
-            raise ValueError(f"no encoding of features ({error.errors()[0]['msg']})") from error
+            raise ValueError(f"not a valid encoding of features ({error.errors()[0]['msg']})") from error
         if bool(encoding.columns) == bool(encoding.width):
-            raise ValueError("no encoding of features (expected either columns of a table or the width of a matrix)")
+            raise ValueError("not a valid encoding of features (expected columns of a table, or the width of a matrix)")
         return encoding
 
 
@@ -132,12 +133,12 @@ class Description(NamedTuple):
     Attributes
     ----------
     given : Path, TableFile or scipy.sparse matrix
-        A file has text, JSON, Parquet, or a SciPy sparse matrix (.npz). Names are in the column with a usual name, or
-        else in the first column; the row numbers of a matrix are the names.
+        A file is text, JSON, Parquet, or a SciPy sparse matrix (.npz). Names are in the column with a usual name, or
+        else in the first column; for a matrix, names are row numbers.
     kinds : dict of str to Kind
         Kinds by column; the kinds of all other columns are guessed.
     separator : str
-        Separator of the values in a list.
+        Separator between the values of a list.
     """
 
     given: Any
@@ -202,7 +203,7 @@ def describe(files: Mapping[str, Path | None], kinds: str | None, separator: str
 def read_description(db: duckdb.DuckDBPyConnection, entity: str, given: Description) -> Described:
     """Read a table or matrix that describes users or items into a DuckDB table.
 
-    Equal rows for one name count once. Raises InputError if the table is invalid, or has two different rows for a name.
+    Equal rows of a name count once. Raises InputError if the table is invalid, or has different rows for one name.
     """
     source = given.given
     if isinstance(source, Path) and source.suffix == ".npz":
@@ -215,7 +216,7 @@ def read_description(db: duckdb.DuckDBPyConnection, entity: str, given: Descript
     query = f"SELECT id FROM {described.name} GROUP BY id HAVING count(DISTINCT row({columns})) > 1 ORDER BY id"
     if repeated := first_column(db, query):
         shown = ", ".join(repeated[:SHOWN])
-        raise InputError(f"{described.path} describes {len(repeated)} {entity}(s) more than once: {shown}")
+        raise InputError(f"{described.path} describes {len(repeated)} {entity}(s) in several ways: {shown}")
     db.execute(f"DELETE FROM {described.name} WHERE rowid NOT IN (SELECT min(rowid) FROM {described.name} GROUP BY id)")
     return described
 
@@ -234,7 +235,7 @@ def load_description(db: duckdb.DuckDBPyConnection, entity: str, given: Descript
         )
         raise InputError(
             f"{described.path} describes no {entity} of the ratings: it has names such as {theirs}, but the ratings "
-            f"have names such as {ours}. A column of names must be called {entity}, or be the first"
+            f"have names such as {ours}. The column of names must be called {entity}, or be the first"
         )
     if scalar(db, f"SELECT bool_and({IS_INTEGER}) FROM {rated}"):
         _refuse_text(db, described, "ratings")
@@ -242,7 +243,7 @@ def load_description(db: duckdb.DuckDBPyConnection, entity: str, given: Descript
 
 
 def check_kinds(tables: Mapping[str, Described], descriptions: Mapping[str, Description]) -> None:
-    """Raise InputError if a kind is given for a column that is in no table."""
+    """Raise InputError if `descriptions` give a kind for a column that no table has."""
     columns = {name for table in tables.values() for name in table.columns}
     given = {name for description in descriptions.values() for name in description.kinds}
     if given - columns:
@@ -252,34 +253,34 @@ def check_kinds(tables: Mapping[str, Described], descriptions: Mapping[str, Desc
 
 
 def _read_table(db: duckdb.DuckDBPyConnection, source: Path | TableFile, entity: str, given: Description) -> Described:
-    """Read a table with a header, or a MovieLens file without one. Lists in Parquet are joined by the separator."""
+    """Read a table with a header, or a MovieLens file without one; lists in Parquet are joined by the separator."""
     known: dict[str, Any] = {}
     if isinstance(source, Path):
         known = _MOVIELENS.get(source.name.removesuffix(".gz"), {})
         source = open_table(
             db, source, lambda fields: len(fields) != len(known) or simplified(fields[0]) in NAMES[entity], latin1=True
         )
-    names, path, kinds = source.names, source.path, dict(given.kinds)
+    names, kinds = source.names, dict(given.kinds)
     if not source.header:
         names = list(known)
         kinds = {name: kind for name, kind in known.items() if kind != "id"} | kinds
     if any(re.fullmatch(r"[+-]?[0-9.]+", name) for name in names):
-        raise InputError(f"{path} has no header: its first line must name the columns; found {', '.join(names)[:60]}")
+        raise InputError(f"{source.path} has no header: line 1 must name the columns; found {', '.join(names)[:60]}")
     if len({name.lower() for name in names}) < len(names):
-        raise InputError(f"{path}: two columns have the same name ({', '.join(names)})")
+        raise InputError(f"{source.path}: two columns have the same name ({', '.join(names)})")
     if len(names) < 2:
-        raise InputError(f"{path} has one column: expected an id and its features")
+        raise InputError(f"{source.path} has one column: expected a column of names and columns of features")
     position = find_column(names, entity) or 0
     others = [k for k in range(len(names)) if k != position]
-    described = Described(path, entity, {names[k]: f"c{k}" for k in others}, kinds, source)
+    described = Described(source.path, entity, {names[k]: f"c{k}" for k in others}, kinds, source)
     text = [_text(source, k, given.separator) for k in range(len(names))]
     cleaned = [f"CASE WHEN NOT {_is_missing(text[k])} THEN trim({text[k]}) END AS c{k}" for k in others]
     columns = ", ".join([f"nullif(trim({text[position]}), '') AS id", *cleaned])
     source.create(db, f"CREATE TABLE {described.name} AS SELECT {columns} FROM {{table}}")
     if not scalar(db, f"SELECT count(*) FROM {described.name}"):
-        raise InputError(f"{path} has no rows")
+        raise InputError(f"{source.path} has no rows")
     if nameless := first_column(db, f"SELECT rowid FROM {described.name} WHERE id IS NULL LIMIT {SHOWN}"):
-        raise InputError(f"{path}: the {entity} is missing in {described.where(nameless)}")
+        raise InputError(f"{source.path}: the {entity} is missing in {described.where(nameless)}")
     trim_names(db, described.name, "id")
     return described
 
@@ -318,11 +319,11 @@ def _read_matrix(db: duckdb.DuckDBPyConnection, path: Path, entries: Any, entity
     return described
 
 
-def _refuse_text(db: duckdb.DuckDBPyConnection, described: Described, whose: str) -> None:
-    """Raise InputError if names are not integers, although those in `whose`, "ratings" or "run", are integers."""
-    if strange := first_column(db, f"SELECT id FROM {described.name} WHERE NOT {IS_INTEGER} LIMIT {SHOWN}"):
-        shown = ", ".join(map(repr, strange))
-        raise InputError(f"{described.path}: the {described.entity}s of the {whose} are integers, unlike {shown}")
+def _refuse_text(db: duckdb.DuckDBPyConnection, described: Described, source: str) -> None:
+    """Raise InputError if names are not integers, although the names in `source`, "ratings" or "run", are integers."""
+    if texts := first_column(db, f"SELECT id FROM {described.name} WHERE NOT {IS_INTEGER} LIMIT {SHOWN}"):
+        shown = ", ".join(map(repr, texts))
+        raise InputError(f"{described.path}: the {described.entity}s of the {source} are integers, unlike {shown}")
 
 
 # ------------------------------------------------------------------------------------------------ encoding
@@ -338,9 +339,9 @@ def encode(
     `db` has the tables ``{entity}s`` (id, k) and ``raw``. Raises InputError if a column is invalid, or none is usable.
     """
     encoding, notes = learn(db, described, given)
-    number = len(encoding.names)
-    if not 0 < number <= MAX_FEATURES:
-        reason = f"{number} features, more than {MAX_FEATURES}" if number else "no column that can be used"
+    width = len(encoding.names)
+    if not 0 < width <= MAX_FEATURES:
+        reason = f"{width} features, more than {MAX_FEATURES}" if width else "no column that can be used"
         raise InputError("\n  ".join([f"{described.path} has {reason}", *notes]))
     features = apply(db, described, encoding, n)
     unrated = scalar(db, f"SELECT count(*) FROM {described.name} d ANTI JOIN raw ON raw.{described.entity}_id = d.id")
@@ -353,10 +354,10 @@ def encode(
 
 
 def encode_new(entity: str, given: Description, encoding: Encoding, integers: bool) -> tuple[Array, Features]:
-    """Make features by an encoding learnt from another table; return names and features.
+    """Make features by an encoding that was learnt from another table; return names and features.
 
-    Kinds and separator in `given` are ignored; `integers` says whether names must be integers. Values that the encoding
-    does not know are ignored. Raises InputError if the table is invalid or lacks columns of the encoding.
+    Kinds and separator in `given` are ignored; `integers` says whether names must be integers. Values that are not in
+    the encoding are ignored. Raises InputError if the table is invalid or lacks columns of the encoding.
     """
     with duckdb.connect() as db:
         described = read_description(db, entity, given._replace(separator=encoding.separator))
@@ -381,8 +382,8 @@ def _check_columns(described: Described, encoding: Encoding) -> None:
     has = f"is a matrix of {width} columns" if width else f"has the columns {', '.join(described.columns)}"
     needed = f"a matrix of {encoding.width} columns" if encoding.width else f"the columns {', '.join(used)}"
     raise InputError(
-        f"{described.path} {has}, but the features of the run's {described.entity}s were made from {needed}. A column "
-        f"of names must be called {described.entity}, or be the first"
+        f"{described.path} {has}, but the features of the run's {described.entity}s were made from {needed}. The "
+        f"column of names must be called {described.entity}, or be the first"
     )
 
 
@@ -418,8 +419,10 @@ def _learn_column(
         return left_out, "" if kind == "skip" else "all its values are the same, or missing"
     if kind is None and numbers > filled / 2 and not zero_led:
         kind = "number"
+    elif kind is None and years > filled / 2:
+        kind = "year"
     elif kind is None:
-        kind = "year" if years > filled / 2 else "list" if lists else "category"
+        kind = "list" if lists else "category"
     _check_values(db, described, name, kind)
     if kind == "flag":
         return Code(name, kind), ""
@@ -436,8 +439,8 @@ def _learn_column(
     if 0 < len(atoms) <= limit:
         return Code(name, kind, tuple(atoms)), ""
     return left_out, (
-        f"{len(atoms):,} different values or more in {filled:,} rows are no {kind}; if the column is a {kind} with at "
-        f"most {MAX_CATEGORIES:,} values, give --feature-kinds {name}={kind}"
+        f"{len(atoms):,} or more different values in {filled:,} rows are too many for a {kind}; if it is a {kind} with "
+        f"at most {MAX_CATEGORIES:,} values, give --feature-kinds {name}={kind}"
     )
 
 
@@ -463,7 +466,7 @@ def _check_values(db: duckdb.DuckDBPyConnection, described: Described, name: str
 
 
 def _select_atoms(described: Described, name: str, kind: Kind, separator: str) -> str:
-    """Return SQL for distinct pairs of a user's or item's name and one of its categories, (id, atom)."""
+    """Return SQL for the distinct pairs (id, atom) of a name of a user or item and one of its categories."""
     text = column = described.columns[name]
     if kind == "list":
         text = f"unnest(string_split({text}, {literal(separator)}))"
@@ -479,7 +482,7 @@ def _too_large(described: Described, name: str) -> InputError:
 
 
 def apply(db: duckdb.DuckDBPyConnection, described: Described, encoding: Encoding, n: int) -> Features:
-    """Make features from a table by an encoding; the table must have all columns that the encoding uses.
+    """Make features from a table by an encoding; the table must have all columns of the encoding.
 
     `db` has the table ``{entity}s`` (id, k) of n users or items; row k of the features belongs to the user or item with
     number k. Raises InputError if numbers are too large.
@@ -520,7 +523,7 @@ def _numbers(db: duckdb.DuckDBPyConnection, described: Described, name: str) -> 
 
 
 def _categories(db: duckdb.DuckDBPyConnection, described: Described, code: Code, separator: str) -> tuple[Int64, Int64]:
-    """Return a row, and a feature's position in `code`, for each category of a row; unknown categories are ignored."""
+    """Return the row and the feature's position in `code` of every known category of every row."""
     db.register("learnt", {"atom": np.array(code.atoms, object), "feature": np.arange(len(code.atoms))})
     atoms_sql = _select_atoms(described, code.name, code.kind, separator)
     cells = db.execute(

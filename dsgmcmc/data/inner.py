@@ -1,7 +1,8 @@
-"""Splits the training ratings of a file once more, to choose a model; the file's test ratings are never read.
+"""Splits the training ratings of a file into a training and a test part, to choose a model by the test part.
 
 If the file has a temporal split, the latest training ratings are held out. Otherwise training ratings are held out at
-random, by a hash of seed, row and column. Only counts are kept in memory; every read computes the split again.
+random, by a hash of seed, row and column. The test ratings of the file are never read. Only counts are kept in
+memory; every read computes the split again.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from dsgmcmc.data.ratings import AGES, SPLITS, Ratings, Side, Split, Times, row_
 from dsgmcmc.errors import InputError
 from dsgmcmc.types import Float32, Int32, Int64, Mask, UInt64
 
-_SLAB = 4_000_000  # entries read at a time
+_SLAB_ENTRIES = 4_000_000  # ratings that are read at a time
 
 
 class InnerSplit(Ratings):
-    """A view of an open file whose training ratings are split into training and test ratings.
+    """A view of an open file in which the training ratings of the file are split into training and test ratings.
 
-    Raises InputError if one of the two parts would be empty.
+    Raises InputError if the split leaves no training ratings or no test ratings.
 
     Parameters
     ----------
@@ -40,39 +41,40 @@ class InnerSplit(Ratings):
 
     def __init__(self, ratings: Ratings, share: float, seed: int) -> None:
         vars(self).update(vars(ratings))  # names, features, times and levels come from the file
-        self._whole, self._share, self._threshold = ratings, share, np.uint64(min(int(share * 2.0**64), 2**64 - 1))
+        self._whole, self._share = ratings, share
+        self._threshold = np.uint64(min(int(share * 2.0**64), 2**64 - 1))
         self._seed_hash = _scramble(np.array([seed], np.uint64))
         self.temporal = False
         self.digest = hashlib.sha256(f"{ratings.digest} inner {share!r} {seed}".encode()).hexdigest()
         self._count()
 
     def _count(self) -> None:
-        """Count the ratings of both parts; compute mean and range of the training part."""
+        """Count the ratings of both parts, and compute mean and range of the training part."""
         counts = {part: np.zeros(self.n_rows, np.int64) for part in SPLITS}
         self.column_counts = np.zeros(self.n_cols, np.int64)
-        total, low, high = 0.0, np.inf, -np.inf
-        for start, stop in row_slabs(self._whole.row_indptr, _SLAB):
+        total = 0.0
+        self.minimum, self.maximum = np.inf, -np.inf
+        for start, stop in row_slabs(self._whole.row_indptr, _SLAB_ENTRIES):
             ends, columns, values = self._whole.slab("train", start, stop)
             rows, train = np.repeat(np.arange(stop - start), np.diff(ends)), self._mask("train", start, stop, columns)
             for part, mask in zip(SPLITS, (train, ~train), strict=True):
                 counts[part][start:stop] = np.bincount(rows[mask], minlength=stop - start)
             if train.any():
-                chosen = values[train]
+                kept = values[train]
                 self.column_counts += np.bincount(columns[train], minlength=self.n_cols)
-                total += chosen.sum(dtype=np.float64)
-                low, high = min(low, float(chosen.min())), max(high, float(chosen.max()))
+                total += kept.sum(dtype=np.float64)
+                self.minimum, self.maximum = min(self.minimum, float(kept.min())), max(self.maximum, float(kept.max()))
         self._indptr = {part: np.append(0, np.cumsum(n)) for part, n in counts.items()}
         self.row_indptr, self.test_indptr = (self._indptr[part] for part in SPLITS)
         self.nnz, self.nnz_test = (int(self._indptr[part][-1]) for part in SPLITS)
         if not self.nnz or not self.nnz_test:
             raise InputError(
-                f"{self.path} has {self._whole.nnz:,} training ratings: too few to hold some out, by which models are "
-                "compared"
+                f"{self.path} has {self._whole.nnz:,} training ratings: too few to hold some out for comparing models"
             )
-        self.mean, self.minimum, self.maximum = total / self.nnz, low, high
+        self.mean = total / self.nnz
 
     def _mask(self, part: Split, start: int, stop: int, columns: Int32) -> Mask:
-        """Return whether each training rating of the file in rows `start` to `stop`, at `columns`, is in a part."""
+        """Return a mask of the file's training ratings in rows `start` to `stop`, at `columns`, that are in a part."""
         if self._whole.temporal:
             held_out = self._whole.ages(start, stop) < round(self._share * AGES)
         else:
@@ -81,7 +83,7 @@ class InnerSplit(Ratings):
         return held_out if part == "test" else ~held_out
 
     def slab(self, part: Split, start: int, stop: int) -> tuple[Int64, Int32, Float32]:
-        """Read rows `start` to `stop` of a part; returns arrays as `Ratings.slab` does."""
+        """Read rows `start` to `stop` of a part; return arrays as `Ratings.slab` does."""
         _, columns, values = self._whole.slab("train", start, stop)
         mask = self._mask(part, start, stop, columns)
         indptr = self._indptr[part][start : stop + 1]
@@ -93,7 +95,7 @@ class InnerSplit(Ratings):
         return columns[self._mask(part, start, stop, columns)]
 
     def times_slab(self, part: Split, side: Side, start: int, stop: int) -> Times:
-        """Read the positions in time of a part's ratings in rows `start` to `stop`, as `Times` has them in the file."""
+        """Read the positions in time, in the file, of a part's ratings in rows `start` to `stop`."""
         mask = self._mask(part, start, stop, self._whole.columns("train", start, stop))
         return Times(*(numbers[mask] for numbers in self._whole.times_slab("train", side, start, stop)))
 

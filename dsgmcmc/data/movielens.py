@@ -1,7 +1,7 @@
-"""Downloads MovieLens data sets from their publisher, checks their checksums and unpacks them.
+"""Downloads MovieLens data sets from their publisher, verifies checksums and unpacks the archives.
 
-Their licence allows research and forbids redistribution, so the package downloads them and does not contain
-them [Harper & Konstan 2015, The MovieLens datasets: history and context, ACM TiiS 5(4)].
+The licence of the data allows research and forbids redistribution, so the package does not contain the
+data [Harper & Konstan 2015, The MovieLens datasets: history and context, ACM TiiS 5(4)].
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ LICENCE = (
     "MovieLens data belong to GroupLens, University of Minnesota: for research, not for resale, and not to "
     "be passed on. Terms and citation: the README in {folder}"
 )
-_TIMEOUT = 20.0  # seconds without an answer
+_TIMEOUT = 20.0  # seconds to wait for the publisher's answer
 _BLOCK = 1 << 18  # bytes
 
-#: The file with the ratings, and the publisher's MD5 checksum of the archive; "" for an archive that changes, whose
-#: current checksum is downloaded.
+#: The file with the ratings, and the publisher's MD5 checksum of the archive. The checksum is empty for an archive that
+#: changes, and is then downloaded.
 DATA_SETS = {
     "ml-100k": ("u.data", "0e33842e24a9c977be4e0107933c0723"),
     "ml-1m": ("ratings.dat", "c4d9eecfca2ab87c1945afe126590906"),
@@ -45,39 +45,37 @@ def fetch(name: str, folder: Path, report: Callable[[int, int], None] = lambda d
     mirror, which is used in place of the publisher.
     """
     file_name, expected = DATA_SETS[name]
-    final = folder / name
-    if (final / file_name).is_file():
-        return final / file_name
-    if final.exists():
-        raise InputError(f"{final} exists without {file_name}; remove it and fetch again")
+    target = folder / name
+    if (target / file_name).is_file():
+        return target / file_name
+    if target.exists():
+        raise InputError(f"{target} exists without {file_name}: remove this folder, and fetch again")
     url = f"{os.environ.get('DSGMCMC_FETCH_URL', PUBLISHER).rstrip('/')}/{name}.zip"
-    with writing(final):
+    with writing(target):
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=folder) as scratch:
             archive, unpacked = Path(scratch) / "archive.zip", Path(scratch) / "unpacked"
             if not expected:
                 text = b"".join(block for block, _ in _blocks(f"{url}.md5")).decode("ascii", "replace").lower()
                 expected = (re.findall(r"\b[0-9a-f]{32}\b", text) or ["nothing"])[0]
-            digest, done = hashlib.md5(usedforsecurity=False), 0
+            digest, received = hashlib.md5(usedforsecurity=False), 0
             with archive.open("wb") as file:
                 for block, total in _blocks(url):
                     digest.update(block)
                     file.write(block)
-                    report(done := done + len(block), total)
+                    report(received := received + len(block), total)
             if digest.hexdigest() != expected:
-                raise InputError(
-                    f"{url} has MD5 {digest.hexdigest()}, its publisher says {expected}: damaged, or not the original"
-                )
+                raise InputError(f"{url} has MD5 {digest.hexdigest()}, its publisher gives {expected}: fetch it again")
             shutil.unpack_archive(archive, unpacked)
             files = list(unpacked.glob(f"*/{file_name}"))
             if len(files) != 1:
-                raise InputError(f"{url} contains {len(files)} files {file_name}, expected one")
-            files[0].parent.rename(final)
-    return final / file_name
+                raise InputError(f"{url} contains {len(files)} files {file_name}: expected one")
+            files[0].parent.rename(target)
+    return target / file_name
 
 
 def _blocks(url: str) -> Iterator[tuple[bytes, int]]:
-    """Yield the content of `url` in blocks, each with the total size in bytes, or 0 if unknown."""
+    """Yield blocks of the content of `url`, and with every block the total size in bytes, or 0 if it is unknown."""
     import http.client  # importing these modules takes longer than running most commands
     import urllib.request
 

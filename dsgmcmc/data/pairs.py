@@ -1,4 +1,4 @@
-"""Reads files of pairs to predict into a DuckDB table."""
+"""Reads files of pairs of users and items, whose ratings are to be predicted, into a DuckDB table."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ class PairsTable(NamedTuple):
 def load_pairs(db: duckdb.DuckDBPyConnection, path: Path, given: Mapping[str, str]) -> PairsTable:
     """Read a file of pairs, in any format that `open_table` detects, into the table ``pairs``.
 
-    `given` maps roles to columns (`parse_columns`). By default, the columns of users and items are found by their usual
-    names in the header; without a header they are the first two columns. Raises InputError if the file is missing,
-    empty or not a table, or has lines with a wrong number of columns.
+    `given` maps roles to columns, as `parse_columns` returns them. By default, the columns of users and items are found
+    by their usual names in the header; without a header they are the first two columns. Raises InputError if the file
+    is missing, empty or not a table, or has lines with a wrong number of columns.
     """
 
     def is_header(fields: list[str]) -> bool:
@@ -70,26 +70,26 @@ def load_pairs(db: duckdb.DuckDBPyConnection, path: Path, given: Mapping[str, st
 def chunks(db: duckdb.DuckDBPyConnection, table: PairsTable, integers: tuple[bool, bool]) -> Iterator[list[Array]]:
     """Yield names of users and items, `CHUNK` pairs at a time.
 
-    `integers` says whether the names of users, and of items, are integers in the run. Raises InputError
-    before the first chunk if a name is missing, or is not an integer although the run's names are integers. The error
-    lists the first five bad pairs.
+    `integers` says whether the names of users, and of items, are integers in the run. Raises InputError before the
+    first chunk if a name is missing, or is not an integer although the run's names are integers. The error lists the
+    first five bad pairs.
     """
     columns = [identifier(table.user), identifier(table.item)]
     faults = []
-    for name, whole in zip(columns, integers, strict=True):
+    for name, integer in zip(columns, integers, strict=True):
         faults.append(f"{name} IS NULL OR {name}::VARCHAR = ''")
-        if whole:
+        if integer:
             faults.append(f"coalesce(try_cast({name} AS BIGINT)::DOUBLE <> try_cast({name} AS DOUBLE), true)")
     wrong = f"FROM pairs WHERE {' OR '.join(faults)}"
     if number := scalar(db, f"SELECT count(*) {wrong}"):
         rows = db.execute(f"SELECT rowid, {', '.join(columns)} {wrong} ORDER BY rowid LIMIT {SHOWN}").fetchall()
         lines = "\n  ".join(f"{table.file.where(row)}: user {user}, item {item}" for row, user, item in rows)
-        kinds = " and ".join(role for role, whole in zip(ROLES, integers, strict=True) if whole)
-        needed = f", or not an integer like the names in the run ({kinds})" if kinds else ""
-        raise InputError(f"{table.file.path}: in {number} pairs a name is missing{needed}\n  {lines}{table.hint}")
+        kinds = " and ".join(role for role, integer in zip(ROLES, integers, strict=True) if integer)
+        needed = f", or one that is not an integer as in the run ({kinds})" if kinds else ""
+        raise InputError(f"{table.file.path}: {number} pairs have a missing name{needed}\n  {lines}{table.hint}")
     picked = ", ".join(
-        f"{name}::{'BIGINT' if whole else 'VARCHAR'} AS {role}"
-        for name, whole, role in zip(columns, integers, ROLES, strict=True)
+        f"{name}::{'BIGINT' if integer else 'VARCHAR'} AS {role}"
+        for name, integer, role in zip(columns, integers, ROLES, strict=True)
     )
     for start in range(0, int(scalar(db, "SELECT count(*) FROM pairs")), CHUNK):
         names = db.execute(

@@ -1,9 +1,9 @@
-"""Makes a ratings file from tables of ratings (files or arrays), in bounded memory; after an error, no file is left.
+"""Makes a ratings file from tables of ratings (files or arrays), in bounded memory; an error leaves no file.
 
 DuckDB reads all ratings into a table ``raw``, assigns numbers to users and items, merges repeated ratings, splits off
 the test ratings, and sorts the ratings by row and column. All randomness comes from MD5 hashes of the seed and the
-original names, so the result depends neither on the order of the lines nor on the version of a library. A chain that
-reads the file cuts its rows and columns into blocks (`dsgmcmc.model.blocks`).
+original names, so the result depends neither on the order of the lines nor on versions of libraries. Chains divide the
+rows and columns of the file into blocks (`dsgmcmc.model.blocks`).
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ _MERGED = {
 }
 _PLACE_OF_DUPLICATE = "{'time': coalesce(time, '-infinity'::DOUBLE), 'line': raw.rowid}"
 
-# place: rank by time within a row, ties in order of column (within a column: in order of row);
-# page: rank of the second among the distinct seconds; both count training and test ratings together
+# place: rank by time within a row, with ties in order of column (or within a column, with ties in order of row);
+# page: rank of a rating's second among the distinct seconds; both are ranks among training and test ratings together
 _PLACE = "(row_number() OVER (PARTITION BY {0} ORDER BY time, {1}) - 1)::INTEGER"
 _PAGE = "(dense_rank() OVER (PARTITION BY {0} ORDER BY floor(time)) - 1)::INTEGER"
 _TIMES = {
@@ -65,14 +65,16 @@ _TIMES = {
 
 
 class Summary(NamedTuple):
-    """Summary of a prepared ratings file; `columns` are the roles of columns in the first input file.
+    """Summary of a prepared ratings file.
 
     Attributes
     ----------
+    columns : str
+        Roles of the columns in the first input file.
     features : dict
         For "user" and "item", if they have features: ``groups``, the number of features in each group; ``unknown``,
         the number of users or items without features; ``unrated``, the number of users or items without ratings;
-        ``notes``, remarks on columns left out.
+        ``notes``, remarks on columns that were left out.
     not_rated : float
         Share of zeros among the ratings if they probably mean "not rated", else 0.
     duplicates : int
@@ -122,18 +124,19 @@ def prepare_ratings(
     test_fraction : float
         Share of the ratings, in [0, 1), that become test ratings; default 0.1.
     described : dict of str to Description
-        Features by "user" and "item". The users and items in them belong to the matrix, rated or not.
+        Features by "user" and "item". Users and items with features belong to the matrix even without ratings.
     memory : int
         Memory limit of the process in bytes; default 60 % of the memory that it may use.
     report : callable(stage)
         Called when a stage begins.
     """
     if test is not None and (test_fraction is not None or split == "temporal"):
-        raise InputError("--test already gives the test ratings: leave out --test-fraction and --split")
+        raise InputError("--test gives the test ratings: leave out --test-fraction and --split temporal")
     fraction = 0.1 if test_fraction is None else test_fraction
     if not 0 <= fraction < 1:
         raise InputError(f"{named('test_fraction')} {fraction}: expected at least 0 and less than 1")
-    out, names, described = Path(out), parse_columns(columns), described or {}
+    out, described = Path(out), described or {}
+    column_names = parse_columns(columns)
     temporal, timed = split == "temporal", timestamps or split == "temporal"
     sources = [(source if isinstance(source, TableFile) else Path(source), False) for source in inputs]
     sources += [(Path(test), True)] if test else []
@@ -142,7 +145,7 @@ def prepare_ratings(
     check_target(out, force)
 
     def work(db: duckdb.DuckDBPyConnection) -> Summary:
-        tables = [inspect(db, source, names, timed) for source, _ in sources]
+        tables = [inspect(db, source, column_names, timed) for source, _ in sources]
         for (table, positions), (_, is_test) in zip(tables, sources, strict=True):
             report(f"reading {table.path.name}")
             load(db, table, positions, timed, is_test)
@@ -160,10 +163,10 @@ def prepare_ratings(
         encoded = {entity: encode(db, features[entity], given, lengths[entity]) for entity, given in described.items()}
         rows, cols = ("item", "user") if lengths["item"] > lengths["user"] else ("user", "item")
         report("matching names")
-        merged = _make_cells(db, seed, duplicates, rows, cols)
+        n_duplicates = _make_cells(db, seed, duplicates, rows, cols)
         db.execute("DROP TABLE raw")
         report("splitting")
-        test_sql = "test" if test else _split(db, fraction, temporal)
+        test_sql = "test" if test else _test_condition(db, fraction, temporal)
         report("sorting")
         indptr, n_test = _sort_cells(db, test_sql, lengths[rows], timestamps, temporal)
         report(f"writing {out.name}")
@@ -191,10 +194,10 @@ def prepare_ratings(
                 minimum=ratings.minimum,
                 maximum=ratings.maximum,
                 content_sha256=ratings.digest,
-                columns=_roles(*tables[0], timed),
+                columns=_describe_roles(*tables[0], timed),
                 features={entity: about for entity, (_, about) in encoded.items()},
                 not_rated=not_rated,
-                duplicates=merged,
+                duplicates=n_duplicates,
             )
 
     with open_session(out.parent, memory) as db:
@@ -209,9 +212,8 @@ def inspect(
 ) -> tuple[TableFile, dict[str, int]]:
     """Return the table in a file, and the positions of its columns by role; `columns` are from `parse_columns`.
 
-    The roles are "user", "item", "rating" and, if there is one, "timestamp". Without "rating" all ratings are 1.
-    Raises InputError if the file is empty, is not a table, or lacks a required column (also the timestamp, if
-    `timed`).
+    The roles are "user", "item", "rating" and, if the file has it, "timestamp". Without "rating", all ratings are 1.
+    Raises InputError if the file is empty, is not a table, or lacks a required column; `timed` requires the timestamp.
     """
     if isinstance(source, Path):
         if is_matrix(source):
@@ -248,7 +250,7 @@ def load(db: duckdb.DuckDBPyConnection, table: TableFile, columns: dict[str, int
 
 def _refuse_bad_rows(db: duckdb.DuckDBPyConnection, table: TableFile, timed: bool, before: int) -> None:
     """Raise InputError if a file has invalid values; its rows in ``raw`` begin at row `before`."""
-    wrong = {
+    faults = {
         "the user is missing": "coalesce(user_id, '') = ''",
         "the item is missing": "coalesce(item_id, '') = ''",
         "the rating is missing or not a number": "rating IS NULL",
@@ -257,8 +259,8 @@ def _refuse_bad_rows(db: duckdb.DuckDBPyConnection, table: TableFile, timed: boo
         "a name contains a NUL byte": "contains(user_id, chr(0)) OR contains(item_id, chr(0))",
     }
     if timed:
-        wrong["the timestamp is missing or not a time"] = "time IS NULL OR NOT isfinite(time)"
-    cases = " ".join(f"WHEN {condition} THEN '{fault}'" for fault, condition in wrong.items())
+        faults["the timestamp is missing or not a time"] = "time IS NULL OR NOT isfinite(time)"
+    cases = " ".join(f"WHEN {condition} THEN '{fault}'" for fault, condition in faults.items())
     rows = db.execute(
         f"SELECT rowid - {before}, CASE {cases} END AS fault, user_id, item_id, rating, count(*) OVER () FROM raw "
         f"WHERE rowid >= {before} AND fault IS NOT NULL ORDER BY rowid LIMIT {SHOWN}"
@@ -274,8 +276,8 @@ def _refuse_bad_rows(db: duckdb.DuckDBPyConnection, table: TableFile, timed: boo
     )
 
 
-def _roles(table: TableFile, columns: dict[str, int], timed: bool) -> str:
-    """Describe which column has which role, for the person who runs the command to check."""
+def _describe_roles(table: TableFile, columns: dict[str, int], timed: bool) -> str:
+    """Describe the roles of the columns, so that users can check them."""
     if table.kind == "matrix":
         return "user row, item column"
     shown = [role for role in columns if timed or role != "timestamp"]
@@ -309,9 +311,9 @@ def _hash(*fields: str) -> str:
 def _number_entities(db: duckdb.DuckDBPyConnection, seed: int, features: Mapping[str, Described]) -> dict[str, int]:
     """Make the tables ``users`` and ``items`` (id, k), k from 0 in a seeded random order; return their lengths.
 
-    Users and items in `features`, by "user" and "item", are included, with or without ratings. Raises InputError if
-    there is only one user or only one item, or too many of either, if all ratings are equal and not 1, or if the scale
-    of the ratings is outside the range of float32.
+    Users and items in `features`, by "user" and "item", are included even without ratings. Raises InputError if there
+    is only one user or item, or there are too many, if all ratings are equal and not 1, or if the scale of the ratings
+    is outside the range of float32.
     """
     low, high = db.execute("SELECT min(rating), max(rating) FROM raw").fetchall()[0]
     if low == high != 1:  # clicks are ratings that all equal 1
@@ -321,27 +323,28 @@ def _number_entities(db: duckdb.DuckDBPyConnection, seed: int, features: Mapping
     sizes = {}
     for entity in ("user", "item"):
         order = _hash(f"'{seed}'", f"'{entity}'", "id")
-        more = f" UNION SELECT id FROM {features[entity].name}" if entity in features else ""
+        described_ids = f" UNION SELECT id FROM {features[entity].name}" if entity in features else ""
         db.execute(
             f"CREATE TABLE {entity}s AS "
             f"SELECT id, (row_number() OVER (ORDER BY {order}, id) - 1)::BIGINT AS k "
-            f"FROM (SELECT DISTINCT {entity}_id AS id FROM raw{more})"
+            f"FROM (SELECT DISTINCT {entity}_id AS id FROM raw{described_ids})"
         )
         n, longest = db.execute(f"SELECT count(*), max(strlen(id)) FROM {entity}s").fetchall()[0]
         if not 2 <= n <= MAX_SIDE:
             raise InputError(f"{n} {entity}(s): a matrix needs at least two, and at most {MAX_SIDE}")
         if longest > MAX_ID_BYTES:
-            raise InputError(f"a name of {longest} bytes in the {entity} column; at most {MAX_ID_BYTES} are allowed")
+            raise InputError(f"the {entity} column has a name of {longest} bytes: at most {MAX_ID_BYTES} are allowed")
         sizes[entity] = n
     return sizes
 
 
 def _make_cells(db: duckdb.DuckDBPyConnection, seed: int, duplicates: str, rows: str, cols: str) -> int:
-    """Turn ``raw`` into the table ``cells`` (row, col, value, time, key, test); `rows`, `cols`: "user" or "item".
+    """Turn ``raw`` into the table ``cells`` (row, col, value, time, key, test).
 
-    ``key`` is the seeded hash of the names of the user and the item. Ratings of the same user and item are merged as
-    `duplicates` says. Returns the number of ratings that merging removes. Raises InputError if a pair is both in the
-    training and in the test ratings, or if a pair is repeated and `duplicates` is "error".
+    `rows` and `cols` are "user" and "item", or the reverse; ``key`` is the seeded hash of the names of the user and the
+    item. Ratings of the same user and item are merged as `duplicates` says. Returns the number of ratings that merging
+    removes. Raises InputError if a pair is both in the training and in the test ratings, or if a pair is repeated and
+    `duplicates` is "error".
     """
     key = _hash(f"'{seed}'", "'pair'", "raw.user_id", "raw.item_id")
     numbered = (
@@ -378,21 +381,21 @@ def _refuse_pairs(db: duckdb.DuckDBPyConnection, rows: str, cols: str, condition
             f"\n  user {user}, item {item}: rated {', '.join(f'{value:g}' for value in ratings)}"
             for user, item, ratings, _ in pairs
         ]
-        raise InputError(f"{pairs[0][-1]} pair(s) of a user and an item: {fault}:{''.join(lines)}")
+        raise InputError(f"{pairs[0][-1]} pair(s) of a user and an item are {fault}:{''.join(lines)}")
 
 
-def _split(db: duckdb.DuckDBPyConnection, fraction: float, temporal: bool) -> str:
-    """Return SQL that is true for test ratings: exactly round(fraction * N) of ``cells``.
+def _test_condition(db: duckdb.DuckDBPyConnection, fraction: float, temporal: bool) -> str:
+    """Return SQL that is true for test ratings: exactly round(fraction * N) of the N ratings in ``cells``.
 
-    The random split takes the pairs with the smallest hashes; the temporal split takes the latest ratings, and breaks
-    ties by hash.
+    In a random split, the test ratings have the smallest hashes; in a temporal split, they are the latest ratings, with
+    ties broken by hash.
     """
     total = scalar(db, "SELECT count(*) FROM cells")
     n_test = int(fraction * total + 0.5)
     if n_test == 0:
         return "false"
     if n_test >= total:
-        raise InputError(f"{named('test_fraction')} {fraction} of {total} ratings leaves none to train on")
+        raise InputError(f"{named('test_fraction')} {fraction} of {total} ratings leaves no training ratings")
     order = "time DESC, key" if temporal else "key"
     time, key = db.execute(f"SELECT time, key FROM cells ORDER BY {order} LIMIT 1 OFFSET {n_test - 1}").fetchall()[0]
     if temporal:
@@ -415,10 +418,10 @@ def _sort_cells(
         total number.
     n_test : int
     """
-    more = "".join(f", {formula} AS {name}" for name, formula in _TIMES.items()) if timestamps else ""
+    times = "".join(f", {formula} AS {name}" for name, formula in _TIMES.items()) if timestamps else ""
     if temporal:
-        more += f", (ntile({AGES}) OVER (PARTITION BY {test_sql} ORDER BY time DESC, key) - 1)::UTINYINT AS age"
-    db.execute(f"CREATE TABLE sorted AS SELECT row, col, value, {test_sql} AS test{more} FROM cells ORDER BY row, col")
+        times += f", (ntile({AGES}) OVER (PARTITION BY {test_sql} ORDER BY time DESC, key) - 1)::UTINYINT AS age"
+    db.execute(f"CREATE TABLE sorted AS SELECT row, col, value, {test_sql} AS test{times} FROM cells ORDER BY row, col")
     db.execute("DROP TABLE cells")
     counts = db.execute("SELECT row, count(*) AS n FROM sorted GROUP BY row").fetchnumpy()
     indptr = np.zeros(n_rows + 1, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""The ratings file: ``prepare`` writes it (`write_slabs`), and every process reads a range of its rows (`Ratings`).
+"""The ratings file, which ``prepare`` writes (`write_slabs`), and of which every process reads some rows (`Ratings`).
 
 Format ``dsgmcmc-ratings``, version 2, an HDF5 file with
 
@@ -63,10 +63,10 @@ CHUNK = 1 << 16  # entries of a data set that are read and checked together
 CONTENT = "dsgmcmc-ratings 1"  # first text of the hashed content; does not change with the layout of the file
 MAX_SIDE = 2**31 - 1  # column indices are int32
 MAX_ID_BYTES = 1024
-MAX_RATING = 1e15  # its square and the inverse square leave room in float32 for sums and for small variances
+MAX_RATING = 1e15  # its square and inverse square leave room in float32 for sums and for small variances
 MAX_FEATURES = 1_000_000
 AGES = 100  # number of parts of equal size, by time, into which a temporal split divides training ratings
-_PIECE = 1_000_000  # entries in memory at a time while a whole file is read
+_PIECE = 1_000_000  # entries in memory at a time when a whole file is read
 
 Split = Literal["train", "test"]
 SPLITS: tuple[Split, Split] = ("train", "test")
@@ -92,12 +92,12 @@ ATTRIBUTES: dict[str, type] = {
 
 
 class Features(NamedTuple):
-    """Features of all rows of a side, or of a range of them.
+    """Features of all rows of a side, or of a range of rows.
 
     Attributes
     ----------
     indptr : (n + 1,) int64, starting at 0
-        The features of a row without entries are unknown; the row is taken to be average.
+        A row without entries has unknown features, and is taken to be average.
     indices : (nnz,) int32, ascending in each row
     values : (nnz,) float32
     names : (F,) of str
@@ -137,10 +137,9 @@ class StoredFeatures(NamedTuple):
 class Times(NamedTuple):
     """Positions in time of ratings within their rows, or within their columns: (m,) int32 each.
 
-    The *place* of a rating is its number, from 0, in the order of time among all ratings of its row (or column),
-    training and test together. Its *page* is the number of its second among the distinct seconds of the row (or
-    column). Times in seconds are not stored. Ratings within one second are in the order of the other side, which is
-    random.
+    The *place* of a rating is its rank by time, from 0, among all ratings of its row (or column), training and test
+    together. Its *page* is the rank of its second among the distinct seconds of the row (or column). Times in seconds
+    are not stored. Ratings within one second are in the order of the other side, which is random.
 
     For whole rows or columns, the two arrays are the numbers of places and of pages, (n,) int32 each.
     """
@@ -150,9 +149,9 @@ class Times(NamedTuple):
 
     @classmethod
     def datasets(cls, side: Side, part: Split | None = None) -> tuple[str, str]:
-        """Return the names of the data sets of a part; without a part, of the counts per row (or column)."""
-        where = f"{part}/times/{side}" if part else f"{side}/times"
-        return f"{where}/place", f"{where}/page"
+        """Return the names of the data sets of a part, or without a part those of the counts per row (or column)."""
+        group = f"{part}/times/{side}" if part else f"{side}/times"
+        return f"{group}/place", f"{group}/page"
 
 
 def _read_attribute(attributes: Any, name: str, kind: type) -> Any:
@@ -171,7 +170,7 @@ def _read_attribute(attributes: Any, name: str, kind: type) -> Any:
 
 
 class ContentHash:
-    """SHA-256 of the arrays in a fixed order; the division of arrays into slabs does not matter."""
+    """SHA-256 of the arrays in a fixed order, which does not depend on the division of arrays into slabs."""
 
     def __init__(self) -> None:
         self._parts: dict[tuple[str, str], Any] = {}
@@ -191,7 +190,7 @@ class ContentHash:
 
 
 def _find_bad_cells(indptr: Int64, indices: Int32, values: Float32, n_cols: int) -> str | None:
-    """Return a description of the first fault in a slab (`indptr` starts at 0), or None."""
+    """Return a description of the first fault in a slab, or None; `indptr` starts at 0."""
     if len(indices) == 0:
         return None
     if int(indices.min()) < 0 or int(indices.max()) >= n_cols:
@@ -214,7 +213,7 @@ def find_bad_scale(low: float, high: float) -> str | None:
     else:
         return None
     return (
-        f"ratings are from {low:g} to {high:g}, but single precision needs them to be {limit}: "
+        f"ratings range from {low:g} to {high:g}, but single precision needs them to be {limit}: "
         f"multiply them by {factor:g}, or remove values that are not ratings"
     )
 
@@ -265,9 +264,9 @@ class Ratings:
     features : dict of {"rows", "cols"} to StoredFeatures
         Features of the sides that have features.
     times : dict of {"rows", "cols"} to Times, or None
-        Numbers of places and pages of each row (or column), if the order in time was kept.
+        Numbers of places and pages of each row (or column), if the file has the order in time.
     temporal : bool
-        Whether the test ratings are the latest ratings, so that `ages` are known.
+        Whether the split is temporal: the test ratings are the latest ratings, and `ages` are known.
     digest : str
         Hash of the content, by which runs identify the data; `verify` computes it again.
     """
@@ -353,15 +352,15 @@ class Ratings:
             raise ValueError(f"rows {start}:{stop} of {self.n_rows}")
         return int(self._indptr[part][start]), int(self._indptr[part][stop])
 
-    def levels(self, most: int) -> Float64 | None:
-        """Return the distinct training ratings, (R,) float64 in ascending order; None if there are more than `most`.
+    def levels(self, limit: int) -> Float64 | None:
+        """Return the distinct training ratings, (R,) float64 in ascending order; None if there are more than `limit`.
 
-        The first call reads all training ratings of the file, also for a view of some of them (`dsgmcmc.data.inner`),
-        so that a model of a view has the same levels as a model of the file. `most` is at most
+        The first call reads all training ratings of the file, also for a view of some ratings (`dsgmcmc.data.inner`),
+        so that a model of a view has the same levels as a model of the file. `limit` is at most
         `dsgmcmc.kernels.stored.FEW`.
         """
         levels = self._levels
-        return levels if levels is not None and len(levels) <= most else None
+        return levels if levels is not None and len(levels) <= limit else None
 
     @cached_property
     def _levels(self) -> Float64 | None:
@@ -373,7 +372,7 @@ class Ratings:
 
     @property
     def value_bytes(self) -> int:
-        """Bytes per training rating in memory (`dsgmcmc.kernels.stored`), judged by the file's first ratings."""
+        """Bytes per training rating in memory (`dsgmcmc.kernels.stored`), estimated from the file's first ratings."""
         first = Numbering().numbers(self._read("train/values", 0, _PIECE))
         return 4 if first is None else 1
 
@@ -382,12 +381,12 @@ class Ratings:
 
         Raises InputError if the file has indices out of range or order, or values that are not finite.
         """
-        where, stored = f"{side}/features", self.features[side]
+        group, stored = f"{side}/features", self.features[side]
         first, last = int(stored.indptr[start]), int(stored.indptr[stop])
-        indices, values = (self._read(f"{where}/{name}", first, last) for name in ("indices", "values"))
+        indices, values = (self._read(f"{group}/{name}", first, last) for name in ("indices", "values"))
         features = Features(stored.indptr[start : stop + 1] - first, indices, values, stored.names, stored.groups)
         if bad := _find_bad_cells(features.indptr, indices, values, len(stored.names)):
-            raise self._wrong(f"/{where} has {bad} in rows {start} to {stop}")
+            raise self._wrong(f"/{group} has {bad} in rows {start} to {stop}")
         return features
 
     def times_slab(self, part: Split, side: Side, start: int, stop: int) -> Times:
@@ -440,18 +439,20 @@ class Ratings:
             for name, array in whole.datasets(side).items():
                 content.update(name, array)
         if content.hexdigest(self.n_rows, self.n_cols, self.transposed) != self.digest:
-            raise self._wrong("its content does not match its content_sha256; prepare it again")
+            raise self._wrong("its content does not match its content_sha256: prepare it again")
 
     def _wrong(self, fault: str) -> InputError:
+        """Return the error for a file with a fault."""
         return InputError(f"{self.path} is not a usable ratings file: {fault}")
 
     def _read(self, name: str, start: int, stop: int) -> Array:
+        """Read entries of a data set; raise InputError if their checksum does not match."""
         try:
-            read: Array = self._data[name][start:stop]
+            array: Array = self._data[name][start:stop]
         except (OSError, RuntimeError) as error:
             advice = "copy the file again, or prepare it again"
             raise self._wrong(f"/{name} is damaged in entries {start} to {stop} ({error}): {advice}") from error
-        return read
+        return array
 
     def _check_attributes(self) -> None:
         """Read the attributes, and check their types, ranges and the version."""
@@ -460,14 +461,14 @@ class Ratings:
         attributes = {name: _read_attribute(self._file.attrs, name, kind) for name, kind in ATTRIBUTES.items()}
         if (attributes["format"], attributes["version"]) != (FORMAT, VERSION):
             raise self._wrong(
-                f"its format is {attributes['format']!r} version {attributes['version']}, this program reads "
+                f"its format is {attributes['format']!r} version {attributes['version']}, but this program reads "
                 f"{FORMAT!r} version {VERSION}: prepare it again"
             )
         self.n_rows, self.n_cols = attributes["I"], attributes["J"]
         self.nnz, self.nnz_test = attributes["nnz"], attributes["nnz_test"]
-        self.mean, self.minimum, self.maximum = attributes["mean"], attributes["min"], attributes["max"]
+        self.minimum, self.maximum = attributes["min"], attributes["max"]
         self.transposed, self.seed, self.digest = (attributes[k] for k in ("transposed", "seed", "content_sha256"))
-        self.source = attributes["source"]
+        self.mean, self.source = attributes["mean"], attributes["source"]
         if not 0 < self.n_cols <= self.n_rows <= MAX_SIDE:
             raise self._wrong(f"I={self.n_rows}, J={self.n_cols}: expected 0 < J <= I <= {MAX_SIDE}")
         if self.nnz < 1 or self.nnz_test < 0:
@@ -492,8 +493,8 @@ class Ratings:
         self.row_indptr, self.test_indptr = self._indptr["train"], self._indptr["test"]
         self._dataset("train/column_counts", self.n_cols, np.int64)
         self.column_counts: Int64 = self._read("train/column_counts", 0, self.n_cols)
-        inside = (self.column_counts >= 0) & (self.column_counts <= self.nnz)  # so that the sum cannot overflow
-        if not inside.all() or int(self.column_counts.sum()) != self.nnz:
+        possible = (self.column_counts >= 0) & (self.column_counts <= self.nnz)  # so that the sum cannot overflow
+        if not possible.all() or int(self.column_counts.sum()) != self.nnz:
             raise self._wrong(f"/train/column_counts does not add up to {self.nnz}")
         sizes: dict[Side, int] = {"rows": self.n_rows, "cols": self.n_cols}
         for side, n in sizes.items():
@@ -509,18 +510,18 @@ class Ratings:
 
     def _check_features(self, side: Side, n: int) -> StoredFeatures:
         """Read names, groups, encoding and index pointer of the features of a side with n rows."""
-        where = f"{side}/features"
-        names = self._dataset(f"{where}/names", None, None)
+        group = f"{side}/features"
+        names = self._dataset(f"{group}/names", None, None)
         if not 0 < len(names) <= MAX_FEATURES:
-            raise self._wrong(f"/{where} has {len(names)} features: expected 1 to {MAX_FEATURES}")
-        groups = self._dataset(f"{where}/groups", len(names), None)
+            raise self._wrong(f"/{group} has {len(names)} features: expected 1 to {MAX_FEATURES}")
+        groups = self._dataset(f"{group}/groups", len(names), None)
         encoding = b""
-        if f"{where}/encoding" in self._file:
-            encoding = self._dataset(f"{where}/encoding", None, np.uint8)[:].tobytes()
-        indptr: Int64 = self._dataset(f"{where}/indptr", n + 1, np.int64)[:]
-        nnz = len(self._dataset(f"{where}/indices", None, np.int32))
-        self._dataset(f"{where}/values", nnz, np.float32)
-        self._check_indptr(where, indptr, nnz)
+        if f"{group}/encoding" in self._file:
+            encoding = self._dataset(f"{group}/encoding", None, np.uint8)[:].tobytes()
+        indptr: Int64 = self._dataset(f"{group}/indptr", n + 1, np.int64)[:]
+        nnz = len(self._dataset(f"{group}/indices", None, np.int32))
+        self._dataset(f"{group}/values", nnz, np.float32)
+        self._check_indptr(group, indptr, nnz)
         texts = [tuple(text.decode() for text in data[:].tolist()) for data in (names, groups)]
         return StoredFeatures(indptr, texts[0], texts[1], encoding.decode())
 
@@ -534,12 +535,13 @@ class Ratings:
                 self._dataset(name, nnz, np.int32)
         return Times(place, page)
 
-    def _check_indptr(self, where: str, indptr: Int64, nnz: int) -> None:
+    def _check_indptr(self, group: str, indptr: Int64, nnz: int) -> None:
+        """Raise InputError if an index pointer is not ascending from 0 to `nnz`."""
         if indptr[0] != 0 or indptr[-1] != nnz or (indptr[1:] < indptr[:-1]).any():
-            raise self._wrong(f"/{where}/indptr does not rise from 0 to {nnz}")
+            raise self._wrong(f"/{group}/indptr does not rise from 0 to {nnz}")
 
     def _dataset(self, name: str, length: int | None, dtype: type | None) -> Any:
-        """Check a data set and put it into `_data`; `length` None: any length; `dtype` None: int64 or text."""
+        """Check a data set and put it into `_data`; None allows any `length`, or as `dtype` int64 and text."""
         data = checked_dataset(self._file, name, CHUNK)
         if dtype is None:
             wrong = data.dtype != np.int64 and not (data.dtype.kind == "S" and data.dtype.itemsize <= MAX_ID_BYTES)
@@ -552,7 +554,7 @@ class Ratings:
 
 
 class Slab(NamedTuple):
-    """Ratings of a part in consecutive rows, which follow the rows of the part's previous slab.
+    """Ratings of a part in consecutive rows; the first row follows the last row of the part's previous slab.
 
     Attributes
     ----------
@@ -603,7 +605,7 @@ def write_slabs(
     Parameters
     ----------
     ids : dict of side to arrays
-        Original names, piece by piece: (n,) int64, or ``S<n>`` with UTF-8.
+        Original names, in pieces: (n,) int64, or ``S<n>`` with UTF-8.
     slabs : iterable of Slab
         Slabs of both parts; the slabs of a part are in the order of rows, and cover all rows.
     features : dict of side to Features
@@ -619,9 +621,9 @@ def write_slabs(
         with writing(path):
             with new_hdf5(temporary) as (file, check):
                 content = _Content(file, check, sizes)
-                for side, of_side in (features or {}).items():
-                    for name, array in of_side.datasets(side).items():
-                        content.append(name, array, len(array), identity=not name.endswith("/encoding"))
+                for side, side_features in (features or {}).items():
+                    for name, array in side_features.datasets(side).items():
+                        content.append(name, array, len(array), hashed=not name.endswith("/encoding"))
                 for side in SIDES:
                     for names in ids[side]:
                         content.append(f"{side}/ids", names, getattr(sizes, side))
@@ -640,16 +642,16 @@ class _Content:
     """The content of a ratings file that is being written."""
 
     def __init__(self, file: h5py.File, check: Callable[[], None], sizes: Sizes) -> None:
-        self._file, self._check, self._sizes = file, check, sizes
-        self._hash = ContentHash()
+        self._file, self._check = file, check
+        self._sizes, self._hash = sizes, ContentHash()
         self._filled: dict[str, int] = {}
         self._column_counts = np.zeros(sizes.cols, dtype=np.int64)
         self._row_sums: list[Float64] = []
         self._time_counts: dict[str, Int32] = {}
         self._minimum, self._maximum = np.inf, -np.inf
 
-    def append(self, name: str, array: Array, length: int, identity: bool = True) -> None:
-        """Append to a data set of final length `length`; text is UTF-8. `identity`: include the data in the hash."""
+    def append(self, name: str, array: Array, length: int, hashed: bool = True) -> None:
+        """Append to a data set of final length `length`; `hashed` says whether the content hash includes the data."""
         if name not in self._file:
             stored = h5py.string_dtype("utf-8", array.dtype.itemsize) if array.dtype.kind == "S" else array.dtype
             chunks = (min(length, CHUNK),) if length else None  # an empty data set has no chunks
@@ -658,11 +660,11 @@ class _Content:
         self._filled[name] = start + len(array)
         if self._filled[name] > length:
             raise ValueError(f"/{name} has more than {length} entries")
-        array = array.astype(self._file[name].dtype)  # also tells h5py that bytes are UTF-8
+        array = array.astype(self._file[name].dtype)  # the type also tells h5py that bytes are UTF-8
         if len(array):
             self._file[name][start : start + len(array)] = array
             self._check()
-        if identity:
+        if hashed:
             self._hash.update(name, array)
 
     def add(self, slab: Slab) -> None:
@@ -694,12 +696,12 @@ class _Content:
             self._column_counts += np.bincount(indices, minlength=self._sizes.cols)
             self._minimum = min(self._minimum, float(values.min()))
             self._maximum = max(self._maximum, float(values.max()))
-            # exact sum of the row sums: the mean does not depend on the division into slabs
+            # `finish` adds the row sums exactly, so that the mean does not depend on the division into slabs
             starts = indptr[:-1][np.diff(indptr) > 0]
             self._row_sums.append(np.add.reduceat(values.astype(np.float64), starts))
 
     def finish(self, attributes: dict[str, Any]) -> None:
-        """Add the number of ratings of each column, the numbers of places and pages, and the attributes.
+        """Write the number of ratings of each column, the numbers of places and pages, and the attributes.
 
         Raises ValueError if a data set is incomplete.
         """
@@ -707,9 +709,9 @@ class _Content:
         for name, filled in self._filled.items():
             if filled != len(self._file[name]):
                 raise ValueError(f"/{name} has {filled} entries, fewer than {len(self._file[name])}")
-        self.append("train/column_counts", self._column_counts, sizes.cols, identity=False)
+        self.append("train/column_counts", self._column_counts, sizes.cols, hashed=False)
         for name, counts in self._time_counts.items():
-            self.append(name, counts, len(counts), identity=False)
+            self.append(name, counts, len(counts), hashed=False)
         attributes |= {"format": FORMAT, "version": VERSION, "min": self._minimum, "max": self._maximum}
         attributes |= {"I": sizes.rows, "J": sizes.cols, "nnz": sizes.train, "nnz_test": sizes.test}
         attributes["mean"] = math.fsum(itertools.chain.from_iterable(self._row_sums)) / sizes.train

@@ -1,4 +1,4 @@
-"""A DuckDB session that keeps to a memory limit and spills to disk; signals interrupt its queries."""
+"""DuckDB sessions, which keep to a memory limit and spill to disk; signals interrupt their queries."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 _OVERHEAD_BYTES = 200_000_000  # bytes for Python, its libraries and arrays
 _THREAD_BYTES = 80_000_000  # bytes that a DuckDB thread needs to sort and join
-MIN_MEMORY = 400_000_000  # bytes
+MIN_MEMORY = 400_000_000  # smallest memory limit in bytes
 _SPILL_PREFIX = ".dsgmcmc-prepare-"
 
 
@@ -38,8 +38,8 @@ def parse_bytes(text: str) -> int:
 def open_session(parent: Path, memory: int | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open DuckDB in memory, spilling to a folder in `parent` that is removed at the end.
 
-    Raises InputError if memory or disk space does not suffice, on entry or within the context, and KeyboardInterrupt if
-    a signal interrupts a query within the context.
+    Raises InputError, on entry or within the context, if memory or disk space does not suffice. Raises
+    KeyboardInterrupt if a signal interrupts a query within the context.
 
     Parameters
     ----------
@@ -48,9 +48,7 @@ def open_session(parent: Path, memory: int | None = None) -> Iterator[duckdb.Duc
     """
     memory = int(0.6 * memory_limit()) if memory is None else memory
     if memory < MIN_MEMORY:
-        raise InputError(
-            f"{memory / 1e6:.0f} MB of memory are not enough; at least {MIN_MEMORY / 1e6:.0f} MB are needed (--memory)"
-        )
+        raise InputError(f"{memory / 1e6:.0f} MB of memory are not enough: --memory needs {MIN_MEMORY / 1e6:.0f} MB")
     limit = int(0.8 * (memory - _OVERHEAD_BYTES))
     scratch = parent / f"{_SPILL_PREFIX}{secrets.token_hex(8)}"
     settings: dict[str, str | bool | int | float | list[str]] = {
@@ -59,7 +57,7 @@ def open_session(parent: Path, memory: int | None = None) -> Iterator[duckdb.Duc
         "temp_directory": str(scratch),
         "autoinstall_known_extensions": False,  # never download extensions
     }
-    try:  # begins before the folder is made, because a signal may come at any moment
+    try:  # begins before the folder is made, because a signal may arrive at any moment
         with writing(parent):
             scratch.mkdir(mode=0o700)
         with duckdb.connect(config=settings) as connection:
@@ -67,8 +65,8 @@ def open_session(parent: Path, memory: int | None = None) -> Iterator[duckdb.Duc
             yield connection
     except duckdb.OutOfMemoryException as error:
         raise InputError(
-            f"{memory / 1e6:.0f} MB of memory, or the space in {parent}, are not enough: raise --memory, or write to a "
-            f"larger disk ({system_reason(error)})"
+            f"{memory / 1e6:.0f} MB of memory, or the free space in {parent}, are not enough: raise --memory, or write "
+            f"to a larger disk ({system_reason(error)})"
         ) from error
     except duckdb.IOException as error:
         raise InputError(f"reading or spilling to {parent} failed: {system_reason(error)}") from error
@@ -83,37 +81,37 @@ def open_session(parent: Path, memory: int | None = None) -> Iterator[duckdb.Duc
 def interruptible(connection: duckdb.DuckDBPyConnection, work: Callable[[], T]) -> T:
     """Do `work` in another thread and return its result.
 
-    If a signal raises an exception in the calling thread, the queries of `work` are interrupted. In the thread of a
-    query, Python handles signals only between DuckDB's tasks, and a task may last minutes.
+    If a signal raises an exception in the calling thread, the queries of `work` are interrupted. If the calling thread
+    ran the queries itself, Python would handle signals only between DuckDB's tasks, and a task may last minutes.
     """
     with ThreadPoolExecutor(1) as pool:
-        done = pool.submit(work)
+        future = pool.submit(work)
         try:
-            while not done.done():
-                wait([done], 0.1)  # handlers of signals run between two waits
-            return done.result()
+            while not future.done():
+                wait([future], 0.1)  # handlers of signals run between two waits
+            return future.result()
         finally:
-            while not done.done():
+            while not future.done():
                 connection.interrupt()
-                wait([done], 0.05)
+                wait([future], 0.05)
 
 
 @contextlib.contextmanager
-def reading(shown: str | Path) -> Iterator[None]:
-    """Turn DuckDB's errors in reading a file within the context into an InputError of one line.
+def reading(name: str | Path) -> Iterator[None]:
+    """Context in which DuckDB reads a file: its errors become an InputError with one line, which begins with `name`.
 
-    `shown` names the file. Errors in spilling, which `open_session` reports, and interruptions pass through unchanged.
+    Errors in spilling, which `open_session` reports, and interruptions pass through unchanged.
     """
     try:
         yield
     except duckdb.OutOfMemoryException as error:
         raise InputError(
-            f"{shown} needs more memory, or more space for temporary files, than is available ({system_reason(error)})"
+            f"{name} needs more memory, or more space for temporary files, than is available ({system_reason(error)})"
         ) from error
-    except (duckdb.Error, RuntimeError) as error:  # RuntimeError: column names that are not UTF-8
+    except (duckdb.Error, RuntimeError) as error:  # DuckDB raises RuntimeError for column names that are not UTF-8
         if _SPILL_PREFIX in str(error) or _interrupted(error):
             raise
-        raise InputError(f"{shown} cannot be read: {str(error).strip().splitlines()[0]}") from error
+        raise InputError(f"{name} cannot be read: {str(error).strip().splitlines()[0]}") from error
 
 
 def system_reason(error: duckdb.Error) -> str:

@@ -33,8 +33,8 @@ from dsgmcmc.storage.files import sync
 from dsgmcmc.terminal import pass_on
 from dsgmcmc.types import Array
 
-SHOWN = 5  # bad lines in a message
-IS_INTEGER = "coalesce(try_cast(id AS BIGINT)::VARCHAR = id, false)"  # SQL: a name is an integer in canonical form
+SHOWN = 5  # bad lines that a message lists
+IS_INTEGER = "coalesce(try_cast(id AS BIGINT)::VARCHAR = id, false)"  # SQL: id is an integer in canonical form
 _DELIMITERS = ("::", "\t", ",", ";", "|", " ")
 _SAMPLE_BYTES = 1 << 16  # bytes from which delimiter and header are detected
 _BLOCK_BYTES = 1 << 20
@@ -42,7 +42,7 @@ _LONGEST_LINE = 1 << 21  # bytes of the longest line that DuckDB reads
 _LINE_END = r"\r\n|\n|\r"
 _MAX_REJECTS = 1000  # bad lines that DuckDB collects; each takes kilobytes
 _DAMAGE_ERRORS = (OSError, EOFError, zlib.error)  # raised on opening or reading a file, by gzip if it is damaged
-_COPIES = 4  # bytes of memory per byte of entries while a matrix is read
+_MEMORY_FACTOR = 4  # bytes of memory that reading one byte of a matrix takes
 _FORMATS = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}
 
 
@@ -139,17 +139,17 @@ class TableFile(NamedTuple):
             except duckdb.InvalidInputException:
                 if self.kind != "text":
                     raise
-                # what DuckDB raises if some lines end in \r\n and others in \n
+                # DuckDB raises this error if some lines end in \r\n and others in \n
                 db.execute("DROP TABLE IF EXISTS reject_errors; DROP TABLE IF EXISTS reject_scans")
                 db.execute(query.replace("{table}", self._sql(query, number, mixed_ends=True)))
         if self.kind == "text":
             self._refuse_rejected(db)
 
     def _sql(self, query: str, number: int | None, mixed_ends: bool = False) -> str:
-        """Return SQL for the table; `mixed_ends`: lines of text end in different ways.
+        """Return SQL for the table; `mixed_ends` says that lines of text end in different ways.
 
-        Mixed line ends need DuckDB's non-strict mode, which ignores surplus columns. So a second scan of the file, with
-        one more column, raises an error at the first line with a surplus column.
+        Mixed line ends need DuckDB's non-strict mode, which ignores surplus columns. Therefore a second scan of the
+        file, with one more column, raises an error at the first line with a surplus column.
         """
         if self.kind in ("arrays", "matrix"):
             return "arrays"
@@ -157,8 +157,8 @@ class TableFile(NamedTuple):
             return f"read_parquet({_quoted(self.path)})"
         compression = "gzip" if self.packed else "none"
         if self.kind == "json":
-            wanted = [name for name in self.names if identifier(name) in query]
-            columns = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in wanted)
+            selected = [name for name in self.names if identifier(name) in query]
+            columns = ", ".join(f"{literal(name)}: 'VARCHAR'" for name in selected)
             return f"read_json({_quoted(self.path)}, columns = {{{columns}}}, compression = '{compression}')"
         quote = "" if self.delimiter == "::" else '"'
         fields = ", ".join(f"c{k}: '{'FLOAT' if k == number else 'VARCHAR'}'" for k in range(self.width))
@@ -219,9 +219,9 @@ def open_table(
     Parameters
     ----------
     is_header : callable
-        Says whether the fields in the first line of a text file are column names.
+        Returns whether the fields in the first line of a text file are column names.
     latin1 : bool
-        Read text that is not UTF-8 as Latin-1; this is decided from the whole file.
+        Read text as Latin-1 if any part of the file is not UTF-8.
     """
     if not path.is_file():
         raise InputError(f"{path} is not a file" if path.exists() else f"{path} does not exist")
@@ -255,9 +255,8 @@ def _describe(db: duckdb.DuckDBPyConnection, path: Path, kind: str, source: str,
     """Read the names and types of the columns of a Parquet or JSON file."""
     with reading(path):
         columns = db.execute(f"DESCRIBE SELECT * FROM {source}").fetchall()
-    return TableFile(
-        path, kind, [str(column[0]) for column in columns], [str(column[1]) for column in columns], packed=packed
-    )
+    names, types = ([str(column[k]) for column in columns] for k in (0, 1))
+    return TableFile(path, kind, names, types, packed=packed)
 
 
 def _split(line: str, delimiter: str) -> list[str]:
@@ -270,17 +269,19 @@ def _split(line: str, delimiter: str) -> list[str]:
 def _detect_delimiter(lines: list[str]) -> str:
     """Return the delimiter that splits all lines into the same number of fields, at least two.
 
-    If several delimiters do so, the one with the most fields is returned. The first line may have one field fewer, as
-    in files of R's write.table. If no delimiter does so, because lines are bad or names contain line ends, the first
-    delimiter that splits the first line is returned.
+    If several delimiters do so, the delimiter with the most fields is returned. The first line may have one field
+    fewer, as in files of R's write.table. If no delimiter does so, because lines are bad or names contain line ends,
+    the first delimiter that splits the first line is returned.
     """
     counts = {delimiter: [len(_split(line, delimiter)) for line in lines] for delimiter in _DELIMITERS}
-    fits = [
+    consistent = [
         delimiter
         for delimiter, (first, *others) in counts.items()
         if first > 1 and (set(others) <= {first} or set(others) == {first + 1})
     ]
-    return max(fits or _DELIMITERS, key=lambda delimiter: counts[delimiter][0] if fits else counts[delimiter][0] > 1)
+    if consistent:
+        return max(consistent, key=lambda delimiter: counts[delimiter][0])
+    return next((delimiter for delimiter in _DELIMITERS if counts[delimiter][0] > 1), _DELIMITERS[0])
 
 
 @contextlib.contextmanager
@@ -350,9 +351,9 @@ def read_matrix(db: duckdb.DuckDBPyConnection, path: Path) -> Any:
         if path.suffix.lower() == ".npz":
             with zipfile.ZipFile(path) as archive:
                 size = sum(info.file_size for info in archive.infolist())
-            if _COPIES * size > memory_of(db):
+            if _MEMORY_FACTOR * size > memory_of(db):
                 raise ValueError(
-                    f"it holds {size / 1e6:,.0f} MB, and about {_COPIES} times as much memory is needed: raise --memory"
+                    f"it has {size / 1e6:,.0f} MB, and reading it takes {_MEMORY_FACTOR} times as much: raise --memory"
                 )
             matrix = scipy.sparse.load_npz(path)
         else:
@@ -364,7 +365,7 @@ def read_matrix(db: duckdb.DuckDBPyConnection, path: Path) -> Any:
             raise ValueError(f"its format is {layout}, not csr, csc or coo")
         matrix = matrix.tocoo()
         if matrix.data.dtype.kind not in "fiub":
-            raise ValueError(f"its values are {matrix.data.dtype}")
+            raise ValueError(f"its values are {matrix.data.dtype}, not real numbers")
     except Exception as error:  # zipfile, NumPy and SciPy raise errors of many types
         raise InputError(f"{path} is not a sparse matrix that can be read: {error}") from error
     return matrix
@@ -392,7 +393,7 @@ def append_results(db: duckdb.DuckDBPyConnection, columns: Mapping[str, Array]) 
 
 
 def write_query(db: duckdb.DuckDBPyConnection, query: str, out: Path | None) -> None:
-    """Write a query's rows, in order, to a file that appears only when complete, or to standard output as CSV.
+    """Write the rows of a query, in order, to a file that appears only when complete, or to standard output as CSV.
 
     `out` ends in ``.csv``, ``.parquet`` or ``.pq``, or is None for standard output.
     """
@@ -413,13 +414,13 @@ def write_query(db: duckdb.DuckDBPyConnection, query: str, out: Path | None) -> 
 
 
 def output_format(out: Path | None) -> str:
-    """Return ``csv`` or ``parquet``, by suffix. Raises InputError for other suffixes or if the folder is missing."""
+    """Return ``csv`` or ``parquet`` by the suffix; raise InputError for other suffixes, or if the folder is missing."""
     if out is None:
         return "csv"
     if out.suffix.lower() not in _FORMATS:
         raise InputError(f"{out}: the suffix of the output must be one of {', '.join(_FORMATS)}")
     if not out.parent.is_dir():
-        raise InputError(f"the folder {out.parent} does not exist")
+        raise InputError(f"{out} cannot be written: the folder {out.parent} does not exist")
     return _FORMATS[out.suffix.lower()]
 
 

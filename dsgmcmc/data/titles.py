@@ -14,10 +14,10 @@ _TITLES = ("title", "name", "itemname", "movietitle", "label", "description")
 def read_titles(path: Path, matching: str | None = None) -> dict[str, str]:
     """Return the titles of items by their ids, both as written in the file.
 
-    Text is UTF-8 or Latin-1 (as in MovieLens). With a header, the columns are found by their names; without a header
-    they are the first two. Only items whose line matches the regular expression `matching` are kept; case is ignored.
-    Raises InputError if the file cannot be read, has a single column or a header without a column of titles, or if
-    `matching` is not a regular expression.
+    Text is UTF-8 or Latin-1 (as in MovieLens). With a header, the columns are found by their names; without a header,
+    they are the first two columns. Only items whose line matches the regular expression `matching` are kept; case is
+    ignored. Raises InputError if the file cannot be read, has a single column or a header without a column of titles,
+    or if `matching` is not a regular expression.
     """
     import duckdb  # slow to import
 
@@ -32,7 +32,7 @@ def read_titles(path: Path, matching: str | None = None) -> dict[str, str]:
         id_column, title_column = (_find_id(table.names), _find_title(table.names)) if table.header else (0, 1)
         if id_column is None or title_column is None:
             columns = ", ".join(table.names)
-            raise InputError(f"{path} has no column with names of items: its columns are {columns}")
+            raise InputError(f"{path} needs a column item and a column title; its columns are {columns}")
         fields = ", ".join(f"{table.column(k)}::VARCHAR" for k in range(table.width))
         table.create(db, f"CREATE TABLE titles AS SELECT {fields} FROM {{table}}")
         rows = db.execute("SELECT * FROM titles ORDER BY rowid").fetchall()
@@ -45,14 +45,14 @@ def read_titles(path: Path, matching: str | None = None) -> dict[str, str]:
 
 
 def _find_id(header: list[str]) -> int | None:
-    """Position of the column of ids, by its name in the header; None if there is no such column."""
+    """Return the position of the column of ids, by its name in the header; None if there is no such column."""
     place = find_column(header, "item")
     names = [simplified(name) for name in header]
     return names.index("id") if place is None and "id" in names else place
 
 
 def _find_title(header: list[str]) -> int | None:
-    """Position of the first column with a usual name of titles; None if there is no such column."""
+    """Return the position of the first column with a usual name for titles; None if there is no such column."""
     return next((k for k, name in enumerate(header) if simplified(name) in _TITLES), None)
 
 

@@ -100,9 +100,9 @@ def test_fetch_prepare(server, tmp_path):
 @pytest.mark.parametrize(
     ("members", "md5", "cut", "message"),
     [
-        (GOOD, "0" * 32, False, "its publisher says 00000000"),
-        (GOOD, "<html>not found</html>", False, "its publisher says nothing"),
-        (GOOD, None, True, "cannot download|its publisher says"),
+        (GOOD, "0" * 32, False, "its publisher gives 00000000"),
+        (GOOD, "<html>not found</html>", False, "its publisher gives nothing"),
+        (GOOD, None, True, "cannot download|its publisher gives"),
         ({"ml-latest-small/movies.csv": "x"}, None, False, "contains 0 files ratings.csv"),
     ],
 )
@@ -129,7 +129,7 @@ def test_pinned_checksum(server, tmp_path):
     """Archives that never change are checked against the checksum in the program, whatever the server says."""
     server.publish({"ml-1m/ratings.dat": "1::1::5::1\n"}, "ml-1m")
     done = typed("fetch", "ml-1m", "--out", tmp_path / "downloads").expect(2)
-    assert "its publisher says c4d9eecfca2ab87c1945afe126590906" in done.err
+    assert "its publisher gives c4d9eecfca2ab87c1945afe126590906" in done.err
     assert server.asked == ["/ml-1m.zip"]
 
 

@@ -131,7 +131,7 @@ def test_parquet_and_matrix(tmp_path):
             "no user of the ratings: it has names such as 00",
         ),
         (USERS.replace("30,nurse, ", "3O,nurse, "), {}, r"line 3: the number age is '3O'; correct it"),
-        (USERS + "3,31,nurse,rock,00124\n", {}, "more than once: 3"),
+        (USERS + "3,31,nurse,rock,00124\n", {}, "in several ways: 3"),
         (USERS + "x9,31,nurse,rock,00124\n", {}, "the users of the ratings are integers, unlike 'x9'"),
         (USERS + ",31,nurse,rock,1\n", {}, "the user is missing in line 8"),
         (USERS.replace("age", "zip"), {}, "two columns have the same name"),
@@ -158,7 +158,7 @@ def test_odd_columns_are_reported(tmp_path):
     summary = described(tmp_path, text)
     assert summary.features["user"]["groups"] == {"member": 1, "children": 1}
     notes = " / ".join(summary.features["user"]["notes"])
-    assert "name is left out: 205 different values or more in 205 rows are no category" in notes
+    assert "name is left out: 205 or more different values in 205 rows are too many for a category" in notes
     assert "constant is left out: all its values are the same" in notes
     assert summary.features["user"]["unrated"] == 200
 
@@ -191,7 +191,7 @@ def test_the_encoding_is_kept_and_checked(tmp_path):
     assert Encoding.parse(encoding.dump()) == encoding
     lost = stored.encoding.replace("list", "lost")
     for wrong in ("", "[]", "[" * 100_000, lost, stored.encoding.replace('"sd":1.0', '"sd":0.0')):
-        with pytest.raises(ValueError, match=r"^no encoding of features .*$"):
+        with pytest.raises(ValueError, match=r"^not a valid encoding of features .*$"):
             Encoding.parse(wrong)
     content = (tmp_path / "out.h5").read_bytes()
     (tmp_path / "out.h5").write_bytes(content.replace(b'"list"', b'"lost"'))

@@ -116,7 +116,7 @@ OVERFLOW = np.array([0, 2**63 - 1, -(2**63), -5, 6])
 WRONG_STRUCTURE = {
     "format": (set_attribute("format", np.bytes_(b"something")), "its format is 'something'"),
     "text of variable length": (set_attribute("format", "dsgmcmc-ratings"), "'format' is not one str"),
-    "version": (set_attribute("version", 1), "version 1, this program reads 'dsgmcmc-ratings' version 2: prepare it"),
+    "version": (set_attribute("version", 1), "version 1, but this program reads 'dsgmcmc-ratings' version 2"),
     "mean NaN": (set_attribute("mean", np.nan), "mean=nan"),
     "I too small": (set_attribute("I", 3), "/train/indptr has shape"),
     "indptr wraps around": (lambda f, d: replace(f, "train/indptr", OVERFLOW), "does not rise"),
