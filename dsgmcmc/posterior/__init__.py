@@ -1,4 +1,4 @@
-"""Use of a run that has made draws: names, draws, predictions, recommendations, fold-in, export.
+"""Use of the draws of a run: names, predictions, recommendations, folding in and export.
 
-MPI is not needed, and no draws or settings of the run are changed.
+The package needs no MPI, and does not change draws or settings of a run.
 """

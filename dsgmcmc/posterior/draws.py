@@ -16,7 +16,7 @@ from dsgmcmc.model.quantity import WEIGHT
 from dsgmcmc.types import Float32, Float64, Int32
 
 KINDS = ("user", "item")  # kinds of rows
-OTHER = {"user": "item", "item": "user"}
+OTHER = {"user": "item", "item": "user"}  # the opposite kind of each kind
 
 
 class Prior(NamedTuple):
@@ -27,7 +27,7 @@ class Prior(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Means and covariances of rows of one side at one draw.
+    """Means and covariances of rows of one kind at one draw.
 
     Attributes
     ----------
@@ -53,8 +53,8 @@ class Draw:
     ----------
     chain, iteration : int
     shared : dict of str to float64 array
-        Quantities that all rows share, such as ``tau``, ``user.mean`` and ``thresholds``, with ``user`` or ``item`` in
-        place of the factor.
+        Quantities that all rows share, such as ``tau``, ``user.mean`` and ``thresholds``; names have ``user`` or
+        ``item`` in place of the factor.
     rows : dict of kind to dict of str to (n, ...) float32 array
         Quantities of every user and item: ``theta``, and ``weight``, ``implicit``, ``cuts`` if the model has them.
     """
@@ -111,13 +111,13 @@ class Draw:
         return self.shared.get("thresholds")
 
     @property
-    def own_thresholds(self) -> Float32 | None:
+    def user_thresholds(self) -> Float32 | None:
         """Thresholds of every user, (users, R - 1); None if thresholds are shared, or if ratings are not ordinal."""
         return self.rows["user"].get(CUTS)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the rows and of the arrays computed from their noise scales."""
+        """Number of bytes of the rows and of the arrays that are computed from their noise scales."""
         arrays = [array for rows in self.rows.values() for array in rows.values()]
         return sum(array.nbytes for array in arrays) + sum(8 * len(theta) for theta in self.theta.values())
 

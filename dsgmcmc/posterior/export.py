@@ -28,14 +28,14 @@ from dsgmcmc.posterior.run import Run
 from dsgmcmc.posterior.traces import draw_weights, predictions, scalar_traces, traced
 from dsgmcmc.storage.files import check_target, write_whole
 
-KINDS_OF_FILE = {".parquet": "parquet", ".pq": "parquet", ".nc": "netcdf"}
+FORMATS = {".parquet": "parquet", ".pq": "parquet", ".nc": "netcdf"}
 
 
-def require(what: str, *modules: str) -> None:
-    """Raise InputError with an installation command if `modules`, which `what` needs, are missing."""
+def require(task: str, *modules: str) -> None:
+    """Raise InputError with an installation command if any of the `modules` that `task` needs is missing."""
     missing = [module.replace("_", "-") for module in modules if find_spec(module) is None]
     if missing:
-        raise InputError(f"{what} needs {' and '.join(missing)}: pip install {' '.join(missing)}, or dsgmcmc[report]")
+        raise InputError(f"{task} needs {' and '.join(missing)}: pip install {' '.join(missing)}, or dsgmcmc[report]")
 
 
 def export(run: Run, out: Path, *, draws: bool = False, force: bool = False) -> None:
@@ -47,7 +47,7 @@ def export(run: Run, out: Path, *, draws: bool = False, force: bool = False) -> 
     out : Path
         The suffix selects the format: ``.parquet``, ``.pq`` or ``.nc``.
     draws : bool
-        Whether a Parquet file gets draws instead of moments.
+        Whether to write draws instead of moments to a Parquet file.
     force : bool
         Whether to replace `out` if it exists.
 
@@ -59,11 +59,11 @@ def export(run: Run, out: Path, *, draws: bool = False, force: bool = False) -> 
     WriteError
         If the file cannot be written.
     """
-    file_format = KINDS_OF_FILE.get(out.suffix.lower())
+    file_format = FORMATS.get(out.suffix.lower())
     if file_format is None:
-        raise InputError(f"{out}: the suffix selects the format: {', '.join(KINDS_OF_FILE)}")
+        raise InputError(f"{out}: the suffix of the file must be one of {', '.join(FORMATS)}")
     if draws and file_format != "parquet":
-        raise InputError("--draws is an option for Parquet files; netCDF has the traces")
+        raise InputError("--draws needs a Parquet file; a netCDF file has the traces")
     if draws:
         run.need_draws()
     check_target(out, force)
@@ -92,21 +92,21 @@ def _columns(run: Run) -> list[tuple[str, int]]:
 
 
 def _moment_tables(run: Run) -> Iterator[dict[str, npt.NDArray[Any]]]:
-    for chain, m in zip(run.chains, run.moments, strict=True):
+    for chain, moments in zip(run.chains, run.moments, strict=True):
         for kind in KINDS:
-            table = _labels(run, kind) | {"chain": np.full(len(m.mean[kind]), chain), "ratings": run.counts(kind)}
+            table = _labels(run, kind) | {"chain": np.full(len(moments.mean[kind]), chain), "ratings": run.counts(kind)}
             for name, k in _columns(run):
-                table[name] = np.ascontiguousarray(m.mean[kind][:, k])
-                table[f"{name}_sd"] = np.sqrt(np.ascontiguousarray(m.variance[kind][:, k]))
+                table[name] = np.ascontiguousarray(moments.mean[kind][:, k])
+                table[f"{name}_sd"] = np.sqrt(np.ascontiguousarray(moments.variance[kind][:, k]))
             yield table
 
 
 def _draw_tables(run: Run) -> Iterator[dict[str, npt.NDArray[Any]]]:
-    for number, (chain, iteration) in enumerate(run.draws):
-        draw = run.draw(number)
+    for position, (chain, iteration) in enumerate(run.draws):
+        draw = run.draw(position)
         for kind in KINDS:
             n = len(draw.theta[kind])
-            constants = {"chain": chain, "iteration": iteration, "weight": run.draw_weights[number], "tau": draw.tau}
+            constants = {"chain": chain, "iteration": iteration, "weight": run.draw_weights[position], "tau": draw.tau}
             table = _labels(run, kind) | {name: np.full(n, value) for name, value in constants.items()}
             for name, k in _columns(run):
                 table[name] = np.ascontiguousarray(draw.theta[kind][:, k])
@@ -119,11 +119,12 @@ def to_datatree(run: Run) -> Any:
     Returns
     -------
     xarray.DataTree
-        ``posterior``, for all draws: the quantities of `dsgmcmc.posterior.traces`; the other traced quantities, such as
-        the priors' means and precisions (by ``column`` of a factor; not comparable between chains); and ``prediction``
-        of the monitored test pairs (by ``pair``, the positions of these pairs among all test pairs);
-        ``sample_stats``: ``weight`` and ``iteration`` of every draw, ``test_log_likelihood``;
-        ``observed_data``: ``rating`` of the monitored pairs; ``constant_data``: ``user`` and ``item`` of these pairs.
+        - ``posterior``, for all draws: the scalars of `dsgmcmc.posterior.traces`; the other traced quantities, such as
+          the means and precisions of priors (by ``column`` of a factor; not comparable between chains); and
+          ``prediction`` of the monitored test pairs (by ``pair``, the position among all test pairs).
+        - ``sample_stats``: ``weight`` and ``iteration`` of every draw, and ``test_log_likelihood``.
+        - ``observed_data``: ``rating`` of the monitored pairs.
+        - ``constant_data``: ``user`` and ``item`` of the monitored pairs.
 
     Raises
     ------

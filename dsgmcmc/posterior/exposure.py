@@ -13,8 +13,8 @@ the share of rated pairs grows like the score to a power between 1.5 and 1.9. Th
 
     e_ij = max(score_ij, FLOOR times the share of users who rated j)^POWER
 
-so that a user without ratings is exposed to popular items. The exposure orders items; it is a point estimate, and does
-not enter the posterior of ratings.
+where the lower limit exposes users without ratings to popular items. The exposure orders items; it is a point estimate,
+and the posterior of ratings does not depend on it.
 
 ``RUN/exposure-HASH.npy`` has W in float32, for the ratings with this hash. It is mapped into memory, so that only the
 rows of the items that a user rated are read. It may be deleted.
@@ -36,7 +36,7 @@ from dsgmcmc.storage.files import write_array
 from dsgmcmc.types import Float32, Float64, Int32
 
 MAX_ITEMS = 4096  # items that take part in the regressions
-PENALTY = 500.0
+PENALTY = 500.0  # lambda
 FLOOR, POWER = 0.01, 1.5
 
 
@@ -123,5 +123,5 @@ class Exposure(NamedTuple):
 
 
 def _regressed(shares: Float64) -> Int32:
-    """Return the items that take part in the regressions, which have the most ratings, in ascending order."""
+    """Return the items that take part in the regressions, those with the most ratings, in ascending order."""
     return np.sort(np.argsort(-shares, kind="stable")[:MAX_ITEMS]).astype(np.int32)

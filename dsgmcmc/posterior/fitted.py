@@ -1,4 +1,4 @@
-"""A fitted model with the conventions of scikit-learn: predict, recommend, fold in new ratings; and `open_run`."""
+"""A fitted model with the conventions of scikit-learn, which predicts, recommends and folds in; and `open_run`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from dsgmcmc.types import Array, Float64, Int32
 
 Names = str | int | Sequence[Any] | npt.NDArray[Any]
 
-RUN, RATINGS = "run", "ratings.h5"  # names of the unpacked files of a pickled model
+RUN, RATINGS = "run", "ratings.h5"  # names under which the files of a pickled model are unpacked
 
 
 P = ParamSpec("P")
@@ -49,9 +49,9 @@ class FittedModel:
     """Methods of a fitted or loaded `dsgmcmc.BPMF`, and of the result of `dsgmcmc.open_run`.
 
     Pairs, ratings and names may be given as data frames (pandas, polars or others with labelled columns). Predictions
-    are arrays, as for scikit-learn's regressors. `recommend` returns a data frame if its users come in one, from the
-    same library, and otherwise a `dsgmcmc.data.arrays.Table`; `similar` always returns a Table. A pickled model
-    contains the files of its run and its ratings file.
+    are arrays, as for scikit-learn's regressors. `recommend` returns a data frame if its users are a data frame, and
+    otherwise a `dsgmcmc.data.arrays.Table`; `similar` always returns a Table. A pickled model contains the files of its
+    run and its ratings file.
 
     Attributes
     ----------
@@ -60,9 +60,9 @@ class FittedModel:
     clip : bool
         Whether to clip predictions to the range of the training ratings.
     unknown : {"prior", "refuse"}
-        How to predict users and items that are unknown to the run: from the prior, or raise an error.
+        Treatment of users and items that are unknown to the run: predict from the prior, or raise an error.
     columns : str, optional
-        Columns of data frames whose names are not usual ones, such as ``user=U,item=I``.
+        Columns of data frames that do not have usual names, such as ``user=U,item=I``.
     """
 
     clip: bool = True
@@ -129,9 +129,9 @@ class FittedModel:
     # ------------------------------------------------------------------ pickling
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return parameters, folded-in ratings, and the contents of all files of the run and its ratings, by path."""
-        of_run = ("run_", "_predictors", "_scratch", "_rated", "_newcomers", "_new")
-        state = {name: value for name, value in vars(self).items() if name not in of_run}
+        """Return parameters, folded-in ratings, and the contents of the files of the run and its ratings, by path."""
+        run_attributes = ("run_", "_predictors", "_scratch", "_rated", "_newcomers", "_new")
+        state = {name: value for name, value in vars(self).items() if name not in run_attributes}
         if hasattr(self, "run_"):
             run = self.run_
             ratings = self._data or Path(str(run.facts.get("data", "")))
@@ -185,7 +185,7 @@ class FittedModel:
         X : (n, 2) array or data frame
             User and item of each pair.
         return_std : bool
-            Whether to return also the standard deviation of a new rating, noise included.
+            Whether to return also the standard deviation of a new rating, which includes the noise.
 
         Returns
         -------
@@ -197,8 +197,8 @@ class FittedModel:
         InputError
             If `unknown` is "refuse" and a name is unknown.
         NotFittedError
-            If the model is not fitted: scikit-learn's error if the program has imported scikit-learn, else that of
-            `dsgmcmc.errors`.
+            If the model is not fitted: scikit-learn's error if the program has imported scikit-learn, else the
+            error of `dsgmcmc.errors`.
         """
         prediction = self._predict(X, PredictOptions(clip=self.clip))
         mean = prediction.mean.astype(np.float64)
@@ -237,7 +237,7 @@ class FittedModel:
     def fold_in(
         self, X: Any = None, y: Any = None, *, kind: Literal["user", "item"] = "user", features: Any = None
     ) -> Self:
-        """Fold in new ratings and features of users, known or new, without sampling again; returns a new model.
+        """Fold in new ratings and features of users, known or new, without sampling again; return a new model.
 
         The posterior of the rows of these users is exact given each saved draw of the items
         (`dsgmcmc.posterior.newcomers`). The original model does not change. Ratings and features that cannot be used,
@@ -278,16 +278,17 @@ class FittedModel:
 
     @renewing
     def _add(self, X: Any, y: Any, kind: str, features: Any) -> list[str]:
-        """Fold in new ratings and features in addition to earlier ones; returns notes for the user."""
+        """Fold in new ratings and features in addition to earlier ones; return notes for the user."""
         new = NewRatings.read(self._fitted(), X, y, kind, features, self.columns)
         return self._fold(new if self._new is None else self._new.updated(new))
 
     def _fold(self, new: NewRatings | None) -> list[str]:
-        """Compute all rows with new ratings or features from the current run; returns notes for the user."""
+        """Compute all rows with new ratings or features from the current run; return notes for the user."""
         newcomers, notes = None, list[str]()
         if new is not None:
             newcomers, notes = fold_in(self._fitted(), new, self._data)
-        self._new, self._newcomers, self._predictors = new, newcomers, {}
+        self._new, self._newcomers = new, newcomers
+        self._predictors = {}
         return notes
 
     # ------------------------------------------------------------------ rankings
@@ -310,7 +311,7 @@ class FittedModel:
 
         Parameters
         ----------
-        users : name, sequence of names, or data frame with a column of them, optional
+        users : name, sequence of names, or data frame with a column of names, optional
             Default: all users of the run, in the order of their names.
         n : int
             Number of items per user.
@@ -319,12 +320,12 @@ class FittedModel:
         z : float
             Number of standard deviations between the mean and the bounds of ``ucb`` and ``lcb``.
         seed : int, optional
-            Seed of Thompson sampling; without a seed every call uses other draws.
+            Seed for Thompson sampling; without a seed, every call uses different random numbers.
         at_least : float, optional
             With ``likely``, the lowest rating that counts as liked; with ``mean`` and ``thompson``, rank by the
-            probability of a rating of at least this value; not with the other rules.
+            probability of a rating of at least this value; other rules do not allow it.
         include_rated : bool
-            Whether to recommend also items that the users rated, in training or in new ratings.
+            Whether to recommend also items that the users rated, in training or when they were folded in.
         candidates, exclude : as `users`, optional
             Items that may be recommended (default all), and items that must not be recommended.
 
@@ -350,9 +351,9 @@ class FittedModel:
         names = np.sort(run.users.ids).tolist() if users is None else list_names(users, "user")
         rows = Predictor(run, PredictOptions(), newcomers).index_of("user", names)
         run.users.index_of([name for name, row in zip(names, rows.tolist(), strict=True) if row < 0], refuse=True)
-        named = (None if items is None else list_names(items, "item") for items in (candidates, exclude))
+        lists = (None if items is None else list_names(items, "item") for items in (candidates, exclude))
         rated = self._rated if needs_rated else None
-        blocks = list(recommendations(run, rows, ranking, rated, newcomers=newcomers, among=allowed_items(run, *named)))
+        blocks = list(recommendations(run, rows, ranking, rated, newcomers=newcomers, among=allowed_items(run, *lists)))
         table = Table({name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]} if blocks else {})
         return as_given(users, table)
 

@@ -30,7 +30,7 @@ class TestPredictions(NamedTuple):
     mean, variance : float64
         Mean and variance of the predictor over the draws of all chains.
     noise_variance : float64
-        Posterior mean of the noise variance of each rating.
+        Posterior mean of the noise variance of every rating.
     probability : (q, R) float64 or None
         Probabilities of the levels, over the draws of all chains, if ratings are ordinal.
     shape : (q, m) float64 or None
@@ -46,8 +46,8 @@ class TestPredictions(NamedTuple):
 
     def predictive(self, law: type[Law], levels: Float64 | None) -> Predictive:
         """Return predictive distributions under a likelihood; `levels` are the levels of the ratings, if any."""
-        variance, more = self.variance + self.noise_variance, (self.noise_variance, self.shape)
-        return law.predictive_of_moments(Moments(self.mean, variance, self.probability, levels, *more))
+        variance, parameters = self.variance + self.noise_variance, (self.noise_variance, self.shape)
+        return law.predictive_of_moments(Moments(self.mean, variance, self.probability, levels, *parameters))
 
 
 def test_parts(run: RunDirectory) -> Iterator[TestPredictions]:
@@ -65,7 +65,7 @@ def test_parts(run: RunDirectory) -> Iterator[TestPredictions]:
 
 
 _PREDICTED: WeakKeyDictionary[Run, TestPredictions] = WeakKeyDictionary()
-"""Predictions of the runs that are open: a report, or a comparison, uses them several times."""
+"""Predictions of open runs, because a report or a comparison uses them several times."""
 
 
 def predict_test(run: Run) -> TestPredictions:
@@ -79,9 +79,9 @@ def predict_test(run: Run) -> TestPredictions:
     if run in _PREDICTED:
         return _PREDICTED[run]
     if not len(run.test_pairs()[0]):
-        raise InputError(f"{run.path} was sampled without test ratings (prepare --test-fraction 0?)")
+        raise InputError(f"{run.path} was sampled without test ratings: prepare the data with --test-fraction 0.1")
     if run.unfinished:
-        raise InputError(f"{run.path} has not ended: its test ratings are scored when its job ends, or is stopped")
+        raise InputError(f"{run.path} has not ended: its test ratings are predicted when its job ends, or is stopped")
     fields = _fields(run.states)
     stored = {field: [posterior.read_field("test", "W", field) for posterior in run.states] for field in fields}
     _PREDICTED[run] = _pool(stored)

@@ -1,6 +1,6 @@
-"""The index of a run: the original names of rows and columns, so that the run can be used without its ratings file.
+"""The index of a run: the original names of rows and columns, for use of the run without its ratings file.
 
-A snapshot of kind ``index`` in ``RUN/index``, written once, before the first iteration:
+The index is a snapshot of kind ``index`` in ``RUN/index``, written once, before the first iteration:
 
 =====================================  ==================================================================
 ``ids/{W,H}/000000/integers``          (n,) int64: names, if all are integers; otherwise
@@ -37,7 +37,7 @@ from dsgmcmc.storage.rundir import INDEX, Facts, RunDirectory, header
 from dsgmcmc.storage.store import Key, is_whole, write_snapshot
 from dsgmcmc.types import Array, Factor, Float64, Int32, Int64
 
-_STEP = 1 << 20  # rows whose features are read at a time
+_SLAB_ROWS = 1 << 20  # rows whose features are read at a time
 
 
 def write_index(run: RunDirectory, ratings: Ratings, config_hash: str, facts: Facts) -> None:
@@ -78,19 +78,19 @@ def _feature_means(ratings: Ratings, side: Side) -> Float64:
     """Return the means of the features over rows (or columns) that have features, (F,) float64, to centre them."""
     stored = ratings.features[side]
     total, n = np.zeros(len(stored.names)), len(stored.indptr) - 1
-    for start in range(0, n, _STEP):
-        part = ratings.feature_slab(side, start, min(start + _STEP, n))
+    for start in range(0, n, _SLAB_ROWS):
+        part = ratings.feature_slab(side, start, min(start + _SLAB_ROWS, n))
         total += np.bincount(part.indices, part.values.astype(np.float64), minlength=len(total))
     return total / max(int((np.diff(stored.indptr) > 0).sum()), 1)
 
 
-def _encode_texts(thing: str, factor: str, names: Iterable[str], prefix: str = "") -> dict[Key, Array]:
-    """Encode names as concatenated UTF-8 and offsets, the fields ``text`` and ``offsets`` of an object `thing`."""
+def _encode_texts(source: str, factor: str, names: Iterable[str], prefix: str = "") -> dict[Key, Array]:
+    """Encode names as concatenated UTF-8 and offsets, the fields ``text`` and ``offsets`` of the object `source`."""
     encoded = [name.encode() for name in names]
     offsets = np.zeros(len(encoded) + 1, np.int64)
     np.cumsum([len(name) for name in encoded], out=offsets[1:])
     text = np.frombuffer(b"".join(encoded), np.uint8)
-    return {Key(thing, factor, 0, f"{prefix}text"): text, Key(thing, factor, 0, f"{prefix}offsets"): offsets}
+    return {Key(source, factor, 0, f"{prefix}text"): text, Key(source, factor, 0, f"{prefix}offsets"): offsets}
 
 
 class Vocabulary:
@@ -119,14 +119,14 @@ class Vocabulary:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def index_of(self, wanted: Sequence[Any] | Array, *, refuse: bool = False) -> Int32:
+    def index_of(self, names: Sequence[Any] | Array, *, refuse: bool = False) -> Int32:
         """Look up the factor rows of some names.
 
         Parameters
         ----------
-        wanted : (q,) int64 if names are integers, else (q,) of str
+        names : (q,) int64 if the run's names are integers, else (q,) of str
         refuse : bool
-            Raise an error for unknown names.
+            Whether to raise an error for unknown names.
 
         Returns
         -------
@@ -136,10 +136,10 @@ class Vocabulary:
         Raises
         ------
         InputError
-            If names are integers and `wanted` has other values, or if `refuse` and names are unknown (the error has
-            the first five).
+            If `names` must be integers but has other values, or if `refuse` is true and names are unknown; the error
+            lists the first five.
         """
-        names = self.typed(wanted)
+        names = self.typed(names)
         if self.integers:
             places = np.minimum(np.searchsorted(self._sorted, names), len(self.ids) - 1)
             index = np.where(self._sorted[places] == names, self._order[places], np.int32(-1))
@@ -161,9 +161,7 @@ class Vocabulary:
             if given.dtype.kind == "f" and (numbers != given).any():
                 raise ValueError
         except (TypeError, ValueError, OverflowError):
-            raise InputError(
-                f"names of {self.kind}s are integers in this run; found {listed(given.tolist())}"
-            ) from None
+            raise InputError(f"the run's {self.kind}s have integer names; found {listed(given.tolist())}") from None
         return numbers
 
 
@@ -179,20 +177,20 @@ def unknown_names(kind: str, names: list[Any]) -> InputError:
 
 
 def item_titles(items: Vocabulary, path: Path, matching: str | None = None) -> dict[int, str]:
-    """Read the titles (`dsgmcmc.data.titles`) of those of the run's items whose line matches a regular expression.
+    """Read titles from a file (`dsgmcmc.data.titles`) for the run's items whose line matches a regular expression.
 
-    Returns titles by item row, without items that are not in the file. Raises InputError if the file cannot be read, or
-    has no item of the run.
+    Returns titles by item row; items that are not in the file are left out. Raises InputError if the file cannot be
+    read, or has no item of the run.
     """
     titles = read_titles(path, matching)
     if items.integers:
         titles = {name: title for name, title in titles.items() if re.fullmatch(r"[+-]?\d{1,18}", name)}
-    wanted = list(titles)
-    index = items.index_of([int(name) for name in wanted] if items.integers else wanted)
-    result = {row: titles[name] for row, name in zip(index.tolist(), wanted, strict=True) if row >= 0}
+    names = list(titles)
+    index = items.index_of([int(name) for name in names] if items.integers else names)
+    result = {row: titles[name] for row, name in zip(index.tolist(), names, strict=True) if row >= 0}
     if not result:
         examples = ", ".join(str(name) for name in items.ids[:3])
-        raise InputError(f"{path} has none of the run's items, for example {examples}")
+        raise InputError(f"{path} has none of the run's items, whose names are, for example, {examples}")
     return result
 
 
@@ -209,10 +207,9 @@ class Index:
 
     def __init__(self, run: RunDirectory, facts: Facts) -> None:
         self._snapshot = run.open_index(facts)
-        transposed = bool(facts["transposed"])
+        self.transposed = bool(facts["transposed"])
         #: Factor names by "user" and "item".
-        self.factors = {"user": "H", "item": "W"} if transposed else {"user": "W", "item": "H"}
-        self.transposed = transposed
+        self.factors = {"user": "H", "item": "W"} if self.transposed else {"user": "W", "item": "H"}
 
     def vocabulary(self, kind: str) -> Vocabulary:
         """Return the names of the users or of the items."""
@@ -243,16 +240,16 @@ class Index:
         return config.quantities(self.transposed, self.feature_sizes(), levels)
 
     def encoding(self, kind: str) -> tuple[str, Float64]:
-        """Return the encoding of the features as JSON, empty if the ratings file has none, and the features' means."""
+        """Return the encoding of the features as JSON (empty if the ratings file has none), and the features' means."""
         factor = self.factors[kind]
         text, centre = (Key("features", factor, 0, name) for name in ("encoding", "centre"))
         encoding = self._snapshot.read(text).tobytes().decode() if text in set(self._snapshot.block_keys()) else ""
         return encoding, self._snapshot.read(centre)
 
-    def _read_texts(self, thing: str, factor: str, prefix: str = "") -> list[str]:
+    def _read_texts(self, source: str, factor: str, prefix: str = "") -> list[str]:
         """Read names written by `_encode_texts`."""
-        text = self._snapshot.read(Key(thing, factor, 0, f"{prefix}text")).tobytes()
-        offsets = self._snapshot.read(Key(thing, factor, 0, f"{prefix}offsets")).tolist()
+        text = self._snapshot.read(Key(source, factor, 0, f"{prefix}text")).tobytes()
+        offsets = self._snapshot.read(Key(source, factor, 0, f"{prefix}offsets")).tolist()
         return [text[start:stop].decode() for start, stop in pairwise(offsets)]
 
     def lengths(self) -> tuple[dict[str, int], int]:

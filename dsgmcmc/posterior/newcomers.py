@@ -1,7 +1,7 @@
-r"""Folds in users or items with new ratings: their exact posterior given each saved draw, without sampling again.
+r"""Folds in users or items with new ratings: computes their exact posterior given each saved draw.
 
-Given a draw, the ratings x of a row depend on the other side only through phi_j = (H_j, 1), so theta of the row, with
-prior N(m, Lambda^-1), has the normal distribution [Salakhutdinov 2008, eq. 11]
+The chain is not continued. Given a draw, the ratings x of a row depend on the other side only through phi_j = (H_j, 1),
+so theta of the row, with prior N(m, Lambda^-1), has the normal distribution [Salakhutdinov 2008, eq. 11]
 
     precision  Lambda* = Lambda + tau sum_j g'_j phi_j phi_j^T
     mean       Lambda*^-1 (Lambda m + tau sum_j g'_j (x_j - mu - b_j) phi_j)
@@ -13,11 +13,11 @@ distribution, which depends only on its features.
 The mixture over all saved draws is the posterior of the row given its ratings and the old ratings of all other rows.
 The only approximation is that the new ratings do not change other parameters. For a row that the run knows, x has both
 the old ratings and the new ratings. If rows have individual noise scales, theta | g and g | theta ~ Gamma((nu + n) / 2,
-(nu + tau SSE) / 2) are drawn in turns, `GIBBS` times from g = 1, with n the number of ratings of the row and SSE the
-sum of its squared residuals times g'_j; the distribution of theta given the last g is used.
+(nu + tau SSE) / 2) are drawn in turns, `GIBBS_TURNS` times from g = 1, with n the number of ratings of the row and SSE
+the sum of its squared residuals times g'_j; the distribution of theta given the last g is used.
 
-If the model has levels of time, it is unknown which of the new ratings were given together. Their effects of time are
-therefore taken to be independent, so that the noise variance is 1 / (tau g') + sum_l 1 / lambda_l in place of
+If the model has levels of time, it is unknown which new ratings were given together. Their effects of time are taken
+to be independent, so that the noise variance is 1 / (tau g') + sum_l 1 / lambda_l in place of
 1 / (tau g'), with lambda_l the precision of the effects of level l. Under likelihoods that are not conditionally
 normal, the likelihood of a rating is integrated over the effects.
 
@@ -25,8 +25,8 @@ New ratings of rows that the run knows are added to the old ratings, and replace
 the ratings file. New features are encoded by the encoding of the run's features, and centred by their means. A row that
 the run knows keeps its features from the ratings file, unless new features are given.
 
-**Ordinal ratings and counts.** The distribution of a row is not normal. Then one row is drawn at each saved draw
-(`draw_row`), with individual scale and thresholds if the model has them. The density of a row, with P = Lambda, is
+**Ordinal ratings and counts.** The distribution of a row is not normal. Therefore the row is drawn once at each saved
+draw (`draw_row`), with individual scale and thresholds if the model has them. The density of a row, with P = Lambda, is
 proportional to N(theta; m, P^-1) prod_r p(x_r | eta_r) with eta = Phi theta + b, where log p is concave in eta. The
 mode and the curvature at the mode give a normal approximation N(mode, A^-1) with
 A = P + Phi^T diag(- d^2 log p / d eta^2) Phi. In the coordinates u with theta = mode + L^-T u and A = L L^T, the
@@ -73,11 +73,11 @@ if TYPE_CHECKING:  # slow to import
 #: Log density of every rating, (n,), given their predictors (n,).
 LogDensity = Callable[[Float64], Float64]
 
-GIBBS = 10  # draws of g and theta in turns
+GIBBS_TURNS = 10  # draws of g and theta in turns
 SLICES, TURNS = 10, 90  # slices of theta alone; turns of theta with scale and thresholds
-NEWTON = 50  # largest number of Newton steps to the mode; about five are usual
-STEP = 1e-3  # step of the finite differences for the normal approximation; their error does not change the target
-SLAB = 4_000_000  # ratings that are read from the file at a time
+NEWTON_STEPS = 50  # largest number of Newton steps to the mode; about five are usual
+DIFFERENCE = 1e-3  # step of finite differences for the normal approximation; their error does not change the target
+SLAB_RATINGS = 4_000_000  # ratings that are read from the file at a time
 
 
 class FoldIn:
@@ -92,8 +92,8 @@ class FoldIn:
     vocabulary : Vocabulary
         Names of the rows.
     rows : (n,) int
-        User (or item) of each rating, by position in the vocabulary. A user that the run knows needs all ratings,
-        including the ratings that the run was sampled from.
+        User (or item) of each rating, by position in the vocabulary. For a user that the run knows, the ratings must
+        include those from which the run was sampled.
     others : (n,) int32
         Item (or user) of each rating, by its row in the run.
     values : (n,) float
@@ -119,7 +119,8 @@ class FoldIn:
         features: csr_matrix | None = None,
     ) -> None:
         run.need_draws()
-        self.run, self.kind, self.vocabulary, self._features = run, kind, vocabulary, features
+        self.run, self.kind = run, kind
+        self.vocabulary, self._features = vocabulary, features
         self._has_cuts = kind == "user" and run.config.thresholds != "shared"
         order = np.argsort(rows, kind="stable")
         self._others = others[order]
@@ -128,20 +129,20 @@ class FoldIn:
         self._ends = np.searchsorted(rows[order], np.arange(len(vocabulary) + 1))
         self._rows: dict[int, Rows] = {}
 
-    def rated(self, which: int) -> Int32:
-        """Rows of the items (or users) that the row at position `which` in the vocabulary rated."""
-        rows: Int32 = self._others[self._ends[which] : self._ends[which + 1]]
+    def rated(self, row: int) -> Int32:
+        """Return the rows of the items (or users) that the new row at position `row` in the vocabulary rated."""
+        rows: Int32 = self._others[self._ends[row] : self._ends[row + 1]]
         return rows
 
-    def rows(self, position: int, which: npt.NDArray[np.intp]) -> Rows:
-        """Distributions of new rows at a saved draw.
+    def rows(self, position: int, chosen: npt.NDArray[np.intp]) -> Rows:
+        """Return the distributions of new rows at a saved draw.
 
         Parameters
         ----------
         position : int
             Position of the draw in the run's `draws`.
-        which : (q,) int
-            Positions of new rows in the vocabulary.
+        chosen : (q,) int
+            Positions of the new rows in the vocabulary.
 
         Returns
         -------
@@ -151,8 +152,8 @@ class FoldIn:
         if position not in self._rows:
             self._rows[position] = self._solve(position)
         rows = self._rows[position]
-        cuts = None if rows.cuts is None else rows.cuts[which]
-        return Rows(rows.mean[which], rows.covariance[which], rows.noise[which], cuts)
+        cuts = None if rows.cuts is None else rows.cuts[chosen]
+        return Rows(rows.mean[chosen], rows.covariance[chosen], rows.noise[chosen], cuts)
 
     def drawn(self, position: int, rng: np.random.Generator) -> FoldIn:
         """Return a copy in which every row at the saved draw `position` is one draw from its distribution."""
@@ -182,12 +183,11 @@ class FoldIn:
             if span.start == span.stop:
                 result.mean[row], result.covariance[row] = unseen.mean + shifts[row], unseen.covariance
                 continue
-            mean, covariance, noise, cuts_of_row = self._given_ratings(
+            result.mean[row], result.covariance[row], result.noise[row], row_cuts = self._given_ratings(
                 draw, span, shifts[row], precision, background, rng
             )
-            result.mean[row], result.covariance[row], result.noise[row] = mean, covariance, noise
             if cuts is not None:
-                cuts[row] = cuts_of_row
+                cuts[row] = row_cuts
         return result
 
     def _shared(self, draw: Draw, name: str) -> float | None:
@@ -204,10 +204,10 @@ class FoldIn:
         background: Float64,
         rng: np.random.Generator,
     ) -> tuple[Float64, Float64, float, Array | None]:
-        """Return mean, covariance, 1 / g (ordinal: 1 / s) and thresholds at a draw, of the row with the ratings `span`.
+        """Return mean, covariance, 1 / g (or 1 / s for ordinal ratings) and thresholds of a row at a draw.
 
-        `shift` is the term of the row's features in its prior mean, `precision` the prior precision, and `background`
-        the precision from the likelihood term of all pairs, rated or not.
+        `span` selects the ratings of the row, `shift` is the term of its features in its prior mean, `precision` the
+        prior precision, and `background` the precision from the likelihood term of all pairs, rated or not.
         """
         other, config = OTHER[self.kind], self.run.config
         prior = draw.prior[self.kind]
@@ -229,17 +229,17 @@ class FoldIn:
             noise_precision = draw.tau * scales
             if np.any(variance):
                 noise_precision = 1 / (1 / noise_precision + variance)
-            return *_normal(config.law, row, noise_precision, background, self._shared(draw, "nu"), rng), None
+            return *_normal_row(config.law, row, noise_precision, background, self._shared(draw, "nu"), rng), None
         cuts: Array | None = config.law.shape_of(draw.shared) if draw.thresholds is None else draw.thresholds
-        if draw.own_thresholds is not None and not self._has_cuts:
-            cuts = draw.own_thresholds[rated]
+        if draw.user_thresholds is not None and not self._has_cuts:
+            cuts = draw.user_thresholds[rated]
         gaps = draw.shared["thresholds.precision"] if self._has_cuts else None
         spread = Spread.of(config.law, self._shared(draw, "scales"), gaps)
         theta, scale, cuts = draw_row(config.law, row, scales * draw.tau, cuts, spread, rng)
         return theta, np.zeros((len(theta), len(theta))), 1 / scale, cuts
 
 
-def _normal(
+def _normal_row(
     law: type[Law],
     row: RatedRow,
     noise_precision: Float64,
@@ -254,14 +254,14 @@ def _normal(
     gram, moment = statistics
     gram = gram + background
     g = 1.0
-    for turn in range(GIBBS + 1):
+    for turn in range(GIBBS_TURNS + 1):
         try:
             lower = np.linalg.cholesky(row.precision + g * gram)
         except np.linalg.LinAlgError as error:
-            raise InputError(f"nothing can be folded in: the precisions of a saved draw are wrong ({error})") from error
+            raise InputError(f"nothing can be folded in: a saved draw has invalid precisions ({error})") from error
         inverse = np.linalg.inv(lower)
         mean = inverse.T @ (inverse @ (row.precision @ row.centre + g * moment))
-        if nu is None or turn == GIBBS:
+        if nu is None or turn == GIBBS_TURNS:
             break
         drawn = mean + inverse.T @ rng.standard_normal(len(mean))
         squares = float(noise_precision @ (target - row.features @ drawn) ** 2)
@@ -275,10 +275,10 @@ class NewRatings(NamedTuple):
     Attributes
     ----------
     kind : {"user", "item"}
-        Side whose rows are computed.
+        Kind of the rows that are computed.
     names, others, values : (n,) array
-        Original names of the user (or item) and of the item (or user) of each rating, and the ratings. The last rating
-        of a pair counts.
+        Original names of the user (or item) and of the item (or user) of each rating, and the ratings. If a pair has
+        several ratings, the last one counts.
     described : dict of name to (1, F) sparse matrix
         Features of users (or items) by original name, with or without ratings, from `describe_new`.
     """
@@ -301,23 +301,21 @@ class NewRatings(NamedTuple):
             raise InputError("nothing to fold in: give ratings, features, or both")
         described = {} if features is None else describe_new(run, kind, features)
         if X is None:
-            nothing = np.zeros(0, object)
-            return cls(kind, nothing, nothing, np.zeros(0), described)
+            no_names = np.zeros(0, object)
+            return cls(kind, no_names, no_names, np.zeros(0), described)
         given = read_ratings(X, y, columns=columns)
         return cls(kind, given[kind], given[OTHER[kind]], given["rating"], described)
 
     def updated(self, later: NewRatings) -> NewRatings:
-        """Return these and later ratings and features together; raises InputError if `later` is of the other kind."""
+        """Return these ratings and features with later ones; raise InputError if `later` is of the other kind."""
         if self.kind != later.kind:
-            raise InputError(
-                f"this model already has folded-in {self.kind}s: fold in {later.kind}s from the run itself"
-            )
+            raise InputError(f"this model has folded-in {self.kind}s: fold in {later.kind}s from the run itself")
         names, others, values = (np.concatenate([a, b]) for a, b in zip(self[1:4], later[1:4], strict=True))
         return NewRatings(self.kind, names, others, values, self.described | later.described)
 
 
 def describe_new(run: Run, kind: str, given: Any) -> dict[Any, csr_matrix]:
-    """Encode new features with the run's encoding; returns a (1, F) sparse matrix for each name.
+    """Encode new features with the run's encoding; return a (1, F) sparse matrix for each name.
 
     `given` is a Description, or any argument of `dsgmcmc.data.arrays.read_features`. Kinds and separator of a
     Description are ignored, because columns keep their kinds in the run. Raises InputError if the run has no features
@@ -354,18 +352,19 @@ def _matrix(features: Features) -> csr_matrix:
 def _features_of(run: Run, new: NewRatings, names: Array, known: Int32, data: Path | None) -> csr_matrix | None:
     """Return the features, (n, F), of users (or items) `names`; `known`, (n,), has their rows in the run, or -1.
 
-    Known rows without new features need the ratings file (`data`, if it was moved). None if the run has no features.
+    Known rows without new features need the ratings file (`data`, if it was moved). Returns None if the run has no
+    features.
     """
     if not (width := len(run.feature_names(new.kind))):
         return None
     from scipy.sparse import csr_matrix, vstack
 
     rows = [new.described.get(name, csr_matrix((1, width))) for name in names.tolist()]
-    old = [k for k, name in enumerate(names.tolist()) if known[k] >= 0 and name not in new.described]
-    if old:
+    stored = [k for k, name in enumerate(names.tolist()) if known[k] >= 0 and name not in new.described]
+    if stored:
         side = SIDES["WH".index(run.index.factors[new.kind])]
         with run.open_ratings(data) as ratings:
-            for k in old:
+            for k in stored:
                 rows[k] = _matrix(ratings.feature_slab(side, int(known[k]), int(known[k]) + 1))
     return vstack(rows, "csr")
 
@@ -375,7 +374,7 @@ def training_ratings(ratings: Ratings, kind: str, rows: Int32) -> tuple[npt.NDAr
 
     Returns
     -------
-    which : (n,) int
+    positions : (n,) int
         Positions among `rows`.
     others : (n,) int32
         Rows of the items (or users).
@@ -384,14 +383,14 @@ def training_ratings(ratings: Ratings, kind: str, rows: Int32) -> tuple[npt.NDAr
     place = np.full(max(ratings.n_rows, ratings.n_cols), -1)
     place[rows] = np.arange(len(rows))
     parts = []
-    for start, stop in row_slabs(ratings.row_indptr, SLAB):
+    for start, stop in row_slabs(ratings.row_indptr, SLAB_RATINGS):
         ends, columns, values = ratings.slab("train", start, stop)
         sides = np.repeat(np.arange(start, stop, dtype=np.int32), np.diff(ends)), columns
         raters, rated = sides if (kind == "user") != ratings.transposed else sides[::-1]
         chosen = place[raters] >= 0
         parts.append((place[raters[chosen]], rated[chosen], values[chosen]))
-    which, others, values = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return which, others, values
+    positions, others, values = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return positions, others, values
 
 
 def fold_in(run: Run, new: NewRatings, data: Path | None = None) -> tuple[FoldIn, list[str]]:
@@ -408,7 +407,7 @@ def fold_in(run: Run, new: NewRatings, data: Path | None = None) -> tuple[FoldIn
     -------
     FoldIn
     notes : list of str
-        Notes on ratings that were left out, because the run does not know the other side.
+        Notes on ratings that are left out, because the run does not know the item (or user).
 
     Raises
     ------
@@ -421,21 +420,22 @@ def fold_in(run: Run, new: NewRatings, data: Path | None = None) -> tuple[FoldIn
     if not used.all():
         unknown = list(dict.fromkeys(new.others[~used].tolist()))
         notes.append(f"{int((~used).sum())} rating(s) left out: {unknown_names(other.kind, unknown)}")
-    names, others, values = vocabulary.typed(new.names)[used], others[used], np.asarray(new.values)[used]
+    names, values = vocabulary.typed(new.names)[used], np.asarray(new.values)[used]
+    others = others[used]
     ids = np.array(sorted({*names.tolist(), *new.described}), vocabulary.ids.dtype)
     if not len(ids):
         raise InputError("; ".join([*notes, "nothing is left to fold in"]))
     folded, known = Vocabulary(new.kind, ids), vocabulary.index_of(ids)
-    which, old = folded.index_of(names), np.flatnonzero(known >= 0)
+    rows, old = folded.index_of(names), np.flatnonzero(known >= 0)
     if len(old):
         with run.open_ratings(data) as ratings:
             places, old_others, old_values = training_ratings(ratings, new.kind, known[old])
-        which = np.concatenate([old[places], which])
+        rows = np.concatenate([old[places], rows])
         others, values = np.concatenate([old_others, others]), np.concatenate([old_values, values])
-    pairs = which.astype(np.int64) * len(other) + others
+    pairs = rows.astype(np.int64) * len(other) + others
     last = len(pairs) - 1 - np.unique(pairs[::-1], return_index=True)[1]
     features = _features_of(run, new, ids, known, data)
-    return FoldIn(run, new.kind, folded, which[last], others[last], values[last], features=features), notes
+    return FoldIn(run, new.kind, folded, rows[last], others[last], values[last], features=features), notes
 
 
 # ---------------------------------------------------------------------- rows whose distribution is not normal
@@ -458,8 +458,8 @@ class RatedRow(NamedTuple):
 class Spread(NamedTuple):
     """Prior sds of the coordinates of a row's scale, (1,) or (0,), and of its gaps, (R - 2,) or (0,).
 
-    The coordinates are 0 at the shared values; `bound` is the bound of |log s|. The vector z has the coordinates in
-    units of their sds, so that the prior of z is N(0, I).
+    The coordinates are 0 at the shared values; `bound` limits |log s|. The vector z has the coordinates in units of
+    their sds, so that the prior of z is N(0, I).
     """
 
     scale: Float64
@@ -579,7 +579,7 @@ def laplace(
 
     theta = mean
     old = energy(theta)
-    for _ in range(NEWTON):
+    for _ in range(NEWTON_STEPS):
         slope, curvature = _derivatives(log_density, features @ theta + offset)
         a = precision + (features.T * curvature) @ features
         step = np.linalg.solve(a, precision @ (theta - mean) - features.T @ slope)
@@ -587,7 +587,8 @@ def laplace(
         while not new <= old and length > 1e-6:
             length /= 2
             new = energy(theta - length * step)
-        theta, gain, old = theta - length * step, old - new, new
+        theta, gain = theta - length * step, old - new
+        old = new
         if not gain > 1e-6:
             break
     _, curvature = _derivatives(log_density, features @ theta + offset)
@@ -596,6 +597,7 @@ def laplace(
 
 
 def _derivatives(log_density: LogDensity, eta: Float64) -> tuple[Float64, Float64]:
-    """Return the first derivative and minus the second derivative (at least 0), by central differences."""
-    above, centre, below = log_density(eta + STEP), log_density(eta), log_density(eta - STEP)
-    return (above - below) / (2 * STEP), np.maximum((2 * centre - above - below) / STEP**2, 0.0)
+    """Return the first derivative, and minus the second derivative but at least 0, by central differences."""
+    above, below = log_density(eta + DIFFERENCE), log_density(eta - DIFFERENCE)
+    curvature = (2 * log_density(eta) - above - below) / DIFFERENCE**2
+    return (above - below) / (2 * DIFFERENCE), np.maximum(curvature, 0.0)

@@ -36,12 +36,12 @@ from dsgmcmc.posterior.run import Run
 from dsgmcmc.types import Array, Float32, Float64, Int32
 
 BLOCK = 8192  # pairs that are predicted at a time, so that the components fit in the cache
-_KNOWN = np.int32(-2)  # stands for all users, or items, that the run knows
+_KNOWN = np.int32(-2)  # stands for any user or item that the run knows
 
 
 @dataclass(frozen=True)
 class PredictOptions:
-    """Options of a prediction.
+    """Options for predictions.
 
     Attributes
     ----------
@@ -67,9 +67,7 @@ class PredictOptions:
         if not 0 < self.interval < 1:
             raise InputError(f"interval {self.interval}: expected a probability between 0 and 1")
         if self.of_mean and (self.at_least is not None or self.probabilities):
-            raise InputError(
-                "--of-mean predicts expected ratings: leave out either --of-mean or the options for probabilities"
-            )
+            raise InputError("--of-mean gives no probabilities: leave it out, or --at-least and --probabilities")
 
     @property
     def levels(self) -> tuple[float, float]:
@@ -107,7 +105,8 @@ class Predictor:
 
     def __init__(self, run: Run, options: PredictOptions, newcomers: FoldIn | None = None) -> None:
         run.need_draws()
-        self.run, self.options, self.newcomers = run, options, newcomers
+        self.run, self.options = run, options
+        self.newcomers = newcomers
         config = run.config
         scores_only = not config.law.can_be_evaluated
         self.names = [*options.columns]
@@ -129,7 +128,7 @@ class Predictor:
         Parameters
         ----------
         users, items : (q,) int32
-            Indices from `index_of`; -1 for an unknown user or item, which has its prior.
+            Indices from `index_of`; -1 for an unknown user or item, which is predicted from the prior.
 
         Returns
         -------
@@ -180,7 +179,7 @@ class Predictor:
     # ------------------------------------------------------------------ draws of the predictors
 
     def draws(self, users: Int32, items: Int32, positions: Sequence[int] | None = None) -> PredictorDraws:
-        """Return draws of the predictors of pairs, from all saved draws or from those at `positions` in `Run.draws`."""
+        """Return draws of the predictors of pairs at all saved draws, or at `positions` in `Run.draws`."""
         run, positions = self.run, range(len(self.run.draws)) if positions is None else positions
         new_user = (users < 0) | (users >= len(run.users))
         new_item = (items < 0) | (items >= len(run.items))
@@ -220,9 +219,9 @@ class Predictor:
         )
 
     def _rows(self, position: int, kind: str, index: Int32) -> Rows:
-        """Return rows of one side at a draw: known rows, (q, D), or the distribution of an unknown or new row, (1, D).
+        """Return rows of one kind at a draw: known rows, (q, D), or the distribution of an unknown or new row, (1, D).
 
-        All `index` are known, or all are the same unknown or new row.
+        Either all rows in `index` are known, or all are one unknown or new row.
         """
         draw, first = self.run.draw(position), int(index[0])
         theta = draw.theta[kind]
@@ -245,10 +244,10 @@ class Predictor:
         if draw.thresholds is None:
             return None
         thresholds = np.tile(draw.thresholds, (len(users), 1))
-        if draw.own_thresholds is not None:
-            first = len(draw.own_thresholds)
+        if draw.user_thresholds is not None:
+            first = len(draw.user_thresholds)
             known, new = (users >= 0) & (users < first), users >= first
-            thresholds[known] = draw.own_thresholds[users[known]]
+            thresholds[known] = draw.user_thresholds[users[known]]
             if self.newcomers is not None and new.any():
                 thresholds[new] = self.newcomers.rows(position, users[new].astype(np.intp) - first).cuts
         return thresholds
@@ -269,9 +268,9 @@ class Predictor:
 
 
 def _grouped(users: Int32, items: Int32) -> list[npt.NDArray[np.intp]]:
-    """Group pairs with the same unknown or folded-in user and item; a known user or item is given as `_KNOWN`.
+    """Group pairs with the same user and item, where `_KNOWN` replaces every user and item that the run knows.
 
-    Returns the positions of the pairs in every group; pairs of two known sides are in no group.
+    Returns the positions of the pairs in every group; pairs of a known user and a known item are in no group.
     """
     new = np.flatnonzero((users != _KNOWN) | (items != _KNOWN))
     if not len(new):
@@ -307,7 +306,7 @@ def predict_table(
     Returns
     -------
     dict
-        ``pairs``, the number of pairs, and ``unknown``, the number of pairs with an unknown side.
+        ``pairs``, the number of pairs, and ``unknown``, the number of pairs with an unknown user or item.
 
     Raises
     ------
@@ -330,7 +329,7 @@ def predict_table(
                 raise InputError(
                     f"{table.file.path} has a column {min(taken)!r}, the name of a predicted column: rename it"
                 )
-            if unknown == "refuse" and (names := _unknown(chunks(db, table, integers), predictor)):
+            if unknown == "refuse" and (names := _describe_unknown(chunks(db, table, integers), predictor)):
                 raise InputError(
                     f"{table.file.path}: {names}. Take them out, or predict them with --unknown prior{table.hint}"
                 )
@@ -346,8 +345,8 @@ def predict_table(
         return interruptible(db, work)
 
 
-def _unknown(chunks: Iterable[list[Array]], predictor: Predictor) -> str:
-    """Name the first users and items that are unknown to the run; empty if there are none."""
+def _describe_unknown(chunks: Iterable[list[Array]], predictor: Predictor) -> str:
+    """Return text with the first users and items that are unknown to the run; empty if there are none."""
     missing: dict[str, Counter[Any]] = {kind: Counter() for kind in KINDS}
     for chunk in chunks:
         for kind, ids in zip(KINDS, chunk, strict=True):

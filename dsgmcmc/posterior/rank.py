@@ -1,12 +1,12 @@
 r"""Rankings: recommended items by several rules, and similar items or users.
 
-**Rules** give every item a score for a user.
+**Rules.** A rule gives every item a score for a user.
 
 - ``likely`` (default): items that the user will rate *and* like, e_ij P(r_ij >= bound): the exposure e_ij of
   `dsgmcmc.posterior.exposure` times the probability that the rating r_ij is at least the bound, by default
-  `liked_from`. Models of clicks give no such probability; their score is e_ij times the expected value. It orders
-  items, but is not a probability.
-- ``exposure``: e_ij alone
+  `liked_from`. Models of clicks give no such probability; their score is e_ij times the expected value. The score
+  orders items, but is not a probability.
+- ``exposure``: e_ij
 
 The other rules use the predictor x = mu + a_i + b_j + W_i . H_j, without the noise of a rating:
 
@@ -26,9 +26,9 @@ users, between the ratings of j and of k that are predicted from the factors alo
 
 where S is the covariance of the rows W_i over the users. This is the cosine of H_j and H_k in the metric S. Unlike the
 plain cosine, it depends on the factors only through the products W_i . H_j, and not on their rotation or scale. Biases
-are left out: that everybody likes two items does not make them similar. Items are ranked by the mean similarity over
-the saved draws; its sd is reported, too. The vector H_j of an item with few ratings has a different direction in each
-draw, so its mean similarity is small.
+are left out, because two items that everybody likes need not be similar. Items are ranked by the mean similarity over
+the saved draws, and the sd of the similarity is also reported. The vector H_j of an item with few ratings has a
+different direction in each draw, so its mean similarity is small.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ Columns = dict[str, npt.NDArray[Any]]
 PATTERN_RULES = ("likely", "exposure")  # rules that use the pattern of the ratings
 
 LIKED = 0.75  # a rating is liked from this fraction of the way from the lowest to the highest rating
-_CELLS = 1 << 20  # scores in a block of users
-_LEAST = 1e-3  # lower limit of scores of clicks before they are multiplied by the exposure
+_BLOCK_SCORES = 1 << 20  # scores in a block of users
+_MIN_SCORE = 1e-3  # lower limit of scores of clicks before they are multiplied by the exposure
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """Options of a ranking of items.
+    """Options for a ranking of items.
 
     Attributes
     ----------
@@ -75,15 +75,15 @@ class Ranking:
     z : float
         Number of standard deviations between the mean and the bounds of ucb and lcb.
     seed : int or None
-        Seed of Thompson sampling; None draws one for each `Ranking`.
+        Seed for Thompson sampling; None draws a seed for every `Ranking`.
     clip : bool
         Whether `recommendations` clips quantiles to the range of the training ratings. Scores are never clipped,
         because clipping would hide their order.
     at_least : float or None
         With ``likely``, the lowest rating that counts as liked; with ``mean`` and ``thompson``, rank by the
-        probability of a rating of at least this value; not with the other rules.
+        probability of a rating of at least this value; other rules do not allow it.
     include_rated : bool
-        Whether to recommend items that the user rated, too.
+        Whether to recommend also items that the user rated.
     """
 
     top: int = 10
@@ -102,7 +102,7 @@ class Ranking:
         if not isinstance(self.z, float | int | np.number) or not self.z >= 0:
             raise InputError(f"z {self.z!r}: expected a number of standard deviations, not below 0")
         if self.at_least is not None and self.by in ("exposure", "ucb", "lcb"):
-            raise InputError(f"by {self.by!r} has no use for a least rating: leave it out, or rank by mean")
+            raise InputError(f"by {self.by!r} does not use at_least: leave it out, or rank by mean")
         if self.seed is not None and (not isinstance(self.seed, int | np.integer) or self.seed < 0):
             raise InputError(f"seed {self.seed!r}: expected a whole number, not below 0, or None")
 
@@ -123,7 +123,7 @@ class Ranking:
 
 
 def liked_from(run: Run) -> float:
-    """Return the lowest rating that counts as liked by default: three quarters of the way up, or any click."""
+    """Return the lowest rating that counts as liked by default: three quarters up the scale, or any click."""
     low, high = float(run.facts["minimum"]), float(run.facts["maximum"])
     return low + LIKED * (high - low) if run.config.law.can_be_evaluated else low
 
@@ -139,7 +139,7 @@ class Scorer:
 
     def __init__(self, run: Run, ranking: Ranking, newcomers: FoldIn | None) -> None:
         self.run, self.ranking = run, ranking
-        #: The score is the probability of a rating of at least this; None if it comes from the expected rating.
+        #: Lowest rating whose probability is the score; None if the score comes from the expected rating.
         self.at_least = ranking.at_least
         if self.at_least is None and ranking.by == "likely" and run.config.law.can_be_evaluated:
             self.at_least = liked_from(run)
@@ -151,7 +151,7 @@ class Scorer:
         if self.ranking.by == "thompson":
             return self._thompson(users, first)
         scores = self._scores(self.predictor, users)
-        return np.maximum(scores, _LEAST) if self.ranking.by == "likely" and self.at_least is None else scores
+        return np.maximum(scores, _MIN_SCORE) if self.ranking.by == "likely" and self.at_least is None else scores
 
     def _scores(self, predictor: Predictor, users: Int32, draw_positions: list[int] | None = None) -> Float32:
         """Return scores (n, items) from all draws, or from the draws at `draw_positions` in `Run.draws`."""
@@ -166,17 +166,17 @@ class Scorer:
         return scores.reshape(len(users), items)
 
     def _thompson(self, users: Int32, first: int) -> Float32:
-        """Return scores (n, items) from one draw for each user; factor rows of new users are drawn, too."""
-        weights, entropy, predictor = self.run.draw_weights, self.ranking.entropy, self.predictor
+        """Return scores (n, items) from one draw for each user; factor rows of new users are also drawn."""
+        weights, entropy = self.run.draw_weights, self.ranking.entropy
         scores = np.empty((len(users), len(self.run.items)), np.float32)
         generators = [np.random.default_rng([entropy, 1 + first + local]) for local in range(len(users))]
         chosen = np.array([rng.choice(len(weights), p=weights) for rng in generators])
         for draw_position in np.unique(chosen).tolist():
-            which, newcomers = np.flatnonzero(chosen == draw_position), predictor.newcomers
+            local, newcomers = np.flatnonzero(chosen == draw_position), self.predictor.newcomers
             if newcomers is not None:
                 newcomers = newcomers.drawn(draw_position, np.random.default_rng([entropy, 0, draw_position]))
-            at_draw = Predictor(self.run, predictor.options, newcomers)
-            scores[which] = self._scores(at_draw, users[which], [draw_position])
+            at_draw = Predictor(self.run, self.predictor.options, newcomers)
+            scores[local] = self._scores(at_draw, users[local], [draw_position])
         return scores
 
 
@@ -207,21 +207,21 @@ def recommend(
     Yields
     ------
     user, item : (m,) int32
-        Rows, by user in the order given, best item first.
+        Rows; users are in the order of `users`, and the items of a user are in descending order of the score.
     score : (m,) float32
-        In units of the ratings, or a probability if the ranking has a bound; for ``likely`` and ``exposure`` only the
-        order has a meaning.
+        In units of the ratings, or a probability if the ranking has a bound; for ``likely`` and ``exposure``, only the
+        order of scores has a meaning.
 
     Raises
     ------
     InputError
-        If the rule is one of `PATTERN_RULES`, some users are in the run, and `rated` is not given; or if the ranking
-        has a bound and the likelihood gives no probabilities.
+        If the rule is one of `PATTERN_RULES`, a user is in the run, and `rated` is not given; or if the ranking has a
+        bound and the likelihood gives no probabilities.
     """
     if ranking.by in PATTERN_RULES and rated is None and (users < len(run.users)).any():
         raise InputError(f"{run.path}: ranking by {ranking.by} needs the training ratings: give the ratings file")
     scorer = None if ranking.by == "exposure" else Scorer(run, ranking, newcomers)
-    step = max(1, _CELLS // len(run.items))
+    step = max(1, _BLOCK_SCORES // len(run.items))
     for start in range(0, len(users), step):
         block = users[start : start + step]
         rated_items = [_rated_by(user, len(run.users), rated, newcomers) for user in block.tolist()]
@@ -247,7 +247,7 @@ def _rated_by(user: int, known: int, rated: Rated | None, newcomers: FoldIn | No
 
 def _best(scores: Float32, top: int) -> tuple[Int32, Float32]:
     """Return the items with the highest scores for each user, in descending order, (users, top), and the scores."""
-    items = np.argsort(-scores, axis=1, kind="stable")[:, :top]  # items with equal scores are ordered by row
+    items = np.argsort(-scores, axis=1, kind="stable")[:, :top]  # items with equal scores are in the order of rows
     return items.astype(np.int32), np.take_along_axis(scores, items, axis=1)
 
 
@@ -260,7 +260,7 @@ def places(users: Int32) -> Int32:
 def allowed_items(run: Run, candidates: Any = None, exclude: Any = None) -> Mask | None:
     """Return the mask (items,) of items that may be recommended: `candidates` (default all) without `exclude`, by name.
 
-    Return None if neither is given. Unknown names are ignored. Raises InputError if the run knows none of the
+    Returns None if neither is given. Unknown names are ignored. Raises InputError if the run knows none of the
     candidates.
     """
     if candidates is None and exclude is None:

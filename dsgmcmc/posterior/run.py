@@ -1,12 +1,12 @@
-"""A run opened for use, finished or not: names, draws and moments, read when first needed, without MPI.
+"""Opens a run for use, whether it has ended or not; names, draws and moments are read when first needed.
 
 A posterior is written when a job ends or is stopped. Until then, the newest checkpoint has the traces of the shared
 parameters, and lists the saved draws that belong to it; its moments cannot be used.
 
-The manifests of snapshots are compared with ``run.toml`` and the index before arrays are read: no array may be missing
+Before arrays are read, the manifests of snapshots are compared with ``run.toml`` and the index: no array may be missing
 or have another shape. The values of a block are checked by its hash when it is read.
 
-`Run` speaks of users and items; only `Index` knows whether the rows of W are users or items.
+`Run` has users and items; only `Index` knows whether the rows of W are users or items.
 """
 
 from __future__ import annotations
@@ -34,27 +34,27 @@ from dsgmcmc.storage.rundir import DrawPlace, Facts, Line, RunDirectory, SavedDr
 from dsgmcmc.storage.store import Key, Snapshot, steps
 from dsgmcmc.types import Factor, Float32, Float64, Int32, Int64
 
-KEPT_BYTES = 1 << 30  # draws stay in memory once they have been read, until they take more than this
+KEPT_BYTES = 1 << 30  # bytes of draws that stay in memory after they were read
 
 Shape = tuple[int, ...]
 ArrayName = tuple[str, str, str]  # object, factor and field
 
 
 def newest_states(run: RunDirectory, facts: Facts) -> list[Snapshot]:
-    """Return for every chain with draws its posterior, or its newest checkpoint if that is later and has draws.
+    """Return, for every chain with draws, its posterior, or its newest checkpoint if this is later and has draws.
 
     Checkpoints without saved draws are skipped. Raises InputError if a snapshot is damaged, or was not made with the
     settings in ``run.toml``.
     """
     states = []
     for chain in run.chains():
-        done, saved = (steps(run.series(kind, chain))[-1:] for kind in ("posterior", "checkpoints"))
-        if saved > done:
-            snapshot = run.open_snapshot("checkpoints", chain, saved[0], facts)
+        posterior, checkpoint = (steps(run.series(kind, chain))[-1:] for kind in ("posterior", "checkpoints"))
+        if checkpoint > posterior:
+            snapshot = run.open_snapshot("checkpoints", chain, checkpoint[0], facts)
             if snapshot.manifest.saved_draws:
                 states.append(snapshot)
                 continue
-        states += [run.open_snapshot("posterior", chain, iteration, facts) for iteration in done]
+        states += [run.open_snapshot("posterior", chain, iteration, facts) for iteration in posterior]
     return states
 
 
@@ -93,18 +93,18 @@ class LiveProgress(NamedTuple):
         last: dict[int, Line] = {line["chain"]: line for line in run.metrics()}
         lines = [last.get(chain, {}) for chain in range(config.chains)]
         saved = run.reached(config.chains)
-        reached, behind = min((max(saved[chain], line.get("iteration", 0)), chain) for chain, line in enumerate(lines))
-        error = lines[behind].get("rmse_mean")
+        reached, slowest = min((max(saved[chain], line.get("iteration", 0)), chain) for chain, line in enumerate(lines))
+        error = lines[slowest].get("rmse_mean")
         return cls(is_held(run.lock_file), reached, config.iterations, config.first_draw, error, draws)
 
     def __str__(self) -> str:
-        at = f"at iteration {self.iteration:,} of {self.iterations:,}"
+        position = f"at iteration {self.iteration:,} of {self.iterations:,}"
         if self.running:
-            return f"being sampled: {at}"
-        return f"not finished: its last job ended {at}; continue it with the same command and --resume"
+            return f"being sampled: {position}"
+        return f"not finished: its last job ended {position}; continue it with the same command and --resume"
 
     def usable(self) -> str:
-        """Say how many draws can be used, or when the first draw can be used."""
+        """Describe how many draws can be used, or when the first draw can be used."""
         if self.draws:
             return f"{self.draws:,} draw{'s' * (self.draws > 1)} so far can be used"
         return (
@@ -139,9 +139,10 @@ class Run:
     quantities : Quantities
         All quantities of the model.
     states : list of Snapshot
-        For every chain with draws, its posterior, or its newest checkpoint if that is later and has draws.
+        For every chain with draws, its posterior, or its newest checkpoint if this is later and has draws.
     unfinished : bool
-        Whether the job is running or was killed. The draws saved so far are then available, but no moments.
+        Whether the run has not ended: its job is running or was killed. The draws saved so far are then available, but
+        no moments.
     """
 
     def __init__(self, path: str | PathLike[str]) -> None:
@@ -163,7 +164,7 @@ class Run:
         if self.unfinished:
             _ = self.traces  # read now, before a later checkpoint replaces this one
         self._saved: dict[int, SavedDraws] = {}
-        self._checked: set[Path] = set()  # snapshots of draws whose shapes are right
+        self._checked: set[Path] = set()  # snapshots of draws whose shapes have been checked
         self._kept: dict[int, Draw] = {}  # draws in memory, by position in `draws`
         self._kept_bytes = 0
 
@@ -274,8 +275,8 @@ class Run:
         """
         if self.unfinished:
             raise InputError(
-                f"{self.path} has no moments yet: it has them when its job ends, or is stopped with SIGUSR1. Its saved "
-                "draws can be used already (export: --draws)"
+                f"{self.path} has no moments yet: they are written when its job ends or is stopped with SIGUSR1. Saved "
+                "draws can be exported before (export --draws)"
             )
         factors = self.index.factors.items()
         return [
@@ -299,7 +300,7 @@ class Run:
 
     @cached_property
     def draw_weights(self) -> Float64:
-        """Weights of the saved draws in averages, (draws,) float64; they sum to 1, and chains weigh the same."""
+        """Weights of the saved draws in averages, (draws,) float64; they sum to 1, and chains have equal sums."""
         weights = []
         for snapshot, trace in zip(self.states, self.traces, strict=True):
             by_iteration = dict(zip(trace["iteration"][:, 0].tolist(), trace["weight"][:, 0].tolist(), strict=True))
@@ -309,7 +310,7 @@ class Run:
         return total
 
     def draw(self, position: int) -> Draw:
-        """Read a saved draw. Draws stay in memory up to `KEPT_BYTES`; of further draws only the last one does.
+        """Read a saved draw. Draws stay in memory up to `KEPT_BYTES`; beyond that, each draw replaces the last one.
 
         Parameters
         ----------
@@ -364,7 +365,7 @@ class Run:
         return [(quantity, (self._rows[factor], quantity.width(self.quantities.sizes))) for quantity in drawn]
 
     def _check_state(self, state: Snapshot) -> None:
-        """Check a posterior, or the traces of a checkpoint; raises InputError naming an array of a wrong shape."""
+        """Check a posterior, or the traces of a checkpoint; raise InputError that names an array with a wrong shape."""
         shapes, sizes = _shapes(state), self.quantities.sizes
         draws = sum(sum(shape[:1]) for shape in shapes["trace", "run", "iteration"])
         # the trace of a matrix has only its diagonal; the trace of a scalar has one column
@@ -373,26 +374,26 @@ class Run:
         _compare(state, {("trace", "run", name): (draws, width) for name, width in widths.items()})
         if state.manifest.kind != "posterior":
             return
-        wanted: dict[ArrayName, Shape] = {("trace", "W", "log_likelihood"): (draws * self.config.grid,)}
+        expected: dict[ArrayName, Shape] = {("trace", "W", "log_likelihood"): (draws * self.config.grid,)}
         for factor in self._rows:
             for quantity, shape in self._row_shapes(factor):
                 prefix = "" if quantity == THETA else f"{quantity.name}_"
-                wanted |= {("moments", factor, f"{prefix}{moment}"): shape for moment in ("mean", "variance")}
-        wanted |= {("test", "W", field): (self._tests,) for field in ("rating", "mean", "variance", "noise_variance")}
+                expected |= {("moments", factor, f"{prefix}{moment}"): shape for moment in ("mean", "variance")}
+        expected |= {("test", "W", field): (self._tests,) for field in ("rating", "mean", "variance", "noise_variance")}
         if parameters := len(self.config.law.starts):
-            wanted["test", "W", "shape"] = self._tests, parameters
-        _compare(state, wanted)
+            expected["test", "W", "shape"] = self._tests, parameters
+        _compare(state, expected)
         followed = sum(sum(shape[:1]) for shape in shapes["trace", "W", "followed"])
         _compare(state, {("trace", "W", "prediction"): (draws, followed)}, axis=1)
 
     def _check_draws(self, snapshot: Snapshot) -> None:
-        """Check a snapshot of saved draws; raises as `_check_state`."""
+        """Check a snapshot of saved draws; raise InputError as `_check_state` does."""
         draws, sizes = len(snapshot.manifest.saved_draws), self.quantities.sizes
         shared = self.quantities.shared
         _compare(snapshot, {("draw", "run", quantity.name): (draws, *quantity.shape(sizes)) for quantity in shared})
         for factor in self._rows:
-            wanted = {("draw", factor, quantity.name): (draws, *shape) for quantity, shape in self._row_shapes(factor)}
-            _compare(snapshot, wanted, axis=1)
+            shapes = {("draw", factor, quantity.name): (draws, *shape) for quantity, shape in self._row_shapes(factor)}
+            _compare(snapshot, shapes, axis=1)
 
     # ------------------------------------------------------------------ exposure and ratings
 
@@ -408,7 +409,7 @@ class Run:
         Raises
         ------
         InputError
-            As `open_ratings`, if there is no file.
+            As for `open_ratings`, if the file is missing.
         """
         shares = self.counts("item") / len(self.users)
         exposure = Exposure.read(self.exposure_file, shares)
@@ -418,7 +419,7 @@ class Run:
         return exposure
 
     def rated(self, data: Path | None = None, users: Int32 | None = None) -> Rated:
-        """Read which items each user rated in training; parameters as in `open_ratings` and `Rated`."""
+        """Read which items each user rated in training; parameters are as for `open_ratings` and `Rated`."""
         with self.open_ratings(data) as ratings:
             return Rated(ratings, users)
 
@@ -440,17 +441,16 @@ class Run:
         InputError
             If the file is missing, or has other ratings.
         """
-        given = path or self._ratings_file or Path(str(self.facts.get("data", "")))
-        if path is None and not given.is_file():
+        file = path or self._ratings_file or Path(str(self.facts.get("data", "")))
+        if path is None and not file.is_file():
             raise InputError(
-                f"{given}, from which {self.path} was sampled, is not there: give its path (--data, or data= of "
-                "BPMF.load)"
+                f"{file}, the ratings file of {self.path}, is not there: give its path (--data, or data= of BPMF.load)"
             )
-        ratings = Ratings(given)
+        ratings = Ratings(file)
         if ratings.digest != self.facts.get("data_hash"):
             ratings.close()
-            raise InputError(f"{given} does not have the ratings that {self.path} was sampled from (its hash differs)")
-        self._ratings_file = given
+            raise InputError(f"{file} does not have the ratings that {self.path} was sampled from (its hash differs)")
+        self._ratings_file = file
         return ratings
 
 
@@ -462,16 +462,16 @@ def _shapes(snapshot: Snapshot) -> dict[ArrayName, list[Shape]]:
     return shapes
 
 
-def _compare(snapshot: Snapshot, wanted: Mapping[ArrayName, Shape], axis: int = 0) -> None:
-    """Compare arrays, whose blocks are joined along `axis`, with the shapes that they must have."""
+def _compare(snapshot: Snapshot, expected: Mapping[ArrayName, Shape], axis: int = 0) -> None:
+    """Compare arrays, whose blocks are joined along `axis`, with their expected shapes."""
     shapes = _shapes(snapshot)
-    for name, shape in wanted.items():
+    for name, shape in expected.items():
         layouts = {(len(block), block[:axis], block[axis + 1 :]) for block in shapes[name]}
         if (
             layouts != {(len(shape), shape[:axis], shape[axis + 1 :])}
             or sum(block[axis] for block in shapes[name]) != shape[axis]
         ):
             raise InputError(
-                f"{snapshot.path} is inconsistent: its blocks of {'/'.join(name)} have the shapes {shapes[name]}; by "
-                f"run.toml and the index their joint shape is {shape}"
+                f"{snapshot.path} is inconsistent: its blocks of {'/'.join(name)} have the shapes {shapes[name]}, but "
+                f"their joint shape by run.toml and the index is {shape}"
             )

@@ -1,4 +1,4 @@
-r"""Scalar functions of a draw, by which chains can be compared, and the importance of features and of time.
+r"""Scalar functions of a draw, which are comparable between chains, and the importance of features and of time.
 
 The scalars are identified quantities, never raw factors. Likelihood and priors do not change if the latent dimensions
 are permuted or change signs (or are rotated, with a dense prior), so chains may have different factors although they
@@ -61,7 +61,7 @@ def scalar_traces(run: Run) -> dict[str, Float64]:
             values = np.moveaxis(traced(run, run.name_of(quantity.name)), -1, 0)
             names = _names(run, quantity, len(values))
             traces |= dict(zip(names, values**-0.5 if quantity.as_sd else values, strict=True))
-    traces |= _of_priors(run)
+    traces |= _prior_traces(run)
     index, _, scores = run.followed()
     if len(index):
         traces[TEST_LOG_LIKELIHOOD] = last_draws(scores)
@@ -78,8 +78,8 @@ def _names(run: Run, quantity: Quantity, width: int) -> list[str]:
     ]
 
 
-def _of_priors(run: Run) -> dict[str, Float64]:
-    """Return functions of prior means and precisions that permutations, sign changes and scaling do not change."""
+def _prior_traces(run: Run) -> dict[str, Float64]:
+    """Return functions of prior means and precisions that permutations, sign changes and scaling leave unchanged."""
     rank, traces = run.config.rank, {}
     if run.config.biases:
         traces = {f"{kind}_bias_precision": traced(run, f"{kind}.precision")[..., rank] for kind in KINDS}
@@ -92,7 +92,7 @@ def _of_priors(run: Run) -> dict[str, Float64]:
 
 
 def labels(run: Run, names: Iterable[str]) -> dict[str, str]:
-    """Return the labels of scalars of `scalar_traces`; by default the name with spaces for underscores."""
+    """Return the labels of scalars of `scalar_traces`; by default, the name with spaces in place of underscores."""
     texts = {name: name.replace("_", " ") for name in names} | LABELS
     for quantity in run.quantities.traced:
         if quantity.label:
@@ -126,7 +126,7 @@ def traced(run: Run, name: str) -> Float64:
 
 
 def last_draws(chains: Sequence[Array]) -> Array:
-    """Stack the last draws of all chains, as many of each as the shortest chain has."""
+    """Stack the last draws of all chains, as many from every chain as the shortest chain has."""
     length = min(map(len, chains))
     return np.stack([chain[len(chain) - length :] for chain in chains])
 
@@ -165,7 +165,7 @@ def importance(run: Run) -> dict[str, list[Estimate]]:
 
 
 def _estimates(names: Sequence[str], draws: Float64, weights: Float64) -> list[Estimate]:
-    """Return estimates from the columns of draws (n, names), by decreasing absolute mean."""
+    """Return estimates from the columns of `draws`, (n, names), in order of decreasing absolute mean."""
     share = weights / weights.sum()
     estimates = []
     for name, values in zip(names, draws.T, strict=True):

@@ -265,7 +265,7 @@ def test_new_ratings_of_known_and_new_users_are_taken_in(made):
         model.update(np.array(low[start : start + 10], float))
     np.testing.assert_allclose(model.predict(pairs), after)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(pairs), model.predict(pairs))
-    with pytest.raises(InputError, match="already has folded-in users"):
+    with pytest.raises(InputError, match="has folded-in users"):
         model.update([[known, made.items[0], 3.0]], kind="item")
 
 
@@ -323,12 +323,12 @@ SOME = [[u, i, u + i] for u in range(9) for i in range(9)]
     ("call", "words"),
     [
         (lambda m: m.recommend([1], by="foo"), "expected one of likely, exposure, mean"),
-        (lambda m: m.recommend("u42"), "names of users are integers in this run; found u42"),
+        (lambda m: m.recommend("u42"), "the run's users have integer names; found u42"),
         (lambda m: m.recommend([[1, 2]]), r"expected names of users; found an array of shape \(1, 2\)"),
         (lambda m: m.recommend([1], n=2.5), "whole number"),
         (
             lambda m: m.recommend([1], by="exposure", at_least=4.0),
-            "has no use for a least rating: leave it out, or rank by",
+            "does not use at_least: leave it out, or rank by",
         ),
         (lambda m: m.recommend([1], by="thompson", seed="a"), "seed 'a'"),
         (lambda m: m.predict([1, 2]), r"shape \(n, 2\)"),

@@ -66,7 +66,7 @@ def reference(run: Run, number: int, kind: str) -> tuple[np.ndarray, np.ndarray]
             scale = (draw.tau * s * draw.noise_scale[other][j]) ** -0.5
             log_weight += stats.t.logpdf(x - run.mean, draw.shared["nu"][0], eta, scale)
             continue
-        inner = draw.thresholds if draw.own_thresholds is None or kind == "user" else draw.own_thresholds[j]
+        inner = draw.thresholds if draw.user_thresholds is None or kind == "user" else draw.user_thresholds[j]
         cuts, scale = of_gaps(inner, d if d.shape[1] else np.zeros((1, 3))), s * draw.noise_scale[other][j]
         p = expit(scale * (cuts[:, int(x)] - eta)) - expit(scale * (cuts[:, int(x) - 1] - eta))
         log_weight += np.log(np.maximum(p, 1e-300))
@@ -120,7 +120,7 @@ def test_new_rows_are_predicted_and_ranked(run: Run) -> None:
         cuts = folded.rows(0, np.array([0, 1])).cuts
         mixture = Predictor(run, PredictOptions(), folded).draws(np.int32([n + 1, 3, -1]), np.int32([4, 4, 4]))
         draw, used = run.draw(0), mixture.thresholds[0][mixture.owner]
-        np.testing.assert_allclose(used, [cuts[1], draw.own_thresholds[3], draw.thresholds])
+        np.testing.assert_allclose(used, [cuts[1], draw.user_thresholds[3], draw.thresholds])
 
 
 def test_a_rating_that_is_no_count_is_refused(run: Run) -> None:

@@ -69,7 +69,7 @@ def test_the_draws_of_a_killed_run_serve_as_those_of_one_that_ended(tmp_path: Pa
 def test_scores_of_an_unfinished_run_are_refused(under_way: Path, tmp_path: Path) -> None:
     """An unfinished run has no scores, but its draws are reported."""
     run = Run(under_way)
-    with pytest.raises(InputError, match="has not ended: its test ratings are scored when"):
+    with pytest.raises(InputError, match="has not ended: its test ratings are predicted when"):
         predict_test(run)
     write_report(under_way, tmp_path / "run.html")
     page = (tmp_path / "run.html").read_text(encoding="utf-8")

@@ -48,7 +48,7 @@ def expected(run: Run, users: np.ndarray, items: np.ndarray) -> np.ndarray:
         elif draw.thresholds is None:
             up_to = norm.cdf(away * np.sqrt(draw.tau * scale))
         else:
-            thresholds = draw.thresholds if draw.own_thresholds is None else draw.own_thresholds[users]
+            thresholds = draw.thresholds if draw.user_thresholds is None else draw.user_thresholds[users]
             up_to = expit(scale * (thresholds - eta[:, None]))
         p += weight * np.diff(np.column_stack([np.zeros(len(users)), up_to, np.ones(len(users))]), axis=1)
     return p

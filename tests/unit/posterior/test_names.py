@@ -33,7 +33,7 @@ def test_text_is_found_as_it_is():
 def test_names_that_cannot_be_are_refused(wrong):
     """The message tells a name of a wrong type from an unknown name."""
     names = Vocabulary("user", np.array([1, 2], np.int64))
-    with pytest.raises(InputError, match="names of users are integers in this run"):
+    with pytest.raises(InputError, match="the run's users have integer names"):
         names.index_of(wrong)
 
 

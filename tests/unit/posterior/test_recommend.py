@@ -60,7 +60,7 @@ def test_blocks_of_users_do_not_show(finished, monkeypatch):
     users = np.arange(len(run.users), dtype=np.int32)
     for by in ("mean", "thompson"):
         whole = table(run, users, Ranking(by=by, seed=0))
-        monkeypatch.setattr("dsgmcmc.posterior.rank._CELLS", 3 * len(run.items))
+        monkeypatch.setattr("dsgmcmc.posterior.rank._BLOCK_SCORES", 3 * len(run.items))
         cut = table(run, users, Ranking(by=by, seed=0))
         monkeypatch.undo()
         for a, b in zip(whole, cut, strict=True):
