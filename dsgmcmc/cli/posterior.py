@@ -27,7 +27,7 @@ ClipOption = Annotated[
 ]
 DataOption = Annotated[
     Path | None,
-    typer.Option(metavar="DATA.h5", help="Ratings file of the run.", show_default="the path that was sampled"),
+    typer.Option(metavar="DATA.h5", help="Ratings file of the run.", show_default="the path given to sample"),
 ]
 
 
@@ -136,8 +136,8 @@ def recommend(
     """Recommend items to users; by default, items that they will probably choose and like.
 
     Items that a user rated in training are left out, which needs the run's ratings file. The default score is the
-    exposure times the probability that the user likes the item. Exposure is estimated from which users rated which
-    items; the score orders items, but is not a probability. With --by mean the score is the expected rating, so items
+    exposure times the probability that the user likes the item. The exposure is estimated from who rated which items;
+    the score orders items, but is not a probability. With --by mean the score is the expected rating, so items
     with few ratings may rank high by chance; --by lcb prefers items whose expected rating is certain. The output also
     has the standard deviation and the 90 % interval of the expected rating, and the item's number of ratings.
     `dsgmcmc evaluate` compares the rules of --by on your data.
@@ -228,11 +228,12 @@ def evaluate(
 ) -> None:
     """Compare the rules by which `recommend` ranks items, and popularity, on the test ratings.
 
-    Only users with a liked test rating count, at most 1,000 of them without --all. For each user, every rule ranks the
-    items that the user did not rate in training, and the first items are compared with the items that the user liked.
-    Exposure is EASE^R, which uses which users rated which items, but not the ratings. The last column is the mean
-    difference in NDCG from the default rule of `recommend`, and its standard error. --json prints all figures with
-    their intervals. A random split favours exposure; `prepare --split temporal` gives a harder and more realistic test.
+    The comparison is over the users with a liked test rating, at most 1,000 of them without --all. For each user, every
+    rule ranks the items that the user did not rate in training, and the first items are compared with the items that
+    the user liked. Exposure is EASE^R, which depends on who rated which items, but not on the values of ratings. The
+    last column is the mean difference in NDCG from the default rule of `recommend`, and its standard error. --json
+    prints all figures with their intervals. A random split favours exposure; `prepare --split temporal` gives a harder
+    and more realistic test.
 
     \b
     Examples:

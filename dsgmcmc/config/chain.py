@@ -287,7 +287,10 @@ class ChainConfig(Checked):
         iterations, burn_in = plain["iterations"], plain["burn_in"]
         draws = max(0, iterations - burn_in) // plain["thin"]
         if parse_accuracy(plain["until"]).get("ess", 0) > draws * self.chains:
-            return f"{iterations:,} iterations give at most {draws:,} draws per chain: raise iterations, or lower thin"
+            return (
+                f"{iterations:,} iterations give at most {draws:,} draws per chain: raise {named('iterations')}, or "
+                f"lower {named('thin')}"
+            )
         config = self.sampler.config
         sweep = self.sampler.kind.sweep_length(config, plain["grid"])
         if config.step(burn_in, sweep, burn_in) != config.step(iterations - 1, sweep, burn_in):

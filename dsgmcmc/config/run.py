@@ -49,7 +49,7 @@ class FactorConfig(BaseModel):
     rank: Rank | Literal["auto"] = setting(
         "Number K of latent dimensions; 0: biases only.",
         "auto",
-        shown="auto: chosen by the number of ratings",
+        shown="auto, chosen by the number of ratings",
         metavar="K|auto",
         short="-K",
     )

@@ -65,7 +65,7 @@ def test_parts(run: RunDirectory) -> Iterator[TestPredictions]:
 
 
 _PREDICTED: WeakKeyDictionary[Run, TestPredictions] = WeakKeyDictionary()
-"""Predictions of open runs, because a report or a comparison uses them several times."""
+"""Predictions of open runs; a report or a comparison uses the predictions of a run several times."""
 
 
 def predict_test(run: Run) -> TestPredictions:

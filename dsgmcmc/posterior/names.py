@@ -84,13 +84,13 @@ def _feature_means(ratings: Ratings, side: Side) -> Float64:
     return total / max(int((np.diff(stored.indptr) > 0).sum()), 1)
 
 
-def _encode_texts(source: str, factor: str, names: Iterable[str], prefix: str = "") -> dict[Key, Array]:
-    """Encode names as concatenated UTF-8 and offsets, the fields ``text`` and ``offsets`` of the object `source`."""
+def _encode_texts(content: str, factor: str, names: Iterable[str], prefix: str = "") -> dict[Key, Array]:
+    """Encode names as concatenated UTF-8 and offsets, the fields ``text`` and ``offsets`` of the object `content`."""
     encoded = [name.encode() for name in names]
     offsets = np.zeros(len(encoded) + 1, np.int64)
     np.cumsum([len(name) for name in encoded], out=offsets[1:])
     text = np.frombuffer(b"".join(encoded), np.uint8)
-    return {Key(source, factor, 0, f"{prefix}text"): text, Key(source, factor, 0, f"{prefix}offsets"): offsets}
+    return {Key(content, factor, 0, f"{prefix}text"): text, Key(content, factor, 0, f"{prefix}offsets"): offsets}
 
 
 class Vocabulary:
@@ -246,10 +246,10 @@ class Index:
         encoding = self._snapshot.read(text).tobytes().decode() if text in set(self._snapshot.block_keys()) else ""
         return encoding, self._snapshot.read(centre)
 
-    def _read_texts(self, source: str, factor: str, prefix: str = "") -> list[str]:
+    def _read_texts(self, content: str, factor: str, prefix: str = "") -> list[str]:
         """Read names written by `_encode_texts`."""
-        text = self._snapshot.read(Key(source, factor, 0, f"{prefix}text")).tobytes()
-        offsets = self._snapshot.read(Key(source, factor, 0, f"{prefix}offsets")).tolist()
+        text = self._snapshot.read(Key(content, factor, 0, f"{prefix}text")).tobytes()
+        offsets = self._snapshot.read(Key(content, factor, 0, f"{prefix}offsets")).tolist()
         return [text[start:stop].decode() for start, stop in pairwise(offsets)]
 
     def lengths(self) -> tuple[dict[str, int], int]:

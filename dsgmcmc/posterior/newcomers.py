@@ -76,7 +76,7 @@ LogDensity = Callable[[Float64], Float64]
 GIBBS_TURNS = 10  # draws of g and theta in turns
 SLICES, TURNS = 10, 90  # slices of theta alone; turns of theta with scale and thresholds
 NEWTON_STEPS = 50  # largest number of Newton steps to the mode; about five are usual
-DIFFERENCE = 1e-3  # step of finite differences for the normal approximation; their error does not change the target
+DIFFERENCE_STEP = 1e-3  # for derivatives of the normal approximation; their error does not change the target
 SLAB_RATINGS = 4_000_000  # ratings that are read from the file at a time
 
 
@@ -598,6 +598,6 @@ def laplace(
 
 def _derivatives(log_density: LogDensity, eta: Float64) -> tuple[Float64, Float64]:
     """Return the first derivative, and minus the second derivative but at least 0, by central differences."""
-    above, below = log_density(eta + DIFFERENCE), log_density(eta - DIFFERENCE)
-    curvature = (2 * log_density(eta) - above - below) / DIFFERENCE**2
-    return (above - below) / (2 * DIFFERENCE), np.maximum(curvature, 0.0)
+    above, below = log_density(eta + DIFFERENCE_STEP), log_density(eta - DIFFERENCE_STEP)
+    curvature = (2 * log_density(eta) - above - below) / DIFFERENCE_STEP**2
+    return (above - below) / (2 * DIFFERENCE_STEP), np.maximum(curvature, 0.0)

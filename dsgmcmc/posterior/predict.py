@@ -67,7 +67,7 @@ class PredictOptions:
         if not 0 < self.interval < 1:
             raise InputError(f"interval {self.interval}: expected a probability between 0 and 1")
         if self.of_mean and (self.at_least is not None or self.probabilities):
-            raise InputError("--of-mean gives no probabilities: leave it out, or --at-least and --probabilities")
+            raise InputError("--of-mean cannot be combined with --at-least or --probabilities: leave it out")
 
     @property
     def levels(self) -> tuple[float, float]:
