@@ -55,15 +55,15 @@ def info(
         from dsgmcmc.diagnostics.overview import overview
         from dsgmcmc.storage.rundir import RunDirectory
 
-        facts, verdict, shown, tables = overview(RunDirectory(path))
+        facts, verdict, labelled, tables = overview(RunDirectory(path))
         lines = verdict.lines()
     else:
-        facts, shown = _describe_ratings(path)
+        facts, labelled = _describe_ratings(path)
     if as_json:
         say_json({"kind": kind, **facts})
         return
     say(f"{path}: {kind}", *lines, "")
-    show_facts({name: _format_fact(value) for name, value in shown.items()})
+    show_facts({name: _format_fact(value) for name, value in labelled.items()})
     _show_tables(tables)
 
 
@@ -105,7 +105,7 @@ def _describe_ratings(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     sides = ("n_cols", "n_rows") if facts["transposed"] else ("n_rows", "n_cols")
     users, items = (facts[side] for side in sides)
     total = facts["nnz"] + facts["nnz_test"]
-    shown = {
+    labelled = {
         "users": users,
         "items": items,
         "ratings": f"{total:,}, density {total / (users * items):.3%}",
@@ -117,7 +117,7 @@ def _describe_ratings(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         "seed": facts["seed"],
         "digest": facts["digest"],
     }
-    return facts | features, shown
+    return facts | features, labelled
 
 
 def _format_fact(value: Any) -> str | list[str]:

@@ -156,12 +156,12 @@ def read_pairs(X: Any, columns: str | None = None) -> list[Array]:
     name is missing.
     """
     labels = {str(label) for label in getattr(X, "columns", ())}
-    named = {role: name for role, name in parse_columns(columns).items() if name in labels}
-    return _columns(X, ("user", "item"), named)
+    given = {role: name for role, name in parse_columns(columns).items() if name in labels}
+    return _columns(X, ("user", "item"), given)
 
 
-def _columns(X: Any, roles: Sequence[str], named: Mapping[str, str]) -> list[Array]:
-    """Return the column of each role, with names converted by `_names`; `named` maps roles to labels of a data frame.
+def _columns(X: Any, roles: Sequence[str], given: Mapping[str, str]) -> list[Array]:
+    """Return the column of each role, with names converted by `_names`; `given` maps roles to labels of a data frame.
 
     An array, or a data frame whose labels are numbers, has one column for each role, in the order of roles.
     """
@@ -172,14 +172,14 @@ def _columns(X: Any, roles: Sequence[str], named: Mapping[str, str]) -> list[Arr
             raise InputError(f"expected an array of shape (n, {len(roles)}): {', '.join(roles)}; found {array.shape}")
         columns = list(array.T)
     else:
-        named = {role: name for role, name in named.items() if role in roles}
-        numbered = not named and all(isinstance(label, int | np.integer) for label in labels)
+        given = {role: name for role, name in given.items() if role in roles}
+        numbered = not given and all(isinstance(label, int | np.integer) for label in labels)
         width = len(labels)
         if numbered and width != len(roles):
             raise InputError(f"expected a column for each of {', '.join(roles)}; the data frame has {width} columns")
         names = None if numbered else [str(label) for label in labels]
         advice = f'rename them, or give BPMF(columns="{",".join(f"{role}=NAME" for role in roles)}")'
-        places = locate("the data frame", names, width, named, roles, advice)
+        places = locate("the data frame", names, width, given, roles, advice)
         columns = [np.asarray(X[labels[places[role]]]) for role in roles]
     return [*(_names(column, role) for column, role in zip(columns[:2], roles, strict=False)), *columns[2:]]
 

@@ -85,7 +85,7 @@ def chunks(db: duckdb.DuckDBPyConnection, table: PairsTable, integers: tuple[boo
         rows = db.execute(f"SELECT rowid, {', '.join(columns)} {wrong} ORDER BY rowid LIMIT {SHOWN}").fetchall()
         lines = "\n  ".join(f"{table.file.where(row)}: user {user}, item {item}" for row, user, item in rows)
         kinds = " and ".join(role for role, integer in zip(ROLES, integers, strict=True) if integer)
-        needed = f", or one that is not an integer as in the run ({kinds})" if kinds else ""
+        needed = f", or a name that is not an integer like the {kinds} names in the run" if kinds else ""
         raise InputError(f"{table.file.path}: {number} pairs have a missing name{needed}\n  {lines}{table.hint}")
     picked = ", ".join(
         f"{name}::{'BIGINT' if integer else 'VARCHAR'} AS {role}"

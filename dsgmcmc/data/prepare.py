@@ -267,12 +267,12 @@ def _refuse_bad_rows(db: duckdb.DuckDBPyConnection, table: TableFile, timed: boo
     ).fetchall()
     if not rows:
         return
-    shown = ""
+    details = ""
     for row, fault, user, item, rating, _ in rows:
-        shown += f"\n  {table.where(row)}: {fault} (user {user}, item {item}, rating {rating})"
+        details += f"\n  {table.where(row)}: {fault} (user {user}, item {item}, rating {rating})"
     many = f"{rows[0][-1]} rows have" if len(rows) > 1 else "1 row has"
     raise InputError(
-        f"{table.path}: {many} missing, non-numeric, infinite or NaN values; correct or remove them{shown}"
+        f"{table.path}: {many} missing, non-numeric, infinite or NaN values; correct or remove them{details}"
     )
 
 
@@ -280,8 +280,8 @@ def _describe_roles(table: TableFile, columns: dict[str, int], timed: bool) -> s
     """Describe the roles of the columns, so that users can check them."""
     if table.kind == "matrix":
         return "user row, item column"
-    shown = [role for role in columns if timed or role != "timestamp"]
-    text = ", ".join(f"{role} {table.names[columns[role]]}" for role in shown)
+    roles = [role for role in columns if timed or role != "timestamp"]
+    text = ", ".join(f"{role} {table.names[columns[role]]}" for role in roles)
     return text if "rating" in columns else f"{text}, no rating column: treated as clicks"
 
 

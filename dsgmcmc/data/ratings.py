@@ -1,4 +1,4 @@
-"""The ratings file, which ``prepare`` writes (`write_slabs`), and of which every process reads some rows (`Ratings`).
+"""The ratings file: `write_slabs` writes it for ``prepare``, and with `Ratings` every process reads a range of rows.
 
 Format ``dsgmcmc-ratings``, version 2, an HDF5 file with
 
@@ -149,7 +149,7 @@ class Times(NamedTuple):
 
     @classmethod
     def datasets(cls, side: Side, part: Split | None = None) -> tuple[str, str]:
-        """Return the names of the data sets of a part, or without a part those of the counts per row (or column)."""
+        """Return the names of the data sets of a part; without a part, of the counts per row (or column)."""
         group = f"{part}/times/{side}" if part else f"{side}/times"
         return f"{group}/place", f"{group}/page"
 

@@ -198,15 +198,15 @@ class TableFile(NamedTuple):
         db.execute("DROP TABLE reject_errors; DROP TABLE reject_scans")
         if not bad:
             return
-        shown = ""
+        details = ""
         for line, column, message, content, _ in bad[:SHOWN]:
             reason = message.splitlines()[0]
             if column is not None:
                 reason = reason.replace(f'"{column}"', f'"{self.names[int(column[1:])]}"')
-            shown += f"\n  line {line}: {reason} ({str(content).strip()[:60]!r})"
+            details += f"\n  line {line}: {reason} ({str(content).strip()[:60]!r})"
         more = " or more" if bad[0][-1] >= _MAX_REJECTS else ""
         number = f"{len(bad)}{more} line{'s' if len(bad) > 1 else ''}"
-        raise InputError(f"{self.path}: {number} cannot be read; correct or remove them{shown}")
+        raise InputError(f"{self.path}: {number} cannot be read; correct or remove them{details}")
 
 
 def open_table(

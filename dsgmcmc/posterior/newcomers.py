@@ -6,9 +6,9 @@ so theta of the row, with prior N(m, Lambda^-1), has the normal distribution [Sa
     precision  Lambda* = Lambda + tau sum_j g'_j phi_j phi_j^T
     mean       Lambda*^-1 (Lambda m + tau sum_j g'_j (x_j - mu - b_j) phi_j)
 
-where g'_j is the noise scale of the other side. The mean m includes the implicit features from the items that the row
-rated, if the model has them, and the term B^T f from the features f of the row. A row without ratings has its prior
-distribution, which depends only on its features.
+where g'_j is the noise scale of H_j. The mean m includes the implicit features from the items that the row rated, if
+the model has them, and the term B^T f from the features f of the row. A row without ratings has its prior distribution,
+which depends only on its features.
 
 The mixture over all saved draws is the posterior of the row given its ratings and the old ratings of all other rows.
 The only approximation is that the new ratings do not change other parameters. For a row that the run knows, x has both
@@ -307,7 +307,7 @@ class NewRatings(NamedTuple):
         return cls(kind, given[kind], given[OTHER[kind]], given["rating"], described)
 
     def updated(self, later: NewRatings) -> NewRatings:
-        """Return these ratings and features with later ones; raise InputError if `later` is of the other kind."""
+        """Return these ratings and features with later ones; raise InputError if the kinds differ."""
         if self.kind != later.kind:
             raise InputError(f"this model has folded-in {self.kind}s: fold in {later.kind}s from the run itself")
         names, others, values = (np.concatenate([a, b]) for a, b in zip(self[1:4], later[1:4], strict=True))
@@ -493,7 +493,7 @@ def draw_row(
     row : RatedRow
         The row's ratings, and the prior of its theta.
     scales : (n,) float64
-        Noise scales of the other side of each rating, 1 if the model has none, times tau.
+        tau times the noise scale of the item (or user) of each rating, which is 1 if the model has no noise scales.
     thresholds : (R - 1,) or (n, R - 1) float, or None
         Thresholds between levels: shared, or for every rating.
     spread : Spread

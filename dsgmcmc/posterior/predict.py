@@ -324,10 +324,10 @@ def predict_table(
 
         def work() -> dict[str, int]:
             table = load_pairs(db, pairs, columns or {})
-            taken = {name.lower() for name in table.columns} & set(predictor.names)
-            if taken:
+            clashing = {name.lower() for name in table.columns} & set(predictor.names)
+            if clashing:
                 raise InputError(
-                    f"{table.file.path} has a column {min(taken)!r}, the name of a predicted column: rename it"
+                    f"{table.file.path} has a column {min(clashing)!r}, the name of a predicted column: rename it"
                 )
             if unknown == "refuse" and (names := _describe_unknown(chunks(db, table, integers), predictor)):
                 raise InputError(

@@ -71,7 +71,7 @@ BAD_PAIRS = {
     "": "is empty",
     "user,item\n": "no pairs",
     "user,item\n3,1000\n3\n3,1000,7\n": "line 3",
-    "user,item\n3,2.5\n": "not an integer like the names in the run.*\n  line 2: user 3, item 2.5",
+    "user,item\n3,2.5\n": "not an integer like the .* names in the run.*\n  line 2: user 3, item 2.5",
     "user,item,mean\n3,1000,1\n": "rename it",
 }
 

@@ -40,7 +40,7 @@ def test_ratings_beyond_float32_are_refused(tmp_path: Path, unit: float, factor:
     held = np.arange(len(i)) % 5 == 0
     x = np.where(held if part == "test" else ~held, x * np.float32(unit), 0 * x if unit < 1 else x)
     write_cells(tmp_path / "r.h5", (29, 17), i, j, x, held)
-    with pytest.raises(InputError, match=rf"r\.h5: ratings are from .* multiply them by {factor}"):
+    with pytest.raises(InputError, match=rf"r\.h5: ratings range from .* multiply them by {factor}"):
         sample(MPI.COMM_SELF, tmp_path / "r.h5", tmp_path / "run")
     assert not (tmp_path / "run" / "run.toml").exists()
 
