@@ -1,4 +1,4 @@
-r"""Underdamped Langevin dynamics in the Fisher metric, one full gradient a sweep.
+r"""Underdamped Langevin dynamics in the Fisher metric, with one full gradient per sweep.
 
 This is the splitting BAOAB of [Leimkuhler & Matthews 2013, eq. 1.8], with its two half kicks joined, in the coordinates
 in which the metric P is the identity. The full gradient is accumulated in one tour of the ring with both factors
@@ -8,24 +8,25 @@ frozen; then W, H and the biases move at once.
     r'     = c r + sqrt(1 - c^2) z
     theta <- theta + (h_i / 2) P^-1/2 (r + r'),      r <- r'
 
-For row i and column k of theta, the metric is P_ik = tau n_i c_k + lambda_k: the Fisher information of the row given
-the other factor, with the mean over all ratings in place of that over the row's own, plus the prior's precision. n_i is
-the number of ratings, c_k the mean square, over the ratings, of the covariate that multiplies theta_ik (1 for the
-bias), and lambda_k the prior's precision. With p_k = tau n_i c_k / P_ik and t = sum p_k, the step is
+For row i and column k of theta, the metric is P_ik = tau n_i c_k + lambda_k. Its first term is the Fisher information
+of the row given the other factor, except that the mean over the row's ratings is replaced by the mean over all ratings.
+n_i is the number of ratings of the row, c_k the mean square, over all ratings, of the covariate that multiplies
+theta_ik (1 for the bias), and lambda_k the prior's precision. With p_k = tau n_i c_k / P_ik and t = sum p_k, the step
+is
 
     l_i = max(1 + t / n_i + 2 sqrt(max(p) t / n_i), m_i / 2),      h_i = sqrt(2 eps / l_i)
 
 The first argument of the outer max bounds the average curvature due to the interaction of W and H in these coordinates,
-so that one eps suits all but small data sets. With the diagonal metric the default eps has two limits: below 20,000
-ratings it is proportional to the cube root of their number, and it is at most 0.4 times the number of ratings per
-parameter of the factors. m_i estimates the largest eigenvalue of the row's Hessian in these coordinates
+so that one eps suits all but small data sets. With the diagonal metric the default eps has two limits: with fewer than
+20,000 ratings it is proportional to the cube root of their number, and it is at most 0.4 times the number of ratings
+per parameter of the factors. m_i estimates the largest eigenvalue of the row's Hessian in these coordinates
 (`dsgmcmc.samplers.metrics.Fisher`); it matters for rows that differ from the average. The default c is 0.95 if eps is
 the default and no limit lowers it, otherwise 0.9. Kicks h_i P^-1/2 grad U are clipped at 5. Momenta are N(0, 1); their
 mean squares, by field, show whether the steps were small enough (`dsgmcmc.samplers.underdamped`).
 
 Target: the posterior. There is no minibatch noise. The configurational error of BAOAB is O(h^2), and vanishes for the
 mean and variance of a Gaussian at any c. The metric P of a row does not depend on the row itself, so its dependence on
-the state needs no correction (`dsgmcmc.samplers.metrics`); this is not exact, because c_k is computed only every
+the state needs no correction (`dsgmcmc.samplers.metrics`). This is not exact, because c_k is recomputed only every
 `REFRESH_EVERY` sweeps. There is no Metropolis correction. Updating W and H in turn would be biased and less stable.
 
 The metric above is diagonal. If the columns of a factor are strongly correlated over its rows (no centring, no biases
@@ -95,9 +96,9 @@ class BAOAB(Underdamped[BAOABConfig]):
         With fewer than `FULL_STEP_RATINGS` data, eps is proportional to the cube root of their number: an average over
         few rows describes a single row less well, so the row's l_i may be too small. eps is also at most
         `MAX_STEP_PER_PARAMETER_RATIO` times the number of data per parameter: the errors of a step add up over all
-        parameters of the factors, and few data do not determine tau well enough to resist them (docs/baoab.md). If
-        neither limit lowers eps, c becomes `FRICTION`. Values that the user has set are not changed; if the
-        step size is set, as it is with the Kronecker metric, neither is c.
+        parameters of the factors, and if data are few, tau is not determined well enough to resist these errors
+        (docs/baoab.md). If neither limit lowers eps, c becomes `FRICTION`. Values that the user has set are not
+        changed. If the step size is set, as it is with the Kronecker metric, c is not changed either.
         """
         if "step_size" in config.model_fields_set:
             return config
@@ -115,9 +116,9 @@ class BAOAB(Underdamped[BAOABConfig]):
         """
         configs = super().safer(config, given)
         if "metric" not in given and config.metric != "kronecker":
-            kept = {name: getattr(config, name) for name in given if name in cls.Config.model_fields}
+            set_values = {name: getattr(config, name) for name in given if name in cls.Config.model_fields}
             largest = min(config.step_size, KRONECKER_DEFAULTS["step_size"])
-            robust = {"step_size": largest, **kept, "metric": "kronecker"}
+            robust = {"step_size": largest, **set_values, "metric": "kronecker"}
             configs["the Kronecker metric"] = BAOABConfig.model_validate(robust)
         return configs
 
@@ -130,7 +131,7 @@ class BAOAB(Underdamped[BAOABConfig]):
     def metrics(self) -> dict[str, float]:
         """Values that this sampler adds to a line of metrics.
 
-        These are the temperatures (`Temperatures`) and their standard errors, and the values of the base class.
+        Here: temperatures and their standard errors (`Temperatures`), and the values of the base class.
         """
         temperatures = self.temperatures.by_field().items()
         values = {f"temperature.{name}": value for name, (value, _) in temperatures}
@@ -140,7 +141,7 @@ class BAOAB(Underdamped[BAOABConfig]):
     def find_divergence(self) -> str:
         """Return a description of a divergence visible in the sampler's state, else ``""``; equal on all processes.
 
-        The description is of momenta whose mean square is above `DIVERGED_ABOVE`.
+        Here: it names momenta whose mean square is significantly above `DIVERGED_ABOVE`.
         """
         return self.temperatures.find_divergence()
 

@@ -50,7 +50,7 @@ class Sampler(ABC, Generic[C, T]):
     draws_conditionals: ClassVar[bool] = False
     #: Class that a density must have; None if the sampler accepts any density.
     densities: ClassVar[type | None] = None
-    #: Largest default step on plain vectors if a gradient uses all data; with B parts, 1 / B of it is the largest.
+    #: Largest default step on plain vectors, if a gradient uses all data; with B parts, it is divided by B.
     density_step: ClassVar[float | None] = None
     #: Temporary arrays of the shape of theta, not stored with a block; the first one receives gradients.
     scratch: tuple[str, ...] = ("g",)
@@ -100,7 +100,7 @@ class Sampler(ABC, Generic[C, T]):
         """
         name = config.gradient or cls.gradients[0]
         if name not in cls.gradients and not (cls.draws_data and name in DATUM_GRADIENTS):
-            also = f", and of sums over data {' or '.join(DATUM_GRADIENTS)}" if cls.draws_data else ""
+            also = f", and for sums over data {' or '.join(DATUM_GRADIENTS)}" if cls.draws_data else ""
             raise InputError(
                 f"sampler.gradient: {cls.__name__} cannot use {name!r}; it takes {' or '.join(cls.gradients)}{also}"
             )
@@ -160,7 +160,7 @@ class Sampler(ABC, Generic[C, T]):
         """Raise `InputError` if a correction for the gradient noise of independent parts would be wrong."""
         if config.gradient == "control-variate" or config.gradient in DATUM_GRADIENTS:
             raise InputError(
-                "sampler.noise_correction is for the noise of plain parts: leave it out, or take sampler.gradient=part"
+                "sampler.noise_correction is for the noise of plain parts: leave it out, or use sampler.gradient=part"
             )
         cls.needs_independent_parts("sampler.noise_correction", "leave it out", config, schedule, grid)
 

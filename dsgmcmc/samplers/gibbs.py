@@ -19,8 +19,9 @@ else, in this order, which begins with the effects on ratings if the model has a
 4. W, given all values so far;
 5. sums for the rows of H, from the new W and g; then g', if the rows of H have noise scales; then H.
 
-So the noise scales of both factors are drawn in every sweep; samplers that move both factors at once draw the two
-factors' scales in turns. Nothing is left out. Rounding remains: sums are in float32, and systems are solved in float64.
+So the noise scales of both factors are drawn in every sweep; samplers that move both factors at once draw the scales
+of one factor at a time, in turn. Nothing is left out. Rounding remains: sums are in float32, and systems are solved in
+float64.
 """
 
 from __future__ import annotations

@@ -119,11 +119,10 @@ class ControlVariate(PartGradient[Target]):
 
         grad U~(theta) = grad U~_t(theta) - grad U~_t(a) + grad U(a)
 
-    estimates the gradient of minus the log likelihood, for which U stands here; the prior's gradient is exact. It is
-    unbiased given theta and a, and its variance is proportional to |theta - a|^2. The estimate costs two gradients of a
-    part instead of one. The anchor is the chain's state at the end of burn-in, which uses plain gradients of parts. The
-    full gradient at a is stored at noise precision 1, so that tau may be drawn; other parameters of the likelihood must
-    not change.
+    Here U stands for minus the log likelihood; the prior's gradient is exact. The estimate is unbiased given theta and
+    a, its variance is proportional to |theta - a|^2, and it costs two gradients of a part instead of one. Burn-in uses
+    plain gradients of parts, and the anchor is the chain's state at its end. The full gradient at a is stored at noise
+    precision 1, so that tau may be drawn; other parameters of the likelihood must not change.
     """
 
     fields: ClassVar[tuple[StateField, ...]] = (StateField("anchor"), StateField("full"))
@@ -156,8 +155,8 @@ class FullGradient(GradientEstimator[Target]):
     """The gradient over all data, in one tour of the ring at one state; then all rows move at once.
 
     Hyperparameters are drawn given the state at which the gradient was computed, and the update uses their new values.
-    The gradient is exact for the new values: that of the likelihood is stored at noise precision 1, and scaled when it
-    is read. If the draws change the data, the gradient is computed again.
+    The gradient is exact for the new values: the likelihood's gradient is stored at noise precision 1, and scaled when
+    it is read. If the draws change the data, the gradient is computed again.
     """
 
     by_parts: ClassVar[bool] = False
@@ -166,15 +165,15 @@ class FullGradient(GradientEstimator[Target]):
         """Compute the gradient, and yield the rows to update. Collective."""
         target.full_gradient(position, "g")
         if before:
-            for rows in self._moving(target):
+            for rows in self._all_rows(target):
                 before(rows)
         target.all_data_seen()
         if target.renews_data:
             target.full_gradient(position, "g", errors=False)
-        yield from self._moving(target)
+        yield from self._all_rows(target)
 
     @staticmethod
-    def _moving(target: Target) -> Iterator[Rows]:
+    def _all_rows(target: Target) -> Iterator[Rows]:
         """All rows, with the gradient at the current hyperparameters."""
         gradient = Gradient("tau * g + grad_prior", "tau * g", {"tau": target.noise_precision})
         for rows in target.rows_by_factor():
@@ -192,7 +191,7 @@ class NoGradient(GradientEstimator[Target]):
         yield from ()
 
 
-#: Estimators by name. A new class is added here; samplers declare the estimators that they can use.
+#: Estimators by name. To add one, list its class here; samplers declare the estimators that they can use.
 GRADIENTS: dict[str, type[GradientEstimator[Any]]] = {
     "part": PartGradient,
     "full": FullGradient,

@@ -33,7 +33,7 @@ which U is flat; eps must then be smaller, for the directions in which U is stee
 these vectors times H^0. So a block forms its partial dot products in float64, one ordered reduction adds them, the
 recursions run on coefficients (`two_loops`, `square_root`), and each block forms its new state in one pass. z is not
 stored, but generated again from its counter. Products of old pairs are kept from earlier iterations, unless the metric
-has changed since.
+has changed.
 
 *Exactness.* The algorithm is exact as eps -> 0 for a quadratic U: H_t does not involve theta_{t-M}. It does depend on
 earlier states of that sub-chain through s_{t-1}, so that for other targets a small bias remains, contrary to the
@@ -68,8 +68,6 @@ from dsgmcmc.targets.state import ParameterBlock, Replicated, StateField
 from dsgmcmc.types import Float64, Shapes
 
 PAIR_PRODUCTS = ("sy", "yhy", "sbs")  # products of pairs with pairs, kept between iterations
-
-
 DEFAULT_STEPS = {"identity": 0.9, "diagonal": 0.04, "fisher": 0.03}
 
 
@@ -125,8 +123,7 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
 
     def __init__(self, config: HAMCMCConfig, burn_in: int) -> None:
         super().__init__(config, burn_in)
-        self.memory = config.memory
-        self.pairs = config.memory - 1
+        self.memory, self.pairs = config.memory, config.memory - 1
         self.fisher = Fisher() if config.metric == "fisher" else None
         square = self.pairs, self.pairs
         zeros = np.zeros(square)
@@ -225,27 +222,28 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
             # the gradient at the new state, on the same part, before the next blocks are sent
             gradient.take(target, cell, here, "g2", prior=False, errors=False)
             for block in cell.blocks:
-                given = scalars | self._vectors(target, block)
-                block.update(self._pair, theta=here, y=bind["y0"], g="g", s=bind["s0"], **given)
+                pair = {"y": bind["y0"], "s": bind["s0"], "g": "g"}
+                block.update(self._pair, theta=here, **pair, **scalars, **self._vectors(target, block))
         gradient.finish(target)
 
     def _scalars(self, target: Target, iteration: int) -> dict[str, float]:
         config, n = self.config, target.n_data
-        of_parts = n * max(1.0, target.sweep_length / 4)
-        unit = {"identity": target.curvature_bound, "diagonal": of_parts, "fisher": 1.0}[config.metric]
+        psgld_unit = n * max(1.0, target.sweep_length / 4)
+        unit = {"identity": target.curvature_bound, "diagonal": psgld_unit, "fisher": 1.0}[config.metric]
         gamma = config.gamma or 1.0 / unit
+        memory = config.alpha if iteration < self.burn_in else 1.0
         return {
             "eps": self.step_size(target, iteration) / (gamma * unit),
             "trust": config.trust,
             "per_gamma": 1.0 / gamma,
             "lambda_v": config.lambda_n / n,
-            "alpha": 0.0 if iteration == 0 else config.alpha if iteration < self.burn_in else 1.0,
+            "alpha": 0.0 if iteration == 0 else memory,
             "per_n": 1.0 / n,
         }
 
     def _vectors(self, target: Target, block: ParameterBlock) -> dict[str, Any]:
         """The Fisher metric's values in a block's formulas."""
-        return self.fisher.of(target, block, 1.0) if self.fisher else {}
+        return self.fisher.values(target, block, 1.0) if self.fisher else {}
 
     def _solve(self, iteration: int, names: tuple[str, ...], total: dict[str, Float64]) -> dict[str, Float64]:
         """Compute the coefficients from the summed dot products, which `names` lists in order; runs at the root."""
@@ -284,18 +282,18 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
     @property
     def _h(self) -> str:
         """Source code for d, the diagonal of H^0, and b = 1 / d."""
-        of_fisher = f"{Fisher.source}b = per_gamma / (step * step)"
-        b = {"identity": "b = per_gamma", "diagonal": "b = (lambda_v + sqrt(v)) * per_gamma", "fisher": of_fisher}
+        fisher = f"{Fisher.source}b = per_gamma / (step * step)"
+        b = {"identity": "b = per_gamma", "diagonal": "b = (lambda_v + sqrt(v)) * per_gamma", "fisher": fisher}
         return b[self.config.metric] + "\nd = 1 / b"
 
     def _formula(self, source: str, **declared: Any) -> Formula:
         vectors = {"columns": Fisher.columns, "rows": Fisher.rows} if self.fisher else {}
         return Formula(source, **vectors, **declared)
 
-    def _products(self, wanted: Callable[[int, int], bool]) -> Formula:
+    def _products(self, included: Callable[[int, int], bool]) -> Formula:
         """Formula that copies the gradient to g, updates v, and sums dot products of pairs with g, z and each other.
 
-        Of the products of two pairs, given by their ages, it computes those that are `wanted`.
+        `included` says whether the products of two pairs, given by their ages, are computed.
         """
         ages = range(self.pairs)
         lines = ["g = grad"]
@@ -303,7 +301,7 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
             lines += ["v = alpha * v + (1 - alpha) * (g * per_n) * (g * per_n)"]
         terms = {}
         for a, b in product(ages, repeat=2):
-            if wanted(a, b):
+            if included(a, b):
                 terms[f"sy_{a}_{b}"] = f"s{a} * y{b}"
                 terms[f"yhy_{a}_{b}"] = f"y{a} * d * y{b}"
                 terms[f"sbs_{a}_{b}"] = f"s{a} * b * s{b}"

@@ -9,10 +9,10 @@ move at the same pace, and one step size suits all data. A metric adds lines to 
 
 In a factorisation, P depends on the state, but needs no correction: P of a row of W is computed from H, n_i, tau and
 lambda, and P of a row of H from W. So Gamma_i = sum_j d (P^-1)_ij / d theta_j [Ma 2015, eq. 3] is zero if both factors
-move at once. Averages over the other factor may be those of the last refresh, but drawn parameters may not. Values of
-tau, lambda and a row's noise scale from an earlier sweep were drawn given an earlier theta, so that P would depend on
-theta through them, whereas the update is conditional on their current values. A metric that kept earlier values made
-posteriors too narrow, at any step (docs/baoab.md).
+move at once. P may use averages over the other factor from the last refresh, but it must use the current values of tau,
+lambda and a row's noise scale. Their values from an earlier sweep were drawn given an earlier theta, so that P would
+depend on theta through them, whereas the update is conditional on their current values. A metric that kept earlier
+values made posteriors too narrow, at any step (docs/baoab.md).
 """
 
 from __future__ import annotations
@@ -37,13 +37,15 @@ TURNING = (MOMENTUM, "direction")
 #: Sweeps between refreshes of the metric.
 REFRESH_EVERY = 2
 
-#: The curvature of each row's data costs as much as three gradients. It is computed at each of the first
-#: EVERY_REFRESH_UNTIL refreshes; then at one refresh in EARLY_BOUND_EVERY, up to refresh EARLY_UNTIL, when chains have
-#: settled; then at one in BOUND_EVERY. It is also computed at any refresh at which a row has grown.
-EVERY_REFRESH_UNTIL, EARLY_BOUND_EVERY, EARLY_UNTIL, BOUND_EVERY = 4, 4, 20, 40
+#: The curvature of each row's data costs as much as three gradients. It is computed at the first `EVERY_REFRESH_UNTIL`
+#: refreshes; then at one refresh in `EARLY_BOUND_EVERY`, up to refresh `EARLY_UNTIL`, when chains have settled; then at
+#: one in `BOUND_EVERY`. It is also computed at any refresh at which a row has grown.
+EVERY_REFRESH_UNTIL, EARLY_BOUND_EVERY = 4, 4
+EARLY_UNTIL, BOUND_EVERY = 20, 40
 
-#: A row has grown if its mean square exceeds GROWTH times the larger of two mean squares when the bounds were last
-#: computed, the row's and the average, plus CHANCE / D times the average: rows of few columns vary by chance.
+#: A row has grown if its mean square exceeds `GROWTH` m + `CHANCE` / D times the average mean square. Here m is the
+#: larger of the row's and the average mean square, both when the bounds were last computed. The second term is there
+#: because the mean squares of rows with few columns vary by chance.
 GROWTH, CHANCE = 4.0, 30.0
 
 #: l_i is at least this fraction of the largest eigenvalue of a row's Hessian.
@@ -64,7 +66,7 @@ ANY = Formula("direction = z\nsquare = z * z", row_sums=("square",))
 NORMALISED = Formula("direction = direction / length", rows=("length",))
 
 #: Values that determine P at a refresh, by rows and by name in formulas.
-OfRefresh = dict[Rows, dict[str, Any]]
+RefreshValues = dict[Rows, dict[str, Any]]
 
 GRADIENT = Formula("out = grad")
 TURNED = Gradient("turned")
@@ -88,7 +90,7 @@ class Metric(Replicated, ABC):
     columns: ClassVar[tuple[str, ...]] = ()
     rows: ClassVar[tuple[str, ...]] = ()
 
-    #: Whether its coordinates are rotated against the columns of theta.
+    #: Whether its coordinates are rotated relative to the columns of theta.
     turned: ClassVar[bool] = False
 
     def formula(self, lines: str, **declared: Any) -> Formula:
@@ -98,10 +100,10 @@ class Metric(Replicated, ABC):
 
     def refresh(self, target: Target, iteration: int) -> None:
         """Recompute the metric from the current state once in `REFRESH_EVERY` sweeps. Collective."""
-        turn, since = divmod(iteration, REFRESH_EVERY * target.sweep_length)
+        number, since = divmod(iteration, REFRESH_EVERY * target.sweep_length)
         if not since:
-            settled = turn >= EARLY_UNTIL
-            due = turn < EVERY_REFRESH_UNTIL or turn % (BOUND_EVERY if settled else EARLY_BOUND_EVERY) == 0
+            settled = number >= EARLY_UNTIL
+            due = number < EVERY_REFRESH_UNTIL or number % (BOUND_EVERY if settled else EARLY_BOUND_EVERY) == 0
             self.take_from(target, due, settled=settled)
 
     @abstractmethod
@@ -112,21 +114,21 @@ class Metric(Replicated, ABC):
         """
 
     @abstractmethod
-    def of(self, target: Target, rows: Rows, h: float) -> dict[str, Any]:
+    def values(self, target: Target, rows: Rows, h: float) -> dict[str, Any]:
         """Values of the names in `source`, for a step h."""
 
     def update(self, target: Target, rows: Rows, formula: Formula, h: float, **given: Any) -> dict[str, Any]:
         """Update rows by a `formula` of this metric; returns the result of `ParameterBlock.update`."""
-        return rows.update(formula, **self.of(target, rows, h), **given)
+        return rows.update(formula, **self.values(target, rows, h), **given)
 
     def kick(self, target: Target, rows: Rows, formula: Formula, h: float) -> None:
         """Update only the momenta of rows by a `formula` of this metric; the gradient stays valid."""
-        rows.update(formula, **self.of(target, rows, h))
+        rows.update(formula, **self.values(target, rows, h))
 
 
 @dataclass
 class Identity(Metric):
-    """P is the same for all rows: the largest curvature that a row's data can have, SGLD's unit of steps."""
+    """P is the same for all rows: the largest possible curvature of a row's data, which is the unit of SGLD's steps."""
 
     source: ClassVar[str] = "step = unit\n"
 
@@ -136,7 +138,7 @@ class Identity(Metric):
         This metric does not depend on the state, so nothing changes.
         """
 
-    def of(self, target: Target, rows: Rows, h: float) -> dict[str, Any]:
+    def values(self, target: Target, rows: Rows, h: float) -> dict[str, Any]:
         """Values of the names in `source`, for a step h."""
         return {"unit": h / target.curvature_bound**0.5}
 
@@ -155,13 +157,13 @@ class Fisher(Metric):
     times l_i.
 
     The larger of two estimates of the eigenvalue is used. The first is the curvature along the mean covariate of the
-    row (`dsgmcmc.targets.base.alignment`), which is accurate if covariates are similar. The second is by power
+    row (`dsgmcmc.targets.base.alignment`), which is accurate if covariates are similar. The second comes from power
     iteration, which detects the effect of a few large covariates: ``direction`` is a unit vector v_i for every row,
     |M_i v_i| is the estimate, and M_i v_i / |M_i v_i| is the next v_i. The estimate is never above the eigenvalue,
     which is never above the trace. Both estimates together cost about three gradients. If the size of a row is above
     ``reach``, they are computed at the next refresh.
 
-    c_k, and the other factor's contribution to n_i, are those of the last refresh. tau, lambda_k and the row's noise
+    c_k, and the other factor's contribution to n_i, date from the last refresh. tau, lambda_k and the row's noise
     scale have their current values if the target requires it
     (`dsgmcmc.targets.base.Target.metric_uses_current_hyperparameters`); n_i is then stored without the row's scale, and
     lambda_k without the prior's precision. With such a target, h_i does not rise once the chain has settled, because
@@ -217,18 +219,18 @@ p = information / precision
     def _bound(self, target: Target, information: Information, position: str, settled: bool) -> None:
         """Set 1 / sqrt(l_i) of all rows, and the sizes above which it is computed again. Collective."""
         kept = settled and target.metric_uses_current_hyperparameters
-        at_refresh = {rows: self._of_refresh(rows, information) for rows in target.rows_by_factor()}
+        at_refresh = {rows: self._refresh_values(rows, information) for rows in target.rows_by_factor()}
         along_mean = self._along_mean(target, at_refresh, position)
         along_direction = self._along_direction(target, information, at_refresh, position)
         for block in target.blocks():
-            of_row = SHARE_OF_LARGEST * np.maximum(along_mean[block], along_direction[block])
-            inverse_root = 1 / np.sqrt(np.maximum(self._average_curvature(block, information), of_row))
+            row_curvature = SHARE_OF_LARGEST * np.maximum(along_mean[block], along_direction[block])
+            inverse_root = 1 / np.sqrt(np.maximum(self._average_curvature(block, information), row_curvature))
             reach = GROWTH * np.maximum(information.sizes[block], 1) + CHANCE / block.dimension
             if kept:
                 inverse_root, reach = np.minimum(inverse_root, block.row("h")), np.maximum(reach, block.row(REACH))
             block.row("h")[:], block.row(REACH)[:] = inverse_root, reach
 
-    def _of_refresh(self, rows: Rows, information: Information) -> dict[str, Any]:
+    def _refresh_values(self, rows: Rows, information: Information) -> dict[str, Any]:
         """Values that determine P of these rows at a refresh, by name in formulas."""
         vectors = {name: getattr(self, name)[rows.factor].astype(rows.dtype) for name in ("c", "lambda_")}
         return vectors | {"tau": information.tau, "n": np.concatenate([information.n[block] for block in rows.blocks])}
@@ -238,7 +240,7 @@ p = information / precision
         assert information.bound is not None
         return information.bound[block]
 
-    def _along_mean(self, target: Target, at_refresh: OfRefresh, position: str) -> dict[ParameterBlock, Float64]:
+    def _along_mean(self, target: Target, at_refresh: RefreshValues, position: str) -> dict[ParameterBlock, Float64]:
         """Curvature of every row's energy along the row's mean covariate, (n,) by block. Collective."""
         target.covariate_sums(position, "g")
         curvature: dict[ParameterBlock, Float64] = {}
@@ -249,7 +251,7 @@ p = information / precision
         return curvature
 
     def _along_direction(
-        self, target: Target, information: Information, at_refresh: OfRefresh, position: str
+        self, target: Target, information: Information, at_refresh: RefreshValues, position: str
     ) -> dict[ParameterBlock, Float64]:
         """|M_i v_i| of every row, (n,) by block; replaces v_i by M_i v_i / |M_i v_i|. Collective."""
         off_diagonal: dict[ParameterBlock, Array] = {}
@@ -295,7 +297,7 @@ p = information / precision
     def current_values(self, target: Target, rows: Rows) -> tuple[float, Float64, Array | str]:
         """Tau, lambda (D,) and n for an update; n is a vector over all rows, or the name of its field.
 
-        If the axes are those of the last refresh, so are these values.
+        Rotated axes date from the last refresh; with them, these values do, too.
         """
         tau, lambda_ = float(self.tau[0]), self.lambda_[rows.factor]
         if self.turned or not target.metric_uses_current_hyperparameters:
@@ -304,7 +306,7 @@ p = information / precision
         scaled = [block.row("n") * scale for block, scale in zip(rows.blocks, scales, strict=True) if scale is not None]
         return target.noise_precision, lambda_ + _diagonal(rows), np.concatenate(scaled) if scaled else "n"
 
-    def of(self, target: Target, rows: Rows, h: float) -> dict[str, Any]:
+    def values(self, target: Target, rows: Rows, h: float) -> dict[str, Any]:
         """Values of the names in `source`, for a step h."""
         tau, lambda_, n = self.current_values(target, rows)
         return {
@@ -362,8 +364,8 @@ class Kronecker(Fisher):
     def _average_curvature(self, block: ParameterBlock, information: Information) -> Float64:
         """Bound on the curvature of rows whose covariates are like the average, (n,), in these coordinates."""
         columns = {name: getattr(self, name)[block.factor].astype(block.dtype) for name in self.columns}
-        of_row = (information.n[block], information.squares[block])
-        return curvature_bound(block, *of_row, tau=information.tau, **columns)
+        weights = (information.n[block], information.squares[block])
+        return curvature_bound(block, *weights, tau=information.tau, **columns)
 
     def _from_axes(self, block: ParameterBlock) -> None:
         """Rotate ``g`` from the metric's coordinates to the columns of theta, in which covariates multiply it."""
@@ -393,7 +395,7 @@ class Kronecker(Fisher):
         self._turn(rows)
         for block in rows.blocks:
             block["g"].fill(0.0)
-        sums = rows.update(formula, **self.of(target, rows, h), **given, theta="g")
+        sums = rows.update(formula, **self.values(target, rows, h), **given, theta="g")
         for block in rows.blocks:
             add_rotated(block["theta"], block["g"], self.vectors[block.factor].T)
         return sums

@@ -13,16 +13,16 @@ and for ``splitting = "published"`` [Chen 2014, eq. 15], with v = h r, eta = h^2
     r     <- (1 - a) r - h_i P^-1/2 grad U~ + sqrt(2 a) z
     theta <- theta + h_i P^-1/2 r
 
-The two lines of "published" are applied one after the other. Applied simultaneously, as [Ma 2015, eq. 12] prints them,
-they are Euler's explicit method, which diverges at small friction.
+The two lines of "published" are applied one after the other. If they were applied simultaneously, as [Ma 2015, eq. 12]
+prints them, they would be Euler's explicit method, which diverges at small friction.
 
 ``refresh = L`` draws all momenta again every L updates, with half a kick before and half a kick after. Whole kicks, as
-in [Chen 2014, algorithm 2], would make Var theta wrong by L / (L + 1) at any step size.
+in [Chen 2014, algorithm 2], would make Var theta wrong by the factor L / (L + 1) at any step size.
 
 ``noise_correction`` subtracts the variance of the gradient noise from the variance of the added noise. In the metric,
 the variance of the gradient noise is (B - 1) p_ik on average, but only for independent parts: the noise of shuffled
 parts cancels within a sweep. With V = (B - 1) p_ik, 1 - c^2 becomes 1 - c^2 - h_i^2 V (1 + c)^2 / 4, and 2 a becomes
-2 a - h_i^2 V. A step at which either is negative shows as divergence.
+2 a - h_i^2 V. A step at which either becomes negative shows as divergence.
 
 Target: the posterior, up to the noise of the parts' gradients and O(eps). On N(0, 1), with noise of variance V that is
 independent in every update, and without correction, Var theta is 1 + h^2 V (1 + c) / ((1 - c) (4 - h^2)) for "baoa" and
@@ -66,7 +66,7 @@ spread = sqrt(2 * fade - parts * h_i * h_i * p)
 
 
 #: Default gamma h on plain vectors, if gradients have noise.
-FADE_OF_NOISE = 0.9
+NOISY_FADE = 0.9
 
 
 class SGHMCConfig(RisingStep):
@@ -108,14 +108,14 @@ class SGHMC(Underdamped[SGHMCConfig]):
     def suited_to_density(cls, config: SGHMCConfig, grid: int) -> SGHMCConfig:
         """Return the configuration for a plain vector.
 
-        If gradients are of parts, gamma h is `FADE_OF_NOISE`, unless the user has set the step, the friction, the
+        If gradients are of parts, gamma h is `NOISY_FADE`, unless the user has set the step, the friction, the
         splitting or the noise correction.
         """
         suited = super().suited_to_density(config, grid)
         given = {"step_size", "gamma", "splitting", "noise_correction"} & config.model_fields_set
         if given or cls.sweep_length(config, grid) == 1:
             return suited
-        return suited.model_copy(update={"gamma": FADE_OF_NOISE / sqrt(2 * suited.step_size)})
+        return suited.model_copy(update={"gamma": NOISY_FADE / sqrt(2 * suited.step_size)})
 
     def step(self, target: Target, iteration: int) -> None:
         """One update of every row. Collective."""

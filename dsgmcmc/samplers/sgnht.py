@@ -122,8 +122,8 @@ class SGNHT(MetricSampler[SGNHTConfig]):
     @property
     def fields(self) -> tuple[StateField, ...]:
         """Position, momentum, the thermostats of rows or elements, and the fields of the metric."""
-        widths = {"scalar": (), "row": (StateField("xi", 1),), "element": (StateField("xi"),)}
-        return (StateField("theta"), StateField("r"), *widths[self.config.thermostat], *self.metric.fields)
+        thermostats = {"scalar": (), "row": (StateField("xi", 1),), "element": (StateField("xi"),)}
+        return (StateField("theta"), StateField("r"), *thermostats[self.config.thermostat], *self.metric.fields)
 
     def start(self, target: Target, sd: float) -> None:
         """Draw positions from N(0, sd^2) and momenta from N(0, 1), and set every friction to A."""
@@ -149,8 +149,8 @@ class SGNHT(MetricSampler[SGNHTConfig]):
     def _step_of_rows(self, target: Target, block: ParameterBlock, h: float) -> None:
         """Update a block whose rows each have a thermostat."""
         xi = block.row("xi")
-        xi += self._heat(self.metric.update(target, block, self.kick, h)["square"] / block.dimension, h)
-        xi += self._heat(self._apply_friction(target, block, h, xi.astype(np.float64)) / block.dimension, h)
+        xi += self._change(self.metric.update(target, block, self.kick, h)["square"] / block.dimension, h)
+        xi += self._change(self._apply_friction(target, block, h, xi.astype(np.float64)) / block.dimension, h)
 
     def _step_of_all(self, target: Target, h: float) -> None:
         """Update all rows with one thermostat; blocks are sent after the sums over all blocks. Collective."""
@@ -161,10 +161,10 @@ class SGNHT(MetricSampler[SGNHTConfig]):
             gradient.take(target, cell, "theta")
             for block in cell.blocks:
                 squares[block] = self.metric.update(target, block, self.kick, h)["square"]
-        self._heat_all(target, squares, h)
+        self._update_shared(target, squares, h)
         for block in squares:
             squares[block] = self._apply_friction(target, block, h, np.repeat(self.shared.xi, len(block.counts)))
-        self._heat_all(target, squares, h)
+        self._update_shared(target, squares, h)
         for _ in target.visit(send=True):
             pass
         gradient.finish(target)
@@ -178,18 +178,18 @@ class SGNHT(MetricSampler[SGNHTConfig]):
         return squares
 
     @staticmethod
-    def _heat(mean_square: Float64, h: float) -> Float64:
+    def _change(mean_square: Float64, h: float) -> Float64:
         """Change of xi in half a step, given the mean square of its momenta, |r|^2 / d."""
         return 0.5 * h * (mean_square - 1)
 
-    def _heat_all(self, target: Target, squares: dict[ParameterBlock, Float64], h: float) -> None:
+    def _update_shared(self, target: Target, squares: dict[ParameterBlock, Float64], h: float) -> None:
         """Make half a step of the shared thermostat. Collective."""
         partials = {
-            block: {"square": np.array([of_rows.sum()]), "elements": np.array([block["r"].size], np.float64)}
-            for block, of_rows in squares.items()
+            block: {"square": np.array([row_squares.sum()]), "elements": np.array([block["r"].size], np.float64)}
+            for block, row_squares in squares.items()
         }
 
-        def heated(sums: dict[str, Float64]) -> Named:
-            return {"xi": self.shared.xi + self._heat(sums["square"] / sums["elements"], h)}
+        def updated(sums: dict[str, Float64]) -> Named:
+            return {"xi": self.shared.xi + self._change(sums["square"] / sums["elements"], h)}
 
-        self.shared.xi = target.sum(partials, heated, {"xi": (1,)})["xi"]
+        self.shared.xi = target.sum(partials, updated, {"xi": (1,)})["xi"]

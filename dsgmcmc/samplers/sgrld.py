@@ -2,13 +2,13 @@ r"""Stochastic gradient Riemannian Langevin dynamics [Patterson 2013; Ma 2015, e
 
     theta <- theta - eps_i P^-1 grad U~ + N(0, 2 eps_i P^-1),       eps_i = eps / l_i
 
-with P and l_i those of `dsgmcmc.samplers.metrics`. The correction Gamma for a metric that depends on the state, which
+where `dsgmcmc.samplers.metrics` defines P and l_i. The correction Gamma for a metric that depends on the state, which
 [Ma 2015, eq. 14] prints with the wrong sign inside its bracket, is zero here: the metric of a row depends only on the
 other factor, and both factors move at once.
 
 ``noise_correction`` subtracts the variance of the gradient noise from the variance of the added noise. In the metric,
 the variance of the gradient noise is (B - 1) p_ik on average, for independent parts, where p_ik is the share of the
-data in P. The added noise is then N(0, (2 eps_i - eps_i^2 (B - 1) p_ik) / P_ik). A step at which its variance is
+data in P. The added noise is then N(0, (2 eps_i - eps_i^2 (B - 1) p_ik) / P_ik). A step at which its variance becomes
 negative shows as divergence.
 
 Target: the posterior, up to the noise of the parts' gradients and O(eps). In a direction of precision lambda in the

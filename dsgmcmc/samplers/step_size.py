@@ -27,10 +27,10 @@ class SamplerConfig(BaseModel):
 
 
 class StepSize(SamplerConfig):
-    """Base of the configurations with a step size: step_size (1 + sweep / decay_sweeps) ** -decay_power."""
+    """Base of the configurations with a step size, which is step_size (1 + sweep / decay_sweeps) ** -decay_power."""
 
     step_size: float = setting(
-        "Step size, in the sampler's own unit; also that of the burn-in.",
+        "Step size, in the sampler's own unit, also during burn-in.",
         shown="0.35 with baoab, less with few ratings; others: docs/settings.md",
         gt=0,
         allow_inf_nan=False,

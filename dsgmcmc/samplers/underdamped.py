@@ -101,8 +101,8 @@ class Underdamped(MetricSampler[C]):
 
 # ---------------------------------------------------------------------- temperatures
 
-#: Sweeps between measurements, after which momenta are nearly independent; number of measurements before which no chain
-#: is called divergent.
+#: Momenta are measured every `MEASURE_EVERY` sweeps, after which they are nearly independent. No chain counts as
+#: divergent before `MIN_MEASUREMENTS` measurements.
 MEASURE_EVERY, MIN_MEASUREMENTS = 20, 10
 
 #: A chain has diverged if a temperature is above this bound by more than four standard errors.
@@ -114,10 +114,10 @@ NAME = "temperature.{}"
 
 @dataclass
 class Temperatures(Replicated):
-    """Sums of squared momenta, over the last half or up to three quarters of the measurements after burn-in.
+    """Sums of squared momenta, over the last half to three quarters of the measurements after burn-in.
 
     A chain that is still moving towards its posterior also has a high temperature: if tau rises, for example, momenta
-    gain the energy that positions lose. So early measurements are discarded: measurements are summed in groups, 1,
+    gain the energy that positions lose. So early measurements are discarded: measurements are summed in the groups 1,
     2 to 3, 4 to 7, 8 to 15, ..., and the last two groups are used.
 
     Attributes
@@ -151,11 +151,11 @@ class Temperatures(Replicated):
         fields = target.momenta(momentum, turned)
         partials = {block: dict.fromkeys(fields, np.zeros(2)) for block in target.blocks()}
         for rows in target.rows_by_factor():
-            of_factor = {name: momenta for name, momenta in fields.items() if momenta.factor == rows.factor}
+            measured = {name: momenta for name, momenta in fields.items() if momenta.factor == rows.factor}
             squares = {
-                place: rows.update(SQUARES, theta=place)["square"] for place in {m.field for m in of_factor.values()}
+                place: rows.update(SQUARES, theta=place)["square"] for place in {m.field for m in measured.values()}
             }
-            for name, momenta in of_factor.items():
+            for name, momenta in measured.items():
                 for block, sums in zip(rows.blocks, np.atleast_2d(squares[momenta.field]), strict=True):
                     chosen = sums[momenta.columns]
                     partials[block][name] = np.array([chosen.sum(), chosen.size * len(block.counts)])
@@ -182,5 +182,5 @@ class Temperatures(Replicated):
             if not temperature - 4 * error <= DIVERGED_ABOVE:
                 factor, _, quantity = name.rpartition(".")
                 owner = f"the {quantity} of {factor}" if factor else quantity
-                return f"the momenta of {owner} have the temperature {temperature:.3g} and not 1,"
+                return f"the momenta of {owner} have the temperature {temperature:.3g} instead of 1,"
         return ""
