@@ -27,7 +27,7 @@ SLAB = 250_000  # ratings read at a time
 
 @dataclass(frozen=True)
 class CellRatings:
-    """Training ratings of one cell in CSR format: local rows, local columns, and (rating - centre) / scale or a code.
+    """Training ratings of one cell in CSR format, each as (rating - centre) / scale or as a code.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class CellRatings:
     columns : int
         Number of columns of the cell.
     offsets : (nnz,) float32, optional
-        Numbers that are added to the predictors of the ratings.
+        Offsets of the ratings' predictors.
     """
 
     indptr: Int64
@@ -113,7 +113,7 @@ class RatingBlocks:
     standardise : bool
         Whether ratings, less the centre, are divided by the root mean square of the training ratings.
     codes : callable, optional
-        Converts ratings, less the centre, to the values that `train` stores, such as the indices of levels.
+        Converts ratings, less the centre, to the stored values of `train`, such as the indices of levels.
 
     Attributes
     ----------
@@ -122,7 +122,7 @@ class RatingBlocks:
     test : dict of int to TestRows
         Test ratings, by row block.
     scale : float
-        Number by which ratings are divided; 1 without standardisation, or if all training ratings equal the centre.
+        Divisor of the ratings; 1 without standardisation, or if all training ratings equal the centre.
     extreme : float
         Largest distance of a training rating from the centre, divided by `scale`.
     row_bounds, column_bounds : (B + 1,) int64
@@ -146,13 +146,11 @@ class RatingBlocks:
         codes: Callable[[Float32], Array] = lambda values: values,
     ) -> None:
         grid = ring.grid
-        if grid > min(ratings.n_rows, ratings.n_cols):
-            raise InputError(
-                f"{named('grid')} {grid} is more than {ratings.path} allows: it has {ratings.n_rows} rows and "
-                f"{ratings.n_cols} columns"
-            )
-        self.n_data, self.n_test, self.centre, self._codes = ratings.nnz, ratings.nnz_test, centre, codes
         self.shape = (ratings.n_rows, ratings.n_cols)
+        if grid > min(self.shape):
+            raise InputError(f"{named('grid')} {grid} is more than {ratings.path} allows: at most {min(self.shape)}")
+        self.n_data, self.n_test = ratings.nnz, ratings.nnz_test
+        self.centre, self._codes = centre, codes
         self.column_counts: Int64 = ratings.column_counts
         self.column_bounds = block_bounds(np.concatenate([[0], np.cumsum(self.column_counts)]), grid)
         self.row_bounds = block_bounds(ratings.row_indptr, grid)
@@ -208,7 +206,8 @@ class RatingBlocks:
         block_of, sizes = np.repeat(np.arange(grid, dtype=np.int32), np.diff(bounds)), np.zeros(grid, np.int64)
         for first, last in slabs:
             sizes += np.bincount(block_of[ratings.columns("train", first, last)], minlength=grid)
-        index, filled, numbering = index_type(int(np.diff(bounds).max())), np.zeros(grid, np.int64), Numbering()
+        index, numbering = index_type(int(np.diff(bounds).max())), Numbering()
+        filled = np.zeros(grid, np.int64)
         indptr = [np.zeros(stop - start + 1, np.int64) for _ in range(grid)]
         indices = [np.empty(n, index) for n in sizes]
         stored: list[Array] = [np.empty(n, np.uint8) for n in sizes]
@@ -265,5 +264,5 @@ class RatingBlocks:
             if len(block.indices):
                 columns = np.bincount(block.indices)
                 peaks[b - ring.blocks.start, part] = max(np.diff(block.indptr).max(), columns.max())
-        peaks = ring.reduce(peaks, lambda most: most, grid, np.maximum)
+        peaks = ring.reduce(peaks, lambda peaks: peaks, grid, np.maximum)
         return ring.total(sizes).astype(np.int64), peaks.astype(np.int64)

@@ -29,7 +29,7 @@ MakeBlock = Callable[..., ParameterBlock]
 
 
 class RatingsCell(NamedTuple):
-    """A row block, a column block, and their training ratings. On a tour the column block may lack arrays not sent.
+    """A row block, a column block, and their training ratings. On a tour, the column block has only the arrays sent.
 
     Attributes
     ----------
@@ -96,8 +96,10 @@ class Circulation:
         scratch: tuple[str, ...],
         dimension: int,
     ) -> None:
-        self.ring, self.ratings, self.schedule, self.grid = ring, ratings, schedule, ring.grid
-        self._make, self.layout, self._scratch_names, self._dimension = make, layout, scratch, dimension
+        self.ring, self.grid = ring, ring.grid
+        self.ratings, self.schedule = ratings, schedule
+        self._make, self.layout = make, layout
+        self._scratch_names, self._dimension = scratch, dimension
         self._shared: dict[int, SharedColumnBuffers | None] = {}  # by width of the layout
         self._copies: dict[tuple[str, ...], _Copies] = {}  # by names of arrays
         self._groups: tuple[Rows, Rows] | None = None
@@ -143,7 +145,7 @@ class Circulation:
         return [column_of(b, self.part, self.grid) for b in self.ring.blocks]
 
     def _length(self, column_block: int, width: int = 0) -> int:
-        """Number of float32 in the buffer of a column block: of all its fields, or of `width` columns if not 0."""
+        """Number of float32 in a column block's buffer for all its fields, or for `width` columns if that is not 0."""
         start, stop = self.ratings.bounds(Factor.H, column_block)
         return (stop - start) * (width or self.layout.width)
 
@@ -155,7 +157,7 @@ class Circulation:
         self._groups = None
 
     def _arrived(self, index: int, buffer: Float32, spare: list[dict[str, Float32]]) -> ParameterBlock:
-        """Return the column block with this buffer and its scratch; the present block itself if it has stayed."""
+        """Return the column block with this buffer and its scratch; a block that has stayed is returned as it is."""
         known = self.columns.get(index)
         if known is not None and known.buffer is buffer:
             return known
@@ -194,7 +196,8 @@ class Circulation:
             after = self._part_of(iteration + 1)
             buffers = {c: column.buffer for c, column in self.columns.items()}
             move = Move(self.ring, buffers, self.part, after, lambda c: np.empty(self._length(c), np.float32))
-        for b in move.order if move else self.ring.blocks:
+        order = move.order if move else self.ring.blocks
+        for b in order:
             c = column_of(b, self.part, self.grid)
             yield self._cell(b, self.columns[c])
             if move:
@@ -222,7 +225,8 @@ class Circulation:
             Arrays among `returning` that are first set to zero, in row blocks and column blocks.
         """
         alone = self.ring.size == 1
-        for block in self.blocks() if alone else self.rows.values():
+        local = self.blocks() if alone else self.rows.values()
+        for block in local:
             for name in sums:
                 block[name].fill(0.0)
         if alone:

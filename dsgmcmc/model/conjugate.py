@@ -23,7 +23,7 @@ SUMS = {
 
 
 def sums_of_rows(rows: Rows, position: str, dense: bool) -> tuple[Float64, Float64]:
-    """Sufficient statistics from which the mean and precision of rows are drawn, for each block.
+    """Sufficient statistics of each block's rows, from which their mean and precision are drawn.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class GammaPrior(NamedTuple):
     rate: float
 
     def draw(self, squares: Array | float, n: Array | float, rng: np.random.Generator) -> Float64:
-        """Draw precisions given the sum of squares of n numbers from N(0, 1 / precision), elementwise."""
+        """Draw precisions given the sum of squares of n values from N(0, 1 / precision), elementwise."""
         return np.asarray(rng.gamma(self.shape + n / 2, 1 / (self.rate + squares / 2)))
 
 
@@ -92,8 +92,8 @@ def draw_normal_gamma(
     more : PrecisionTerms
         Sufficient statistics of further vectors from N(0, diag(lambda)^-1).
     """
-    of_mean = n * average**2
-    rate = prior.rate + np.maximum(squares - of_mean, 0.0) / 2 + of_mean / (2 * (n + 1))
+    at_mean = n * average**2  # sum of squares if all rows were equal to their mean
+    rate = prior.rate + np.maximum(squares - at_mean, 0.0) / 2 + at_mean / (2 * (n + 1))
     if more.products is not None:
         rate += np.diag(more.of(len(average))) / 2
     k = len(average)  # NumPy draws standard variates, which are scaled here, in half the time

@@ -148,7 +148,8 @@ class HeldOutRows:
     """
 
     def __init__(self, block: int, rows: TestRows, likelihood: Law, follow: int) -> None:
-        self.block, self.rows, self.likelihood = block, rows, likelihood
+        self.block, self.rows = block, rows
+        self.likelihood = likelihood
         q = len(rows.values)
         self.prediction, self.mean, self.m2 = (np.zeros(q, np.float32) for _ in range(3))
         self.noise, self.mean_noise = (np.ones(q if likelihood.noise_varies else 1, np.float32) for _ in range(2))

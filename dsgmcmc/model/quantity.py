@@ -108,11 +108,11 @@ class Quantity:
         columns : (D,) array
             Unit of each column of a row.
         rating : float
-            Number by which ratings were divided: the unit of a rating.
+            Unit of a rating: the divisor of the ratings.
         """
-        of_columns = np.outer(columns, columns) if self.dims.count("column") > 1 else columns ** abs(self.columns)
+        column_unit = np.outer(columns, columns) if self.dims.count("column") > 1 else columns ** abs(self.columns)
         converted = value
-        for power, unit in ((self.columns, of_columns), (self.rating, rating ** abs(self.rating))):
+        for power, unit in ((self.columns, column_unit), (self.rating, rating ** abs(self.rating))):
             if power:
                 converted = converted * unit if power > 0 else converted / unit
         return converted
@@ -158,7 +158,7 @@ class Sampled(Replicated):
 
 
 class SavedDraw(Protocol):
-    """A saved draw, as parts see it.
+    """A saved draw: the interface that parts of the model use.
 
     Attributes
     ----------

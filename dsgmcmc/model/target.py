@@ -45,9 +45,9 @@ from dsgmcmc.targets.state import (
 )
 from dsgmcmc.types import Array, Factor, Float32, Float64, Named, Purpose, Shapes
 
-#: A row has diverged if the mean square of its elements exceeds the product of three numbers: this one, the mean square
-#: expected under the prior, and the squared distance, in units of the scale of the ratings, from their centre to the
-#: rating furthest from it. The last two are at least 1.
+#: A row has diverged if the mean square of its elements exceeds the product of this number, the mean square expected
+#: under the prior (at least 1), and the squared distance from the ratings' centre to the most distant rating, in units
+#: of their scale (at least 1).
 MAX_MEAN_SQUARE = 1e4
 
 #: Largest finite parameter, in float32.
@@ -58,7 +58,8 @@ KNOWN = "known"
 
 ROW_SQUARES = Formula("square = theta * theta", row_sums=("square",))
 
-SUMS, SENT, PRODUCT = "statistics", "information.sent", "information.product"
+SUMS = "statistics"
+SENT, PRODUCT = "information.sent", "information.product"
 
 SQUARES = Formula(
     """
@@ -148,8 +149,8 @@ class FactorTarget:
         self.sweep_length = self.grid if schedule else 1
         self.curvature_bound = ratings.curvature_bound(schedule.probability if schedule else None)
         self.curvature_bound += self.likelihood.curvature_of_all(ratings.shape)
-        of_rows = [StateField(q.name, q.width(self.quantities.sizes)) for q in self.quantities.of_rows]
-        self.layout = layout = BlockLayout((*kept, *of_rows), self.dimension)
+        row_fields = [StateField(q.name, q.width(self.quantities.sizes)) for q in self.quantities.of_rows]
+        self.layout = layout = BlockLayout((*kept, *row_fields), self.dimension)
         starts = {factor: self.row_priors.origin(factor).astype(np.float32) for factor in Factor}
         origins = {factor: start if start.any() else None for factor, start in starts.items()}
 
@@ -290,10 +291,10 @@ class FactorTarget:
         """
         rank, whole = self.row_priors.rank, slice(None)
         columns = {"factors": slice(0, rank), "biases": slice(rank, self.dimension)}
-        of_theta = {"rows": whole} if turned else columns
+        of_rows = {"rows": whole} if turned else columns
         momenta: dict[str, Momenta] = {}
         for rows in self.rows_by_factor():
-            places = {name: (field, chosen) for name, chosen in of_theta.items()}
+            places = {name: (field, chosen) for name, chosen in of_rows.items()}
             places |= {name: (drift, whole) for name, drift in self.likelihood.momenta_of(rows.factor).items()}
             momenta |= {f"{rows.factor.name}.{name}": Momenta(rows.factor, *place) for name, place in places.items()}
         return momenta
@@ -332,9 +333,9 @@ class FactorTarget:
             with self.timers("gradient"):
                 root = np.sqrt(likelihood.noise_scale(others))
                 add_outer_products(seen.arrays, others[position], root, likelihood.rank, rows[SUMS])
-        of_all = likelihood.gram_of_all(circulation, position, factor)
-        if of_all is not None:
-            common = of_all[np.tril_indices(len(of_all))]
+        gram_of_all = likelihood.gram_of_all(circulation, position, factor)
+        if gram_of_all is not None:
+            common = gram_of_all[np.tril_indices(len(gram_of_all))]
             for block in blocks:
                 block.arrays[SUMS][:, : len(common)] += common
         return {block: block.arrays.pop(SUMS) for block in blocks}
@@ -347,7 +348,8 @@ class FactorTarget:
         `bound` requests curvature bounds; they are also computed if a row's size in units of the mean squares `earlier`
         exceeds its field ``reach``.
         """
-        circulation, likelihood, tau = self.circulation, self.likelihood, self.noise_precision
+        circulation, likelihood = self.circulation, self.likelihood
+        tau = self.noise_precision
         n, squares = likelihood.counts(circulation)
         c, sizes, grown = self._mean_squares(position, n, earlier)
         first = [rows.blocks[0] for rows in circulation.rows_by_factor()]
@@ -360,8 +362,8 @@ class FactorTarget:
         bounds: dict[ParameterBlock, Float64] = {}
         for rows in circulation.rows_by_factor():
             metric = {"c": c[rows.factor].astype(np.float32), "lambda_": lambda_[rows.factor].astype(np.float32)}
-            weights, of_squares = (np.concatenate([sums[block] for block in rows.blocks]) for sums in (n, squares))
-            average = curvature_bound(rows, weights, of_squares, tau=tau, **metric)
+            weights, squared_weights = (np.concatenate([sums[block] for block in rows.blocks]) for sums in (n, squares))
+            average = curvature_bound(rows, weights, squared_weights, tau=tau, **metric)
             bounds.update(rows.by_block(average + (curvature[rows.factor] - 1)))
         return information._replace(bound=bounds)
 
@@ -609,7 +611,8 @@ class FactorTarget:
         drag the factors along. Biases are set only if ratings are Gaussian, so that the conditional mean is known in
         closed form, and if an iteration uses all ratings.
         """
-        likelihood, scratch, position = self.likelihood, self.scratch, self.positions[0]
+        likelihood, scratch = self.likelihood, self.scratch
+        position = self.positions[0]
         normal = likelihood.is_conditionally_gaussian()
         if not (normal and self.row_priors.biases and scratch and self.sweep_length == 1):
             return

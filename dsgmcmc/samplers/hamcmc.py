@@ -145,9 +145,8 @@ class HAMCMC(Sampler[HAMCMCConfig, Target]):
         m = config.memory
         if schedule == "cyclic" and gcd(m, grid) > 1:
             raise InputError(
-                f"with the cyclic schedule and grid {grid}, each of the {m} sub-chains of HAMCMC visits only "
-                f"{grid // gcd(m, grid)} of the parts: use schedule=shuffled, or a memory and grid that "
-                "have no common factor"
+                f"with schedule=cyclic and grid {grid}, a sub-chain of HAMCMC visits only {grid // gcd(m, grid)} of "
+                "the parts: use schedule=shuffled, or a memory and a grid without a common factor"
             )
         if gcd(m, thin) > 1:
             raise InputError(

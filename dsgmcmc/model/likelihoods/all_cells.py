@@ -44,7 +44,11 @@ class ClickSettings(BaseModel):
     """Settings for clicks."""
 
     zero_weight: float | None = setting(
-        "Weight of the zero that each pair is; a click: 1.", None, shown="0.1 with all-cells", gt=0, allow_inf_nan=False
+        "Weight of every pair as a zero; a click weighs 1.",
+        None,
+        shown="0.1 with all-cells",
+        gt=0,
+        allow_inf_nan=False,
     )
 
 
@@ -72,19 +76,14 @@ class AllCells(Gaussian):
         wrong += ["noise_precision"] if config.noise_precision == "sampled" else []
         wrong += [name for name in ("noise", "thresholds") if getattr(config, name) != "shared"]
         if wrong:
-            raise InputError(
-                f"the {config.likelihood} likelihood is a pseudo-likelihood of scores, 0 for pairs without a click, "
-                f"which has no use for {named(wrong[0])}: leave it out"
-            )
+            raise InputError(f"the {config.likelihood} likelihood has no use for {named(wrong[0])}: leave it out")
 
     @classmethod
     def warnings_for_data(cls, ratings: Ratings, likelihood: str) -> Iterator[str]:
         """Yield warnings if this likelihood may not suit the values in a ratings file."""
         if (ratings.minimum, ratings.maximum) != (1.0, 1.0):
-            yield (
-                f"ratings are from {ratings.minimum:g} to {ratings.maximum:g}, and --likelihood {likelihood} takes "
-                "every one for a click: prepare clicks alone"
-            )
+            span = f"from {ratings.minimum:g} to {ratings.maximum:g}"
+            yield f"--likelihood {likelihood} counts all ratings, {span}, as clicks: prepare only the clicks"
 
     @classmethod
     def codes(cls, values: Array, levels: Float64 | None) -> Array:
@@ -128,10 +127,10 @@ class AllCells(Gaussian):
             result = {}
             for factor, precision in prior.items():
                 dense = precision if precision.ndim == 2 else np.diag(precision)
-                whole = dense + tau * self.background * sums[OTHER[factor].name]
-                root = np.sqrt(np.diag(whole))
-                result[factor.name] = whole
-                result[f"{factor.name}.curvature"] = np.linalg.eigvalsh(whole / np.outer(root, root))[-1:]
+                total = dense + tau * self.background * sums[OTHER[factor].name]
+                root = np.sqrt(np.diag(total))
+                result[factor.name] = total
+                result[f"{factor.name}.curvature"] = np.linalg.eigvalsh(total / np.outer(root, root))[-1:]
             return result
 
         shapes: dict[str, tuple[int, ...]] = {factor.name: (len(precision),) * 2 for factor, precision in prior.items()}

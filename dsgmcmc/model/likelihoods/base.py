@@ -21,6 +21,7 @@ from math import exp, log, log1p, sqrt
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+from numpy.random import Generator
 from pydantic import BaseModel
 
 from dsgmcmc.data.ratings import Ratings, row_slabs
@@ -55,7 +56,7 @@ class Levels(NamedTuple):
     values : (R,) float64
         Distinct values, ascending.
     counts : (R,) int64
-        Number of training ratings with each value; zeros if the likelihood does not need them.
+        Number of training ratings with each value; zeros if the likelihood does not need these numbers.
     """
 
     values: Float64
@@ -78,19 +79,18 @@ def with_weight(counts: tuple[Counts, Counts], weight: np.float32) -> tuple[Coun
     return {b: weight * sums for b, sums in n.items()}, {b: weight**2 * sums for b, sums in squares.items()}
 
 
-def metropolis(
-    log_density: Callable[[Float64], float], start: Sequence[float], n: float, rng: np.random.Generator
-) -> Float64:
+def metropolis(log_density: Callable[[Float64], float], start: Sequence[float], n: float, rng: Generator) -> Float64:
     """Make `METROPOLIS_STEPS` Metropolis steps from `start`, the current parameters; return the new ones, (m,).
 
-    The parameters are those of a distribution of n ratings; `log_density` is their posterior's, up to a constant. The
-    sd of a step is random, log-uniform from 0.3 / sqrt(n) to 100 / sqrt(n).
+    The parameters belong to the distribution of n ratings; `log_density` is the logarithm of their posterior density,
+    up to a constant. The sd of a step is random, log-uniform from 0.3 / sqrt(n) to 100 / sqrt(n).
     """
     here = np.array(start)
-    density, least, most = log_density(here), log(0.3 / sqrt(n)), log(100 / sqrt(n))
+    density = log_density(here)
+    log_least, log_largest = log(0.3 / sqrt(n)), log(100 / sqrt(n))
     normals, uniform = rng.standard_normal((METROPOLIS_STEPS, len(here))), rng.random((METROPOLIS_STEPS, 2)).tolist()
     for normal, (size, chance) in zip(normals, uniform, strict=True):
-        new = here + exp(least + size * (most - least)) * normal
+        new = here + exp(log_least + size * (log_largest - log_least)) * normal
         new_density = log_density(new)
         if log1p(-chance) < new_density - density:
             here, density = new, new_density
@@ -178,12 +178,13 @@ class Law(Part):
         cut_by: Factor | None = None,
     ) -> None:
         self.background, self.cut_by = background or 0.0, cut_by
-        self.rank, self.biases, self.factors, self.heteroscedastic = rank, biases, factors, bool(factors)
+        self.rank, self.biases = rank, biases
+        self.factors, self.heteroscedastic = factors, bool(factors)
         self.quantities = self.quantities_with(factors, cut_by)
-        of_rows = [quantity for quantity in self.quantities if quantity.of_rows]
+        row_quantities = [quantity for quantity in self.quantities if quantity.of_rows]
         #: Names of a row's quantities other than theta; `drawn` names the ones saved with draws.
-        self.fields = tuple(quantity.name for quantity in of_rows)
-        self.drawn = tuple(quantity.name for quantity in of_rows if quantity.drawn)
+        self.fields = tuple(quantity.name for quantity in row_quantities)
+        self.drawn = tuple(quantity.name for quantity in row_quantities if quantity.drawn)
         self._sums: dict[int, Float64] = {}
         self._set_up(levels)
         self.start(())
@@ -253,10 +254,7 @@ class Law(Part):
     def warnings_for_data(cls, ratings: Ratings, likelihood: str) -> Iterator[str]:
         """Yield warnings if this likelihood may not suit the values in a ratings file."""
         if ratings.minimum == ratings.maximum:
-            yield (
-                f"all ratings are {ratings.minimum:g}, so only their presence is informative: for clicks, try "
-                "--likelihood all-cells"
-            )
+            yield f"all ratings are {ratings.minimum:g}: if they are clicks, try --likelihood all-cells"
 
     @classmethod
     def levels_of(cls, ratings: Ratings) -> Float64 | None:
@@ -376,7 +374,7 @@ class Law(Part):
             Source code of a rating's score, the same for all cells.
         terms : (m, nnz) float32
             Its m arguments other than eta, for each training rating of the cell. They can depend only on fields in
-            `drawn`, as the cell's column block has no others.
+            `drawn`, as the cell's column block has no other fields.
         """
         raise NotImplementedError
 
@@ -395,7 +393,7 @@ class Law(Part):
         """Store each row's sum of squared errors, (n,), weighted by the other factor's scales g."""
 
     def counts(self, circulation: Circulation) -> tuple[Counts, Counts]:
-        """For every row, sums over its ratings of weights, and of squared weights, in the information. Collective.
+        """For every row, the sums of its ratings' weights in the information, and of their squares. Collective.
 
         Here: a rating's weight is g_i g'_j. If all weights are 1, both sums are the number of ratings, (n,) float32.
         """
@@ -410,8 +408,7 @@ class Law(Part):
         blocks = list(circulation.blocks())
         for block in blocks:
             block.arrays["sums"] = np.zeros((len(block.counts), 2), np.float32)
-        for cell in circulation.tour(("weight", "sums"), returning=("sums",)):
-            ratings, row, column = cell.ratings, cell.row, cell.column
+        for row, column, ratings in circulation.tour(("weight", "sums"), returning=("sums",)):
             scales = (row.row("weight") ** power, column.row("weight") ** power)
             weigh_kernel()(*ratings.pattern, *scales, row["sums"], column["sums"])
         sums = {block: block.arrays.pop("sums") for block in blocks}

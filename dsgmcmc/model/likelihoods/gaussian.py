@@ -1,4 +1,4 @@
-r"""Gaussian ratings: x_ij ~ N(eta_ij, 1 / tau), or of variance 1 / (tau g_i g'_j) if users or items have noise scales.
+r"""Gaussian ratings: x_ij ~ N(eta_ij, 1 / tau), or with variance 1 / (tau g_i g'_j) for noise scales of users or items.
 
 The score is tau (x - eta). The model is conjugate: given one factor, the other factor's rows are Gaussian. The ratings
 of row i add tau sum_j phi_j phi_j^T to its precision, with phi_j = (H_j, 1), and tau sum_j (x_ij - b_j) phi_j to the
@@ -45,10 +45,7 @@ class Gaussian(Normal, Likelihood):
         """
         yield from super().warnings_for_data(ratings, likelihood)
         if (ratings.minimum, ratings.maximum) == (0.0, 1.0) and ratings.levels(2) is not None:
-            yield (
-                f"the ratings are 0 and 1, and the intervals of --likelihood {likelihood} are wrong for two values: "
-                "try --likelihood ordinal-logit"
-            )
+            yield f"--likelihood {likelihood} has wrong intervals for ratings 0 and 1: try --likelihood ordinal-logit"
 
     # ------------------------------------------------------------------ training ratings
 

@@ -1,7 +1,7 @@
 r"""Counts: x_ij is negative binomial, with mean m_ij = exp(eta_ij), dispersion r, and variance m + m^2 / r.
 
-r is at least 0.1 and at most 1,000, where the distribution is almost Poisson. If no training count is 0, counts are
-taken to be positive by nature (nobody records the places where nobody was), and their distribution is truncated:
+r is at least 0.1 and at most 1,000, where the distribution is almost Poisson. If no training count is 0, zeros are
+taken never to be recorded, as in lists of the places that people have visited, and the distribution is truncated:
 conditional on x > 0. So with p_0 = (1 + m / r)^-r, the probability of 0, or p_0 = 0 without truncation,
 
     log p = lgamma(x + r) - lgamma(r) - lgamma(x + 1) + x log(m / r) - (x + r) log(1 + m / r) - log(1 - p_0)
@@ -18,7 +18,7 @@ which reduces m by about a tenth at the largest count. Ratings are not centred: 
 count is the prior mean and the initial value of each of the two biases.
 
 *Metric.* The weight of a rating is i(y_i) i(y'_j) / i(y), where i(y) is the information at mean count y and the current
-r; y_i is the mean count of the rating's row, y'_j that of its column, and y that of all ratings. Means of rows may
+r. The mean counts y_i, y'_j and y are over the rating's row, over its column, and over all ratings. Means of rows may
 differ a thousandfold. In y_i and y'_j, the total X of a row or column is replaced by X + 4 sqrt(X + 1) + 6, an upper
 limit of the expected totals that are plausible given X, because the energy of rows with few counts is steep in the
 tails of the posterior. In addition, kicks are bounded (`dsgmcmc.samplers.underdamped`).
@@ -26,10 +26,10 @@ tails of the posterior. In addition, kicks are bounded (`dsgmcmc.samplers.underd
 *Dispersion.* With R(x) = lgamma(x + r) - lgamma(r) - x log r, which follows from a table of the training counts, log p
 depends on r through R and T = -(x + r) log(1 + m / r) - log(1 - p_0). The pass that computes the gradient also adds up
 T at several dispersions about r (`NODES`), so that log p of all counts is known between them as a polynomial of log r.
-r is drawn without another pass over the ratings: by `METROPOLIS_STEPS` Metropolis steps in log r, whose sizes vary from
-0.3 / sqrt(N) to 100 / sqrt(N). The steps stay in an interval half as wide as the range of the nodes, whose position
-relative to the current r is uniform: the line is cut into such intervals at random, which leaves the posterior
-invariant. Prior: log r ~ N(log 10, 2^2).
+r is drawn without another pass over the ratings, by `METROPOLIS_STEPS` Metropolis steps in log r, whose sizes vary from
+0.3 / sqrt(N) to 100 / sqrt(N). The steps stay in an interval that is half as wide as the range of the nodes. Its
+position relative to the current r is uniform. This amounts to a random division of the line into such intervals, which
+leaves the posterior invariant. Prior: log r ~ N(log 10, 2^2).
 
 The predictive distribution of a count is a mixture of negative binomial distributions over draws. If only moments are
 stored, as for test ratings, it is the negative binomial distribution with the stored mean and variance.
@@ -44,6 +44,7 @@ from math import exp, inf, log, sqrt
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.random import Generator
 
 from dsgmcmc.data.ratings import Ratings, Split, row_slabs
 from dsgmcmc.errors import InputError
@@ -194,18 +195,14 @@ class NegativeBinomial(Likelihood):
                         f"(0, 1, 2, ...): use {named('likelihood')} gaussian or ordinal-logit, or prepare counts"
                     )
         if ratings.maximum == 0:
-            raise InputError(
-                f"{ratings.path}: all training ratings are 0: there is nothing for {config.likelihood} to learn from"
-            )
+            raise InputError(f"{ratings.path}: all training ratings are 0, and {config.likelihood} needs positive ones")
 
     @classmethod
     def check_new(cls, values: Array) -> None:
         """Raise `InputError` for new ratings that are impossible under this likelihood."""
         wrong = values[(values < 0) | (values != np.floor(values))]
         if len(wrong):
-            raise InputError(
-                f"{len(wrong)} of the new ratings are not counts (0, 1, 2, ...), as the run's are: {wrong[0]:g}"
-            )
+            raise InputError(f"{len(wrong)} new ratings are not counts (0, 1, 2, ...), as the run needs: {wrong[0]:g}")
 
     # ------------------------------------------------------------------ training ratings
 
@@ -226,7 +223,8 @@ class NegativeBinomial(Likelihood):
     def scores(self, cell: RatingsCell) -> tuple[Score, Float32]:
         """Score at noise precision 1, and its arguments: the count, 1 / M and r."""
         terms = np.empty((3, len(cell.ratings.indices)), np.float32)
-        terms[0], terms[1], terms[2] = cell.ratings.values, 1 / self._top, self.dispersion
+        terms[0] = cell.ratings.values
+        terms[1], terms[2] = 1 / self._top, self.dispersion
         return EFFECTS[self._truncated], terms
 
     def noise_scale(self, block: ParameterBlock) -> Float32:
@@ -237,7 +235,7 @@ class NegativeBinomial(Likelihood):
         return block.row("weight")
 
     def counts(self, circulation: Circulation) -> tuple[Counts, Counts]:
-        """For every row, sums over its ratings of weights, and of squared weights, in the information. Collective.
+        """For every row, the sums of its ratings' weights in the information, and of their squares. Collective.
 
         Here: a rating's weight is i(y_i) i(y'_j) / i(y).
         """
@@ -251,11 +249,11 @@ class NegativeBinomial(Likelihood):
         partials = {"total": np.array([[row.row("weight").sum(dtype=np.float64)] for row, _ in circulation.pairs()])}
         mean = float(circulation.ring.sum(partials)["total"][0]) / circulation.ratings.n_data
         r = self.dispersion
-        of_all = information(np.array(mean), r, self._truncated)
+        average = information(np.array(mean), r, self._truncated)
         for block in blocks:
             total = block.row("weight")
             mean_of_row = (total + 4 * np.sqrt(total + 1) + 6) / np.maximum(block.counts, 1)
-            total[:] = information(mean_of_row, r, self._truncated) / sqrt(of_all)
+            total[:] = information(mean_of_row, r, self._truncated) / sqrt(average)
         return self.weighted_counts(circulation)
 
     # ------------------------------------------------------------------ draws of its parameter
@@ -264,9 +262,7 @@ class NegativeBinomial(Likelihood):
         """Partial sums for `draw_shared`, each (local blocks, ...) in block order; None if the part needs none."""
         return {"dispersion": np.array([self.sums_of(row.index) for row, _ in context.circulation.pairs()])}
 
-    def draw_shared(
-        self, subchain: int, sums: Mapping[str, Float64], context: DrawContext, rng: np.random.Generator
-    ) -> None:
+    def draw_shared(self, subchain: int, sums: Mapping[str, Float64], context: DrawContext, rng: Generator) -> None:
         """Draw a sub-chain's parameters in `replicated`, given the totals of all `sums`; runs at the root.
 
         Here: the dispersion.
@@ -343,7 +339,7 @@ def information(mean: Array, dispersion: float, truncated: bool) -> Float64:
     return np.asarray(variance / np.square(1 + rate / dispersion), np.float64)
 
 
-def draw_dispersion(dispersion: float, sums: Float64, table: Levels, rng: np.random.Generator) -> float:
+def draw_dispersion(dispersion: float, sums: Float64, table: Levels, rng: Generator) -> float:
     """Draw r; return it.
 
     Parameters

@@ -25,12 +25,12 @@ Thresholds are moved once a sweep, from the gradient at the same state as the fa
 
 P is the dense Fisher information on phi, at eta = 0 and at thresholds that fit the levels' shares in the training
 ratings, plus the prior's precision. It depends on the data alone, so the moves need no correction for a metric that
-changes. For the move, the middle coordinate is replaced by the threshold nearest the median rating, the *anchor* a,
-C_m = C_a +- the gaps between them, and the log gaps are unchanged. Otherwise a precisely known threshold could be a sum
-of gaps that few ratings inform: the direction in which that sum is constant would rotate with every step, while P is
-constant. The prior is still that of C_m. A shift of all thresholds is equivalent to an opposite shift of all
-predictors; in the coordinates in which P is the identity, the coupling of this shift to each of the two biases is at
-most 1. With h^2 = 2 eps / l, eps = 0.35 and l = 2, curvatures of up to 11 are stable.
+changes. For the move, the middle coordinate is replaced by the threshold nearest the median rating, the *anchor* a, and
+the log gaps are unchanged: C_m is C_a plus or minus the gaps between them. Otherwise a precisely known threshold could
+be a sum of gaps on which few ratings carry information: the direction in which that sum is constant would rotate with
+every step, while P is constant. The prior still refers to C_m. A shift of all thresholds is equivalent to an opposite
+shift of all predictors; in the coordinates in which P is the identity, the coupling of this shift to each of the two
+biases is at most 1. With h^2 = 2 eps / l, eps = 0.35 and l = 2, curvatures of up to 11 are stable.
 
 *Thresholds of each user.* User i has the coordinates phi + f(d_i): gaps between neighbours are exp(f(d_ik)) times the
 shared gaps, and f(d) = 2 tanh(d / 2) keeps this ratio between exp(-2) and exp(2), as scales are bounded
@@ -41,9 +41,10 @@ thresholds. So thresholds stay in order, and are shrunk towards the shared ones:
 
 lambda_k is drawn from Gamma(1 + n / 2, 0.1 + sum_i d_ik^2 / 2). The d are moved once a sweep by BAOAB, as thresholds
 and scales are, from the same gradient, row by row in the diagonal metric a_k n_i + lambda_k: n_i is the number of the
-row's ratings, a_k the largest Fisher information of a rating on log gap k, over all predictors, at the initial
-thresholds (users differ in the levels that they use). The half kick that ends a step uses the old lambda, the half kick
-that begins the next step the new lambda; so the momentum is independent of d when lambda is drawn.
+row's ratings, a_k the largest Fisher information of a rating on log gap k, at the initial thresholds; the maximum is
+over all predictors, because users differ in the levels that they use. The half kick that ends a step uses the old
+lambda, the half kick that begins the next step the new lambda; so the momentum is independent of d when lambda is
+drawn.
 
 Fields of a block: ``cuts`` holds the thresholds, which are saved with draws; ``cut_slope`` accumulates the derivatives
 of the log likelihood with respect to them; ``gaps`` is d, and ``gap_drift`` its momentum. Blocks of the other factor
@@ -82,15 +83,16 @@ from dsgmcmc.settings import named, setting
 from dsgmcmc.targets.state import ParameterBlock, RandomStream, arrays_of, take_all
 from dsgmcmc.types import Array, Factor, Float32, Float64, Int32, Int64, Purpose, ThresholdsName
 
-#: Largest number of distinct ratings that count as levels and not as measurements; largest number of levels for which
-#: thresholds can be learnt.
+#: More than `MAX_LEVELS` distinct ratings count as measurements, not as levels. Thresholds can be learnt for at most
+#: `MAX_THRESHOLDS` levels.
 MAX_LEVELS, MAX_THRESHOLDS = 100, 25
 #: Approximate Fisher information of a rating on the log scale of its row.
 SCALE_INFORMATION = 0.8
 
 MIDDLE_SD, GAP_SD = 5.0, 3.0  # of the priors of the middle threshold and of the log gaps
 
-CUTS, CUT_SLOPE, GAPS, GAP_DRIFT = "cuts", "cut_slope", "gaps", "gap_drift"
+CUTS, CUT_SLOPE = "cuts", "cut_slope"
+GAPS, GAP_DRIFT = "gaps", "gap_drift"
 GAP_SLOPE = "gap_slope"  # temporary array of `move_gaps`
 GAP_PRIOR = GammaPrior(1.0, 0.1)  # of lambda
 GAP_START = 10.0  # precision of d before it is first drawn
@@ -222,10 +224,10 @@ class ThresholdModel:
     def _anchored(self, position: Float64, gradient: Float64) -> Float64:
         """Convert the gradient at `position` from coordinates with the middle threshold to those with the anchor."""
         middle = len(position) // 2
-        of_gaps, gaps = np.delete(gradient, middle), np.exp(np.delete(position, middle))
-        of_gaps[self.anchor : middle] += gradient[middle] * gaps[self.anchor : middle]
-        of_gaps[middle : self.anchor] -= gradient[middle] * gaps[middle : self.anchor]
-        return np.insert(of_gaps, self.anchor, gradient[middle])
+        gap_gradient, gaps = np.delete(gradient, middle), np.exp(np.delete(position, middle))
+        gap_gradient[self.anchor : middle] += gradient[middle] * gaps[self.anchor : middle]
+        gap_gradient[middle : self.anchor] -= gradient[middle] * gaps[middle : self.anchor]
+        return np.insert(gap_gradient, self.anchor, gradient[middle])
 
 
 def re_anchored(position: Float64, index: int, to: int) -> Float64:
@@ -265,7 +267,7 @@ class ThresholdSettings(BaseModel):
     """Settings of thresholds."""
 
     thresholds: ThresholdsName = setting(
-        "Thresholds between levels, of ordinal likelihoods: one set for all, or one per user.", "shared"
+        "For ordinal likelihoods, thresholds between levels: one set for all, or one per user.", "shared"
     )
 
 
@@ -301,7 +303,8 @@ def cut_table(block: ParameterBlock) -> Float32:
     """Thresholds of rows, with -`END` and `END`, (n, R + 1), for `dsgmcmc.kernels.ordinal.ordinal_kernel`."""
     cuts = block[CUTS]
     table = np.empty((len(cuts), cuts.shape[1] + 2), np.float32)
-    table[:, 0], table[:, 1:-1], table[:, -1] = -END, cuts, END
+    table[:, 0], table[:, -1] = -END, END
+    table[:, 1:-1] = cuts
     return table
 
 
@@ -309,20 +312,20 @@ def slopes_of(block: ParameterBlock) -> Float64:
     """Derivatives of the log likelihood with respect to the coordinates of a block's rows, (n, R - 1)."""
     cuts, slopes = (block[name].astype(np.float64) for name in (CUTS, CUT_SLOPE))
     middle, widths = cuts.shape[1] // 2, np.diff(cuts, axis=1)
-    of_coordinates = np.empty_like(slopes)
-    of_coordinates[:, :middle] = -widths[:, :middle] * np.cumsum(slopes[:, :middle], axis=1)
-    of_coordinates[:, middle] = slopes.sum(axis=1)
-    of_coordinates[:, middle + 1 :] = widths[:, middle:] * np.cumsum(slopes[:, :middle:-1], axis=1)[:, ::-1]
-    return of_coordinates
+    by_coordinate = np.empty_like(slopes)
+    by_coordinate[:, :middle] = -widths[:, :middle] * np.cumsum(slopes[:, :middle], axis=1)
+    by_coordinate[:, middle] = slopes.sum(axis=1)
+    by_coordinate[:, middle + 1 :] = widths[:, middle:] * np.cumsum(slopes[:, :middle:-1], axis=1)[:, ::-1]
+    return by_coordinate
 
 
 def move_gaps(
     block: ParameterBlock, slopes: Float64, information: Float64, earlier: Float64, precision: Float64
 ) -> None:
     """Move d of a block's rows, given `slopes_of` the block after the last sweep, and the old and new lambda."""
-    of_log_gaps = np.delete(slopes, slopes.shape[1] // 2, axis=1)
-    of_f = 1 - np.square(np.tanh(block[GAPS].astype(np.float64) / MAX_DEVIATION))
-    block.arrays[GAP_SLOPE] = (of_log_gaps * of_f).astype(block.dtype)
+    log_gap_slopes = np.delete(slopes, slopes.shape[1] // 2, axis=1)
+    slope_of_f = 1 - np.square(np.tanh(block[GAPS].astype(np.float64) / MAX_DEVIATION))
+    block.arrays[GAP_SLOPE] = (log_gap_slopes * slope_of_f).astype(block.dtype)
     block.update(
         MOVE_GAPS,
         Purpose.GAP,
@@ -430,9 +433,7 @@ class Ordinal(ScaledRows):
                 f"{likelihood}: use {named('likelihood')} gaussian, or round the ratings and prepare them again"
             )
         if len(levels) < 2:
-            raise InputError(
-                f"{ratings.path}: all training ratings are {levels[0]:g}, but {likelihood} needs at least two levels"
-            )
+            raise InputError(f"{ratings.path}: all training ratings are {levels[0]:g}; {likelihood} needs two levels")
         if config.thresholds != "shared" and len(levels) < LEAST_LEVELS:
             raise InputError(
                 f"{ratings.path} has only the ratings {levels[0]:g} and {levels[1]:g}, and a user's bias already moves "
@@ -491,7 +492,8 @@ class Ordinal(ScaledRows):
 
         Here: the thresholds on either side of a rating, and the rating's scale if there are scales.
         """
-        ratings, blocks, cut_by = cell.ratings, (cell.row, cell.column), self.cut_by
+        ratings, cut_by = cell.ratings, self.cut_by
+        blocks = (cell.row, cell.column)
         level, places = ratings.values.astype(np.intp), (ratings.rows, ratings.indices)
         table = np.concatenate([[-END], self.thresholds.values, [END]]).astype(np.float32)[None]
         owner: Any = 0
@@ -499,8 +501,8 @@ class Ordinal(ScaledRows):
             table, owner = cut_table(blocks[cut_by]), places[cut_by]
         terms = [table[owner, level + 1], table[owner, level]]
         if self.heteroscedastic:
-            of_row, of_column = (self.row_scale(block)[at] for block, at in zip(blocks, places, strict=True))
-            terms.append(of_row * of_column)
+            row_scale, column_scale = (self.row_scale(block)[at] for block, at in zip(blocks, places, strict=True))
+            terms.append(row_scale * column_scale)
         return level_score(self.heteroscedastic), np.stack(terms)
 
     def draw(self, context: DrawContext) -> None:
@@ -542,7 +544,8 @@ class Ordinal(ScaledRows):
 
         `rows` are the numbers of rows of both factors.
         """
-        rng, cut_by, slopes = stream.generator(Purpose.THRESHOLDS), self.cut_by, sums["slopes"]
+        rng, cut_by = stream.generator(Purpose.THRESHOLDS), self.cut_by
+        slopes = sums["slopes"]
         if cut_by is None:
             slopes = self.model.slopes(self.thresholds.position, slopes)
         drawn = self.scales.arrays() | self.gaps.arrays() | self.model.move(self.thresholds, slopes, rng)
@@ -564,7 +567,7 @@ class Ordinal(ScaledRows):
         return np.float32(np.sqrt(self._weight)) * self.row_scale(block) ** 2
 
     def counts(self, circulation: Circulation) -> tuple[Counts, Counts]:
-        """For every row, sums over its ratings of weights, and of squared weights, in the information. Collective.
+        """For every row, the sums of its ratings' weights in the information, and of their squares. Collective.
 
         Here: a rating's weight is s_i^2 s_j^2 times the information that replaces tau in the metric.
         """

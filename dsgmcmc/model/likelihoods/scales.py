@@ -1,6 +1,6 @@
 r"""Scales of rows: log s_i = f(u_i), u_i ~ N(0, 1 / lambda), lambda ~ Gamma(1, rate 0.02) for each factor.
 
-f(u) = b tanh(u / b) bounds |log s| by b, which depends on the likelihood. Near 0, f(u) is about u, so that lambda is
+f(u) = b tanh(u / b) bounds |log s| by b, which depends on the likelihood. Near 0, f(u) is nearly u, so that lambda is
 the precision of log s. Without a bound, only the prior would limit s. With ordered levels, a user's s could go to 0 and
 the gaps between thresholds to infinity, with their product fixed. In this limit, probabilities would not depend on the
 predictor, and a step out of it would have no bound.
@@ -31,7 +31,8 @@ from dsgmcmc.model.quantity import WEIGHT, Quantity, Sampled
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Factor, Float32, Float64, Purpose
 
-EPS, CURVATURE, FRICTION = 0.35, 2.0, 0.9  # eps, l and c of `dsgmcmc.samplers.baoab`
+EPS, CURVATURE = 0.35, 2.0  # eps and l of `dsgmcmc.samplers.baoab`
+FRICTION = 0.9  # c
 STEP, SPREAD = sqrt(2 * EPS / CURVATURE), sqrt(1 - FRICTION**2)  # h, and the sd of new noise in a momentum
 #: Constants of the formulas that move parameters of rows; `most` is the largest kick, in sds of the momentum.
 MOVE = {"most": 3.0, "damp": FRICTION, "spread": SPREAD}

@@ -14,17 +14,17 @@ computes the gradient also adds up F and its first four derivatives, whose terms
 
     F' = sum p      F'' = sum p (1 - p)      F''' = sum p (1 - p)(1 - 2 p)      F'''' = sum p (1 - p)(1 - 6 p (1 - p))
 
-F is then known near y by Taylor's formula, and (nu, tau) is drawn without another pass over the ratings: by
-`METROPOLIS_STEPS` Metropolis steps in (log(nu - 2), log tau), whose sizes vary from 0.3 / sqrt(N) to 100 / sqrt(N).
-Steps stay in an interval of y of width 2 `NU_STEP_REACH`, whose position relative to the current y is uniform: the line
-is cut into such intervals at random, which leaves the posterior invariant. Priors: nu - 2 ~ Gamma(2, rate 0.1), so that
-ratings have a variance and the normal distribution is within reach [Juarez & Steel 2010]; log tau ~ N(0, 3^2), with
-ratings in units of their sd, most of which may be due to outliers. nu stays within `NU_BOUNDS`, and s between exp(-7)
-and exp(7), because the density of ratings that are mostly equal has no maximum otherwise. If ratings have few distinct
-values, s is also at least a fifth of the distance between the closest two values, or of the ratings' sd if the sd is
-smaller.
+F is then known near y by Taylor's formula, and (nu, tau) is drawn without another pass over the ratings, by
+`METROPOLIS_STEPS` Metropolis steps in (log(nu - 2), log tau), whose sizes vary from 0.3 / sqrt(N) to 100 / sqrt(N). The
+steps stay in an interval of y of width 2 `NU_STEP_REACH`. Its position relative to the current y is uniform. This
+amounts to a random division of the line into such intervals, which leaves the posterior invariant. The priors are nu -
+2 ~ Gamma(2, rate 0.1), so that ratings have a variance and the normal distribution is within reach [Juarez & Steel
+2010]; log tau ~ N(0, 3^2), with ratings in units of their sd, most of which may be due to outliers. nu stays within
+`NU_BOUNDS`, and s between exp(-7) and exp(7), because the density of ratings that are mostly equal has no maximum
+otherwise. If ratings have few distinct values, s is also at least a fifth of the distance between the closest two
+values, or of the ratings' sd if the sd is smaller.
 
-*Scales of rows*, g_i, are those of `dsgmcmc.model.likelihoods.scales`, with |log g| below `MAX_LOG_SCALE`; the
+*Scales of rows*, g_i, are sampled as in `dsgmcmc.model.likelihoods.scales`, with |log g| below `MAX_LOG_SCALE`; the
 information of a rating on log g is nu / (2 (nu + 3)).
 
 [Lange, Little & Taylor 1989] Robust statistical modeling using the t distribution, JASA 84.
@@ -39,6 +39,7 @@ from math import exp, inf, lgamma, log, pi, sqrt
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.random import Generator
 
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.kernels.effects import Score
@@ -59,7 +60,8 @@ START_NU = 8.0
 NU_BOUNDS, MAX_LOG_TAU = (2.02, 1000.0), 14.0  # bounds on nu, and on |log tau|
 PRIOR_RATE, TAU_SD = 0.1, 3.0  # of the priors of nu - 2 and of log tau
 NU_STEP_REACH = 0.3  # half the width of the interval in which y moves at one draw
-FEW_VALUES, MIN_SCALE_SHARE = 100, 0.2  # most values that count as few; least s per least distance between them
+FEW_VALUES = 100  # largest number of distinct values that count as few
+MIN_SCALE_SHARE = 0.2  # smallest s, as a fraction of the smallest distance between few distinct values
 MAX_LOG_SCALE = 4.0
 _NODES, _SHARES = np.polynomial.hermite_e.hermegauss(9)
 _SHARES /= _SHARES.sum()
@@ -183,7 +185,8 @@ class StudentT(ScaledRows, Likelihood):
         """Score at noise precision 1, and its arguments: the rating, its scale, nu and tau."""
         ratings = cell.ratings
         terms = np.empty((4, len(ratings.indices)), np.float32)
-        terms[0], terms[2], terms[3] = ratings.values, self.nu, self._tau
+        terms[0] = ratings.values
+        terms[2], terms[3] = self.nu, self._tau
         terms[1] = self.row_scale(cell.row)[ratings.rows] * self.row_scale(cell.column)[ratings.indices]
         return EFFECTS, terms
 
@@ -195,7 +198,7 @@ class StudentT(ScaledRows, Likelihood):
         return np.float32(sqrt((self.nu + 1) / (self.nu + 3))) * self.row_scale(block)
 
     def counts(self, circulation: Circulation) -> tuple[Counts, Counts]:
-        """For every row, sums over its ratings of weights, and of squared weights, in the information. Collective.
+        """For every row, the sums of its ratings' weights in the information, and of their squares. Collective.
 
         Here: a rating's weight is g g' (nu + 1) / (nu + 3).
         """
@@ -208,15 +211,13 @@ class StudentT(ScaledRows, Likelihood):
         pairs = context.circulation.pairs()
         return stacked({"tails": self.sums_of(pair[0].index), **self.square_sums(pair)} for pair in pairs)
 
-    def draw_shared(
-        self, subchain: int, sums: Mapping[str, Float64], context: DrawContext, rng: np.random.Generator
-    ) -> None:
+    def draw_shared(self, subchain: int, sums: Mapping[str, Float64], context: DrawContext, rng: Generator) -> None:
         """Draw a sub-chain's parameters in `replicated`, given the totals of all `sums`; runs at the root.
 
         Here: nu and tau, and the precisions of the scales.
         """
-        ratings, most = context.circulation.ratings, self._max_log_tau if "squared_error" in sums else None
-        nu, tau = draw_tails(self.nu, self._tau, sums["tails"], ratings.n_data, rng, most)
+        ratings, largest = context.circulation.ratings, self._max_log_tau if "squared_error" in sums else None
+        nu, tau = draw_tails(self.nu, self._tau, sums["tails"], ratings.n_data, rng, largest)
         self.tails.nu = np.full(1, nu)
         self.noise_parameters.tau[subchain] = tau
         for factor in self.factors:
@@ -267,7 +268,7 @@ class StudentT(ScaledRows, Likelihood):
 
 
 def draw_tails(
-    nu: float, tau: float, sums: Float64, n: int, rng: np.random.Generator, most: float | None = MAX_LOG_TAU
+    nu: float, tau: float, sums: Float64, n: int, rng: Generator, largest: float | None = MAX_LOG_TAU
 ) -> tuple[float, float]:
     """Draw nu and tau given n residuals; return them.
 
@@ -280,17 +281,17 @@ def draw_tails(
     n : int
         Number of ratings.
     rng : Generator
-    most : float or None
+    largest : float or None
         Largest log tau; None if tau is fixed.
     """
     # below, u is log(nu - 2), v is log tau, and `move` is the change of y
-    y, range_of_v = log(tau / nu), (-inf, inf) if most is None else (-MAX_LOG_TAU, most)
+    y, range_of_v = log(tau / nu), (-inf, inf) if largest is None else (-MAX_LOG_TAU, largest)
     middle = NU_STEP_REACH * (2 * rng.random() - 1)
     terms = (sums / np.array([1, 1, 2, 6, 24])).tolist()
 
     def log_density(at: Float64) -> float:
         u, v = at.tolist()
-        if most is None:
+        if largest is None:
             v = log(tau)
         proposed = 2 + exp(u)
         move = v - log(proposed) - y
@@ -298,9 +299,9 @@ def draw_tails(
         if abs(move - middle) > NU_STEP_REACH or not bounded:
             return -inf
         f = terms[0] + move * (terms[1] + move * (terms[2] + move * (terms[3] + move * terms[4])))
-        of_rating = lgamma((proposed + 1) / 2) - lgamma(proposed / 2) + (v - log(proposed)) / 2
+        normaliser = lgamma((proposed + 1) / 2) - lgamma(proposed / 2) + (v - log(proposed)) / 2
         prior = 2 * u - PRIOR_RATE * exp(u) - (v / TAU_SD) ** 2 / 2
-        return float(n * of_rating - (proposed + 1) / 2 * f + prior)
+        return float(n * normaliser - (proposed + 1) / 2 * f + prior)
 
     u, v = metropolis(log_density, (log(nu - 2), log(tau)), n, rng).tolist()
-    return 2 + exp(u), tau if most is None else exp(v)
+    return 2 + exp(u), tau if largest is None else exp(v)

@@ -43,10 +43,10 @@ from dsgmcmc.types import Array, Factor, Float32, Float64, ImplicitName, Int32, 
 DESCRIBED = Quantity("described", ("column",), of_rows=True, drawn=False)
 
 
-def chosen_factors(whose: ImplicitName | ThresholdsName, transposed: bool) -> tuple[Factor, ...]:
-    """Factors that `whose` names: users, items, or both; `transposed` says that the rows of W are items."""
+def chosen_factors(side: ImplicitName | ThresholdsName, transposed: bool) -> tuple[Factor, ...]:
+    """Factors that `side` names: users, items, or both; `transposed` says that the rows of W are items."""
     users, items = (Factor.H, Factor.W) if transposed else (Factor.W, Factor.H)
-    return {"no": (), "shared": (), "user": (users,), "item": (items,), "both": (Factor.W, Factor.H)}[whose]
+    return {"no": (), "shared": (), "user": (users,), "item": (items,), "both": (Factor.W, Factor.H)}[side]
 
 
 def is_due(turn: int, every: int, first: int = 1) -> bool:
@@ -103,8 +103,8 @@ class DrawContext(NamedTuple):
     tau : callable
         Returns the current precision of the noise.
     turn : int
-        Number of sweeps so far, that of this draw included; it counts the draws of the hyperparameters (the parameters
-        of priors and noise). 0 in the first sweeps, which do not draw them (setting `hyper_start`).
+        Number of sweeps so far, including the sweep of this draw; it counts the draws of the hyperparameters (the
+        parameters of priors and noise). 0 in the first sweeps, which do not draw them (setting `hyper_start`).
     factor : Factor or None
         In Gibbs sampling, the factor whose rows are drawn next; None with other samplers, which have moved all rows.
     law : Law
@@ -335,9 +335,10 @@ class Part(ABC):
 
     @classmethod
     def of_rated(cls, draw: SavedDraw, kind: str, others: Int32) -> Float64 | None:
-        """The part's contribution, (D,), to the prior mean of a new row with ratings of the other side's rows `others`.
+        """The part's contribution, (D,), to the prior mean of a new row with ratings; None if there is none.
 
-        None if the part contributes nothing. `kind` is the side of the new row, as in `of_unseen`.
+        `kind` is the side of the new row, as in `of_unseen`; `others` are the other side's rows with which it has
+        ratings.
         """
         return None
 

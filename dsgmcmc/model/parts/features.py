@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.random import Generator
 from pydantic import BaseModel
 
 from dsgmcmc.data.ratings import SIDES, Features, Ratings
@@ -58,8 +59,8 @@ _SLICE = 1 << 20  # elements of the Gram matrix that are added over the processe
 
 def used_factors(features: FeaturesName, available: Collection[Factor], transposed: bool) -> tuple[Factor, ...]:
     """Factors whose features are used, among the `available` ones; `transposed` says that the rows of W are items."""
-    wanted = chosen_factors("both" if features == "yes" else features, transposed)
-    return tuple(factor for factor in sorted(available) if factor in wanted)
+    selected = chosen_factors("both" if features == "yes" else features, transposed)
+    return tuple(factor for factor in sorted(available) if factor in selected)
 
 
 def featured_factors(features: FeaturesName, ratings: Ratings) -> tuple[Factor, ...]:
@@ -104,8 +105,8 @@ class Design:
 
         first = next(iter(blocks.values()))
         self.size = len(first.names)
-        number = {group: k for k, group in enumerate(dict.fromkeys(first.groups))}
-        self.groups: Int64 = np.array([number[group] for group in first.groups], np.int64)
+        group_number = {group: k for k, group in enumerate(dict.fromkeys(first.groups))}
+        self.groups: Int64 = np.array([group_number[group] for group in first.groups], np.int64)
         self._x = {}
         for b, features in blocks.items():
             arrays = features.values.astype(np.float64), features.indices, features.indptr
@@ -209,15 +210,12 @@ class FeatureEffects(Part):
             number = len(ratings.features[SIDES[factor]].names)
             if number > MAX_DENSE:
                 raise InputError(
-                    f"{ratings.path} has {number:,} features of users or of items, and at most {MAX_DENSE:,} can "
-                    "be sampled: leave columns out with `dsgmcmc prepare --feature-kinds COLUMN=skip`, or sample with "
-                    f"{named('features')} no"
+                    f"{ratings.path} has {number:,} features of users or items, and at most {MAX_DENSE:,} are allowed: "
+                    f"use `dsgmcmc prepare --feature-kinds COLUMN=skip`, or {named('features')} no"
                 )
             if config.interleaved:
-                raise InputError(
-                    f"{config.sampler.name} interleaves several chains, which features do not allow: use another "
-                    f"{named('sampler')}, or {named('features')} no"
-                )
+                leave = f"use another {named('sampler')}, or {named('features')} no"
+                raise InputError(f"{config.sampler.name} interleaves chains, which features do not allow: {leave}")
 
     @classmethod
     def quantities_of(cls, config: Any, transposed: bool, features: FeatureSizes) -> tuple[Quantity, ...]:
@@ -322,9 +320,7 @@ class FeatureEffects(Part):
         return drawn.arrays()
 
 
-def draw_effects(
-    gram: Float64, moment: Float64, beta: Float64, precision: Float64, rng: np.random.Generator
-) -> Float64:
+def draw_effects(gram: Float64, moment: Float64, beta: Float64, precision: Float64, rng: Generator) -> Float64:
     """Draw B given the rest.
 
     Parameters
@@ -363,6 +359,6 @@ def explained(effects: Float64, covariance: Float64, groups: Int64, precision: F
     squares = []
     for group in range(groups.max() + 1):
         features = groups == group
-        of_group = scaled[features]
-        squares.append(((covariance[np.ix_(features, features)] @ of_group) * of_group).sum() / effects.shape[1])
+        in_group = scaled[features]
+        squares.append(((covariance[np.ix_(features, features)] @ in_group) * in_group).sum() / effects.shape[1])
     return np.array(squares)

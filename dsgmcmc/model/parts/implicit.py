@@ -13,9 +13,8 @@ u = theta - m - shift. The conditional distribution of a step d of y from its cu
     (X^T X + b_k) d = X^T (u + lambda_k^-1/2 e) - b_k y + (b_k / lambda_k)^1/2 e',    b_k = beta_k / lambda_k
 
 for each k, with standard normal e and e' [Simm 2017, section 3.2]. The solution is computed by conjugate gradients,
-preconditioned by the diagonal, for all k at once. A product with X or X^T takes a tour
-of the ring. The systems of both factors are solved in the same tours, until every residual is at most `TOLERANCE` times
-its initial value.
+preconditioned by the diagonal, for all k at once. A product with X or X^T takes a tour of the ring. The systems of both
+factors are solved in the same tours, until every residual is at most `TOLERANCE` times its initial value.
 
 For a row without ratings, the set R_i counts as unknown, not as empty: the row's shift has a normal distribution with
 the mean and variance of the shifts of rows with ratings, and is drawn given the row's theta.
@@ -46,7 +45,7 @@ PRIOR = GammaPrior(1.0, 0.2)  # of beta
 #: Residual at which conjugate gradients stop, relative to its initial value. If it is e, the drawn y has the fraction
 #: (1 - e) / (1 + e) of its variance: with e = 0.2, the precisions of rows given y were wrong by a fifth.
 TOLERANCE = 0.05
-MOST_STEPS = 50  # of conjugate gradients
+MAX_STEPS = 50  # of conjugate gradients
 SMALLEST_VARIANCE = 1e-12  # of the shifts in a column, so that divisions by it stay finite
 
 #: Scratch arrays of a draw, by their names in formulas; the prefix keeps them apart from the samplers' fields.
@@ -134,8 +133,8 @@ def implicit_quantities(factors: Sequence[Factor]) -> tuple[Quantity, ...]:
     """Quantities of a model that shifts the prior means of these factors' rows."""
     if not factors:
         return ()
-    of_rows = IMPLICIT if len(factors) > 1 else IMPLICIT.of(Factor(1 - factors[0]))
-    return (SHIFT, of_rows, *ImplicitParameters.about(factors))
+    coefficients = IMPLICIT if len(factors) > 1 else IMPLICIT.of(Factor(1 - factors[0]))
+    return (SHIFT, coefficients, *ImplicitParameters.about(factors))
 
 
 class ImplicitSettings(BaseModel):
@@ -163,7 +162,8 @@ class ImplicitFeatures(Part):
     parameters: ImplicitParameters
 
     def __init__(self, factors: tuple[Factor, ...], dimension: int, start: float) -> None:
-        self.factors, self._dimension, self._start = factors, dimension, start
+        self.factors, self._dimension = factors, dimension
+        self._start = start
         self.quantities = implicit_quantities(factors)
         self.parameters = ImplicitParameters({}, {}, {})
         self.start(())
@@ -176,10 +176,8 @@ class ImplicitFeatures(Part):
         if config.prior == "normal-wishart":
             raise InputError(f"implicit features need a diagonal prior: {named('prior')} normal-gamma or fixed")
         if config.interleaved:
-            raise InputError(
-                f"{config.sampler.name} interleaves several chains, which implicit features do not allow: use "
-                f"another {named('sampler')}, or {named('implicit_features')} no"
-            )
+            leave = f"use another {named('sampler')}, or {named('implicit_features')} no"
+            raise InputError(f"{config.sampler.name} interleaves chains, which implicit features do not allow: {leave}")
 
     @classmethod
     def quantities_of(cls, config: Any, transposed: bool, features: FeatureSizes) -> tuple[Quantity, ...]:
@@ -203,7 +201,7 @@ class ImplicitFeatures(Part):
 
     @classmethod
     def of_unseen(cls, draw: SavedDraw, kind: str) -> tuple[Float64, Float64] | None:
-        """Mean and covariance of the shift of a row without ratings: those of the shifts of all rows with ratings."""
+        """Mean and covariance of the shift of a row without ratings: the moments of the shifts of rows with ratings."""
         if f"{kind}.implicit.mean" not in draw.shared:
             return None
         return draw.shared[f"{kind}.implicit.mean"], np.diag(draw.shared[f"{kind}.implicit.variance"])
@@ -235,8 +233,8 @@ class _Draw:
     """
 
     def __init__(self, factors: tuple[Factor, ...], parameters: ImplicitParameters, context: DrawContext) -> None:
-        self.factors, self.parameters, self.context = factors, parameters, context
-        self.circulation = context.circulation
+        self.factors, self.parameters = factors, parameters
+        self.context, self.circulation = context, context.circulation
         #: Blocks whose means are shifted, and blocks that have coefficients; both with the factor of their system.
         self.rows = [(block, block.factor) for block in self.circulation.blocks() if block.factor in factors]
         in_systems = [(block, Factor(1 - block.factor)) for block in self.circulation.blocks()]
@@ -284,7 +282,7 @@ class _Draw:
         self.circulation.spread(WEIGHT, DIAGONAL)
         self.circulation.spread(SEND, GOT)
         first = rp = self._sum(BEGIN)
-        for _ in range(MOST_STEPS):
+        for _ in range(MAX_STEPS):
             for block, _ in self.coefficients:
                 block[SEND][:] = block[SCRATCH["p"]]
             self.circulation.spread(SEND, GOT)
@@ -301,12 +299,12 @@ class _Draw:
 
     def _sum(self, formula: Formula, **columns: dict[Factor, Float64]) -> dict[Factor, Float64]:
         """Apply a formula to all coefficients, and return its column sum, by system. Collective."""
-        of_blocks = {}
+        column_sums = {}
         for block, factor in self.coefficients:
             given = {name: column[factor] for name, column in columns.items()}
-            (of_blocks[block],) = self._update(block, factor, formula, Purpose.IMPLICIT, **given).values()
+            (column_sums[block],) = self._update(block, factor, formula, Purpose.IMPLICIT, **given).values()
         partials = [
-            {factor.name: of_blocks[pair[1 - factor]] for factor in self.factors} for pair in self.circulation.pairs()
+            {factor.name: column_sums[pair[1 - factor]] for factor in self.factors} for pair in self.circulation.pairs()
         ]
         sums = self.circulation.ring.sum(stacked(partials))
         return {factor: sums[factor.name] for factor in self.factors}

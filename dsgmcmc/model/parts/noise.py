@@ -6,8 +6,8 @@ where SSE is the sum, over the N ratings, of the squared error times g_i g'_j, f
 state moved during the sweep, so the draw is approximate. It is exact in the limit of small steps, for samplers that
 compute the full gradient at one state, and in Gibbs sampling.
 
-g_i ~ Gamma(nu / 2, nu / 2) makes the ratings of a user marginally Student's t. With SSE_i the sum over row i's n_i
-ratings of the squared error times the other side's g', the conditional draws are
+g_i ~ Gamma(nu / 2, nu / 2) makes the noise of a user's ratings marginally Student-t. With SSE_i the sum over row i's
+n_i ratings of the squared error times the other side's g', the conditional draws are
 
     nu  | rest, with g integrated out: on a grid, uniform in log nu, where row i contributes the log density
           lgamma((nu + n_i) / 2) - lgamma(nu / 2) + (nu / 2) log(nu / 2) - ((nu + n_i) / 2) log((nu + tau SSE_i) / 2)
@@ -27,6 +27,7 @@ from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
+from numpy.random import Generator
 from pydantic import BaseModel, Field
 
 from dsgmcmc.kernels.philox import gammas
@@ -126,7 +127,7 @@ class Noise(Part):
     every : int
         Sweeps between draws of noise scales; if more than one, gradients must be computed again after a draw.
     scale : float
-        Number by which ratings were divided.
+        Divisor of the ratings.
     subchains : int
         Number M of interleaved sub-chains.
 
@@ -149,8 +150,9 @@ class Noise(Part):
         scale: float = 1.0,
         subchains: int = 1,
     ) -> None:
-        self.precision, self.factors, self.every = precision, factors, every
-        self._scale, self._subchains, self._first_block = scale, subchains, row_blocks.start
+        self.precision, self.factors = precision, factors
+        self.every, self._first_block = every, row_blocks.start
+        self._scale, self._subchains = scale, subchains
         self.quantities = NoiseParameters.about(factors)
         self.squared_error = np.zeros((len(row_blocks), 1))
         self.parameters = NoiseParameters(np.zeros(0), {})
@@ -201,9 +203,7 @@ class Noise(Part):
         """The squared errors, from which tau is drawn, by row block of this process; None if tau is fixed."""
         return {"squared_error": self.squared_error} if self.precision is None else None
 
-    def draw_shared(
-        self, subchain: int, sums: Mapping[str, Float64], context: DrawContext, rng: np.random.Generator
-    ) -> None:
+    def draw_shared(self, subchain: int, sums: Mapping[str, Float64], context: DrawContext, rng: Generator) -> None:
         """Draw tau of a sub-chain given the total of the squared errors, unless the likelihood draws tau."""
         if context.law.draws_precision:
             return

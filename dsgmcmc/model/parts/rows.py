@@ -15,10 +15,10 @@ The priors of (m, Lambda) are as follows; (m, Lambda) is drawn from its exact co
 - ``normal-wishart``: (m, Lambda) ~ N(m | 0, (2 Lambda)^-1) W(Lambda | I, K) [Salakhutdinov 2008, eq. 5-7]; the
   bias keeps its normal-gamma prior.
 
-If m is drawn and standardised priors have biases, chains of rank 2 or more begin with m_k = `START_MEAN` in one column
-of W and in another of H; in such a column, the other factor's elements act as a second bias. In a chain that begins at
-m = 0, the means need hundreds of sweeps to take over from the biases. With samplers that use all ratings in an
-iteration, moves between later sweeps exchange means and biases without changing predictors.
+If m is drawn, and the priors are standardised and include biases, chains of rank 2 or more begin with a mean m_k of
+`START_MEAN` in one column of W and in another of H; in such a column, the other factor's elements act as a second bias.
+In a chain that begins at m = 0, the means need hundreds of sweeps to take over from the biases. With samplers that use
+all ratings in an iteration, moves between later sweeps exchange means and biases without changing predictors.
 
 *Exchange of the means of one factor's rows and the biases of the other factor's rows.* The predictor
 a_i + b_j + W_i . H_j does not change if all H_j move by d and every bias a_i by -W_i . d. Nor does the prior density of
@@ -45,6 +45,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.random import Generator
 from pydantic import BaseModel
 
 from dsgmcmc.data.ratings import Ratings
@@ -138,11 +139,11 @@ class RowPriors(Part):
     subchains : int
         Number M of interleaved sub-chains.
     scale : float
-        Number by which ratings were divided.
+        Divisor of the ratings.
     standardised : bool
         Whether the priors are in units of the ratings' standard deviation; else they are the published ones.
     width : float
-        Number that multiplies the variances of standardised priors, for predictors in another unit than the ratings'.
+        Multiplies the variances of standardised priors, for predictors in another unit than the ratings'.
     bias_mean : float
         Prior mean of the biases.
     exchanges : bool
@@ -166,11 +167,12 @@ class RowPriors(Part):
         bias_mean: float = 0.0,
         exchanges: bool = False,
     ) -> None:
-        self.rank, self.biases, self.prior = rank, biases, prior
+        self.rank, self.biases = rank, biases
+        self.prior, self._subchains = prior, subchains
         free_means = biases and rank > 0 and prior != "fixed"
         self._exchanges = exchanges and free_means
         self._start_mean = START_MEAN if standardised and free_means and rank > 1 else 0.0
-        self.dimension, self._start, self._subchains = rank + int(biases), prior_precision, subchains
+        self.dimension, self._start = rank + int(biases), prior_precision
         self.scale, self.bias_mean = scale, bias_mean
         self.precision_prior = self.bias_prior = PUBLISHED_PRIOR
         if standardised:
@@ -282,8 +284,8 @@ class RowPriors(Part):
             exchanged -= moved[rows.factor.name][k]
             if rows.factor == Factor.W:  # H has moved before W
                 exchanged -= offset
-            for block, taken in rows.by_block(exchanged):
-                block[context.position][:, -1] -= taken.astype(block.dtype)
+            for block, step_back in rows.by_block(exchanged):
+                block[context.position][:, -1] -= step_back.astype(block.dtype)
         for factor in Factor:
             mean[factor][:k] += steps[factor]
         if law.intercept is not None:
@@ -302,9 +304,7 @@ class RowPriors(Part):
             sums += [total, products.reshape(n, -1)]
         return np.concatenate(sums, axis=1).reshape(n, len(positions), -1)
 
-    def draw_shared(
-        self, subchain: int, sums: Mapping[str, Float64], context: DrawContext, rng: np.random.Generator
-    ) -> None:
+    def draw_shared(self, subchain: int, sums: Mapping[str, Float64], context: DrawContext, rng: Generator) -> None:
         """Draw m and Lambda of both factors for a sub-chain, given the totals of `sums`; runs at the root."""
         for factor, n in zip(Factor, context.circulation.ratings.shape, strict=True):
             terms = context.terms.get(factor, NO_TERMS)
@@ -312,9 +312,7 @@ class RowPriors(Part):
             self.parameters.mean[factor][subchain] = mean
             self.parameters.precision[factor][subchain] = precision
 
-    def _draw_prior(
-        self, sums: Float64, n: int, more: PrecisionTerms, rng: np.random.Generator
-    ) -> tuple[Float64, Float64]:
+    def _draw_prior(self, sums: Float64, n: int, more: PrecisionTerms, rng: Generator) -> tuple[Float64, Float64]:
         """Draw (m, Lambda) of a factor of n rows, given the total and products of the rows in `sums`."""
         d, k = self.dimension, self.rank
         average, products = sums[:d] / n, sums[d:]
@@ -362,7 +360,7 @@ def draw_translation(
     sums: dict[Factor, Float64],
     shape: tuple[int, int],
     kappa: float,
-    rng: np.random.Generator,
+    rng: Generator,
     intercept: Intercept | None = None,
 ) -> tuple[dict[Factor, Float64], dict[Factor, float]]:
     """Draw steps for all rows of H, then for all rows of W given the new H; and for the biases.

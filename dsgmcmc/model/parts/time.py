@@ -41,8 +41,8 @@ from its prior. Then
     d, lambda       <- c d, lambda / c^2,      c ~ N(1 + T / V, 1 / V),  T = sum d_g S_g,  V = sum d_g^2 I_g
 
 where the last line is accepted with probability min(1, exp(L(c d) + b lambda (1 - c^-2)) c^-4 q(1 / c | c d) /
-q(c | d)), b = PRECISION_RATE. The factor c^-4 is c^-3 from the measure c^-3 dc on the line of all c, times 1 / c from
-the density in c of the step back from c d, which is by 1 / c.
+q(c | d)), b = PRECISION_RATE. The factor c^-4 has two sources: c^-3 comes from the measure c^-3 dc on the line of all
+c, and 1 / c from the density, as a function of c, of the reverse step from c d, which multiplies by 1 / c.
 
 [Yu & Meng 2011] To center or not to center: that is not the question. J. Comput. Graph. Stat. 20.
 """
@@ -85,8 +85,8 @@ PRECISION_RATE = 0.1
 START_PRECISION = 50.0
 
 PAGE = "page"
-#: The levels meant by the name of a side alone; measurements showed that they improve predictions.
-USUAL = {"user": "user:page,user:8,user:64", "item": "item:32"}
+#: Levels that the name of a side alone stands for; measurements showed that they improve predictions.
+DEFAULT_LEVELS = {"user": "user:page,user:8,user:64", "item": "item:32"}
 
 #: One number for each training rating, (nnz,) float32 by cell.
 ByCell = dict[tuple[int, int], Float32]
@@ -103,9 +103,7 @@ def counted_times(ratings: Ratings, factor: Factor) -> tuple[Int32, Int32]:
         If the ratings file has no times.
     """
     if ratings.times is None:
-        raise InputError(
-            f"{ratings.path} has no timestamps, which {named('time_levels')} needs: prepare it again with --timestamps"
-        )
+        raise InputError(f"{ratings.path} has no times for {named('time_levels')}: prepare it again with --timestamps")
     counts: tuple[Int32, Int32] = ratings.times[SIDES[factor]]
     return counts
 
@@ -122,11 +120,11 @@ def canonical_levels(text: str) -> str:
         return text
     names = []
     for word in text.split(","):
-        names += USUAL.get(word.strip(), word.strip()).split(",")
+        names += DEFAULT_LEVELS.get(word.strip(), word.strip()).split(",")
     for name in names:
         kind, _, size = name.partition(":")
-        if kind not in USUAL or not (size == PAGE or (size.isdecimal() and 2 <= int(size) < 2**31)):
-            raise ValueError(f"{name!r} is not known: expected no, user, item, or levels like {USUAL['user']}")
+        if kind not in DEFAULT_LEVELS or not (size == PAGE or (size.isdecimal() and 2 <= int(size) < 2**31)):
+            raise ValueError(f"{name!r} is not known: expected no, user, item, or levels like {DEFAULT_LEVELS['user']}")
     if len(set(names)) < len(names):
         raise ValueError("names a level twice")
     return ",".join(names)
@@ -252,7 +250,8 @@ class _Reader:
     """Reads the groups of one level."""
 
     def __init__(self, level: TimeLevel, ratings: Ratings, blocks: RatingBlocks) -> None:
-        self._level, self._ratings, self._blocks = level, ratings, blocks
+        self._level, self._ratings = level, ratings
+        self._blocks = blocks
         self._begins = np.concatenate([[0], np.cumsum(level.counts(ratings), dtype=np.int64)])
         self._bounds = (blocks.row_bounds, blocks.column_bounds)[level.factor]
         self.first: Int64 = self._begins[self._bounds]
@@ -266,9 +265,9 @@ class _Reader:
             column_block = np.searchsorted(self._blocks.column_bounds, columns, side="right") - 1
             order = np.argsort(column_block, kind="stable")
             ends = np.searchsorted(column_block[order], np.arange(1, len(slabs)))
-            for of_block, chosen in zip(slabs, np.split(order, ends), strict=True):
-                of_block.append(groups[chosen])
-        return [np.concatenate(of_block) for of_block in slabs]
+            for pieces, chosen in zip(slabs, np.split(order, ends), strict=True):
+                pieces.append(groups[chosen])
+        return [np.concatenate(pieces) for pieces in slabs]
 
     def groups(self, split: Split, start: int, stop: int) -> tuple[Int32, Int32]:
         """Groups, counted from 0 in every block, and columns of the ratings in rows `start` to `stop` of a split."""
@@ -338,8 +337,9 @@ class TimeEffects(Part):
 
     def __init__(self, groups: RatingGroups, place: Place) -> None:
         law = place.config.law
-        self.groups, self.ring, self.original = groups, place.ring, place.ratings.train
-        self.ratings, self.quantities = copy(place.ratings), TimeParameters.about(())
+        self.groups, self.ring = groups, place.ring
+        self.original, self.ratings = place.ratings.train, copy(place.ratings)
+        self.quantities = TimeParameters.about(())
         self.test: dict[int, Float32] = {}
         self._start_precision = START_PRECISION / law.width**2
         self.values = [
@@ -360,10 +360,8 @@ class TimeEffects(Part):
         if not (known and config.law.is_sum_over_ratings):
             raise InputError(f"effects of time need {config.law.__name__}.scores, the score of every rating: {leave}")
         if config.interleaved or config.sampler.kind.estimator(config.sampler.config).fixed_likelihood:
-            raise InputError(
-                f"{config.sampler.name} keeps gradients, which effects of time would change: use another "
-                f"{named('sampler')} or sampler.gradient, or {leave}"
-            )
+            change = f"use another {named('sampler')} or sampler.gradient, or {leave}"
+            raise InputError(f"{config.sampler.name} keeps gradients, which effects of time would change: {change}")
 
     @classmethod
     def check_ratings(cls, config: Any, ratings: Ratings) -> None:
@@ -412,18 +410,18 @@ class TimeEffects(Part):
 
     def _apply(self) -> None:
         """Subtract the effects from training ratings, or make them offsets; sum those of test ratings. Collective."""
-        left = {
+        adjusted = {
             cell: np.array(block.values) if self._normal else np.zeros(len(block.indices), np.float32)
             for cell, block in self.original.items()
         }
         self.test = {b: np.zeros(len(rows.values), np.float32) for b, rows in self.ratings.test.items()}
         for number, values in enumerate(self.values):
             for (b, c), effects in self.visit(number, values):
-                subtract_groups(self.groups.train[number][b, c], effects, left[b, c])
+                subtract_groups(self.groups.train[number][b, c], effects, adjusted[b, c])
                 chosen = self.ratings.test[b].by_column[c][0]
                 self.test[b][chosen] += effects[self.groups.test[number][b][chosen]]
         self.ratings.train = {
-            cell: block.with_values(left[cell]) if self._normal else replace(block, offsets=-left[cell])
+            cell: block.with_values(adjusted[cell]) if self._normal else replace(block, offsets=-adjusted[cell])
             for cell, block in self.original.items()
         }
         self._applied = True
@@ -541,11 +539,12 @@ class NormalDraw:
         part, blocks = self._part, self._part.values[number]
         precision = float(part.parameters.precision[number])
         noise = {b: part.normals(number, b, self._stream, Purpose.TIME) for b in blocks}
-        new, seen, partials = {}, {}, []
+        new, seen = {}, {}
+        partials = []
         for b, old in blocks.items():
-            of_groups = sums[b].reshape(-1, 2)
-            n = of_groups[:, 1].astype(np.float64)
-            fit = of_groups[:, 0] + n * old
+            by_group = sums[b].reshape(-1, 2)
+            n = by_group[:, 1].astype(np.float64)
+            fit = by_group[:, 0] + n * old
             new[b] = fit / (n + precision) + noise[b] / np.sqrt(n + precision)
             seen[b] = n > 0
             d = new[b][seen[b]]
@@ -609,7 +608,8 @@ class MetropolisDraw:
     def __init__(self, part: TimeEffects, context: DrawContext) -> None:
         law, position = context.law, context.position
         predict = predictor_kernel(law.rank, law.biases, "+")
-        self._part, self._stream, self._tau = part, context.stream, context.tau()
+        self._part, self._stream = part, context.stream
+        self._tau = context.tau()
         self._predictors: ByCell = {}
         self._terms: ByCell = {}
         for cell in context.circulation.tour((position, *law.drawn)):
@@ -625,22 +625,23 @@ class MetropolisDraw:
         part = self._part
         for number, blocks in enumerate(part.values):
             changes = self._rescaled(number, self._step(number))
-            for cell, change in part.visit(number, {b: -of_block for b, of_block in changes.items()}):
+            for cell, change in part.visit(number, {b: -change for b, change in changes.items()}):
                 subtract_groups(part.groups.train[number][cell], change, self._predictors[cell])
             for b, effects in blocks.items():
                 effects += changes[b]
 
     def _add(self, number: int, sums: Sums, moved: bool = True) -> None:
         """Add S, I and L to `sums`; its first column has the changes of effects, all 0 if not `moved`. Collective."""
-        flat, groups = {b: of_block.ravel() for b, of_block in sums.items()}, self._part.groups.train[number]
+        flat, groups = {b: array.ravel() for b, array in sums.items()}, self._part.groups.train[number]
         for cell, buffer in self._part.visit(number, flat, 4, returning=True):
             self._kernel(groups[cell], self._predictors[cell], self._terms[cell], buffer.reshape(-1, 4), moved)
-        for b, of_block in flat.items():
-            sums[b] = of_block.reshape(-1, 4)
+        for b, array in flat.items():
+            sums[b] = array.reshape(-1, 4)
 
     def _step(self, number: int) -> Sums:
         """Make a Metropolis step of a level's effects; return changes, and S, I and L at new effects. Collective."""
-        part, blocks, tau = self._part, self._part.values[number], self._tau
+        part, tau = self._part, self._tau
+        blocks = part.values[number]
         prior = float(part.parameters.precision[number])
         here = {b: np.zeros((len(old), 4), np.float32) for b, old in blocks.items()}
         self._add(number, here, moved=False)
@@ -655,7 +656,8 @@ class MetropolisDraw:
 
     def _rescaled(self, number: int, drawn: Sums) -> dict[int, Float32]:
         """Draw the precision of a level, then rescale it with the effects; return the effects' changes. Collective."""
-        ring, blocks, levels = self._part.ring, self._part.values[number], len(self._part.groups.levels)
+        ring, blocks = self._part.ring, self._part.values[number]
+        levels = len(self._part.groups.levels)
 
         def propose_scale(total: dict[str, Float64]) -> dict[str, Float64]:
             rng = self._stream.generator(Purpose.TIME_PRECISION, part=number)
@@ -671,7 +673,7 @@ class MetropolisDraw:
             return {"scale": np.array([scale if log(rng.random()) < ratio else 1.0])}
 
         sums = {b: along(old, drawn[b], self._tau) for b, old in blocks.items()}
-        partials = {"sums": np.array([[len(blocks[b]), *of_block] for b, of_block in sums.items()])}
+        partials = {"sums": np.array([[len(blocks[b]), *terms] for b, terms in sums.items()])}
         precision, scale, *slopes = ring.sum(partials, propose_scale, {"drawn": (4,)})["drawn"].tolist()
         line, scaled = Line(*slopes), {}
         for b, old in blocks.items():

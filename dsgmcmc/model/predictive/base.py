@@ -249,7 +249,8 @@ def solve(predictive: Predictive, p: Float64) -> Float64:
     """
     from scipy.special import ndtri
 
-    mean, sd, whole = predictive.mean, np.maximum(predictive.sd, 1e-12), predictive.whole
+    mean, sd = predictive.mean, np.maximum(predictive.sd, 1e-12)
+    whole = predictive.whole
     p = np.clip(np.broadcast_to(p, mean.shape) - (1e-12 if whole else 0.0), 1e-15, 1 - 1e-15)
     start, step = mean + ndtri(p) * sd, sd / 2
     if whole:
@@ -261,7 +262,8 @@ def _narrow(
     predictive: Predictive, p: Float64, below: tuple[Float64, Float64], above: tuple[Float64, Float64]
 ) -> Float64:
     """Narrow brackets, and return their upper ends; each end is given as x and F(x) - p."""
-    (low, under), (high, over), whole = below, above, predictive.whole
+    (low, under), (high, over) = below, above
+    whole = predictive.whole
     tolerance = np.ones_like(low) if whole else 1e-10 * predictive.sd + 4 * np.spacing(np.abs(predictive.mean))
     for turn in range(200):
         if np.all(high - low <= tolerance):

@@ -54,9 +54,10 @@ class Mixture(Predictive):
         levels: Float64 | None = None,
         shape: Sequence[Array] = (),
     ) -> None:
-        self._shape = shape
-        self._law, self._weights, self._centre, self.levels = law, weights, centre, levels
+        self._law, self._shape = law, shape
         self._mean, self._variance = mean, variance
+        self._weights, self._centre = weights, centre
+        self.levels = levels
 
     @property
     def mean(self) -> Float64:
