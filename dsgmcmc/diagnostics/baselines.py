@@ -80,7 +80,8 @@ def fit_biases_only(ratings: Ratings) -> BiasesOnly:
     n, counts = ratings.nnz, (np.diff(ratings.row_indptr), ratings.column_counts)
     squares = sum(float(np.square(x).sum()) for _, _, x in _deviations(ratings, "train", ratings.row_indptr))
     variance = squares / n or 1.0
-    means, tau, strengths = (np.zeros(ratings.n_rows), np.zeros(ratings.n_cols)), 2 / variance, [4 / variance] * 2
+    means = np.zeros(ratings.n_rows), np.zeros(ratings.n_cols)
+    tau, strengths = 2 / variance, [4 / variance] * 2
     for _ in range(MAX_SWEEPS):
         sums, squares = _sweep(ratings, means, tau, strengths[0])
         variances = [1 / (tau * number + strength) for number, strength in zip(counts, strengths, strict=True)]
@@ -111,8 +112,8 @@ def _sweep(ratings: Ratings, means: tuple[Float64, Float64], tau: float, strengt
     sums, squares = np.zeros(ratings.n_cols), 0.0
     for rows, columns, residuals in _deviations(ratings, "train", ratings.row_indptr):
         span = slice(int(rows[0]), int(rows[-1]) + 1)
-        sums_of_rows = np.bincount(rows - span.start, residuals - means[1][columns])
-        means[0][span] = tau * sums_of_rows / (tau * np.diff(ratings.row_indptr[span.start : span.stop + 1]) + strength)
+        row_sums = np.bincount(rows - span.start, residuals - means[1][columns])
+        means[0][span] = tau * row_sums / (tau * np.diff(ratings.row_indptr[span.start : span.stop + 1]) + strength)
         residuals -= means[0][rows]
         sums += np.bincount(columns, residuals, minlength=len(sums))
         squares += float(residuals @ residuals)
@@ -167,7 +168,8 @@ def advantage(
         are by one user, because then no standard error is known.
     """
     users = ratings.n_cols if ratings.transposed else ratings.n_rows
-    sums, counts, total, start = np.zeros((2, users)), np.zeros(users, np.int64), 0.0, 0
+    sums, counts = np.zeros((2, users)), np.zeros(users, np.int64)
+    total, start = 0.0, 0
     for test in parts:
         rows, columns = _pairs(ratings, start, start + len(test.rating))
         start += len(test.rating)

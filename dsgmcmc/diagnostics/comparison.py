@@ -111,7 +111,7 @@ class Comparison(BaseModel):
         """Write the recommendation as a sentence."""
         criterion = CRITERIA[self.metric]
         if self.given_up:
-            return f"Take {self.recommended}: {' and '.join(self.given_up)} diverged when sampled whole."
+            return f"Take {self.recommended}: {' and '.join(self.given_up)} diverged in the full run."
         if self.recommended == self.best:
             return f"Take {self.recommended}: it has the best {criterion}."
         chosen = self.model(self.recommended)

@@ -12,10 +12,9 @@ stochastic-gradient sampler: its chains may agree on a wrong distribution [Nemet
 many of them move along directions that leave all predictions unchanged: thresholds together with the means of the
 factors, a precision of biases together with these biases. Any effect that the shared parameters do have on predictions
 shows in the log likelihood of the test ratings at each draw. This log likelihood is therefore monitored in place of the
-shared parameters. The ESS required of it is smaller than that required of the predictions by the factor
-`LIKELIHOOD_ALLOWANCE`: the smaller ESS still distinguishes a converged chain from a drifting one. The log likelihood is
-ignored once the predictions are `ENOUGH_ALONE` times as accurate as wanted; docs/samplers.md shows the gain from
-waiting for it.
+shared parameters. Its required ESS is smaller than the predictions' required ESS by the factor `LIKELIHOOD_ALLOWANCE`:
+the smaller ESS still distinguishes a converged chain from a drifting one. The log likelihood is ignored once the
+predictions are `ACCURACY_ALONE` times as accurate as the target; docs/samplers.md shows the gain from waiting for it.
 
 In this check, unlike in `diagnose`, a single chain is compared with itself: its halves count as chains, and R-hat
 splits each half again. 9 of 10 monitored quantities must reach the accuracy.
@@ -56,7 +55,8 @@ MAX_SHARE_APART = 0.05  # if more than this fraction of predictions have R-hat >
 LOOK_SWEEPS, LOOK_DIGITS = 10, 3
 #: For the log likelihood of the test ratings, the ESS may be smaller, and R-hat - 1 larger, by this factor.
 LIKELIHOOD_ALLOWANCE = 10
-ENOUGH_ALONE = 1.5
+#: If the predictions are so many times as accurate as the target, the log likelihood is ignored.
+ACCURACY_ALONE = 1.5
 LABELS = {
     "rhat": ("R-hat", ".3f"),
     "ess": ("ESS", ".0f"),
@@ -91,8 +91,8 @@ def diagnose(run: Run) -> dict[str, Any]:
         mean = np.average(values, weights=weights)
         sd = np.sqrt(np.average((values - mean) ** 2, weights=weights))
         measured = _measures(values[..., None], interleaved, withheld is not None)
-        numbers = {measure: None if x is None else x[0] for measure, x in measured.items()}
-        quantities.append({"name": name, "label": label_of[name], "mean": float(mean), "sd": float(sd), **numbers})
+        entries = {measure: None if x is None else x[0] for measure, x in measured.items()}
+        quantities.append({"name": name, "label": label_of[name], "mean": float(mean), "sd": float(sd), **entries})
     index, values = traces.predictions(run)
     result: dict[str, Any] = {
         "chains": chains,
@@ -104,8 +104,8 @@ def diagnose(run: Run) -> dict[str, Any]:
             **_measures(values, interleaved, withheld is not None or not len(index)),
         },
     }
-    aim = max(ESS_PER_CHAIN * chains, run.config.accuracy_limits.get("ess", 0))
-    return {**result, "warnings": _warnings(result, aim), "note": BIAS_NOTE}
+    target_ess = max(ESS_PER_CHAIN * chains, run.config.accuracy_limits.get("ess", 0))
+    return {**result, "warnings": _warnings(result, target_ess), "note": BIAS_NOTE}
 
 
 def agreement(diagnosis: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -149,10 +149,7 @@ def slowest(diagnosis: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 def _withheld(weights: Float64, interleaved: int) -> str | None:
     """Say why R-hat and ESS cannot be computed from draws with the given weights; None if they can be computed."""
     if not mixing.equal_weights(weights):
-        return (
-            "the draws have unequal weights (the step size changes after burn-in), but R-hat and ESS need equal ones; "
-            "the weights are in sample_stats of an export"
-        )
+        return "the draws have unequal weights, because the step size changes after burn-in"
     draws = weights.shape[1]
     if draws < LEAST_DRAWS * interleaved:
         return f"{draws} draws per chain are too few"
@@ -178,8 +175,8 @@ def _measures(values: Float64, interleaved: int, withheld: bool) -> dict[str, li
     }
 
 
-def _warnings(diagnosis: dict[str, Any], aim: float) -> list[str]:
-    """Describe reasons to doubt the draws, and remedies; `aim` is the default ESS or the run's target, if larger."""
+def _warnings(diagnosis: dict[str, Any], target_ess: float) -> list[str]:
+    """Describe reasons to doubt the draws, and remedies; `target_ess` is the larger of default and target ESS."""
     chains, monitored = diagnosis["chains"], diagnosis["predictions"]
     warnings = []
     if chains == 1:
@@ -195,7 +192,7 @@ def _warnings(diagnosis: dict[str, Any], aim: float) -> list[str]:
     if few:
         warnings.append(
             f"ESS below {ESS_PER_CHAIN} per chain: {', '.join(few)}; their R-hat and tail quantiles are unreliable: "
-            f"continue with --resume --until ess={2 * aim:g}, or --until none --iterations N"
+            f"continue with --resume --until ess={2 * target_ess:g}, or --until none --iterations N"
         )
     if monitored["rhat"] is not None:
         share = float(np.mean(np.array(monitored["rhat"]) > RHAT_LIMIT))
@@ -210,7 +207,7 @@ def _warnings(diagnosis: dict[str, Any], aim: float) -> list[str]:
 def temperatures(run: RunDirectory, transposed: bool) -> dict[str, dict[str, float]]:
     """Return the temperature of each field with momenta, and its standard error, from the newest metrics.
 
-    If chains differ, each field gets the values of the chain that is hottest in it.
+    If chains differ, each field gets the values of the chain in which its temperature is highest.
 
     Parameters
     ----------
@@ -223,15 +220,15 @@ def temperatures(run: RunDirectory, transposed: bool) -> dict[str, dict[str, flo
     dict of str to dict
         ``value`` and ``error``, by names such as ``user factors``; empty if no temperature was measured.
     """
-    hottest: dict[str, dict[str, float]] = {}
+    highest: dict[str, dict[str, float]] = {}
     newest = {line["chain"]: line for line in run.metrics()}
     for line in newest.values():
         for name in (name.removeprefix("temperature.") for name in line if name.startswith("temperature.")):
             factor, _, field = name.partition(".")
             label = f"{'item' if (factor == 'W') == transposed else 'user'} {field}"
             measured = {"value": line[f"temperature.{name}"], "error": line[f"temperature_error.{name}"]}
-            hottest[label] = max(hottest.get(label, measured), measured, key=itemgetter("value"))
-    return hottest
+            highest[label] = max(highest.get(label, measured), measured, key=itemgetter("value"))
+    return highest
 
 
 # ---------------------------------------------------------------------- the target accuracy of a run
@@ -268,9 +265,9 @@ class Look(NamedTuple):
             return "unknown: too few draws, or draws of unequal weight"
         return ", ".join(f"{LABELS[name][0]} {value:{LABELS[name][1]}}" for name, value in self.found.items())
 
-    def against(self, wanted: Mapping[str, float]) -> str:
+    def against(self, targets: Mapping[str, float]) -> str:
         """Return the values of the measures as text, each with its limit."""
-        limit = limits(wanted, self.found)
+        limit = limits(targets, self.found)
         shown = [f"{LABELS[name][0]} {value:{LABELS[name][1]}}/{limit[name]:g}" for name, value in self.found.items()]
         return ", ".join(shown)
 
@@ -315,12 +312,12 @@ def look_at(
     if mixing.equal_weights(weights):
         values = traces.last_draws(chains).astype(np.float64)
         log_likelihood = traces.last_draws(scores) if scores[0].size else None
-        measured = accuracy(values, len(config.make_sampler().positions), list(config.accuracy_limits), log_likelihood)
+        measured = accuracy(values, len(config.make_sampler().positions), list(config.wanted), log_likelihood)
     return Look(
         until=str(config.until),
         iteration=min(iteration for iteration, _ in progress_of.values()),
         found=measured,
-        reached=reached(config.accuracy_limits, measured),
+        reached=reached(config.wanted, measured),
         limit=config.iterations,
     )
 
@@ -387,23 +384,26 @@ def _largest(values: Float64) -> float:
     return float(np.nanquantile(values, 1 - SHARE_LEFT_OUT, method="inverted_cdf"))
 
 
-def scaled(wanted: Mapping[str, float], times: float) -> dict[str, float]:
+def scaled(targets: Mapping[str, float], times: float) -> dict[str, float]:
     """Return limits of an accuracy `times` times as high: ESS is multiplied, and R-hat - 1 divided, by `times`."""
-    return {name: times * limit if name == "ess" else 1 + (limit - 1) / times for name, limit in wanted.items()}
+    return {name: times * limit if name == "ess" else 1 + (limit - 1) / times for name, limit in targets.items()}
 
 
-def limits(wanted: Mapping[str, float], found: Mapping[str, float]) -> dict[str, float]:
-    """Return the limits of the measures in `found`."""
-    of_shared = {f"shared_{name}": limit for name, limit in scaled(wanted, 1 / LIKELIHOOD_ALLOWANCE).items()}
-    return {name: limit for name, limit in {**wanted, **of_shared}.items() if name in found}
+def limits(targets: Mapping[str, float], measured: Mapping[str, float]) -> dict[str, float]:
+    """Return the limits of the measures in `measured`."""
+    shared = {f"shared_{name}": limit for name, limit in scaled(targets, 1 / LIKELIHOOD_ALLOWANCE).items()}
+    return {name: limit for name, limit in {**targets, **shared}.items() if name in measured}
 
 
-def reached(wanted: Mapping[str, float], found: Mapping[str, float]) -> bool:
-    """Whether predictions and log likelihood reach the accuracy, or predictions alone a higher one (`ENOUGH_ALONE`)."""
+def reached(targets: Mapping[str, float], measured: Mapping[str, float]) -> bool:
+    """Whether predictions and log likelihood reach the targets, or predictions a stricter target (`ACCURACY_ALONE`)."""
 
-    def met(wanted: Mapping[str, float]) -> bool:
+    def met(bounds: Mapping[str, float]) -> bool:
         return all(
-            found[name] <= limit if name.endswith("rhat") else found[name] >= limit for name, limit in wanted.items()
+            measured[name] <= limit if name.endswith("rhat") else measured[name] >= limit
+            for name, limit in bounds.items()
         )
 
-    return bool(found) and met(wanted) and (met(limits(wanted, found)) or met(scaled(wanted, ENOUGH_ALONE)))
+    if not measured or not met(targets):
+        return False
+    return met(limits(targets, measured)) or met(scaled(targets, ACCURACY_ALONE))

@@ -39,7 +39,8 @@ def overview(run: RunDirectory) -> tuple[dict[str, Any], Verdict, dict[str, Any]
         Importance of features, and of effects of groups of ratings.
     """
     config, facts = ResolvedConfig.of_run(run)
-    settings, states, reached = config.table(), newest_states(run, facts), run.reached(config.chains)
+    settings, states = config.table(), newest_states(run, facts)
+    reached = run.reached(config.chains)
     draws = {state.manifest.chain: len(state.manifest.saved_draws) for state in states}
     chains = [
         {"checkpoints": steps(run.series("checkpoints", chain)), "saved_draws": draws.get(chain, 0)}
@@ -99,7 +100,8 @@ def _verdict(known: Mapping[str, Any]) -> Verdict:
 
 def _settings(known: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings, commands and contents by label; hashes and times are in ``run.toml``."""
-    facts, jobs, comparison = known["run"], known["jobs"], known.get("comparison")
+    facts, jobs = known["run"], known["jobs"]
+    comparison = known.get("comparison")
     labelled: dict[str, Any] = {}
     for name, value in known["settings"].items():
         labelled |= {f"{name}.{key}": v for key, v in value.items()} if isinstance(value, dict) else {name: value}
@@ -175,7 +177,7 @@ def score_tables(scored: Mapping[str, Any] | None) -> list[Table]:
 def audit(run: RunDirectory) -> str:
     """Check every file of a run, and return the digest of its content (`dsgmcmc.storage.rundir`).
 
-    Raises InputError naming the first file that is wrong.
+    Raises InputError, which names the first damaged file.
     """
     ResolvedConfig.of_run(run)
     digest = verify_run(run)

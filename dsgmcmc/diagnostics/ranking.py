@@ -93,9 +93,7 @@ def evaluate(
     liked = liked_from(run) if liked is None else liked
     chosen = predict_test(run).rating >= liked
     if not chosen.any():
-        raise InputError(
-            f"no test rating of {run.path} is {liked:g} or more: nothing counts as liked; give another --liked"
-        )
+        raise InputError(f"no test rating of {run.path} is {liked:g} or more: give another --liked")
     liked_users, liked_items = (side[chosen] for side in run.test_pairs())
     eligible = np.unique(liked_users)
     sampled = evenly_spaced(eligible, users)
@@ -163,8 +161,8 @@ def measures(users: Int32, items: Lists, liked_users: Int32, liked_items: Int32)
     dict of str to (n,) float64
         Values by user, by the names in `MEASURES`.
     """
-    of_these = np.isin(liked_users, users)
-    liked_users, liked_items = liked_users[of_these], liked_items[of_these]
+    selected = np.isin(liked_users, users)
+    liked_users, liked_items = liked_users[selected], liked_items[selected]
     width = int(max(items.max(), liked_items.max())) + 2
     codes = (users[:, None].astype(np.int64) * width) + items
     hits = np.isin(codes, liked_users.astype(np.int64) * width + liked_items) & (items >= 0)

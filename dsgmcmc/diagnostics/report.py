@@ -94,14 +94,14 @@ def _page(run: Run, name: str) -> str:
     sections = [
         _section("Convergence", _table(convergence_table(diagnosis)), diagnosis["note"]),
         _section("Traces", _traces(run)),
-        *(_of_test_ratings(run, scored) if scored else ()),
+        *(_test_sections(run, scored) if scored else ()),
         *(_section(table.title, _table(table._replace(title=""))) for table in tables),
         _section("Time", _table(times)),
         _section("Configuration", f'<div class="words">{_table(configuration)}</div>'),
     ]
     sizes = [f"{len(run.users):,} users", f"{len(run.items):,} items"]
-    named = {"ratings": "training ratings", "test_ratings": "test ratings"}
-    sizes += [f"{run.facts[key]:,} {what}" for key, what in named.items() if key in run.facts]
+    counted = {"ratings": "training ratings", "test_ratings": "test ratings"}
+    sizes += [f"{run.facts[key]:,} {label}" for key, label in counted.items() if key in run.facts]
     warnings = [*verdict.warnings, *diagnosis["warnings"]]
     page = Template(resources.files("dsgmcmc.diagnostics").joinpath("report.html").read_text(encoding="utf-8"))
     return page.substitute(
@@ -125,7 +125,7 @@ def _traces(run: Run) -> str:
     return _figure(len(traced), partial(_draw_traces, chains=run.chains, shown=traced)) if traced else ""
 
 
-def _of_test_ratings(run: Run, scored: Mapping[str, Any]) -> Iterator[str]:
+def _test_sections(run: Run, scored: Mapping[str, Any]) -> Iterator[str]:
     """Yield the sections about the test ratings."""
     test = predict_test(run)
     predictive = test.predictive(run.config.law, run.levels)
@@ -141,8 +141,8 @@ def _phases(summary: Mapping[str, Any]) -> Table:
     """Return the seconds of the processes by phase; in exchange and reduce, a process mostly waits for messages."""
     rows = [[name, f"{entry['mean']:.2f}", f"{entry['max']:.2f}"] for name, entry in summary.get("phases", {}).items()]
     memory = max(summary.get("peak_rss_bytes", [0])) / 1e6
-    title = f"At most {memory:,.0f} MB a process" if rows else "Known once a job has ended"
-    return Table(title, ("phase", "mean seconds of a process", "most"), rows)
+    title = f"At most {memory:,.0f} MB per process" if rows else "Known once a job has ended"
+    return Table(title, ("phase", "mean seconds per process", "maximum"), rows)
 
 
 def _metrics(run: Run) -> dict[int, dict[str, Float64]]:
@@ -223,7 +223,7 @@ def _draw_errors(panels: Panels, metrics: Mapping[int, Mapping[str, Float64]]) -
         panel.set(title=f"RMSE by {label}", xlabel=label, ylabel="RMSE on test ratings")
     if not metrics:
         return
-    # the scale ignores the first draws, whose errors are much larger
+    # the scale ignores the first draws, because their errors are much larger
     settled = [np.r_[c["rmse"][len(c["rmse"]) // 20 :], c["rmse_mean"]] for c in metrics.values()]
     low, high = np.nanquantile(np.concatenate(settled), (0, 0.98)) * (0.99, 1.01)
     for panel in panels:
@@ -239,8 +239,7 @@ def _draw_calibration(panels: Panels, predictive: Predictive, ratings: Float64, 
     inside = coverage(pit(predictive, ratings), levels.tolist())
     covered.plot([0, 1], [0, 1], "--", color="gray", label="calibrated")
     covered.plot(levels, list(inside.values()), label="this run")
-    covered.set(title="Test ratings inside their predictive intervals")
-    covered.set(xlabel="nominal coverage", ylabel="observed coverage")
+    covered.set(title="Test ratings in predictive intervals", xlabel="nominal coverage", ylabel="observed coverage")
     density = np.asarray(counts) / max(sum(counts), 1) * len(counts)
     transformed.stairs(density, np.linspace(0, 1, len(counts) + 1), fill=True, alpha=0.6, label="this run")
     transformed.axhline(1, linestyle="--", color="gray", label="calibrated")

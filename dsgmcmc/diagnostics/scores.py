@@ -108,7 +108,8 @@ def calibration(run: Run) -> dict[str, Any] | None:
     users, items = run.test_pairs()
     if not len(users) or not run.config.law.can_be_evaluated or run.unfinished:
         return None
-    test, law, levels = predict_test(run), run.config.law, run.levels
+    law, levels = run.config.law, run.levels
+    test = predict_test(run)
     predictive = test.predictive(law, levels)
     transforms = pit(predictive, test.rating)
     return {
@@ -155,8 +156,8 @@ def _groups(transforms: Pit, test: TestPredictions, counts: Int64) -> list[dict[
     edges = np.unique(np.quantile(counts, np.linspace(0, 1, GROUPS + 1)).astype(np.int64))
     group = np.clip(np.searchsorted(edges, counts, side="right") - 1, 0, max(len(edges) - 2, 0))
     result, covered = [], inside(transforms, 0.05, 0.95)
-    for g in np.unique(group).tolist():
-        chosen = group == g
+    for number in np.unique(group).tolist():
+        chosen = group == number
         result.append(
             {
                 "from": int(counts[chosen].min()),

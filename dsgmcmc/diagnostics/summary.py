@@ -94,9 +94,9 @@ def verdict(summary: Summary, cautions: Sequence[str] = ()) -> Verdict:
 
 
 def _scores(summary: Summary) -> list[str]:
-    """Return lines with scores (also of baselines), coverage, and agreement of the chains; for clicks, of rankings."""
+    """Return lines with scores and baselines, coverage, and agreement of the chains; for clicks, scores of rankings."""
     if summary.get("rankings"):
-        return _of_clicks(summary["rankings"])
+        return _ranking_lines(summary["rankings"])
     if summary.get("rmse_mean") is None:
         if not summary["draws"]:
             return ["no RMSE: there is no draw yet"]
@@ -171,7 +171,7 @@ def written(error: float) -> str:
     return f"{error:.4f}" if error == 0 or 0.1 <= abs(error) < 1e5 else f"{error:.4g}"
 
 
-def _of_clicks(rankings: Mapping[str, Any]) -> list[str]:
+def _ranking_lines(rankings: Mapping[str, Any]) -> list[str]:
     """Return lines with the measures of the rankings, compared with rankings by popularity alone."""
     return [
         f"{name.replace('recall', 'Recall').replace('ndcg', 'NDCG')} of held-out clicks {ranking['mean']:.4f} "
@@ -217,12 +217,12 @@ def doubts(summary: Summary) -> list[str]:
     rankings = summary.get("rankings") or {}
     if any(ranking["mean"] < ranking["popular"] for name, ranking in rankings.items() if name != "users"):
         warnings.append("rankings are worse than by popularity alone: try another --rank, or a smaller zero_weight")
-    warnings += warm(summary.get("temperatures", {}))
+    warnings += temperature_warnings(summary.get("temperatures", {}))
     if summary.get("rmse_mean") is None or _stopped(summary):  # the checks below need an RMSE and enough draws
         return warnings
     simple = summary.get("baselines") or {}
     if summary["rmse_mean"] > simple.get("mean_only", inf):
-        warnings.append(f"the RMSE is worse than that of predicting the mean ({written(simple['mean_only'])})")
+        warnings.append(f"the RMSE is worse than the RMSE of predicting the mean ({written(simple['mean_only'])})")
     warnings.extend(no_better(summary))
     inside = summary["coverage"]["0.9"]
     if abs(inside - 0.9) > max(COVERAGE_OFF, 3 * sqrt(0.9 * 0.1 / summary.get("test_ratings", 1_000_000))):
@@ -239,13 +239,14 @@ def no_better(summary: Summary) -> list[str]:
     over = summary.get("over_biases")
     if not over:
         return []
-    gain, error, square = over["gain"], over["gain_error"], over["square"]
+    gain, error = over["gain"], over["gain_error"]
+    square = over["square"]
     if gain < error:
         better = "worse" if gain <= -error else "no better"
         side = "higher" if gain >= 0 else "lower"
         return [
             f"{better} than biases only: the {LOG_SCORES[over['measure']]} is {side} by {abs(gain):.4f} "
-            f"(standard error {error:.4f}); plain biases only, --rank 0, is simpler, and --model auto looks for a "
+            f"(standard error {error:.4f}); biases only (--rank 0) is simpler, and --model auto looks for a "
             "better model"
         ]
     if square < over["square_error"]:
@@ -257,7 +258,7 @@ def no_better(summary: Summary) -> list[str]:
     return []
 
 
-def warm(temperatures: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def temperature_warnings(temperatures: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Warn about fields whose momenta have a temperature significantly above `WARNED_TEMPERATURE`."""
     names = [name for name, field in temperatures.items() if field["value"] - 4 * field["error"] > WARNED_TEMPERATURE]
     if not names:

@@ -9,7 +9,7 @@ import pytest
 from mpi4py import MPI
 from support import MODEL, factor_target, write_planted
 
-from dsgmcmc.diagnostics.summary import warm
+from dsgmcmc.diagnostics.summary import temperature_warnings
 from dsgmcmc.model.target import FactorTarget
 from dsgmcmc.samplers.baoab import BAOAB, BAOABConfig
 from dsgmcmc.samplers.underdamped import MIN_MEASUREMENTS, Temperatures
@@ -43,7 +43,7 @@ def test_a_temperature_is_the_mean_square_of_the_momenta_of_a_field(target: Fact
         assert found[name][0] == pytest.approx(value, abs=4 * value * found[name][1])
     assert "factors of H have the temperature 1." in temperatures.find_divergence()
     read = {name: {"value": value, "error": error} for name, (value, error) in found.items()}
-    (said,) = warm(read)
+    (said,) = temperature_warnings(read)
     assert "H.factors" in said
     assert "W.factors" not in said
 
