@@ -34,12 +34,14 @@ from dsgmcmc.types import Float64
 Data = slice | npt.NDArray[np.integer[Any]]
 ALL = slice(None)
 
-#: Maximum number of iterations of L-BFGS; maximum number of axes along which gradients are differenced; number of
-#: vectors of random signs that replace more axes; and number of power iterations.
-DESCENT_STEPS, MAX_AXES, SIGN_VECTORS, POWER_STEPS = 300, 200, 100, 20
+#: Maximum number of iterations of L-BFGS, and number of power iterations.
+DESCENT_STEPS, POWER_STEPS = 300, 20
+#: Maximum number of axes along which gradients are differenced; number of vectors of random signs that replace more
+#: axes.
+MAX_AXES, SIGN_VECTORS = 200, 100
 #: Smallest element of a computed curvature, as a fraction of the largest element of curvature or prior precision.
 MIN_CURVATURE = 1e-6
-#: Spacings of the differences: for a first curvature in units of theta, and for the final one in standard deviations.
+#: Spacings of the differences: in units of theta for a first curvature, in standard deviations for the final curvature.
 SPACING = (1e-3, 0.1)
 
 
@@ -128,10 +130,10 @@ def check_attributes(density: Density) -> None:
     vector, matrix = (size,), (size, size)
     for name, shapes in (("curvature", [vector]), ("prior_mean", [vector]), ("prior_precision", [vector, matrix])):
         value = getattr(density, name, None)
-        wanted = " or ".join(map(str, shapes))
+        expected = " or ".join(map(str, shapes))
         if not isinstance(value, np.ndarray) or value.shape not in shapes or value.dtype.kind not in "fiu":
-            given = f"{value.dtype} {value.shape}" if isinstance(value, np.ndarray) else repr(value)[:80]
-            raise InputError(f"{kind}.{name} must be an array of numbers, {wanted}: found {given}")
+            actual = f"{value.dtype} {value.shape}" if isinstance(value, np.ndarray) else repr(value)[:80]
+            raise InputError(f"{kind}.{name} must be an array of numbers, {expected}: found {actual}")
         if not np.isfinite(value).all():
             raise InputError(f"{kind}.{name} must be finite: found {value}")
 
@@ -142,9 +144,7 @@ def check_energy(density: Density, points: Float64) -> None:
     for point in points:
         energy = np.asarray(density.energy(point[None]))
         if energy.shape not in ((1,), ()):
-            raise InputError(
-                f"{kind}.energy must be (n,) for theta (n, D): found {energy.shape} for {point[None].shape}"
-            )
+            raise InputError(f"{kind}.energy must be (n,) for theta (n, D): found {energy.shape} for n = 1")
         if not np.isnan(energy).all():
             return
     raise InputError(f"{kind}.energy is NaN at {len(points)} points drawn like initial states, one of them {points[0]}")
@@ -157,9 +157,7 @@ def check_gradient(density: Density, theta: Float64, gradient: Any) -> None:
     """
     shape = np.shape(gradient)
     if shape != theta.shape and not (len(theta) == 1 and shape == theta.shape[1:]):
-        raise InputError(
-            f"{type(density).__name__}.gradient must have the shape of theta, {theta.shape}: found {shape}"
-        )
+        raise InputError(f"{type(density).__name__}.gradient must have the shape of theta {theta.shape}: found {shape}")
 
 
 def multiply(matrices: Float64, rows: Float64) -> Float64:
@@ -241,8 +239,8 @@ def _slope(density: Density, mode: Float64, step: Float64) -> Float64:
 
 def _largest_eigenvalue(density: Density, mode: Float64, precision: Float64) -> float:
     """Return the largest eigenvalue of P^-1/2 (H + prior) P^-1/2, by power iteration."""
-    root, v, value = np.sqrt(precision), np.random.default_rng(1).standard_normal(len(precision)), 0.0
-    prior = density.prior_precision
+    root, v = np.sqrt(precision), np.random.default_rng(1).standard_normal(len(precision))
+    prior, value = density.prior_precision, 0.0
     for _ in range(POWER_STEPS):
         x = SPACING[1] * (v / np.linalg.norm(v)) / root
         v = (_slope(density, mode, x) + (prior @ x if prior.ndim == 2 else prior * x)) / root / SPACING[1]
@@ -287,7 +285,8 @@ class DoubleWell:
     By quadrature E x^2 is 0.832745; E x^4 = E x^2 + 1 / 4, because E x U' = 1.
     """
 
-    dimension, n_data, curvature = 1, 1, np.array([8.0])  # the curvature at the modes
+    dimension, n_data = 1, 1
+    curvature = np.array([8.0])  # at the modes
     prior_mean, prior_precision = np.zeros(1), np.zeros(1)
     square, fourth = 0.832745, 1.082745
 

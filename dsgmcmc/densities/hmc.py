@@ -66,7 +66,8 @@ class HMC(Metropolis[HMCConfig, Density]):
 
     def step(self, target: VectorTarget[Density], iteration: int) -> None:
         """Run one iteration."""
-        theta, density, config = target.block["theta"], target.density, self.config
+        theta, density = target.block["theta"], target.density
+        config = self.config
         self.begin_counts(target, iteration)
         self.fill_energies(density, theta)
         if self.adapted is None:
@@ -109,7 +110,8 @@ class HMC(Metropolis[HMCConfig, Density]):
         self, density: Density, start: Float64, v: Float64, eps: Float64, n_steps: Int64
     ) -> tuple[Float64, Float64]:
         """Make `n_steps` leapfrog steps, (n,), from every row, and return the final theta and v."""
-        theta, v, root = start.copy(), v.copy(), eps[:, None] * np.sqrt(self._inverse)
+        theta, v = start.copy(), v.copy()
+        root = eps[:, None] * np.sqrt(self._inverse)
         slope = posterior_gradient(density, theta)
         for step in range(int(n_steps.max())):
             moving = np.flatnonzero(n_steps > step)

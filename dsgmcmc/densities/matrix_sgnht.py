@@ -59,7 +59,7 @@ class MatrixSGNHTConfig(StepSize):
     """Configuration of the thermostat; `step_size` is eps = h^2 / 2, with h the time step of the dynamics."""
 
     step_size: float = Field(0.01, gt=0, allow_inf_nan=False)
-    diffusion: float = Field(0.5, gt=0, allow_inf_nan=False, description="A, the friction where there is no noise")
+    diffusion: float = Field(0.5, gt=0, allow_inf_nan=False, description="A, the friction if gradients have no noise")
 
 
 class MatrixSGNHT(Sampler[MatrixSGNHTConfig, VectorTarget[Density]]):
@@ -86,10 +86,7 @@ class MatrixSGNHT(Sampler[MatrixSGNHTConfig, VectorTarget[Density]]):
         """Draw positions from N(0, `sd`^2) and momenta from N(0, 1); set frictions to A I."""
         rows, D = target.block["theta"].shape
         if D > MAX_DIMENSION:
-            raise InputError(
-                f"matrix_sgnht keeps a matrix of frictions for at most {MAX_DIMENSION} dimensions: found {D}. Take "
-                "sgnht, whose frictions are scalars"
-            )
+            raise InputError(f"matrix_sgnht takes at most {MAX_DIMENSION} dimensions: found {D}; use sgnht")
         self.start_field(target, "theta", sd)
         self.start_field(target, "r", 1.0, Purpose.MOMENTUM)
         self.frictions = np.tile(self.config.diffusion * np.eye(D), (rows, 1, 1))
@@ -100,12 +97,12 @@ class MatrixSGNHT(Sampler[MatrixSGNHTConfig, VectorTarget[Density]]):
         scaled = h / np.sqrt(target.precision)
         for block in self.gradient.by_block(target, "theta"):
             block.update(KICK, step=scaled)
-            self._heat(block["r"], h)
+            self._update_frictions(block["r"], h)
             block["r"][:] = self._after_friction(block["r"], block["normal"], h)
-            self._heat(block["r"], h)
+            self._update_frictions(block["r"], h)
             block.update(DRIFT, step=scaled)
 
-    def _heat(self, r: Float64, h: float) -> None:
+    def _update_frictions(self, r: Float64, h: float) -> None:
         """Update the frictions for half a step."""
         D = r.shape[1]
         self.frictions = self.frictions + 0.5 * h / D * (r[:, :, None] * r[:, None, :] - np.eye(D))

@@ -26,6 +26,7 @@ from math import sqrt
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.random import Generator
 from pydantic import Field
 
 from dsgmcmc.densities.density import D, Density, dense, prior_energy
@@ -35,7 +36,8 @@ from dsgmcmc.samplers.base import C, Sampler
 from dsgmcmc.samplers.step_size import SamplerConfig
 from dsgmcmc.types import Array, Float64, Purpose
 
-GAMMA, T0, KAPPA = 0.05, 10.0, 0.75  # gamma, t0 and kappa of dual averaging
+GAMMA, KAPPA = 0.05, 0.75  # gamma and kappa of dual averaging
+T0 = 10.0  # t0 of dual averaging
 
 
 class DualAveraging:
@@ -56,11 +58,11 @@ class DualAveraging:
         """Return the steps of the rows, (n,): eps while adapting, otherwise eps_bar."""
         return np.exp(self._steps[2 if adapting else 3])
 
-    def adapt(self, probability: Float64, wanted: float) -> None:
-        """Adapt the steps, given an iteration's acceptance probabilities (n,) and the wanted mean; NaN counts as 0."""
+    def adapt(self, probability: Float64, target: float) -> None:
+        """Adapt the steps, given the acceptance probabilities (n,) of an iteration and their target; NaN counts as 0."""
         centre, error, _, mean = self._steps  # log(10 eps_0), H, log eps, log eps_bar
         self._iterations += 1
-        error = error + (wanted - np.where(np.isnan(probability), 0.0, probability) - error) / (self._iterations + T0)
+        error = error + (target - np.where(np.isnan(probability), 0.0, probability) - error) / (self._iterations + T0)
         log_eps = centre - sqrt(self._iterations) / GAMMA * error
         weight = self._iterations**-KAPPA
         self._steps = np.stack([centre, error, log_eps, weight * log_eps + (1 - weight) * mean])
@@ -132,19 +134,19 @@ class NormalApproximation(NamedTuple):
     root: Float64
 
     @classmethod
-    def of(cls, mean: Float64, precision: Float64, what: str) -> NormalApproximation:
+    def of(cls, mean: Float64, precision: Float64, label: str) -> NormalApproximation:
         """Make the distribution from its precision.
 
         Raises
         ------
         InputError
-            If the precision is not positive definite; the message calls it `what`.
+            If the precision is not positive definite; the message calls it `label`.
         """
         try:
             lower = np.linalg.cholesky(precision)
         except np.linalg.LinAlgError as error:
             raise InputError(
-                f"{what} is not positive definite, so it gives no width for proposals: give the density a "
+                f"{label} is not positive definite, so it gives no width for proposals: give the density a "
                 'prior_precision above 0, or use proposal = "walk"'
             ) from error
         return cls(mean, precision, np.ascontiguousarray(np.linalg.inv(lower).T))
@@ -218,17 +220,17 @@ class Stepwise(Metropolis[P, D]):
             self._proposal = Proposal.of(self.config, normal, density.n_data)
         rng = target.stream.generator(Purpose.PROPOSAL)
         proposed = self._proposal.move(theta, rng.standard_normal(theta.shape))
-        bar = rng.standard_exponential(len(theta))  # -log u
+        limit = rng.standard_exponential(len(theta))  # -log u
         for sign, at in ((1, theta), (-1, proposed)):
-            bar += sign * (prior_energy(density, at) - self._proposal.energy(at))
-        accepted = self.decide(density, theta, proposed, bar, rng)
+            limit += sign * (prior_energy(density, at) - self._proposal.energy(at))
+        accepted = self.decide(density, theta, proposed, limit, rng)
         theta[accepted] = proposed[accepted]
         self.counts[:, 0] += accepted
         self.counts[:, 3] += 1
 
     @abstractmethod
-    def decide(self, density: D, theta: Float64, proposed: Float64, bar: Float64, rng: np.random.Generator) -> Array:
-        """Decide for every row whether the data's energy rises by no more than `bar`.
+    def decide(self, density: D, theta: Float64, proposed: Float64, limit: Float64, rng: Generator) -> Array:
+        """Decide for every row whether the data's energy rises by no more than `limit`.
 
         A subclass adds evaluations and decisions based on all data to `counts`, and updates `energies` if it uses them.
 
@@ -237,7 +239,7 @@ class Stepwise(Metropolis[P, D]):
         density : Density
         theta, proposed : (n, D) float64
             Current and proposed values.
-        bar : (n,) float64
+        limit : (n,) float64
             Maximum rise of the data's energy at which a proposal is accepted: -log u, plus terms of prior and proposal.
         rng : Generator
             Random numbers for this iteration.

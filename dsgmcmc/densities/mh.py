@@ -39,6 +39,7 @@ from math import inf, sqrt
 from typing import NamedTuple
 
 import numpy as np
+from numpy.random import Generator
 from pydantic import Field
 
 from dsgmcmc.densities.density import Density
@@ -53,14 +54,12 @@ class MH(Stepwise[ProposalConfig, Density]):
 
     Config = ProposalConfig
 
-    def decide(
-        self, density: Density, theta: Float64, proposed: Float64, bar: Float64, rng: np.random.Generator
-    ) -> Array:
-        """Whether the data's energy rises by no more than `bar`, for every row, (n,) bool."""
+    def decide(self, density: Density, theta: Float64, proposed: Float64, limit: Float64, rng: Generator) -> Array:
+        """Whether the data's energy rises by no more than `limit`, for every row, (n,) bool."""
         self.fill_energies(density, theta)
         new = density.energy(proposed)
         self.counts[:, 1:3] += density.n_data, 1
-        accepted: Array = new - self.energies <= bar
+        accepted: Array = new - self.energies <= limit
         self.energies[accepted] = new[accepted]
         return accepted
 
@@ -78,27 +77,25 @@ class Austerity(Stepwise[AusterityConfig, SumDensity]):
     Config = AusterityConfig
     densities = SumDensity
 
-    def decide(
-        self, density: SumDensity, theta: Float64, proposed: Float64, bar: Float64, rng: np.random.Generator
-    ) -> Array:
-        """Whether the data's energy rises by no more than `bar`, for every row, (n,) bool."""
+    def decide(self, density: SumDensity, theta: Float64, proposed: Float64, limit: Float64, rng: Generator) -> Array:
+        """Whether the data's energy rises by no more than `limit`, for every row, (n,) bool."""
         accepted = np.zeros(len(theta), bool)
         for row, pair in enumerate(np.stack([theta, proposed], axis=1)):
             order = rng.permutation(density.n_data)
-            accepted[row], used = self.rises_by_no_more(density, pair, bar[row], order)
+            accepted[row], used = self.rises_by_no_more(density, pair, limit[row], order)
             self.counts[row, 1:3] += 2 * used, used == density.n_data
         return accepted
 
-    def rises_by_no_more(self, density: SumDensity, pair: Float64, bar: float, order: Array) -> tuple[bool, int]:
-        """Decide whether the energy rises by no more than `bar`, and return the number of data used.
+    def rises_by_no_more(self, density: SumDensity, pair: Float64, limit: float, order: Array) -> tuple[bool, int]:
+        """Decide whether the energy rises by no more than `limit`, and return the number of data used.
 
         Parameters
         ----------
         density : SumDensity
         pair : (2, D) float64
             theta and theta'.
-        bar : float
-            Limit of the rise of the energy from theta to theta'.
+        limit : float
+            Largest accepted rise of the energy from theta to theta'.
         order : (N,) int64
             Order in which the data are used.
         """
@@ -110,9 +107,9 @@ class Austerity(Stepwise[AusterityConfig, SumDensity]):
             differences[used : used + len(index)] = after - before
             used += len(index)
             seen = differences[:used]
-            if used < n and is_significant(seen.mean() - bar / n, error_of_mean(seen, n), used - 1, self.config.risk):
+            if used < n and is_significant(seen.mean() - limit / n, error_of_mean(seen, n), used - 1, self.config.risk):
                 break
-        return bool(differences[:used].mean() * n <= bar), used
+        return bool(differences[:used].mean() * n <= limit), used
 
 
 class StochasticMHConfig(AusterityConfig):
@@ -127,14 +124,14 @@ class StochasticMH(Stepwise[StochasticMHConfig, SumDensity]):
     Config = StochasticMHConfig
     densities = SumDensity
 
-    def decide(
-        self, density: SumDensity, theta: Float64, proposed: Float64, bar: Float64, rng: np.random.Generator
-    ) -> Array:
-        """Whether the data's energy rises by no more than `bar`, for every row, (n,) bool."""
+    def decide(self, density: SumDensity, theta: Float64, proposed: Float64, limit: Float64, rng: Generator) -> Array:
+        """Whether the data's energy rises by no more than `limit`, for every row, (n,) bool."""
         self.fill_energies(density, theta)
-        limits, estimates, n = self.energies + bar, np.empty(len(theta)), density.n_data
-        for row, limit in enumerate(limits):
-            order, terms, used = rng.permutation(n), np.empty(n), 0
+        bounds, estimates = self.energies + limit, np.empty(len(theta))
+        n = density.n_data
+        for row, bound in enumerate(bounds):
+            order, terms = rng.permutation(n), np.empty(n)
+            used = 0
             while used < n:
                 index = order[used : used + self.config.batch]
                 terms[used : used + len(index)] = density.energies(proposed[row : row + 1], index)[0]
@@ -142,10 +139,10 @@ class StochasticMH(Stepwise[StochasticMHConfig, SumDensity]):
                 seen = terms[:used]
                 estimates[row] = n * seen.mean()
                 error = n * error_of_mean(seen, n) if used < n else 0.0
-                if is_significant(estimates[row] - limit, error, used - 1, self.config.risk):
+                if is_significant(estimates[row] - bound, error, used - 1, self.config.risk):
                     break
             self.counts[row, 1:3] += used, used == n
-        accepted: Array = estimates <= limits
+        accepted: Array = estimates <= bounds
         self.energies[accepted] = estimates[accepted]
         return accepted
 
@@ -199,37 +196,36 @@ class ModifiedStochasticMH(Stepwise[ModifiedStochasticMHConfig, SumDensity]):
         super().step(target, iteration)  # resets `counts` at the end of burn-in
         self.counts[:, 1] += is_due * density.n_data
 
-    def decide(
-        self, density: SumDensity, theta: Float64, proposed: Float64, bar: Float64, rng: np.random.Generator
-    ) -> Array:
-        """Whether the data's energy rises by no more than `bar`, for every row, (n,) bool."""
+    def decide(self, density: SumDensity, theta: Float64, proposed: Float64, limit: Float64, rng: Generator) -> Array:
+        """Whether the data's energy rises by no more than `limit`, for every row, (n,) bool."""
         assert self._probabilities is not None
         if self._estimates is None:
             self._estimates = np.zeros((len(theta), 3))
         accepted = np.zeros(len(theta), bool)
         for row, (p, estimate) in enumerate(zip(self._probabilities, self._estimates, strict=True)):
             pair = np.stack([theta[row], proposed[row]])
-            old, new, used = self._compare(density, pair, Estimate(*estimate), bar[row], p, rng)
-            accepted[row] = new.mean - old.mean <= bar[row]
+            old, new, used = self._compare(density, pair, Estimate(*estimate), limit[row], p, rng)
+            accepted[row] = new.mean - old.mean <= limit[row]
             estimate[:] = new if accepted[row] else old
             self.counts[row, 1:3] += used, new.number == inf
         return accepted
 
     def _compare(
-        self, density: SumDensity, pair: Float64, old: Estimate, bar: float, p: Float64, rng: np.random.Generator
+        self, density: SumDensity, pair: Float64, old: Estimate, limit: float, p: Float64, rng: Generator
     ) -> tuple[Estimate, Estimate, int]:
         """Refine estimates of the energies at theta and theta', `pair` (2, D), until a test decides.
 
         Returns the estimates at theta and theta', and the number of terms computed.
         """
-        new, cumulative, used = Estimate(), np.cumsum(p), 0
+        new, cumulative = Estimate(), np.cumsum(p)
+        used = 0
         while used < density.n_data:
             index = np.minimum(np.searchsorted(cumulative, rng.random(self.config.batch)), density.n_data - 1)
             before, after = density.energies(pair, index) / p[index]
             old, new = old.refined(before), new.refined(after)
             used += 2 * len(index)
             variance = old.variance + new.variance if old.number < inf else new.variance
-            if is_significant(new.mean - old.mean - bar, sqrt(variance), new.number - 1, self.config.risk):
+            if is_significant(new.mean - old.mean - limit, sqrt(variance), new.number - 1, self.config.risk):
                 return old, new, used
         exact = density.energy(pair)
         return Estimate(exact[0], 0.0, inf), Estimate(exact[1], 0.0, inf), used + 2 * density.n_data

@@ -170,10 +170,9 @@ class Regression(SumDensity):
         self.squares = (self.features**2).sum(axis=1)
         self.curvature = link.typical * (self.features**2).sum(axis=0)
         precision = np.asarray(prior_precision, np.float64)
-        self.prior_mean = np.broadcast_to(np.asarray(prior_mean, np.float64), (self.dimension,)).copy()
-        self.prior_precision = (
-            precision if precision.ndim == 2 else np.broadcast_to(precision, (self.dimension,)).copy()
-        )
+        shape = (self.dimension,)
+        self.prior_mean = np.broadcast_to(np.asarray(prior_mean, np.float64), shape).copy()
+        self.prior_precision = precision if precision.ndim == 2 else np.broadcast_to(precision, shape).copy()
 
     def energies(self, theta: Float64, index: Data = ALL) -> Float64:
         """Return U_i, minus the log likelihood, for each of S data: (n, S) for theta (n, D)."""

@@ -80,12 +80,12 @@ class ResolvedDensity(ResolvedChain, DensityConfig):
 
 def check_fits(density: Density, kind: type[Sampler[Any, Any]], config: SamplerConfig, name: str = "") -> None:
     """Raise `InputError` if a sampler, or its gradient estimator, needs a density of another class."""
-    for what, needed in (
+    for use, needed in (
         (f"sampler {name or kind.__name__} samples", kind.densities),
         (f"sampler.gradient = {config.gradient!r} needs", kind.estimator(config).densities),
     ):
         if needed is not None and not isinstance(density, needed):
-            raise InputError(f"{what} a {needed.__name__}, which this {type(density).__name__} is not")
+            raise InputError(f"{use} a {needed.__name__}, which this {type(density).__name__} is not")
 
 
 def vector_target(
@@ -378,10 +378,8 @@ def _check(density: Density, config: ResolvedDensity) -> None:
         raise InputError(NOT_CONDITIONAL)
     check_fits(density, kind, config.sampler.config, config.sampler.name)
     if config.first_draw > config.iterations:
-        raise InputError(
-            f"iterations = {config.iterations} end before the first draw, at {config.first_draw} after a burn-in of "
-            f"{config.burn_in}: use more iterations, or a shorter burn-in"
-        )
+        ending = f"{config.iterations} iterations end before the first draw, at iteration {config.first_draw}"
+        raise InputError(f"{ending}: use more iterations, or a shorter burn-in")
     if config.sweep_length > density.n_data:
         raise InputError(f"grid {config.grid}: {density.n_data} data cannot be cut into so many parts")
     points = config.initial_sd * np.random.default_rng(0).standard_normal((8, density.dimension))

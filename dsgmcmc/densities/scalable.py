@@ -6,10 +6,11 @@ datum i after its Taylor polynomial. A proposal theta' is accepted with probabil
     alpha = min{1, q(theta', theta) / q(theta, theta') e^(U^_k(theta) - U^_k(theta'))}
             prod_i min{1, e^(R_i(theta) - R_i(theta'))}
 
-which is at most alpha of Metropolis-Hastings, and leaves the same posterior invariant. The product is evaluated by a
-Poisson process of candidates (`dsgmcmc.kernels.thinning`), and only candidates are evaluated. If the posterior has
-width N^(-1/2) about theta^, these are O(1) data for k = 1, and O(N^(-1/2)) for k = 2. The preconditioned Crank-Nicolson
-proposal is reversible with respect to the normal distribution with energy U^_2, so for k = 2 the first factor is 1.
+This is at most the acceptance probability of Metropolis-Hastings, and leaves the same posterior invariant. The product
+is evaluated by a Poisson process of candidates (`dsgmcmc.kernels.thinning`), and only candidates are evaluated. If the
+posterior has width N^(-1/2) about theta^, these are O(1) data for k = 1, and O(N^(-1/2)) for k = 2. The preconditioned
+Crank-Nicolson proposal is reversible with respect to the normal distribution with energy U^_2, so for k = 2 the first
+factor is 1.
 
 The kernel makes a step of plain Metropolis-Hastings if more than R candidates are expected. This condition is symmetric
 in theta and theta'. The published R is N. The default is R = N / 2, because a candidate takes two evaluations, while
@@ -101,7 +102,8 @@ class Scalable(Metropolis[SMHConfig, Regression]):
 
     def _make(self, density: Regression, anchor: Float64) -> tuple[Thinning, NormalApproximation]:
         """Make the kernel, and the normal approximation, from the expansion of energies at `anchor`, theta^ (D,)."""
-        link, x, y = density.link, density.features, density.responses
+        link = density.link
+        x, y = density.features, density.responses
         eta = x @ anchor
         value, slope, curvature = (f(eta, y, link.shape) for f in (link.value, link.slope, link.curvature))
         prior, data_hessian = dense(density.prior_precision), (curvature[:, None] * x).T @ x

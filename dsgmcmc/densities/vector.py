@@ -25,8 +25,8 @@ from dsgmcmc.types import Array, Factor, Float64, Named, Shapes
 
 #: Message for samplers that draw rows from their conditional distributions.
 NOT_CONDITIONAL = (
-    "this sampler draws rows from their normal conditional distributions, which a density does not give: choose one "
-    "that steps along gradients, such as sgld"
+    "this sampler draws rows from their normal conditional distributions, which a density does not give: choose a "
+    "sampler that steps along gradients, such as sgld"
 )
 
 
@@ -40,7 +40,8 @@ class VectorCell:
     def gradient(self, position: str, out: str, prior: bool = True, errors: bool = True) -> None:
         """Set `out` of all blocks to the stochastic gradient of the energy U at field `position`."""
         target, block = self._target, self._target.block
-        density, theta, total = target.density, block[position], block[out]
+        density = target.density
+        theta, total = block[position], block[out]
         for rows, data, probability in target.parts_of(target.stream.iteration):
             points = theta if rows is ALL else theta[rows]
             gradient = density.gradient(points, data)
@@ -86,7 +87,8 @@ class VectorTarget(Generic[D]):
         stream: RandomStream,
         rows: int = 1,
     ) -> None:
-        self.density, self.schedule, self.stream, self.subchain = density, schedule, stream, 0
+        self.density, self.schedule = density, schedule
+        self.stream, self.subchain = stream, 0
         self.n_data = density.n_data
         self.sweep_length = schedule.grid if schedule else 1
         self.curvature = np.asarray(density.curvature, np.float64)
