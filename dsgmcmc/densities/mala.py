@@ -5,7 +5,7 @@ With D = 1 / (typical curvature + the prior's precision) for each element,
     theta' = theta - eps D grad U(theta) + N(0, 2 eps D)
 
 is accepted with probability min{1, exp(U(theta) - U(theta') + (|r|^2 - |r'|^2) / (4 eps))}, where
-r = D^(-1/2) (theta' - theta + eps D grad U(theta)), and r' the same with theta and theta' exchanged.
+r = D^(-1/2) (theta' - theta + eps D grad U(theta)), and r' is r with theta and theta' exchanged.
 
 If no step is given, dual averaging adapts it in burn-in to an acceptance rate of 0.574, the optimum in many dimensions
 [Roberts & Rosenthal 1998]; after burn-in it is fixed.

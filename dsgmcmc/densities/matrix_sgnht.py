@@ -9,7 +9,7 @@ matrix (D, D) for every row, and A the setting `diffusion`. In the splitting of 
     Xi    <- Xi + (h / (2 mu)) (r r^T - I),                         theta <- theta + (H / 2) r
 
 Let V be the covariance of the noise in P^-1/2 grad U~. This noise acts on momenta like the diffusion h V / 2. With
-S = A I + h V / 2 the dynamics are those of [Ma 2015, eq. 3] with D = S for r and
+S = A I + h V / 2 the dynamics have the form of [Ma 2015, eq. 3] with D = S for r and
 
     H(z) = U + |r|^2 / 2 + (mu / 2) sum_jk (Xi - S)_jk^2,     Q(r_i, Xi_jk) = (r_j delta_ik + r_k delta_ij) / (2 mu):
 

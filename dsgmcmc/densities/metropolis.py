@@ -59,7 +59,7 @@ class DualAveraging:
         return np.exp(self._steps[2 if adapting else 3])
 
     def adapt(self, probability: Float64, target: float) -> None:
-        """Adapt the steps, given the acceptance probabilities (n,) of an iteration and their target; NaN counts as 0."""
+        """Adapt the steps, given the acceptance probabilities (n,) of an iteration and a target; NaN counts as 0."""
         centre, error, _, mean = self._steps  # log(10 eps_0), H, log eps, log eps_bar
         self._iterations += 1
         error = error + (target - np.where(np.isnan(probability), 0.0, probability) - error) / (self._iterations + T0)

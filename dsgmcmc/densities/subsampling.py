@@ -123,7 +123,7 @@ class Subsample(PartGradient[SumTarget]):
         return np.full(target.n_data, 1 / target.n_data)
 
     def seen(self, target: SumTarget, row: int, theta: Float64, index: Int64, gradient: Float64) -> None:
-        """Update what a subclass records of a row, after the data `index` gave `gradient`; by default do nothing."""
+        """Update a subclass's records of a row, after the data `index` gave `gradient`; by default do nothing."""
 
     def begin_tables(self, target: SumTarget, theta: Float64) -> None:
         """Fill `table` and `table_sum` at the initial state theta (n, D), with N gradients for every row."""

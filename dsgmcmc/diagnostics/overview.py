@@ -17,7 +17,7 @@ from dsgmcmc.terminal import plain
 
 
 class Table(NamedTuple):
-    """A table whose cells are text, most of them numbers."""
+    """A table. Its cells are text, and most of them contain numbers."""
 
     title: str
     headings: tuple[str, ...]

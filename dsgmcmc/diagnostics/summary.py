@@ -185,12 +185,12 @@ def ending(summary: Summary) -> str:
     """Say which iteration the chains reached, why they ended, and how to continue."""
     if summary.get("until"):
         return describe_ending(summary["until"])
-    reached, wanted = summary["reached"], summary["iterations"]
+    reached, iterations = summary["reached"], summary["iterations"]
     if _stopped(summary):
         at, by_chain = ", ".join(f"{iteration:,}" for iteration in reached), "" if len(reached) == 1 else " (by chain)"
-        return f"stopped at iteration {at} of {wanted:,}{by_chain}; continue with the same command and --resume"
+        return f"stopped at iteration {at} of {iterations:,}{by_chain}; continue with the same command and --resume"
     several = f", {len(reached)} chains" if len(reached) > 1 else ""
-    return f"finished: {wanted:,} iterations{several}"
+    return f"finished: {iterations:,} iterations{several}"
 
 
 def _stopped(summary: Summary) -> bool:
@@ -202,7 +202,7 @@ def _stopped(summary: Summary) -> bool:
 
 
 def _fell_back(event: Mapping[str, Any]) -> str:
-    """Say which model or chain diverged, and what was sampled in its place."""
+    """Name the model or chain that diverged, and the model or sampler that replaced it."""
     if "model" in event:
         return f"the model {plain(event['model'])} diverged, and {plain(event['next'])} was sampled in its place"
     next_sampler = plain(event["next"])

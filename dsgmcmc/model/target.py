@@ -376,7 +376,7 @@ class FactorTarget:
     ) -> dict[str, Float64]:
         """Mean outer products, over the data, of the covariates of each factor's rows. Collective.
 
-        Here: the covariates of a row of W are (H_j, 1), those of a row of H are (W_i, 1).
+        Here: rows of W have the covariates (H_j, 1), rows of H the covariates (W_i, 1).
         """
         partials, biases = {}, self.likelihood.biases
         for rows in self.circulation.rows_by_factor():
@@ -689,8 +689,8 @@ class FactorCell(NamedTuple):
     def gradient(self, position: str, out: str, prior: bool = True, errors: bool = True) -> None:
         """Set `out` of all blocks to the stochastic gradient of the energy U at field `position`.
 
-        Here: the likelihood term is that of one part of the data, divided by the probability p_t of visiting that part
-        [Simsekli 2016, eq. 3].
+        Here: the likelihood term is computed from one part of the data, and divided by the probability p_t of visiting
+        this part [Simsekli 2016, eq. 3].
         """
         target, probability = self.target, self.target.circulation.part_probability
         for block in (self.cell.row, self.cell.column):

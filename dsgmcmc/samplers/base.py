@@ -75,7 +75,7 @@ class Sampler(ABC, Generic[C, T]):
 
     @property
     def working(self) -> tuple[str, ...]:
-        """Temporary arrays of the shape of theta: `scratch`, and those of the gradient estimator."""
+        """Temporary arrays of the shape of theta: the `scratch` of the sampler and of its gradient estimator."""
         return (*self.scratch, *self.gradient.scratch)
 
     @property

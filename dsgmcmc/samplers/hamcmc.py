@@ -1,4 +1,4 @@
-r"""HAMCMC: stochastic quasi-Newton Langevin Monte Carlo [Simsekli 2016, algorithm 1], distributed in one reduction.
+r"""HAMCMC: stochastic quasi-Newton Langevin Monte Carlo [Simsekli 2016, algorithm 1], with one reduction per step.
 
     theta_t = theta_{t-M} - eps H_t grad U~_t(theta_{t-M}) + sqrt(2 eps) S_t z,      H_t = S_t S_t^T
 
@@ -14,10 +14,10 @@ starting from H^0:
 - ``"fisher"``: H^0 = gamma / (l_i P_ik), the diagonal metric and the bounds of `dsgmcmc.samplers.metrics`, frozen when
   burn-in ends.
 
-B^0 is the inverse of H^0, so that trust / gamma is the paper's lambda, and a metric amounts to the published algorithm
-in other coordinates. Pairs with s.y <= 0.1 trust s.B^0 s are left out, and counted. S follows from the direct BFGS
-matrix B: with p = s / (s.y) and q = y - sqrt(s.y / s.Bs) B s, S <- (I - p q^T) S. [Simsekli 2016, eq. 11] prints q with
-the opposite sign, and s.By for s.Bs; as printed, S S^T is not H.
+B^0 is the inverse of H^0, so that trust / gamma is the paper's lambda. A metric gives the published algorithm in other
+coordinates. Pairs with s.y <= 0.1 trust s.B^0 s are left out, and counted. S follows from the direct BFGS matrix B:
+with p = s / (s.y) and q = y - sqrt(s.y / s.Bs) B s, S <- (I - p q^T) S. [Simsekli 2016, eq. 11] prints q with the
+opposite sign, and s.By for s.Bs; as printed, S S^T is not H.
 
 There are M interleaved sub-chains: theta_t continues theta_{t-M}, so that a sub-chain moves once in M iterations.
 Averages run over all sub-chains. The first 2M + 1 states come from SGLD steps (H = H^0): each of the first M continues
@@ -25,7 +25,7 @@ the previous state, so that the sub-chains start close together; later states co
 
 *Units.* `step_size` is eps gamma u, where gamma is 1 / u unless given; u = max(count / p_t), as for SGLD, or, with the
 diagonal metric, N max(1, B / 4), as for PSGLD, or 1 with the Fisher metric, as for SGRLD. So the settings carry over
-between data sets, and without pairs the algorithm is SGLD, PSGLD or SGRLD with an equal step. With trust = 1 and a
+between data sets, and without pairs the algorithm is SGLD, PSGLD or SGRLD with the same step. With trust = 1 and a
 convex U, no pair gives U less curvature than B^0 does. A smaller trust lets pairs lengthen the steps in directions in
 which U is flat; eps must then be smaller, for the directions in which U is steep.
 

@@ -76,7 +76,7 @@ class SGHMCConfig(RisingStep):
     splitting: Literal["baoa", "published"] = Field("baoa", description="order of kick, drift and friction")
     metric: Literal["fisher", "kronecker", "identity"] = Field("fisher", description="coordinates of the step")
     gamma: float = Field(0.5, gt=0, allow_inf_nan=False, description="friction in units of the step h")
-    refresh: int = Field(0, ge=0, description="updates after which momenta are drawn afresh, with half kicks; 0: never")
+    refresh: int = Field(0, ge=0, description="updates between new draws of all momenta, with half kicks; 0: never")
     noise_correction: bool = Field(
         False, description="add less noise, because gradients have noise, too; only with independent parts"
     )

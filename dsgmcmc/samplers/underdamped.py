@@ -11,10 +11,10 @@ are usually joined. They are separate in iterations that change the data, where 
 in iterations that draw prior means of single rows: with joined halves, and implicit features drawn every 3 sweeps,
 predictions were too wide by a tenth.
 
-A temperature is the mean square of momenta, which is 1 if the chain samples its target. If the energy is quadratic,
-BAOAB keeps the momenta's distribution at every stable step size, if momenta are measured right after the noise of a
-step: half a kick from there, their variance in a direction of curvature l is 1 - h^2 l / 4. A step too large for the
-energy's higher-order terms makes the temperature larger than 1.
+A temperature is the mean square of momenta, which is 1 if the chain samples its target. For a quadratic energy, BAOAB
+preserves the momenta's distribution at every stable step size, as measured right after the noise of a step. Half a kick
+later, their variance in a direction of curvature l is 1 - h^2 l / 4. If a step is too large for the energy's
+higher-order terms, the temperature is above 1.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class Temperatures(Replicated):
     def by_field(self) -> dict[str, tuple[float, float]]:
         """The temperature of the momenta of every name in `sums`, and its standard error.
 
-        The error is that of N(0, 1) momenta that are independent between measurements.
+        The error assumes N(0, 1) momenta that are independent between measurements.
         """
         totals = {name: sums.sum(axis=0) for name, sums in self.sums.items()}
         return {name: (s / n, sqrt(2 / n)) for name, (s, n) in totals.items() if n}

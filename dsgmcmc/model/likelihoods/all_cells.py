@@ -4,10 +4,10 @@ With s_ij = W_i . H_j and O the set of pairs with a training rating, whatever it
 
     (tau / 2) [ sum_{ij in O} (1 - s_ij)^2 + a0 sum_{all ij} s_ij^2 ]
 
-The energy is that of a pseudo-likelihood: no distribution of clicks has this likelihood. So tau is not sampled. It
-weighs the data against the prior; tau and a0 are settings. Predictions are s_ij, scores for ranking items. There are
-neither biases nor a centre, so that the sum over all pairs contains s alone and follows from Gram matrices. Rows are
-normal given the other factor.
+This is a pseudo-likelihood: no distribution of clicks has this energy. So tau, which weighs the data against the prior,
+is not sampled; tau and a0 are settings. Predictions are s_ij, scores for ranking items. There are neither biases nor a
+centre, so that the sum over all pairs contains s alone and follows from Gram matrices. Rows are normal given the other
+factor.
 
 The sum over all pairs is tr(W^T W H^T H), so the Gram matrix of each factor suffices: the gradient for W_i is tau a0
 (H^T H) W_i, and every row of W gets the same precision tau a0 H^T H. A metric adds it to the precision Lambda of the

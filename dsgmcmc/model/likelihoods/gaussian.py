@@ -97,7 +97,7 @@ class Gaussian(Normal, Likelihood):
     def predictive(cls, draws: PredictorDraws, centre: float = 0.0, levels: Float64 | None = None) -> Predictive:
         """Posterior predictive distributions of ratings: mixtures over draws of their predictors.
 
-        Here: the variance of a predictor's unknown terms is added to that of the noise.
+        Here: the variance of a predictor's unknown terms is added to the noise variance.
         """
         noise = draws.noise if draws.effects is None else draws.noise + draws.effects
         return cls.mixture(cls, draws.eta, noise + draws.spread, draws.weights, centre, levels)

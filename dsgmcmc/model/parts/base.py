@@ -1,9 +1,9 @@
 """The interface of a part of the model: its settings, its checks, its quantities, its draws.
 
 A part is a class in a file of this folder, listed in `PARTS`; the likelihood is a part, too. Its settings become fields
-of the run's configuration, and its quantities are saved and shown like those of other parts. Class methods are called
-once for a run, before or after sampling. Every chain has an instance, which draws the part's parameters from their
-conditional distribution given everything else:
+of the run's configuration, and its quantities are saved and shown like other parts' quantities. Class methods are
+called once for a run, before or after sampling. Every chain has an instance, which draws the part's parameters from
+their conditional distribution given everything else:
 
 1. `Part.sums` returns partial sums for each row block and the column block paired with it. The sums of all parts are
    added in one message.
@@ -125,13 +125,13 @@ class DrawContext(NamedTuple):
 
     @property
     def position(self) -> str:
-        """Field that holds the state of the factors, or that of the first sub-chain if there are several."""
+        """Field that holds the state of the factors, for the first sub-chain if there are several."""
         return self.positions[0]
 
     def is_turn(self, every: int = 1, first: int = 1) -> bool:
         """Whether a draw that recurs every `every` turns, from turn `first` on, is due in this context.
 
-        Gibbs sampling calls `Part.draw` before the rows of W and again before those of H; only the first call counts.
+        Gibbs sampling calls `Part.draw` twice, before the rows of W and before the rows of H; the first call counts.
         """
         return is_due(self.turn, every, first) and self.factor != Factor.H
 

@@ -8,7 +8,8 @@ likelihood is unchanged:
 
 R_i is the set of columns with which row i has training ratings; y_j belongs to column j and is stored in its block.
 The prior means of columns are shifted likewise. Let X = diag(rho) E, where E_ij is 1 if j is in R_i and 0 if not, and
-u = theta - m - shift. The conditional distribution of a step d of y from its current value is that of the solution of
+u = theta - m - shift. Given everything else, the step d of y from its current value has the distribution of the
+solution of
 
     (X^T X + b_k) d = X^T (u + lambda_k^-1/2 e) - b_k y + (b_k / lambda_k)^1/2 e',    b_k = beta_k / lambda_k
 

@@ -218,7 +218,7 @@ class RowPriors(Part):
 
     @property
     def unit(self) -> Float64:
-        """Numbers by which a row is multiplied to convert it to the ratings' own unit, (D,)."""
+        """Multipliers that convert the columns of a row to the ratings' own unit, (D,)."""
         unit = np.full(self.dimension, np.sqrt(self.scale))
         unit[self.rank :] = self.scale
         return unit

@@ -409,7 +409,7 @@ class TimeEffects(Part):
             self._apply()
 
     def _apply(self) -> None:
-        """Subtract the effects from training ratings, or make them offsets; sum those of test ratings. Collective."""
+        """Make the effects offsets of training ratings, or subtract them; sum effects on test ratings. Collective."""
         adjusted = {
             cell: np.array(block.values) if self._normal else np.zeros(len(block.indices), np.float32)
             for cell, block in self.original.items()

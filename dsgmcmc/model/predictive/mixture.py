@@ -139,8 +139,8 @@ class NormalMixture(SymmetricMixture):
 class Scores(NormalMixture):
     """Mixtures over draws, of expected ratings: of points, or of normal distributions if predictors have a `spread`.
 
-    The parameters are those of `Mixture`, without levels. If all components are points, quantiles are those of the
-    weighted sample, in which each draw is at the middle of its weight.
+    Parameters as for `Mixture`, without levels. If all components are points, quantiles are computed from the weighted
+    sample, in which each draw is at the middle of its weight.
     """
 
     def __init__(self, mean: Array, variance: Array, weights: Float64, centre: float = 0.0) -> None:
