@@ -82,7 +82,7 @@ def kernel_stein_discrepancy(
         raise InputError(f"draws and gradients must both be (K, D), K > 1: found {draws.shape} and {gradients.shape}")
     if not (np.isfinite(draws).all() and np.isfinite(gradients).all()):
         raise InputError("draws and gradients must be finite")
-    x, score = draws - draws.mean(axis=0), -gradients  # k0 depends on differences of draws alone
+    x, score = draws - draws.mean(axis=0), -gradients  # k0 depends on the draws only through their differences
     count, total = len(draws), 0.0
     for begin in range(0, count, CHUNK):
         rows = slice(begin, begin + CHUNK)

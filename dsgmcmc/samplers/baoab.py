@@ -10,9 +10,8 @@ frozen; then W, H and the biases move at once.
 
 For row i and column k of theta, the metric is P_ik = tau n_i c_k + lambda_k. Its first term is the Fisher information
 of the row given the other factor, except that the mean over the row's ratings is replaced by the mean over all ratings.
-n_i is the number of ratings of the row, c_k the mean square, over all ratings, of the covariate that multiplies
-theta_ik (1 for the bias), and lambda_k the prior's precision. With p_k = tau n_i c_k / P_ik and t = sum p_k, the step
-is
+n_i is the row's number of ratings, c_k the mean square, over all ratings, of the covariate that multiplies theta_ik (1
+for the bias), and lambda_k the prior's precision. With p_k = tau n_i c_k / P_ik and t = sum p_k, the step is
 
     l_i = max(1 + t / n_i + 2 sqrt(max(p) t / n_i), m_i / 2),      h_i = sqrt(2 eps / l_i)
 
