@@ -76,7 +76,7 @@ class Subsample(PartGradient[SumTarget]):
         if self.stored and target.stream.iteration == 0:
             self.begin_tables(target, block[position])
         elif self.stored and target.stream.iteration % target.sweep_length == 0:
-            self.table_sum = density.total(self.table)  # anew, so that rounding errors do not accumulate
+            self.table_sum = density.total(self.table)  # summed again, so that rounding errors do not accumulate
         for row, theta in enumerate(block[position]):
             p = self.probabilities(target, row, theta)
             index = draw(p, size, target.stream.generator(Purpose.SUBSAMPLE, row))

@@ -134,7 +134,7 @@ def _test_sections(run: Run, scored: Mapping[str, Any]) -> Iterator[str]:
     intervals = partial(_draw_calibration, predictive=predictive, ratings=test.rating, counts=scored["pit"])
     scores, groups = score_tables(scored)
     yield _section("Calibration", _figure(2, intervals) + _table(scores))
-    yield _section("Where the error is", _table(groups))
+    yield _section("Errors by group", _table(groups))
 
 
 def _phases(summary: Mapping[str, Any]) -> Table:

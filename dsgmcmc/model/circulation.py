@@ -163,7 +163,7 @@ class Circulation:
             return known
         block = self._block(Factor.H, index, self.layout, buffer)
         if index not in self._scratch:
-            shape = int(np.diff(self.ratings.column_bounds).max()), self._dimension  # of the largest block
+            shape = int(np.diff(self.ratings.column_bounds).max()), self._dimension  # as for the largest block
             fresh = spare.pop() if spare else {name: np.zeros(shape, np.float32) for name in self._scratch_names}
             self._scratch[index] = fresh
         block.arrays |= {name: whole[: len(block.counts)] for name, whole in self._scratch[index].items()}

@@ -64,7 +64,7 @@ PUBLISHED_PRIOR = GammaPrior(1.0, 5.0)
 
 
 def with_mean_variance(b: float) -> GammaPrior:
-    """Prior of a precision with E[1 / precision] = b; the variance of 1 / precision is finite, so it suits few data."""
+    """Prior of a precision with E[1 / precision] = b and a finite variance of 1 / precision, which suits few data."""
     shape = 4.0
     return GammaPrior(shape, (shape - 1) * b)
 

@@ -24,7 +24,7 @@ from dsgmcmc.storage.store import Key, Lazy, Snapshot
 from dsgmcmc.targets.base import DrawInfo, Followed, RunningMoments
 from dsgmcmc.types import Float32, Float64
 
-#: Approximate number of test ratings that all processes follow; they are evenly spaced within each row block.
+#: Approximate number of test ratings that all processes together follow, evenly spaced within each row block.
 FOLLOWED = 256
 
 

@@ -62,7 +62,7 @@ square = direction * direction
     **PRECISION_FIELDS,
     row_sums=("square",),
 )
-ANY = Formula("direction = z\nsquare = z * z", row_sums=("square",))
+RANDOM_DIRECTION = Formula("direction = z\nsquare = z * z", row_sums=("square",))
 NORMALISED = Formula("direction = direction / length", rows=("length",))
 
 #: Values that determine P at a refresh, by rows and by name in formulas.
@@ -258,7 +258,7 @@ p = information / precision
         for rows, values in at_refresh.items():
             for block in rows.blocks:
                 if not block["direction"].any():
-                    lengths = np.sqrt(block.update(ANY, Purpose.DIRECTION)["square"])
+                    lengths = np.sqrt(block.update(RANDOM_DIRECTION, Purpose.DIRECTION)["square"])
                     block.update(NORMALISED, length=lengths.astype(block.dtype))
             rows.update(PROBE, **values)
             for block in rows.blocks:

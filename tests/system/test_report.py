@@ -15,7 +15,7 @@ from support import lacking, run, typed
 #: How a run ended, its sizes and the simplest predictors: what a reader looks for first.
 HEAD = ("finished: 120 iterations", "training ratings, ", "(biases only ", ", mean only ", "@media print")
 
-SECTIONS = "Convergence, Traces, Error while sampling, Calibration, Where the error is, Time, Configuration, Words"
+SECTIONS = "Convergence, Traces, Error while sampling, Calibration, Errors by group, Time, Configuration, Glossary"
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 

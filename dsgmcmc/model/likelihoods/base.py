@@ -158,7 +158,7 @@ class Law(Part):
     noise_parameters: NoiseParameters
     #: Number of levels, whose probabilities are recorded for held-out ratings; 0 if ratings are not levels.
     n_levels: int = 0
-    #: Names of the parameters in `shape`, and their values where neither data nor draws give them.
+    #: Names of the parameters in `shape`, and the values that they have if neither data nor draws provide others.
     starts: ClassVar[Mapping[str, float]] = {}
     #: Settings of the run whose defaults this likelihood changes.
     defaults: ClassVar[dict[str, Any]] = {}

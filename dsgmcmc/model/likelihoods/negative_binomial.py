@@ -62,10 +62,10 @@ from dsgmcmc.settings import named
 from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Array, Factor, Float32, Float64, Int64, Named
 
-START_DISPERSION, DISPERSION_BOUNDS = 10.0, (0.1, 1000.0)  # of r
-PRIOR_SD = 2.0  # of log r
+START_DISPERSION, DISPERSION_BOUNDS = 10.0, (0.1, 1000.0)  # initial value of r, and its bounds
+PRIOR_SD = 2.0  # sd of the prior of log r
 CEILING = 10.0  # M, in units of the largest training count
-NODES = np.array([-0.3, -0.15, 0.0, 0.15, 0.3])  # of log r, relative to its current value
+NODES = np.array([-0.3, -0.15, 0.0, 0.15, 0.3])  # nodes in log r, relative to its current value
 
 _EXPECTED = "m = max(float32(1) / (exp32(-eta) + one_over_top), float32(1e-20))"
 

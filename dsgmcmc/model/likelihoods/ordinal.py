@@ -89,12 +89,12 @@ MAX_LEVELS, MAX_THRESHOLDS = 100, 25
 #: Approximate Fisher information of a rating on the log scale of its row.
 SCALE_INFORMATION = 0.8
 
-MIDDLE_SD, GAP_SD = 5.0, 3.0  # of the priors of the middle threshold and of the log gaps
+MIDDLE_SD, GAP_SD = 5.0, 3.0  # sds of the priors of the middle threshold and of the log gaps
 
 CUTS, CUT_SLOPE = "cuts", "cut_slope"
 GAPS, GAP_DRIFT = "gaps", "gap_drift"
 GAP_SLOPE = "gap_slope"  # temporary array of `move_gaps`
-GAP_PRIOR = GammaPrior(1.0, 0.1)  # of lambda
+GAP_PRIOR = GammaPrior(1.0, 0.1)  # prior of lambda
 GAP_START = 10.0  # precision of d before it is first drawn
 MAX_DEVIATION = 2.0  # bound on |f(d)|
 #: Smallest number of levels with a gap between thresholds.
@@ -178,7 +178,7 @@ class ThresholdModel:
         from scipy.special import expit
 
         size, density = len(distance), expit(distance) * expit(-distance)
-        slopes = np.zeros((size + 1, size))  # of the levels' probabilities in the thresholds
+        slopes = np.zeros((size + 1, size))  # derivatives of the levels' probabilities with respect to the thresholds
         slopes[np.arange(size), np.arange(size)] = density
         slopes[np.arange(size) + 1, np.arange(size)] = -density
         return np.asarray(slopes.T @ (slopes / share[:, None]))

@@ -32,14 +32,14 @@ from dsgmcmc.targets.state import ParameterBlock
 from dsgmcmc.types import Factor, Float32, Float64, Purpose
 
 EPS, CURVATURE = 0.35, 2.0  # eps and l of `dsgmcmc.samplers.baoab`
-FRICTION = 0.9  # c
+FRICTION = 0.9  # c of `dsgmcmc.samplers.baoab`
 STEP, SPREAD = sqrt(2 * EPS / CURVATURE), sqrt(1 - FRICTION**2)  # h, and the sd of new noise in a momentum
 #: Constants of the formulas that move parameters of rows; `most` is the largest kick, in sds of the momentum.
 MOVE = {"most": 3.0, "damp": FRICTION, "spread": SPREAD}
 
 DRIFT = "drift"
 SCALE_QUANTITIES = (WEIGHT, Quantity("slope", of_rows=True, drawn=False), Quantity(DRIFT, of_rows=True, drawn=False))
-SCALE_PRIOR = GammaPrior(1.0, 0.02)  # of lambda
+SCALE_PRIOR = GammaPrior(1.0, 0.02)  # prior of lambda
 START_PRECISION = 10.0  # precision of u before it is first drawn
 
 #: y = f(u) / b and x = u; y is bounded so that float32 distinguishes it from 1.

@@ -58,7 +58,7 @@ from dsgmcmc.types import Array, Factor, Float32, Float64, Named
 
 START_NU = 8.0
 NU_BOUNDS, MAX_LOG_TAU = (2.02, 1000.0), 14.0  # bounds on nu, and on |log tau|
-PRIOR_RATE, TAU_SD = 0.1, 3.0  # of the priors of nu - 2 and of log tau
+PRIOR_RATE, TAU_SD = 0.1, 3.0  # rate of the prior of nu - 2, and sd of the prior of log tau
 NU_STEP_REACH = 0.3  # half the width of the interval in which y moves at one draw
 FEW_VALUES = 100  # largest number of distinct values that count as few
 MIN_SCALE_SHARE = 0.2  # smallest s, as a fraction of the smallest distance between few distinct values

@@ -13,9 +13,9 @@ Lambda factors out of the posterior of B: with A = X^T X + diag(beta) = L L^T,
     B | rest = A^-1 (X^T (theta - m) + L Z Lambda^-1/2),    Z standard normal
 
 Both draws are exact. Here theta - m also excludes the contributions of other parts to the prior mean. Every
-`DRAW_EVERY` sweeps, beta and B are drawn together, and the root computes the Cholesky factor L of A: an L from another
-beta would draw B from a wrong distribution. Between these draws, Lambda and m are drawn given B; B's prior adds F / 2
-to the shape of lambda_k and sum_f beta_f B_fk^2 / 2 to its rate.
+`DRAW_EVERY` sweeps, beta and B are drawn together, and the root computes the Cholesky factor L of A; with an L from
+another beta, B would have a wrong distribution. Between these draws, Lambda and m are drawn given B. The prior of B
+then adds F / 2 to the shape of lambda_k, and sum_f beta_f B_fk^2 / 2 to its rate.
 """
 
 from __future__ import annotations

@@ -42,12 +42,12 @@ from dsgmcmc.types import Factor, Float64, ImplicitName, Int32, Purpose
 
 #: Sweeps between draws, which take about half of the time of a run (docs/features.md).
 DRAW_EVERY = 5
-PRIOR = GammaPrior(1.0, 0.2)  # of beta
+PRIOR = GammaPrior(1.0, 0.2)  # prior of beta
 #: Residual at which conjugate gradients stop, relative to its initial value. If it is e, the drawn y has the fraction
 #: (1 - e) / (1 + e) of its variance: with e = 0.2, the precisions of rows given y were wrong by a fifth.
 TOLERANCE = 0.05
-MAX_STEPS = 50  # of conjugate gradients
-SMALLEST_VARIANCE = 1e-12  # of the shifts in a column, so that divisions by it stay finite
+MAX_STEPS = 50  # maximum number of steps of conjugate gradients
+SMALLEST_VARIANCE = 1e-12  # lower bound on a variance of shifts, so that divisions by it stay finite
 
 #: Scratch arrays of a draw, by their names in formulas; the prefix keeps them apart from the samplers' fields.
 #: ``before`` is y before the draw, and ``others`` the contribution of other parts to the shift.
