@@ -312,12 +312,12 @@ def look_at(
     if mixing.equal_weights(weights):
         values = traces.last_draws(chains).astype(np.float64)
         log_likelihood = traces.last_draws(scores) if scores[0].size else None
-        measured = accuracy(values, len(config.make_sampler().positions), list(config.wanted), log_likelihood)
+        measured = accuracy(values, len(config.make_sampler().positions), list(config.accuracy_limits), log_likelihood)
     return Look(
         until=str(config.until),
         iteration=min(iteration for iteration, _ in progress_of.values()),
         found=measured,
-        reached=reached(config.wanted, measured),
+        reached=reached(config.accuracy_limits, measured),
         limit=config.iterations,
     )
 
