@@ -1,22 +1,22 @@
 """One chain on one group of processes: it iterates, records, saves, and after divergence restarts with another sampler.
 
-`Chain.advance` is the loop. In every iteration (`_iterate`) the sampler updates the target once; the state is recorded
-if it is a draw; and the processes agree on whether to save a checkpoint, and whether to stop. A draw to be saved waits
-in memory until the next checkpoint writes it; a checkpoint is due earlier if many draws wait.
+`Chain.advance` is the loop. In every iteration (`_iterate`) the sampler updates the target once, and the state is
+recorded if it is a draw. The processes then agree on whether to save a checkpoint, and whether to stop. A draw to be
+saved waits in memory until the next checkpoint writes it; a checkpoint is due earlier if many draws wait.
 
 The iteration number alone decides which states are averaged, evaluated and saved as draws. Only the times of
-checkpoints may depend on the clock. So that they have no influence on the iteration at which divergence is reported, it
-is reported only in an iteration with a draw or a line of metrics, or, if there are fallbacks, at the end of burn-in. A
-state that diverges in between is not saved, and the chain goes on to the next such iteration, even past its goal,
-unless it is asked to stop.
+checkpoints may depend on the clock. The clock must not decide where divergence is reported. Divergence is therefore
+reported only in iterations with a draw or a line of metrics and, if there are fallbacks, at the end of burn-in. A chain
+that diverges in between goes on to the next such iteration, even past its goal, unless it is asked to stop; until then
+its state is not saved.
 
 A chain that has diverged drops its draws and restarts with the next sampler of `fallbacks`: smaller steps, a full
 metric, exact Gibbs sampling. It drops its draws because the draws before a divergence are a biased sample. If it
 diverged after its burn-in, it restarts from the state at the end of burn-in, because smaller steps would take several
-times as long to reach it; otherwise it restarts from a new initial state. In both cases it counts iterations from 0
-again, repeats a burn-in of the configured length, and uses different random numbers. The fallbacks follow from the
-settings alone, and a checkpoint records how often the chain has diverged. So a stop at any time, even during a restart,
-does not change the draws.
+times as long to reach this state. Otherwise it restarts from a new initial state. In both cases it counts iterations
+from 0 again, repeats a burn-in of the configured length, and uses different random numbers. The fallbacks follow from
+the settings alone, and a checkpoint records how often the chain has diverged. A stop at any time, even during a
+restart, therefore does not change the draws.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Chain:
     control : Control
         Decides when to save a checkpoint and when to stop.
     policy : Policy
-        Actions when the chain diverges or an error occurs.
+        Says whether the chain stops or restarts after divergence.
     fallbacks : sequence of Fallback
         Samplers for restarts after divergence, in order.
 
@@ -85,7 +85,7 @@ class Chain:
     iteration : int
         Iterations since the chain was last started or restarted.
     sampled : int
-        Iterations in this job, including the iterations with samplers that diverged.
+        Iterations in this job, including those with samplers that diverged.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Chain:
         self._facts, self._control, self._policy, self._fallbacks = facts, control, policy, fallbacks
         self.sampled = 0
         self._seconds_before = 0.0  # sampling time before the current call of `advance`, including earlier jobs
-        self._begin: float | None = None
+        self._began_at: float | None = None
         self._is_checked = False  # whether the current state has been checked for divergence
         self._resumed_from: Manifest | None = None  # logged when the chain next advances
         self._make(())
@@ -135,7 +135,7 @@ class Chain:
     @property
     def seconds(self) -> float:
         """Wall time of sampling this chain in seconds, including evaluation and checkpoints."""
-        return self._seconds_before + (0.0 if self._begin is None else perf_counter() - self._begin)
+        return self._seconds_before + (0.0 if self._began_at is None else perf_counter() - self._began_at)
 
     # ------------------------------------------------------------------ loop
 
@@ -164,7 +164,7 @@ class Chain:
         WriteError
             If a file cannot be written.
         """
-        self._begin = perf_counter() if timed else None
+        self._began_at = perf_counter() if timed else None
         while True:
             try:
                 with np.errstate(all="ignore"):  # `_check_divergence` detects divergence
@@ -176,7 +176,7 @@ class Chain:
                     raise DivergenceError(f"{error}{advice}") from None
                 self._fall_back(error)
             else:
-                self._seconds_before, self._begin = self.seconds, None
+                self._seconds_before, self._began_at = self.seconds, None
                 return request
 
     def _iterate_to(self, goal: int, report: Report) -> Request:
@@ -246,12 +246,14 @@ class Chain:
         """Raise DivergenceError on all processes if the chain has diverged. Collective."""
         divergence = self._find_divergence()
         if divergence:
-            size = self.sampler.weight(self.target, self.iteration - 1)  # a draw's weight is its step size
-            step = "" if self.sampler.draws_conditionals else f" at step size {size:.3g}"
+            step_size = self.sampler.weight(self.target, self.iteration - 1)  # the weight of a draw
+            step = "" if self.sampler.draws_conditionals else f" at step size {step_size:.3g}"
             raise DivergenceError(f"chain {self.chain} diverged by iteration {self.iteration}: {divergence}{step}")
 
     def finish(self) -> None:
-        """Save the state, and the posterior if there are draws, unless on disk or diverged. Collective.
+        """Save a checkpoint and, if there are draws, the posterior, unless they are on disk. Collective.
+
+        Nothing is saved if the state has diverged.
 
         Raises
         ------
@@ -274,7 +276,7 @@ class Chain:
         """Drop all draws, and restart with the next sampler. Collective.
 
         The old checkpoints are removed only once the new state is on disk. If the job is killed earlier, the next job
-        resumes with the sampler that diverged, repeats the same iterations, and falls back again.
+        resumes with the sampler that diverged, diverges at the same iteration, and restarts as this job would have.
         """
         last, diverged = self.iteration, (*self.state.diverged, self.iteration)
         name = self._fallbacks[len(self.state.diverged)].name
@@ -283,7 +285,7 @@ class Chain:
         self._make(diverged)
         self.start()
         if restart:
-            self._go_on_from(restart, error)
+            self._load_model(restart, error)
         self.checkpoints.save(0, self.seconds, wait=True)
         if self.ring.rank == 0:
             where = "the end of its burn-in" if restart else "its start"
@@ -291,11 +293,11 @@ class Chain:
             facts = {"chain": self.chain, "iteration": last, "next": name, "from": restart or 0}
             self.run_directory.note("diverged", **facts, error=str(error))
 
-    def _go_on_from(self, iteration: int, error: DivergenceError) -> None:
+    def _load_model(self, iteration: int, error: DivergenceError) -> None:
         """Load the model's state from a checkpoint of the sampler that has diverged. Collective."""
         path = self.run_directory.series("checkpoints", self.chain) / step_name(iteration)
         try:
-            self.ring.agree(lambda: self.state.go_on_from(Snapshot(path)), f"reading {path}")
+            self.ring.agree(lambda: self.state.load_model(Snapshot(path)), f"reading {path}")
         except InputError as damage:
             raise DivergenceError(f"{error}; the state at the end of its burn-in cannot be read: {damage}") from error
 
@@ -321,7 +323,7 @@ class Chain:
             except InputError as error:
                 damage = str(error)
                 if self.ring.rank == 0:
-                    log.warning("%s; trying the checkpoint before that one", error)
+                    log.warning("%s; trying the previous checkpoint", error)
                     self.run_directory.note("fell back", chain=self.chain, iteration=iteration, error=damage)
                 continue
             self.checkpoints.cut(iteration)
@@ -338,7 +340,7 @@ class Chain:
         return False
 
     def _load(self, snapshot: Snapshot) -> None:
-        """Load the state of a checkpoint, after making the sampler that wrote it. Collective."""
+        """Make the sampler that wrote a checkpoint, if it is another one, and load the state. Collective."""
         diverged = snapshot.manifest.diverged
         if len(diverged) > len(self._fallbacks):
             allowed = f"but the settings allow only {len(self._fallbacks)} restarts"
@@ -361,8 +363,8 @@ class Chain:
         if changes:
             text = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in changes.items())
             log.warning(
-                "chain %d was sampled with other versions so far (%s): it continues, but its draws may differ from "
-                "those of a run with a single version",
+                "earlier jobs sampled chain %d with other versions (%s): it continues, but its draws may differ from "
+                "the draws of a run with one version",
                 self.chain,
                 text,
             )
@@ -382,7 +384,7 @@ class Chain:
 
 # ---------------------------------------------------------------------- fallbacks
 
-#: Settings in the sampler's section that rule out a fallback to exact Gibbs sampling if the user gives them.
+#: If the user gives one of these settings of the sampler, exact Gibbs sampling is not a fallback.
 SETTINGS_AGAINST_GIBBS = {"name", "step_size", "metric"}
 
 
@@ -396,7 +398,7 @@ class Fallback(NamedTuple):
 def fallbacks(config: ResolvedConfig, given: Collection[str]) -> list[Fallback]:
     """List the fallbacks of a chain in order: safer settings of its sampler, then exact Gibbs samplers.
 
-    If the user has given a sampler or a metric, it is not replaced by another; given step sizes are not changed.
+    No fallback replaces a sampler or a metric that the user has given, or changes a step size that the user has given.
 
     Parameters
     ----------

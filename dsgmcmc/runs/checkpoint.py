@@ -44,11 +44,13 @@ from dsgmcmc.types import Array
 
 log = logging.getLogger(__name__)
 
-RESERVE = 3.0  # reserved time for the last checkpoint, its draws and the posterior, in units of the longest write
-SLOW_DISK = 20e6  # speed of writing in bytes per second that is assumed until the first checkpoint is written
+#: Time reserved for the last checkpoint, its draws and the posterior, in units of the longest write so far.
+RESERVE = 3.0
+#: Speed of writing, in bytes per second, that is assumed until the first checkpoint is written.
+ASSUMED_WRITE_SPEED = 20e6
 #: A checkpoint is due when the draws that are not on disk take more memory than this multiple of the state,
 DRAWS_PER_STATE = 4
-#: and more than this number of bytes in the whole chain, because every checkpoint creates files.
+#: and more than this number of bytes in all processes of the chain; the minimum limits the number of files.
 MIN_DRAW_BYTES = 64 << 20
 
 
@@ -72,7 +74,7 @@ class ChainState:
     others : tuple of Recorder
         Further recorders of the target.
     diverged : tuple of int
-        Iterations at which the chain has diverged; after every divergence it restarted with the next fallback.
+        Iterations at which the chain has diverged, one for each restart with another sampler.
     """
 
     target: FactorTarget
@@ -104,13 +106,13 @@ class ChainState:
         return {name: SmallArray.of(array) for name, array in arrays.items()}
 
     def load(self, snapshot: Snapshot) -> None:
-        """Load all arrays from a checkpoint of a chain with an equal `diverged`.
+        """Load all arrays from a checkpoint; `diverged` must be equal to the checkpoint's.
 
         Raises
         ------
         InputError
-            If an array is missing, or does not have the shape and type that it has at the start of a chain; traces
-            may have any length.
+            If an array is missing, or its shape or type differs from that at the start of a chain; traces may have any
+            length.
         """
         try:
             self._load(snapshot)
@@ -135,7 +137,7 @@ class ChainState:
             if key.object != "trace" and loaded != expected.get(key, loaded):  # a column block may have moved here
                 raise ValueError(f"{key.path} is {loaded}, not {expected[key]}")
 
-    def go_on_from(self, snapshot: Snapshot) -> None:
+    def load_model(self, snapshot: Snapshot) -> None:
         """Load the model's state from a checkpoint of another sampler, into a chain that has just started.
 
         Momenta and other auxiliary fields of the sampler are not loaded.
@@ -178,8 +180,9 @@ class _Write:
 class Checkpoints:
     """The snapshots of one chain.
 
-    The state is copied, and a thread writes the copy while the chain continues. The thread makes no MPI calls: when the
-    processes learn, during their iterations, that all threads are idle, they agree on whether the write succeeded.
+    The state is copied, and a thread writes the copy while the chain continues. The thread makes no MPI calls. The
+    reduction in every iteration shows when the threads of all processes are idle; the processes then agree on whether
+    the write succeeded.
 
     Parameters
     ----------
@@ -194,7 +197,7 @@ class Checkpoints:
     facts : dict
         Facts that the snapshots record (`dsgmcmc.storage.rundir`).
     control : Control
-        Waits for other processes, and reserves time for the last write before the wall time ends.
+        Waits for other processes, and reserves time for the last write before the end of the wall time.
     kept_iteration : int, optional
         Iteration of a checkpoint that is never pruned.
     """
@@ -214,12 +217,12 @@ class Checkpoints:
         self._at_root = self._ring.rank == 0
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._write: _Write | None = None
-        self._longest = 0.0
-        self._checked: set[Path] = set()  # snapshots of draws that have been checked: several checkpoints refer to them
-        #: Iteration of the newest complete checkpoint, or 0; a posterior has the iteration of a complete checkpoint.
+        self._longest_write = 0.0
+        self._checked: set[Path] = set()  # checked snapshots of draws, to which several checkpoints refer
+        #: Iteration of the newest complete checkpoint; 0 without one. A posterior has the iteration of a checkpoint.
         self.newest = 0
         size = sum(array.nbytes for _, array in state.saved())
-        control.write_seconds = RESERVE * size / SLOW_DISK
+        control.write_seconds = RESERVE * size / ASSUMED_WRITE_SPEED
         state_bytes, draw_bytes = map(sum, zip(*ring.comm.allgather((size, self._draws.draw_bytes)), strict=True))
         self._max_pending = max(DRAWS_PER_STATE * state_bytes, MIN_DRAW_BYTES) // max(draw_bytes, 1)
 
@@ -236,10 +239,10 @@ class Checkpoints:
         return len(self._draws.pending) > self._max_pending
 
     def save(self, iteration: int, seconds: float, wait: bool = False) -> None:
-        """Begin to write the pending draws and a checkpoint, after any earlier write has ended. Collective.
+        """Wait for an earlier write, then begin to write the pending draws and a checkpoint. Collective.
 
-        A checkpoint of iteration 0, from which a chain restarts after divergence, replaces all snapshots of the chain,
-        and removes its metrics.
+        A chain that restarts after divergence saves a checkpoint of iteration 0. It replaces all snapshots of the
+        chain, and removes its metrics.
 
         Parameters
         ----------
@@ -248,12 +251,12 @@ class Checkpoints:
         seconds : float
             Sampling time so far.
         wait : bool
-            Whether to wait for the end of the write. Otherwise the state is copied, so that it takes twice the memory.
+            Whether to wait for the end of the write. Without it the state is copied, and takes twice the memory.
 
         Raises
         ------
         WriteError
-            On all processes, if a file of the earlier write or, with `wait`, of this write cannot be written.
+            On all processes, if a file of the earlier write cannot be written or, with `wait`, of this write.
         """
         self.settle()
         begin = monotonic()
@@ -267,7 +270,7 @@ class Checkpoints:
             blocks = {key: array if wait else np.array(array) for key, array in self._state.saved()}
             drafts.append(self._draft("checkpoints", iteration, seconds, blocks, self._state.small()))
         clean_up = self._prune if iteration else partial(self._run.cut, self._chain, 0)
-        self._begin(iteration, begin, drafts, clean_up)
+        self._submit(iteration, begin, drafts, clean_up)
         if wait:
             self.settle()
 
@@ -280,16 +283,15 @@ class Checkpoints:
         parent = self._run.series(series, self._chain)
         return SnapshotWriter(parent, step_name(iteration), blocks, head, ring.comm)
 
-    def _begin(self, iteration: int, begin: float, drafts: list[SnapshotWriter], clean_up: Callable[[], None]) -> None:
+    def _submit(self, iteration: int, begin: float, drafts: list[SnapshotWriter], clean_up: Callable[[], None]) -> None:
         tasks = self._tasks(drafts, clean_up)
         self._write = _Write(iteration, begin, drafts, next(tasks), tasks)
 
     def _tasks(self, drafts: list[SnapshotWriter], clean_up: Callable[[], None]) -> Iterator[Future[None]]:
         """Submit the tasks of a write one after another, and yield their futures. Collective.
 
-        The last task calls `clean_up`, which removes the snapshots that the write has replaced.
-
-        The writer's thread also creates the folders, so that a stalled disk delays only this thread.
+        The first task creates the folders: if the disk stalls, only the writer's thread waits. The last task calls
+        `clean_up`, which removes the snapshots that the write has replaced.
         """
         yield self._writer.submit(_run_all, [draft.make for draft in drafts] if self._at_root else [])
         yield self._writer.submit(_run_all, [draft.shard for draft in drafts])
@@ -298,7 +300,9 @@ class Checkpoints:
         yield self._writer.submit(_run_all, [*(draft.commit for draft in drafts), clean_up] if self._at_root else [])
 
     def advance(self) -> None:
-        """Check the completed task of a write, if any, and begin the next task; no process may be busy. Collective.
+        """Check the completed task of a write, if any, and begin the next task. Collective.
+
+        Call it only when no process is `busy`.
 
         Raises
         ------
@@ -321,9 +325,9 @@ class Checkpoints:
                 write.task = task
                 return
             self._write = None
-            self._longest = max(self._longest, monotonic() - write.begin)
+            self._longest_write = max(self._longest_write, monotonic() - write.begin)
             self.newest = write.iteration
-            self._control.write_seconds = RESERVE * self._longest
+            self._control.write_seconds = RESERVE * self._longest_write
 
     def settle(self) -> None:
         """Wait for the end of the current write, if any; raise WriteError if it fails. Collective."""
@@ -342,9 +346,10 @@ class Checkpoints:
         self._run.prune_draws(self._chain)
 
     def save_posterior(self, iteration: int, seconds: float) -> None:
-        """Write the posterior of all draws so far, and wait. Collective.
+        """Write the posterior of all draws so far, and wait for the end of the write. Collective.
 
-        It replaces older and damaged posteriors. Nothing is written without draws, or if the posterior is on disk.
+        It replaces older and damaged posteriors. Nothing is written if there are no draws, or if the posterior is on
+        disk.
         """
         self.settle()
         begin, parent = monotonic(), self._run.series("posterior", self._chain)
@@ -353,7 +358,7 @@ class Checkpoints:
             return
         saved = {SAVED_DRAWS: self._state.small()[SAVED_DRAWS]}
         draft = self._draft("posterior", iteration, seconds, dict(self._state.posterior()), saved)
-        self._begin(iteration, begin, [draft], partial(prune, parent, 1))
+        self._submit(iteration, begin, [draft], partial(prune, parent, 1))
         self.settle()
 
     # ------------------------------------------------------------------ resuming
@@ -395,9 +400,9 @@ class Checkpoints:
     def cut(self, iteration: int) -> None:
         """Remove snapshots and metrics of later iterations, and draws that no checkpoint needs. Collective."""
 
-        def work() -> None:
+        def remove_later() -> None:
             self._run.cut(self._chain, iteration)
             self._run.prune_draws(self._chain)
 
-        on_root(self._ring.comm, work, "preparing to sample")
+        on_root(self._ring.comm, remove_later, "preparing to sample")
         self.newest = iteration

@@ -2,21 +2,22 @@ r"""Compares candidate models on held-out training ratings, and recommends one o
 
 The recommendation depends on the data, the settings and the seed, but not on time.
 
-1. *The law*, that is, the distribution of a rating. The candidates are biases only, and the laws that suit the ratings,
-   without additions. Step 3, applied to the candidates with factors, chooses the law.
-2. *The additions.* Each addition is tried alone, with the chosen law. In place of the logistic and ordinal laws,
-   additions are tried with Gaussian noise by user and item, whose sweeps are shorter, and draw time effects exactly.
-   All additions that improve the score are then combined with the chosen law. Additions are not tested for
+1. *The likelihood*, that is, the distribution of a rating. The candidates are a model with biases only, and models with
+   factors and each of the likelihoods that suit the ratings; all are without additions. The rule of step 3 chooses one
+   of the likelihoods with factors.
+2. *The additions.* Each addition is tried alone, with the chosen likelihood. Gaussian noise by user and item takes the
+   place of the logistic and ordinal likelihoods here: its sweeps are shorter, and it draws time effects exactly. All
+   additions that improve the score are then combined with the chosen likelihood. Additions are not tested for
    significance one by one, because small gains add up, and may be significant only together.
 3. *The recommended model* is the simplest sampled candidate whose score is within one standard error of the best
    score. The standard error is that of the paired difference, and includes the Monte Carlo errors of both chains.
 
-All chains have an equal number of sweeps: fewer for many ratings, where errors are small and sweeps take long. A
+All chains have the same number of sweeps: fewer for many ratings, because errors are then small and sweeps take long. A
 candidate whose chain diverges is excluded. Only the chain of the simplest candidate falls back to safer samplers, as in
 any run, so that there is always a model to recommend.
 
 Every candidate's chain is a separate run, in a folder that is deleted at the end. The name of the run is a hash of its
-ratings and settings: a comparison that was stopped resumes without sampling finished chains again.
+ratings and settings, so a comparison that was stopped resumes without sampling finished chains again.
 """
 
 from __future__ import annotations
@@ -61,14 +62,18 @@ from dsgmcmc.types import Comm, Float64, Int32
 
 Metric = Literal["log-probability", "log-density", "rmse", "ndcg"]
 
-#: Sweeps of burn-in; largest number of sweeps of a chain; sweeps of all chains together for few and for many training
-#: ratings; number from which training ratings are many.
-BURN_IN_SWEEPS, MAX_SWEEPS, ALL_SWEEPS, ALL_SWEEPS_MANY, MANY_RATINGS = 50, 300, 1400, 840, 500_000
-#: Laws that other laws replace while additions are tried, and their replacements.
-TRIAL_LAWS = {"logistic": "noise", "ordinal": "noise"}
-RANKING_DRAWS = 20  # smallest number of saved draws of a candidate, if rankings are the criterion
-HELD_OUT_SHARE = 0.1  # of the training ratings
-HELD_OUT_MIN = 1000  # ratings, unless they are more than a quarter of the training ratings
+#: Sweeps of a chain's burn-in, and the largest number of sweeps of a chain.
+BURN_IN_SWEEPS, MAX_SWEEPS = 50, 300
+#: Sweeps of all chains together, for fewer than `MANY_RATINGS` training ratings and from this number on.
+ALL_SWEEPS, ALL_SWEEPS_MANY = 1400, 840
+MANY_RATINGS = 500_000
+#: Likelihoods that are replaced while additions are tried, and their replacements.
+TRIAL_LIKELIHOODS = {"logistic": "noise", "ordinal": "noise"}
+#: Smallest number of saved draws of a candidate, if rankings are the criterion.
+RANKING_DRAWS = 20
+#: Share of the training ratings that is held out, and smallest number of held-out ratings; at most a quarter is held
+#: out.
+HELD_OUT_SHARE, HELD_OUT_MIN = 0.1, 1000
 #: Folder in a run's directory for the candidates' runs, during the comparison.
 FOLDER = "compare"
 #: Number of ranked items per user for the NDCG.
@@ -76,8 +81,8 @@ LIST_LENGTH = 10
 #: Name of the model without factors, which has no additions.
 BIASES_ONLY = "biases only"
 
-#: Settings of each law for ratings, the simplest law first.
-LAWS: dict[str, dict[str, Any]] = {
+#: Settings of each likelihood for ratings, the simplest first.
+LIKELIHOODS: dict[str, dict[str, Any]] = {
     BIASES_ONLY: {"likelihood": "gaussian", "noise": "shared", "thresholds": "shared", "rank": 0},
     "plain": {"likelihood": "gaussian", "noise": "shared", "thresholds": "shared"},
     "noise": {"likelihood": "gaussian", "noise": "both", "thresholds": "shared"},
@@ -90,10 +95,10 @@ LAWS: dict[str, dict[str, Any]] = {
 #: Integer ratings are tried as counts if their maximum exceeds this number.
 SMALL_COUNTS = 10
 
-#: Settings of the law for clicks, that is, for training ratings that are all 1.
+#: Settings of the likelihood for clicks, that is, for training ratings that are all 1.
 CLICKS: dict[str, dict[str, Any]] = {"clicks": {"likelihood": "all-cells", "noise": "shared", "thresholds": "shared"}}
 
-#: Additions to a law: the setting of each addition, and its value.
+#: Additions to a likelihood: the setting of each addition, and its value.
 ADDED: dict[str, tuple[str, str]] = {
     "features": ("features", "yes"),
     "implicit": ("implicit_features", "both"),
@@ -109,33 +114,33 @@ class Candidate(NamedTuple):
 
     Attributes
     ----------
-    law : str
-        A key of `LAWS` or `CLICKS`.
+    likelihood : str
+        A key of `LIKELIHOODS` or `CLICKS`.
     added : tuple of str
         Keys of `ADDED`.
     """
 
-    law: str
+    likelihood: str
     added: tuple[str, ...]
 
     @property
     def name(self) -> str:
-        """The law and its additions, joined by plus signs."""
-        return " + ".join((self.law, *self.added))
+        """The likelihood and its additions, joined by plus signs."""
+        return " + ".join((self.likelihood, *self.added))
 
     @property
     def settings(self) -> Mapping[str, Any]:
         """Settings of the model, by their names in ``dsgmcmc sample``."""
         parts = {setting: value if part in self.added else "no" for part, (setting, value) in ADDED.items()}
-        return {**(LAWS | CLICKS)[self.law], **parts}
+        return {**(LIKELIHOODS | CLICKS)[self.likelihood], **parts}
 
 
-def laws_for(ratings: Levels) -> list[str]:
-    """List the laws that suit training ratings, given as distinct values and their counts; the simplest first.
+def likelihoods_for(ratings: Levels) -> list[str]:
+    """List the likelihoods that suit training ratings, given as distinct values and their counts; the simplest first.
 
-    The three simplest laws suit all ratings. Student-t suits ratings with more than 25 distinct values. The negative
-    binomial suits nonnegative integers with a maximum above 10 and a variance above their mean. Logistic regression
-    suits two distinct values, and the ordinal law 3 to 25.
+    The three simplest likelihoods suit all ratings. Student-t suits ratings with more than 25 distinct values. The
+    negative binomial suits nonnegative integers with a maximum above 10 and a variance above their mean. Logistic
+    regression suits two distinct values, and the ordinal likelihood 3 to 25.
     """
     values, counts = ratings
     mean = np.average(values, weights=counts)
@@ -144,10 +149,10 @@ def laws_for(ratings: Levels) -> list[str]:
     suits = {"tails": len(values) > MAX_THRESHOLDS, "logistic": len(values) < LEAST_LEVELS}
     suits["ordinal"] = LEAST_LEVELS <= len(values) <= MAX_THRESHOLDS
     suits["counts"] = bool(are_counts and values[-1] > SMALL_COUNTS and overdispersed)
-    return [law for law in LAWS if suits.get(law, True)]
+    return [name for name in LIKELIHOODS if suits.get(name, True)]
 
 
-def candidates(*, clicks: bool, features: bool, times: bool, laws: Collection[str] = tuple(LAWS)) -> list[Candidate]:
+def candidates(*, clicks: bool, features: bool, times: bool, suited: Collection[str] = LIKELIHOODS) -> list[Candidate]:
     """List the candidate models, the simplest first; settings or ratings may exclude some of them.
 
     Parameters
@@ -158,14 +163,14 @@ def candidates(*, clicks: bool, features: bool, times: bool, laws: Collection[st
         Whether users or items have features.
     times : bool
         Whether the ratings have times.
-    laws : collection of str
-        Keys of `LAWS` that suit the ratings; unused for clicks.
+    suited : collection of str
+        Keys of `LIKELIHOODS` that suit the ratings; unused for clicks.
     """
     available = {"features": features, "implicit": True, "time": times and not clicks}
     additions = [name for name in ADDED if available[name]]
     subsets = [subset for size in range(len(additions) + 1) for subset in combinations(additions, size)]
-    models = [Candidate(law, subset) for law in (CLICKS if clicks else laws) for subset in subsets]
-    return [model for model in models if model.law != BIASES_ONLY or not model.added]
+    models = [Candidate(name, subset) for name in (CLICKS if clicks else suited) for subset in subsets]
+    return [model for model in models if model.likelihood != BIASES_ONLY or not model.added]
 
 
 # ---------------------------------------------------------------------- scores
@@ -192,9 +197,9 @@ class Scores(NamedTuple):
     def compared_with(self, first: Float64) -> Scores:
         """Return these scores with their Monte Carlo error, given `first`, the scores from the first half of the draws.
 
-        If scores are nearly linear in the predictions, the scores from all draws are halfway between the scores from
-        the two halves. They differ from either by the Monte Carlo error, and by a trend as long as the chain has not
-        converged. A trend that is equal for all users does not enter the error.
+        If scores are nearly linear in the predictions, the scores from all draws lie halfway between the scores from
+        the two halves. They differ from either half by the Monte Carlo error and, until the chain has converged, by a
+        trend. A trend that is equal for all users does not enter the error.
         """
         return self._replace(error=difference(first, self.values, self.owners).error)
 
@@ -207,8 +212,8 @@ class Scores(NamedTuple):
 def recorded_values(ratings: Ratings) -> Float64 | None:
     """Return the ascending values of the training ratings if they are levels of a scale or integers; else None.
 
-    All laws can be compared by the probabilities of these values. The probability of a value is the integral of the
-    density, or the sum over counts or levels, between the midpoints to the neighbouring values; the first and last
+    All likelihoods can be compared by the probabilities of these values. The probability of a value is the integral of
+    the density, or the sum over counts or levels, between the midpoints to the neighbouring values; the first and last
     values include the tails.
     """
     scale = scale_of(ratings)
@@ -234,13 +239,13 @@ def scores_of(run: Run, metric: Metric, values: Float64 | None) -> Scores:
 def ranking_scores(run: Run, rated: Rated, most: int = ranking.MAX_USERS) -> Scores:
     """Return the NDCG@10 of at most `most` users, evenly spaced among the users who like a held-out item.
 
-    Items are ranked by the default rule, ``likely``, with the exposure to the items in `rated`.
+    Items are ranked by the default rule, ``likely``, with the exposure estimated from `rated`.
     """
     run.exposure = Exposure.of_ratings(rated, run.counts("item") / len(run.users))
     liked = predict_test(run).rating >= liked_from(run)
     liked_users, liked_items = (side[liked] for side in run.test_pairs())
     if not len(liked_users):
-        raise InputError("no held-out rating is liked, so rankings cannot be compared: choose another metric")
+        raise InputError("no user likes a held-out item, so rankings cannot be compared: choose another metric")
     users = ranking.evenly_spaced(np.unique(liked_users), most)
     lists = ranking.recommended(run, users, Ranking(LIST_LENGTH), rated)
     return Scores(ranking.measures(users, lists, liked_users, liked_items)["ndcg"], users)
@@ -251,9 +256,9 @@ def ranking_scores(run: Run, rated: Rated, most: int = ranking.MAX_USERS) -> Sco
 
 def length_of(ratings: int, models: Sequence[Candidate]) -> int:
     """Return the number of sweeps of every candidate's chain, burn-in included, given a number of training ratings."""
-    laws = sum(not model.added and model.law != BIASES_ONLY for model in models)  # biases only: quickly sampled
+    bare = sum(not model.added and model.likelihood != BIASES_ONLY for model in models)  # biases only take little time
     additions = len({model.added for model in models if len(model.added) == 1})
-    return min(MAX_SWEEPS, (ALL_SWEEPS_MANY if ratings >= MANY_RATINGS else ALL_SWEEPS) // (laws + additions + 1))
+    return min(MAX_SWEEPS, (ALL_SWEEPS_MANY if ratings >= MANY_RATINGS else ALL_SWEEPS) // (bare + additions + 1))
 
 
 def best_of(scores: Mapping[int, Scores]) -> int:
@@ -278,7 +283,7 @@ def helpful(scores: Mapping[int, Scores], bare: int, others: Sequence[int]) -> l
 
 
 def inner_split_of(ratings: Ratings, seed: int) -> InnerSplit:
-    """Divide the training ratings of an open file into training and held-out ratings of the comparison."""
+    """Divide the training ratings of an open file into training and held-out ratings for the comparison."""
     return InnerSplit(ratings, min(0.25, max(HELD_OUT_SHARE, HELD_OUT_MIN / ratings.nnz)), seed)
 
 
@@ -310,7 +315,7 @@ class Plan(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """Scores of a candidate, its RMSE (None for clicks), and the estimated sampling time of its chain in seconds."""
+    """Scores of a candidate, its RMSE (None for clicks), and the estimated time to sample its chain, in seconds."""
 
     scores: Scores
     rmse: float | None
@@ -336,7 +341,7 @@ class Comparing:
     policy : Policy, optional
         Actions when time runs out or an error occurs.
     signals : Signals, optional
-        Handlers that the program has installed. Without them, every job runs as inside another program (`Job.run`).
+        Handlers that the program has installed; if None, jobs run inside another program (`Job.run`).
     quiet : bool
         Whether to show no progress.
     """
@@ -398,7 +403,7 @@ class Comparing:
             clicks=ratings.minimum == ratings.maximum,
             features=bool(whole.features),
             times=whole.times is not None,
-            laws=[law for law in laws_for(Levels.of(ratings)) if not (rank_is_given and law == BIASES_ONLY)],
+            suited=[name for name in likelihoods_for(Levels.of(ratings)) if not rank_is_given or name != BIASES_ONLY],
         )
         admitted, refused = dict[ResolvedConfig, Candidate](), list[InputError]()
         for model in models:
@@ -422,36 +427,36 @@ class Comparing:
         """Return the requested metric, or the default for the ratings."""
         if not all(config.law.can_be_evaluated for config in configs):
             if self._metric not in (None, "ndcg"):
-                raise InputError(f"{named('metric')} {self._metric}: clicks have no values; leave it out, or take ndcg")
+                raise InputError(f"{named('metric')} {self._metric}: clicks have no values: leave it out, or use ndcg")
             return "ndcg"
         recorded = recorded_values(ratings) is not None
         if self._metric == "log-probability" and not recorded:
-            raise InputError(f"{named('metric')} log-probability: the ratings have no levels; take log-density or rmse")
+            raise InputError(f"{named('metric')} log-probability: the ratings have no levels: use log-density or rmse")
         return self._metric or ("log-probability" if recorded else "log-density")
 
     def _given_to(self, candidate: Candidate, last: Mapping[str, Any]) -> dict[str, Any]:
-        """Return settings that override a candidate's: the user's, then `last`, then rank 0 for "biases only"."""
-        rank = {"rank": 0} if candidate.law == BIASES_ONLY else {}
+        """Merge the settings that override a candidate's: the user's, then `last`, then rank 0 for biases only."""
+        rank = {"rank": 0} if candidate.likelihood == BIASES_ONLY else {}
         return merged(self._given, last, rank)
 
     def _choose(self) -> tuple[int, int]:
         """Sample candidates; return the numbers of the recommended and the best candidate. Collective."""
         models = self._plan.models
         number_of = {model: number for number, model in enumerate(models)}
-        laws = self._sample([number for model, number in number_of.items() if not model.added])
-        if not laws:
+        bare = self._sample([number for model, number in number_of.items() if not model.added])
+        if not bare:
             raise DivergenceError(f"all compared models diverged: use a smaller {named('step_size')}")
-        with_factors = {number: scores for number, scores in laws.items() if models[number].law != BIASES_ONLY}
+        with_factors = {number: scores for number, scores in bare.items() if models[number].likelihood != BIASES_ONLY}
         if not with_factors:
-            return recommended(laws), best_of(laws)
-        law = models[recommended(with_factors)]
-        trial = law._replace(law=TRIAL_LAWS.get(law.law, law.law))
-        trial = trial if trial in number_of else law
-        alone = [number for model, number in number_of.items() if model.law == trial.law and len(model.added) <= 1]
-        scores = laws | self._sample(alone)
+            return recommended(bare), best_of(bare)
+        chosen = models[recommended(with_factors)]
+        trial = chosen._replace(likelihood=TRIAL_LIKELIHOODS.get(chosen.likelihood, chosen.likelihood))
+        trial = trial if trial in number_of else chosen
+        alone = [n for n, model in enumerate(models) if model.likelihood == trial.likelihood and len(model.added) <= 1]
+        scores = bare | self._sample(alone)
         gains = {name for number in helpful(scores, number_of[trial], alone) for name in models[number].added}
-        together = law._replace(added=tuple(name for name in ADDED if name in gains))
-        scores |= self._sample([number_of.get(together, number_of[law])])
+        together = chosen._replace(added=tuple(name for name in ADDED if name in gains))
+        scores |= self._sample([number_of.get(together, number_of[chosen])])
         return recommended(scores), best_of(scores)
 
     # ------------------------------------------------------------------ a candidate
@@ -520,14 +525,14 @@ class Comparing:
 
     def _result(self, chosen: int, best: int) -> Comparison:
         models, inner = self._plan.models, self._inner.ratings
-        of_best = self._measured[best]
-        assert of_best is not None
+        measured = self._measured[best]
+        assert measured is not None
         return Comparison(
             data_hash=self._source.ratings.digest,
             metric=self._plan.metric,
             training=inner.nnz,
             held_out=inner.nnz_test,
-            models=[self._row(number, of_best.scores) for number in sorted(self._measured)],
+            models=[self._row(number, measured.scores) for number in sorted(self._measured)],
             left_out=[model.name for number, model in enumerate(models) if number not in self._measured],
             best=models[best].name,
             recommended=models[chosen].name,
@@ -550,15 +555,15 @@ class Comparing:
 
 
 def sample_recommended(job: Job, signals: Signals | None = None, dry_run: bool = False) -> int:
-    """Compare models unless the run has a comparison; sample the recommended model, and if it diverges the next best.
+    """Compare models unless the run has a comparison; sample the recommended model or, if it diverges, the next best.
 
-    A job that is killed between two models leaves the comparison unchanged, and no run: the job that resumes samples
-    the first of the two models again. Collective.
+    If a job is killed between two models, the comparison is unchanged and the run of the first model is gone; the next
+    job samples the first model again. Collective.
 
     Parameters
     ----------
     job : Job
-        Makes or continues the run; its settings leave the model open.
+        Makes or continues the run; its settings leave the choice of the model open.
     signals : Signals, optional
         As for `Job.run`.
     dry_run : bool
@@ -567,7 +572,7 @@ def sample_recommended(job: Job, signals: Signals | None = None, dry_run: bool =
     Returns
     -------
     int
-        Exit status; an identical job that resumes continues a comparison that was stopped.
+        Exit status. After a stop, an identical job with `resume` continues the comparison or the run.
 
     Raises
     ------
@@ -627,7 +632,7 @@ def known_comparison(job: Job, dry_run: bool) -> Comparison | None:
         if run.settings_file.exists():
             raise InputError(f"{run.path} was started without {named('model')}: leave it out") from None
         if dry_run:
-            text = "--dry-run samples nothing, but --model auto samples: run `dsgmcmc compare`, which writes settings"
+            text = "--dry-run does not work with --model auto, which samples; run `dsgmcmc compare` to choose a model"
             raise InputError(text) from None
         return None
     if comparison.data_hash != source.ratings.digest:

@@ -19,8 +19,8 @@ POLL = 0.005  # seconds between checks, during a wait for writes or for other ch
 class Control:
     """Lets all processes of a chain agree, once per iteration, on whether to save a checkpoint or stop.
 
-    The cost is one reduction per iteration, of two integers to their maxima over the processes. The reduction is
-    pipelined: the next iteration reads its result.
+    Every iteration starts one reduction, of two integers to their maxima over the processes; the next iteration reads
+    the result.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class Control:
     signals : Signals
         Requests that this process has received.
     checkpoint_seconds : float or None
-        Seconds between checkpoints; None if the clock causes none.
+        Seconds between checkpoints; None if no checkpoint depends on the clock.
     deadline : float or None
         Time at which the job must have ended, on the clock of `time.monotonic`; None without a limit.
     watchdog : Watchdog or None
@@ -46,18 +46,18 @@ class Control:
     ) -> None:
         self._comm, self._signals = comm, signals
         self._checkpoint_seconds, self._deadline, self._watchdog = checkpoint_seconds, deadline, watchdog
-        #: Seconds that are reserved for writing a chain before the wall time ends.
+        #: Seconds reserved for writing one chain before the end of the wall time.
         self.write_seconds = 0.0
-        #: Number of open chains of these processes, all of which must be written.
+        #: Number of open chains of these processes; all must be written before the end.
         self.chains = 1
         self._iteration_seconds = 0.0
         self._saved_at = self._asked_at = monotonic()
-        self._mine, self._all = np.zeros(2, np.int32), np.zeros(2, np.int32)
+        self._local_values, self._maxima = np.zeros(2, np.int32), np.zeros(2, np.int32)
         self._reduction: Any = None  # an MPI request
 
-    def _local(self) -> Request:
+    def _local_request(self) -> Request:
         now = monotonic()
-        # the maximum decays, so that a slow iteration that compiles kernels is forgotten
+        # the maximum decays, so that a slow iteration that compiles kernels does not count for long
         self._iteration_seconds = max(now - self._asked_at, 0.9 * self._iteration_seconds)
         self._asked_at = now
         writing = self.chains * self.write_seconds
@@ -69,29 +69,29 @@ class Control:
     def ask(self, busy: bool) -> tuple[Request, bool]:
         """Return the largest request of all processes, and whether no process was writing. Collective.
 
-        With several processes, both were true at the previous call; the first call, and the first call after `finish`,
-        return `Request.GO_ON` and False. `busy` tells whether this process is writing.
+        With several processes, the result describes the time of the previous call; the first call, and the first call
+        after `finish`, return `Request.GO_ON` and False. `busy` tells whether this process is writing.
         """
         self._progress()
         if self._comm.size == 1:
-            return self._local(), not busy
+            return self._local_request(), not busy
         request, idle = Request.GO_ON, False
         if self._reduction is not None:
             self._reduction.Wait()
-            request, idle = Request(int(self._all[0])), not self._all[1]
+            request, idle = Request(int(self._maxima[0])), not self._maxima[1]
         from mpi4py import MPI  # only needed with several processes
 
-        self._mine[:] = self._local(), busy
-        self._reduction = self._comm.Iallreduce(self._mine, self._all, op=MPI.MAX)
+        self._local_values[:] = self._local_request(), busy
+        self._reduction = self._comm.Iallreduce(self._local_values, self._maxima, op=MPI.MAX)
         return request, idle
 
     def wait(self, busy: Callable[[], bool]) -> None:
         """Wait until no process is busy. Collective.
 
-        As long as all processes respond, the watchdogs do not end the job, however slow the disk is: they only report.
+        However slow the disk is, the watchdogs do not end the job while all processes respond: they only report.
         """
-        while any(self._comm.allgather(mine := busy())):
-            self._progress(writing=mine)
+        while any(self._comm.allgather(is_busy := busy())):
+            self._progress(writing=is_busy)
             sleep(POLL)
         self._progress()
 
@@ -109,12 +109,12 @@ class Control:
             sleep(POLL)
 
     def saving(self) -> None:
-        """Note that the writing of a checkpoint begins, and call `finish`. Collective."""
+        """Record that the writing of a checkpoint begins, and call `finish`. Collective."""
         self._saved_at = monotonic()
         self.finish()
 
     def finish(self) -> None:
-        """Complete a pending reduction, and drop its result: the next reduction repeats all requests. Collective."""
+        """Complete a pending reduction and drop its result; the next reduction repeats all requests. Collective."""
         if self._reduction is not None:
             self._reduction.Wait()
             self._reduction = None

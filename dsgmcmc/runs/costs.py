@@ -20,12 +20,12 @@ from dsgmcmc.storage.store import MAX_WRITERS
 from dsgmcmc.targets.state import BlockLayout
 from dsgmcmc.types import Factor
 
-INTERPRETER = 200_000_000  # bytes for Python and its libraries
-TEST_RATING_BYTES = 16  # value, position, row and column
-TEST_BYTES = 12  # of the predictions of a test rating: last, mean, and sum of squared deviations (m2)
-TEST_SAVED_BYTES = 8  # of mean and m2 of these predictions
-TEST_NOISE_BYTES = 4  # current or mean noise variance of a test rating, if it differs between users or items
-MOMENTS = 2  # arrays: mean and m2
+INTERPRETER_BYTES = 200_000_000  # Python and its libraries
+TEST_RATING_BYTES = 16  # a test rating: value, position, row and column
+TEST_BYTES = 12  # predictions of a test rating: the last one, their mean, and their sum of squared deviations (m2)
+TEST_SAVED_BYTES = 8  # mean and m2 of these predictions
+TEST_NOISE_BYTES = 4  # current or mean noise variance of a test rating, if noise differs between users or items
+MOMENTS = 2  # number of arrays of moments: mean and m2
 
 
 class Costs(NamedTuple):
@@ -37,13 +37,13 @@ class Costs(NamedTuple):
         Memory of the largest process: the interpreter with its libraries, ratings, state, accumulators, buffers for
         writing a checkpoint, and the sums of a sampler that draws rows from their conditional distributions.
     sent_per_sweep : int
-        Column blocks that the processes of a chain send to each other in a sweep, on average. Messages for evaluation,
-        ordered sums, and tours that renew a metric are left out.
+        Column blocks that the processes of a chain send to each other in a sweep, on average. Messages for evaluation
+        and ordered sums are left out, and so are tours that renew a metric.
     checkpoint : int
         Disk space of one checkpoint of one chain, without its saved draws.
     files_per_checkpoint : int
-        Largest number of files that a checkpoint of all chains adds. The state of each chain needs one file per writing
-        process and a manifest, and so do its new draws. The files of the state are removed later.
+        Largest number of files that a checkpoint of all chains adds. Each chain's state needs one file per writing
+        process and a manifest; its new draws need as many again. The files of the state are removed later.
     disk_least, disk_most : int
         Bounds on the disk space of a finished run: checkpoints, posteriors and saved draws of all chains.
     """
@@ -79,14 +79,14 @@ class Costs(NamedTuple):
         open_chains = -(-config.chains // min(processes, config.chains)) if config.until else 1
         accumulators = moments + ratings.nnz_test * (TEST_BYTES + 2 * noises)
         row_values = width + config.dimension * len(config.make_sampler().working)
-        of_chain = share * (rows + columns) * row_values * 4 + share * (accumulators + pending)
+        per_chain = share * (rows + columns) * row_values * 4 + share * (accumulators + pending)
         shared = grouped + share * checkpoint + _ratings(config, ratings, share)
-        # a snapshot of draws is removed only when it has no kept draw, and the spacing of kept draws doubles
+        # a snapshot of draws is removed once none of its draws is kept; the spacing of kept draws doubles
         doublings = ceil(log2(draws / max_saved)) if draws > max_saved > 0 else 0
         most_draws = min(draws, max_saved + doublings * max(config.save_draws - 1, 0))
         kept = checkpoint + moments + tested  # a checkpoint and the posterior
         return cls(
-            memory_per_process=INTERPRETER + int(shared + open_chains * of_chain),
+            memory_per_process=INTERPRETER_BYTES + int(shared + open_chains * per_chain),
             sent_per_sweep=round(_sent(config, ratings, size, quantities)),
             checkpoint=checkpoint,
             files_per_checkpoint=2 * config.chains * (min(size, MAX_WRITERS) + 1),
@@ -96,38 +96,39 @@ class Costs(NamedTuple):
 
 
 def _ratings(config: ResolvedConfig, ratings: Ratings, share: float) -> float:
-    """Return the memory in bytes for the ratings of the process with this share of them.
+    """Return the memory in bytes for this share of the ratings.
 
-    A sampler that draws rows from their conditional distributions also needs the transpose, and sums for a factor.
+    A sampler that draws rows from their conditional distributions also needs the transposed ratings, and the sums for
+    the rows of one factor.
     """
     grid, rows, columns = config.grid, ratings.n_rows, ratings.n_cols
 
     def cells(n: int, others: int) -> float:
-        index = np.dtype(index_type(-(-others // grid))).itemsize  # for a rating's column (or row) in its cell
-        return float(ratings.nnz * (index + ratings.value_bytes) + (n + grid) * grid * 8)  # with the start of each row
+        index = np.dtype(index_type(-(-others // grid))).itemsize  # a rating's column (or row) within its cell
+        return float(ratings.nnz * (index + ratings.value_bytes) + (n + grid) * grid * 8)  # and the start of each row
 
-    everywhere = 2 * (rows + columns) * 8  # all row and column counts, on every process
-    total = float(share * (cells(rows, columns) + ratings.nnz_test * TEST_RATING_BYTES) + everywhere)
+    counts = 2 * (rows + columns) * 8  # of all rows and columns, on every process
+    total = float(share * (cells(rows, columns) + ratings.nnz_test * TEST_RATING_BYTES) + counts)
     if not config.sampler.kind.draws_conditionals:
         return total
-    summed = max(rows, columns * (1 if share == 1 else 3))  # in three buffers if they are sent
+    summed = max(rows, columns * (1 if share == 1 else 3))  # if they are sent, they are in three buffers
     return total + share * (cells(columns, rows) + float(summed * statistics_width(config.dimension) * 4))
 
 
 def row_width(config: ResolvedConfig, quantities: Quantities) -> int:
-    """Return the number of float32 values per row that a checkpoint saves, and that are sent with a column block."""
+    """Return the number of float32 values per row that a checkpoint saves, and that a message with a block has."""
     return BlockLayout(config.make_sampler().kept, config.dimension).width + quantities.width_of_rows()
 
 
 class Tour(NamedTuple):
-    """A tour of all column blocks round the ring: float32 values sent per column, and whether blocks return home."""
+    """A tour of all column blocks round the ring: float32 values sent per column, and whether the blocks return."""
 
     width: int
     returns: bool
 
 
 def tours(config: ResolvedConfig, quantities: Quantities) -> list[Tour]:
-    """List the tours in an iteration that uses all ratings."""
+    """List the tours of an iteration that uses all ratings."""
     likelihood_fields = [quantity for quantity in config.law.quantities_of(config, False, {}) if quantity.of_rows]
     d, noise = config.dimension, sum(quantity.width(quantities.sizes) for quantity in likelihood_fields)
     if config.sampler.kind.draws_conditionals:  # positions and noise scales, then the sums for the columns
@@ -144,13 +145,13 @@ def _sent(config: ResolvedConfig, ratings: Ratings, size: int, quantities: Quant
         """Return the share of column blocks that change process if each moves on by `shift` row blocks."""
         return float(np.mean(owners != np.roll(owners, shift)))
 
-    value_bytes = 4 * ratings.n_cols / grid  # of a block with one value per column
-    following = leaving(1)
+    value_bytes = 4 * ratings.n_cols / grid  # a block with one value per column
+    share_sent = leaving(1)
     if config.sweep_length == 1:  # every iteration makes the tours
         steps = [tour.width * (grid if tour.returns else grid - 1) for tour in tours(config, quantities)]
-        return float(value_bytes * grid * following * sum(steps))
+        return float(value_bytes * grid * share_sent * sum(steps))
     if config.schedule != "cyclic":
-        # all nonzero shifts are equally likely; a part may follow itself, in a random schedule or between two sweeps
-        itself = 1 / grid if config.schedule == "random" else 1 / grid**2
-        following = (1 - itself) * sum(map(leaving, range(1, grid))) / max(grid - 1, 1)
-    return float(value_bytes * row_width(config, quantities) * config.sweep_length * grid * following)
+        # all nonzero shifts are equally likely; in a random schedule, or between two sweeps, a part may follow itself
+        repeated = 1 / grid if config.schedule == "random" else 1 / grid**2
+        share_sent = (1 - repeated) * sum(map(leaving, range(1, grid))) / max(grid - 1, 1)
+    return float(value_bytes * row_width(config, quantities) * config.sweep_length * grid * share_sent)

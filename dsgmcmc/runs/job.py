@@ -1,9 +1,8 @@
 """A job: all processes that sample the chains of a run together, and the result of the run.
 
 `Job._sample` resolves the settings, locks and prepares the run directory, samples the chains and writes the summary.
-The processes are divided into groups. Each group samples its chains one after another, each to its end. In a run that
-ends at a target accuracy, a group instead advances all its chains, in turn, from one check of the accuracy to the
-next.
+The processes are divided into groups. Each group samples its chains one after another, each to its end. In a run with a
+target accuracy, a group instead samples all its chains in turn up to the next check of the accuracy.
 `dsgmcmc.runs.chain` has the iterations of one chain.
 """
 
@@ -63,14 +62,14 @@ from dsgmcmc.types import Comm
 
 T = TypeVar("T")
 
-WAITING = ("exchange", "reduce", "checkpoint")  # phases in which a process mostly waits for other processes
+WAITING_PHASES = ("exchange", "reduce", "checkpoint")  # in these, a process mostly waits for others
 SLOW_FACTOR = 1.25  # a slow process is busy for at least this multiple of the median of the other processes,
-SLOW_SHARE = 0.05  # and exceeds this median by more than this share of the sampling time
+SLOW_SHARE = 0.05  # and for more than this share of the sampling time above this median
 
 log = logging.getLogger(__name__)
 
-#: A job inside another program changes global state: the logs, and the number of BLAS threads, on which the last bits
-#: of the results depend. Therefore only one job runs at a time.
+#: Lets only one job run at a time inside another program, because a job changes global state: the logs, and the number
+#: of BLAS threads, on which the last bits of the results depend.
 _ONE_AT_A_TIME = RLock()
 
 
@@ -117,16 +116,16 @@ class Job:
         self.resume, self._command, self.quiet = resume, command, quiet
         self._at_root = comm.rank == 0
         self._signals, self._since_start = Signals(), seconds_since_start
-        #: Lines with the result, which the user reads at the end; used only on process 0.
+        #: Lines that tell the user the result at the end; used only on process 0.
         self.result: list[str] = []
         self._request = Request.GO_ON  # the last request
         self._failure: AgreedError | DivergenceError | None = None  # first error of a chain, equal in its group
         self._log_error: OSError | None = None  # first error in writing a log of the run
         self._look: Look | None = None  # the last check of the accuracy of all chains
-        self._sampled, self._timed = 0, 0  # iterations of this group in this job: all, and after the first sweep
+        self._sampled, self._timed = 0, 0  # iterations of this group in this job: all; all except the first sweep
 
     def with_model(self, settings: Mapping[str, Any]) -> Self:
-        """Return a job for the same directory, with a model's settings, which the user's override; it may resume."""
+        """Return a job that makes or resumes the same run, with a model's settings as defaults."""
         out, command = self.run_directory.path, self._command
         return type(self)(self.comm, self.source, out, self.given, True, self.policy, command, self.quiet, settings)
 
@@ -177,7 +176,7 @@ class Job:
         return config, sorted(section_of(self.given.get("sampler") or {}))
 
     def _saved_settings(self) -> dict[str, Any]:
-        """Return the settings of the run to be resumed, after checking its data; empty for a new run."""
+        """Check the data of a run to be resumed, and return its settings; an empty dict for a new run."""
         run = self.run_directory
         if not (self.resume and run.settings_file.exists()):
             refuse_taken(run, self.resume)
@@ -189,7 +188,7 @@ class Job:
                 f"start another run with another {named('out')}"
             )
         index, manifest = run.path / INDEX, None
-        with suppress(InputError):  # a damaged index is written again
+        with suppress(InputError):  # a damaged index will be replaced
             manifest = read_manifest(index)
         if manifest is not None:
             check_made_with(manifest, facts, index)
@@ -222,7 +221,7 @@ class Job:
                 lock.release()
 
     def _prepare(self, config: ResolvedConfig, given_names: list[str]) -> Facts:
-        """Clean the directory, write ``run.toml``, index and starting values; return the facts for snapshots."""
+        """Clean the directory; write ``run.toml``, the index and starting values; return the facts for snapshots."""
         source, run = self.source, self.run_directory
         run.listening_file.touch()  # tells scripts that all processes have installed their signal handlers
         clean(run.path)
@@ -239,14 +238,14 @@ class Job:
         Parameters
         ----------
         signals : Signals, optional
-            Handlers that the program has installed. Without them, the job runs inside another program: it prints no
-            result, and at the end it restores signal handlers, logs and the number of BLAS threads. A single process
-            then has no watchdog, because it waits for no other process.
+            Handlers that the program has installed. If None, the job runs inside another program: it prints no result,
+            and at the end it restores signal handlers, logs and the number of BLAS threads. A single process then has
+            no watchdog, because it waits for no other process.
 
         Returns
         -------
         int
-            Exit status: 0, or the status for the reason why the job stopped.
+            Exit status: 0, or the status that says why the job stopped.
         """
         messages = logs(self.comm.rank, self.quiet)
         if signals is not None:
@@ -256,7 +255,7 @@ class Job:
             if self._at_root and not self.quiet:
                 say(*self.result)
             return status
-        import scipy.linalg  # noqa: F401  # loads a BLAS of its own, whose threads are limited too
+        import scipy.linalg  # noqa: F401  # loads a second BLAS, so that its threads are limited too
 
         begin = monotonic()
         self._since_start = lambda: monotonic() - begin
@@ -268,7 +267,7 @@ class Job:
     def _sample(self) -> int:
         comm, run = self.comm, self.run_directory
         if self._at_root and not is_held(run.lock_file):
-            _stop_listening(run)  # a job that was killed has left the file
+            _stop_listening(run)  # a job that was killed left the file
         warn_of_processes(comm)
         deadline = agree(comm, partial(self.policy.deadline, self._since_start()))
         config, given_names = self.resolve()
@@ -319,14 +318,14 @@ class Job:
         if self._log_error is not None:
             failure = failed_file(self._log_error)
             raise WriteError(
-                f"{failure}; stopped after a checkpoint: go on with {named('resume')} once this log can be written"
+                f"{failure}; stopped after a checkpoint: continue with {named('resume')} once this log can be written"
             )
 
     # ------------------------------------------------------------------ the loop over chains
 
     @property
     def _stopped(self) -> bool:
-        """Whether an error or a request stops sampling, possibly before the chains end."""
+        """Whether an error or a request stops sampling."""
         return self._failure is not None or self._request >= Request.STOP
 
     def _sample_chains(self, numbers: Sequence[int], open_chain: Callable[[int], Chain]) -> None:
@@ -380,12 +379,12 @@ class Job:
             goal = next_look(goal + 1, config.burn_in, config.sweep_length)
 
     def _advance(self, chain: Chain, goal: int) -> bool:
-        """Sample a chain as `Chain.advance` does, unless the job is stopped; return True, for `_attempt`. Collective.
+        """Sample a chain up to iteration `goal`, unless the job is stopped; return True, for `_attempt`. Collective.
 
-        The clock starts after the job's first sweep, which compiles or loads kernels.
+        Sampling time excludes the job's first sweep, which compiles or loads kernels.
         """
         if not self._sampled:
-            if self._at_root and self._command:  # not for a job that has nothing to sample: it leaves the run unchanged
+            if self._at_root and self._command:  # here, because a job with nothing to sample leaves the run unchanged
                 self.run_directory.note_job(self._command, self.comm.size)
             first = min(goal, chain.iteration + chain.config.sweep_length)
             self._request = chain.advance(first, self._progress, timed=False)
@@ -402,7 +401,7 @@ class Job:
     def _attempt(self, work: Callable[[], T]) -> T | None:
         """Return the result of `work`, or None after an error of a chain. Collective.
 
-        The first error is kept for the end of the job, so that other groups continue.
+        The first error is raised at the end of the job, so that other groups continue.
         """
         result = None
         try:
@@ -416,14 +415,14 @@ class Job:
         """Measure the accuracy of all chains on process 0, and return it on all processes. Collective."""
         followed = {(chain.chain, block): values for chain in chains for block, values in chain.followed().items()}
         draws = {chain.chain: (chain.iteration, chain.draw_weights()) for chain in chains if chain.ring.rank == 0}
-        of_processes = self.comm.gather((followed, draws))
-        look: Look = self.comm.bcast(None if of_processes is None else look_at(self._config, of_processes))
+        gathered = self.comm.gather((followed, draws))
+        look: Look = self.comm.bcast(None if gathered is None else look_at(self._config, gathered))
         return look
 
     # ------------------------------------------------------------------ summary
 
     def _write_summary(self, ring: Ring, sampling: float) -> list[str]:
-        """Write ``summary.json`` on process 0, and return the lines with the result. Collective.
+        """Write ``summary.json`` on process 0, and return the lines that tell the user the result. Collective.
 
         `sampling` is the sampling time of this process in seconds, without the first sweep.
 
@@ -441,7 +440,7 @@ class Job:
 
         def write() -> list[str]:
             data_per_iteration = self.source.ratings.nnz / config.sweep_length
-            waited = phases[:, [PHASES.index(name) for name in WAITING]].sum(axis=1)
+            waited = phases[:, [PHASES.index(name) for name in WAITING_PHASES]].sum(axis=1)
             summary = {
                 **self.source.results(run, config),
                 "time": now(),
@@ -462,7 +461,7 @@ class Job:
                 "straggler": straggler((np.array(seconds) - waited).tolist(), hosts, longest),
                 "events": run.events(),
                 "fell_back": _fell_back(run, config),
-                "peak_rss_bytes": [peak_memory(), *rss[1:]],  # process 0 again: it has scored the test ratings
+                "peak_rss_bytes": [peak_memory(), *rss[1:]],  # after process 0 has scored the test ratings
                 "versions": {**versions(), "mpi": mpi_library()},
             }
             save_summary(run.summary_file, summary)
@@ -475,7 +474,7 @@ class Job:
 
 
 def refuse_taken(run: RunDirectory, resume: bool) -> None:
-    """Refuse a path that is a file; for a new run, also refuse a directory that is not empty."""
+    """Refuse a path that is a file and, for a new run, a directory that is not empty."""
     if run.path.exists() and not run.path.is_dir():
         raise InputError(f"{run.path} is a file: {named('out')} must name a directory; a new run creates it")
     if not resume and run.path.is_dir() and {path.name for path in run.path.iterdir()} - {run.lock_file.name}:
@@ -490,7 +489,7 @@ def _check_disk(run: RunDirectory, costs: Costs) -> None:
         least, room = (f"{size / 1e6:,.0f} MB" for size in (costs.disk_least, free))
         raise InputError(
             f"a run with these settings takes at least {least} on disk, but {folder} has {room} free: choose another "
-            f"{named('out')}, or fewer {named('save_draws')} or {named('chains')} (--dry-run shows the costs)"
+            f"{named('out')}, or a smaller {named('save_draws')} or {named('chains')} (--dry-run shows the costs)"
         )
 
 
@@ -515,12 +514,12 @@ def warn_of_processes(comm: Comm) -> None:
     for name in all_versions[0] if all_versions else ():
         different = sorted({process[name] for process in all_versions})
         if len(different) > 1:
-            text = "the processes differ in %s (%s): draws are the same to the bit only with the same %s everywhere"
+            text = "the processes differ in %s (%s): draws are reproducible to the bit only with one %s everywhere"
             log.warning(text, name, ", ".join(different), name)
 
 
 def _stop_listening(run: RunDirectory) -> None:
-    """Remove the file by which scripts see that a job accepts signals, if there is one."""
+    """Remove the file that tells scripts that a job accepts signals, if there is one."""
     with suppress(OSError):
         run.listening_file.unlink()
 
@@ -529,7 +528,7 @@ def _stop_listening(run: RunDirectory) -> None:
 
 
 def _fell_back(run: RunDirectory, config: ResolvedConfig) -> list[dict[str, Any]]:
-    """List the models that were given up, each with the next model, and the restarts of chains, with the sampler."""
+    """List the abandoned models, each with the next model, and the restarts of chains, each with its sampler."""
     events: list[dict[str, Any]] = []
     if run.comparison_file.exists():
         comparison = Comparison.read(run.comparison_file)
@@ -545,7 +544,7 @@ def _fell_back(run: RunDirectory, config: ResolvedConfig) -> list[dict[str, Any]
 
 
 def straggler(busy: list[float], hosts: list[str], sampling: float) -> dict[str, Any] | None:
-    """Return facts about the slowest process if it is much slower than the other processes; else None.
+    """Describe the slowest process if it is much slower than the other processes; else return None.
 
     Parameters
     ----------
@@ -571,7 +570,7 @@ def straggler(busy: list[float], hosts: list[str], sampling: float) -> dict[str,
 
 
 def saved_result(run: RunDirectory) -> list[str] | None:
-    """Return the lines with the result of a finished run; None without a readable summary."""
+    """Return the lines that tell the user the result of a finished run; None without a readable summary."""
     try:
         summary = read_summary(run.summary_file)
         with as_written(run.summary_file):
@@ -582,6 +581,6 @@ def saved_result(run: RunDirectory) -> list[str] | None:
 
 
 def _result(summary: dict[str, Any], path: Path) -> list[str]:
-    """Return the lines with the result, which the user reads at the end."""
+    """Return the lines that tell the user the result."""
     first, *others = verdict(summary).lines()
     return [f"{path}: {first}", *(f"  {line}" for line in others)]

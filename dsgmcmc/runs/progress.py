@@ -1,6 +1,6 @@
 """Shows messages and progress during sampling, on process 0.
 
-Progress is one changing line on a terminal or in a notebook, and successive lines elsewhere.
+Progress is one line that changes on a terminal or in a notebook, and successive lines elsewhere.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ def in_notebook() -> bool:
 
 
 class Progress:
-    """Shows the metrics of chains while they are sampled: in its context, it is called with every line of metrics.
+    """Shows the metrics of chains while they are sampled. Call it, within its context, with every line of metrics.
 
     Parameters
     ----------
     iterations : int
-        Number of iterations of a chain, or the largest number if it ends at a target accuracy.
+        Number of iterations of a chain; with a target accuracy, the largest number.
     data : float
         Mean number of ratings that an iteration uses.
     quiet : bool
@@ -44,10 +44,10 @@ class Progress:
         stderr = console(stderr=True)
         self._live = Live(console=stderr, refresh_per_second=8) if stderr.is_terminal and not quiet else None
         self._notebook = in_notebook()
-        self._last, self._unshown = 0.0, ""
+        self._said_at, self._unshown = 0.0, ""
         #: Accuracy at the last check of all chains, as text; empty before the first check, or without checks.
         self.look = ""
-        #: Iteration and time of the line from which the speed is measured, the first line with the earliest iteration.
+        #: Iteration and time of the line from which the speed is measured: the first line with the lowest iteration.
         self._first_line: tuple[int, float] | None = None
 
     def __enter__(self) -> Progress:
@@ -62,19 +62,19 @@ class Progress:
             self._say(self._unshown)
 
     def __call__(self, line: dict[str, Any]) -> None:
-        """Show a line of metrics, unless the line that is shown is too recent."""
+        """Show a line of metrics, unless an earlier line was shown too recently."""
         if self._first_line is None or line["iteration"] < self._first_line[0]:
             self._first_line = (line["iteration"], line["time_s"])
         text, seconds = self._text(line), NOTEBOOK_SECONDS if self._notebook else PLAIN_SECONDS
         if self._live:
             self._live.update(text)
-        elif monotonic() - self._last > seconds or line["iteration"] >= self._iterations:
+        elif monotonic() - self._said_at > seconds or line["iteration"] >= self._iterations:
             self._say(text)
         else:
             self._unshown = text
 
     def _say(self, text: str) -> None:
-        self._last, self._unshown = monotonic(), ""
+        self._said_at, self._unshown = monotonic(), ""
         if self._quiet:
             return
         if self._notebook:
@@ -113,7 +113,7 @@ class _Terminal(logging.Formatter):
 
 @contextmanager
 def logs(rank: int, quiet: bool = False) -> Iterator[None]:
-    """Context in which this process writes its messages to the terminal; at its end the logger is restored.
+    """Context in which this process writes its messages to the terminal; afterwards the logger is restored.
 
     Parameters
     ----------
@@ -123,7 +123,8 @@ def logs(rank: int, quiet: bool = False) -> Iterator[None]:
         Whether to write nothing.
     """
     logger, writes = logging.getLogger("dsgmcmc"), rank == 0 and not quiet
-    before = logger.level, logger.propagate, logger.handlers
+    level = logger.level
+    propagate, handlers = logger.propagate, logger.handlers
     handler = logging.StreamHandler(sys.stderr) if writes else logging.NullHandler()
     handler.setFormatter(_Terminal())
     logger.setLevel(logging.WARNING if in_notebook() else logging.INFO)
@@ -131,5 +132,5 @@ def logs(rank: int, quiet: bool = False) -> Iterator[None]:
     try:
         yield
     finally:
-        logger.propagate, logger.handlers = before[1:]
-        logger.setLevel(before[0])
+        logger.propagate, logger.handlers = propagate, handlers
+        logger.setLevel(level)

@@ -2,9 +2,9 @@
 
 A checkpoint contains the moments, the traces and the iterations of the saved draws; the saved draws are in separate
 snapshots. The weight of a draw is its step size [Simsekli 2016, eq. 12]. Every `spacing`-th draw is saved. When
-2 `keep` draws would be saved, every other saved draw is dropped, and `spacing` doubles. So the choice depends only on
-the number of draws, and a chain of at least `keep` draws has from `keep` to 2 `keep` - 1 saved draws, evenly spread
-over the whole chain.
+2 `keep` draws would be saved, every other saved draw is dropped, and `spacing` doubles. The choice depends only on the
+number of draws. A chain of at least `keep` draws has from `keep` to 2 `keep` - 1 saved draws, evenly spread over the
+whole chain.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ THETA = "theta"
 
 
 class DrawNumbers:
-    """Chooses the draws that are saved; the head of this module has the rule.
+    """Chooses the draws that are saved, by the rule at the head of this module.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class DrawNumbers:
         if len(self.kept) == 2 * self.keep - 1:
             self.kept = self.kept[::2]
             self.spacing *= 2
-            return False  # the number is an odd multiple of the spacing before
+            return False  # the number is an odd multiple of the previous spacing
         self.kept.append(iteration)
         return True
 
@@ -144,7 +144,7 @@ class DrawRecorder:
         return list(draws), {key: partial(np.stack, [arrays[key] for arrays in draws.values()]) for key in keys}
 
     def small(self) -> dict[str, Float64]:
-        """Return the weight, the counters and the saved iterations, which are equal on all processes."""
+        """Return the weight, the counters and the iterations of the saved draws; they are equal on all processes."""
         numbers = [self.weight, self.numbers.count, self.numbers.spacing]
         return {
             "observer.numbers": np.array(numbers, np.float64),

@@ -1,4 +1,4 @@
-"""The ratings of a job: checks settings against them, makes the targets of chains, and scores the results."""
+"""The ratings of a job: this module checks settings against them, makes the targets of chains, and scores results."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from dsgmcmc.targets.state import RandomStream
 
 log = logging.getLogger(__name__)
 
-#: With more elements of the factors per rating, even exact Gibbs sampling mistook noise for structure.
+#: With more elements of the factors per rating, even exact Gibbs sampling mistakes noise for structure.
 MAX_ELEMENTS_PER_RATING = 3
 #: Makes the target of a chain in its state before the first iteration, given the chain number for random numbers
 #: (`dsgmcmc.targets.state.restarted_chain`) and the sampler.
@@ -46,14 +46,14 @@ MakeTarget = Callable[[int, Sampler[Any, Any]], FactorTarget]
 
 
 class RatingsSource:
-    """The ratings of a job. Only `ratings` and `start_chain` are used on all processes, the rest on process 0.
+    """The ratings of a job. All processes use `ratings` and `start_chain`; only process 0 uses the rest.
 
     Parameters
     ----------
     path : Path
         Ratings file.
     start : Path, optional
-        Earlier run from which a new run starts; a resumed run does not read it, but has a copy of the starting values.
+        Earlier run from which a new run starts. A resumed run does not read it: it has a copy of the starting values.
     view : callable, optional
         Returns the ratings to use, for example a subset, given the open ratings.
     """
@@ -79,10 +79,10 @@ class RatingsSource:
         return fit_biases_only(self.ratings)
 
     def build(self, saved: Mapping[str, Any], *layers: Mapping[str, Any]) -> RunConfig:
-        """Merge and check settings: first `saved`, then `layers`, of which later layers take precedence.
+        """Merge and check settings: `layers` override `saved`, and later layers override earlier layers.
 
-        `saved` has the settings of a resumed run. It is empty for a new run, which may take the model from an earlier
-        run instead. Settings that are still unset are chosen for the ratings.
+        `saved` has the settings of a resumed run. It is empty for a new run, which may take its model from an earlier
+        run. Settings that are still unset are chosen to suit the ratings.
         """
         if self.start is not None and not saved:
             self._earlier = WarmStart(self.start)
@@ -94,12 +94,12 @@ class RatingsSource:
         config = asked.sampler.kind.suited(asked.sampler.config, n, n / (rows * (rank + asked.biases)))
         suited: dict[str, Any] = {"sampler": asked.sampler.model_copy(update={"config": config}), "rank": rank}
         if asked.until is None and asked.iterations is None and not ratings.nnz_test:
-            log.info("no test ratings, so the run does not end at a target accuracy but after %s", DEFAULT_LENGTH)
+            log.info("without test ratings a run has no target accuracy: it ends after %s", DEFAULT_LENGTH)
             suited["iterations"] = DEFAULT_LENGTH
         return asked.model_copy(update=suited)
 
     def resolve(self, processes: int, saved: Mapping[str, Any], *layers: Mapping[str, Any]) -> ResolvedConfig:
-        """Resolve the settings of `build` for `processes` processes, divided among the chains, and check them.
+        """Resolve the settings of `build` for `processes` processes in all chains together, and check them.
 
         Raises
         ------
@@ -140,7 +140,7 @@ class RatingsSource:
     def prepare(self, run: RunDirectory, config: ResolvedConfig) -> dict[str, Any]:
         """Write the names of users and items, and starting values if any; return facts for ``run.toml``.
 
-        The facts include the scores of the baselines, which are computed only once.
+        The facts include the scores of the baselines; a resumed run does not compute them again.
         """
         saved = run.read_settings()[1] if run.settings_file.exists() else {}
         saved_baselines, start = saved.get("baselines"), saved.get("start")
@@ -170,10 +170,7 @@ class RatingsSource:
         return facts if start is None else facts | {"start": start}
 
     def start_chain(self, run: RunDirectory, facts: Facts, chain: int, target: FactorTarget) -> None:
-        """Move a target from the sampler's initial state to the earlier run's values, or else to fitted biases.
-
-        Collective.
-        """
+        """Move a target to the earlier run's values or, without such a run, to fitted biases. Collective."""
         if "start" in facts:
             target.ring.agree(lambda: target.take_start(run.open_start(chain, facts)), "starting from another run")
         else:
@@ -185,12 +182,12 @@ class RatingsSource:
         Returns
         -------
         dict
-            ``tau`` (posterior mean; null if there is no noise), ``rank``, ``draws`` (number in all chains),
+            ``tau`` (posterior mean; null if there is no noise), ``rank``, ``draws`` (number in all chains);
             ``temperatures``, ``agreement`` of chains and ``slowest`` shared parameters
             (`dsgmcmc.diagnostics.convergence`); ``rmse_mean``, ``mae_mean`` and other scores on the ``test_ratings``
-            (`dsgmcmc.diagnostics.scores`); ``baselines`` and ``over_biases`` (`dsgmcmc.diagnostics.baselines`). Without
-            test ratings, and for clicks, ``rmse_mean`` and ``mae_mean`` are null. Clicks have ``rankings`` instead, if
-            draws were saved (`dsgmcmc.diagnostics.ranking`).
+            (`dsgmcmc.diagnostics.scores`); ``baselines`` and ``over_biases`` (`dsgmcmc.diagnostics.baselines`). For
+            clicks, and without test ratings, ``rmse_mean`` and ``mae_mean`` are null. Clicks have ``rankings`` instead,
+            if draws were saved (`dsgmcmc.diagnostics.ranking`).
         """
         taus = [snapshot.read(Key("trace", "run", 0, "tau")) for snapshot in newest_states(run, run.read_settings()[1])]
         tau = float(np.concatenate(taus).mean()) if taus and config.law.has_noise else None
@@ -204,7 +201,7 @@ class RatingsSource:
             if not (clicks := sum(len(part.rating) for part in test_parts(run))):
                 return {**no_scores, **common}
             opened = Run(run.path)
-            if opened.draws:  # needed for rankings
+            if opened.draws:  # rankings need them
                 common["rankings"] = click_scores(opened, self.ratings)
             return {**no_scores, "test_ratings": clicks, **common}
         recorded = run.read_settings()[1].get("levels")
@@ -213,7 +210,7 @@ class RatingsSource:
         if scores is None:
             return {**no_scores, **common}
         scores["coverage"] = {str(level): share for level, share in scores["coverage"].items()}
-        over_biases = None  # for a run without factors
+        over_biases = None  # without factors
         if config.rank:
             over_biases = advantage(test_parts(run), config.law, levels, self.ratings, self.biases_only)
         return {
@@ -230,7 +227,7 @@ class RatingsSource:
 def _centre(config: ResolvedConfig, ratings: Ratings) -> float:
     """Return the number to subtract from ratings: their mean, or 0 for levels, for counts, and without ``center``.
 
-    Thresholds take the place of the mean for levels, and prior means for counts.
+    Instead of the mean, levels have thresholds, and counts have prior means.
     """
     return ratings.mean if config.center and not config.law.replaces_mean else 0.0
 
@@ -257,7 +254,7 @@ def targets_of(config: ResolvedConfig, ratings: Ratings, ring: Ring) -> MakeTarg
 
 
 def warnings_for_data(config: ResolvedConfig, ratings: Ratings) -> list[str]:
-    """Return warnings about a model that hardly suits the ratings, such as a rank so large that tau means little."""
+    """Return warnings about a model that does not suit the ratings, for example about too large a rank."""
     warnings = list(config.law.warnings_for_data(ratings, config.likelihood))
     rows_and_columns = ratings.n_rows + ratings.n_cols
     elements = config.rank * rows_and_columns
@@ -273,7 +270,7 @@ def warnings_for_data(config: ResolvedConfig, ratings: Ratings) -> list[str]:
 
 
 def check_values(ratings: Ratings, config: ResolvedConfig) -> None:
-    """Refuse ratings that the likelihood does not accept, or whose squares or variances exceed float32."""
+    """Refuse ratings that the likelihood does not accept, or whose squares or variances are too large for float32."""
     config.law.check_ratings(config, ratings)
     low, high = ratings.minimum, ratings.maximum
     for start, stop in row_slabs(ratings.test_indptr, SLAB):
@@ -285,7 +282,7 @@ def check_values(ratings: Ratings, config: ResolvedConfig) -> None:
 
 
 def check_limits(config: ResolvedConfig, ratings: Ratings) -> None:
-    """Refuse a block of rows with more test ratings than positions of 32 bits can address."""
+    """Refuse a block of rows with more test ratings than a 32-bit index can address."""
     tested = int(np.diff(ratings.test_indptr[block_bounds(ratings.row_indptr, config.grid)]).max())
     if tested >= 2**31:
         raise InputError(f"a block of rows would have {tested:,} test ratings, too many: use a larger {named('grid')}")

@@ -1,13 +1,13 @@
-"""Starting values from an earlier run, usually on fewer ratings: users and items in both start from its last state.
+"""Starting values from an earlier run, usually on fewer ratings.
 
-The newest checkpoint of every chain of the earlier run is read once, before the first iteration. Its values are matched
-by the names of users and items, and written to ``RUN/start/chain-c`` in the blocks of the new grid, where
-`dsgmcmc.model.target.FactorTarget.take_start` reads them. Chain c starts from chain c modulo the number of earlier
-chains. So the new chains depend only on the files in ``RUN/start``, and a resumed run does not need the earlier run.
-``start`` in ``run.toml`` is the digest of these files.
+Users and items that are in both runs start from the last state of the earlier run. The newest checkpoint of every chain
+of the earlier run is read once, before the first iteration. Its values are matched by the names of users and items, and
+written to ``RUN/start/chain-c`` in the blocks of the new grid. `dsgmcmc.model.target.FactorTarget.take_start` reads
+them there. Chain c starts from chain c modulo the number of earlier chains. The new chains depend only on the files in
+``RUN/start``, so a resumed run does not need the earlier run. ``start`` in ``run.toml`` is the digest of these files.
 
-If ratings are standardised, the values are not rescaled to the standard deviation of the new ratings: this standard
-deviation changes little when data are added, and starting values need not be exact.
+If ratings are standardised, the values are not rescaled to the standard deviation of the new ratings. It changes little
+when data are added, and starting values need not be exact.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ class WarmStart:
         ]
         if not self.checkpoints:
             raise InputError(
-                f"{path} has no checkpoint to start from: continue this run first, or leave out {named('from')}"
+                f"{path} has no checkpoint to start from: continue that run first, or leave out {named('from')}"
             )
         self.index = Index(self.directory, facts)
         self.index.lengths()  # raises an error if the names do not match the rows
         self.quantities = self.index.quantities(self.config, self.n_levels)
 
     def model(self) -> dict[str, Any]:
-        """Return the earlier run's model settings as defaults, but draw hyperparameters from the first sweep on."""
+        """Return the earlier run's model settings as defaults, with hyperparameters drawn from the first sweep on."""
         table = self.config.table()
         return {name: table[name] for name in ModelConfig.model_fields if name in table} | {"hyper_start": 1}
 
@@ -80,12 +80,12 @@ class WarmStart:
         levels : (R,) float64 or None
             Levels of the new run's training ratings, if the likelihood has thresholds between levels.
         """
-        free = ["hyper_start"]  # affects when parameters are drawn, but not the posterior
+        may_differ = ["hyper_start"]  # affects when parameters are drawn, but not the posterior
         if config.prior != "fixed":
-            free.append("prior_precision")
+            may_differ.append("prior_precision")
         for name in ModelConfig.model_fields:
             earlier, requested = getattr(self.config, name), getattr(config, name)
-            if name not in free and earlier != requested:
+            if name not in may_differ and earlier != requested:
                 raise InputError(
                     f"{self.directory.path} was sampled with {name} {earlier}, but {requested} is requested: a run can "
                     f"start only from a run with the same model; leave out {named(name)} or {named('from')}"
@@ -99,7 +99,7 @@ class WarmStart:
     # ------------------------------------------------------------------ starting values
 
     def rows_of(self, ratings: Ratings) -> dict[str, Int32]:
-        """Return, for each row of W and of H, the earlier run's row for the user or item with this name, or -1.
+        """Return, for each row of W and of H, the earlier run's row with the same name; -1 if there is none.
 
         Raises
         ------
@@ -136,8 +136,8 @@ class WarmStart:
         run.start().mkdir()
         for chain, checkpoint in enumerate(self.checkpoints):
             blocks: dict[Key, Lazy] = {}
-            for factor, before in earlier_factors.items():
-                fields = self._fields(checkpoint, before)
+            for factor, earlier in earlier_factors.items():
+                fields = self._fields(checkpoint, earlier)
                 for b, matches in enumerate(np.split(rows[factor], bounds[factor][1:-1])):
                     blocks[Key("start", factor, b, KNOWN)] = (matches >= 0).astype(np.uint8)
                     blocks |= {
@@ -154,13 +154,13 @@ class WarmStart:
         return start_digest(run)
 
     def _position(self, checkpoint: Snapshot) -> tuple[int, str]:
-        """Return the sub-chain that has a checkpoint's last state, and the field that has it."""
+        """Return the number of the sub-chain with a checkpoint's last state, and the field with this state."""
         sampler = self.config.make_sampler()
         name = sampler.position(max(checkpoint.manifest.iteration - 1, 0))
         return sampler.positions.index(name), name
 
     def _fields(self, checkpoint: Snapshot, factor: str) -> dict[str, Array]:
-        """Return all rows, (n, width), of an earlier factor's fields with starting values, by name of the quantity."""
+        """Return an earlier factor's fields with starting values, (n, width) for all rows, by name of the quantity."""
         n_rows = self.index.lengths()[0][factor]
         fields = {}
         for quantity in (THETA, *self.quantities.of_rows):
@@ -175,10 +175,10 @@ class WarmStart:
     def _small(self, checkpoint: Snapshot, earlier_factors: dict[str, str]) -> dict[str, SmallArray]:
         """Return the small arrays with starting values, from the sub-chain of the checkpoint's last state.
 
-        `earlier_factors` has the factor of the earlier run for each factor of the new run; users may change sides.
+        `earlier_factors` maps each factor of the new run to the factor of the earlier run with the same users or items.
         """
         state, (subchain, _) = checkpoint.manifest.state, self._position(checkpoint)
-        new_factors = {Factor[before]: Factor[factor] for factor, before in earlier_factors.items()}
+        new_factors = {Factor[earlier]: Factor[factor] for factor, earlier in earlier_factors.items()}
         arrays = {}
         for quantity in self.quantities.all:
             if quantity.started and not quantity.of_rows:
@@ -198,12 +198,12 @@ def start_digest(run: RunDirectory) -> str:
 
 
 def _kinds(ratings: Ratings) -> tuple[str, str]:
-    """Return whether a row of W is a user or an item, and the same for H."""
+    """Return the kind of the rows of W, and of the rows of H: user or item."""
     return ("item", "user") if ratings.transposed else ("user", "item")
 
 
 def _match(known: Vocabulary, ids: Array) -> Int32:
-    """Return the row in `known` for each of `ids`, or -1; if only one of the two has integers, compare text."""
+    """Return the row in `known` for each of `ids`, or -1; if only one of the two has integers, compare them as text."""
     if known.integers != (ids.dtype == np.int64):
         known = Vocabulary(known.kind, known.ids.astype(str).astype(object))
         ids = ids.astype(str).astype(object)

@@ -90,7 +90,7 @@ def test_damage_is_named_and_the_checkpoint_before_is_used(
     mine = checkpoint(out).parent / "notes"
     mine.mkdir()
     assert go(data, out, iterations=80) == 0
-    said = [line for line in capfd.readouterr().err.splitlines() if "trying the checkpoint before" in line]
+    said = [line for line in capfd.readouterr().err.splitlines() if "trying the previous checkpoint" in line]
     assert len(said) == 1
     assert words in said[0]
     assert step_name(60) in said[0]
@@ -104,7 +104,7 @@ def test_damage_on_one_process_is_everyone_s(data: Path, out: Path, expected: st
     run(*command(data, out, 2, iterations=70)).expect(0)
     spoil(checkpoint(out, 70) / "shard-00001.h5")
     result = run(*command(data, out, 2)).expect(0)
-    assert result.err.count("trying the checkpoint before") == 1
+    assert result.err.count("trying the previous checkpoint") == 1
     assert digest(out) == expected
 
 
@@ -152,7 +152,7 @@ def test_something_else_than_before_is_warned_of_and_recorded(
     edit(checkpoint(out), lambda content: content["about"]["versions"].update(cpu="Abacus 1", numpy="0.1"))
     assert go(data, out, iterations=80) == 0
     said = capfd.readouterr().err
-    assert said.count("its draws may differ from those") == 1
+    assert said.count("its draws may differ from the draws") == 1
     assert "cpu Abacus 1 -> " in said
     events = RunDirectory(out).events()
     assert [event["changes"]["numpy"][0] for event in events if event["event"] == "resumed"] == ["0.1"]

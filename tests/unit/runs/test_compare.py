@@ -29,7 +29,7 @@ from dsgmcmc.runs.compare import (
     best_of,
     candidates,
     helpful,
-    laws_for,
+    likelihoods_for,
     recommended,
     recorded_values,
     sample_recommended,
@@ -118,12 +118,12 @@ def compare(tmp_path, data, metric=None, **settings):
         (np.append(np.arange(40.0), [-300]), ["plain", "noise", "tails"]),
     ],
 )
-def test_laws_are_tried_where_ratings_admit_them(values, expected):
+def test_likelihoods_are_tried_where_ratings_admit_them(values, expected):
     """Likelihoods of two values, levels, measurements and counts are tried where the ratings admit them."""
-    assert laws_for(Levels(*np.unique(values, return_counts=True))) == ["biases only", *expected]
+    assert likelihoods_for(Levels(*np.unique(values, return_counts=True))) == ["biases only", *expected]
 
 
-def test_laws_are_compared_by_the_probability_of_the_recorded_value(tmp_path):
+def test_likelihoods_are_compared_by_the_probability_of_the_recorded_value(tmp_path):
     """The intervals half-way between counts that occur have probabilities that sum to 1 under every law."""
     rng = np.random.default_rng(0)
     i, j = np.divmod(np.sort(rng.choice(60 * 40, 1500, replace=False)), 40)
@@ -167,7 +167,7 @@ def test_clicks_are_compared_by_rankings(tmp_path):
     assert result.metric == "ndcg"
     assert {model.name for model in result.models} == {"clicks", "clicks + implicit"}
     assert all(0 < model.criterion <= 1 and model.rmse is None for model in result.models)
-    with pytest.raises(InputError, match="take ndcg"):
+    with pytest.raises(InputError, match="use ndcg"):
         compare(tmp_path, data, metric="rmse")
 
 

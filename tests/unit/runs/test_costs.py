@@ -18,7 +18,7 @@ from dsgmcmc.config.run import ResolvedConfig, build
 from dsgmcmc.data.ratings import Ratings
 from dsgmcmc.errors import InputError
 from dsgmcmc.parallel.ring import Ring
-from dsgmcmc.runs.costs import INTERPRETER, Costs
+from dsgmcmc.runs.costs import INTERPRETER_BYTES, Costs
 from dsgmcmc.runs.recorder import DrawRecorder
 from dsgmcmc.runs.source import check_limits, targets_of
 
@@ -59,8 +59,8 @@ def test_memory_is_at_least_what_a_chain_takes(data: Path, name: str) -> None:
         taken = held(data, config)
     finally:
         tracemalloc.stop()
-    assert said.memory_per_process - INTERPRETER == pytest.approx(taken + said.checkpoint, rel=0.2)
-    share = (two.memory_per_process - INTERPRETER) / (said.memory_per_process - INTERPRETER)
+    assert said.memory_per_process - INTERPRETER_BYTES == pytest.approx(taken + said.checkpoint, rel=0.2)
+    share = (two.memory_per_process - INTERPRETER_BYTES) / (said.memory_per_process - INTERPRETER_BYTES)
     assert 0.6 <= share < (0.7 if name != "gibbs" else 1.2)  # five row blocks: the larger process has three
 
 
